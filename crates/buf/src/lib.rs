@@ -1,0 +1,215 @@
+//! Payload buffers: aligned for direct I/O, pooled, and counted against the daemon's memory budget.
+//!
+//! A payload is read from the socket into a [`PoolBuf`], frozen into [`bytes::Bytes`] and handed to the disk
+//! and to the replicas without being copied. When the last reference goes, the memory returns to its [`Pool`].
+
+// Aligned memory has no safe interface in std: this crate is the one place that allocates it.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+/// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page size.
+pub const ALIGN: usize = 4096;
+
+/// Buffers up to this size are kept for reuse; larger ones go back to the allocator.
+const KEEP_MAX: usize = 4 << 20;
+/// Bytes a pool keeps for reuse at most.
+const KEEP_TOTAL: usize = 16 << 20;
+
+struct Raw {
+    ptr: NonNull<u8>,
+    cap: usize,
+}
+
+// SAFETY: `Raw` owns its allocation exclusively; nothing in it is tied to a thread.
+unsafe impl Send for Raw {}
+// SAFETY: shared access only ever reads the bytes.
+unsafe impl Sync for Raw {}
+
+impl Raw {
+    fn new(cap: usize) -> Self {
+        let layout = Self::layout(cap);
+        // SAFETY: `layout` has a non-zero size, as `cap` is at least `ALIGN`.
+        let ptr = unsafe { alloc(layout) };
+        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        // SAFETY: freshly allocated, `cap` bytes long. Zeroed once, so that no later reuse is uninitialised memory.
+        unsafe { ptr.as_ptr().write_bytes(0, cap) };
+        Self { ptr, cap }
+    }
+
+    fn layout(cap: usize) -> Layout {
+        match Layout::from_size_align(cap, ALIGN) {
+            Ok(layout) => layout,
+            // Only a capacity near usize::MAX gets here, and callers bound theirs.
+            Err(_) => std::process::abort(),
+        }
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same layout, and freed once.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.cap)) };
+    }
+}
+
+#[derive(Default)]
+struct Shelf {
+    free: Vec<Raw>,
+    bytes: usize,
+}
+
+struct Shared {
+    shelf: Mutex<Shelf>,
+    in_use: AtomicUsize,
+    limit: usize,
+}
+
+/// A source of aligned buffers with a limit on the bytes in use. Cheap to clone; clones share the limit.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+impl Pool {
+    /// A pool that reports itself full once `limit` bytes are in use.
+    pub fn new(limit: usize) -> Self {
+        Self { shared: Arc::new(Shared { shelf: Mutex::default(), in_use: AtomicUsize::new(0), limit }) }
+    }
+
+    /// Bytes handed out and not yet returned.
+    pub fn in_use(&self) -> usize {
+        self.shared.in_use.load(Ordering::Relaxed)
+    }
+
+    /// The limit this pool was made with, in bytes.
+    pub fn limit(&self) -> usize {
+        self.shared.limit
+    }
+
+    /// Whether `len` more bytes fit the limit. A single buffer larger than the limit fits an unused pool, so
+    /// that a small budget delays large messages instead of blocking them for ever.
+    pub fn has_room(&self, len: usize) -> bool {
+        let used = self.in_use();
+        used == 0 || used.saturating_add(len) <= self.shared.limit
+    }
+
+    /// A buffer of `len` bytes whose contents are unspecified (zero or what an earlier user left). Never
+    /// blocks and never fails for the limit: ask [`Pool::has_room`] before reading from a socket.
+    pub fn get(&self, len: usize) -> PoolBuf {
+        let cap = len.max(1).next_multiple_of(ALIGN);
+        let reused = (cap <= KEEP_MAX).then(|| self.take(cap)).flatten();
+        let raw = reused.unwrap_or_else(|| Raw::new(cap));
+        self.shared.in_use.fetch_add(raw.cap, Ordering::Relaxed);
+        PoolBuf { raw: Some(raw), len, shared: Arc::clone(&self.shared) }
+    }
+
+    /// A kept buffer of at least `cap` bytes, and not of more than twice that.
+    fn take(&self, cap: usize) -> Option<Raw> {
+        let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = shelf.free.iter().rposition(|r| r.cap >= cap && r.cap <= cap * 2)?;
+        let raw = shelf.free.swap_remove(at);
+        shelf.bytes -= raw.cap;
+        Some(raw)
+    }
+}
+
+/// An aligned buffer, exclusively owned until it is frozen.
+pub struct PoolBuf {
+    raw: Option<Raw>,
+    len: usize,
+    shared: Arc<Shared>,
+}
+
+impl PoolBuf {
+    /// Shortens the buffer to `len` bytes; no effect if it is shorter already.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Makes the buffer shareable. The memory returns to the pool with the last clone or slice.
+    pub fn freeze(self) -> Bytes {
+        if self.len == 0 { Bytes::new() } else { Bytes::from_owner(self) }
+    }
+}
+
+impl Deref for PoolBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.raw {
+            // SAFETY: the allocation holds `cap >= len` initialised bytes and lives as long as `self`.
+            Some(raw) => unsafe { slice::from_raw_parts(raw.ptr.as_ptr(), self.len) },
+            None => &[],
+        }
+    }
+}
+
+impl DerefMut for PoolBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &self.raw {
+            // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
+            Some(raw) => unsafe { slice::from_raw_parts_mut(raw.ptr.as_ptr(), self.len) },
+            None => &mut [],
+        }
+    }
+}
+
+impl AsRef<[u8]> for PoolBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for PoolBuf {
+    fn drop(&mut self) {
+        let Some(raw) = self.raw.take() else { return };
+        self.shared.in_use.fetch_sub(raw.cap, Ordering::Relaxed);
+        if raw.cap > KEEP_MAX {
+            return;
+        }
+        let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        if shelf.bytes + raw.cap <= KEEP_TOTAL.min(self.shared.limit) {
+            shelf.bytes += raw.cap;
+            shelf.free.push(raw);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_counted_and_reused() {
+        let pool = Pool::new(1 << 20);
+        let mut b = pool.get(5000);
+        assert_eq!(b.as_ptr() as usize % ALIGN, 0);
+        b[4999] = 7;
+        let at = b.as_ptr();
+        let frozen = b.freeze();
+        assert_eq!(pool.in_use(), 8192);
+        let slice = frozen.slice(4000..);
+        drop(frozen);
+        assert_eq!((slice[999], pool.in_use()), (7, 8192));
+        drop(slice);
+        assert_eq!(pool.in_use(), 0);
+        assert_eq!(pool.get(6000).as_ptr(), at);
+    }
+
+    #[test]
+    fn an_unused_pool_has_room_for_anything_once() {
+        let pool = Pool::new(10_000);
+        assert!(pool.has_room(1 << 20));
+        let _held = pool.get(4096);
+        assert!(pool.has_room(5000));
+        assert!(!pool.has_room(1 << 20));
+    }
+}

@@ -1,0 +1,1 @@
+//! cephx keys, keyrings, tickets, handshakes and capability grammars.

@@ -1,0 +1,2 @@
+//! A Ceph-compatible storage cluster in one small binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Native RADOS client.

@@ -1,0 +1,1 @@
+//! CRUSH map and bit-exact mapper.

@@ -1,0 +1,1 @@
+//! MonMap, OSDMap and incrementals, pools; object to PG to OSDs.

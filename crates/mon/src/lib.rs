@@ -1,0 +1,1 @@
+//! The monitor: cluster maps as services over a replicated log.

@@ -1,0 +1,1 @@
+//! The object storage daemon: PG core, backends and daemon.

@@ -1,0 +1,1 @@
+//! Every message, official and our own.

@@ -1,0 +1,1 @@
+//! The crash-safe object store on a file or block device.
