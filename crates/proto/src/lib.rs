@@ -1,1 +1,18 @@
-//! Every message, official and our own.
+//! Every message: the official ones at Pacific's level, and our own between daemons.
+//!
+//! A [`RawMessage`] is what travels in one msgr2 message frame: a fixed header and up to three segments
+//! (front, middle, data). A typed message implements [`Payload`], which encodes it into a raw message and
+//! decodes it from one. Payload bytes in the data segment are sliced, never copied.
+//!
+//! Layouts follow Ceph's public headers `src/messages/M*.h`, `src/include/rados.h` and
+//! `src/include/msgr.h`; the versions are those of Pacific (16.2), see `protocol-facts` in the design notes.
+
+mod bytes_list;
+mod header;
+mod message;
+mod msg_type;
+
+pub use bytes_list::BytesList;
+pub use header::{MsgHeader2, priority};
+pub use message::{Body, Error, Payload, RawMessage, Result};
+pub use msg_type::MsgType;
