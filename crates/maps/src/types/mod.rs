@@ -1,0 +1,11 @@
+//! The identifiers that maps, messages and the OSD share: versions, PGs, objects, requests, snapshots.
+//!
+//! Formats: Ceph's `src/osd/osd_types.h`, `src/common/hobject.h` and `src/common/snap_types.h`.
+
+mod object;
+mod pg;
+mod request;
+
+pub use object::{HObject, ObjectLocator, ObjectName};
+pub use pg::{EVersion, PgId, SpgId};
+pub use request::{ReqId, SnapContext, SnapId, snap};
