@@ -1,0 +1,205 @@
+#!/usr/bin/python3
+"""Measures Spirula beside real Ceph with the official `rados bench`, on the same disk, in one run.
+
+Starts Debian's Ceph, runs the matrix, stops it; the same for Spirula; as often as --repeat says, in turns.
+Prints the ratio of the medians, writes results.csv (every run) and results.svg (the ratios).
+
+    bench/run.py [--repeat 3] [--seconds 10] [--work DIR] [--out bench/results]
+"""
+
+import argparse
+import csv
+import datetime
+import glob
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+# pool, case, `rados bench` arguments, the first bar of the plan (ratio to Ceph 16.2)
+MATRIX = [
+    ("rep1", "write 4 MiB, 16", ["write", "-t", "16", "--no-cleanup"], 1.6),
+    ("rep1", "seq read 4 MiB, 16", ["seq", "-t", "16"], None),
+    ("rep1", "write 4 KiB, 1", ["write", "-b", "4096", "-t", "1", "--no-cleanup"], None),
+    ("rep1", "write 4 KiB, 16", ["write", "-b", "4096", "-t", "16", "--no-cleanup"], 3.5),
+    ("rep1", "rand read 4 KiB, 16", ["rand", "-t", "16"], None),
+    ("rep3", "write 4 MiB, 16", ["write", "-t", "16", "--no-cleanup"], 1.4),
+    ("rep3", "seq read 4 MiB, 16", ["seq", "-t", "16"], 1.2),
+    ("rep3", "write 4 KiB, 1", ["write", "-b", "4096", "-t", "1", "--no-cleanup"], 3.5),
+    ("rep3", "write 4 KiB, 16", ["write", "-b", "4096", "-t", "16", "--no-cleanup"], 5),
+    ("rep3", "rand read 4 KiB, 16", ["rand", "-t", "16"], None),
+]
+# Cases after which the objects go: the next one writes its own.
+CLEAN_AFTER = {"seq read 4 MiB, 16", "write 4 KiB, 1", "rand read 4 KiB, 16"}
+
+
+def sh(*argv, env, check=True, **kw):
+    done = subprocess.run(argv, env=env, text=True, capture_output=True, **kw)
+    if check and done.returncode:
+        raise SystemExit(f"{' '.join(argv)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def cpu_seconds(pids):
+    ticks = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def status(pid, key):
+    with open(f"/proc/{pid}/status") as f:
+        return int(re.search(rf"^{key}:\s+(\d+)", f.read(), re.M).group(1))
+
+
+class Ceph:
+    name = "ceph"
+
+    def __init__(self, work, args):
+        self.dir = os.path.join(work, "ceph")
+        self.args = args
+
+    def up(self):
+        sh("bash", f"{HERE}/peer_ceph.sh", "up", self.dir, "3", str(self.args.osd_gib), env=os.environ)
+
+    def down(self):
+        sh("bash", f"{HERE}/peer_ceph.sh", "down", self.dir, env=os.environ)
+
+
+class Spirula:
+    name = "spirula"
+
+    def __init__(self, work, args):
+        self.dir = os.path.join(work, "spirula")
+        self.bin = args.spirula
+
+    def up(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+        # Its output may not be a pipe that the daemons keep open.
+        subprocess.run([self.bin, "up", "--detach", "--dir", self.dir], check=True, stderr=subprocess.DEVNULL)
+
+    def down(self):
+        sh(self.bin, "down", "--dir", self.dir, env=os.environ)
+
+
+def bench_line(text):
+    def number(label):
+        m = re.search(rf"^{label}[^:]*:\s+([\d.]+)", text, re.M)
+        return float(m.group(1)) if m else 0.0
+
+    ops = number(r"Total (?:writes|reads) made")
+    return {"mb_s": number("Bandwidth"), "iops": number("Average IOPS"), "avg_ms": number("Average Latency") * 1e3,
+            "max_ms": number("Max latency") * 1e3, "ops": ops}
+
+
+def measure(cluster, args, run):
+    env = dict(os.environ, CEPH_CONF=f"{cluster.dir}/ceph.conf")
+    started = time.monotonic()
+    cluster.up()
+    up_seconds = time.monotonic() - started
+    sh("ceph", "config", "set", "global", "mon_allow_pool_size_one", "true", env=env, check=False)
+    for pool in ("rep1", "rep3"):
+        sh("ceph", "osd", "pool", "create", pool, "32", "32", "replicated", env=env)
+        size = pool[-1]
+        sh("ceph", "osd", "pool", "set", pool, "min_size", "1" if size == "1" else "2", env=env)
+        sh("ceph", "osd", "pool", "set", pool, "size", size, "--yes-i-really-mean-it", env=env)
+    time.sleep(5)
+    pids = [int(open(f).read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
+    rows = []
+    for pool, case, argv, _ in MATRIX:
+        before, client0 = cpu_seconds(pids), os.times()
+        out = sh("rados", "bench", "-p", pool, str(args.seconds), *argv, env=env)
+        client = os.times()
+        row = bench_line(out)
+        ops = max(row["ops"], 1)
+        client_cpu = (client.children_user + client.children_system
+                      - client0.children_user - client0.children_system)
+        row.update(cluster=cluster.name, run=run, pool=pool, case=case, up_s=round(up_seconds, 2),
+                   osd_us_per_op=(cpu_seconds(pids) - before) * 1e6 / ops, client_us_per_op=client_cpu * 1e6 / ops,
+                   rss_mib=max(status(p, "VmHWM") for p in pids) / 1024,
+                   threads=max(status(p, "Threads") for p in pids))
+        rows.append(row)
+        print(f"{cluster.name:8} {run} {pool} {case:20} {row['mb_s']:8.1f} MB/s {row['iops']:8.0f} IOPS "
+              f"{row['avg_ms']:7.2f} ms  osd {row['osd_us_per_op']:6.0f} us/op  rss {row['rss_mib']:5.0f} MiB", flush=True)
+        if case in CLEAN_AFTER:
+            sh("rados", "-p", pool, "cleanup", env=env)
+    cluster.down()
+    return rows
+
+
+def summary(rows):
+    out = []
+    for pool, case, _, bar in MATRIX:
+        def med(cluster, key):
+            return statistics.median(r[key] for r in rows if (r["cluster"], r["pool"], r["case"]) == (cluster, pool, case))
+        out.append({"pool": pool, "case": case, "bar": bar, "ratio": med("spirula", "mb_s") / max(med("ceph", "mb_s"), 1e-9),
+                    **{f"{c}_{k}": med(c, k) for c in ("ceph", "spirula")
+                       for k in ("mb_s", "iops", "avg_ms", "osd_us_per_op", "client_us_per_op", "rss_mib", "threads")}})
+    return out
+
+
+def plot(table, path, where):
+    import matplotlib
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+    fig, ax = plt.subplots(figsize=(9, 0.45 * len(table) + 1.4))
+    labels = [f"{r['pool']}: {r['case']}" for r in table]
+    ax.barh(labels, [r["ratio"] for r in table], color="#3b7a8c")
+    for i, r in enumerate(table):
+        ax.text(r["ratio"], i, f" {r['ratio']:.1f}×", va="center", fontsize=8)
+        if r["bar"]:
+            ax.plot([r["bar"], r["bar"]], [i - 0.4, i + 0.4], color="#c0392b")
+    ax.axvline(1, color="#888", linewidth=0.8)
+    ax.invert_yaxis()
+    ax.set_xlabel("throughput as a multiple of Ceph 16.2 (red: the first bar)")
+    ax.set_title(where, fontsize=8)
+    fig.tight_layout()
+    fig.savefig(path)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--repeat", type=int, default=3)
+    p.add_argument("--seconds", type=int, default=10)
+    p.add_argument("--osd-gib", type=int, default=10)
+    p.add_argument("--work", default="/var/tmp/spirula-bench")
+    p.add_argument("--out", default=f"{HERE}/results")
+    p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
+    p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
+    args = p.parse_args()
+    os.makedirs(args.work, exist_ok=True)
+    os.makedirs(args.out, exist_ok=True)
+    rows = []
+    for run in range(1, args.repeat + 1):
+        for kind in (Ceph, Spirula):
+            if args.only in (None, kind.name):
+                rows += measure(kind(args.work, args), args, run)
+    if args.only:
+        return
+    with open(f"{args.out}/results.csv", "w", newline="") as f:
+        w = csv.DictWriter(f, fieldnames=sorted(rows[0]))
+        w.writeheader()
+        w.writerows(rows)
+    table = summary(rows)
+    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    where = (f"{datetime.date.today()}, {os.cpu_count()} × {model}, "
+             f"{args.repeat} runs of {args.seconds} s, 3 OSDs and the client on one machine")
+    print(f"\n{where}\n{'case':30} {'ratio':>6} {'bar':>5} {'MB/s':>8} {'ceph':>8} {'us/op':>7} {'ceph':>7} {'RSS':>5} {'ceph':>5}")
+    for r in table:
+        print(f"{r['pool'] + ': ' + r['case']:30} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_mb_s']:8.1f} {r['ceph_mb_s']:8.1f} "
+              f"{r['spirula_osd_us_per_op']:7.0f} {r['ceph_osd_us_per_op']:7.0f} {r['spirula_rss_mib']:5.0f} {r['ceph_rss_mib']:5.0f}")
+    with open(f"{args.out}/summary.json", "w") as f:
+        json.dump({"where": where, "cases": table}, f, indent=1)
+    plot(table, f"{args.out}/results.svg", where)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+//! A parsed `ceph.conf`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Why a configuration file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file can't be read.
+    #[error("can't read {path}: {source}")]
+    Read {
+        /// Which file.
+        path: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A line is neither a section, an option nor a comment.
+    #[error("line {line}: {what}")]
+    Syntax {
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// The sections of a `ceph.conf`, with keys in their canonical form (`mon_host`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfFile {
+    sections: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// `mon host`, `mon-host` and `mon_host` are one key.
+fn canonical(key: &str) -> String {
+    key.split([' ', '\t', '_', '-']).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
+}
+
+/// Cuts an unquoted comment and the quotes around a whole value.
+fn value_of(raw: &str) -> String {
+    let mut out = String::new();
+    let mut quote = None;
+    let mut escaped = false;
+    for c in raw.chars() {
+        match (quote, c) {
+            _ if escaped => {
+                escaped = false;
+                out.push(c);
+            }
+            (_, '\\') => escaped = true,
+            (Some(q), c) if c == q => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '#' | ';') => break,
+            _ => out.push(c),
+        }
+    }
+    out.trim().to_owned()
+}
+
+impl ConfFile {
+    /// Reads and parses the file at `path`.
+    ///
+    /// # Errors
+    /// Where it can't be read or has a line that is no configuration.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::Read { path: path.display().to_string(), source })?;
+        Self::parse(&text)
+    }
+
+    /// Parses the text of a configuration file.
+    ///
+    /// # Errors
+    /// On a line that is neither a section, an option nor a comment.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut conf = Self::default();
+        let mut section = String::from("global");
+        let mut lines = text.lines().enumerate();
+        while let Some((at, first)) = lines.next() {
+            let mut line = first.to_owned();
+            while line.ends_with('\\') {
+                line.pop();
+                match lines.next() {
+                    Some((_, more)) => line.push_str(more),
+                    None => break,
+                }
+            }
+            let line = line.trim();
+            let syntax = |what| Error::Syntax { line: at + 1, what };
+            if line.is_empty() || line.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix('[') {
+                let (name, _) = rest.split_once(']').ok_or(syntax("a section without its ]"))?;
+                section = name.trim().to_owned();
+                continue;
+            }
+            let (key, value) = line.split_once('=').ok_or(syntax("an option without ="))?;
+            let key = canonical(key);
+            if key.is_empty() {
+                return Err(syntax("an option without a name"));
+            }
+            conf.sections.entry(section.clone()).or_default().insert(key, value_of(value));
+        }
+        Ok(conf)
+    }
+
+    /// The raw value of `key` in exactly this section.
+    pub fn in_section(&self, section: &str, key: &str) -> Option<&str> {
+        self.sections.get(section)?.get(&canonical(key)).map(String::as_str)
+    }
+
+    /// Every option that applies to the entity `name` (`osd.0`), nearest section first, expanded.
+    pub fn all_for(&self, name: &str) -> BTreeMap<String, String> {
+        let kind = name.split('.').next().unwrap_or(name);
+        let mut out = BTreeMap::new();
+        for section in ["global", kind, name] {
+            for (k, v) in self.sections.get(section).into_iter().flatten() {
+                out.insert(k.clone(), self.expand(v, name));
+            }
+        }
+        out
+    }
+
+    /// The value of `key` for the entity `name`: its own section, its kind's, then `global`, with
+    /// metavariables (`$cluster`, `$type`, `$id`, `$name`, `$host` and any option's name) replaced.
+    pub fn get(&self, name: &str, key: &str) -> Option<String> {
+        self.raw(name, key).map(|v| self.expand(v, name))
+    }
+
+    fn raw(&self, name: &str, key: &str) -> Option<&str> {
+        let kind = name.split('.').next().unwrap_or(name);
+        [name, kind, "global"].into_iter().find_map(|s| self.in_section(s, key))
+    }
+
+    fn expand(&self, value: &str, name: &str) -> String {
+        // An option may name options; a loop among them stops at this depth and stays as it is.
+        let mut out = value.to_owned();
+        for _ in 0..8 {
+            let next = self.expand_once(&out, name);
+            if next == out {
+                break;
+            }
+            out = next;
+        }
+        out
+    }
+
+    fn expand_once(&self, value: &str, name: &str) -> String {
+        let (kind, id) = name.split_once('.').unwrap_or((name, ""));
+        let mut out = String::new();
+        let mut rest = value;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            let after = &rest[at + 1..];
+            let (var, tail) = match after.strip_prefix('{').and_then(|a| a.split_once('}')) {
+                Some(braced) => braced,
+                None => {
+                    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+                    after.split_at(end)
+                }
+            };
+            match var {
+                "cluster" => out.push_str("ceph"),
+                "type" => out.push_str(kind),
+                "id" => out.push_str(id),
+                "name" => out.push_str(name),
+                "pid" => out.push_str(&std::process::id().to_string()),
+                "host" => out.push_str(&hostname()),
+                _ => match self.raw(name, var) {
+                    Some(v) => out.push_str(v),
+                    None => out.push_str(&rest[at..rest.len() - tail.len()]),
+                },
+            }
+            rest = tail;
+        }
+        out.push_str(rest);
+        out
+    }
+}
+
+/// The machine's short host name.
+fn hostname() -> String {
+    let full = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    full.trim().split('.').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# a comment
+[global]
+fsid = 1
+mon host = 10.0.0.1 ; trailing
+run_dir = /run/x
+keyring = \"/etc/a b\"
+[osd]
+osd data = $run_dir/$name
+[osd.1]
+mon-host = 10.0.0.2, \\
+10.0.0.3
+";
+
+    #[test]
+    fn the_nearest_section_wins_and_keys_are_canonical() {
+        let c = ConfFile::parse(TEXT).unwrap();
+        assert_eq!(c.get("osd.0", "mon_host").as_deref(), Some("10.0.0.1"));
+        assert_eq!(c.get("osd.1", "mon host").as_deref(), Some("10.0.0.2, 10.0.0.3"));
+        assert_eq!(c.get("osd.1", "osd_data").as_deref(), Some("/run/x/osd.1"));
+        assert_eq!(c.get("client.admin", "keyring").as_deref(), Some("/etc/a b"));
+        assert_eq!(c.get("client.admin", "osd_data"), None);
+    }
+
+    #[test]
+    fn unknown_metavariables_and_loops_stay() {
+        let c = ConfFile::parse("a = $b\nb = ${a}\nc = x$nosuch/y").unwrap();
+        assert_eq!(c.get("mon.a", "c").as_deref(), Some("x$nosuch/y"));
+        assert!(c.get("mon.a", "a").is_some());
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_line() {
+        assert!(matches!(ConfFile::parse("\n[global\n"), Err(Error::Syntax { line: 2, .. })));
+        assert!(matches!(ConfFile::parse("no option"), Err(Error::Syntax { line: 1, .. })));
+    }
+}
