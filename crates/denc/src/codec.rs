@@ -53,7 +53,7 @@ macro_rules! primitive {
         }
     )*};
 }
-primitive!(u8, u16, u32, u64, i8, i16, i32, i64, bool);
+primitive!(u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, bool);
 
 impl Encode for str {
     fn encode(&self, w: &mut Writer) {

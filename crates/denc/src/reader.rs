@@ -144,6 +144,16 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
+    /// An IEEE 754 single.
+    pub fn f32(&mut self) -> Result<f32> {
+        self.array().map(f32::from_le_bytes)
+    }
+
+    /// An IEEE 754 double.
+    pub fn f64(&mut self) -> Result<f64> {
+        self.array().map(f64::from_le_bytes)
+    }
+
     /// A byte string with a `u32` length before it, borrowed.
     pub fn blob(&mut self) -> Result<&'a [u8]> {
         let n = self.u32()?;

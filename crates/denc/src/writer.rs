@@ -108,6 +108,16 @@ impl Writer {
         self.bytes(&v.to_le_bytes());
     }
 
+    /// An IEEE 754 single.
+    pub fn f32(&mut self, v: f32) {
+        self.bytes(&v.to_le_bytes());
+    }
+
+    /// An IEEE 754 double.
+    pub fn f64(&mut self, v: f64) {
+        self.bytes(&v.to_le_bytes());
+    }
+
     /// A container's element count, or a length, as `u32`.
     ///
     /// # Panics
