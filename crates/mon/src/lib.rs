@@ -1,1 +1,4 @@
 //! The monitor: cluster maps as services over a replicated log.
+
+pub mod kv;
+pub mod raft;

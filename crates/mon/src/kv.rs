@@ -1,0 +1,167 @@
+//! The replicated state: a key-value store whose keys belong to services, changed by atomic batches.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+
+/// One change of a [`Txn`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Op {
+    /// The service that owns the key, such as `osdmap`.
+    pub service: String,
+    /// The key within the service.
+    pub key: String,
+    /// The new value; `None` removes the key.
+    pub value: Option<Bytes>,
+}
+
+/// A batch of changes that the replicated log carries as one entry: all or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Txn {
+    /// The changes, in order.
+    pub ops: Vec<Op>,
+}
+
+impl Txn {
+    /// Sets `key` of `service`.
+    pub fn put(&mut self, service: &str, key: impl Into<String>, value: impl Into<Bytes>) {
+        self.ops.push(Op {
+            service: service.to_owned(),
+            key: key.into(),
+            value: Some(value.into()),
+        });
+    }
+
+    /// Removes `key` of `service`; nothing happens if it is absent.
+    pub fn remove(&mut self, service: &str, key: impl Into<String>) {
+        self.ops.push(Op {
+            service: service.to_owned(),
+            key: key.into(),
+            value: None,
+        });
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Appends the changes of `other`.
+    pub fn extend(&mut self, other: Txn) {
+        self.ops.extend(other.ops);
+    }
+}
+
+/// Version byte of an encoded [`Txn`]. 1: the first form.
+const TXN_VERSION: u8 = 1;
+
+impl Encode for Txn {
+    fn encode(&self, w: &mut Writer) {
+        TXN_VERSION.encode(w);
+        (self.ops.len() as u32).encode(w);
+        for op in &self.ops {
+            op.service.encode(w);
+            op.key.encode(w);
+            match &op.value {
+                None => false.encode(w),
+                Some(v) => {
+                    true.encode(w);
+                    v.encode(w);
+                }
+            }
+        }
+    }
+}
+
+impl Decode for Txn {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let version = r.u8()?;
+        if version != TXN_VERSION {
+            return Err(Error::Invalid("transaction version"));
+        }
+        let n = r.count(9)?;
+        let mut ops = Vec::with_capacity(n);
+        for _ in 0..n {
+            let service = r.string()?;
+            let key = r.string()?;
+            let value = if r.bool()? {
+                Some(Bytes::copy_from_slice(r.blob()?))
+            } else {
+                None
+            };
+            ops.push(Op { service, key, value });
+        }
+        Ok(Self { ops })
+    }
+}
+
+/// Read access to the committed state. The core only reads through this, so a test may hand it a map.
+pub trait KvRead {
+    /// The value of `key` of `service`. A damaged store answers as an error, never as an absent key.
+    fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError>;
+    /// All keys of `service` with their values, in key order.
+    fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError>;
+}
+
+/// The store under the state could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("monitor store: {0}")]
+pub struct KvError(pub String);
+
+/// A [`KvRead`] in memory, for tests and for preparing the first state.
+#[derive(Debug, Default, Clone)]
+pub struct MemKv(BTreeMap<(String, String), Bytes>);
+
+impl MemKv {
+    /// Applies a batch.
+    pub fn apply(&mut self, txn: &Txn) {
+        for op in &txn.ops {
+            let key = (op.service.clone(), op.key.clone());
+            match &op.value {
+                Some(v) => self.0.insert(key, v.clone()),
+                None => self.0.remove(&key),
+            };
+        }
+    }
+}
+
+impl KvRead for MemKv {
+    fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError> {
+        Ok(self.0.get(&(service.to_owned(), key.to_owned())).cloned())
+    }
+
+    fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError> {
+        let from = (service.to_owned(), String::new());
+        Ok(self
+            .0
+            .range(from..)
+            .take_while(|((s, _), _)| s == service)
+            .map(|((_, k), v)| (k.clone(), v.clone()))
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spirula_denc::{decode_all, encode_to_vec};
+
+    #[test]
+    fn a_transaction_round_trips() {
+        let mut txn = Txn::default();
+        txn.put("a", "k", &b"v"[..]);
+        txn.remove("b", "k");
+        assert_eq!(decode_all::<Txn>(&encode_to_vec(&txn)).unwrap(), txn);
+    }
+
+    #[test]
+    fn a_scan_stays_within_its_service() {
+        let mut kv = MemKv::default();
+        let mut txn = Txn::default();
+        txn.put("a", "1", &b"x"[..]);
+        txn.put("ab", "2", &b"y"[..]);
+        kv.apply(&txn);
+        assert_eq!(kv.scan("a").unwrap().len(), 1);
+    }
+}

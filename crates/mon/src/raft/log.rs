@@ -1,0 +1,102 @@
+//! openraft's view of the log part of the store.
+
+use std::fmt::Debug;
+use std::ops::{Bound, RangeBounds};
+
+use openraft::storage::{LogFlushed, RaftLogStorage};
+use openraft::{AnyError, Entry, ErrorSubject, ErrorVerb, LogId, LogState, OptionalSend, RaftLogReader};
+use openraft::{StorageIOError, Vote};
+
+use super::store::{Store, StoreError};
+use super::{StorageError, Types};
+
+pub(super) fn fault(subject: ErrorSubject<u64>, verb: ErrorVerb, e: &StoreError) -> StorageError {
+    StorageIOError::new(subject, verb, AnyError::new(e)).into()
+}
+
+/// Runs a blocking disk operation off the monitor's loop, so that a slow flush does not stop the heartbeat.
+pub(super) async fn blocking<T: Send + 'static>(
+    subject: ErrorSubject<u64>,
+    f: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StorageError> {
+    match tokio::task::spawn_blocking(f).await {
+        Ok(r) => r.map_err(|e| fault(subject, ErrorVerb::Write, &e)),
+        Err(e) => Err(StorageIOError::new(subject, ErrorVerb::Write, AnyError::new(&e)).into()),
+    }
+}
+
+impl RaftLogReader<Types> for Store {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry<Types>>, StorageError> {
+        let from = match range.start_bound() {
+            Bound::Included(n) => *n,
+            Bound::Excluded(n) => n.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let to = match range.end_bound() {
+            Bound::Included(n) => n.saturating_add(1),
+            Bound::Excluded(n) => *n,
+            Bound::Unbounded => u64::MAX,
+        };
+        self.entries(from, to)
+            .map_err(|e| fault(ErrorSubject::Logs, ErrorVerb::Read, &e))
+    }
+}
+
+impl RaftLogStorage<Types> for Store {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
+        let read = || -> Result<_, StoreError> {
+            let last_purged_log_id = self.purged()?;
+            let last_log_id = self.last_entry()?.or(last_purged_log_id);
+            Ok(LogState {
+                last_purged_log_id,
+                last_log_id,
+            })
+        };
+        read().map_err(|e| fault(ErrorSubject::Logs, ErrorVerb::Read, &e))
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote<u64>) -> Result<(), StorageError> {
+        let (store, vote) = (self.clone(), *vote);
+        blocking(ErrorSubject::Vote, move || store.save_vote(&vote)).await
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote<u64>>, StorageError> {
+        self.vote()
+            .map_err(|e| fault(ErrorSubject::Vote, ErrorVerb::Read, &e))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Types>) -> Result<(), StorageError>
+    where
+        I: IntoIterator<Item = Entry<Types>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<_> = entries.into_iter().collect();
+        let store = self.clone();
+        let done = blocking(ErrorSubject::Logs, move || store.append(&entries)).await;
+        callback.log_io_completed(
+            done.as_ref()
+                .map(|()| ())
+                .map_err(|e| std::io::Error::other(e.to_string())),
+        );
+        done
+    }
+
+    async fn truncate(&mut self, log_id: LogId<u64>) -> Result<(), StorageError> {
+        let store = self.clone();
+        blocking(ErrorSubject::Logs, move || store.truncate(log_id.index)).await
+    }
+
+    async fn purge(&mut self, log_id: LogId<u64>) -> Result<(), StorageError> {
+        let store = self.clone();
+        blocking(ErrorSubject::Logs, move || store.purge(log_id)).await
+    }
+}

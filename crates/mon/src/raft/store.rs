@@ -1,0 +1,298 @@
+//! The redb file below the log and the state machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use openraft::{Entry, EntryPayload, LogId, StoredMembership, Vote};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use spirula_denc::{Decode, Encode, Reader, Writer, decode_all, encode_to_vec};
+
+use super::{TxnData, Types};
+use crate::kv::{KvError, KvRead, Txn};
+
+const LOG: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("log");
+const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("meta");
+const KV: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("kv");
+
+/// Version of the file's layout. 1: tables `log`, `meta`, `kv`.
+const FORMAT: &[u8] = b"1";
+
+/// redb caches pages in memory up to this many bytes; the working set of a monitor is a few maps.
+const CACHE_BYTES: usize = 4 << 20;
+
+/// The store failed or holds something that this version cannot read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// redb failed: the disk, or a damaged file.
+    #[error("store.db: {0}")]
+    Redb(#[from] redb::Error),
+    /// A record does not decode.
+    #[error("store.db: {0}")]
+    Decode(#[from] spirula_denc::Error),
+    /// Membership or vote does not parse.
+    #[error("store.db: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The file has another layout version.
+    #[error("store.db has format {0}, which this version cannot read")]
+    Format(String),
+}
+
+macro_rules! from_redb {
+    ($($t:ident),*) => {$(
+        impl From<redb::$t> for StoreError {
+            fn from(e: redb::$t) -> Self {
+                Self::Redb(e.into())
+            }
+        }
+    )*};
+}
+from_redb!(
+    DatabaseError,
+    TransactionError,
+    TableError,
+    StorageError,
+    CommitError,
+    SetDurabilityError
+);
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Shared handle of the open file.
+#[derive(Clone)]
+pub struct Store {
+    db: Arc<Database>,
+}
+
+/// What the state machine has applied.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AppliedState {
+    pub(super) last: Option<LogId<u64>>,
+    pub(super) membership: StoredMembership<u64, openraft::BasicNode>,
+}
+
+/// A dump of the whole key-value state, read from the file or received from the leader.
+#[derive(Debug, Default)]
+pub struct Dump(pub Txn);
+
+impl Store {
+    /// Opens `path`, creating it if it is missing.
+    pub fn open(path: &Path) -> Result<Self> {
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+        let tx = db.begin_write()?;
+        {
+            tx.open_table(LOG)?;
+            tx.open_table(KV)?;
+            let mut meta = tx.open_table(META)?;
+            let found = meta.get("format")?.map(|v| v.value().to_vec());
+            match found.as_deref() {
+                None => {
+                    meta.insert("format", FORMAT)?;
+                }
+                Some(FORMAT) => {}
+                Some(other) => return Err(StoreError::Format(String::from_utf8_lossy(other).into_owned())),
+            }
+        }
+        tx.commit()?;
+        Ok(Self { db: Arc::new(db) })
+    }
+
+    fn meta<T: serde::de::DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let tx = self.db.begin_read()?;
+        let table = tx.open_table(META)?;
+        Ok(match table.get(key)? {
+            None => None,
+            Some(v) => Some(serde_json::from_slice(v.value())?),
+        })
+    }
+
+    fn set_meta<T: serde::Serialize>(&self, key: &str, value: &T) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        tx.open_table(META)?
+            .insert(key, serde_json::to_vec(value)?.as_slice())?;
+        Ok(tx.commit()?)
+    }
+
+    pub(super) fn vote(&self) -> Result<Option<Vote<u64>>> {
+        self.meta("vote")
+    }
+
+    pub(super) fn save_vote(&self, vote: &Vote<u64>) -> Result<()> {
+        self.set_meta("vote", vote)
+    }
+
+    pub(super) fn purged(&self) -> Result<Option<LogId<u64>>> {
+        self.meta("purged")
+    }
+
+    pub(super) fn last_entry(&self) -> Result<Option<LogId<u64>>> {
+        let tx = self.db.begin_read()?;
+        let table = tx.open_table(LOG)?;
+        Ok(match table.last()? {
+            None => None,
+            Some((_, v)) => Some(decode_entry(v.value())?.log_id),
+        })
+    }
+
+    pub(super) fn entries(&self, from: u64, to: u64) -> Result<Vec<Entry<Types>>> {
+        let tx = self.db.begin_read()?;
+        let table = tx.open_table(LOG)?;
+        table
+            .range(from..to)?
+            .map(|item| decode_entry(item?.1.value()))
+            .collect()
+    }
+
+    /// Appends entries; they are on disk when this returns.
+    pub(super) fn append(&self, entries: &[Entry<Types>]) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        {
+            let mut table = tx.open_table(LOG)?;
+            for e in entries {
+                table.insert(e.log_id.index, encode_entry(e)?.as_slice())?;
+            }
+        }
+        Ok(tx.commit()?)
+    }
+
+    /// Removes all entries from `index` on.
+    pub(super) fn truncate(&self, index: u64) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        tx.open_table(LOG)?.retain_in(index.., |_, _| false)?;
+        Ok(tx.commit()?)
+    }
+
+    /// Removes all entries up to and including `id`.
+    pub(super) fn purge(&self, id: LogId<u64>) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        tx.open_table(LOG)?.retain_in(..=id.index, |_, _| false)?;
+        tx.open_table(META)?
+            .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
+        Ok(tx.commit()?)
+    }
+
+    pub(super) fn applied(&self) -> Result<AppliedState> {
+        Ok(AppliedState {
+            last: self.meta::<Option<LogId<u64>>>("applied")?.flatten(),
+            membership: self.meta("membership")?.unwrap_or_default(),
+        })
+    }
+
+    /// Applies a batch and records how far the state is. Durable with the next append.
+    pub(super) fn apply(&self, txns: &[Arc<Txn>], state: &AppliedState) -> Result<()> {
+        let mut tx = self.db.begin_write()?;
+        tx.set_durability(Durability::None)?;
+        {
+            let mut kv = tx.open_table(KV)?;
+            for op in txns.iter().flat_map(|t| &t.ops) {
+                let key = (op.service.as_str(), op.key.as_str());
+                match &op.value {
+                    Some(v) => kv.insert(key, v.as_ref())?,
+                    None => kv.remove(key)?,
+                };
+            }
+            put_applied(&mut tx.open_table(META)?, state)?;
+        }
+        Ok(tx.commit()?)
+    }
+
+    /// Replaces the whole state by a dump; durable when this returns.
+    pub(super) fn install(&self, dump: &Dump, state: &AppliedState) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        {
+            let mut kv = tx.open_table(KV)?;
+            kv.retain(|_, _| false)?;
+            for op in &dump.0.ops {
+                if let Some(v) = &op.value {
+                    kv.insert((op.service.as_str(), op.key.as_str()), v.as_ref())?;
+                }
+            }
+            put_applied(&mut tx.open_table(META)?, state)?;
+        }
+        Ok(tx.commit()?)
+    }
+
+    /// Everything the state holds.
+    pub(super) fn dump(&self) -> Result<Dump> {
+        let tx = self.db.begin_read()?;
+        let table = tx.open_table(KV)?;
+        let mut txn = Txn::default();
+        for item in table.iter()? {
+            let (k, v) = item?;
+            let (service, key) = k.value();
+            txn.put(service, key, Bytes::copy_from_slice(v.value()));
+        }
+        Ok(Dump(txn))
+    }
+
+    fn read<T>(&self, f: impl FnOnce(&redb::ReadOnlyTable<(&str, &str), &[u8]>) -> Result<T>) -> Result<T> {
+        let tx = self.db.begin_read()?;
+        f(&tx.open_table(KV)?)
+    }
+}
+
+fn put_applied(meta: &mut redb::Table<'_, &str, &[u8]>, state: &AppliedState) -> Result<()> {
+    meta.insert("applied", serde_json::to_vec(&state.last)?.as_slice())?;
+    meta.insert("membership", serde_json::to_vec(&state.membership)?.as_slice())?;
+    Ok(())
+}
+
+impl KvRead for Store {
+    fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError> {
+        self.read(|t| Ok(t.get((service, key))?.map(|v| Bytes::copy_from_slice(v.value()))))
+            .map_err(|e| KvError(e.to_string()))
+    }
+
+    fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError> {
+        self.read(|t| {
+            let mut out = Vec::new();
+            for item in t.range((service, "")..)? {
+                let (k, v) = item?;
+                let (s, key) = k.value();
+                if s != service {
+                    break;
+                }
+                out.push((key.to_owned(), Bytes::copy_from_slice(v.value())));
+            }
+            Ok(out)
+        })
+        .map_err(|e| KvError(e.to_string()))
+    }
+}
+
+/// Kinds of log entry on disk.
+const BLANK: u8 = 0;
+const NORMAL: u8 = 1;
+const MEMBERSHIP: u8 = 2;
+
+fn encode_entry(e: &Entry<Types>) -> Result<Vec<u8>> {
+    let mut w = Writer::new();
+    e.log_id.leader_id.term.encode(&mut w);
+    e.log_id.leader_id.node_id.encode(&mut w);
+    e.log_id.index.encode(&mut w);
+    match &e.payload {
+        EntryPayload::Blank => BLANK.encode(&mut w),
+        EntryPayload::Normal(t) => {
+            NORMAL.encode(&mut w);
+            Bytes::from(encode_to_vec(t.0.as_ref())).encode(&mut w);
+        }
+        EntryPayload::Membership(m) => {
+            MEMBERSHIP.encode(&mut w);
+            serde_json::to_string(m)?.encode(&mut w);
+        }
+    }
+    Ok(w.into_vec())
+}
+
+fn decode_entry(buf: &[u8]) -> Result<Entry<Types>> {
+    let mut r = Reader::new(buf);
+    let leader = openraft::CommittedLeaderId::new(u64::decode(&mut r)?, u64::decode(&mut r)?);
+    let log_id = LogId::new(leader, r.u64()?);
+    let payload = match r.u8()? {
+        BLANK => EntryPayload::Blank,
+        NORMAL => EntryPayload::Normal(TxnData(Arc::new(decode_all(r.blob()?)?))),
+        MEMBERSHIP => EntryPayload::Membership(serde_json::from_str(&r.string()?)?),
+        _ => return Err(spirula_denc::Error::Invalid("kind of log entry").into()),
+    };
+    Ok(Entry { log_id, payload })
+}
