@@ -5,13 +5,18 @@
 //! decodes it from one. Payload bytes in the data segment are sliced, never copied.
 //!
 //! Layouts follow Ceph's public headers `src/messages/M*.h`, `src/include/rados.h` and
-//! `src/include/msgr.h`; the versions are those of Pacific (16.2), see `protocol-facts` in the design notes.
+//! `src/include/msgr.h`; the versions are those of Pacific (16.2).
 
+mod blob;
 mod bytes_list;
 mod header;
+mod macros;
 mod message;
+pub mod mgr;
+pub mod mon;
 mod msg_type;
 
+pub use blob::{Blob, Rest};
 pub use bytes_list::BytesList;
 pub use header::{MsgHeader2, priority};
 pub use message::{Body, Error, Payload, RawMessage, Result};

@@ -1,0 +1,76 @@
+//! Bytes whose meaning belongs to another layer.
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+
+/// An encoded value carried as it is. Its debug form shows only the length: it may be large, or secret.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Blob(pub Bytes);
+
+impl Blob {
+    /// The encoded bytes of `v`.
+    pub fn of<T: Encode + ?Sized>(v: &T) -> Self {
+        spirula_denc::encode_to_vec(v).into()
+    }
+}
+
+impl std::ops::Deref for Blob {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Bytes> for Blob {
+    fn from(b: Bytes) -> Self {
+        Self(b)
+    }
+}
+
+impl From<Vec<u8>> for Blob {
+    fn from(v: Vec<u8>) -> Self {
+        Self(v.into())
+    }
+}
+
+impl std::fmt::Debug for Blob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Blob({} bytes)", self.0.len())
+    }
+}
+
+/// With a `u32` length before it.
+impl Encode for Blob {
+    fn encode(&self, w: &mut Writer) {
+        w.blob(&self.0);
+    }
+}
+
+impl Decode for Blob {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        r.get().map(Self)
+    }
+}
+
+/// Everything to the end of the segment, without a length: fields that are passed on but not looked into.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Rest(pub Bytes);
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rest({} bytes)", self.0.len())
+    }
+}
+
+impl Encode for Rest {
+    fn encode(&self, w: &mut Writer) {
+        w.bytes(&self.0);
+    }
+}
+
+impl Decode for Rest {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self(Bytes::copy_from_slice(r.rest())))
+    }
+}

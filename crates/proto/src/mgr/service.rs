@@ -1,0 +1,55 @@
+//! `ServiceMap` of Ceph's `src/mgr/ServiceMap.h`: services such as gateways that registered themselves.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::{EntityAddr, UTime};
+
+use crate::macros::{message, section};
+
+section! {
+    /// One daemon of a service.
+    pub struct ServiceDaemon: "ServiceMap::Daemon", version 2, compat 1 {
+        /// Its global id.
+        pub gid: u64,
+        /// Its address.
+        pub addr: EntityAddr,
+        /// The map's epoch when it started.
+        pub start_epoch: u64,
+        /// When it started.
+        pub start_stamp: UTime,
+        /// What it says about itself.
+        pub metadata: BTreeMap<String, String>,
+        /// Its running tasks.
+        pub task_status: BTreeMap<String, String> = since 2,
+    }
+}
+
+section! {
+    /// A service.
+    pub struct Service: "ServiceMap::Service", version 1, compat 1 {
+        /// Its daemons.
+        pub daemons: BTreeMap<String, ServiceDaemon>,
+        /// Its line in `ceph -s`, where it is not made from the daemons.
+        pub summary: String,
+    }
+}
+
+section! {
+    /// All registered services.
+    pub struct ServiceMap: "ServiceMap", version 2, compat 2 {
+        /// The map's epoch.
+        pub epoch: u64,
+        /// When it changed.
+        pub modified: UTime,
+        /// The services by name.
+        pub services: BTreeMap<String, Service>,
+    }
+}
+
+message! {
+    /// The service map.
+    pub struct MServiceMap: SERVICE_MAP, version 1, compat 1 {
+        /// The map.
+        pub map: ServiceMap,
+    }
+}
