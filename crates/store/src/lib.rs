@@ -1,1 +1,43 @@
-//! The crash-safe object store on a file or block device.
+//! The crash-safe object store: one file or block device holds all objects of an OSD.
+//!
+//! # Use
+//! `mkfs` makes a store, [`Store::open`] opens it. A `Store` belongs to one thread (the OSD's reactor) and never blocks
+//! it on the device in the usual paths. Calls are answered at once or by an [`Event`] that carries the caller's [`Token`]:
+//!
+//! ```text
+//! store.lookup(&key, token)  -> Lookup::Ready(Option<Arc<Onode>>) or Event::Lookup
+//! store.submit(txn, token)   -> Ok(()): visible to all later calls; Event::Committed(token) once durable, in order
+//!                               Err(NoSpace | Invalid | Fatal): nothing was changed
+//! store.read(&key, offset, len, token)          -> Event::Read: checked bytes, short at the end of the object
+//! store.list(from, to, limit, token)            -> Event::List
+//! store.omap_list(&key, from, to, limit, token) -> Event::Pairs      store.omap_get(&key, names)  -> at once, may block
+//! store.meta_list(from, to, limit, token)       -> Event::Pairs      store.meta_get(key)          -> at once, may block
+//! store.poll(&mut events)    does what is due (starts I/O, forms the group commit, takes completions), appends events
+//! store.event_fd()           readable when `poll` has work: await it with tokio's AsyncFd, then call `poll`
+//! store.writable()           false: take no new writes until a later `poll` made it true again (bounded memory)
+//! store.statfs()
+//! ```
+//!
+//! Call [`Store::poll`] after every batch of calls and whenever the event fd is readable: what was submitted between two polls
+//! is one group commit at most. A `submit` for an object that was not looked up before is correct, but may block on the
+//! device; so look up first.
+//!
+//! A failed write or flush of the log or the index poisons the store: one [`Event::Fatal`], errors from everything
+//! afterwards, no retry. The daemon must stop and let the log replay decide what had become durable.
+//!
+//! The disk format is described in `FORMAT.md` beside this crate.
+
+mod codec;
+mod config;
+mod error;
+mod event;
+mod key;
+mod onode;
+mod txn;
+
+pub use config::{BLOCK, Config, MkfsOptions, StatFs};
+pub use error::{Result, StoreError};
+pub use event::{Event, Listing, Lookup, Pairs, Token};
+pub use key::ObjectKey;
+pub use onode::{Extent, Onode};
+pub use txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};

@@ -1,0 +1,95 @@
+//! Sizes and limits.
+
+/// Unit of allocation, checksums and direct I/O, in bytes.
+pub const BLOCK: usize = 4096;
+/// [`BLOCK`] as `u64`.
+pub(crate) const BLOCK64: u64 = BLOCK as u64;
+
+/// Run-time settings of a store. None of them is part of the disk format.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Bytes that unsaved transactions may occupy before they are written back: half of it per generation.
+    pub memtable_bytes: usize,
+    /// Objects and pairs a generation may hold before it is written back.
+    pub memtable_entries: usize,
+    /// Cache of the index library, in bytes.
+    pub index_cache_bytes: usize,
+    /// Cache of onodes, in bytes.
+    pub onode_cache_bytes: usize,
+    /// Cache of recently written or read small data, in bytes; 0 turns it off.
+    pub data_cache_bytes: usize,
+    /// Writes of at least this many bytes go to free extents directly; smaller ones through the log.
+    pub direct_min: usize,
+    /// Largest write to the log, in bytes (a single larger transaction makes a larger one).
+    pub group_bytes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            memtable_bytes: 16 << 20,
+            memtable_entries: 12_000,
+            index_cache_bytes: 16 << 20,
+            onode_cache_bytes: 8 << 20,
+            data_cache_bytes: 6 << 20,
+            direct_min: 64 << 10,
+            group_bytes: 1 << 20,
+        }
+    }
+}
+
+impl Config {
+    /// Settings that share `total` bytes over caches and memtables as the defaults do (those are for 46 MiB).
+    pub fn with_budget(total: usize) -> Self {
+        let d = Self::default();
+        let share = |bytes: usize| bytes / 46 * (total >> 20).max(4);
+        Self {
+            memtable_bytes: share(d.memtable_bytes),
+            memtable_entries: d.memtable_entries,
+            index_cache_bytes: share(d.index_cache_bytes),
+            onode_cache_bytes: share(d.onode_cache_bytes),
+            data_cache_bytes: share(d.data_cache_bytes),
+            ..d
+        }
+    }
+}
+
+/// What `mkfs` writes, fixed for the life of the store.
+#[derive(Debug, Clone)]
+pub struct MkfsOptions {
+    /// The cluster this store belongs to.
+    pub fsid: [u8; 16],
+    /// The daemon this store belongs to.
+    pub osd_uuid: [u8; 16],
+    /// Number of the OSD, for humans.
+    pub whoami: u32,
+    /// Size of the log, in bytes: rounded down to blocks. At least 256 KiB.
+    pub log_bytes: u64,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        Self { fsid: [0; 16], osd_uuid: [0; 16], whoami: 0, log_bytes: 64 << 20 }
+    }
+}
+
+/// Space and contents, in bytes unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StatFs {
+    /// Size of the device.
+    pub total: u64,
+    /// What may still be allocated to objects.
+    pub available: u64,
+    /// Held back so that removals and metadata never fail, the index included.
+    pub reserved: u64,
+    /// Occupied by object data.
+    pub allocated: u64,
+    /// Sum of the objects' sizes.
+    pub stored: u64,
+    /// Occupied by the index (onodes, omap, meta).
+    pub index: u64,
+    /// Occupied by the log and the superblocks.
+    pub fixed: u64,
+    /// Number of objects.
+    pub objects: u64,
+}

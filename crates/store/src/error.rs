@@ -1,0 +1,110 @@
+//! Everything that can go wrong, sorted by what the owner should do about it.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::ObjectKey;
+
+/// Result of a store call.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// An error of the store. Cheap to clone: one failure may answer many waiting calls.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// A write does not fit. Nothing was changed; removals and truncations still work.
+    #[error("no space: {needed} bytes needed, {available} available")]
+    NoSpace {
+        /// Bytes the transaction may need at most.
+        needed: u64,
+        /// Bytes that may still be allocated to objects.
+        available: u64,
+    },
+    /// The transaction was refused as it breaks a limit of the store. Nothing was changed.
+    #[error("invalid transaction: {0}")]
+    Invalid(&'static str),
+    /// Stored bytes differ from their checksum: the medium lost or changed them. The data is never returned.
+    #[error("checksum mismatch in object {key} at offset {offset}: disk block {block}")]
+    Corrupt {
+        /// The object.
+        key: ObjectKey,
+        /// Offset in the object of the first bad block, in bytes.
+        offset: u64,
+        /// Block of the device (4 KiB units) that holds it.
+        block: u64,
+    },
+    /// A read failed on the device.
+    #[error("read of object {key} at offset {offset} failed: {source}")]
+    ReadFailed {
+        /// The object.
+        key: ObjectKey,
+        /// Offset in the object, in bytes.
+        offset: u64,
+        /// What the device said.
+        source: Arc<io::Error>,
+    },
+    /// The index cannot be read: an I/O error or a checksum mismatch in it.
+    #[error("index: {0}")]
+    Index(Arc<redb::Error>),
+    /// A structure on disk is not what this version writes.
+    #[error("{what} is damaged: {detail}")]
+    Damaged {
+        /// Structure: superblock, log, onode, …
+        what: &'static str,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The device holds no store, or one of another format version.
+    #[error("not a spirula store: {0}")]
+    NotAStore(String),
+    /// Opening or sizing a device failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// An earlier failure of the log or the index poisoned the store. The daemon must stop; nothing is retried.
+    #[error("store has failed: {0}")]
+    Fatal(Arc<str>),
+}
+
+impl StoreError {
+    /// Whether the store can no longer be used: the daemon must stop.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Self::Fatal(_))
+    }
+
+    /// Whether the medium lost data: a replica should be asked instead.
+    pub fn is_medium(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::ReadFailed { .. } | Self::Index(_))
+    }
+
+    pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { what: what.into(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn damaged(what: &'static str, detail: impl Into<String>) -> Self {
+        Self::Damaged { what, detail: detail.into() }
+    }
+}
+
+macro_rules! from_redb {
+    ($($source:ty),*) => { $(
+        impl From<$source> for StoreError {
+            fn from(e: $source) -> Self {
+                Self::Index(Arc::new(e.into()))
+            }
+        }
+    )* };
+}
+
+from_redb!(
+    redb::Error,
+    redb::DatabaseError,
+    redb::TransactionError,
+    redb::TableError,
+    redb::StorageError,
+    redb::CommitError,
+    redb::SetDurabilityError
+);

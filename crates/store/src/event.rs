@@ -1,0 +1,58 @@
+//! What the store reports to its owner.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{ObjectKey, Onode, Result, StoreError};
+
+/// Chosen by the owner for a call, returned with its event. The store only passes it through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A completion. Events of one kind come in the order in which they completed; [`Event::Committed`] in the order of
+/// submission.
+#[derive(Debug)]
+pub enum Event {
+    /// The transaction and all before it survive a power cut from now on.
+    Committed(Token),
+    /// Answer to [`Store::lookup`](crate::Store::lookup) that had to ask the device: `None` if there is no such object.
+    Lookup(Token, Result<Option<Arc<Onode>>>),
+    /// Answer to [`Store::read`](crate::Store::read).
+    Read(Token, Result<Bytes>),
+    /// Answer to [`Store::list`](crate::Store::list).
+    List(Token, Result<Listing>),
+    /// Answer to [`Store::omap_list`](crate::Store::omap_list) and
+    /// [`Store::meta_list`](crate::Store::meta_list).
+    Pairs(Token, Result<Pairs>),
+    /// The store has failed and the daemon must stop. Comes once; waiting transactions get no event, waiting reads get
+    /// an error.
+    Fatal(StoreError),
+}
+
+/// One page of objects in key order.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The objects with their onodes.
+    pub objects: Vec<(ObjectKey, Arc<Onode>)>,
+    /// Where to go on: `None` when the range is exhausted.
+    pub next: Option<ObjectKey>,
+}
+
+/// One page of pairs in key order.
+#[derive(Debug, Clone, Default)]
+pub struct Pairs {
+    /// Keys (without any prefix of the store) and values.
+    pub pairs: Vec<(Bytes, Bytes)>,
+    /// Where to go on: `None` when the range is exhausted.
+    pub next: Option<Bytes>,
+}
+
+/// Answer to a lookup.
+#[derive(Debug)]
+pub enum Lookup {
+    /// Known at once: the object, or `None` if there is no such object.
+    Ready(Option<Arc<Onode>>),
+    /// An [`Event::Lookup`] will answer.
+    Pending,
+}

@@ -1,0 +1,335 @@
+//! The onode: everything the store knows about one object, and its encoding in the index.
+
+use bytes::Bytes;
+
+use crate::codec::{Dec, Enc};
+use crate::config::{BLOCK, BLOCK64};
+use crate::{Result, StoreError};
+
+/// Version of the onode encoding.
+///
+/// 1: the first.
+const VERSION: u8 = 1;
+
+/// A run of an object's blocks that lie one after the other on the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    /// First block of the object, in 4 KiB units.
+    pub lblk: u32,
+    /// First block of the device, in 4 KiB units.
+    pub pblk: u64,
+    /// Whether another object may refer to the blocks too: they are never overwritten in place, and freed by count.
+    pub shared: bool,
+    /// CRC-32C of each block: the length of the run.
+    pub crcs: Vec<u32>,
+}
+
+impl Extent {
+    /// Number of blocks.
+    pub fn len(&self) -> u32 {
+        self.crcs.len() as u32
+    }
+
+    /// Whether the run has no blocks (never stored).
+    pub fn is_empty(&self) -> bool {
+        self.crcs.is_empty()
+    }
+
+    /// One past the last block of the object.
+    pub fn end(&self) -> u32 {
+        self.lblk + self.len()
+    }
+
+    fn continues(&self, next: &Self) -> bool {
+        self.end() == next.lblk && self.pblk + u64::from(self.len()) == next.pblk && self.shared == next.shared
+    }
+}
+
+/// One block of an object on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) pblk: u64,
+    pub(crate) crc: u32,
+    pub(crate) shared: bool,
+}
+
+/// An object's metadata, as of the last submitted transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Onode {
+    pub(crate) size: u64,
+    pub(crate) info: Bytes,
+    pub(crate) attrs: Vec<(Bytes, Bytes)>,
+    /// 0: the object has no omap. Otherwise the prefix of its pairs.
+    pub(crate) omap: u64,
+    pub(crate) omap_header: Bytes,
+    pub(crate) extents: Vec<Extent>,
+}
+
+impl Onode {
+    /// Size of the object, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The owner's info blob; empty if none was set.
+    pub fn info(&self) -> &Bytes {
+        &self.info
+    }
+
+    /// The value of an attribute.
+    pub fn attr(&self, name: &[u8]) -> Option<&Bytes> {
+        let at = self.attrs.binary_search_by(|(n, _)| n.as_ref().cmp(name)).ok()?;
+        Some(&self.attrs[at].1)
+    }
+
+    /// All attributes, ordered by name.
+    pub fn attrs(&self) -> &[(Bytes, Bytes)] {
+        &self.attrs
+    }
+
+    /// The omap header; empty if none was set.
+    pub fn omap_header(&self) -> &Bytes {
+        &self.omap_header
+    }
+
+    /// Whether the object ever had omap pairs (they may have been removed since).
+    pub fn has_omap(&self) -> bool {
+        self.omap != 0
+    }
+
+    /// The runs of blocks, ordered by place in the object.
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Bytes allocated on the device.
+    pub fn allocated(&self) -> u64 {
+        self.extents.iter().map(|e| u64::from(e.len()) * BLOCK64).sum()
+    }
+
+    /// The ranges that hold data (offset, length), in bytes, merged and clipped to `[offset, offset + len)` and the size
+    /// of the object. What lies between reads as zeros.
+    pub fn data_ranges(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        let end = offset.saturating_add(len).min(self.size);
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        for e in &self.extents {
+            let from = (u64::from(e.lblk) * BLOCK64).max(offset);
+            let to = (u64::from(e.end()) * BLOCK64).min(end);
+            if from >= to {
+                continue;
+            }
+            match out.last_mut() {
+                Some(last) if last.0 + last.1 == from => last.1 += to - from,
+                _ => out.push((from, to - from)),
+            }
+        }
+        out
+    }
+
+    /// Rough size in memory, in bytes.
+    pub(crate) fn footprint(&self) -> usize {
+        let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 96).sum();
+        let extents: usize = self.extents.iter().map(|e| e.crcs.len() * 4 + 64).sum();
+        160 + self.info.len() + self.omap_header.len() + attrs + extents
+    }
+
+    pub(crate) fn set_attr(&mut self, name: Bytes, value: Bytes) {
+        match self.attrs.binary_search_by(|(n, _)| n.cmp(&name)) {
+            Ok(at) => self.attrs[at].1 = value,
+            Err(at) => self.attrs.insert(at, (name, value)),
+        }
+    }
+
+    pub(crate) fn rm_attr(&mut self, name: &[u8]) {
+        if let Ok(at) = self.attrs.binary_search_by(|(n, _)| n.as_ref().cmp(name)) {
+            self.attrs.remove(at);
+        }
+    }
+
+    /// Index of the first extent that ends after `lblk`.
+    fn first_after(&self, lblk: u32) -> usize {
+        self.extents.partition_point(|e| e.end() <= lblk)
+    }
+
+    /// The block that holds `lblk`, or `None` for a hole.
+    pub(crate) fn block(&self, lblk: u32) -> Option<Mapped> {
+        let e = self.extents.get(self.first_after(lblk))?;
+        if e.lblk > lblk {
+            return None;
+        }
+        let i = lblk - e.lblk;
+        Some(Mapped { pblk: e.pblk + u64::from(i), crc: e.crcs[i as usize], shared: e.shared })
+    }
+
+    /// Extents that overlap `[lblk, lblk + len)`.
+    pub(crate) fn overlapping(&self, lblk: u32, len: u32) -> impl Iterator<Item = &Extent> {
+        let end = lblk.saturating_add(len);
+        self.extents[self.first_after(lblk)..].iter().take_while(move |e| e.lblk < end)
+    }
+
+    /// Sets the checksum of a mapped block.
+    pub(crate) fn set_crc(&mut self, lblk: u32, crc: u32) {
+        let at = self.first_after(lblk);
+        if let Some(e) = self.extents.get_mut(at).filter(|e| e.lblk <= lblk) {
+            e.crcs[(lblk - e.lblk) as usize] = crc;
+        }
+    }
+
+    /// Makes `[lblk, lblk + len)` a hole; `freed` gets the runs that lay there.
+    pub(crate) fn unmap(&mut self, lblk: u32, len: u32, mut freed: impl FnMut(Extent)) {
+        let end = lblk.saturating_add(len);
+        let from = self.first_after(lblk);
+        let to = from + self.extents[from..].partition_point(|e| e.lblk < end);
+        if from == to {
+            return;
+        }
+        let mut keep = Vec::new();
+        for mut e in self.extents.splice(from..to, []) {
+            if e.lblk < lblk {
+                let tail = split_off(&mut e, lblk);
+                keep.push(std::mem::replace(&mut e, tail));
+            }
+            if e.end() > end {
+                let tail = split_off(&mut e, end);
+                keep.push(tail);
+            }
+            freed(e);
+        }
+        self.extents.splice(from..from, keep);
+    }
+
+    /// Maps a run over what was there; `freed` gets the runs it replaces.
+    pub(crate) fn map(&mut self, run: Extent, freed: impl FnMut(Extent)) {
+        self.unmap(run.lblk, run.len(), freed);
+        let at = self.first_after(run.lblk);
+        if at > 0 && self.extents[at - 1].continues(&run) {
+            self.extents[at - 1].crcs.extend_from_slice(&run.crcs);
+            self.join(at - 1);
+        } else {
+            self.extents.insert(at, run);
+            self.join(at);
+        }
+    }
+
+    /// Joins extent `at` with its successor if they are one run.
+    fn join(&mut self, at: usize) {
+        if at + 1 < self.extents.len() && self.extents[at].continues(&self.extents[at + 1]) {
+            let next = self.extents.remove(at + 1);
+            self.extents[at].crcs.extend_from_slice(&next.crcs);
+        }
+    }
+
+    /// Appends the encoding (see FORMAT.md, "Onode").
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut e = Enc(out);
+        e.u8(VERSION);
+        e.varint(self.size);
+        e.bytes(&self.info);
+        e.varint(self.omap);
+        e.bytes(&self.omap_header);
+        e.varint(self.attrs.len() as u64);
+        for (name, value) in &self.attrs {
+            e.bytes(name);
+            e.bytes(value);
+        }
+        e.varint(self.extents.len() as u64);
+        let mut lblk = 0;
+        for x in &self.extents {
+            e.varint(u64::from(x.lblk - lblk));
+            e.varint(u64::from(x.len()) << 1 | u64::from(x.shared));
+            e.varint(x.pblk);
+            lblk = x.end();
+        }
+        for x in &self.extents {
+            e.crcs(&x.crcs);
+        }
+    }
+
+    /// Reads what [`Onode::encode`] wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let damaged = || StoreError::damaged("onode", format!("cannot decode {} bytes", bytes.len()));
+        Self::try_decode(bytes).ok_or_else(damaged)
+    }
+
+    fn try_decode(bytes: &[u8]) -> Option<Self> {
+        let mut d = Dec::new(bytes);
+        if d.u8()? != VERSION {
+            return None;
+        }
+        let mut onode = Self { size: d.varint()?, ..Self::default() };
+        onode.info = Bytes::copy_from_slice(d.bytes()?);
+        onode.omap = d.varint()?;
+        onode.omap_header = Bytes::copy_from_slice(d.bytes()?);
+        for _ in 0..d.count(2)? {
+            onode.attrs.push((Bytes::copy_from_slice(d.bytes()?), Bytes::copy_from_slice(d.bytes()?)));
+        }
+        let count = d.count(3)?;
+        let mut shape = Vec::with_capacity(count);
+        let mut lblk = 0u32;
+        for _ in 0..count {
+            let start = lblk.checked_add(u32::try_from(d.varint()?).ok()?)?;
+            let word = d.varint()?;
+            let len = u32::try_from(word >> 1).ok().filter(|n| *n > 0)?;
+            lblk = start.checked_add(len)?;
+            shape.push((start, len, word & 1 == 1, d.varint()?));
+        }
+        for (lblk, len, shared, pblk) in shape {
+            onode.extents.push(Extent { lblk, pblk, shared, crcs: d.crcs(len as usize)? });
+        }
+        d.is_done().then_some(onode)
+    }
+}
+
+/// Cuts `e` at the object's block `at`; returns the part from there on.
+fn split_off(e: &mut Extent, at: u32) -> Extent {
+    let keep = at - e.lblk;
+    Extent { lblk: at, pblk: e.pblk + u64::from(keep), shared: e.shared, crcs: e.crcs.split_off(keep as usize) }
+}
+
+/// Checksums of consecutive blocks of `data`, whose length is a multiple of the block size.
+pub(crate) fn block_crcs(data: &[u8]) -> impl Iterator<Item = u32> {
+    data.chunks(BLOCK).map(crc32c::crc32c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(lblk: u32, pblk: u64, len: u32) -> Extent {
+        Extent { lblk, pblk, shared: false, crcs: (0..len).map(|i| pblk as u32 + i).collect() }
+    }
+
+    #[test]
+    fn mapping_replaces_splits_and_joins() {
+        let mut o = Onode { size: 1 << 20, ..Onode::default() };
+        o.map(run(0, 100, 10), |_| panic!("nothing there"));
+        o.map(run(10, 110, 5), |_| panic!("nothing there"));
+        assert_eq!(o.extents, [run(0, 100, 15)]);
+        let mut freed = Vec::new();
+        o.map(run(4, 500, 2), |e| freed.push(e));
+        assert_eq!(freed, [run(4, 104, 2)]);
+        assert_eq!(o.extents, [run(0, 100, 4), run(4, 500, 2), run(6, 106, 9)]);
+        assert_eq!(o.block(5).map(|b| (b.pblk, b.crc)), Some((501, 501)));
+        freed.clear();
+        o.unmap(3, 4, |e| freed.push(e));
+        assert_eq!(freed, [run(3, 103, 1), run(4, 500, 2), run(6, 106, 1)]);
+        assert_eq!(o.block(3), None);
+        assert_eq!(o.data_ranges(0, 1 << 20), [(0, 3 * 4096), (7 * 4096, 8 * 4096)]);
+        assert_eq!(o.overlapping(2, 6).count(), 2);
+    }
+
+    #[test]
+    fn encoding_round_trips_and_rejects_cut_input() {
+        let mut o = Onode { size: 70_000, omap: 9, info: Bytes::from_static(b"info"), ..Onode::default() };
+        o.set_attr(Bytes::from_static(b"_b"), Bytes::from_static(b"2"));
+        o.set_attr(Bytes::from_static(b"_a"), Bytes::from_static(b"1"));
+        o.map(run(0, 100, 3), |_| ());
+        o.map(run(9, 7, 2), |_| ());
+        let mut bytes = Vec::new();
+        o.encode(&mut bytes);
+        assert_eq!(Onode::decode(&bytes).unwrap(), o);
+        for cut in 0..bytes.len() {
+            assert!(Onode::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Transactions: what the owner asks the store to change, atomically.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::ObjectKey;
+
+/// Largest object, in bytes: what 32-bit block numbers hold comfortably, and far above Ceph's `osd_max_object_size`.
+pub const MAX_OBJECT_SIZE: u64 = 4 << 30;
+/// Longest attribute name, in bytes.
+pub const MAX_ATTR_NAME: usize = 4096;
+
+/// Payload of a write: buffers written one after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Payload {
+    /// The buffers. Writes of [`Config::direct_min`](crate::Config::direct_min) bytes and more go to the device
+    /// without a copy if every buffer is 4 KiB aligned in memory and (except the last) in length.
+    pub parts: Vec<Bytes>,
+    /// CRC-32C (seed 0xffffffff, inverted: as the `crc32c` crate) of each whole 4 KiB block, if the caller has
+    /// them from elsewhere. Used only when the write starts at a block boundary; they must be right, as a wrong one makes
+    /// the block unreadable.
+    pub block_crcs: Option<Arc<[u32]>>,
+}
+
+impl Payload {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.parts.iter().all(Bytes::is_empty)
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(b: Bytes) -> Self {
+        Self { parts: vec![b], block_crcs: None }
+    }
+}
+
+impl From<Vec<Bytes>> for Payload {
+    fn from(parts: Vec<Bytes>) -> Self {
+        Self { parts, block_crcs: None }
+    }
+}
+
+/// One change. Every operation on an object except the removing ones creates the object if it is missing.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Creates the object if it is missing.
+    Touch(ObjectKey),
+    /// Writes bytes, extending the object if needed.
+    Write {
+        /// The object.
+        key: ObjectKey,
+        /// Where, in bytes.
+        offset: u64,
+        /// What.
+        data: Payload,
+    },
+    /// Makes a range read as zeros and frees its space, extending the object if needed.
+    Zero {
+        /// The object.
+        key: ObjectKey,
+        /// Start, in bytes.
+        offset: u64,
+        /// Length, in bytes.
+        len: u64,
+    },
+    /// Sets the size; bytes beyond the old one read as zeros.
+    Truncate {
+        /// The object.
+        key: ObjectKey,
+        /// New size, in bytes.
+        size: u64,
+    },
+    /// Removes the object with attributes and omap; no effect if it is missing.
+    Remove(ObjectKey),
+    /// Makes `to` an independent copy of `from` (data, info, attributes, omap), replacing what it was. No effect if
+    /// `from` is missing. Data blocks are shared, not copied.
+    Clone {
+        /// The object to copy.
+        from: ObjectKey,
+        /// The copy.
+        to: ObjectKey,
+    },
+    /// Sets an attribute.
+    SetAttr {
+        /// The object.
+        key: ObjectKey,
+        /// Name of the attribute, opaque bytes.
+        name: Bytes,
+        /// Its value.
+        value: Bytes,
+    },
+    /// Removes an attribute, if present.
+    RmAttr {
+        /// The object.
+        key: ObjectKey,
+        /// Name of the attribute.
+        name: Bytes,
+    },
+    /// Removes all attributes (not the info blob).
+    RmAttrs(ObjectKey),
+    /// Sets the info blob, which every lookup returns (the OSD's `object_info_t`).
+    SetInfo {
+        /// The object.
+        key: ObjectKey,
+        /// The blob.
+        info: Bytes,
+    },
+    /// Sets pairs of the object's omap.
+    OmapSet {
+        /// The object.
+        key: ObjectKey,
+        /// Keys and values.
+        pairs: Vec<(Bytes, Bytes)>,
+    },
+    /// Removes keys of the object's omap.
+    OmapRm {
+        /// The object.
+        key: ObjectKey,
+        /// Keys; missing ones are ignored.
+        names: Vec<Bytes>,
+    },
+    /// Removes the omap keys in `[from, to)`.
+    OmapRmRange {
+        /// The object.
+        key: ObjectKey,
+        /// First key to remove.
+        from: Bytes,
+        /// First key to keep.
+        to: Bytes,
+    },
+    /// Removes all omap keys and the omap header.
+    OmapClear(ObjectKey),
+    /// Sets the omap header.
+    OmapHeader {
+        /// The object.
+        key: ObjectKey,
+        /// The header.
+        header: Bytes,
+    },
+    /// Sets a pair of the store-wide ordered key-value space (PG info, PG log entries, …).
+    MetaPut {
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+    },
+    /// Removes a pair of the store-wide key-value space, if present.
+    MetaDelete(Bytes),
+    /// Removes the pairs in `[from, to)` of the store-wide key-value space.
+    MetaDeleteRange {
+        /// First key to remove.
+        from: Bytes,
+        /// First key to keep.
+        to: Bytes,
+    },
+}
+
+/// A list of operations that happen all or not at all, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Transaction {
+    /// The operations.
+    pub ops: Vec<Op>,
+}
+
+impl Transaction {
+    /// An empty transaction.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends an operation.
+    pub fn push(&mut self, op: Op) -> &mut Self {
+        self.ops.push(op);
+        self
+    }
+
+    /// Appends [`Op::Touch`].
+    pub fn touch(&mut self, key: &ObjectKey) -> &mut Self {
+        self.push(Op::Touch(key.clone()))
+    }
+
+    /// Appends [`Op::Write`].
+    pub fn write(&mut self, key: &ObjectKey, offset: u64, data: impl Into<Payload>) -> &mut Self {
+        self.push(Op::Write { key: key.clone(), offset, data: data.into() })
+    }
+
+    /// Appends [`Op::Zero`].
+    pub fn zero(&mut self, key: &ObjectKey, offset: u64, len: u64) -> &mut Self {
+        self.push(Op::Zero { key: key.clone(), offset, len })
+    }
+
+    /// Appends [`Op::Truncate`].
+    pub fn truncate(&mut self, key: &ObjectKey, size: u64) -> &mut Self {
+        self.push(Op::Truncate { key: key.clone(), size })
+    }
+
+    /// Appends [`Op::Remove`].
+    pub fn remove(&mut self, key: &ObjectKey) -> &mut Self {
+        self.push(Op::Remove(key.clone()))
+    }
+
+    /// Appends [`Op::SetInfo`].
+    pub fn set_info(&mut self, key: &ObjectKey, info: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::SetInfo { key: key.clone(), info: info.into() })
+    }
+
+    /// Appends [`Op::SetAttr`].
+    pub fn set_attr(&mut self, key: &ObjectKey, name: impl Into<Bytes>, value: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::SetAttr { key: key.clone(), name: name.into(), value: value.into() })
+    }
+
+    /// Appends [`Op::RmAttr`].
+    pub fn rm_attr(&mut self, key: &ObjectKey, name: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::RmAttr { key: key.clone(), name: name.into() })
+    }
+
+    /// Appends [`Op::MetaPut`].
+    pub fn meta_put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::MetaPut { key: key.into(), value: value.into() })
+    }
+
+    /// Appends [`Op::MetaDelete`].
+    pub fn meta_delete(&mut self, key: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::MetaDelete(key.into()))
+    }
+
+    /// Appends [`Op::MetaDeleteRange`].
+    pub fn meta_delete_range(&mut self, from: impl Into<Bytes>, to: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::MetaDeleteRange { from: from.into(), to: to.into() })
+    }
+}
