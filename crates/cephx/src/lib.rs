@@ -1,1 +1,44 @@
-//! cephx keys, keyrings, tickets, handshakes and capability grammars.
+//! cephx: Ceph's authentication, as state machines without I/O, and its capability grammars.
+//!
+//! - [`CryptoKey`], [`Keyring`], [`AuthName`], [`EntityAuth`]: who there is, and with what key.
+//! - [`ClientHandshake`] and [`ServerHandshake`]: the login of an entity at a monitor, and the renewal of its tickets.
+//! - [`Authorizer`] and [`AuthorizerVerifier`]: the use of a ticket at a service. Every daemon authenticates to every
+//!   other in one of these two ways; monitors towards each other with [`Authorizer::for_monitor`].
+//! - [`ServiceSecrets`]: the rotating secrets that tickets are sealed with; [`RotatingKeys`]: a service's copy.
+//!
+//! Time and randomness are passed in with [`Env`]. The public source of the formats is Ceph's `src/auth`.
+
+mod authorizer;
+
+mod client;
+mod entity;
+mod env;
+mod error;
+mod global_id;
+mod key;
+mod keyring;
+mod keyserver;
+mod name;
+mod outcome;
+mod rotating;
+mod seal;
+mod server;
+mod ticket;
+pub mod wire;
+
+pub use authorizer::{Authorizer, AuthorizerVerifier, MonitorKey, TicketKeys};
+pub use client::{ClientHandshake, ClientKeys, ClientSession, Renewed, TicketStore};
+pub use entity::EntityAuth;
+pub use env::{Env, OsRandom, RandomSource};
+pub use error::{EACCES, EBUSY, EINVAL, EIO, EOPNOTSUPP, EPERM, Error, Result};
+pub use global_id::{GLOBAL_ID_STEP, GlobalIds};
+pub use key::{ConnectionMode, ConnectionSecret, CryptoKey, KeyType};
+pub use keyring::{Keyring, KeyringError};
+pub use keyserver::{KeyChange, KeyDatabase, KeyServer};
+pub use name::AuthName;
+pub use outcome::{Accepted, GlobalIdStatus, Outcome};
+pub use rotating::{
+    CurrentSecret, ExpiringKey, RotatingKeys, RotatingSecrets, ServiceSecrets, TicketLifetimes,
+};
+pub use server::{AuthReply, ServerHandshake};
+pub use wire::{AuthCaps, AuthTicket, method};

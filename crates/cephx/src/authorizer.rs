@@ -1,0 +1,267 @@
+//! Authorizers: how the holder of a ticket and a service prove themselves to each other
+//! (`cephx_verify_authorizer` and `CephXAuthorizer` in Ceph's `src/auth/cephx/CephxProtocol.cc`).
+//!
+//! The client sends `{1, global_id, service, ticket, {nonce}}`, the service answers with a challenge, the client
+//! repeats itself with the challenge plus one, and the service proves that it could read the ticket with the nonce
+//! plus one. The braces are sealed with the ticket's session key. Without the challenge, whoever overheard an
+//! authorizer could replay it, so the round is never skipped.
+
+use spirula_denc::{EntityType, Reader, Writer};
+use subtle::ConstantTimeEq;
+
+use crate::env::Env;
+use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey};
+use crate::outcome::{Accepted, GlobalIdStatus, Outcome};
+use crate::seal::{open, open_from, seal, seal_into};
+use crate::ticket::{IssuedTicket, is_expired, open_ticket};
+use crate::wire::{
+    Authorize, AuthorizeReply, Challenge, MONITOR_SECRET_ID, ServiceTicketInfo, TicketBlob, method, mode,
+    read_service,
+};
+use crate::{AuthName, Error, Result, TicketLifetimes};
+
+/// The client's side of one authorizer exchange.
+#[derive(Debug, Clone)]
+pub struct Authorizer {
+    session_key: CryptoKey,
+    nonce: u64,
+    /// Everything before the sealed part.
+    prefix: Vec<u8>,
+}
+
+impl Authorizer {
+    pub(crate) fn new(
+        service: EntityType,
+        global_id: u64,
+        blob: &TicketBlob,
+        session_key: &CryptoKey,
+        env: &Env<'_>,
+    ) -> Result<Self> {
+        let mut w = Writer::with_capacity(64 + blob.blob.len());
+        w.u8(mode::AUTHORIZER);
+        w.u64(global_id);
+        w.u32(u32::from(service.0));
+        w.put(blob);
+        Ok(Self {
+            session_key: session_key.clone(),
+            nonce: env.random_u64()?,
+            prefix: w.into_vec(),
+        })
+    }
+
+    /// The authorizer with which the monitor `name` connects to another monitor, under the key of `mon.` that all of
+    /// them share.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`], [`Error::NoRandomness`].
+    pub fn for_monitor(
+        name: &AuthName,
+        shared_key: &CryptoKey,
+        lifetimes: &TicketLifetimes,
+        env: &Env<'_>,
+    ) -> Result<Self> {
+        let ticket = IssuedTicket::for_monitor(name, shared_key, lifetimes, env)?;
+        Self::new(EntityType::MON, 0, &ticket.blob, &ticket.session.session_key, env)
+    }
+
+    /// The payload of the first `AUTH_REQUEST`.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`].
+    pub fn initial(&self) -> Result<Vec<u8>> {
+        self.with_challenge(None)
+    }
+
+    fn with_challenge(&self, challenge: Option<u64>) -> Result<Vec<u8>> {
+        let mut w = Writer::with_capacity(self.prefix.len() + 64);
+        w.bytes(&self.prefix);
+        let challenge_plus_one = challenge.map(|c| c.wrapping_add(1));
+        seal_into(
+            &mut w,
+            &self.session_key,
+            &Authorize {
+                nonce: self.nonce,
+                challenge_plus_one,
+            },
+        )?;
+        Ok(w.into_vec())
+    }
+
+    /// The payload that answers the service's challenge.
+    ///
+    /// # Errors
+    /// [`Error::Decrypt`] where the challenge was not made by who could read the ticket.
+    pub fn handle_more(&mut self, payload: &[u8]) -> Result<Vec<u8>> {
+        let challenge: Challenge = open(&self.session_key, payload)?;
+        self.with_challenge(Some(challenge.server_challenge))
+    }
+
+    /// Checks the service's proof: the session key and the connection's secret.
+    ///
+    /// # Errors
+    /// [`Error::Decrypt`], [`Error::WrongAnswer`] where the service could not read the ticket.
+    pub fn handle_done(self, payload: &[u8]) -> Result<(CryptoKey, ConnectionSecret)> {
+        let reply: AuthorizeReply = open_from(&mut Reader::new(payload), &self.session_key)?;
+        if !same_number(reply.nonce_plus_one, self.nonce.wrapping_add(1)) {
+            return Err(Error::WrongAnswer);
+        }
+        Ok((self.session_key, reply.connection_secret))
+    }
+}
+
+/// Equality in constant time.
+pub(crate) fn same_number(a: u64, b: u64) -> bool {
+    a.ct_eq(&b).into()
+}
+
+/// The secrets with which a service opens tickets.
+pub trait TicketKeys {
+    /// The secret of this id, where it is a secret of a service that this side is.
+    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey>;
+}
+
+/// The key of `mon.`, with which monitors open the tickets that their peers make for themselves.
+#[derive(Debug, Clone)]
+pub struct MonitorKey(pub CryptoKey);
+
+impl TicketKeys for MonitorKey {
+    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey> {
+        (service == EntityType::MON && secret_id == MONITOR_SECRET_ID).then(|| self.0.clone())
+    }
+}
+
+/// An authorizer as far as it can be read without the ticket's session key.
+pub(crate) struct OpenedAuthorizer {
+    pub(crate) info: ServiceTicketInfo,
+    pub(crate) body: Authorize,
+}
+
+/// Reads an authorizer and opens its ticket. `r` is left after it.
+pub(crate) fn open_authorizer(
+    r: &mut Reader<'_>,
+    keys: &dyn TicketKeys,
+    env: &Env<'_>,
+) -> Result<OpenedAuthorizer> {
+    let version = r.u8()?;
+    if !mode::AUTHORIZERS.contains(&version) {
+        return Err(Error::MalformedStart);
+    }
+    let global_id = r.u64()?;
+    let service = read_service(r)?;
+    let blob: TicketBlob = r.get()?;
+    let unknown = Error::UnknownSecret {
+        service,
+        id: blob.secret_id,
+    };
+    let secret = keys
+        .ticket_key(service, blob.secret_id)
+        .filter(|k| !k.is_empty())
+        .ok_or(unknown)?;
+    let info = open_ticket(&secret, &blob)?;
+    if info.ticket.global_id != global_id {
+        return Err(Error::ForeignTicket);
+    }
+    if is_expired(&info.ticket, env.now) {
+        return Err(Error::Expired);
+    }
+    let body = open_from(r, &info.session_key)?;
+    Ok(OpenedAuthorizer { info, body })
+}
+
+#[derive(Debug)]
+enum State {
+    Start,
+    Challenged(u64),
+    Over,
+}
+
+/// The service's side of one authorizer exchange, one per connection.
+#[derive(Debug)]
+pub struct AuthorizerVerifier {
+    state: State,
+}
+
+impl Default for AuthorizerVerifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AuthorizerVerifier {
+    /// Waits for the first `AUTH_REQUEST`.
+    pub fn new() -> Self {
+        Self { state: State::Start }
+    }
+
+    /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an `AUTH_REQUEST_MORE` (then
+    /// the same method again). `mode` is the connection mode chosen from those that the peer asked for.
+    pub fn handle(
+        &mut self,
+        auth_method: u32,
+        mode: ConnectionMode,
+        payload: &[u8],
+        keys: &dyn TicketKeys,
+        env: &Env<'_>,
+    ) -> Outcome {
+        if auth_method != method::CEPHX {
+            return Outcome::denied(Error::UnsupportedMethod(auth_method));
+        }
+        match self.step(mode, payload, keys, env) {
+            Ok(outcome) => outcome,
+            Err(e) => {
+                self.state = State::Over;
+                Outcome::denied(match e {
+                    // The official service answers anything unreadable with -EACCES.
+                    Error::Malformed(_) => Error::MalformedStart,
+                    e => e,
+                })
+            }
+        }
+    }
+
+    fn step(
+        &mut self,
+        mode: ConnectionMode,
+        payload: &[u8],
+        keys: &dyn TicketKeys,
+        env: &Env<'_>,
+    ) -> Result<Outcome> {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let opened = open_authorizer(&mut Reader::new(payload), keys, env)?;
+        let session_key = opened.info.session_key;
+        match (state, opened.body.challenge_plus_one) {
+            (State::Start, _) => {
+                let server_challenge = env.random_u64()?;
+                self.state = State::Challenged(server_challenge);
+                Ok(Outcome::More(seal(
+                    &session_key,
+                    &Challenge { server_challenge },
+                )?))
+            }
+            (State::Challenged(challenge), Some(answer)) => {
+                if !same_number(challenge.wrapping_add(1), answer) {
+                    return Err(Error::WrongAnswer);
+                }
+                let connection_secret = ConnectionSecret::generate(mode, env)?;
+                let reply = AuthorizeReply {
+                    nonce_plus_one: opened.body.nonce.wrapping_add(1),
+                    connection_secret: connection_secret.clone(),
+                };
+                let mut w = Writer::with_capacity(144);
+                seal_into(&mut w, &session_key, &reply)?;
+                let ticket = opened.info.ticket;
+                Ok(Outcome::Done(Box::new(Accepted {
+                    payload: w.into_vec(),
+                    name: ticket.name,
+                    global_id: ticket.global_id,
+                    session_key,
+                    connection_secret,
+                    caps: ticket.caps,
+                    expires: ticket.expires,
+                    global_id_status: GlobalIdStatus::FromTicket,
+                })))
+            }
+            _ => Err(Error::OutOfOrder),
+        }
+    }
+}

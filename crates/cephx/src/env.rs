@@ -1,0 +1,60 @@
+//! What a step of a handshake needs from outside: the time and randomness.
+
+use spirula_denc::UTime;
+
+use crate::{Error, Result};
+
+/// A source of bytes that nobody else can guess. A simulation gives a seeded one.
+pub trait RandomSource {
+    /// Fills `buf`.
+    ///
+    /// # Errors
+    /// [`Error::NoRandomness`] where the source is exhausted or broken; nothing may be done without it.
+    fn fill(&self, buf: &mut [u8]) -> Result<()>;
+}
+
+/// The operating system's random generator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsRandom;
+
+impl RandomSource for OsRandom {
+    fn fill(&self, buf: &mut [u8]) -> Result<()> {
+        getrandom::fill(buf).map_err(|_| Error::NoRandomness)
+    }
+}
+
+/// The time and randomness of one step.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// The wall clock's time.
+    pub now: UTime,
+    /// Where keys, challenges and nonces come from.
+    pub random: &'a dyn RandomSource,
+}
+
+impl std::fmt::Debug for Env<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Env")
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Env<'static> {
+    /// The given time and the operating system's randomness.
+    pub fn system(now: UTime) -> Self {
+        Self {
+            now,
+            random: &OsRandom,
+        }
+    }
+}
+
+impl Env<'_> {
+    /// A random number.
+    pub(crate) fn random_u64(&self) -> Result<u64> {
+        let mut b = [0; 8];
+        self.random.fill(&mut b)?;
+        Ok(u64::from_le_bytes(b))
+    }
+}

@@ -1,0 +1,105 @@
+//! Why an authentication step fails, and which errno the official daemons answer with.
+
+use spirula_denc::EntityType;
+
+/// The result of an authentication step.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a key, ticket, authorizer or handshake message is refused.
+///
+/// No variant carries secret material: an error may be logged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The bytes of a message are not what the protocol says. The peer's fault.
+    #[error("malformed message: {0}")]
+    Malformed(#[from] spirula_denc::Error),
+    /// The first message of a handshake can't be read or names no known mode. The peer's fault.
+    #[error("malformed first message")]
+    MalformedStart,
+    /// Something can't be decrypted, or decrypts to something without the envelope's magic number: it was
+    /// sealed with another key or tampered with.
+    #[error("can't be decrypted with this key")]
+    Decrypt,
+    /// A key's text or bytes are not a key, or of a type that is not implemented.
+    #[error("not a usable key")]
+    BadKey,
+    /// The method is neither cephx nor anything else that is offered.
+    #[error("authentication method {0} is not offered")]
+    UnsupportedMethod(u32),
+    /// The request type is not one that this side serves.
+    #[error("unknown request type {0:#06x}")]
+    UnknownRequest(u16),
+    /// There is no such entity.
+    #[error("unknown entity")]
+    UnknownEntity,
+    /// The answer to the challenge was made with another key.
+    #[error("wrong answer to the challenge")]
+    WrongAnswer,
+    /// A message arrived in a state where it makes no sense.
+    #[error("message out of order")]
+    OutOfOrder,
+    /// The service secret that a ticket names is not (or no longer) known.
+    #[error("no {} secret with id {id}", service.name())]
+    UnknownSecret {
+        /// The service that the secret belongs to.
+        service: EntityType,
+        /// The secret's id.
+        id: u64,
+    },
+    /// The ticket's life is over.
+    #[error("the ticket has expired")]
+    Expired,
+    /// A ticket or reply belongs to another session than the one it came with.
+    #[error("the ticket belongs to another session")]
+    ForeignTicket,
+    /// A global id is claimed without a ticket that proves it was owned.
+    #[error("global_id claimed without proof")]
+    UnprovenGlobalId,
+    /// A new session presents a ticket of an old one.
+    #[error("superfluous ticket")]
+    SuperfluousTicket,
+    /// The entity has no capability for this service.
+    #[error("no capability for this service")]
+    NoCaps,
+    /// Nobody handed this side a ticket for the service.
+    #[error("no ticket for service {}", .0.name())]
+    NoTicket(EntityType),
+    /// This side can't serve the request yet (no secrets, no global ids left). Try again later.
+    #[error("not ready to authenticate")]
+    NotReady,
+    /// The operating system gave no random bytes.
+    #[error("no random bytes")]
+    NoRandomness,
+    /// The peer answered with an error.
+    #[error("refused by the peer: errno {0}")]
+    Refused(i32),
+}
+
+/// `-EPERM`.
+pub const EPERM: i32 = -1;
+/// `-EIO`.
+pub const EIO: i32 = -5;
+/// `-EACCES`.
+pub const EACCES: i32 = -13;
+/// `-EBUSY`.
+pub const EBUSY: i32 = -16;
+/// `-EINVAL`.
+pub const EINVAL: i32 = -22;
+/// `-EOPNOTSUPP`.
+pub const EOPNOTSUPP: i32 = -95;
+
+impl Error {
+    /// The negative errno to send to the peer, as the official daemons choose it
+    /// (`src/auth/cephx/CephxServiceHandler.cc`, `src/mon/Monitor.cc`).
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Malformed(_) => EPERM,
+            Self::UnsupportedMethod(_) => EOPNOTSUPP,
+            Self::UnknownRequest(_) | Self::SuperfluousTicket => EINVAL,
+            Self::NotReady => EBUSY,
+            Self::NoRandomness => EIO,
+            Self::Refused(errno) => *errno,
+            _ => EACCES,
+        }
+    }
+}

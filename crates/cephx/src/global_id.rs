@@ -1,0 +1,35 @@
+//! Handing out global ids (`AuthMonitor::assign_global_id` of Ceph's `src/mon/AuthMonitor.cc`).
+
+/// How many ids a monitor reserves at once.
+pub const GLOBAL_ID_STEP: u64 = 10_000;
+
+/// Global ids that the monitors have reserved through their replicated log for one monitor. What is reserved but not
+/// handed out when it ends is lost, so that no id is ever given twice.
+#[derive(Debug, Clone, Default)]
+pub struct GlobalIds {
+    next: u64,
+    end: u64,
+}
+
+impl GlobalIds {
+    /// Takes over a committed reservation, `first` up to but without `end`. What was left of an earlier one is lost.
+    pub fn reserve(&mut self, first: u64, end: u64) {
+        // 0 means "none yet" on the wire.
+        self.next = first.max(1);
+        self.end = end;
+    }
+
+    /// The next id, `None` where none is left.
+    pub fn take(&mut self) -> Option<u64> {
+        let id = self.next;
+        (id < self.end).then(|| {
+            self.next += 1;
+            id
+        })
+    }
+
+    /// Whether it is time to reserve more.
+    pub fn is_low(&self) -> bool {
+        self.end.saturating_sub(self.next) < GLOBAL_ID_STEP / 2
+    }
+}

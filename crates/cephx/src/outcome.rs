@@ -1,0 +1,69 @@
+//! What a step of an accepting handshake leads to.
+
+use spirula_denc::UTime;
+
+use crate::Error;
+use crate::key::{ConnectionSecret, CryptoKey};
+use crate::name::AuthName;
+use crate::wire::AuthCaps;
+
+/// The result of one message of a handshake, on the accepting side.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Send `AUTH_REPLY_MORE` with this payload and wait for `AUTH_REQUEST_MORE`.
+    More(Vec<u8>),
+    /// Send `AUTH_DONE` and start the session.
+    Done(Box<Accepted>),
+    /// Send `AUTH_BAD_METHOD` with this errno, or just close the connection where it is `-EBUSY`.
+    Denied {
+        /// The negative errno for the peer.
+        errno: i32,
+        /// The reason, for the log.
+        why: Error,
+    },
+}
+
+impl Outcome {
+    pub(crate) fn denied(why: Error) -> Self {
+        Self::Denied {
+            errno: why.errno(),
+            why,
+        }
+    }
+}
+
+/// A peer whose handshake succeeded.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The payload of `AUTH_DONE`.
+    pub payload: Vec<u8>,
+    /// Who it is.
+    pub name: AuthName,
+    /// The number of its session, for `AUTH_DONE`. 0 for monitors towards each other.
+    pub global_id: u64,
+    /// The key with which both sides sign the handshake.
+    pub session_key: CryptoKey,
+    /// What secure mode takes its keys from.
+    pub connection_secret: ConnectionSecret,
+    /// Its capabilities at this service.
+    pub caps: AuthCaps,
+    /// When the ticket's life ends. A session that has begun goes on after that.
+    pub expires: UTime,
+    /// How it came by its global id.
+    pub global_id_status: GlobalIdStatus,
+}
+
+/// How a session came by its global id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GlobalIdStatus {
+    /// It was just made up.
+    New,
+    /// As [`Self::New`], by a client so old that it may not be able to reclaim it with proof.
+    NewUnexposed,
+    /// It was had before, and a ticket proved it.
+    Reclaimed,
+    /// It is claimed to be had before, without proof (`AUTH_INSECURE_GLOBAL_ID_RECLAIM`).
+    ReclaimedInsecurely,
+    /// It stands in a ticket of the monitors.
+    FromTicket,
+}

@@ -1,0 +1,436 @@
+//! The monitor's side of a login (`CephxServiceHandler` of Ceph's `src/auth/cephx`, `Monitor::handle_auth_request`).
+
+use spirula_denc::{EntityType, Reader, Writer, encode_to_vec};
+
+use crate::authorizer::{AuthorizerVerifier, MonitorKey, TicketKeys, open_authorizer, same_number};
+use crate::entity::EntityAuth;
+use crate::env::Env;
+use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey};
+use crate::keyserver::KeyServer;
+use crate::name::AuthName;
+use crate::outcome::{Accepted, GlobalIdStatus, Outcome};
+use crate::seal::{fold, seal_into};
+use crate::ticket::{Holder, IssuedTicket, is_expired, open_ticket, put_tickets};
+use crate::wire::{
+    AuthCaps, Authenticate, Challenge, ChallengeBlob, ResponseHeader, ServiceTicketInfo,
+    ServiceTicketRequest, method, mode, request, services_in,
+};
+use crate::{Error, Result};
+
+/// A session of an entity with a monitor, as far as authentication knows it.
+#[derive(Debug, Clone)]
+struct Session {
+    name: AuthName,
+    global_id: u64,
+    server_challenge: u64,
+    /// `None` while a client that brought its global id has not proved that it was its own; after that every
+    /// renewal must bring the old ticket.
+    status: Option<GlobalIdStatus>,
+    /// Whether the global id was made for this session.
+    is_new: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Start,
+    /// A login was begun: waits for the answer to the challenge.
+    Challenged(Session),
+    /// A peer monitor sent an authorizer.
+    Peer(AuthorizerVerifier),
+    /// Logged in; the session may renew its tickets.
+    LoggedIn(Session),
+    Failed,
+}
+
+/// What goes into an `MAuthReply`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthReply {
+    /// 0 or a negative errno.
+    pub result: i32,
+    /// The payload; empty with most errors.
+    pub payload: Vec<u8>,
+}
+
+/// The handshake of one connection that a monitor accepted, and after it the session's renewals: keep it as long as
+/// the session.
+///
+/// Call [`Self::handle`] with each `AUTH_REQUEST` and `AUTH_REQUEST_MORE` until it is [`Outcome::Done`] or
+/// [`Outcome::Denied`], then [`Self::handle_auth`] with each `MAuth` of the session.
+#[derive(Debug)]
+pub struct ServerHandshake {
+    state: State,
+}
+
+impl Default for ServerHandshake {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a login results in.
+struct Login {
+    payload: Vec<u8>,
+    session_key: CryptoKey,
+    connection_secret: ConnectionSecret,
+    caps: AuthCaps,
+    expires: spirula_denc::UTime,
+    status: GlobalIdStatus,
+}
+
+impl ServerHandshake {
+    /// Waits for the first `AUTH_REQUEST`.
+    pub fn new() -> Self {
+        Self { state: State::Start }
+    }
+
+    /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an `AUTH_REQUEST_MORE` (then
+    /// the same method again). `mode` is the connection mode chosen from those that the peer asked for.
+    ///
+    /// A method that is not offered leaves the handshake open for another one, everything else that is denied ends it.
+    pub fn handle(
+        &mut self,
+        auth_method: u32,
+        mode: ConnectionMode,
+        payload: &[u8],
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Outcome {
+        if auth_method != method::CEPHX {
+            return Outcome::denied(Error::UnsupportedMethod(auth_method));
+        }
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Start if payload.first().is_some_and(|m| mode::AUTHORIZERS.contains(m)) => {
+                self.handle_peer(AuthorizerVerifier::new(), mode, payload, keys, env)
+            }
+            State::Peer(verifier) => self.handle_peer(verifier, mode, payload, keys, env),
+            State::Start => match begin(payload, keys, env) {
+                Ok((session, reply)) => {
+                    self.state = State::Challenged(session);
+                    Outcome::More(reply)
+                }
+                Err(e) => Outcome::denied(e),
+            },
+            State::Challenged(session) => match session.first_login(mode, payload, keys, env) {
+                Ok((session, accepted)) => {
+                    self.state = State::LoggedIn(session);
+                    Outcome::Done(Box::new(accepted))
+                }
+                Err(e) => Outcome::denied(e),
+            },
+            state @ State::LoggedIn(_) => {
+                self.state = state;
+                Outcome::denied(Error::OutOfOrder)
+            }
+            State::Failed => Outcome::denied(Error::OutOfOrder),
+        }
+    }
+
+    fn handle_peer(
+        &mut self,
+        mut verifier: AuthorizerVerifier,
+        mode: ConnectionMode,
+        payload: &[u8],
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Outcome {
+        let Some(shared) = keys.lookup(&AuthName::monitors()) else {
+            return Outcome::denied(Error::UnknownEntity);
+        };
+        let outcome = verifier.handle(method::CEPHX, mode, payload, &MonitorKey(shared.key), env);
+        if matches!(outcome, Outcome::More(_)) {
+            self.state = State::Peer(verifier);
+        }
+        outcome
+    }
+
+    /// Handles the payload of an `MAuth` on the session: renewal of its tickets, or a daemon's wish for the rotating
+    /// secrets of its service.
+    pub fn handle_auth(&mut self, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> AuthReply {
+        let State::LoggedIn(session) = &self.state else {
+            return AuthReply {
+                result: Error::OutOfOrder.errno(),
+                payload: Vec::new(),
+            };
+        };
+        match session.renew(payload, keys, env) {
+            Ok(reply) => reply,
+            Err(e) => AuthReply {
+                result: e.errno(),
+                payload: Vec::new(),
+            },
+        }
+    }
+}
+
+/// Reads a login's first message and makes the challenge.
+fn begin(payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> Result<(Session, Vec<u8>)> {
+    let (name, claimed) = read_start(payload).map_err(|_| Error::MalformedStart)?;
+    let global_id = if claimed == 0 {
+        keys.new_global_id().ok_or(Error::NotReady)?
+    } else {
+        claimed
+    };
+    // 0 means "no challenge was made" to the official code.
+    let server_challenge = env.random_u64()?.max(1);
+    let session = Session {
+        name,
+        global_id,
+        server_challenge,
+        status: None,
+        is_new: claimed == 0,
+    };
+    Ok((session, encode_to_vec(&Challenge { server_challenge })))
+}
+
+fn read_start(payload: &[u8]) -> Result<(AuthName, u64)> {
+    let mut r = Reader::new(payload);
+    if !mode::MONS.contains(&r.u8()?) {
+        return Err(Error::MalformedStart);
+    }
+    Ok((r.get()?, r.u64()?))
+}
+
+impl Session {
+    fn first_login(
+        mut self,
+        mode: ConnectionMode,
+        payload: &[u8],
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Result<(Self, Accepted)> {
+        let mut r = Reader::new(payload);
+        match r.u16()? {
+            request::AUTH_SESSION_KEY => {}
+            other => return Err(Error::UnknownRequest(other)),
+        }
+        let login = self.login(&r.get()?, Some(mode), keys, env)?;
+        self.status = Some(login.status);
+        let accepted = Accepted {
+            payload: login.payload,
+            name: self.name.clone(),
+            global_id: self.global_id,
+            session_key: login.session_key,
+            connection_secret: login.connection_secret,
+            caps: login.caps,
+            expires: login.expires,
+            global_id_status: login.status,
+        };
+        Ok((self, accepted))
+    }
+
+    fn renew(&self, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> Result<AuthReply> {
+        let mut r = Reader::new(payload);
+        let payload = match r.u16()? {
+            request::AUTH_SESSION_KEY => self.login(&r.get()?, None, keys, env)?.payload,
+            request::PRINCIPAL_SESSION_KEY => return self.service_tickets(&mut r, keys, env),
+            request::ROTATING_KEY => self.rotating_secrets(keys)?,
+            other => return Err(Error::UnknownRequest(other)),
+        };
+        Ok(AuthReply { result: 0, payload })
+    }
+
+    /// Checks the answer to the challenge, then hands out the ticket of the monitors' own service and, to clients that
+    /// ask for them, those of other services. `mode` is `None` in a renewal, where there is no new connection.
+    fn login(
+        &self,
+        req: &Authenticate,
+        mode: Option<ConnectionMode>,
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Result<Login> {
+        let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
+        self.check_answer(req, &entity.key)?;
+        let (status, old) = self.check_old_ticket(req, keys, env)?;
+        let caps = entity.caps_for("mon");
+        if caps.text()?.is_empty() {
+            return Err(Error::NoCaps);
+        }
+
+        let auth = self.issue(EntityType::AUTH, AuthCaps::default(), keys, env)?;
+        let session_key = auth.session.session_key.clone();
+        let expires = env.now.plus(auth.session.validity.to_duration());
+        let mut w = Writer::with_capacity(1024);
+        w.put(&ResponseHeader {
+            request_type: request::AUTH_SESSION_KEY,
+            status: 0,
+        });
+        put_tickets(&mut w, &entity.key, &[auth], old.as_ref().map(|t| &t.session_key))?;
+
+        let mut connection_secret = ConnectionSecret::default();
+        if req.other_keys != 0 {
+            let mut sealed = Writer::new();
+            if let Some(mode) = mode {
+                connection_secret = ConnectionSecret::generate(mode, env)?;
+                seal_into(&mut sealed, &session_key, &connection_secret)?;
+            }
+            w.blob(sealed.as_slice());
+            let (tickets, _) = self.issue_all(req.other_keys, &entity, keys, env)?;
+            let mut extra = Writer::new();
+            if !tickets.is_empty() {
+                put_tickets(&mut extra, &session_key, &tickets, None)?;
+            }
+            w.blob(extra.as_slice());
+        }
+        Ok(Login {
+            payload: w.into_vec(),
+            session_key,
+            connection_secret,
+            caps,
+            expires,
+            status,
+        })
+    }
+
+    fn check_answer(&self, req: &Authenticate, key: &CryptoKey) -> Result<()> {
+        let challenges = ChallengeBlob {
+            server_challenge: self.server_challenge,
+            client_challenge: req.client_challenge,
+        };
+        let expected = fold(key, &challenges)?;
+        if same_number(expected, req.key) {
+            Ok(())
+        } else {
+            Err(Error::WrongAnswer)
+        }
+    }
+
+    /// A new global id needs no proof. One that the client brought, or has had since its login, needs the ticket of
+    /// the earlier session, whose key then also seals the new ticket: only its true owner gets anything.
+    fn check_old_ticket(
+        &self,
+        req: &Authenticate,
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Result<(GlobalIdStatus, Option<ServiceTicketInfo>)> {
+        let may_omit = req.version < 3;
+        let old = &req.old_ticket;
+        if self.is_new && self.status.is_none() {
+            return match (old.blob.is_empty(), may_omit) {
+                (false, _) => Err(Error::SuperfluousTicket),
+                (true, true) => Ok((GlobalIdStatus::NewUnexposed, None)),
+                (true, false) => Ok((GlobalIdStatus::New, None)),
+            };
+        }
+        let proof = || {
+            let secret = keys.service_secrets().secret(EntityType::AUTH, old.secret_id)?;
+            let info = open_ticket(secret, old).ok()?;
+            let valid = info.ticket.global_id == self.global_id
+                && info.ticket.name == self.name
+                && !is_expired(&info.ticket, env.now);
+            valid.then_some(info)
+        };
+        match proof() {
+            Some(info) => Ok((GlobalIdStatus::Reclaimed, Some(info))),
+            None if may_omit && keys.allow_insecure_global_id_reclaim() => {
+                Ok((GlobalIdStatus::ReclaimedInsecurely, None))
+            }
+            None => Err(Error::UnprovenGlobalId),
+        }
+    }
+
+    fn issue(
+        &self,
+        service: EntityType,
+        caps: AuthCaps,
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Result<IssuedTicket> {
+        let secret = keys
+            .service_secrets()
+            .current(service, &keys.lifetimes(), env.now);
+        let secret = secret.ok_or(Error::NotReady)?;
+        IssuedTicket::issue(
+            service,
+            Holder {
+                name: &self.name,
+                global_id: self.global_id,
+            },
+            caps,
+            &secret,
+            env,
+        )
+    }
+
+    /// Tickets for the services in `mask`, and the error for those that there is no secret for. The ticket of the
+    /// monitors' own service is never among them: that takes the entity's key.
+    fn issue_all(
+        &self,
+        mask: u32,
+        entity: &EntityAuth,
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Result<(Vec<IssuedTicket>, Option<Error>)> {
+        let (mut tickets, mut missing) = (Vec::new(), None);
+        for service in services_in(mask).filter(|s| *s != EntityType::AUTH) {
+            if keys.service_secrets().of(service).is_none() {
+                missing = Some(Error::UnknownSecret { service, id: 0 });
+                continue;
+            }
+            // Monitors look up capabilities themselves.
+            let caps = if service == EntityType::MON {
+                AuthCaps::default()
+            } else {
+                entity.caps_for(service.name())
+            };
+            tickets.push(self.issue(service, caps, keys, env)?);
+        }
+        Ok((tickets, missing))
+    }
+
+    /// Tickets of other services for whoever shows the ticket of the monitors' own. There is no challenge here: the
+    /// session is authenticated already, and the answer is of use only to the ticket's owner.
+    fn service_tickets(&self, r: &mut Reader<'_>, keys: &dyn KeyServer, env: &Env<'_>) -> Result<AuthReply> {
+        let opened = open_authorizer(r, &AuthService(keys), env).map_err(|e| match e {
+            Error::Malformed(_) => Error::MalformedStart,
+            e => e,
+        })?;
+        let ticket = &opened.info.ticket;
+        if ticket.name != self.name || ticket.global_id != self.global_id {
+            return Err(Error::ForeignTicket);
+        }
+        let wanted: ServiceTicketRequest = r.get()?;
+        let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
+        let (tickets, missing) = self.issue_all(wanted.keys, &entity, keys, env)?;
+        let result = match missing {
+            Some(e) if tickets.is_empty() => e.errno(),
+            _ => 0,
+        };
+        let mut w = Writer::with_capacity(1024);
+        w.put(&ResponseHeader {
+            request_type: request::PRINCIPAL_SESSION_KEY,
+            status: result,
+        });
+        put_tickets(&mut w, &opened.info.session_key, &tickets, None)?;
+        Ok(AuthReply {
+            result,
+            payload: w.into_vec(),
+        })
+    }
+
+    /// The rotating secrets of the service that the entity is, sealed with the entity's key.
+    fn rotating_secrets(&self, keys: &dyn KeyServer) -> Result<Vec<u8>> {
+        let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
+        let service = self.name.kind;
+        let unknown = Error::UnknownSecret { service, id: 0 };
+        let secrets = keys.service_secrets().of(service).ok_or(unknown)?;
+        let mut w = Writer::with_capacity(256);
+        w.put(&ResponseHeader {
+            request_type: request::ROTATING_KEY,
+            status: 0,
+        });
+        seal_into(&mut w, &entity.key, secrets)?;
+        Ok(w.into_vec())
+    }
+}
+
+/// Opens only tickets of the monitors' own service: a ticket of another one must not buy more tickets.
+struct AuthService<'a>(&'a dyn KeyServer);
+
+impl TicketKeys for AuthService<'_> {
+    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey> {
+        let secrets = self.0.service_secrets();
+        (service == EntityType::AUTH)
+            .then(|| secrets.secret(service, secret_id).cloned())
+            .flatten()
+    }
+}

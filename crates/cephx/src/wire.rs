@@ -1,0 +1,409 @@
+//! The structures that cephx puts on the wire (Ceph's `src/auth/cephx/CephxProtocol.h` and `src/auth/Auth.h`).
+//!
+//! They carry a version byte but, older than versioned sections, no length: a newer field can only be read by
+//! whoever knows it.
+
+use bytes::Bytes;
+use spirula_denc::{
+    Decode, Encode, EntityType, Error, Reader, Result, UTime, Writer, decode_all, encode_to_vec,
+};
+use zeroize::Zeroizing;
+
+use crate::key::{ConnectionSecret, CryptoKey};
+use crate::name::AuthName;
+
+/// Authentication methods (`CEPH_AUTH_*`).
+pub mod method {
+    /// No authentication; Spirula never offers it.
+    pub const NONE: u32 = 1;
+    /// cephx.
+    pub const CEPHX: u32 = 2;
+}
+
+/// Types of request (`CEPHX_GET_*`).
+pub(crate) mod request {
+    /// Prove to hold the entity's key; get the ticket of the monitors' own service.
+    pub(crate) const AUTH_SESSION_KEY: u16 = 0x0100;
+    /// Get tickets of other services for the ticket of the monitors' service.
+    pub(crate) const PRINCIPAL_SESSION_KEY: u16 = 0x0200;
+    /// Get the rotating secrets of the entity's own service.
+    pub(crate) const ROTATING_KEY: u16 = 0x0400;
+}
+
+/// The first byte of a handshake's first message: a version and what kind of peer is asked (`AUTH_MODE_*`).
+pub(crate) mod mode {
+    use std::ops::RangeInclusive;
+    /// An authorizer, for a service.
+    pub(crate) const AUTHORIZER: u8 = 1;
+    /// All authorizer versions.
+    pub(crate) const AUTHORIZERS: RangeInclusive<u8> = 1..=9;
+    /// A login, for a monitor.
+    pub(crate) const MON: u8 = 10;
+    /// All login versions.
+    pub(crate) const MONS: RangeInclusive<u8> = 10..=19;
+}
+
+/// The number that stands where accounts (`auid`) once did.
+const AUID_DEFAULT: u64 = u64::MAX;
+/// The secret id of a ticket sealed with the key that all monitors share.
+pub(crate) const MONITOR_SECRET_ID: u64 = u64::MAX;
+
+/// A structure of a version byte and its fields in order.
+macro_rules! versioned {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident = $version:literal { $($(#[$fmeta:meta])* $field:ident: $t:ty,)* })*) => {$(
+        $(#[$meta])*
+        $vis struct $name { $($(#[$fmeta])* pub $field: $t,)* }
+
+        impl Encode for $name {
+            fn encode(&self, w: &mut Writer) {
+                w.u8($version);
+                $(w.put(&self.$field);)*
+            }
+        }
+        impl Decode for $name {
+            fn decode(r: &mut Reader<'_>) -> Result<Self> {
+                r.u8()?;
+                $(let $field = r.get()?;)*
+                Ok(Self { $($field,)* })
+            }
+        }
+    )*};
+}
+pub(crate) use versioned;
+
+versioned! {
+    /// The monitor's challenge (`CephXServerChallenge`), also an authorizer's (`CephXAuthorizeChallenge`).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Challenge = 1 {
+        /// A random number.
+        server_challenge: u64,
+    }
+
+    /// A sealed ticket (`CephXTicketBlob`). Opaque to whoever holds it.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct TicketBlob = 1 {
+        /// Which of the service's rotating secrets it is sealed with.
+        secret_id: u64,
+        /// The sealed [`ServiceTicketInfo`]; empty where there is no ticket.
+        blob: Bytes,
+    }
+
+    /// What the holder of a ticket learns about it (`CephXServiceTicket`).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ServiceTicket = 1 {
+        /// The key that the ticket's holder shares with the service.
+        session_key: CryptoKey,
+        /// How long the ticket is good for, from now.
+        validity: UTime,
+    }
+
+    /// What the service learns from a ticket (`CephXServiceTicketInfo`).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ServiceTicketInfo = 1 {
+        /// Who holds it, and with what rights.
+        ticket: AuthTicket,
+        /// The key that the ticket's holder shares with the service.
+        session_key: CryptoKey,
+    }
+
+    /// A request for service tickets (`CephXServiceTicketRequest`).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ServiceTicketRequest = 1 {
+        /// The services, one bit each ([`EntityType`]).
+        keys: u32,
+    }
+
+    /// An entity's capabilities for one service (`AuthCapsInfo`).
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct AuthCaps = 1 {
+        /// Everything is allowed, whatever the text says.
+        allow_all: bool,
+        /// The encoded text; empty where there is none.
+        encoded: Bytes,
+    }
+}
+
+impl AuthCaps {
+    /// Capabilities of this text.
+    pub fn from_text(text: &str) -> Self {
+        Self {
+            allow_all: false,
+            encoded: encode_to_vec(text).into(),
+        }
+    }
+
+    /// The text, empty where there is none.
+    ///
+    /// # Errors
+    /// Where the bytes are not an encoded string.
+    pub fn text(&self) -> Result<String> {
+        if self.encoded.is_empty() {
+            Ok(String::new())
+        } else {
+            decode_all(&self.encoded)
+        }
+    }
+}
+
+/// Who holds a ticket, and with what rights (`AuthTicket`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuthTicket {
+    /// The holder.
+    pub name: AuthName,
+    /// The number that the monitors gave the holder's session.
+    pub global_id: u64,
+    /// When the ticket was made.
+    pub created: UTime,
+    /// When its life ends.
+    pub expires: UTime,
+    /// The holder's rights at the service.
+    pub caps: AuthCaps,
+    /// Unused.
+    pub flags: u32,
+}
+
+impl Encode for AuthTicket {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(2);
+        w.put(&self.name);
+        w.u64(self.global_id);
+        w.u64(AUID_DEFAULT);
+        w.put(&self.created);
+        w.put(&self.expires);
+        w.put(&self.caps);
+        w.u32(self.flags);
+    }
+}
+
+impl Decode for AuthTicket {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let version = r.u8()?;
+        let (name, global_id) = (r.get()?, r.u64()?);
+        if version >= 2 {
+            r.u64()?;
+        }
+        Ok(Self {
+            name,
+            global_id,
+            created: r.get()?,
+            expires: r.get()?,
+            caps: r.get()?,
+            flags: r.u32()?,
+        })
+    }
+}
+
+/// The header of a request (`CephXRequestHeader`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// Its type.
+    pub request_type: u16,
+}
+
+impl Encode for RequestHeader {
+    fn encode(&self, w: &mut Writer) {
+        w.u16(self.request_type);
+    }
+}
+
+impl Decode for RequestHeader {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            request_type: r.u16()?,
+        })
+    }
+}
+
+/// The header of a reply (`CephXResponseHeader`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHeader {
+    /// The type of the request that is answered.
+    pub request_type: u16,
+    /// 0 or a negative errno.
+    pub status: i32,
+}
+
+impl Encode for ResponseHeader {
+    fn encode(&self, w: &mut Writer) {
+        w.u16(self.request_type);
+        w.i32(self.status);
+    }
+}
+
+impl Decode for ResponseHeader {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            request_type: r.u16()?,
+            status: r.i32()?,
+        })
+    }
+}
+
+/// Both challenges, whose sealed form proves to know the key (`CephXChallengeBlob`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChallengeBlob {
+    /// The monitor's.
+    pub server_challenge: u64,
+    /// The client's.
+    pub client_challenge: u64,
+}
+
+impl Encode for ChallengeBlob {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.server_challenge);
+        w.u64(self.client_challenge);
+    }
+}
+
+impl Decode for ChallengeBlob {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            server_challenge: r.u64()?,
+            client_challenge: r.u64()?,
+        })
+    }
+}
+
+/// The client's answer to the challenge (`CephXAuthenticate`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authenticate {
+    /// The version that the client wrote: below 3 it may leave out the old ticket when it reclaims its global id.
+    pub version: u8,
+    /// The client's random number.
+    pub client_challenge: u64,
+    /// The folded proof.
+    pub key: u64,
+    /// The ticket of the session that is reclaimed.
+    pub old_ticket: TicketBlob,
+    /// Services that tickets are wanted for, one bit each.
+    pub other_keys: u32,
+}
+
+impl Authenticate {
+    /// The version that Spirula's client writes.
+    pub(crate) const VERSION: u8 = 3;
+}
+
+impl Encode for Authenticate {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(self.version);
+        w.u64(self.client_challenge);
+        w.u64(self.key);
+        w.put(&self.old_ticket);
+        if self.version >= 2 {
+            w.u32(self.other_keys);
+        }
+    }
+}
+
+impl Decode for Authenticate {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let version = r.u8()?;
+        let (client_challenge, key, old_ticket) = (r.u64()?, r.u64()?, r.get()?);
+        let other_keys = if version >= 2 { r.u32()? } else { 0 };
+        Ok(Self {
+            version,
+            client_challenge,
+            key,
+            old_ticket,
+            other_keys,
+        })
+    }
+}
+
+/// The sealed part of an authorizer (`CephXAuthorize`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authorize {
+    /// The client's random number.
+    pub nonce: u64,
+    /// The service's challenge plus one, once it is known.
+    pub challenge_plus_one: Option<u64>,
+}
+
+impl Encode for Authorize {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(2);
+        w.u64(self.nonce);
+        w.bool(self.challenge_plus_one.is_some());
+        w.u64(self.challenge_plus_one.unwrap_or(0));
+    }
+}
+
+impl Decode for Authorize {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let version = r.u8()?;
+        let nonce = r.u64()?;
+        let challenge_plus_one = if version >= 2 {
+            let (have, value) = (r.bool()?, r.u64()?);
+            have.then_some(value)
+        } else {
+            None
+        };
+        Ok(Self {
+            nonce,
+            challenge_plus_one,
+        })
+    }
+}
+
+/// The service's proof that it could read the ticket (`CephXAuthorizeReply`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizeReply {
+    /// The client's nonce plus one.
+    pub nonce_plus_one: u64,
+    /// The connection's secret; empty in crc mode.
+    pub connection_secret: ConnectionSecret,
+}
+
+impl Encode for AuthorizeReply {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(if self.connection_secret.is_empty() { 1 } else { 2 });
+        w.u64(self.nonce_plus_one);
+        if !self.connection_secret.is_empty() {
+            w.put(&self.connection_secret);
+        }
+    }
+}
+
+impl Decode for AuthorizeReply {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let version = r.u8()?;
+        let nonce_plus_one = r.u64()?;
+        let connection_secret = if version >= 2 {
+            r.get()?
+        } else {
+            ConnectionSecret::default()
+        };
+        Ok(Self {
+            nonce_plus_one,
+            connection_secret,
+        })
+    }
+}
+
+impl Encode for ConnectionSecret {
+    fn encode(&self, w: &mut Writer) {
+        w.blob(&self.0);
+    }
+}
+
+impl Decode for ConnectionSecret {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self(Zeroizing::new(r.blob()?.to_vec())))
+    }
+}
+
+/// The services whose bits are set in a mask of wanted keys, lowest first.
+pub(crate) fn services_in(mask: u32) -> impl Iterator<Item = EntityType> {
+    // Types have 8 bits; higher ones name no service.
+    (0..8)
+        .map(|bit| EntityType(1 << bit))
+        .filter(move |t| mask & u32::from(t.0) != 0)
+}
+
+/// A service as the 32-bit number that stands on the wire.
+pub(crate) fn read_service(r: &mut Reader<'_>) -> Result<EntityType> {
+    u8::try_from(r.u32()?)
+        .map(EntityType)
+        .map_err(|_| Error::Invalid("service"))
+}
