@@ -10,8 +10,9 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
@@ -19,7 +20,9 @@ use bytes::Bytes;
 pub const ALIGN: usize = 4096;
 
 /// Buffers up to this size are kept for reuse; larger ones go back to the allocator.
-const KEEP_MAX: usize = 4 << 20;
+///
+/// A little above 4 MiB, the usual object size, so that a whole encrypted frame around one fits too.
+const KEEP_MAX: usize = (4 << 20) + (64 << 10);
 /// Bytes a pool keeps for reuse at most.
 const KEEP_TOTAL: usize = 16 << 20;
 
@@ -38,7 +41,9 @@ impl Raw {
         let layout = Self::layout(cap);
         // SAFETY: `layout` has a non-zero size, as `cap` is at least `ALIGN`.
         let ptr = unsafe { alloc(layout) };
-        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        let Some(ptr) = NonNull::new(ptr) else {
+            handle_alloc_error(layout)
+        };
         // SAFETY: freshly allocated, `cap` bytes long. Zeroed once, so that no later reuse is uninitialised memory.
         unsafe { ptr.as_ptr().write_bytes(0, cap) };
         Self { ptr, cap }
@@ -70,6 +75,18 @@ struct Shared {
     shelf: Mutex<Shelf>,
     in_use: AtomicUsize,
     limit: usize,
+    /// Whether `waiters` holds anyone, so that returning a buffer costs no second lock otherwise.
+    waiting: AtomicBool,
+    waiters: Mutex<Vec<Waker>>,
+}
+
+impl Shared {
+    fn wake_all(&self) {
+        if self.waiting.swap(false, Ordering::SeqCst) {
+            let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+            waiters.into_iter().for_each(Waker::wake);
+        }
+    }
 }
 
 /// A source of aligned buffers with a limit on the bytes in use. Cheap to clone; clones share the limit.
@@ -81,12 +98,21 @@ pub struct Pool {
 impl Pool {
     /// A pool that reports itself full once `limit` bytes are in use.
     pub fn new(limit: usize) -> Self {
-        Self { shared: Arc::new(Shared { shelf: Mutex::default(), in_use: AtomicUsize::new(0), limit }) }
+        Self {
+            shared: Arc::new(Shared {
+                shelf: Mutex::default(),
+                in_use: AtomicUsize::new(0),
+                limit,
+                waiting: AtomicBool::new(false),
+                waiters: Mutex::default(),
+            }),
+        }
     }
 
     /// Bytes handed out and not yet returned.
     pub fn in_use(&self) -> usize {
-        self.shared.in_use.load(Ordering::Relaxed)
+        // Ordered after the registration in `poll_room`, see there.
+        self.shared.in_use.load(Ordering::SeqCst)
     }
 
     /// The limit this pool was made with, in bytes.
@@ -101,6 +127,27 @@ impl Pool {
         used == 0 || used.saturating_add(len) <= self.shared.limit
     }
 
+    /// Ready once `len` more bytes fit the limit, see [`Pool::has_room`]. Otherwise the task is woken when a
+    /// buffer returns, and asks again. Room is not reserved: among several tasks the first one takes it.
+    pub fn poll_room(&self, len: usize, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_room(len) {
+            return Poll::Ready(());
+        }
+        {
+            let mut waiters = self.shared.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            if !waiters.iter().any(|w| w.will_wake(cx.waker())) {
+                waiters.push(cx.waker().clone());
+            }
+            self.shared.waiting.store(true, Ordering::SeqCst);
+        }
+        // A buffer may have returned between the first look and the registration.
+        if self.has_room(len) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
     /// A buffer of `len` bytes whose contents are unspecified (zero or what an earlier user left). Never
     /// blocks and never fails for the limit: ask [`Pool::has_room`] before reading from a socket.
     pub fn get(&self, len: usize) -> PoolBuf {
@@ -108,13 +155,20 @@ impl Pool {
         let reused = (cap <= KEEP_MAX).then(|| self.take(cap)).flatten();
         let raw = reused.unwrap_or_else(|| Raw::new(cap));
         self.shared.in_use.fetch_add(raw.cap, Ordering::Relaxed);
-        PoolBuf { raw: Some(raw), len, shared: Arc::clone(&self.shared) }
+        PoolBuf {
+            raw: Some(raw),
+            len,
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// A kept buffer of at least `cap` bytes, and not of more than twice that.
     fn take(&self, cap: usize) -> Option<Raw> {
         let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = shelf.free.iter().rposition(|r| r.cap >= cap && r.cap <= cap * 2)?;
+        let at = shelf
+            .free
+            .iter()
+            .rposition(|r| r.cap >= cap && r.cap <= cap * 2)?;
         let raw = shelf.free.swap_remove(at);
         shelf.bytes -= raw.cap;
         Some(raw)
@@ -136,7 +190,11 @@ impl PoolBuf {
 
     /// Makes the buffer shareable. The memory returns to the pool with the last clone or slice.
     pub fn freeze(self) -> Bytes {
-        if self.len == 0 { Bytes::new() } else { Bytes::from_owner(self) }
+        if self.len == 0 {
+            Bytes::new()
+        } else {
+            Bytes::from_owner(self)
+        }
     }
 }
 
@@ -171,15 +229,16 @@ impl AsRef<[u8]> for PoolBuf {
 impl Drop for PoolBuf {
     fn drop(&mut self) {
         let Some(raw) = self.raw.take() else { return };
-        self.shared.in_use.fetch_sub(raw.cap, Ordering::Relaxed);
-        if raw.cap > KEEP_MAX {
-            return;
+        let cap = raw.cap;
+        if cap <= KEEP_MAX {
+            let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            if shelf.bytes + cap <= KEEP_TOTAL.min(self.shared.limit) {
+                shelf.bytes += cap;
+                shelf.free.push(raw);
+            }
         }
-        let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        if shelf.bytes + raw.cap <= KEEP_TOTAL.min(self.shared.limit) {
-            shelf.bytes += raw.cap;
-            shelf.free.push(raw);
-        }
+        self.shared.in_use.fetch_sub(cap, Ordering::SeqCst);
+        self.shared.wake_all();
     }
 }
 
@@ -202,6 +261,28 @@ mod tests {
         drop(slice);
         assert_eq!(pool.in_use(), 0);
         assert_eq!(pool.get(6000).as_ptr(), at);
+    }
+
+    #[test]
+    fn a_returned_buffer_wakes_those_who_wait_for_room() {
+        struct Count(AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&count));
+        let mut cx = Context::from_waker(&waker);
+        let pool = Pool::new(8192);
+        let (a, b) = (pool.get(4096), pool.get(4096));
+        assert!(pool.poll_room(4096, &mut cx).is_pending());
+        assert!(pool.poll_room(4096, &mut cx).is_pending());
+        drop(a);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert!(pool.poll_room(4096, &mut cx).is_ready());
+        drop(b);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 
     #[test]
