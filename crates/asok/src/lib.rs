@@ -97,7 +97,7 @@ impl AdminSocket {
 
     /// Serves clients until the future is dropped. Needs a `LocalSet` or local runtime.
     pub async fn serve<H: Handler + 'static>(&self, handler: Rc<H>) {
-        let slots = Rc::new(tokio::sync::Semaphore::new(MAX_CLIENTS));
+        let slots = std::sync::Arc::new(tokio::sync::Semaphore::new(MAX_CLIENTS));
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else {
                 return;
