@@ -1,0 +1,553 @@
+//! Changes to the hierarchy: what `ceph osd crush add|create-or-move|move|link|rm|reweight|…` do.
+//!
+//! Every public change works on a copy and replaces the map at the end, so that a refused one leaves no trace.
+
+use std::collections::BTreeMap;
+
+use crate::choose_args::index_of;
+use crate::map::is_valid_name;
+use crate::{Alg, Bucket, CrushMap, Error, Result, Weights};
+
+/// Where an item belongs: bucket names by type name, as in `root=default host=a`. Levels may be left out.
+pub type Location = BTreeMap<String, String>;
+
+fn check_name(name: &str) -> Result<()> {
+    if is_valid_name(name) {
+        Ok(())
+    } else {
+        Err(Error::InvalidName(name.to_owned()))
+    }
+}
+
+impl CrushMap {
+    /// Reads a location from words of the form `type=name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] for a word of another form.
+    pub fn parse_location<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Location> {
+        let pair = |word: &'a str| {
+            word.split_once('=')
+                .filter(|(kind, name)| is_valid_name(kind) && is_valid_name(name))
+                .map(|(kind, name)| (kind.to_owned(), name.to_owned()))
+                .ok_or_else(|| Error::InvalidName(word.to_owned()))
+        };
+        words.into_iter().map(pair).collect()
+    }
+
+    /// Runs a change on a copy, and keeps it where it succeeds and leaves a valid map.
+    pub(crate) fn edit<T>(&mut self, change: impl FnOnce(&mut CrushMap) -> Result<T>) -> Result<T> {
+        let mut next = self.clone();
+        let value = change(&mut next)?;
+        next.validate()?;
+        *self = next;
+        Ok(value)
+    }
+
+    /// Creates an empty bucket without a parent; its id. `alg: None` takes the best allowed algorithm.
+    ///
+    /// # Errors
+    /// Where the name is invalid or taken, the type unknown or the devices', or no algorithm is allowed.
+    pub fn add_bucket(&mut self, name: &str, type_name: &str, alg: Option<Alg>) -> Result<i32> {
+        check_name(name)?;
+        if let Some(id) = self.item_id(name) {
+            return Err(Error::NameTaken {
+                name: name.to_owned(),
+                id,
+            });
+        }
+        let type_id = self
+            .type_id(type_name)
+            .and_then(|t| u16::try_from(t).ok())
+            .filter(|t| *t > 0);
+        let type_id = type_id.ok_or_else(|| Error::UnknownType(type_name.to_owned()))?;
+        self.edit(|map| {
+            let id = map.new_bucket(alg, type_id)?;
+            map.names.insert(id, name.to_owned());
+            map.rebuild_shadows()?;
+            Ok(id)
+        })
+    }
+
+    fn new_bucket(&mut self, alg: Option<Alg>, type_id: u16) -> Result<i32> {
+        let alg = alg.or(self.tunables.default_alg()).ok_or(Error::NoAlgAllowed)?;
+        let free = self
+            .buckets
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.buckets.len());
+        let id = i32::try_from(free).map_err(|_| Error::Invalid("too many buckets"))?;
+        self.place_bucket(Bucket::new(-1 - id, alg, type_id))?;
+        Ok(-1 - id)
+    }
+
+    /// Puts a bucket at the index of its id. The vector grows by doubling from 8, as its length is encoded.
+    pub(crate) fn place_bucket(&mut self, bucket: Bucket) -> Result<()> {
+        let index = index_of(bucket.id).ok_or(Error::WrongKind(bucket.id))?;
+        while index >= self.buckets.len() {
+            let n = if self.buckets.is_empty() {
+                8
+            } else {
+                2 * self.buckets.len()
+            };
+            self.buckets.resize(n, None);
+        }
+        let slot = &mut self.buckets[index];
+        if slot.is_some() {
+            return Err(Error::Invalid("bucket id taken"));
+        }
+        *slot = Some(bucket);
+        Ok(())
+    }
+
+    /// Adds a device or a parentless bucket at a location, creating the buckets of the location that are missing,
+    /// and adds the weight to all buckets above.
+    ///
+    /// # Errors
+    /// Where a name is invalid or taken, a bucket of the location is of another type, the item is there already or
+    /// contains the location, or the location names no known type.
+    pub fn insert_item(&mut self, item: i32, weight: u32, name: &str, location: &Location) -> Result<()> {
+        self.edit(|map| map.insert(item, weight, name, location))
+    }
+
+    fn insert(&mut self, item: i32, weight: u32, name: &str, location: &Location) -> Result<()> {
+        check_name(name)?;
+        location
+            .iter()
+            .flat_map(|(kind, name)| [kind, name])
+            .try_for_each(|n| check_name(n))?;
+        match self.item_id(name) {
+            Some(id) if id != item => {
+                return Err(Error::NameTaken {
+                    name: name.to_owned(),
+                    id,
+                });
+            }
+            Some(_) => {}
+            None => {
+                self.names.insert(item, name.to_owned());
+            }
+        }
+        self.link_upwards(item, weight, location)?;
+        let mut found = false;
+        for bucket in location
+            .values()
+            .filter_map(|n| self.item_id(n))
+            .collect::<Vec<_>>()
+        {
+            found |= self.set_weight_in(bucket, item, weight, item >= 0)?;
+        }
+        if !found {
+            return Err(Error::NoPlace);
+        }
+        // A bucket brings the weight sets of its own items along.
+        for args in self.choose_args.values_mut() {
+            let sums = args.bucket_sums(item);
+            if !sums.is_empty() {
+                args.set_item_weights(&self.buckets, item, &sums);
+            }
+        }
+        self.max_devices = self.max_devices.max(item.saturating_add(1));
+        self.rebuild_shadows()
+    }
+
+    /// Links the item, without weight, to the lowest bucket of the location; missing buckets are created, each
+    /// linked to the next level, up to the first that exists.
+    fn link_upwards(&mut self, item: i32, weight: u32, location: &Location) -> Result<()> {
+        let mut below = item;
+        let levels: Vec<(i32, String)> = self
+            .types
+            .iter()
+            .filter(|(id, _)| **id != 0)
+            .filter_map(|(id, kind)| Some((*id, location.get(kind)?.clone())))
+            .collect();
+        for (type_id, name) in levels {
+            let type_id = u16::try_from(type_id).map_err(|_| Error::WrongType(name.clone()))?;
+            let Some(id) = self.item_id(&name) else {
+                let id = self.new_bucket(None, type_id)?;
+                self.names.insert(id, name);
+                self.add_child(id, below, 0)?;
+                below = id;
+                continue;
+            };
+            if self.subtree_contains(id, below) {
+                return Err(Error::AlreadyThere(below));
+            }
+            let bucket = self.bucket(id).ok_or(Error::NoSuchItem)?;
+            if bucket.type_id != type_id {
+                return Err(Error::WrongType(name));
+            }
+            if self.subtree_contains(below, id) {
+                return Err(Error::Loop(below));
+            }
+            let start = match bucket.weights {
+                Weights::Uniform(w) if w != weight && !bucket.is_empty() => {
+                    return Err(Error::UnequalWeight(id));
+                }
+                Weights::Uniform(_) if below == item => weight,
+                _ => 0,
+            };
+            self.add_child(id, below, start)?;
+            return if start > 0 { self.propagate(id) } else { Ok(()) };
+        }
+        Ok(())
+    }
+
+    fn add_child(&mut self, bucket: i32, item: i32, weight: u32) -> Result<()> {
+        let version = self.tunables.straw_calc_version;
+        self.bucket_mut(bucket)?.add_item(item, weight, version)?;
+        for args in self.choose_args.values_mut() {
+            args.item_added(bucket, item, weight);
+        }
+        Ok(())
+    }
+
+    /// Takes the first occurrence of the item out of the bucket; whether there was one.
+    fn remove_child(&mut self, bucket: i32, item: i32) -> Result<bool> {
+        let version = self.tunables.straw_calc_version;
+        let b = self.bucket_mut(bucket)?;
+        let Some(pos) = b.position(item) else {
+            return Ok(false);
+        };
+        // A tree bucket keeps the place and only empties it, so its alternative weights stay in step.
+        let len = b.len();
+        b.remove_at(pos, version)?;
+        if b.len() + 1 == len {
+            self.choose_args
+                .values_mut()
+                .for_each(|args| args.item_removed(bucket, pos));
+        }
+        self.propagate(bucket)?;
+        Ok(true)
+    }
+
+    /// Sets an item's weight in one bucket and carries the sums upwards; whether the bucket holds the item.
+    fn set_weight_in(&mut self, bucket: i32, item: i32, weight: u32, weight_sets: bool) -> Result<bool> {
+        let version = self.tunables.straw_calc_version;
+        let Ok(b) = self.bucket_mut(bucket) else {
+            return Ok(false);
+        };
+        let Some(pos) = b.position(item) else {
+            return Ok(false);
+        };
+        b.set_item_weight(pos, weight, version)?;
+        if weight_sets {
+            for set in self
+                .choose_args
+                .values_mut()
+                .filter_map(|a| a.by_index.get_mut(&(!bucket as u32)))
+            {
+                set.weight_sets
+                    .iter_mut()
+                    .filter_map(|s| s.get_mut(pos))
+                    .for_each(|slot| *slot = weight);
+            }
+        }
+        self.propagate(bucket)?;
+        Ok(true)
+    }
+
+    /// Carries a bucket's weight to all buckets above it, and the sums of its weight sets likewise.
+    fn propagate(&mut self, bucket: i32) -> Result<()> {
+        let Some(weight) = self.bucket(bucket).map(|b| b.weight) else {
+            return Ok(());
+        };
+        let above: Vec<i32> = self
+            .iter_buckets()
+            .filter(|b| b.items.contains(&bucket))
+            .map(|b| b.id)
+            .collect();
+        for parent in above {
+            self.set_weight_in(parent, bucket, weight, false)?;
+        }
+        for args in self.choose_args.values_mut() {
+            let sums = args.bucket_sums(bucket);
+            if !sums.is_empty() {
+                args.set_item_weights(&self.buckets, bucket, &sums);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the weight of an item wherever it is, and of all buckets above; in how many buckets it was found.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchItem`] where nothing holds it; [`Error::WeightOverflow`].
+    pub fn adjust_item_weight(&mut self, item: i32, weight: u32) -> Result<usize> {
+        self.edit(|map| {
+            let holders: Vec<i32> = map
+                .iter_buckets()
+                .filter(|b| b.items.contains(&item))
+                .map(|b| b.id)
+                .collect();
+            if holders.is_empty() {
+                return Err(Error::NoSuchItem);
+            }
+            for bucket in &holders {
+                map.set_weight_in(*bucket, item, weight, true)?;
+            }
+            map.rebuild_shadows()?;
+            Ok(holders.len())
+        })
+    }
+
+    /// Sets the weight of every device below a bucket; how many.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchItem`], [`Error::WeightOverflow`].
+    pub fn adjust_subtree_weight(&mut self, bucket: i32, weight: u32) -> Result<usize> {
+        self.edit(|map| {
+            map.bucket(bucket).ok_or(Error::NoSuchItem)?;
+            let inside: Vec<(i32, i32)> = map
+                .iter_buckets()
+                .filter(|b| map.subtree_contains(bucket, b.id))
+                .flat_map(|b| b.items.iter().filter(|d| **d >= 0).map(|d| (b.id, *d)))
+                .collect();
+            for (holder, device) in &inside {
+                map.set_weight_in(*holder, *device, weight, true)?;
+            }
+            map.rebuild_shadows()?;
+            Ok(inside.len())
+        })
+    }
+
+    /// The item's weight, where it stands at the location: in the bucket of the lowest type that is named.
+    pub fn weight_at(&self, item: i32, location: &Location) -> Option<u32> {
+        let lowest = self
+            .types
+            .iter()
+            .filter(|(id, _)| **id != 0)
+            .find_map(|(_, kind)| location.get(kind))?;
+        let bucket = self.bucket(self.item_id(lowest)?)?;
+        Some(bucket.item_weight(bucket.position(item)?))
+    }
+
+    /// Makes sure that a device is at a location: adds it with the weight given, or moves it there with the weight
+    /// it has. Whether the map changed.
+    ///
+    /// # Errors
+    /// As [`CrushMap::insert_item`].
+    pub fn create_or_move_item(
+        &mut self,
+        item: i32,
+        weight: u32,
+        name: &str,
+        location: &Location,
+    ) -> Result<bool> {
+        check_name(name)?;
+        if self.weight_at(item, location).is_some() {
+            return Ok(false);
+        }
+        self.edit(|map| {
+            let mut weight = weight;
+            if map.is_held(item) {
+                weight = map.item_weight(item).unwrap_or(weight);
+                map.remove(item, true)?;
+            }
+            map.insert(item, weight, name, location)
+        })?;
+        Ok(true)
+    }
+
+    /// Makes sure that an item is at a location with this weight and name, moving it where needed. Whether the map
+    /// changed.
+    ///
+    /// # Errors
+    /// As [`CrushMap::insert_item`].
+    pub fn update_item(&mut self, item: i32, weight: u32, name: &str, location: &Location) -> Result<bool> {
+        check_name(name)?;
+        self.edit(|map| {
+            let Some(old) = map.weight_at(item, location) else {
+                if map.is_held(item) {
+                    map.remove(item, true)?;
+                }
+                return map.insert(item, weight, name, location).map(|()| true);
+            };
+            let renamed = map.name(item) != Some(name);
+            if old != weight {
+                for bucket in location
+                    .values()
+                    .filter_map(|n| map.item_id(n))
+                    .collect::<Vec<_>>()
+                {
+                    map.set_weight_in(bucket, item, weight, true)?;
+                }
+            }
+            if renamed {
+                map.names.insert(item, name.to_owned());
+            }
+            map.rebuild_shadows()?;
+            Ok(renamed || old != weight)
+        })
+    }
+
+    /// Moves a bucket, with all below it, from its parent to a location.
+    ///
+    /// # Errors
+    /// As [`CrushMap::insert_item`]; [`Error::WrongKind`] for a device.
+    pub fn move_bucket(&mut self, id: i32, location: &Location) -> Result<()> {
+        self.edit(|map| {
+            if let Some(parent) = map.parent(id).map(|b| b.id) {
+                map.remove_child(parent, id)?;
+            }
+            map.link(id, location)
+        })
+    }
+
+    /// Links a bucket at a further location.
+    ///
+    /// # Errors
+    /// As [`CrushMap::move_bucket`].
+    pub fn link_bucket(&mut self, id: i32, location: &Location) -> Result<()> {
+        self.edit(|map| map.link(id, location))
+    }
+
+    fn link(&mut self, id: i32, location: &Location) -> Result<()> {
+        if id >= 0 {
+            return Err(Error::WrongKind(id));
+        }
+        let weight = self.bucket(id).ok_or(Error::NoSuchItem)?.weight;
+        let name = self.name(id).ok_or(Error::NoSuchItem)?.to_owned();
+        self.insert(id, weight, &name, location)
+    }
+
+    /// Removes an item from all buckets, and then the item itself with its name and class; with `unlink_only` a
+    /// bucket and a device's class stay.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchItem`]; [`Error::NotEmpty`] or [`Error::InUse`] for a bucket that has items or is taken from.
+    pub fn remove_item(&mut self, item: i32, unlink_only: bool) -> Result<()> {
+        self.edit(|map| map.remove(item, unlink_only))
+    }
+
+    fn remove(&mut self, item: i32, unlink_only: bool) -> Result<()> {
+        self.check_removable(item, unlink_only)?;
+        let mut found = false;
+        for bucket in self.iter_buckets().map(|b| b.id).collect::<Vec<_>>() {
+            found |= self.remove_child(bucket, item)?;
+        }
+        if self.forget(item, unlink_only)? || found {
+            Ok(())
+        } else {
+            Err(Error::NoSuchItem)
+        }
+    }
+
+    /// Removes an item from the buckets below (and from) `ancestor` only.
+    ///
+    /// # Errors
+    /// As [`CrushMap::remove_item`].
+    pub fn remove_item_under(&mut self, item: i32, ancestor: i32, unlink_only: bool) -> Result<()> {
+        self.edit(|map| {
+            map.bucket(ancestor).ok_or(Error::WrongKind(ancestor))?;
+            map.check_removable(item, unlink_only)?;
+            let inside: Vec<i32> = map
+                .iter_buckets()
+                .map(|b| b.id)
+                .filter(|id| map.subtree_contains(ancestor, *id))
+                .collect();
+            let mut found = false;
+            for bucket in inside {
+                found |= map.remove_child(bucket, item)?;
+            }
+            if !found {
+                return Err(Error::NoSuchItem);
+            }
+            map.forget(item, unlink_only)?;
+            map.rebuild_shadows()
+        })
+    }
+
+    fn check_removable(&self, item: i32, unlink_only: bool) -> Result<()> {
+        if item >= 0 || unlink_only {
+            return Ok(());
+        }
+        if !self.bucket(item).ok_or(Error::NoSuchItem)?.is_empty() {
+            return Err(Error::NotEmpty(item));
+        }
+        if self.is_in_use(item) {
+            Err(Error::InUse(item))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a shadow tree or a rule refers to the bucket (a rule also through the bucket's shadow).
+    fn is_in_use(&self, item: i32) -> bool {
+        self.shadows
+            .values()
+            .flat_map(BTreeMap::values)
+            .any(|shadow| *shadow == item)
+            || self
+                .iter_rules()
+                .flat_map(|(_, r)| r.takes())
+                .any(|root| root == item || self.unshadow(root).0 == item)
+    }
+
+    /// Drops what is known of an item that no bucket holds any more; whether that was so.
+    fn forget(&mut self, item: i32, unlink_only: bool) -> Result<bool> {
+        let known = self.names.contains_key(&item) || self.bucket(item).is_some();
+        if !known || self.is_held(item) || (item < 0 && self.is_in_use(item)) {
+            return Ok(false);
+        }
+        if !unlink_only {
+            if item < 0 {
+                self.drop_bucket(item);
+            }
+            self.item_class.remove(&item);
+        }
+        if item >= 0 || !unlink_only {
+            self.names.remove(&item);
+        }
+        self.rebuild_shadows()?;
+        Ok(true)
+    }
+
+    /// Removes a bucket's slot and all that belongs to it.
+    pub(crate) fn drop_bucket(&mut self, id: i32) {
+        if let Some(slot) = index_of(id).and_then(|i| self.buckets.get_mut(i)) {
+            *slot = None;
+        }
+        self.names.remove(&id);
+        self.shadows.remove(&id);
+        self.item_class.remove(&id);
+        for args in self.choose_args.values_mut() {
+            args.by_index.remove(&(!id as u32));
+        }
+    }
+
+    /// Gives an item another name; shadow buckets follow.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchItem`], [`Error::NameTaken`], [`Error::InvalidName`].
+    pub fn rename_item(&mut self, from: &str, to: &str) -> Result<()> {
+        check_name(to)?;
+        if let Some(id) = self.item_id(to) {
+            return Err(Error::NameTaken {
+                name: to.to_owned(),
+                id,
+            });
+        }
+        let id = self.item_id(from).ok_or(Error::NoSuchItem)?;
+        self.edit(|map| {
+            map.names.insert(id, to.to_owned());
+            map.rebuild_shadows()
+        })
+    }
+
+    /// Recomputes the weight of every bucket from its items' (`ceph osd crush reweight-all`).
+    ///
+    /// # Errors
+    /// [`Error::WeightOverflow`].
+    pub fn reweight_all(&mut self) -> Result<()> {
+        self.edit(|map| {
+            map.buckets.iter_mut().flatten().try_for_each(Bucket::recount)?;
+            let leaves: Vec<i32> = map
+                .iter_buckets()
+                .filter(|b| b.items.iter().all(|i| *i >= 0))
+                .map(|b| b.id)
+                .collect();
+            leaves.into_iter().try_for_each(|id| map.propagate(id))?;
+            map.rebuild_shadows()
+        })
+    }
+}

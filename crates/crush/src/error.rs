@@ -1,0 +1,117 @@
+//! Why a map could not be changed.
+
+/// A refused change. The map stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A weight, or a sum of weights, does not fit 16.16 fixed point.
+    #[error("weight out of range")]
+    WeightOverflow,
+    /// Items of a uniform bucket must have equal weights.
+    #[error("uniform bucket {0} takes items of one weight only")]
+    UnequalWeight(i32),
+    /// A tree bucket can't hold more items.
+    #[error("tree bucket {0} is full")]
+    TreeFull(i32),
+    /// The tunables allow no bucket algorithm at all.
+    #[error("no bucket algorithm is allowed")]
+    NoAlgAllowed,
+    /// No item of that name or id.
+    #[error("item does not exist")]
+    NoSuchItem,
+    /// A rule's root does not exist.
+    #[error("root item {0} does not exist")]
+    NoSuchRoot(String),
+    /// A type name is unknown.
+    #[error("unknown type {0}")]
+    UnknownType(String),
+    /// A device class is unknown.
+    #[error("device class {0} does not exist")]
+    NoSuchClass(String),
+    /// A root holds no shadow tree for the class.
+    #[error("root {root} has no devices with class {class}")]
+    NoDevicesOfClass {
+        /// The root's name.
+        root: String,
+        /// The class's name.
+        class: String,
+    },
+    /// A name is taken by another item.
+    #[error("name {name} already exists as id {id}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        id: i32,
+    },
+    /// A rule of that name exists.
+    #[error("rule {0} exists")]
+    RuleExists(String),
+    /// No rule of that name or number.
+    #[error("rule does not exist")]
+    NoSuchRule,
+    /// No rule number is free.
+    #[error("too many rules")]
+    TooManyRules,
+    /// Names consist of letters, digits and `-_.`.
+    #[error("{0:?} is not a valid CRUSH name ([A-Za-z0-9_-.]+)")]
+    InvalidName(String),
+    /// A location names a bucket whose type is another one.
+    #[error("bucket {0} is not of the type that the location says")]
+    WrongType(String),
+    /// Nothing in the location can hold the item.
+    #[error("no place for the item in the location")]
+    NoPlace,
+    /// The item is already below the bucket.
+    #[error("item {0} already exists beneath the location")]
+    AlreadyThere(i32),
+    /// The change would make a bucket its own descendant.
+    #[error("item {0} contains the location: a loop")]
+    Loop(i32),
+    /// A bucket still has items.
+    #[error("bucket {0} is not empty")]
+    NotEmpty(i32),
+    /// A rule or shadow tree refers to the bucket.
+    #[error("item {0} is in use")]
+    InUse(i32),
+    /// A device has another class already.
+    #[error("osd.{id} has already bound to class '{class}'")]
+    HasClass {
+        /// The device.
+        id: i32,
+        /// Its class.
+        class: String,
+    },
+    /// The operation is for buckets only, or for devices only.
+    #[error("item {0} is of the wrong kind")]
+    WrongKind(i32),
+    /// The map violates an invariant; see [`crate::CrushMap::validate`].
+    #[error("invalid map: {0}")]
+    Invalid(&'static str),
+}
+
+impl Error {
+    /// The positive errno that the official monitor answers with.
+    pub fn errno(&self) -> i32 {
+        const ENOENT: i32 = 2;
+        const EBUSY: i32 = 16;
+        const EEXIST: i32 = 17;
+        const EINVAL: i32 = 22;
+        const ENOSPC: i32 = 28;
+        const ERANGE: i32 = 34;
+        const ENOTEMPTY: i32 = 39;
+        const ELOOP: i32 = 40;
+        match self {
+            Error::WeightOverflow => ERANGE,
+            Error::NoSuchItem | Error::NoSuchRoot(_) | Error::NoSuchRule => ENOENT,
+            Error::NameTaken { .. } | Error::RuleExists(_) => EEXIST,
+            Error::TooManyRules | Error::TreeFull(_) => ENOSPC,
+            Error::Loop(_) => ELOOP,
+            Error::NotEmpty(_) => ENOTEMPTY,
+            Error::InUse(_) | Error::HasClass { .. } => EBUSY,
+            _ => EINVAL,
+        }
+    }
+}
+
+/// The result of a change.
+pub type Result<T> = std::result::Result<T, Error>;
