@@ -10,11 +10,14 @@
 mod blob;
 mod bytes_list;
 mod header;
+pub mod internal;
 mod macros;
 mod message;
 pub mod mgr;
 pub mod mon;
 mod msg_type;
+pub mod osd;
+pub mod osd_op_data;
 
 pub use blob::{Blob, Rest};
 pub use bytes_list::BytesList;

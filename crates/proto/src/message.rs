@@ -110,6 +110,8 @@ pub struct Body {
     pub data: BytesList,
     /// Offset of the data within its object, for the header.
     pub data_off: u16,
+    /// Transaction id, for the header.
+    pub tid: u64,
 }
 
 /// A message with a type: official ones and our own.
@@ -146,6 +148,7 @@ pub trait Payload: Sized {
                 version: Self::VERSION,
                 compat_version: Self::COMPAT,
                 data_off: out.data_off,
+                tid: out.tid,
                 ..MsgHeader2::default()
             },
             front: out.front.into_vec().into(),

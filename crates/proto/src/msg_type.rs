@@ -115,6 +115,8 @@ msg_types! {
     OSD_REPORT_REPLY = 0x7003, "osd_report_reply";
     /// Ours, between monitors: [`crate::internal::raft`].
     RAFT = 0x7004, "raft";
+    /// Ours, between OSDs: [`crate::internal::heartbeat`].
+    HEARTBEAT = 0x7005, "heartbeat";
 }
 
 impl fmt::Display for MsgType {

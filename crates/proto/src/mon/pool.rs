@@ -1,6 +1,5 @@
 //! Pool operations and statistics.
 
-
 use bytes::Bytes;
 use spirula_denc::{Fsid, Reader, Result};
 

@@ -1,0 +1,92 @@
+//! Our own messages between daemons, in the same framing and under the same authentication as the official
+//! ones. Clients never see them.
+//!
+//! One enum is one protocol and one message type: the front segment starts with the variant's number, then
+//! come its fields. The header's version and compat are the protocol's; each bump says why where the protocol
+//! is declared. A reader refuses messages whose compat is above its own version, so a change that old readers
+//! may ignore (a new field at the end, a new variant that only newer daemons are sent) bumps only the version.
+
+pub mod heartbeat;
+pub mod peering;
+pub mod raft;
+pub mod replication;
+pub mod report;
+mod sums;
+
+use spirula_denc::{Reader, Result};
+
+use crate::{Body, RawMessage};
+
+pub use sums::{BlockSums, CheckedData};
+
+/// A variant of a protocol.
+pub(crate) trait Part: Sized {
+    fn encode_part(&self, out: &mut Body);
+    fn decode_part(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self>;
+}
+
+/// Variants that are only fields in the front segment.
+macro_rules! plain_parts {
+    ($($name:ty),* $(,)?) => {$(
+        impl $crate::internal::Part for $name {
+            fn encode_part(&self, out: &mut $crate::Body) {
+                out.front.put(self);
+            }
+
+            fn decode_part(
+                r: &mut spirula_denc::Reader<'_>,
+                _: &$crate::RawMessage,
+            ) -> spirula_denc::Result<Self> {
+                r.get()
+            }
+        }
+    )*};
+}
+
+/// Declares a protocol: the enum and the numbers of its variants.
+macro_rules! protocol {
+    (
+        $(#[$doc:meta])*
+        pub enum $name:ident: $kind:ident, version $version:literal, compat $compat:literal, priority $priority:ident {
+            $($(#[$vdoc:meta])* $variant:ident($body:ty) = $number:literal,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$vdoc])* $variant($body),)*
+        }
+
+        impl $crate::Payload for $name {
+            const TYPE: $crate::MsgType = $crate::MsgType::$kind;
+            const VERSION: u16 = $version;
+            const COMPAT: u16 = $compat;
+            const PRIORITY: u16 = $crate::priority::$priority;
+
+            fn encode(&self, out: &mut $crate::Body) {
+                match self {
+                    $(Self::$variant(body) => {
+                        out.front.u8($number);
+                        $crate::internal::Part::encode_part(body, out);
+                    })*
+                }
+            }
+
+            fn decode(
+                r: &mut spirula_denc::Reader<'_>,
+                msg: &$crate::RawMessage,
+            ) -> spirula_denc::Result<Self> {
+                match r.u8()? {
+                    $($number => $crate::internal::Part::decode_part(r, msg).map(Self::$variant),)*
+                    _ => Err(spirula_denc::Error::Invalid(concat!(stringify!($name), " variant"))),
+                }
+            }
+        }
+
+    };
+}
+
+pub(crate) use {plain_parts, protocol};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! What OSDs tell monitors, and the answers.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::{EntityAddrVec, Fsid, UTime};
+use spirula_maps::PgId;
+
+use super::{plain_parts, protocol};
+use crate::Blob;
+use crate::macros::{packed, wire_enum};
+
+protocol! {
+    /// OSD to monitor.
+    ///
+    /// - Version 1: first.
+    pub enum OsdReport: OSD_REPORT, version 1, compat 1, priority HIGH {
+        /// I have started: mark me up.
+        Boot(OsdBoot) = 1,
+        /// Record that I was alive in this epoch (`up_thru`), so that I can go active.
+        Alive(OsdAlive) = 2,
+        /// I am still here.
+        Beacon(OsdBeacon) = 3,
+        /// Statistics.
+        PgStats(PgStatsReport) = 4,
+        /// Send me these osdmaps.
+        WantMaps(OsdMapWanted) = 5,
+        /// A peer does not answer, or does again.
+        Failure(OsdFailureReport) = 6,
+        /// How full my store is.
+        Full(FullState) = 7,
+        /// I am going down on purpose.
+        GoingDown(OsdGoingDown) = 8,
+        /// Another acting set, for a while.
+        PgTemp(PgTempWanted) = 9,
+    }
+}
+
+protocol! {
+    /// Monitor to OSD, where the osdmap isn't answer enough. Carries the report's transaction id.
+    ///
+    /// - Version 1: first.
+    pub enum OsdReportReply: OSD_REPORT_REPLY, version 1, compat 1, priority HIGH {
+        /// Booting is refused.
+        BootDenied(BootDenied) = 1,
+        /// The statistics are in: the OSD forgets them.
+        PgStatsAck(PgStatsAck) = 2,
+        /// The osdmap has you down: stop serving.
+        GoDown(OsdGoingDown) = 3,
+    }
+}
+
+packed! {
+    /// An OSD that has started.
+    pub struct OsdBoot {
+        /// Its number.
+        pub osd: i32,
+        /// The cluster its store belongs to.
+        pub fsid: Fsid,
+        /// The store's own id: a number must not change its store unnoticed.
+        pub uuid: Fsid,
+        /// Where clients reach it.
+        pub public_addrs: EntityAddrVec,
+        /// Where other OSDs reach it.
+        pub cluster_addrs: EntityAddrVec,
+        /// Where heartbeats go, in front and in the back.
+        pub heartbeat_front: EntityAddrVec,
+        /// Where heartbeats go on the cluster network.
+        pub heartbeat_back: EntityAddrVec,
+        /// What it can do, as the official feature bits.
+        pub features: u64,
+        /// The internal protocols' versions, by name.
+        pub protocols: BTreeMap<String, u16>,
+        /// `ceph osd metadata`: host, device, memory, …
+        pub metadata: BTreeMap<String, String>,
+        /// Its store's size in bytes, for the initial CRUSH weight.
+        pub size: u64,
+        /// `host=…`, `root=…`: where it belongs in the CRUSH map, by bucket type.
+        pub crush_location: BTreeMap<String, String>,
+        /// Its device class (`ssd`, `hdd`, …), empty for none.
+        pub device_class: String,
+        /// The epoch at which it last was up, 0 for a new store.
+        pub boot_epoch: u32,
+        /// The newest osdmap it has.
+        pub newest_map: u32,
+    }
+}
+
+packed! {
+    /// Wants `up_thru` raised.
+    pub struct OsdAlive {
+        /// Its osdmap epoch.
+        pub epoch: u32,
+        /// The epoch wanted.
+        pub want: u32,
+    }
+}
+
+packed! {
+    /// A sign of life.
+    pub struct OsdBeacon {
+        /// Its osdmap epoch.
+        pub epoch: u32,
+        /// Epoch below which none of its PGs needs old maps.
+        pub min_last_epoch_clean: u32,
+        /// PGs it holds.
+        pub pgs: Vec<PgId>,
+        /// How it paces its beacons, in milliseconds.
+        pub interval_ms: u32,
+    }
+}
+
+packed! {
+    /// Statistics of the PGs that the OSD leads, and its own.
+    pub struct PgStatsReport {
+        /// The reporter's number of this report, acknowledged by the monitor.
+        pub seq: u64,
+        /// Its osdmap epoch.
+        pub epoch: u32,
+        /// Encoded `osd_stat_t`.
+        pub osd_stat: Blob,
+        /// Encoded `pg_stat_t` of PGs whose statistics changed.
+        pub pgs: BTreeMap<PgId, Blob>,
+        /// Encoded `store_statfs_t` by pool.
+        pub pool_statfs: BTreeMap<i64, Blob>,
+        /// Requests that take long, for health: how many, and the oldest one's age in milliseconds.
+        pub slow_ops: (u32, u32),
+    }
+}
+
+packed! {
+    /// Osdmaps wanted.
+    pub struct OsdMapWanted {
+        /// The first epoch.
+        pub first: u32,
+        /// The last one; 0 for the newest.
+        pub last: u32,
+        /// Full maps, not incrementals.
+        pub full: bool,
+    }
+}
+
+wire_enum! {
+    /// What is reported of a peer.
+    pub struct FailureKind(u8) {
+        /// It answers again.
+        RECOVERED = 0, "recovered";
+        /// It does not answer heartbeats.
+        TIMEOUT = 1, "timeout";
+        /// Its port refuses connections: the process is gone.
+        IMMEDIATE = 2, "immediate";
+    }
+}
+
+packed! {
+    /// A peer that does not answer.
+    pub struct OsdFailureReport {
+        /// The reporter's osdmap epoch.
+        pub epoch: u32,
+        /// The peer.
+        pub target: i32,
+        /// The life of the peer that is meant.
+        pub target_addrs: EntityAddrVec,
+        /// What is reported.
+        pub kind: FailureKind,
+        /// For how long, in milliseconds.
+        pub failed_for_ms: u32,
+    }
+}
+
+wire_enum! {
+    /// How full a store is.
+    pub struct Fullness(u8) {
+        /// There is room.
+        NONE = 0, "ok";
+        /// Above `nearfull_ratio`.
+        NEARFULL = 1, "nearfull";
+        /// Above `backfillfull_ratio`.
+        BACKFILLFULL = 2, "backfillfull";
+        /// Above `full_ratio`: no client writes.
+        FULL = 3, "full";
+    }
+}
+
+packed! {
+    /// The state of a store, sent when it changes.
+    pub struct FullState {
+        /// Its osdmap epoch.
+        pub epoch: u32,
+        /// How full.
+        pub state: Fullness,
+    }
+}
+
+packed! {
+    /// The end of an OSD.
+    pub struct OsdGoingDown {
+        /// The sender's osdmap epoch.
+        pub epoch: u32,
+        /// Which.
+        pub osd: i32,
+        /// Its reason.
+        pub reason: String,
+    }
+}
+
+packed! {
+    /// Acting sets to install (or with empty ones, to remove) for a while.
+    pub struct PgTempWanted {
+        /// The sender's osdmap epoch.
+        pub epoch: u32,
+        /// By PG.
+        pub acting: BTreeMap<PgId, Vec<i32>>,
+    }
+}
+
+packed! {
+    /// Why an OSD may not boot.
+    pub struct BootDenied {
+        /// A negative errno.
+        pub result: i32,
+        /// For its log.
+        pub reason: String,
+    }
+}
+
+packed! {
+    /// Confirms statistics.
+    pub struct PgStatsAck {
+        /// The report.
+        pub seq: u64,
+        /// When the monitor had it.
+        pub stamp: UTime,
+    }
+}
+
+plain_parts!(
+    OsdBoot,
+    OsdAlive,
+    OsdBeacon,
+    PgStatsReport,
+    OsdMapWanted,
+    OsdFailureReport,
+    FullState,
+    OsdGoingDown,
+    PgTempWanted,
+    BootDenied,
+    PgStatsAck,
+);

@@ -1,0 +1,21 @@
+//! Between clients and OSDs: `src/messages/{MOSDOp,MOSDOpReply,MOSDBackoff,MWatchNotify}.h` and
+//! `src/include/rados.h`.
+
+mod args;
+mod flags;
+mod op;
+mod op_code;
+mod reply;
+mod request;
+mod session;
+
+pub use args::{
+    AllocHintArgs, AssertVersionArgs, CallArgs, ChecksumArgs, ChecksumType, CmpMode, CmpOp, CopyFromArgs,
+    Extent, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
+};
+pub use flags::{AllocHintFlags, OpFlags, OsdFlags};
+pub use op::{OsdOp, OsdOpIn, OsdOpOut};
+pub use op_code::OpCode;
+pub use reply::{MOsdOpReply, Redirect};
+pub use request::{MOsdOp, Trace};
+pub use session::{BackoffOp, MOsdBackoff, MWatchNotify, WatchEvent};

@@ -1,0 +1,20 @@
+//! The payloads of operations: what stands in the data segment for each [`crate::osd::OpCode`].
+//!
+//! Keys, attribute names and object names are bytes. Layouts: Ceph's `src/osd/osd_types.h`,
+//! `src/osdc/Objecter.h` and `src/include/object.h`.
+
+mod data;
+mod list;
+mod named;
+mod omap;
+mod snap;
+mod watch;
+
+pub use data::{ChecksumResult, StatResult, checksum_init, cmpext_mismatch, read_sparse, sparse_read};
+pub use list::{ListEntry, ListFilter, PgLsEntry, PgLsResponse, PgNlsResponse, list_input};
+pub use named::{CallInput, XattrInput, Xattrs};
+pub use omap::{
+    OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals, OmapValsReply,
+};
+pub use snap::{CloneInfo, CopySource, ListSnapsResponse};
+pub use watch::{ListWatchersResponse, NotifyAck, NotifyReplies, NotifyRequest, WatchItem, WatcherId};

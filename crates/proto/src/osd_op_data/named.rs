@@ -1,0 +1,123 @@
+//! Attributes and class methods, whose names stand before their values with lengths in the arguments.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::osd::{CallArgs, OpArgs, OpCode, OsdOpIn, XattrArgs};
+
+/// Output of `GETXATTRS`: values by name. Names are without the underscore that the disk form has.
+pub type Xattrs = BTreeMap<Bytes, Bytes>;
+
+/// Cuts the front `lens` off `data`, `None` where it is too short.
+fn cut<const N: usize>(data: &Bytes, lens: [usize; N]) -> Option<[Bytes; N]> {
+    let mut at = 0usize;
+    let mut out = [const { Bytes::new() }; N];
+    for (part, len) in out.iter_mut().zip(lens) {
+        let end = at.checked_add(len).filter(|&end| end <= data.len())?;
+        *part = data.slice(at..end);
+        at = end;
+    }
+    Some(out)
+}
+
+/// Input of the attribute operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XattrInput {
+    /// The attribute's name.
+    pub name: Bytes,
+    /// The value to set or to compare with.
+    pub value: Bytes,
+    /// How to compare.
+    pub args: XattrArgs,
+}
+
+impl XattrInput {
+    /// The input of `op`, sharing its bytes; `None` where the lengths lie.
+    pub fn of(op: &OsdOpIn) -> Option<Self> {
+        let OpArgs::Xattr(args) = op.op.args() else {
+            return None;
+        };
+        let lens = [
+            usize::try_from(args.name_len).ok()?,
+            usize::try_from(args.value_len).ok()?,
+        ];
+        let [name, value] = cut(&op.data, lens)?;
+        Some(Self { name, value, args })
+    }
+
+    /// An operation on attribute `name`.
+    pub fn op(code: OpCode, name: &[u8], value: &[u8], compare: XattrArgs) -> OsdOpIn {
+        let args = XattrArgs {
+            name_len: u32::try_from(name.len()).unwrap_or(u32::MAX),
+            value_len: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            ..compare
+        };
+        OsdOpIn::new(code, OpArgs::Xattr(args), [name, value].concat())
+    }
+}
+
+/// Input of `CALL`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallInput {
+    /// The class.
+    pub class: Bytes,
+    /// The method.
+    pub method: Bytes,
+    /// The method's input.
+    pub input: Bytes,
+}
+
+impl CallInput {
+    /// The input of `op`, sharing its bytes; `None` where the lengths lie.
+    pub fn of(op: &OsdOpIn) -> Option<Self> {
+        let OpArgs::Call(args) = op.op.args() else {
+            return None;
+        };
+        let lens = [
+            args.class_len.into(),
+            args.method_len.into(),
+            usize::try_from(args.input_len).ok()?,
+        ];
+        let [class, method, input] = cut(&op.data, lens)?;
+        Some(Self { class, method, input })
+    }
+
+    /// A call of `class.method`; `None` where a name is longer than 255 bytes.
+    pub fn op(class: &str, method: &str, input: &[u8]) -> Option<OsdOpIn> {
+        let args = CallArgs {
+            class_len: u8::try_from(class.len()).ok()?,
+            method_len: u8::try_from(method.len()).ok()?,
+            argc: 0,
+            input_len: u32::try_from(input.len()).ok()?,
+        };
+        Some(OsdOpIn::new(
+            OpCode::CALL,
+            OpArgs::Call(args),
+            [class.as_bytes(), method.as_bytes(), input].concat(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_are_cut_from_the_input() {
+        let op = XattrInput::op(OpCode::SETXATTR, b"key", b"value", XattrArgs::default());
+        let x = XattrInput::of(&op).unwrap();
+        assert_eq!((&x.name[..], &x.value[..]), (&b"key"[..], &b"value"[..]));
+
+        let mut short = op.clone();
+        short.data = short.data.slice(..7);
+        assert_eq!(XattrInput::of(&short), None);
+
+        let c = CallInput::of(&CallInput::op("lock", "get_info", b"in").unwrap()).unwrap();
+        assert_eq!(
+            (&c.class[..], &c.method[..], &c.input[..]),
+            (&b"lock"[..], &b"get_info"[..], &b"in"[..])
+        );
+        assert_eq!(CallInput::of(&op), None);
+    }
+}

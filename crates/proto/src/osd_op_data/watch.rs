@@ -1,0 +1,84 @@
+//! Watches and notifications.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, EntityAddr, EntityName, Reader, Result, Writer};
+
+use crate::macros::{packed, section};
+
+section! {
+    /// A watcher.
+    pub struct WatchItem: "watch_item_t", version 2, compat 1 {
+        /// Who.
+        pub name: EntityName,
+        /// Its number of the watch.
+        pub cookie: u64,
+        /// Seconds without a ping after which the watch is dropped.
+        pub timeout_seconds: u32,
+        /// The watcher's address.
+        pub addr: EntityAddr = since 2,
+    }
+}
+
+section! {
+    /// Output of `LIST_WATCHERS`.
+    pub struct ListWatchersResponse: "obj_list_watch_response_t", version 1, compat 1 {
+        /// All watchers.
+        pub entries: Vec<WatchItem>,
+    }
+}
+
+packed! {
+    /// Input of `NOTIFY`. The output is the notification's id as `u64`.
+    pub struct NotifyRequest {
+        /// Obsolete.
+        pub version: u32,
+        /// Seconds to wait for answers; 0 for the OSD's default.
+        pub timeout: u32,
+        /// What to say.
+        pub payload: Bytes,
+    }
+}
+
+/// Input of `NOTIFY_ACK`: a watcher's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotifyAck {
+    /// The OSD's number of the notification.
+    pub notify_id: u64,
+    /// The watcher's number of the watch.
+    pub cookie: u64,
+    /// What the watcher says.
+    pub reply: Bytes,
+}
+
+impl Encode for NotifyAck {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.notify_id);
+        w.u64(self.cookie);
+        w.blob(&self.reply);
+    }
+}
+
+impl Decode for NotifyAck {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            notify_id: r.u64()?,
+            cookie: r.u64()?,
+            reply: if r.is_empty() { Bytes::new() } else { r.get()? },
+        })
+    }
+}
+
+/// A watcher: the client's global id and its cookie.
+pub type WatcherId = (u64, u64);
+
+packed! {
+    /// What a notifier gets when all is over, in the data of [`crate::osd::MWatchNotify`].
+    pub struct NotifyReplies {
+        /// The answers.
+        pub replies: BTreeMap<WatcherId, Bytes>,
+        /// Who did not answer in time.
+        pub missed: Vec<WatcherId>,
+    }
+}
