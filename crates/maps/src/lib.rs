@@ -1,7 +1,38 @@
-//! MonMap, OSDMap and incrementals, pools; object to PG to OSDs.
+//! The cluster's maps as clients see them, and what they mean.
+//!
+//! Encodings are those of Pacific (16.2), whoever the peer is: newer clients negotiate down to them. Decoders read
+//! Nautilus' and later; what a newer writer appends is skipped. Nothing here does I/O.
+//!
+//! - [`types`]: identifiers of versions, PGs, objects, requests, snapshots.
+//! - [`MonMap`], [`OsdMap`] and its [`Incremental`], [`MgrMap`], and the maps of a cluster without file systems.
+//! - [`OsdMap::object_to_pg`] and [`OsdMap::map_pg`]: where an object is.
+//! - [`stats`]: statistics of PGs, pools and OSDs.
 
+mod codec;
+pub mod features;
+pub mod fsmap;
+pub mod hash;
+mod interval_set;
+mod mgrmap;
+mod monmap;
+pub mod osdmap;
+pub mod pool;
+pub mod stats;
 pub mod types;
 
+pub use features::release;
+pub use interval_set::IntervalSet;
+pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, MgrStandby};
+pub use monmap::{ElectionStrategy, MonFeatures, MonInfo, MonMap};
+pub use osdmap::{
+    ApplyError, CrushBlob, Incremental, MappingCache, NO_OSD, OsdInfo, OsdMap, OsdMapFlags, OsdState,
+    OsdXInfo, PgMapping,
+};
+pub use pool::{PgPool, PoolFlags, PoolType};
+pub use spirula_crush::ITEM_NONE;
+pub use stats::{
+    ObjectStatCollection, ObjectStatSum, OsdStat, PgHistory, PgStat, PgState, PoolStat, StoreStatfs,
+};
 pub use types::{
-    EVersion, HObject, ObjectLocator, ObjectName, PgId, ReqId, SnapContext, SnapId, SpgId, snap,
+    EVersion, HObject, ObjectLocator, ObjectName, PgId, PgShard, ReqId, SnapContext, SnapId, SpgId, snap,
 };

@@ -7,5 +7,6 @@ mod pg;
 mod request;
 
 pub use object::{HObject, ObjectLocator, ObjectName};
-pub use pg::{EVersion, PgId, SpgId};
+pub use pg::{EVersion, PgId, PgShard, SpgId};
+pub(crate) use pg::{bit_count, stable_mask, stable_mod};
 pub use request::{ReqId, SnapContext, SnapId, snap};

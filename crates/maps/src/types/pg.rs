@@ -308,6 +308,46 @@ impl Decode for SpgId {
     }
 }
 
+/// `pg_shard_t`: a member of a PG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PgShard {
+    /// The OSD.
+    pub osd: i32,
+    /// Its shard, or [`SpgId::NO_SHARD`].
+    pub shard: i8,
+}
+
+/// `3`, or `3(1)` for shard 1.
+impl fmt::Display for PgShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.shard == SpgId::NO_SHARD {
+            write!(f, "{}", self.osd)
+        } else {
+            write!(f, "{}({})", self.osd, self.shard.cast_unsigned())
+        }
+    }
+}
+
+impl Encode for PgShard {
+    fn encode(&self, w: &mut Writer) {
+        w.section(1, 1, |w| {
+            w.i32(self.osd);
+            w.i8(self.shard);
+        });
+    }
+}
+
+impl Decode for PgShard {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        r.section("pg_shard_t", 1, |_, r| {
+            Ok(Self {
+                osd: r.i32()?,
+                shard: r.i8()?,
+            })
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

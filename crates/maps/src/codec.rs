@@ -1,0 +1,236 @@
+//! What the codecs of this crate share: versioned structures from a table of their fields, checksums.
+
+use spirula_denc::{Result, Writer};
+
+/// Declares a structure whose encoding is one versioned section holding its fields in order.
+///
+/// `, since N` on a field: only sections of version N and later have it; older ones leave its default, which
+/// `= VALUE` sets. `[reserved T = VALUE]` before a field: a dead field of that type, written as VALUE and
+/// skipped when read. `oldest N`: older versions are refused. `fix F`: `F(version, &mut value)` completes what an
+/// old version lacked.
+macro_rules! versioned {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($what:literal, version $version:literal, compat $compat:literal
+            $(, oldest $oldest:literal)? $(, fix $fix:path)?) {
+            $(
+                $(#[$fmeta:meta])*
+                $([reserved $rty:ty = $rval:expr $(, since $rsince:literal)?])*
+                pub $field:ident: $ty:ty $(= $default:expr)? $(, since $since:literal)?;
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name {
+            $($(#[$fmeta])* pub $field: $ty,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $crate::codec::field_default!($ty $(, $default)?),)* }
+            }
+        }
+
+        impl spirula_denc::Encode for $name {
+            fn encode(&self, w: &mut spirula_denc::Writer) {
+                w.section($version, $compat, |w| {
+                    $(
+                        $({
+                            let dead: $rty = $rval;
+                            w.put(&dead);
+                        })*
+                        w.put(&self.$field);
+                    )*
+                });
+            }
+        }
+
+        impl spirula_denc::Decode for $name {
+            fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
+                r.section($what, $version, |version, r| {
+                    $(if version < $oldest {
+                        return Err(spirula_denc::Error::TooOld { what: $what, version });
+                    })?
+                    let mut v = Self::default();
+                    $(
+                        $(if $crate::codec::present!(version $(, $rsince)?) {
+                            r.get::<$rty>()?;
+                        })*
+                        if $crate::codec::present!(version $(, $since)?) {
+                            v.$field = r.get()?;
+                        }
+                    )*
+                    $($fix(version, &mut v);)?
+                    // Not every structure has fields that depend on the version.
+                    let _ = version;
+                    Ok(v)
+                })
+            }
+        }
+    };
+}
+
+macro_rules! field_default {
+    ($ty:ty) => {
+        <$ty>::default()
+    };
+    ($ty:ty, $value:expr) => {
+        $value
+    };
+}
+
+macro_rules! present {
+    ($version:ident) => {
+        true
+    };
+    ($version:ident, $since:literal) => {
+        $version >= $since
+    };
+}
+
+/// Declares an integer newtype of bit flags: a constant for each bit, and the table of names in the order in
+/// which Ceph prints them.
+macro_rules! flags {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($int:ty) {
+            $($(#[$fmeta:meta])* $flag:ident = $bit:literal, $text:literal;)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $int);
+
+        impl $name {
+            $($(#[$fmeta])* pub const $flag: Self = Self(1 << $bit);)*
+
+            /// Every known flag with its name, in printing order.
+            pub const NAMES: &'static [(Self, &'static str)] = &[$((Self::$flag, $text)),*];
+
+            /// No flag.
+            pub const fn empty() -> Self {
+                Self(0)
+            }
+
+            /// Whether all of `other`'s flags are set.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Whether any of `other`'s flags is set.
+            pub const fn intersects(self, other: Self) -> bool {
+                self.0 & other.0 != 0
+            }
+
+            /// These flags and `other`'s.
+            #[must_use]
+            pub const fn with(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// These flags without `other`'s.
+            #[must_use]
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+
+            /// Sets all of `other`'s flags.
+            pub fn insert(&mut self, other: Self) {
+                self.0 |= other.0;
+            }
+
+            /// Clears all of `other`'s flags.
+            pub fn remove(&mut self, other: Self) {
+                self.0 &= !other.0;
+            }
+
+            /// The flag called `name`.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::NAMES.iter().find(|(_, n)| *n == name).map(|(f, _)| *f)
+            }
+
+            /// The names of the set flags, in printing order; flags without a name are left out.
+            pub fn names(self) -> impl Iterator<Item = &'static str> {
+                Self::NAMES.iter().filter(move |(f, _)| self.contains(*f)).map(|(_, n)| *n)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{self}({:#x})", self.0)
+            }
+        }
+
+        impl spirula_denc::Encode for $name {
+            fn encode(&self, w: &mut spirula_denc::Writer) {
+                w.put(&self.0);
+            }
+        }
+
+        impl spirula_denc::Decode for $name {
+            fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
+                r.get().map(Self)
+            }
+        }
+    };
+}
+
+pub(crate) use {field_default, flags, present, versioned};
+
+/// Writes `items` separated by `separator`.
+pub(crate) fn write_joined<T: std::fmt::Display>(
+    f: &mut std::fmt::Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    separator: &str,
+) -> std::fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        write!(f, "{}{item}", if i == 0 { "" } else { separator })?;
+    }
+    Ok(())
+}
+
+/// Ceph's CRC-32C: as the standard one, but without the inversions before and after.
+pub(crate) fn crc32c(seed: u32, data: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!seed, data)
+}
+
+/// Where the encoding of a map holds its own checksum.
+pub(crate) struct CrcHole {
+    start: usize,
+    hole: spirula_denc::Hole,
+}
+
+impl CrcHole {
+    /// Leaves room for the checksum of the map that began at offset `start`.
+    pub(crate) fn leave(w: &mut Writer, start: usize) -> Self {
+        Self {
+            start,
+            hole: w.hole_u32(),
+        }
+    }
+
+    /// Fills the room with the checksum over everything around it, and returns that.
+    pub(crate) fn fill(self, w: &mut Writer) -> u32 {
+        let at = self.hole.offset();
+        let buf = w.as_slice();
+        let crc = crc_around(&buf[self.start..], at - self.start);
+        w.fill_u32(self.hole, crc);
+        crc
+    }
+}
+
+/// The checksum of `buf` without the four bytes at `hole`.
+pub(crate) fn crc_around(buf: &[u8], hole: usize) -> u32 {
+    let front = crc32c(u32::MAX, &buf[..hole]);
+    crc32c(front, &buf[hole + 4..])
+}
+
+/// Verifies the checksum that an encoded map holds at `hole`.
+pub(crate) fn check_crc(buf: &[u8], hole: usize, expected: u32) -> Result<()> {
+    if crc_around(buf, hole) == expected {
+        Ok(())
+    } else {
+        Err(spirula_denc::Error::Invalid("map checksum"))
+    }
+}

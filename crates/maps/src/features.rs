@@ -1,0 +1,146 @@
+//! Connection feature bits (Ceph's `src/include/ceph_features.h`).
+//!
+//! Bits are reused by later releases, so a feature is a mask of its bit and its "incarnation" bits.
+
+const INCARNATION_2: u64 = 1 << 57;
+const INCARNATION_3: u64 = INCARNATION_2 | 1 << 28;
+
+/// A peer knows Luminous' features: resend on split, backoff, upmap, `choose_args`.
+pub const SERVER_LUMINOUS: u64 = 1 << 21 | INCARNATION_2;
+/// A peer knows Mimic's features.
+pub const SERVER_MIMIC: u64 = 1 << 28 | INCARNATION_2;
+/// A peer knows Nautilus' features; the oldest that may connect.
+pub const SERVER_NAUTILUS: u64 = 1 << 2 | INCARNATION_3;
+/// A peer knows Octopus' features.
+pub const SERVER_OCTOPUS: u64 = 1 << 16 | INCARNATION_3;
+/// A peer knows Pacific's features.
+pub const SERVER_PACIFIC: u64 = 1 << 20 | INCARNATION_3;
+/// Addresses are `entity_addrvec_t`, as msgr2 needs.
+pub const MSG_ADDR2: u64 = 1 << 59;
+/// The monitor's subscriptions are acknowledged by the session itself.
+pub const MON_STATEFUL_SUB: u64 = 1 << 57;
+/// Second version of the cephx signatures and challenge.
+pub const CEPHX_V2: u64 = 1 << 61;
+/// OSDs delete objects by recovery; never shares its bit.
+pub const OSD_RECOVERY_DELETES: u64 = 1 << 60;
+/// Pool ids are hashed into placement seeds.
+pub const OSDHASHPSPOOL: u64 = 1 << 30;
+/// CRUSH's first set of tunables (and so on for 2, 3, 5).
+pub const CRUSH_TUNABLES: u64 = 1 << 18;
+/// CRUSH's `chooseleaf_descend_once`.
+pub const CRUSH_TUNABLES2: u64 = 1 << 25;
+/// CRUSH's `chooseleaf_vary_r`; also primary affinity.
+pub const CRUSH_TUNABLES3: u64 = 1 << 41;
+/// CRUSH's `chooseleaf_stable`.
+pub const CRUSH_TUNABLES5: u64 = 1 << 58;
+/// CRUSH's `set_*_tries` rule steps.
+pub const CRUSH_V2: u64 = 1 << 36;
+/// CRUSH's straw2 buckets.
+pub const CRUSH_V4: u64 = 1 << 48;
+
+/// Everything that Ceph 16.2.15 supports, which is what Spirula says it supports: newer peers then talk to it
+/// as to a Pacific cluster.
+pub const PACIFIC_ALL: u64 = 0x3f01_cfbd_fffd_ffff;
+/// What every peer must know. One encoding of the maps then fits all of them.
+pub const REQUIRED: u64 = MSG_ADDR2 | SERVER_NAUTILUS;
+
+/// Whether `features` has all bits of `feature`.
+pub const fn has(features: u64, feature: u64) -> bool {
+    features & feature == feature
+}
+
+/// Releases as maps number them (`ceph_release_t`).
+pub mod release {
+    /// Unset.
+    pub const UNKNOWN: u8 = 0;
+    /// 0.80.
+    pub const FIREFLY: u8 = 6;
+    /// 10.2.
+    pub const JEWEL: u8 = 10;
+    /// 12.2.
+    pub const LUMINOUS: u8 = 12;
+    /// 13.2.
+    pub const MIMIC: u8 = 13;
+    /// 14.2.
+    pub const NAUTILUS: u8 = 14;
+    /// 15.2.
+    pub const OCTOPUS: u8 = 15;
+    /// 16.2.
+    pub const PACIFIC: u8 = 16;
+    /// 17.2.
+    pub const QUINCY: u8 = 17;
+
+    const NAMES: [&str; 21] = [
+        "unknown",
+        "argonaut",
+        "bobtail",
+        "cuttlefish",
+        "dumpling",
+        "emperor",
+        "firefly",
+        "giant",
+        "hammer",
+        "infernalis",
+        "jewel",
+        "kraken",
+        "luminous",
+        "mimic",
+        "nautilus",
+        "octopus",
+        "pacific",
+        "quincy",
+        "reef",
+        "squid",
+        "tentacle",
+    ];
+
+    /// The release's name, `unknown` for a number without one.
+    pub fn name(release: u8) -> &'static str {
+        NAMES.get(usize::from(release)).copied().unwrap_or("unknown")
+    }
+
+    /// The number of the release called `name`.
+    pub fn from_name(name: &str) -> Option<u8> {
+        NAMES
+            .iter()
+            .skip(1)
+            .position(|n| *n == name)
+            .and_then(|i| u8::try_from(i + 1).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pacific_mask_has_what_pacific_needs_and_not_what_came_later() {
+        for f in [
+            REQUIRED,
+            SERVER_LUMINOUS,
+            SERVER_MIMIC,
+            SERVER_OCTOPUS,
+            SERVER_PACIFIC,
+            MON_STATEFUL_SUB,
+            CEPHX_V2,
+        ] {
+            assert!(has(PACIFIC_ALL, f), "{f:#x}");
+        }
+        let server_quincy = 1 << 33 | INCARNATION_3;
+        assert!(!has(PACIFIC_ALL, server_quincy));
+    }
+
+    /// What a Linux kernel client reports.
+    #[test]
+    fn kernel_clients_are_new_enough() {
+        assert!(has(0x2f01_8fb8_7aa4_aafe, REQUIRED));
+        assert!(!has(0x2f01_8fb8_7aa4_aafe, SERVER_OCTOPUS));
+    }
+
+    #[test]
+    fn releases_have_names() {
+        assert_eq!(release::name(release::PACIFIC), "pacific");
+        assert_eq!(release::from_name("luminous"), Some(release::LUMINOUS));
+        assert_eq!(release::from_name("unknown"), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! `interval_set<snapid_t>` of Ceph's `src/include/interval_set.h`: a set of integers as disjoint ranges.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+
+/// A set of 64-bit integers, stored and encoded as maximal ranges.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct IntervalSet {
+    /// Start to length, disjoint and not adjacent.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl IntervalSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self {
+            ranges: BTreeMap::new(),
+        }
+    }
+
+    /// Whether nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The maximal ranges as (start, length), ascending.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ranges.iter().map(|(s, l)| (*s, *l))
+    }
+
+    /// How many integers are in the set.
+    pub fn count(&self) -> u64 {
+        self.ranges.values().fold(0, |n, l| n.saturating_add(*l))
+    }
+
+    /// Whether `v` is in the set.
+    pub fn contains(&self, v: u64) -> bool {
+        self.ranges
+            .range(..=v)
+            .next_back()
+            .is_some_and(|(s, l)| v - s < *l)
+    }
+
+    /// Adds one integer.
+    pub fn insert(&mut self, v: u64) {
+        self.insert_range(v, 1);
+    }
+
+    /// Adds `len` integers from `start`; a range that would pass the largest integer ends there.
+    pub fn insert_range(&mut self, start: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let (mut first, mut end) = (start, start.saturating_add(len));
+        // Swallow every range that overlaps or touches the new one.
+        while let Some((&s, &l)) = self.ranges.range(..=end).next_back() {
+            if s.saturating_add(l) < first {
+                break;
+            }
+            first = first.min(s);
+            end = end.max(s.saturating_add(l));
+            self.ranges.remove(&s);
+        }
+        self.ranges.insert(first, end - first);
+    }
+
+    /// Removes `len` integers from `start`; those that are not in the set are ignored.
+    pub fn remove_range(&mut self, start: u64, len: u64) {
+        let end = start.saturating_add(len);
+        while let Some((&s, &l)) = self.ranges.range(..end).next_back() {
+            let e = s.saturating_add(l);
+            if e <= start {
+                break;
+            }
+            self.ranges.remove(&s);
+            if s < start {
+                self.ranges.insert(s, start - s);
+            }
+            if e > end {
+                self.ranges.insert(end, e - end);
+            }
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn union(&mut self, other: &Self) {
+        for (s, l) in other.ranges() {
+            self.insert_range(s, l);
+        }
+    }
+
+    /// Removes all of `other`.
+    pub fn subtract(&mut self, other: &Self) {
+        for (s, l) in other.ranges() {
+            self.remove_range(s, l);
+        }
+    }
+}
+
+/// `[1~3,7~1]`, in hexadecimal as Ceph prints snapshot ids.
+impl fmt::Display for IntervalSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (i, (s, l)) in self.ranges().enumerate() {
+            write!(f, "{}{s:x}~{l:x}", if i == 0 { "" } else { "," })?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl Encode for IntervalSet {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.ranges);
+    }
+}
+
+impl Decode for IntervalSet {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let n = r.count(16)?;
+        let mut set = Self::new();
+        for _ in 0..n {
+            let (start, len) = (r.u64()?, r.u64()?);
+            if len == 0 || start.checked_add(len).is_none() {
+                return Err(Error::Invalid("interval set"));
+            }
+            set.insert_range(start, len);
+        }
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_set_of_integers(ops in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..12), 0..40)) {
+            let mut set = IntervalSet::new();
+            let mut model = std::collections::BTreeSet::new();
+            for (add, start, len) in ops {
+                if add {
+                    set.insert_range(start, len);
+                    model.extend(start..start + len);
+                } else {
+                    set.remove_range(start, len);
+                    model.retain(|v| !(start..start + len).contains(v));
+                }
+                prop_assert!((0..80).all(|v| set.contains(v) == model.contains(&v)));
+                prop_assert_eq!(set.count(), model.len() as u64);
+                let ranges: Vec<_> = set.ranges().collect();
+                prop_assert!(ranges.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0), "{:?}", ranges);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `osd_info_t` and `osd_xinfo_t`: what the map knows of an OSD's lives.
+
+use std::fmt;
+
+use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
+
+use crate::codec::versioned;
+
+/// `osd_info_t`, all in epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OsdInfo {
+    /// The first epoch of the last interval that ended with a clean stop.
+    pub last_clean_begin: u32,
+    /// The last one.
+    pub last_clean_end: u32,
+    /// When it last came up.
+    pub up_from: u32,
+    /// It was certainly up until then, by its own request.
+    pub up_thru: u32,
+    /// When it last went down.
+    pub down_at: u32,
+    /// When its data was declared lost.
+    pub lost_at: u32,
+}
+
+impl Encode for OsdInfo {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        for epoch in [
+            self.last_clean_begin,
+            self.last_clean_end,
+            self.up_from,
+            self.up_thru,
+            self.down_at,
+            self.lost_at,
+        ] {
+            w.u32(epoch);
+        }
+    }
+}
+
+impl Decode for OsdInfo {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        // The official reader ignores this version byte too.
+        r.u8()?;
+        Ok(Self {
+            last_clean_begin: r.u32()?,
+            last_clean_end: r.u32()?,
+            up_from: r.u32()?,
+            up_thru: r.u32()?,
+            down_at: r.u32()?,
+            lost_at: r.u32()?,
+        })
+    }
+}
+
+/// As in `ceph osd dump`.
+impl fmt::Display for OsdInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "up_from {} up_thru {} down_at {} last_clean_interval [{},{})",
+            self.up_from, self.up_thru, self.down_at, self.last_clean_begin, self.last_clean_end
+        )?;
+        if self.lost_at != 0 {
+            write!(f, " lost_at {}", self.lost_at)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+versioned! {
+    /// `osd_xinfo_t`.
+    #[derive(Copy, Eq)]
+    pub struct OsdXInfo("osd_xinfo_t", version 4, compat 1) {
+        /// When it was last marked down.
+        pub down_stamp: UTime;
+        /// How likely it is slow rather than dead, in 2⁻³² (all ones: certainly).
+        pub laggy_probability_raw: u32;
+        /// How long it was slow, in seconds.
+        pub laggy_interval: u32;
+        /// The features it booted with.
+        pub features: u64, since 2;
+        /// Its weight before it was marked out automatically.
+        pub old_weight: u32, since 3;
+        /// When it last checked its purged snapshots.
+        pub last_purged_snaps_scrub: UTime, since 4;
+        /// It is certainly dead since then.
+        pub dead_epoch: u32, since 4;
+    }
+}
+
+impl OsdXInfo {
+    /// How likely it is slow rather than dead, 0 to 1.
+    pub fn laggy_probability(&self) -> f32 {
+        self.laggy_probability_raw as f32 / u32::MAX as f32
+    }
+}

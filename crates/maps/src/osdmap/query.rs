@@ -1,0 +1,204 @@
+//! Looking things up in a map.
+
+use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, Fsid};
+
+use super::{OsdMap, OsdState, WEIGHT_IN, WEIGHT_OUT};
+use crate::features::release;
+use crate::pool::PgPool;
+use crate::types::PgId;
+
+impl OsdMap {
+    /// The index of an OSD id in the map's tables.
+    fn index(&self, osd: i32) -> Option<usize> {
+        usize::try_from(osd).ok().filter(|i| *i < self.osd_state.len())
+    }
+
+    /// The state of an OSD; empty where there is none.
+    pub fn state(&self, osd: i32) -> OsdState {
+        self.index(osd).map_or(OsdState::empty(), |i| self.osd_state[i])
+    }
+
+    /// Whether the OSD exists.
+    pub fn exists(&self, osd: i32) -> bool {
+        self.state(osd).contains(OsdState::EXISTS)
+    }
+
+    /// Whether the OSD exists and runs.
+    pub fn is_up(&self, osd: i32) -> bool {
+        self.state(osd).contains(OsdState::EXISTS.with(OsdState::UP))
+    }
+
+    /// Whether the OSD does not run.
+    pub fn is_down(&self, osd: i32) -> bool {
+        !self.is_up(osd)
+    }
+
+    /// Whether the OSD exists and gets data.
+    pub fn is_in(&self, osd: i32) -> bool {
+        self.exists(osd) && self.weight(osd) != WEIGHT_OUT
+    }
+
+    /// Whether the OSD gets no data.
+    pub fn is_out(&self, osd: i32) -> bool {
+        !self.is_in(osd)
+    }
+
+    /// The OSD's reweight, 16.16 fixed point.
+    pub fn weight(&self, osd: i32) -> u32 {
+        self.index(osd).map_or(WEIGHT_OUT, |i| self.osd_weight[i])
+    }
+
+    /// The OSD's reweight, 0 to 1.
+    pub fn weight_f64(&self, osd: i32) -> f64 {
+        f64::from(self.weight(osd)) / f64::from(WEIGHT_IN)
+    }
+
+    /// The OSD's primary affinity, 16.16 fixed point.
+    pub fn affinity(&self, osd: i32) -> u32 {
+        match (&self.primary_affinity, self.index(osd)) {
+            (Some(affinity), Some(i)) => affinity[i],
+            _ => super::MAX_PRIMARY_AFFINITY,
+        }
+    }
+
+    /// The ids of all OSDs.
+    pub fn osds(&self) -> impl Iterator<Item = i32> + '_ {
+        // `max_osd` is the length of tables in memory, far below 2³¹.
+        (0..self.max_osd.min(i32::MAX as u32).cast_signed()).filter(|osd| self.exists(*osd))
+    }
+
+    /// How many OSDs there are, how many of them are up, and how many in.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        self.osds().fold((0, 0, 0), |(n, up, inside), osd| {
+            (
+                n + 1,
+                up + usize::from(self.is_up(osd)),
+                inside + usize::from(self.is_in(osd)),
+            )
+        })
+    }
+
+    /// Where clients reach an OSD, if it exists and has an address.
+    pub fn client_addrs(&self, osd: i32) -> Option<&EntityAddrVec> {
+        self.index(osd)
+            .map(|i| &self.client_addrs[i])
+            .filter(|a| self.exists(osd) && !a.is_blank())
+    }
+
+    /// Where other OSDs reach an OSD, if it exists and has an address.
+    pub fn cluster_addrs(&self, osd: i32) -> Option<&EntityAddrVec> {
+        self.index(osd)
+            .map(|i| &self.cluster_addrs[i])
+            .filter(|a| self.exists(osd) && !a.is_blank())
+    }
+
+    /// The OSD with an id of its own.
+    pub fn osd_by_uuid(&self, uuid: &Fsid) -> Option<i32> {
+        self.osds()
+            .find(|osd| self.index(*osd).is_some_and(|i| self.osd_uuid[i] == *uuid))
+    }
+
+    /// The OSD with an address for clients or other OSDs.
+    pub fn osd_by_addr(&self, addr: &EntityAddr) -> Option<i32> {
+        self.osds().find(|osd| {
+            self.index(*osd).is_some_and(|i| {
+                self.client_addrs[i].0.contains(addr) || self.cluster_addrs[i].0.contains(addr)
+            })
+        })
+    }
+
+    /// A pool by its id.
+    pub fn pool(&self, id: i64) -> Option<&PgPool> {
+        self.pools.get(&id)
+    }
+
+    /// A pool's id by its name.
+    pub fn pool_id(&self, name: &str) -> Option<i64> {
+        self.pool_names
+            .iter()
+            .find(|(_, n)| *n == name)
+            .map(|(id, _)| *id)
+    }
+
+    /// A pool's name.
+    pub fn pool_name(&self, id: i64) -> Option<&str> {
+        self.pool_names.get(&id).map(String::as_str)
+    }
+
+    /// The pool that a PG belongs to.
+    pub fn pool_of(&self, pg: PgId) -> Option<&PgPool> {
+        self.pools.get(&i64::try_from(pg.pool).ok()?)
+    }
+
+    /// Every PG of every pool, by pool and seed.
+    pub fn pgs(&self) -> impl Iterator<Item = PgId> + '_ {
+        self.pools.iter().flat_map(|(id, pool)| {
+            (0..pool.pg_num).map(|seed| PgId {
+                pool: id.cast_unsigned(),
+                seed,
+            })
+        })
+    }
+
+    /// Whether an address is refused: this instance, or everything on its host. Entries are of type
+    /// [`AddrType::ANY`], so the protocol does not matter.
+    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        if self.blocklist.is_empty() {
+            return false;
+        }
+        let mut wanted = addr.with_kind(AddrType::ANY);
+        if self.blocklist.contains_key(&wanted) {
+            return true;
+        }
+        let Some(socket) = &mut wanted.socket else {
+            return false;
+        };
+        socket.set_port(0);
+        wanted.nonce = 0;
+        self.blocklist.contains_key(&wanted)
+    }
+
+    /// Whether any of an entity's addresses is refused.
+    pub fn any_blocklisted(&self, addrs: &EntityAddrVec) -> bool {
+        addrs.0.iter().any(|a| self.is_blocklisted(a))
+    }
+
+    /// The oldest release whose clients understand the map.
+    pub fn min_compat_client(&self) -> u8 {
+        if !self.pg_upmap.is_empty() || !self.pg_upmap_items.is_empty() {
+            return release::LUMINOUS;
+        }
+        let crush =
+            release::from_name(self.crush.map().minimum_required_version()).unwrap_or(release::UNKNOWN);
+        let affine = self
+            .primary_affinity
+            .iter()
+            .flatten()
+            .any(|a| *a != super::MAX_PRIMARY_AFFINITY);
+        if affine {
+            crush.max(release::FIREFLY)
+        } else {
+            crush
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blocklist_entry_matches_whatever_the_protocol_and_one_without_port_the_whole_host() {
+        let mut map = OsdMap::new(Fsid::default(), spirula_crush::CrushMap::default());
+        let addr = |s: &str| s.parse::<EntityAddr>().unwrap();
+        map.blocklist
+            .insert(addr("10.0.0.1:6800/42"), spirula_denc::UTime::ZERO);
+        map.blocklist
+            .insert(addr("10.0.0.2:0/0"), spirula_denc::UTime::ZERO);
+        assert!(map.is_blocklisted(&addr("v2:10.0.0.1:6800/42")));
+        assert!(map.is_blocklisted(&addr("v1:10.0.0.1:6800/42")));
+        assert!(!map.is_blocklisted(&addr("v2:10.0.0.1:6800/43")));
+        assert!(!map.is_blocklisted(&addr("v2:10.0.0.1:6801/42")));
+        assert!(map.is_blocklisted(&addr("v2:10.0.0.2:6801/7")));
+    }
+}
