@@ -34,7 +34,8 @@ impl Keyring {
     ///
     /// Sections are entities, `[global]` is skipped; `key`, `caps SERVICE` and the obsolete `auid` are known. Comments
     /// start with `#` or `;`, a `\` at the end of a line continues it, and in words `_` stands for a space. Unlike the
-    /// official parser it does not mind a missing last newline.
+    /// official parser it minds neither a missing last newline nor a `;` or `#` inside quotes, which the official tools
+    /// write but don't read.
     ///
     /// # Errors
     /// At the first line that is none of these.
@@ -146,7 +147,6 @@ fn parse_value(text: &str) -> Result<String, &'static str> {
                 return expect_nothing(&text[at + c.len_utf8()..]).map(|()| value);
             }
             c if COMMENT.contains(&c) && quote.is_none() => break,
-            c if COMMENT.contains(&c) => return Err("comment inside quotes"),
             c => value.push(c),
         }
     }

@@ -5,10 +5,12 @@
 //! - [`Authorizer`] and [`AuthorizerVerifier`]: the use of a ticket at a service. Every daemon authenticates to every
 //!   other in one of these two ways; monitors towards each other with [`Authorizer::for_monitor`].
 //! - [`ServiceSecrets`]: the rotating secrets that tickets are sealed with; [`RotatingKeys`]: a service's copy.
+//! - [`caps`]: what an entity may do.
 //!
 //! Time and randomness are passed in with [`Env`]. The public source of the formats is Ceph's `src/auth`.
 
 mod authorizer;
+pub mod caps;
 
 mod client;
 mod entity;

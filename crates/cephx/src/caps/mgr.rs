@@ -1,0 +1,232 @@
+//! Capabilities at the managers (`MgrCap` of Ceph's `src/mgr/MgrCap.cc`).
+//!
+//! ```text
+//! caps    := grant *([,;] grant)
+//! grant   := "allow" rwx [network CIDR]
+//!          | "allow" "service" NAME rwx [network CIDR]
+//!          | "allow" "module" NAME ["with" constraints] rwx [network CIDR]
+//!          | "allow" "command" CMD ["with" constraints] [network CIDR]
+//!          | ["allow"] "profile" NAME [constraints] [network CIDR]
+//! ```
+
+use std::net::IpAddr;
+
+use super::constraint::{Args, Constraint, all_allow};
+use super::cursor::{Cursor, grants, is_space};
+use super::network::Network;
+use super::{Access, CapsError};
+use crate::AuthName;
+
+#[derive(Debug, Clone)]
+enum Subject {
+    Everything,
+    Service(String),
+    Module(String, Vec<Constraint>),
+    Command(String, Vec<Constraint>),
+    Profile(Vec<Grant>),
+}
+
+#[derive(Debug, Clone)]
+struct Grant {
+    subject: Subject,
+    access: Access,
+    network: Option<Network>,
+}
+
+impl Grant {
+    fn is_allow_all(&self) -> bool {
+        matches!(self.subject, Subject::Everything) && self.access == Access::ANY
+    }
+
+    fn allowed(&self, req: &MgrRequest<'_>) -> Access {
+        match &self.subject {
+            Subject::Everything => self.access,
+            Subject::Profile(grants) => grants.iter().fold(Access::NONE, |acc, g| acc | g.allowed(req)),
+            Subject::Service(service) if service == req.service => self.access,
+            // For one command its own arguments are not the module's.
+            Subject::Module(module, constraints)
+                if module == req.module
+                    && (!req.command.is_empty() || all_allow(constraints, req.name, req.args)) =>
+            {
+                self.access
+            }
+            Subject::Command(command, constraints)
+                if command == req.command && all_allow(constraints, req.name, req.args) =>
+            {
+                Access::ANY
+            }
+            _ => Access::NONE,
+        }
+    }
+}
+
+/// What somebody wants to do at a manager.
+#[derive(Debug, Clone, Copy)]
+pub struct MgrRequest<'a> {
+    /// Who.
+    pub name: &'a AuthName,
+    /// The service.
+    pub service: &'a str,
+    /// The module, empty for the manager itself.
+    pub module: &'a str,
+    /// The command's words, empty where a module asks on its own.
+    pub command: &'a str,
+    /// The command's arguments.
+    pub args: &'a Args,
+    /// What must be allowed.
+    pub access: Access,
+    /// From where.
+    pub addr: Option<IpAddr>,
+}
+
+/// An entity's capabilities at the managers.
+#[derive(Debug, Clone, Default)]
+pub struct MgrCap {
+    grants: Vec<Grant>,
+}
+
+impl MgrCap {
+    /// Parses capability text.
+    ///
+    /// # Errors
+    /// [`CapsError::Syntax`], [`CapsError::Profile`].
+    pub fn parse(text: &str) -> Result<Self, CapsError> {
+        let parsed = grants("mgr", text, |c| c == ' ', |_| false, grant)?;
+        // A profile is only looked at once the whole text can be read, and all faulty ones are named.
+        let faults: String = parsed
+            .iter()
+            .filter_map(|g| g.as_ref().err())
+            .map(String::as_str)
+            .collect();
+        if !faults.is_empty() {
+            return Err(CapsError::Profile(faults));
+        }
+        Ok(Self {
+            grants: parsed.into_iter().flatten().collect(),
+        })
+    }
+
+    /// Whether everything is allowed, from everywhere.
+    pub fn is_allow_all(&self) -> bool {
+        self.grants
+            .iter()
+            .any(|g| g.is_allow_all() && g.network.is_none())
+    }
+
+    /// Whether the request is allowed, by all grants together.
+    pub fn is_capable(&self, req: &MgrRequest<'_>) -> bool {
+        let mut allowed = Access::NONE;
+        for grant in &self.grants {
+            if grant.network.as_ref().is_some_and(|n| !n.contains(req.addr)) {
+                continue;
+            }
+            allowed = allowed | grant.allowed(req);
+            if grant.is_allow_all() || allowed.covers(req.access) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A grant, or what is wrong with its profile.
+type Parsed = Result<Grant, String>;
+
+fn grant(c: &mut Cursor<'_>) -> Option<Parsed> {
+    c.take_while(is_space);
+    let found = c
+        .attempt(everything)
+        .or_else(|| c.attempt(profile))
+        .or_else(|| c.attempt(service))
+        .or_else(|| c.attempt(module))
+        .or_else(|| c.attempt(command))?;
+    c.take_while(is_space);
+    Some(found)
+}
+
+fn finish(c: &mut Cursor<'_>, subject: Subject, access: Access) -> Option<Parsed> {
+    Some(Ok(Grant {
+        subject,
+        access,
+        network: c.network(is_space),
+    }))
+}
+
+fn everything(c: &mut Cursor<'_>) -> Option<Parsed> {
+    c.literal("allow")?;
+    c.spaces()?;
+    let access = c.access()?;
+    finish(c, Subject::Everything, access)
+}
+
+fn service(c: &mut Cursor<'_>) -> Option<Parsed> {
+    let service = c.allow_keyword("service")?;
+    c.spaces()?;
+    let access = c.access()?;
+    finish(c, Subject::Service(service), access)
+}
+
+fn module(c: &mut Cursor<'_>) -> Option<Parsed> {
+    let module = c.allow_keyword("module")?;
+    let constraints = c.with_constraints(true);
+    c.spaces()?;
+    let access = c.access()?;
+    finish(c, Subject::Module(module, constraints), access)
+}
+
+fn command(c: &mut Cursor<'_>) -> Option<Parsed> {
+    let command = c.allow_keyword("command")?;
+    let constraints = c.with_constraints(true);
+    finish(c, Subject::Command(command, constraints), Access::NONE)
+}
+
+fn profile(c: &mut Cursor<'_>) -> Option<Parsed> {
+    c.attempt(|c| c.literal("allow").and_then(|()| c.spaces()));
+    c.literal("profile")?;
+    c.equals_or(is_space)?;
+    let name = c.string()?;
+    let constraints = c
+        .attempt(|c| c.spaces().and_then(|()| c.constraints(true)))
+        .unwrap_or_default();
+    match expand(&name, constraints) {
+        Ok(grants) => finish(c, Subject::Profile(grants), Access::NONE),
+        Err(fault) => {
+            c.network(is_space);
+            Some(Err(fault))
+        }
+    }
+}
+
+/// The grants that a profile stands for.
+fn expand(profile: &str, constraints: Vec<Constraint>) -> Result<Vec<Grant>, String> {
+    let one = |subject, access| {
+        vec![Grant {
+            subject,
+            access,
+            network: None,
+        }]
+    };
+    Ok(match profile {
+        "read-only" => one(Subject::Everything, Access::R),
+        "read-write" => one(Subject::Everything, Access::RW),
+        "crash" => one(
+            Subject::Command("crash post".to_owned(), Vec::new()),
+            Access::NONE,
+        ),
+        // Documented, and without effect.
+        "osd" | "mds" => Vec::new(),
+        "rbd" | "rbd-read-only" => {
+            if let Some(odd) = constraints
+                .iter()
+                .map(|c| &c.key)
+                .filter(|k| !matches!(k.as_str(), "pool" | "namespace"))
+                .min()
+            {
+                return Err(format!("profile '{profile}' does not recognize key '{odd}'"));
+            }
+            let access = if profile == "rbd" { Access::RW } else { Access::R };
+            one(Subject::Module("rbd_support".to_owned(), constraints), access)
+        }
+        _ => return Err(format!("unrecognized profile '{profile}'")),
+    })
+}

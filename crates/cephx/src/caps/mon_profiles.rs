@@ -1,0 +1,221 @@
+//! What the profiles of monitor capabilities stand for (`MonCapGrant::expand_profile` of Ceph's
+//! `src/mon/MonCap.cc`; documented in `doc/rados/operations/user-management.rst`).
+
+use super::Access;
+use super::constraint::{Constraint, Match};
+use super::mon::{Grant, Subject};
+
+/// How an argument is limited, in the tables.
+#[derive(Clone, Copy)]
+enum Arg {
+    Is(&'static str),
+    Starts(&'static str),
+    Matches(&'static str),
+    DaemonPrivate,
+}
+
+/// A line of the tables.
+#[derive(Clone, Copy)]
+enum Rule {
+    Everything(Access),
+    Service(&'static str, Access),
+    Command(&'static str, &'static [(&'static str, Arg)]),
+}
+
+use Arg::{DaemonPrivate, Is, Matches, Starts};
+use Rule::{Command, Everything, Service};
+
+const R: Access = Access::R;
+const W: Access = Access::W;
+const RW: Access = Access::RW;
+const RWX: Access = Access::RWX;
+
+/// A client's address with its nonce: locks may be broken for one instance, not for a whole host.
+const INSTANCE: Arg = Matches("^[^/]+/[0-9]+$");
+const ADDS_BLOCKLIST: &[(&str, Arg)] = &[("blocklistop", Is("add")), ("addr", INSTANCE)];
+const ADDS_BLACKLIST: &[(&str, Arg)] = &[("blacklistop", Is("add")), ("addr", INSTANCE)];
+/// Any number of `profile rbd… [pool …]`.
+const RBD_OSD_CAPS: &str =
+    "^([ ,]*profile(=|[ ]+)['\"]?rbd[^ ,'\"]*['\"]?([ ]+pool(=|[ ]+)['\"]?[^,'\"]+['\"]?)?)+$";
+
+const READS_MAPS: &[Rule] = &[Service("mon", R), Service("osd", R), Service("pg", R)];
+
+const MON: &[Rule] = &[Service("mon", RWX), Service("log", RWX)];
+
+const OSD: &[Rule] = &[
+    Service("osd", RWX),
+    Service("mon", R),
+    Service("pg", RW),
+    Service("log", W),
+    Command(
+        "config set",
+        &[("name", Matches("osd_mclock_max_capacity_iops_(hdd|ssd)"))],
+    ),
+    Command(
+        "config rm",
+        &[(
+            "name",
+            Matches("^(osd_max_backfills|osd_recovery_max_active(.*)|osd_mclock_scheduler_(.*))"),
+        )],
+    ),
+];
+
+const MDS: &[Rule] = &[
+    Service("mds", RWX),
+    Service("mon", R),
+    Service("osd", R),
+    Command("osd pool rmsnap", &[]),
+    Command("osd blocklist", &[]),
+    Command("osd blacklist", &[]),
+    Service("log", W),
+];
+
+const MGR: &[Rule] = &[
+    Service("mgr", RWX),
+    Service("log", RW),
+    Service("mon", RW),
+    Service("mds", RW),
+    Service("fs", RW),
+    Service("osd", RW),
+    Service("auth", RWX),
+    Service("config-key", RW),
+    Service("config", RW),
+    Command("auth get-or-create", &[]),
+    Command("auth caps", &[]),
+    Command("auth rm", &[]),
+    Command("smart", &[]),
+    Command("heap", &[]),
+    Command("dump_mempools", &[]),
+];
+
+/// The configuration keys that a daemon keeps for itself.
+const DAEMON_KEYS: &[Rule] = &[
+    Command("config-key get", &[("key", DaemonPrivate)]),
+    Command("config-key put", &[("key", DaemonPrivate)]),
+    Command("config-key set", &[("key", DaemonPrivate)]),
+    Command("config-key exists", &[("key", DaemonPrivate)]),
+    Command("config-key delete", &[("key", DaemonPrivate)]),
+];
+
+const BOOTSTRAP: &[Rule] = &[Service("mon", R), Service("osd", R), Command("mon getmap", &[])];
+
+const BOOTSTRAP_OSD: &[Rule] = &[Command("osd new", &[]), Command("osd purge-new", &[])];
+
+const BOOTSTRAP_MDS: &[Rule] = &[Command(
+    "auth get-or-create",
+    &[
+        ("entity", Starts("mds.")),
+        ("caps_mon", Is("allow profile mds")),
+        ("caps_osd", Is("allow rwx")),
+        ("caps_mds", Is("allow")),
+    ],
+)];
+
+const BOOTSTRAP_MGR: &[Rule] = &[Command(
+    "auth get-or-create",
+    &[("entity", Starts("mgr.")), ("caps_mon", Is("allow profile mgr"))],
+)];
+
+const BOOTSTRAP_RGW: &[Rule] = &[Command(
+    "auth get-or-create",
+    &[
+        ("entity", Starts("client.rgw.")),
+        ("caps_mon", Is("allow rw")),
+        ("caps_osd", Is("allow rwx")),
+    ],
+)];
+
+const BOOTSTRAP_RBD: &[Rule] = &[
+    Service("mon", R),
+    Command(
+        "auth get-or-create",
+        &[
+            ("entity", Starts("client.")),
+            ("caps_mon", Is("profile rbd")),
+            ("caps_osd", Matches(RBD_OSD_CAPS)),
+        ],
+    ),
+];
+
+const BOOTSTRAP_RBD_MIRROR: &[Rule] = &[
+    Service("mon", R),
+    Command(
+        "auth get-or-create",
+        &[
+            ("entity", Starts("client.")),
+            ("caps_mon", Is("profile rbd-mirror")),
+            ("caps_osd", Matches(RBD_OSD_CAPS)),
+        ],
+    ),
+];
+
+const BLOCKLISTS: &[Rule] = &[Command("osd blocklist", ADDS_BLOCKLIST)];
+const BLACKLISTS: &[Rule] = &[Command("osd blacklist", ADDS_BLACKLIST)];
+
+const RBD_MIRROR: &[Rule] = &[Command("config-key get", &[("key", Starts("rbd/mirror/"))])];
+const RBD_MIRROR_PEER: &[Rule] = &[
+    Command("config-key get", &[("key", Matches("rbd/mirror/[^/]+"))]),
+    Command("config-key set", &[("key", Starts("rbd/mirror/peer/"))]),
+];
+const CEPHFS_MIRROR: &[Rule] = &[
+    Service("mds", R),
+    Command("config-key get", &[("key", Starts("cephfs/mirror/peer/"))]),
+];
+const ROLE_DEFINER: &[Rule] = &[Service("mon", R), Service("auth", RWX)];
+
+/// The tables that make up a profile. A profile that there isn't allows nothing.
+fn tables(profile: &str) -> &'static [&'static [Rule]] {
+    match profile {
+        "read-only" => &[&[Everything(R)]],
+        "read-write" => &[&[Everything(RW)]],
+        "mon" => &[MON, DAEMON_KEYS],
+        "osd" => &[OSD, DAEMON_KEYS],
+        "mds" => &[MDS, DAEMON_KEYS],
+        "mgr" => &[MGR, DAEMON_KEYS],
+        "bootstrap-osd" => &[BOOTSTRAP, BOOTSTRAP_OSD],
+        "bootstrap-mds" => &[BOOTSTRAP, BOOTSTRAP_MDS],
+        "bootstrap-mgr" => &[BOOTSTRAP, BOOTSTRAP_MGR],
+        "bootstrap-rgw" => &[BOOTSTRAP, BOOTSTRAP_RGW],
+        "bootstrap-rbd" => &[BOOTSTRAP_RBD],
+        "bootstrap-rbd-mirror" => &[BOOTSTRAP_RBD_MIRROR],
+        "fs-client" => &[READS_MAPS, &[Service("mds", R)]],
+        "simple-rados-client" => &[READS_MAPS],
+        "simple-rados-client-with-blocklist" => &[READS_MAPS, BLOCKLISTS],
+        "rbd-mirror" => &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR],
+        "rbd-mirror-peer" => &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR_PEER],
+        // `rbd`, `rbd-read-only` and whatever else begins so.
+        rbd if rbd.starts_with("rbd") => &[READS_MAPS, BLOCKLISTS, BLACKLISTS],
+        "crash" => &[&[Service("mon", R)]],
+        "cephfs-mirror" => &[READS_MAPS, CEPHFS_MIRROR],
+        "role-definer" => &[ROLE_DEFINER],
+        _ => &[],
+    }
+}
+
+/// The grants that a profile stands for.
+pub(super) fn expand(profile: &str) -> Vec<Grant> {
+    tables(profile).iter().copied().flatten().map(grant).collect()
+}
+
+fn grant(rule: &Rule) -> Grant {
+    match *rule {
+        Everything(access) => Grant::new(Subject::Everything, access),
+        Service(service, access) => Grant::new(Subject::Service(service.to_owned()), access),
+        Command(command, args) => {
+            let constraints = args
+                .iter()
+                .map(|(key, arg)| Constraint::new(key, matcher(*arg)))
+                .collect();
+            Grant::new(Subject::Command(command.to_owned(), constraints), Access::NONE)
+        }
+    }
+}
+
+fn matcher(arg: Arg) -> Match {
+    match arg {
+        Is(value) => Match::Equal(value.to_owned()),
+        Starts(value) => Match::Prefix(value.to_owned()),
+        Matches(pattern) => Match::regex(pattern),
+        DaemonPrivate => Match::DaemonPrivate,
+    }
+}

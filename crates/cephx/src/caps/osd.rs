@@ -1,0 +1,404 @@
+//! Capabilities at the OSDs (`OSDCap` of Ceph's `src/osd/OSDCap.cc`).
+//!
+//! ```text
+//! caps    := grant *([,;] grant)
+//! grant   := "allow" spec match [network CIDR] | "allow" match spec [network CIDR]
+//!          | "profile" NAME [pool=P] [namespace=N] [network CIDR]
+//! match   := [namespace=N] tag APP KEY=VALUE | [pool=P] [namespace=N] [object_prefix X]
+//! spec    := "*" | "all" | [r][w][x] [class-read] [class-write] | class NAME [METHOD]
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::CapsError;
+use super::cursor::{Cursor, grants, is_c_space};
+use super::network::Network;
+
+/// A pool's applications with their keys and values, as the OSDMap has them.
+pub type ApplicationMetadata = BTreeMap<String, BTreeMap<String, String>>;
+
+mod bits {
+    pub(super) const R: u8 = 1 << 1;
+    pub(super) const W: u8 = 1 << 2;
+    pub(super) const CLASS_R: u8 = 1 << 3;
+    pub(super) const CLASS_W: u8 = 1 << 4;
+    pub(super) const X: u8 = CLASS_R | CLASS_W;
+    pub(super) const ANY: u8 = 0xff;
+}
+
+/// A call of an object class's method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassCall<'a> {
+    /// The class.
+    pub class: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// Whether the method reads.
+    pub read: bool,
+    /// Whether the method writes.
+    pub write: bool,
+    /// Whether the class is among those that `x`, `class-read` and `class-write` cover
+    /// (`osd_class_default_list`, by default all).
+    pub default_allowed: bool,
+}
+
+/// What somebody wants to do to an object.
+#[derive(Debug, Clone, Copy)]
+pub struct OsdRequest<'a> {
+    /// The pool's name.
+    pub pool: &'a str,
+    /// The object's namespace.
+    pub namespace: &'a [u8],
+    /// What the pool is used for.
+    pub application: &'a ApplicationMetadata,
+    /// The locator key where the object has one, else the object's name; empty for operations on a whole PG.
+    pub object: &'a [u8],
+    /// Whether it reads, other than in class methods.
+    pub read: bool,
+    /// Whether it writes, other than in class methods.
+    pub write: bool,
+    /// The class methods it calls.
+    pub classes: &'a [ClassCall<'a>],
+    /// From where.
+    pub addr: Option<IpAddr>,
+}
+
+/// Text that a name must be, or start with where it ends in `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pattern(String);
+
+impl Pattern {
+    fn matches(&self, name: &[u8]) -> bool {
+        let text = self.0.as_bytes();
+        match text.strip_suffix(b"*") {
+            Some(prefix) if name.starts_with(prefix) => true,
+            _ => text == name,
+        }
+    }
+}
+
+/// A key and a value of an application, `*` for any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tag {
+    application: String,
+    key: String,
+    value: String,
+}
+
+impl Tag {
+    fn matches(&self, metadata: &ApplicationMetadata) -> bool {
+        let Some(pairs) = metadata.get(&self.application) else {
+            return false;
+        };
+        match (self.key.as_str(), self.value.as_str()) {
+            ("*", "*") => true,
+            ("*", value) => pairs.values().any(|v| v == value),
+            (key, value) => pairs.get(key).is_some_and(|v| value == "*" || v == value),
+        }
+    }
+}
+
+/// Which objects a grant is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Scope {
+    pool: Option<String>,
+    namespace: Option<Pattern>,
+    tag: Option<Tag>,
+    object_prefix: Option<String>,
+}
+
+impl Scope {
+    fn matches(&self, req: &OsdRequest<'_>) -> bool {
+        self.pool.as_ref().is_none_or(|p| p == req.pool)
+            && self.namespace.as_ref().is_none_or(|n| n.matches(req.namespace))
+            && self.tag.as_ref().is_none_or(|t| t.matches(req.application))
+            && self
+                .object_prefix
+                .as_ref()
+                .is_none_or(|p| req.object.starts_with(p.as_bytes()))
+    }
+}
+
+/// What a grant allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Spec {
+    Bits(u8),
+    Class { class: String, method: Option<String> },
+}
+
+impl Spec {
+    fn bits(&self) -> u8 {
+        match self {
+            Self::Bits(bits) => *bits,
+            Self::Class { .. } => 0,
+        }
+    }
+
+    fn allows_call(&self, call: &ClassCall<'_>) -> bool {
+        match self {
+            Self::Bits(bits) => {
+                let missing =
+                    (call.read && bits & bits::CLASS_R == 0) || (call.write && bits & bits::CLASS_W == 0);
+                call.default_allowed && !missing
+            }
+            Self::Class { class, method } => {
+                // A call that neither reads nor writes takes no right beyond the default list.
+                let harmless = call.default_allowed && !call.read && !call.write;
+                harmless || (class == call.class && method.as_ref().is_none_or(|m| m == call.method))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Grant {
+    /// What it allows; several where it is a profile.
+    rules: Vec<(Scope, Spec)>,
+    network: Option<Network>,
+}
+
+impl Grant {
+    fn is_allow_all(&self) -> bool {
+        let all =
+            |(scope, spec): &(Scope, Spec)| *scope == Scope::default() && *spec == Spec::Bits(bits::ANY);
+        self.network.is_none() && self.rules.iter().any(all)
+    }
+}
+
+/// Whether one rule allows the request, together with the class calls that earlier ones allowed.
+fn allows(scope: &Scope, spec: &Spec, req: &OsdRequest<'_>, calls_allowed: &mut [bool]) -> bool {
+    let bits = spec.bits();
+    if !scope.matches(req) || (req.read && bits & bits::R == 0) || (req.write && bits & bits::W == 0) {
+        return false;
+    }
+    if bits == bits::ANY {
+        return true;
+    }
+    for (call, allowed) in req.classes.iter().zip(calls_allowed.iter_mut()) {
+        *allowed |= spec.allows_call(call);
+    }
+    calls_allowed.iter().all(|a| *a)
+}
+
+/// An entity's capabilities at the OSDs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OsdCap {
+    grants: Vec<Grant>,
+    /// Spares the usual administrator and daemon any walk through the grants.
+    allow_all: bool,
+}
+
+impl OsdCap {
+    /// Parses capability text.
+    ///
+    /// # Errors
+    /// [`CapsError::Syntax`].
+    pub fn parse(text: &str) -> Result<Self, CapsError> {
+        let grants = grants("osd", text, |_| false, is_c_space, grant)?;
+        Ok(Self {
+            allow_all: grants.iter().any(Grant::is_allow_all),
+            grants,
+        })
+    }
+
+    /// Whether everything is allowed, from everywhere.
+    pub fn is_allow_all(&self) -> bool {
+        self.allow_all
+    }
+
+    /// Whether the request is allowed. Reading, writing and each class call must be allowed by one grant; several
+    /// class calls of a request may be allowed by different ones.
+    pub fn is_capable(&self, req: &OsdRequest<'_>) -> bool {
+        if self.allow_all {
+            return true;
+        }
+        let mut calls_allowed = vec![false; req.classes.len()];
+        self.grants
+            .iter()
+            .filter(|g| g.network.as_ref().is_none_or(|n| n.contains(req.addr)))
+            .flat_map(|g| &g.rules)
+            .any(|(scope, spec)| allows(scope, spec, req, &mut calls_allowed))
+    }
+}
+
+fn grant(c: &mut Cursor<'_>) -> Option<Grant> {
+    let blank = |x| x == ' ' || x == '\t';
+    c.take_while(blank);
+    let spec_first = |c: &mut Cursor<'_>| {
+        c.literal("allow")?;
+        let spec = spec(c)?;
+        Some(vec![(scope(c), spec)])
+    };
+    let scope_first = |c: &mut Cursor<'_>| {
+        c.literal("allow")?;
+        let scope = scope(c);
+        Some(vec![(scope, spec(c)?)])
+    };
+    let rules = c
+        .attempt(spec_first)
+        .or_else(|| c.attempt(scope_first))
+        .or_else(|| c.attempt(profile))?;
+    let network = c.network(is_c_space);
+    c.take_while(blank);
+    Some(Grant { rules, network })
+}
+
+fn spec(c: &mut Cursor<'_>) -> Option<Spec> {
+    if let Some(bits) = rwx(c) {
+        return Some(Spec::Bits(bits));
+    }
+    let class = named(c, "class", false, Cursor::string)?;
+    let method = c.attempt(|c| c.some(is_c_space).and_then(|_| c.string()));
+    Some(Spec::Class { class, method })
+}
+
+fn rwx(c: &mut Cursor<'_>) -> Option<u8> {
+    let all = c.attempt(|c| {
+        c.some(is_c_space)?;
+        c.literal("*").or_else(|| c.literal("all"))
+    });
+    if all.is_some() {
+        return Some(bits::ANY);
+    }
+    let flags = |c: &mut Cursor<'_>, flags: &[(&str, u8)]| {
+        let found = flags.iter().filter(|(word, _)| c.literal(word).is_some());
+        Some(found.fold(0, |acc, (_, bit)| acc | bit)).filter(|bits| *bits != 0)
+    };
+    let letters = c.attempt(|c| {
+        c.some(is_c_space)?;
+        flags(c, &[("r", bits::R), ("w", bits::W), ("x", bits::X)])
+    });
+    let mut word = |word, bit| c.attempt(|c| c.some(is_c_space).and_then(|_| c.literal(word)).map(|()| bit));
+    let class_read = word("class-read", bits::CLASS_R);
+    let class_write = word("class-write", bits::CLASS_W);
+    [letters, class_read, class_write]
+        .into_iter()
+        .flatten()
+        .reduce(|a, b| a | b)
+}
+
+/// ` KEYWORD VALUE`, also with `=` before the value.
+fn named<'a>(
+    c: &mut Cursor<'a>,
+    keyword: &str,
+    with_equals: bool,
+    value: impl FnOnce(&mut Cursor<'a>) -> Option<String>,
+) -> Option<String> {
+    c.attempt(|c| {
+        c.some(is_c_space)?;
+        c.literal(keyword)?;
+        if with_equals {
+            c.equals_or(is_c_space)?
+        } else {
+            c.some(is_c_space).map(drop)?
+        }
+        value(c)
+    })
+}
+
+fn pool(c: &mut Cursor<'_>) -> Option<String> {
+    named(c, "pool", true, Cursor::string)
+}
+
+fn namespace(c: &mut Cursor<'_>) -> Option<Pattern> {
+    let text = named(c, "namespace", true, |c| {
+        let mut text = c.string_or_empty()?;
+        if c.literal("*").is_some() {
+            text.push('*');
+        }
+        Some(text)
+    })?;
+    Some(Pattern(text))
+}
+
+fn tag(c: &mut Cursor<'_>) -> Option<Tag> {
+    let word = |c: &mut Cursor<'_>| {
+        let wildcard = c.literal("*").or_else(|| c.literal("all"));
+        wildcard.map(|()| "*".to_owned()).or_else(|| c.string())
+    };
+    c.attempt(|c| {
+        let application = named(c, "tag", false, Cursor::string)?;
+        c.some(is_c_space)?;
+        let key = word(c)?;
+        c.take_while(is_c_space);
+        c.literal("=")?;
+        c.take_while(is_c_space);
+        Some(Tag {
+            application,
+            key,
+            value: word(c)?,
+        })
+    })
+}
+
+/// A scope; nothing at all is every object.
+fn scope(c: &mut Cursor<'_>) -> Scope {
+    let tagged = c.attempt(|c| {
+        let namespace = namespace(c);
+        Some(Scope {
+            namespace,
+            tag: Some(tag(c)?),
+            ..Scope::default()
+        })
+    });
+    tagged.unwrap_or_else(|| Scope {
+        pool: pool(c),
+        namespace: namespace(c),
+        tag: None,
+        object_prefix: named(c, "object_prefix", false, Cursor::string),
+    })
+}
+
+fn profile(c: &mut Cursor<'_>) -> Option<Vec<(Scope, Spec)>> {
+    c.literal("profile")?;
+    c.equals_or(is_c_space)?;
+    let name = c.string()?;
+    let pool = pool(c);
+    let namespace = namespace(c);
+    Some(expand(
+        &name,
+        &Scope {
+            pool,
+            namespace,
+            ..Scope::default()
+        },
+    ))
+}
+
+/// The rules that a profile stands for. A profile that there isn't allows nothing.
+fn expand(profile: &str, scope: &Scope) -> Vec<(Scope, Spec)> {
+    let prefixed = |scope: &Scope, prefix: &str| Scope {
+        object_prefix: Some(prefix.to_owned()),
+        ..scope.clone()
+    };
+    let method = |method: &str| Spec::Class {
+        class: "rbd".to_owned(),
+        method: Some(method.to_owned()),
+    };
+    // The pool's directory of namespaces is in its default namespace.
+    let default_namespace = Scope {
+        namespace: Some(Pattern(String::new())),
+        ..scope.clone()
+    };
+    let lists_namespaces = (prefixed(&default_namespace, "rbd_info"), method("metadata_list"));
+    let anywhere = Scope::default();
+    match profile {
+        "read-only" => vec![(scope.clone(), Spec::Bits(bits::R))],
+        "read-write" => vec![(scope.clone(), Spec::Bits(bits::R | bits::W))],
+        "rbd" => vec![
+            (prefixed(&anywhere, "rbd_info"), Spec::Bits(bits::R)),
+            (prefixed(&anywhere, "rbd_children"), Spec::Bits(bits::CLASS_R)),
+            (prefixed(&anywhere, "rbd_mirroring"), Spec::Bits(bits::CLASS_R)),
+            lists_namespaces,
+            (scope.clone(), Spec::Bits(bits::R | bits::W | bits::X)),
+        ],
+        "rbd-read-only" => vec![
+            lists_namespaces,
+            (scope.clone(), Spec::Bits(bits::R | bits::CLASS_R)),
+            (prefixed(scope, "rbd_header."), method("child_attach")),
+            (prefixed(scope, "rbd_header."), method("child_detach")),
+        ],
+        _ => Vec::new(),
+    }
+}
