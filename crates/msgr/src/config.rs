@@ -1,0 +1,129 @@
+//! What an endpoint is, what it accepts, and what the two sides agreed on.
+
+use std::time::Duration;
+
+use spirula_buf::Pool;
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
+
+use crate::frame::Limits;
+
+/// The features that Spirula advertises: `CEPH_FEATURES_ALL` of Ceph 16.2.15, so that newer peers encode
+/// everything as Pacific does.
+pub const FEATURES_SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
+/// Bit 59, MSG_ADDR2: the address encoding that msgr2 itself needs.
+pub const FEATURE_MSG_ADDR2: u64 = 1 << 59;
+/// SERVER_NAUTILUS: bit 2 in its third incarnation, which bits 57 and 28 mark (`include/ceph_features.h`).
+pub const FEATURE_SERVER_NAUTILUS: u64 = 1 << 57 | 1 << 28 | 1 << 2;
+/// The features that a peer must have. With them one OSDMap encoding serves every client.
+pub const FEATURES_REQUIRED: u64 = FEATURE_MSG_ADDR2 | FEATURE_SERVER_NAUTILUS;
+
+/// How frames are protected after the handshake, as the integer on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConMode(pub u32);
+
+impl ConMode {
+    /// Checksums only.
+    pub const CRC: Self = Self(1);
+    /// AES-128-GCM.
+    pub const SECURE: Self = Self(2);
+
+    /// The mode called `name` in `ms_*_mode` options.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "crc" => Some(Self::CRC),
+            "secure" => Some(Self::SECURE),
+            _ => None,
+        }
+    }
+
+    /// The modes of an `ms_*_mode` option, such as `crc secure`, in order of preference.
+    pub fn parse_list(text: &str) -> Option<Vec<Self>> {
+        let modes: Option<Vec<_>> = text
+            .split([' ', ','])
+            .filter(|s| !s.is_empty())
+            .map(Self::from_name)
+            .collect();
+        modes.filter(|m| !m.is_empty())
+    }
+}
+
+impl std::fmt::Display for ConMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::CRC => f.write_str("crc"),
+            Self::SECURE => f.write_str("secure"),
+            Self(n) => write!(f, "mode {n}"),
+        }
+    }
+}
+
+/// What an endpoint is and accepts. One serves many connections.
+///
+/// All sessions are lossy: when a connection ends, unsent messages are gone, and whoever cares sends again on
+/// a new connection. That is the official policy of clients towards monitors, managers and OSDs. Between
+/// Spirula's own daemons it is the same, because their protocols resend by themselves.
+#[derive(Clone)]
+pub struct Config {
+    /// Our name. The number of a client is replaced by its global id once it has one.
+    pub name: EntityName,
+    /// The addresses we are bound to, as published in the maps: a peer must have dialled one of them. Empty
+    /// for a client, which learns its address from the peer.
+    pub addrs: EntityAddrVec,
+    /// The nonce in a client's learnt address: tells processes on one host apart.
+    pub nonce: u32,
+    /// Accepted connection modes, in order of preference.
+    pub con_modes: Vec<ConMode>,
+    /// Bounds on what a peer may announce.
+    pub limits: Limits,
+    /// Where payloads are received into; its limit stops reading from sockets.
+    pub pool: Pool,
+    /// How long connecting or accepting may take until the session stands.
+    pub handshake_timeout: Duration,
+    /// After that long without a byte from the peer the connection ends.
+    pub idle_timeout: Duration,
+}
+
+impl Config {
+    /// A configuration with the default limits, time-outs of 10 s and 900 s and `crc secure`.
+    pub fn new(name: EntityName, addrs: EntityAddrVec, pool: Pool) -> Self {
+        Self {
+            name,
+            addrs,
+            nonce: 0,
+            con_modes: vec![ConMode::CRC, ConMode::SECURE],
+            limits: Limits::default(),
+            pool,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(900),
+        }
+    }
+}
+
+/// The other side of an established connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its type, and the number it identifies with: a daemon's id, or a client's global id (which it may not
+    /// have known yet: then -1; see `global_id`).
+    pub name: EntityName,
+    /// The addresses it identifies with. Claims, except that they were made under its key.
+    pub addrs: EntityAddrVec,
+    /// The socket address that we see or dialled.
+    pub socket_addr: EntityAddr,
+    /// Features of both sides.
+    pub features: u64,
+    /// The id that authentication gave the accepting side's peer, or us on the connecting side.
+    pub global_id: u64,
+    /// The negotiated mode.
+    pub con_mode: ConMode,
+    /// Whether the other side drops messages when the connection ends. False for an official MDS.
+    pub lossy: bool,
+    /// Our address as the peer sees it.
+    pub seen_as: EntityAddr,
+}
+
+impl Peer {
+    /// The peer's type.
+    pub fn kind(&self) -> EntityType {
+        self.name.kind
+    }
+}

@@ -1,0 +1,182 @@
+//! Bodies that are read from the socket straight into their own buffers.
+
+use std::io::IoSliceMut;
+
+use bytes::Bytes;
+use spirula_buf::{ALIGN, Pool, PoolBuf};
+
+use super::{
+    EPILOGUE_CRC, EPILOGUE_SECURE, FrameError, GcmRx, Preamble, TAG_LEN, Tag, check_status, le32, padded,
+};
+
+/// The received segments of a message, checked.
+#[derive(Default)]
+pub(super) struct Segments {
+    pub(super) front: Bytes,
+    pub(super) middle: Bytes,
+    pub(super) data: Bytes,
+    pub(super) data_crc: Option<u32>,
+}
+
+/// A buffer that is being filled.
+struct Filling {
+    buf: PoolBuf,
+    filled: usize,
+    /// CRC32C of what was filled, kept up while the bytes are in the CPU's cache.
+    crc: u32,
+}
+
+/// A body under way. In crc mode each segment has its buffer and the epilogue comes through the receive
+/// buffer. In secure mode all is one buffer, because it is one encrypted block; it starts so that the data
+/// segment lies aligned.
+pub(super) struct Large {
+    preamble: Preamble,
+    /// Bytes before the block in secure mode; `None` in crc mode.
+    lead: Option<usize>,
+    bufs: Vec<Filling>,
+}
+
+impl Large {
+    pub(super) fn plain(p: &Preamble, pool: &Pool) -> Self {
+        let bufs = p.lens[1..p.segments]
+            .iter()
+            .map(|&l| Filling {
+                buf: pool.get(l),
+                filled: 0,
+                crc: 0,
+            })
+            .collect();
+        Self {
+            preamble: *p,
+            lead: None,
+            bufs,
+        }
+    }
+
+    pub(super) fn sealed(p: &Preamble, pool: &Pool) -> Self {
+        let head = padded(p.lens[1]) + padded(p.lens[2]);
+        let lead = head.next_multiple_of(ALIGN) - head;
+        let buf = pool.get(lead + head + padded(p.lens[3]) + EPILOGUE_SECURE + TAG_LEN);
+        Self {
+            preamble: *p,
+            lead: Some(lead),
+            bufs: vec![Filling {
+                buf,
+                filled: lead,
+                crc: 0,
+            }],
+        }
+    }
+
+    /// Bytes that follow in the receive buffer once all others are there.
+    pub(super) fn epilogue_len(&self) -> usize {
+        // Before that, whatever the receive buffer holds must not keep the caller from reading on.
+        if self.lead.is_none() && self.is_full() {
+            EPILOGUE_CRC
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bufs.iter().all(|f| f.filled == f.buf.len())
+    }
+
+    /// The unfilled places in order.
+    pub(super) fn spare(&mut self) -> Vec<IoSliceMut<'_>> {
+        let mut out = Vec::with_capacity(self.bufs.len() + 1);
+        for f in &mut self.bufs {
+            if f.filled < f.buf.len() {
+                out.push(IoSliceMut::new(&mut f.buf[f.filled..]));
+            }
+        }
+        out
+    }
+
+    /// Notes that `n` bytes were read into the places; returns how many went beyond them.
+    pub(super) fn filled(&mut self, mut n: usize) -> usize {
+        let plain = self.lead.is_none();
+        for f in &mut self.bufs {
+            let take = n.min(f.buf.len() - f.filled);
+            if plain {
+                f.crc = crc32c::crc32c_append(f.crc, &f.buf[f.filled..f.filled + take]);
+            }
+            f.filled += take;
+            n -= take;
+        }
+        n
+    }
+
+    /// Copies what the receive buffer already holds; returns how much of `have` was taken.
+    pub(super) fn fill_from(&mut self, have: &[u8]) -> usize {
+        let mut at = 0;
+        for f in &mut self.bufs {
+            let take = (have.len() - at).min(f.buf.len() - f.filled);
+            f.buf[f.filled..f.filled + take].copy_from_slice(&have[at..at + take]);
+            at += take;
+        }
+        self.filled(at);
+        at
+    }
+
+    /// Checks the whole body; `None` where its sender aborted the frame.
+    pub(super) fn finish(
+        self,
+        epilogue: &[u8],
+        rx: Option<&mut GcmRx>,
+    ) -> Result<Option<Segments>, FrameError> {
+        match (self.lead, rx) {
+            (None, _) => self.finish_plain(epilogue),
+            (Some(lead), Some(rx)) => self.finish_sealed(lead, rx),
+            (Some(_), None) => Err(FrameError::AuthTag),
+        }
+    }
+
+    fn finish_plain(self, epilogue: &[u8]) -> Result<Option<Segments>, FrameError> {
+        if !check_status(epilogue[0])? {
+            return Ok(None);
+        }
+        let mut out = Segments::default();
+        for (i, f) in self.bufs.into_iter().enumerate() {
+            if le32(&epilogue[1 + 4 * i..]) != !f.crc {
+                return Err(FrameError::SegmentCrc(i + 1));
+            }
+            let bytes = f.buf.freeze();
+            match i {
+                0 => out.front = bytes,
+                1 => out.middle = bytes,
+                _ => (out.data, out.data_crc) = (bytes, Some(f.crc)),
+            }
+        }
+        Ok(Some(out))
+    }
+
+    fn finish_sealed(self, lead: usize, rx: &mut GcmRx) -> Result<Option<Segments>, FrameError> {
+        let Some(mut f) = self.bufs.into_iter().next() else {
+            return Err(FrameError::Segments(Tag::MESSAGE));
+        };
+        let lens = self.preamble.lens;
+        let plain = rx.open(&mut f.buf[lead..])?;
+        let complete = check_status(plain[plain.len() - EPILOGUE_SECURE])?;
+        if !complete {
+            return Ok(None);
+        }
+        let all = f.buf.freeze();
+        let mut at = lead;
+        let mut cut = |len: usize| {
+            let out = if len == 0 {
+                Bytes::new()
+            } else {
+                all.slice(at..at + len)
+            };
+            at += padded(len);
+            out
+        };
+        Ok(Some(Segments {
+            front: cut(lens[1]),
+            middle: cut(lens[2]),
+            data: cut(lens[3]),
+            data_crc: None,
+        }))
+    }
+}

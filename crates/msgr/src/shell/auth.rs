@@ -1,0 +1,72 @@
+//! What the owner of connections provides: authentication.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use spirula_denc::EntityType;
+
+use crate::config::ConMode;
+use crate::session::{AcceptReply, AuthStart, SessionKeys};
+
+/// Authenticates one accepted connection. Rounds may wait, for a replicated global id for instance.
+pub trait AcceptAuth {
+    /// What is known about an authenticated peer: name, capabilities, expiry.
+    type Info;
+
+    /// A client starts, or starts over after a refusal. `con_mode` decides how long the connection secret
+    /// that goes into the payload must be.
+    fn request(
+        &mut self,
+        peer: EntityType,
+        method: u32,
+        con_mode: ConMode,
+        payload: Bytes,
+    ) -> impl Future<Output = AcceptReply>;
+
+    /// The client's answer to [`AcceptReply::More`].
+    fn more(&mut self, payload: Bytes) -> impl Future<Output = AcceptReply>;
+
+    /// Called once the session stands, after [`AcceptReply::Done`] and the peer's valid signature.
+    fn into_info(self) -> Self::Info;
+}
+
+/// What AUTH_DONE told the connecting side.
+#[derive(Debug, Clone)]
+pub struct Negotiated {
+    /// Our global id.
+    pub global_id: u64,
+    /// The connection's mode.
+    pub con_mode: ConMode,
+    /// The method's payload.
+    pub payload: Bytes,
+}
+
+/// Authenticates one outgoing connection. A refusal is a negative errno, which ends the attempt.
+pub trait ConnectAuth {
+    /// The first payload.
+    ///
+    /// # Errors
+    /// An errno where there is nothing to authenticate with.
+    fn start(&mut self) -> Result<AuthStart, i32>;
+
+    /// The server refused with `result`. Gives up unless there is another way.
+    ///
+    /// # Errors
+    /// The errno to give up with.
+    fn refused(&mut self, method: u32, result: i32, allowed_methods: &[u32]) -> Result<AuthStart, i32> {
+        let _ = (method, allowed_methods);
+        Err(result)
+    }
+
+    /// The server's next round.
+    ///
+    /// # Errors
+    /// An errno where the payload is not what the method has.
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32>;
+
+    /// The server is satisfied; check it in turn and give the connection's keys.
+    ///
+    /// # Errors
+    /// An errno where the server could not prove itself.
+    fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32>;
+}

@@ -1,0 +1,323 @@
+//! An established connection, and how both sides get one.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use spirula_buf::Pool;
+use spirula_denc::{EntityAddr, EntityType};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep_until, timeout};
+
+use super::auth::{AcceptAuth, ConnectAuth, Negotiated};
+use super::sender::{Sender, Urgent};
+use super::socket::{flush, hang_up, read_into};
+use super::{Error, writer};
+use crate::config::{Config, Peer};
+use crate::frame::Incoming;
+use crate::session::{Handshake, Inbound, InboundEvent, SessionError, Step};
+
+/// Counts the connections of this process, for the ident frames.
+static GLOBAL_SEQ: AtomicU64 = AtomicU64::new(1);
+
+pub(super) fn next_global_seq() -> u64 {
+    GLOBAL_SEQ.fetch_add(1, Ordering::Relaxed)
+}
+
+/// An established connection: the receiving side, driven by its owner. Dropping it ends the connection at once;
+/// [`Sender::close`] ends it in order.
+pub struct Connection {
+    peer: Peer,
+    stream: Rc<TcpStream>,
+    inbound: Inbound,
+    in_seq: Rc<Cell<u64>>,
+    sender: Sender,
+    pool: Pool,
+    last_heard: Instant,
+    last_keepalive_ack: Option<Instant>,
+    idle_timeout: Duration,
+    /// Fires now and then to look for silence; exact to within the time-out itself.
+    idle_tick: Pin<Box<Sleep>>,
+}
+
+impl Connection {
+    /// Starts the writing task. Must be called inside a `LocalSet` or `LocalRuntime`.
+    pub(super) fn start(stream: TcpStream, handshake: Handshake, config: &Config) -> Result<Self, Error> {
+        let (peer, inbound, outbound) = handshake.finish()?;
+        let stream = Rc::new(stream);
+        let in_seq = Rc::new(Cell::new(0));
+        let sender = Sender::new();
+        let now = Instant::now();
+        let task = writer::run(
+            Rc::clone(&stream),
+            outbound,
+            Arc::clone(&sender.shared),
+            Rc::clone(&in_seq),
+            config.idle_timeout,
+        );
+        tokio::task::spawn_local(task);
+        Ok(Self {
+            peer,
+            stream,
+            inbound,
+            in_seq,
+            sender,
+            pool: config.pool.clone(),
+            last_heard: now,
+            last_keepalive_ack: None,
+            idle_timeout: config.idle_timeout,
+            idle_tick: Box::pin(sleep_until((now + config.idle_timeout).into())),
+        })
+    }
+
+    /// The other side.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// A handle to send with.
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// When the last bytes came; within [`Connection::recv`]'s loop the time the message was read.
+    pub fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    /// When the peer last answered a [`Sender::keepalive`].
+    pub fn last_keepalive_ack(&self) -> Option<Instant> {
+        self.last_keepalive_ack
+    }
+
+    /// The next message that has been read already, without touching the socket. `None` when another read is
+    /// needed, which [`Connection::recv`] does. For owners that handle what is there as one batch.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`].
+    pub fn try_recv(&mut self) -> Result<Option<Incoming>, Error> {
+        match self.step() {
+            Ok(InboundEvent::Message(m)) => Ok(Some(m)),
+            Ok(_) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The next message. Keepalives are answered on the way. Safe to cancel.
+    ///
+    /// While the pool has no room for the next message nothing is read from the socket.
+    ///
+    /// # Errors
+    /// However the connection ends; no call succeeds after an error.
+    pub async fn recv(&mut self) -> Result<Incoming, Error> {
+        loop {
+            match self.step()? {
+                InboundEvent::Message(m) => return Ok(m),
+                InboundEvent::NeedRoom(n) => poll_fn(|cx| self.pool.poll_room(n, cx)).await,
+                _ => self.read().await?,
+            }
+        }
+    }
+
+    /// Takes events until one is a message or none is left.
+    fn step(&mut self) -> Result<InboundEvent, Error> {
+        loop {
+            let event = self.inbound.poll().inspect_err(|_| self.sender.shared.fail())?;
+            match event {
+                InboundEvent::Message(_) => self.in_seq.set(self.inbound.seq()),
+                InboundEvent::Keepalive(stamp) => {
+                    self.sender.shared.urgent(Urgent::KeepaliveAck(stamp));
+                    continue;
+                }
+                InboundEvent::KeepaliveAck(_) => {
+                    self.last_keepalive_ack = Some(self.last_heard);
+                    continue;
+                }
+                InboundEvent::NeedBytes | InboundEvent::NeedRoom(_) => {
+                    if let Some(seq) = self.inbound.take_ack() {
+                        self.sender.shared.urgent(Urgent::Ack(seq));
+                    }
+                }
+            }
+            return Ok(event);
+        }
+    }
+
+    /// Reads once, waiting until there is something.
+    async fn read(&mut self) -> Result<(), Error> {
+        // A peer that sends without end must not starve the other tasks of the thread.
+        tokio::task::coop::consume_budget().await;
+        loop {
+            match read_into(&self.stream, self.inbound.decoder())? {
+                Some(0) => return Err(Error::Closed),
+                Some(_) => {
+                    self.last_heard = Instant::now();
+                    return Ok(());
+                }
+                None => self.readable().await?,
+            }
+        }
+    }
+
+    async fn readable(&mut self) -> Result<(), Error> {
+        loop {
+            tokio::select! {
+                biased;
+                ready = self.stream.readable() => return Ok(ready?),
+                () = self.idle_tick.as_mut() => {
+                    if self.last_heard.elapsed() >= self.idle_timeout {
+                        return Err(Error::Idle);
+                    }
+                    self.inbound.decoder().shrink();
+                    self.idle_tick.as_mut().reset((self.last_heard + self.idle_timeout).into());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // With a message half written nothing sensible can follow: end both directions at once.
+        if !self.sender.is_closed() {
+            self.sender.close();
+            self.sender.shared.fail();
+            hang_up(&self.stream);
+        }
+    }
+}
+
+/// Dials `target`, where an entity of type `peer` is expected, and authenticates with `auth`.
+///
+/// # Errors
+/// Whatever keeps the session from standing, [`Error::HandshakeTimeout`] included.
+pub async fn connect<A: ConnectAuth>(
+    target: EntityAddr,
+    peer: EntityType,
+    config: &Rc<Config>,
+    auth: &mut A,
+) -> Result<Connection, Error> {
+    let socket = target.socket.ok_or(SessionError::WrongAddress)?;
+    let deadline = config.handshake_timeout;
+    let run = async {
+        let stream = TcpStream::connect(socket).await?;
+        stream.set_nodelay(true)?;
+        let mut hs = Handshake::connector(Rc::clone(config), target, peer, next_global_seq());
+        let result = drive_connector(&stream, &mut hs, auth).await;
+        finish(stream, hs, result, config).await
+    };
+    timeout(deadline, run)
+        .await
+        .map_err(|_| Error::HandshakeTimeout)?
+}
+
+/// The accepting side's handshake.
+pub(super) async fn accept<A: AcceptAuth>(
+    stream: TcpStream,
+    from: SocketAddr,
+    config: &Rc<Config>,
+    mut auth: A,
+) -> Result<(Connection, A::Info), Error> {
+    stream.set_nodelay(true)?;
+    let mut hs = Handshake::acceptor(Rc::clone(config), EntityAddr::v2(from, 0), next_global_seq());
+    let result = drive_acceptor(&stream, &mut hs, &mut auth).await;
+    let connection = finish(stream, hs, result, config).await?;
+    Ok((connection, auth.into_info()))
+}
+
+async fn finish(
+    stream: TcpStream,
+    mut hs: Handshake,
+    result: Result<(), Error>,
+    config: &Config,
+) -> Result<Connection, Error> {
+    if let Err(e) = result {
+        // What is pending may tell the peer why; its reading it is not worth waiting for.
+        let _ = flush(&stream, hs.encoder(), config.handshake_timeout).await;
+        return Err(e);
+    }
+    // An acceptor's last frame, which the client waits for.
+    flush(&stream, hs.encoder(), config.handshake_timeout).await?;
+    Connection::start(stream, hs, config)
+}
+
+async fn exchange(stream: &TcpStream, hs: &mut Handshake) -> Result<(), Error> {
+    // The whole handshake runs under a time-out of its own.
+    flush(stream, hs.encoder(), Duration::MAX).await?;
+    loop {
+        match read_into(stream, hs.decoder())? {
+            Some(0) => return Err(Error::Closed),
+            Some(_) => return Ok(()),
+            None => stream.readable().await?,
+        }
+    }
+}
+
+async fn drive_acceptor<A: AcceptAuth>(
+    stream: &TcpStream,
+    hs: &mut Handshake,
+    auth: &mut A,
+) -> Result<(), Error> {
+    loop {
+        let reply = match hs.poll()? {
+            Step::NeedBytes => {
+                exchange(stream, hs).await?;
+                continue;
+            }
+            Step::Ready => return Ok(()),
+            Step::AuthRequest {
+                peer,
+                method,
+                con_mode,
+                payload,
+            } => auth.request(peer, method, con_mode, payload).await,
+            Step::AuthMore(payload) => auth.more(payload).await,
+            _ => return Err(SessionError::OutOfTurn.into()),
+        };
+        hs.reply(reply)?;
+    }
+}
+
+async fn drive_connector<A: ConnectAuth>(
+    stream: &TcpStream,
+    hs: &mut Handshake,
+    auth: &mut A,
+) -> Result<(), Error> {
+    let denied = SessionError::Denied;
+    loop {
+        match hs.poll()? {
+            Step::NeedBytes => exchange(stream, hs).await?,
+            Step::Ready => return Ok(()),
+            Step::StartAuth => hs.start_auth(auth.start().map_err(denied)?)?,
+            Step::AuthBad {
+                method,
+                result,
+                allowed_methods,
+                ..
+            } => {
+                hs.start_auth(auth.refused(method, result, &allowed_methods).map_err(denied)?)?;
+            }
+            Step::AuthReply(payload) => hs.more(auth.more(payload).map_err(denied)?)?,
+            Step::AuthDone {
+                global_id,
+                con_mode,
+                payload,
+            } => {
+                let keys = auth
+                    .done(Negotiated {
+                        global_id,
+                        con_mode,
+                        payload,
+                    })
+                    .map_err(denied)?;
+                hs.keys(&keys)?;
+            }
+            _ => return Err(SessionError::OutOfTurn.into()),
+        }
+    }
+}

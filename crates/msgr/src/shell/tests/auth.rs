@@ -1,0 +1,95 @@
+//! An authentication that lets everyone in who knows the word, with fixed keys.
+
+use bytes::Bytes;
+use spirula_denc::EntityType;
+
+use crate::shell::Negotiated;
+use crate::{AcceptAuth, AcceptReply, AuthStart, ConMode, ConnectAuth, SessionKeys};
+
+pub(super) fn keys() -> SessionKeys {
+    SessionKeys {
+        session_key: vec![7; 16],
+        connection_secret: (0..64).collect(),
+    }
+}
+
+/// Asks one more round, then checks the word.
+#[derive(Default)]
+pub(super) struct Porter(Vec<Bytes>);
+
+impl AcceptAuth for Porter {
+    type Info = Vec<Bytes>;
+
+    async fn request(&mut self, _: EntityType, method: u32, _: ConMode, payload: Bytes) -> AcceptReply {
+        if method != 2 {
+            return AcceptReply::Bad {
+                result: -95,
+                allowed_methods: vec![2],
+            };
+        }
+        self.0.push(payload);
+        AcceptReply::More("word?".into())
+    }
+
+    async fn more(&mut self, payload: Bytes) -> AcceptReply {
+        if payload != "spirula" {
+            return AcceptReply::Bad {
+                result: -13,
+                allowed_methods: vec![2],
+            };
+        }
+        self.0.push(payload);
+        AcceptReply::Done {
+            global_id: 4117,
+            payload: "welcome".into(),
+            keys: keys(),
+        }
+    }
+
+    fn into_info(self) -> Self::Info {
+        self.0
+    }
+}
+
+pub(super) struct Guest {
+    pub(super) word: &'static str,
+    pub(super) method: u32,
+    pub(super) keys: SessionKeys,
+}
+
+impl Guest {
+    pub(super) fn new(word: &'static str) -> Self {
+        Self {
+            word,
+            method: 2,
+            keys: keys(),
+        }
+    }
+}
+
+impl ConnectAuth for Guest {
+    fn start(&mut self) -> Result<AuthStart, i32> {
+        Ok(AuthStart {
+            method: self.method,
+            payload: "hello".into(),
+        })
+    }
+
+    fn refused(&mut self, method: u32, result: i32, allowed: &[u32]) -> Result<AuthStart, i32> {
+        if allowed.contains(&method) {
+            return Err(result);
+        }
+        self.method = allowed[0];
+        self.start()
+    }
+
+    fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
+        assert_eq!(payload, "word?");
+        Ok(self.word.into())
+    }
+
+    fn done(&mut self, n: Negotiated) -> Result<SessionKeys, i32> {
+        assert_eq!((n.global_id, n.payload), (4117, "welcome".into()));
+        Ok(self.keys.clone())
+    }
+}

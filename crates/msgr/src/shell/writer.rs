@@ -1,0 +1,96 @@
+//! The writing task of a connection.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use super::Error;
+use super::sender::{Outgoing, Shared, Urgent};
+use super::socket::{flush, hang_up};
+use crate::session::{Outbound, SessionError};
+
+/// A batch is written once it holds that many bytes, or slices.
+const BATCH_BYTES: usize = 1 << 20;
+const BATCH_PARTS: usize = 192;
+
+/// Writes what is queued until the connection ends, then hangs up, which ends the reading side too. A peer that
+/// takes nothing for `stall` is given up.
+pub(super) async fn run(
+    stream: Rc<TcpStream>,
+    mut out: Outbound,
+    shared: Arc<Shared>,
+    in_seq: Rc<Cell<u64>>,
+    stall: Duration,
+) {
+    let mut taken = 0;
+    if let Err(e) = write_all(&stream, &mut out, &shared, &in_seq, stall, &mut taken).await {
+        tracing::debug!(error = %e, "writing failed");
+    }
+    shared.sent(taken);
+    shared.fail();
+    hang_up(&stream);
+}
+
+async fn write_all(
+    stream: &TcpStream,
+    out: &mut Outbound,
+    shared: &Shared,
+    in_seq: &Cell<u64>,
+    stall: Duration,
+    taken: &mut usize,
+) -> Result<(), Error> {
+    let mut urgent = Vec::new();
+    let mut messages = VecDeque::new();
+    loop {
+        let closed = {
+            let mut q = shared.lock();
+            std::mem::swap(&mut urgent, &mut q.urgent);
+            // Swapping whole queues keeps the lock short and both allocations alive.
+            if messages.is_empty() {
+                std::mem::swap(&mut messages, &mut q.messages);
+                *taken = messages.iter().map(Outgoing::cost).sum();
+            }
+            q.closed
+        };
+        for frame in urgent.drain(..) {
+            encode_urgent(out, frame)?;
+        }
+        let cost = encode_batch(out, &mut messages, in_seq.get())?;
+        if out.encoder().pending() > 0 {
+            flush(stream, out.encoder(), stall).await?;
+            shared.sent(cost);
+            *taken -= cost;
+        } else if closed {
+            return Ok(());
+        } else {
+            shared.changed().await;
+        }
+    }
+}
+
+fn encode_urgent(out: &mut Outbound, frame: Urgent) -> Result<(), SessionError> {
+    match frame {
+        Urgent::Keepalive(now) => out.keepalive(now),
+        Urgent::KeepaliveAck(stamp) => out.keepalive_ack(stamp),
+        Urgent::Ack(seq) => out.ack(seq),
+    }
+}
+
+/// Encodes messages until the batch is full; returns what they count for.
+fn encode_batch(
+    out: &mut Outbound,
+    messages: &mut VecDeque<Outgoing>,
+    ack_seq: u64,
+) -> Result<usize, SessionError> {
+    let mut cost = 0;
+    while out.encoder().pending() < BATCH_BYTES && out.encoder().parts() < BATCH_PARTS {
+        let Some(m) = messages.pop_front() else { break };
+        cost += m.cost();
+        out.message(m.msg, m.data_crc, ack_seq)?;
+    }
+    Ok(cost)
+}
