@@ -139,15 +139,8 @@ impl CrushMap {
         if !found {
             return Err(Error::NoPlace);
         }
-        // A bucket brings the weight sets of its own items along.
-        for args in self.choose_args.values_mut() {
-            let sums = args.bucket_sums(item);
-            if !sums.is_empty() {
-                args.set_item_weights(&self.buckets, item, &sums);
-            }
-        }
         self.max_devices = self.max_devices.max(item.saturating_add(1));
-        self.rebuild_shadows()
+        self.reweighed()
     }
 
     /// Links the item, without weight, to the lowest bucket of the location; missing buckets are created, each
@@ -246,7 +239,7 @@ impl CrushMap {
         Ok(true)
     }
 
-    /// Carries a bucket's weight to all buckets above it, and the sums of its weight sets likewise.
+    /// Carries a bucket's weight to all buckets above it, and theirs further up.
     fn propagate(&mut self, bucket: i32) -> Result<()> {
         let Some(weight) = self.bucket(bucket).map(|b| b.weight) else {
             return Ok(());
@@ -259,13 +252,15 @@ impl CrushMap {
         for parent in above {
             self.set_weight_in(parent, bucket, weight, false)?;
         }
-        for args in self.choose_args.values_mut() {
-            let sums = args.bucket_sums(bucket);
-            if !sums.is_empty() {
-                args.set_item_weights(&self.buckets, bucket, &sums);
-            }
-        }
         Ok(())
+    }
+
+    /// Brings what derives from weights up to date: the sums of weight sets, and the shadow trees.
+    fn reweighed(&mut self) -> Result<()> {
+        for args in self.choose_args.values_mut() {
+            args.resum(&self.buckets);
+        }
+        self.rebuild_shadows()
     }
 
     /// Sets the weight of an item wherever it is, and of all buckets above; in how many buckets it was found.
@@ -285,7 +280,7 @@ impl CrushMap {
             for bucket in &holders {
                 map.set_weight_in(*bucket, item, weight, true)?;
             }
-            map.rebuild_shadows()?;
+            map.reweighed()?;
             Ok(holders.len())
         })
     }
@@ -305,7 +300,7 @@ impl CrushMap {
             for (holder, device) in &inside {
                 map.set_weight_in(*holder, *device, weight, true)?;
             }
-            map.rebuild_shadows()?;
+            map.reweighed()?;
             Ok(inside.len())
         })
     }
@@ -375,7 +370,7 @@ impl CrushMap {
             if renamed {
                 map.names.insert(item, name.to_owned());
             }
-            map.rebuild_shadows()?;
+            map.reweighed()?;
             Ok(renamed || old != weight)
         })
     }
@@ -453,7 +448,7 @@ impl CrushMap {
                 return Err(Error::NoSuchItem);
             }
             map.forget(item, unlink_only)?;
-            map.rebuild_shadows()
+            map.reweighed()
         })
     }
 
@@ -498,7 +493,7 @@ impl CrushMap {
         if item >= 0 || !unlink_only {
             self.names.remove(&item);
         }
-        self.rebuild_shadows()?;
+        self.reweighed()?;
         Ok(true)
     }
 
@@ -547,7 +542,7 @@ impl CrushMap {
                 .map(|b| b.id)
                 .collect();
             leaves.into_iter().try_for_each(|id| map.propagate(id))?;
-            map.rebuild_shadows()
+            map.reweighed()
         })
     }
 }

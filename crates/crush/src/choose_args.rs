@@ -129,31 +129,49 @@ impl ChooseArgs {
         self.get(bucket).map(ChooseArg::sums).unwrap_or_default()
     }
 
-    /// Sets the weights of an item (one per position) in all buckets that hold it, and carries the sums upwards.
-    /// Straw2 buckets without weight sets get them on the way, as from their own weights.
-    pub(crate) fn set_item_weights(&mut self, buckets: &[Option<Bucket>], item: i32, weights: &[u32]) {
+    /// Makes every bucket's weight in its parents' weight sets the sum of its own sets, from the bottom up. Straw2
+    /// buckets above ones with weight sets get them where they have none, as from their own weights.
+    pub(crate) fn resum(&mut self, buckets: &[Option<Bucket>]) {
         let positions = self.positions();
-        let mut todo = vec![(item, weights.to_vec())];
-        while let Some((item, weights)) = todo.pop() {
+        // Each pass settles at least one more level of the hierarchy.
+        for _ in 0..buckets.len() {
+            let mut changed = false;
             for b in buckets.iter().flatten() {
-                let Weights::Straw2(own) = &b.weights else {
-                    continue;
-                };
-                let Some(pos) = b.position(item) else { continue };
-                let Some(arg) = self.entry(b.id) else { continue };
-                if arg.weight_sets.is_empty() {
-                    arg.weight_sets = vec![own.clone(); positions];
-                }
-                if arg.weight_sets.len() != weights.len() {
-                    continue;
-                }
-                for (set, w) in arg.weight_sets.iter_mut().zip(&weights) {
-                    if let Some(slot) = set.get_mut(pos) {
-                        *slot = *w;
-                    }
-                }
-                todo.push((b.id, arg.sums()));
+                changed |= self.resum_bucket(b, positions);
+            }
+            if !changed {
+                return;
             }
         }
+    }
+
+    fn resum_bucket(&mut self, b: &Bucket, positions: usize) -> bool {
+        let Weights::Straw2(own) = &b.weights else {
+            return false;
+        };
+        let mut changed = false;
+        for (pos, child) in b.items.iter().enumerate().filter(|(_, i)| **i < 0) {
+            let sums = self.bucket_sums(*child);
+            if sums.is_empty() {
+                continue;
+            }
+            let arg = self.by_index.entry(!b.id as u32).or_default();
+            if arg.weight_sets.is_empty() {
+                arg.weight_sets = vec![own.clone(); positions];
+            }
+            if arg.weight_sets.len() != sums.len() {
+                continue;
+            }
+            for (slot, sum) in arg
+                .weight_sets
+                .iter_mut()
+                .filter_map(|s| s.get_mut(pos))
+                .zip(sums)
+            {
+                changed |= *slot != sum;
+                *slot = sum;
+            }
+        }
+        changed
     }
 }
