@@ -74,3 +74,43 @@ impl Decode for Rest {
         Ok(Self(Bytes::copy_from_slice(r.rest())))
     }
 }
+
+/// An encoded structure with its versioned-section header (version, compat, length): carried as it is.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Section(pub Bytes);
+
+impl Section {
+    /// The encoded form of `v`, which must encode as one section.
+    pub fn of<T: Encode>(v: &T) -> Self {
+        Self(spirula_denc::encode_to_vec(v).into())
+    }
+
+    /// Decodes the structure.
+    ///
+    /// # Errors
+    /// Where it is no `T`.
+    pub fn decode_as<T: Decode>(&self) -> Result<T> {
+        spirula_denc::decode_all(&self.0)
+    }
+}
+
+impl std::fmt::Debug for Section {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Section({} bytes)", self.0.len())
+    }
+}
+
+impl Encode for Section {
+    fn encode(&self, w: &mut Writer) {
+        w.bytes(&self.0);
+    }
+}
+
+impl Decode for Section {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let mut ahead = r.clone();
+        ahead.skip(2)?;
+        let len = ahead.blob()?.len();
+        r.bytes(6 + len).map(|b| Self(Bytes::copy_from_slice(b)))
+    }
+}

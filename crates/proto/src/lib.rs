@@ -19,7 +19,7 @@ mod msg_type;
 pub mod osd;
 pub mod osd_op_data;
 
-pub use blob::{Blob, Rest};
+pub use blob::{Blob, Rest, Section};
 pub use bytes_list::BytesList;
 pub use header::{MsgHeader2, priority};
 pub use message::{Body, Error, Payload, RawMessage, Result};

@@ -87,6 +87,3 @@ macro_rules! protocol {
 }
 
 pub(crate) use {plain_parts, protocol};
-
-#[cfg(test)]
-mod tests;

@@ -14,7 +14,7 @@ section! {
         /// Its address.
         pub addr: EntityAddr,
         /// The map's epoch when it started.
-        pub start_epoch: u64,
+        pub start_epoch: u32,
         /// When it started.
         pub start_stamp: UTime,
         /// What it says about itself.
@@ -36,9 +36,9 @@ section! {
 
 section! {
     /// All registered services.
-    pub struct ServiceMap: "ServiceMap", version 2, compat 2 {
+    pub struct ServiceMap: "ServiceMap", version 1, compat 1 {
         /// The map's epoch.
-        pub epoch: u64,
+        pub epoch: u32,
         /// When it changed.
         pub modified: UTime,
         /// The services by name.

@@ -14,7 +14,9 @@ pub use command::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCo
 pub use log::{LogEntry, LogPriority, MLog, MLogAck};
 pub use osdmap::{MMonGetOsdMap, MOsdMap};
 pub use paxos::PaxosVersion;
-pub use pool::{MGetPoolStats, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply, PoolOpCode, Statfs};
+pub use pool::{
+    MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply, PoolOpCode, Statfs,
+};
 pub use service_maps::{FsMapUser, FsMapUserEntry, MFsMap, MFsMapUser, MMdsMap};
 pub use session::{
     MConfig, MGetConfig, MMonGetMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,

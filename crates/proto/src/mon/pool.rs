@@ -1,11 +1,13 @@
 //! Pool operations and statistics.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use spirula_denc::{Fsid, Reader, Result};
 
 use crate::macros::{message, packed, wire_enum};
 use crate::mon::PaxosVersion;
-use crate::{Blob, Body, MsgType, Payload, RawMessage};
+use crate::{Blob, Body, MsgType, Payload, RawMessage, Section};
 
 message! {
     /// How full is the cluster, or one pool?
@@ -54,6 +56,20 @@ message! {
         pub fsid: Fsid,
         /// The pools' names.
         pub pools: Vec<String>,
+    }
+}
+
+message! {
+    /// The answer to [`MGetPoolStats`].
+    pub struct MGetPoolStatsReply: GET_POOL_STATS_REPLY, version 2, compat 1 {
+        /// Version of the statistics.
+        pub paxos: PaxosVersion,
+        /// The cluster.
+        pub fsid: Fsid,
+        /// Encoded `pool_stat_t` by pool name.
+        pub pools: BTreeMap<String, Section>,
+        /// Whether stored bytes are counted by pool, not estimated.
+        pub per_pool: bool = since 2,
     }
 }
 
