@@ -19,20 +19,17 @@ struct Rebuild {
 }
 
 impl CrushMap {
-    /// Binds a device to a class, which is created where needed. Whether the map changed.
+    /// Binds a device to a class, which is created where needed. A device that the map does not know yet gets its
+    /// name `osd.N` (a new OSD has its class before it has a place). Whether the map changed.
     ///
     /// # Errors
-    /// [`Error::HasClass`] where it has another one; [`Error::NoSuchItem`]; [`Error::WrongKind`] for a bucket;
-    /// [`Error::InvalidName`].
+    /// [`Error::HasClass`] where it has another one; [`Error::WrongKind`] for a bucket; [`Error::InvalidName`].
     pub fn set_device_class(&mut self, device: i32, class: &str) -> Result<bool> {
         if !is_valid_name(class) {
             return Err(Error::InvalidName(class.to_owned()));
         }
         if device < 0 {
             return Err(Error::WrongKind(device));
-        }
-        if !self.names.contains_key(&device) {
-            return Err(Error::NoSuchItem);
         }
         match self.class_of(device) {
             Some(old) if old == class => return Ok(false),
@@ -48,6 +45,7 @@ impl CrushMap {
             let id = map.class_id(class).unwrap_or_else(|| map.free_class_id());
             map.class_names.insert(id, class.to_owned());
             map.item_class.insert(device, id);
+            map.names.entry(device).or_insert_with(|| format!("osd.{device}"));
             map.rebuild_shadows()
         })?;
         Ok(true)

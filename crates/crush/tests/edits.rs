@@ -150,6 +150,22 @@ fn a_new_cluster_grows_by_its_devices() {
     assert_eq!(decode_all::<CrushMap>(&encode_to_vec(&map)), Ok(map));
 }
 
+/// `ceph osd getcrushmap` of a 16.2.15 cluster with three OSDs on one host, `osd_crush_chooseleaf_type = 0`.
+static PACIFIC: &[u8] = include_bytes!("../testdata/pacific-cluster.bin");
+
+#[test]
+fn a_new_cluster_equals_one_of_pacific() {
+    let mut map = CrushMap::with_default_root("osd").unwrap();
+    for osd in 0..3 {
+        map.set_device_class(osd, "hdd").unwrap();
+        let at = place(&["root=default", "host=vm"]);
+        map.create_or_move_item(osd, weight("0.0039"), &format!("osd.{osd}"), &at)
+            .unwrap();
+    }
+    assert_eq!(difference(&map, &decode_all(PACIFIC).unwrap()), "");
+    assert_eq!(encode_to_vec(&map), PACIFIC);
+}
+
 #[test]
 fn shadow_trees_follow_classes_and_keep_their_ids() {
     let mut map = small_cluster();
