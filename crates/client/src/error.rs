@@ -1,0 +1,77 @@
+//! What a request can fail with, and the errno that a user sees.
+
+/// Errno numbers of Linux, which is what Ceph's protocol carries on every platform.
+pub mod errno {
+    /// No such pool, object or attribute.
+    pub const ENOENT: i32 = 2;
+    /// An I/O error, or an answer that makes no sense.
+    pub const EIO: i32 = 5;
+    /// No such device: the OSD exists and is down.
+    pub const ENXIO: i32 = 6;
+    /// The OSD asks for another attempt; never seen outside the client.
+    pub const EAGAIN: i32 = 11;
+    /// Exists already.
+    pub const EEXIST: i32 = 17;
+    /// A malformed request.
+    pub const EINVAL: i32 = 22;
+    /// The client is on the blocklist.
+    pub const ESHUTDOWN: i32 = 108;
+    /// No answer in time.
+    pub const ETIMEDOUT: i32 = 110;
+}
+
+/// A failed request.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration is unreadable or incomplete: the caller's fault.
+    #[error("{0}")]
+    Config(String),
+    /// Monitors that don't answer or refuse.
+    #[error(transparent)]
+    Mon(#[from] spirula_monc::Error),
+    /// The cluster answered with a negative errno.
+    #[error("{what}: error {errno}")]
+    Os {
+        /// What was asked.
+        what: &'static str,
+        /// The negative errno.
+        errno: i32,
+    },
+    /// An answer that can't be decoded: the daemon's fault.
+    #[error("unreadable answer: {0}")]
+    Malformed(String),
+}
+
+/// The result of a request.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn os(what: &'static str, errno: i32) -> Self {
+        Self::Os {
+            what,
+            errno: -errno.abs(),
+        }
+    }
+
+    /// The negative errno that a user of the client sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Config(_) => -errno::EINVAL,
+            Self::Mon(e) => e.errno(),
+            Self::Os { errno, .. } => *errno,
+            Self::Malformed(_) => -errno::EIO,
+        }
+    }
+}
+
+impl From<spirula_proto::Error> for Error {
+    fn from(e: spirula_proto::Error) -> Self {
+        Self::Malformed(e.to_string())
+    }
+}
+
+impl From<spirula_denc::Error> for Error {
+    fn from(e: spirula_denc::Error) -> Self {
+        Self::Malformed(e.to_string())
+    }
+}

@@ -1,0 +1,316 @@
+//! A connection to a cluster.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirula_buf::Pool;
+use spirula_cephx::AuthName;
+use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
+use spirula_maps::{MonMap, OsdMap};
+use spirula_monc::{CommandReply, Event, MonClient};
+use spirula_msgr::Config;
+use spirula_proto::mon::{
+    MCommand, MConfig, MGetPoolStats, MLog, MMonMap, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply,
+    PoolOpCode, Statfs,
+};
+use spirula_proto::{MsgType, Payload, RawMessage};
+use tokio::sync::mpsc;
+
+use crate::objecter::Objecter;
+use crate::osd_session;
+use crate::{Error, IoCtx, Options, Result, errno};
+
+/// Payload bytes in flight before the client stops reading from its sockets.
+const MEMORY: usize = 256 << 20;
+/// How often requests that nobody waits for any more are dropped.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// A connection to a cluster; clones share it.
+#[derive(Clone)]
+pub struct Rados {
+    pub(crate) inner: Rc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) monc: MonClient,
+    pub(crate) objecter: RefCell<Objecter>,
+    name: AuthName,
+    monmap: RefCell<Option<MonMap>>,
+    log: RefCell<Option<mpsc::UnboundedSender<MLog>>>,
+    task: RefCell<Option<tokio::task::JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Rados {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// [`Error::Mon`] where no monitor answers within `options.connect_timeout`, or the key is refused.
+    pub async fn connect(options: &Options) -> Result<Self> {
+        let mut config = Config::new(
+            EntityName::new(EntityType::CLIENT, -1),
+            EntityAddrVec::default(),
+            Pool::new(MEMORY),
+        );
+        config.con_modes.clone_from(&options.con_modes);
+        let mut nonce = [0; 4];
+        getrandom::fill(&mut nonce).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
+        config.nonce = u32::from_le_bytes(nonce);
+        let config = Rc::new(config);
+        let (monc, mon_events) = MonClient::start(spirula_monc::Options {
+            messenger: Rc::clone(&config),
+            monitors: options.monitors.clone(),
+            name: options.name.clone(),
+            key: options.key.clone(),
+            services: vec![EntityType::MON, EntityType::OSD, EntityType::MGR],
+            rotating: None,
+        });
+        monc.subscribe("monmap", 0);
+        monc.subscribe("config", 0);
+        let (events, osd_events) = mpsc::unbounded_channel();
+        let objecter = RefCell::new(Objecter::new(config, monc.clone(), events));
+        let inner = Rc::new(Inner {
+            monc: monc.clone(),
+            objecter,
+            name: options.name.clone(),
+            monmap: RefCell::default(),
+            log: RefCell::default(),
+            task: RefCell::default(),
+        });
+        let task = tokio::task::spawn_local(run(Rc::downgrade(&inner), mon_events, osd_events));
+        *inner.task.borrow_mut() = Some(task);
+        monc.connected(options.connect_timeout).await?;
+        Ok(Self { inner })
+    }
+
+    /// Who is connected.
+    pub fn name(&self) -> &AuthName {
+        &self.inner.name
+    }
+
+    /// The session with the monitors.
+    pub fn monitors(&self) -> &MonClient {
+        &self.inner.monc
+    }
+
+    /// The monitor map, once it has arrived.
+    pub fn monmap(&self) -> Option<MonMap> {
+        self.inner.monmap.borrow().clone()
+    }
+
+    /// Runs a monitor command given as JSON.
+    ///
+    /// # Errors
+    /// Where there is no answer; a command that fails is a reply with a negative result.
+    pub async fn mon_command(&self, json: &str, input: Bytes) -> Result<CommandReply> {
+        Ok(self.inner.monc.command(vec![json.to_owned()], input).await?)
+    }
+
+    /// Runs a command on an OSD (`ceph tell osd.N`).
+    ///
+    /// # Errors
+    /// `ENXIO` where it is down, `ENOENT` where there is none.
+    pub async fn osd_command(&self, osd: i32, json: &str, input: Bytes) -> Result<CommandReply> {
+        let map = self.latest_map().await?;
+        let mut msg = MCommand {
+            fsid: map.fsid,
+            cmd: vec![json.to_owned()],
+            ..MCommand::default()
+        };
+        if !input.is_empty() {
+            msg.input.push(input);
+        }
+        let answer = self.inner.objecter.borrow_mut().command(osd, msg);
+        let reply = answer
+            .await
+            .map_err(|_| spirula_monc::Error::ShutDown)?
+            .map_err(|e| Error::os("command", e))?;
+        Ok(CommandReply {
+            result: reply.result,
+            status: reply.status,
+            output: reply.output.to_bytes(),
+        })
+    }
+
+    /// The OSDMap, as new as the monitors' newest now.
+    ///
+    /// # Errors
+    /// Where no monitor answers.
+    pub async fn latest_map(&self) -> Result<Rc<OsdMap>> {
+        let (newest, _) = self.inner.monc.version("osdmap").await?;
+        let newest = u32::try_from(newest).map_err(|_| Error::Malformed("OSDMap epoch".into()))?;
+        let wait = self.inner.objecter.borrow_mut().wait_for_map(newest.max(1));
+        wait.await.map_err(|_| spirula_monc::Error::ShutDown)?;
+        self.map().ok_or(Error::Mon(spirula_monc::Error::ShutDown))
+    }
+
+    /// The OSDMap that the client has.
+    pub fn map(&self) -> Option<Rc<OsdMap>> {
+        self.inner.objecter.borrow().map()
+    }
+
+    /// The cluster's id.
+    ///
+    /// # Errors
+    /// Where no monitor answers.
+    pub async fn fsid(&self) -> Result<Fsid> {
+        Ok(self.latest_map().await?.fsid)
+    }
+
+    /// Opens a pool by name.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none.
+    pub async fn pool(&self, name: &str) -> Result<IoCtx> {
+        let known = self.map().and_then(|m| m.pool_id(name));
+        let id = match known {
+            Some(id) => Some(id),
+            None => self.latest_map().await?.pool_id(name),
+        };
+        let id = id.ok_or(Error::os("open pool", errno::ENOENT))?;
+        Ok(IoCtx::new(self.clone(), id))
+    }
+
+    /// The pools' names.
+    ///
+    /// # Errors
+    /// Where no monitor answers.
+    pub async fn pools(&self) -> Result<Vec<(i64, String)>> {
+        let map = self.latest_map().await?;
+        Ok(map
+            .pool_names
+            .iter()
+            .map(|(id, name)| (*id, name.clone()))
+            .collect())
+    }
+
+    /// Creates or deletes a pool, through the protocol that librados uses.
+    ///
+    /// # Errors
+    /// What the monitors answer.
+    pub async fn pool_op(&self, op: PoolOpCode, pool: u32, name: &str, crush_rule: i16) -> Result<Bytes> {
+        let map = self.latest_map().await?;
+        let msg = MPoolOp {
+            fsid: map.fsid,
+            pool,
+            op,
+            name: name.to_owned(),
+            crush_rule,
+            ..MPoolOp::default()
+        };
+        let reply: MPoolOpReply = self.inner.monc.request(msg.to_message()).await?.decode()?;
+        match reply.result {
+            e if e < 0 => Err(Error::os("pool operation", e)),
+            _ => Ok(reply.data),
+        }
+    }
+
+    /// The cluster's space, or a data pool's.
+    ///
+    /// # Errors
+    /// Where no monitor answers.
+    pub async fn statfs(&self, data_pool: Option<i64>) -> Result<Statfs> {
+        let fsid = self.latest_map().await?.fsid;
+        let msg = MStatfs {
+            fsid,
+            data_pool,
+            ..MStatfs::default()
+        };
+        Ok(self
+            .inner
+            .monc
+            .request(msg.to_message())
+            .await?
+            .decode::<MStatfsReply>()?
+            .st)
+    }
+
+    /// The raw answer to `MGetPoolStats` for these pools.
+    ///
+    /// # Errors
+    /// Where no monitor answers.
+    pub async fn pool_stats(&self, pools: Vec<String>) -> Result<RawMessage> {
+        let fsid = self.latest_map().await?.fsid;
+        let msg = MGetPoolStats {
+            fsid,
+            pools,
+            ..MGetPoolStats::default()
+        };
+        Ok(self.inner.monc.request(msg.to_message()).await?)
+    }
+
+    /// The cluster log from now on, of at least the level `what` (`log-info`).
+    pub fn watch_log(&self, what: &str) -> mpsc::UnboundedReceiver<MLog> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.inner.log.borrow_mut() = Some(sender);
+        self.inner.monc.subscribe(what, 0);
+        receiver
+    }
+}
+
+impl Inner {
+    fn handle_mon(&self, msg: &RawMessage) {
+        let handled = match msg.kind() {
+            MsgType::MON_MAP => msg
+                .decode::<MMonMap>()
+                .map(|m| match decode_all::<MonMap>(&m.monmap) {
+                    Ok(map) => {
+                        self.monc.received("monmap", u64::from(map.epoch));
+                        self.monc.set_fsid(map.fsid);
+                        *self.monmap.borrow_mut() = Some(map);
+                    }
+                    Err(e) => tracing::error!("MonMap: {e}"),
+                }),
+            MsgType::LOG => msg.decode::<MLog>().map(|m| {
+                if let Some(log) = &*self.log.borrow() {
+                    // Whoever watched may have stopped.
+                    let _ = log.send(m);
+                }
+            }),
+            MsgType::OSD_MAP => {
+                self.objecter.borrow_mut().handle_message(msg);
+                Ok(())
+            }
+            // Nothing of it concerns this client; the subscription is what old librados waits for.
+            MsgType::CONFIG => msg.decode::<MConfig>().map(drop),
+            _ => Ok(()),
+        };
+        if let Err(e) = handled {
+            tracing::error!("{e}");
+        }
+    }
+}
+
+async fn run(
+    inner: std::rc::Weak<Inner>,
+    mut mon_events: mpsc::UnboundedReceiver<Event>,
+    mut osd_events: mpsc::UnboundedReceiver<osd_session::Event>,
+) {
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            event = mon_events.recv() => match (event, inner.upgrade()) {
+                (Some(Event::Message(msg)), Some(inner)) => inner.handle_mon(&msg),
+                (Some(_), Some(_)) => {}
+                _ => return,
+            },
+            event = osd_events.recv() => match (event, inner.upgrade()) {
+                (Some(event), Some(inner)) => inner.objecter.borrow_mut().handle(event),
+                _ => return,
+            },
+            _ = sweep.tick() => match inner.upgrade() {
+                Some(inner) => inner.objecter.borrow_mut().sweep(),
+                None => return,
+            },
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The session with the monitors that daemons and clients hold: finding one that answers, logging in, keeping
+//! subscriptions and requests alive over reconnects, renewing tickets and a service's rotating secrets.
+//!
+//! [`MonClient`] runs as a task on tokio's current-thread runtime. [`MonLogin`] and [`ServiceLogin`] are the
+//! connecting sides of cephx towards a monitor and towards any other daemon.
+
+mod client;
+mod login;
+mod request;
+
+pub use client::{Event, MonClient, Options};
+pub use login::{MonLogin, ServiceLogin};
+pub use request::CommandReply;
+
+/// Why a request to the monitors failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No monitor answered in time (`ETIMEDOUT`).
+    #[error("no monitor answered in time")]
+    Timeout,
+    /// The monitors refuse this entity and its key, with a negative errno.
+    #[error("the monitors refuse the login: error {0}")]
+    Denied(i32),
+    /// The answer could not be decoded: the monitor's fault.
+    #[error("unreadable answer: {0}")]
+    Malformed(#[from] spirula_proto::Error),
+    /// The client was shut down.
+    #[error("shut down")]
+    ShutDown,
+}
+
+impl Error {
+    /// The negative errno that a user of the client sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Timeout => -110,
+            Self::Denied(e) => *e,
+            Self::Malformed(_) => -5,
+            Self::ShutDown => -108,
+        }
+    }
+}
