@@ -1,5 +1,7 @@
 //! What capabilities allow, by the rules of Ceph's `src/mon/MonCap.cc`, `src/osd/OSDCap.cc` and `src/mgr/MgrCap.cc`.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 

@@ -1,6 +1,8 @@
 //! The samples of ceph/ceph-object-corpus are decoded and encoded again to the same bytes, and no decoder minds
 //! anything that it is given.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
+
 use proptest::prelude::*;
 use spirula_cephx::wire::{
     Authenticate, Authorize, AuthorizeReply, Challenge, ChallengeBlob, RequestHeader, ResponseHeader,
