@@ -14,7 +14,7 @@ pub(crate) const ITEM_UNDEF: i32 = 0x7fff_fffe;
 
 /// Items looked at in one mapping before it is given up. A rule over ten thousand devices that are all out looks
 /// at sixteen million.
-const MAX_DRAWS: u64 = 1 << 27;
+const MAX_DRAWS: u64 = 1 << 25;
 
 /// The work limit was reached.
 struct Exhausted;

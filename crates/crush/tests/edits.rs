@@ -1,6 +1,9 @@
 //! Compares edited maps, byte for byte, with what the official `crushtool` made of the same edits
 //! (`testdata/make_edits.py`).
 
+// Helpers outside of #[test] functions fail a test the same way.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use spirula_crush::{
     CrushMap, Error, Location, Profile, RULE_ERASURE, RULE_REPLICATED, Result, RuleMode, SimpleRule,
     weight_from_f64,
