@@ -5,7 +5,11 @@ use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 
 /// A set of bits on the wire with named ones; unknown bits survive.
 macro_rules! flag_set {
-    ($(#[$doc:meta])* pub struct $name:ident { $($(#[$fdoc:meta])* $flag:ident = $value:literal;)* }) => {
+    (
+        $(#[$doc:meta])* pub struct $name:ident {
+            $($(#[$fdoc:meta])* $flag:ident = $value:literal $(, $text:literal)?;)*
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub struct $name(pub u32);
@@ -51,9 +55,10 @@ macro_rules! flag_set {
         /// Names joined by `+`, as official logs print flags.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let names = [$(($value, stringify!($flag)),)*];
+                // The last of the two is the name: the flag's own, or the one given.
+                let names = [$(($value, [stringify!($flag), $($text)?].last().copied()),)*];
                 let mut first = true;
-                for (_, name) in names.iter().filter(|(bit, _)| self.0 & bit != 0) {
+                for name in names.into_iter().filter(|(bit, _)| self.0 & bit != 0).filter_map(|(_, name)| name) {
                     if !first {
                         f.write_str("+")?;
                     }
@@ -114,7 +119,7 @@ flag_set! {
         /// Cache tiers; not served here.
         REDIRECTED = 0x200000;
         /// The redirect bit is authoritative.
-        KNOWN_REDIR = 0x400000;
+        KNOWN_REDIR = 0x400000, "known_if_redirected";
         /// Try although the cluster or pool is full.
         FULL_TRY = 0x800000;
         /// Do it although the cluster or pool is full.
@@ -124,7 +129,7 @@ flag_set! {
         /// Positive results and output are wanted from writes.
         RETURNVEC = 0x4000000;
         /// The client knows the pool's EIO flag.
-        SUPPORTSPOOLEIO = 0x8000000;
+        SUPPORTSPOOLEIO = 0x8000000, "supports_pool_eio";
     }
 }
 
@@ -175,5 +180,21 @@ flag_set! {
         COMPRESSIBLE = 256;
         /// Not worth compressing.
         INCOMPRESSIBLE = 512;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_print_as_in_official_logs() {
+        let f = OsdFlags::ONDISK | OsdFlags::WRITE | OsdFlags::KNOWN_REDIR | OsdFlags::SUPPORTSPOOLEIO;
+        assert_eq!(
+            f.to_string(),
+            "ondisk+write+known_if_redirected+supports_pool_eio"
+        );
+        assert_eq!(OsdFlags::NONE.to_string(), "-");
+        assert!(!(f & !OsdFlags::WRITE).has(OsdFlags::WRITE));
     }
 }

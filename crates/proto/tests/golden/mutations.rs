@@ -5,6 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -99,13 +100,15 @@ fn bound(len: usize) -> usize {
     64 * len + 4096
 }
 
-fn samples() -> Vec<RawMessage> {
+static SAMPLES: LazyLock<Vec<RawMessage>> = LazyLock::new(|| {
     crate::hex::messages()
         .into_iter()
         .map(|(_, m)| m)
         .chain(crate::internal::samples())
         .collect()
-}
+});
+
+static STRUCTURES: LazyLock<Vec<(&str, Bytes)>> = LazyLock::new(crate::hex::structures);
 
 fn round_trip(m: &RawMessage) {
     let _ = crate::messages::round_trip(m).or_else(|| crate::internal::round_trip(m));
@@ -121,7 +124,7 @@ proptest! {
         front in prop::collection::vec(mutation(), 0..4),
         data in prop::collection::vec(mutation(), 0..2),
     ) {
-        let mut m = which.get(&samples()).clone();
+        let mut m = which.get(&SAMPLES).clone();
         m.front = apply(&m.front, &front);
         m.data = apply(&m.data.to_bytes(), &data).into();
         m.header.version = version.unwrap_or(m.header.version);
@@ -131,8 +134,7 @@ proptest! {
 
     #[test]
     fn damaged_structures_are_errors(which: Index, changes in prop::collection::vec(mutation(), 1..4)) {
-        let all = crate::hex::structures();
-        let (name, bytes) = which.get(&all);
+        let (name, bytes) = which.get(&STRUCTURES);
         let b = apply(bytes, &changes);
         let used = allocated(|| drop(crate::structures::round_trip(name, &b)));
         prop_assert!(used <= bound(b.len()), "{name}: {used} bytes for {}", b.len());

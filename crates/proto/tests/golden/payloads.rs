@@ -136,3 +136,28 @@ fn a_failed_comparison_says_where() {
     let reply: MOsdOpReply = message("osd_op_reply:cmpext").decode().unwrap();
     assert_eq!(reply.ops[0].result, cmpext_mismatch(0));
 }
+
+#[test]
+fn snapshots_and_watchers_are_listed() {
+    let snaps: ListSnapsResponse = output("list-snaps");
+    let last = snaps.clones.last().unwrap();
+    assert_eq!((last.id, snaps.clones.len()), (snap::NOSNAP, 2));
+    assert!(!snaps.clones[0].overlap.is_empty());
+    let watchers: ListWatchersResponse = output("list-watchers");
+    assert_eq!(
+        (watchers.entries.len(), watchers.entries[0].timeout_seconds),
+        (1, 30)
+    );
+    assert_eq!(request("list-snaps").snapid, snap::SNAPDIR);
+}
+
+#[test]
+fn hints_copies_and_omap_changes_are_read() {
+    let write = request("set-alloc-hint+write");
+    assert!(matches!(write.ops[0].op.args(), OpArgs::AllocHint(h) if h.expected_object_size == 4096));
+    assert_eq!((write.ops[1].data.len(), write.snapc.is_valid()), (4096, true));
+    let source: CopySource = decode_all(&request("copy-from").ops[0].data).unwrap();
+    assert_eq!((source.oid, source.truncate), ("w2".into(), None));
+    let keys: OmapKeys = decode_all(&request("omap-rm-keys").ops[0].data).unwrap();
+    assert!(keys.contains(&b"k"[..]));
+}
