@@ -33,3 +33,20 @@ impl GlobalIds {
         self.end.saturating_sub(self.next) < GLOBAL_ID_STEP / 2
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_is_given_twice_and_none_is_zero() {
+        let mut ids = GlobalIds::default();
+        assert_eq!(ids.take(), None);
+        assert!(ids.is_low());
+        ids.reserve(0, 3);
+        assert_eq!([ids.take(), ids.take(), ids.take()], [Some(1), Some(2), None]);
+        ids.reserve(10_000, 10_000 + GLOBAL_ID_STEP);
+        assert!(!ids.is_low());
+        assert_eq!(ids.take(), Some(10_000));
+    }
+}

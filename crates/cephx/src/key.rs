@@ -215,6 +215,14 @@ impl ConnectionMode {
             .find(|m| m.to_wire() == mode)
     }
 
+    /// The first of the modes that the peer prefers which is also allowed here.
+    pub fn pick(preferred: &[u32], allowed: &[Self]) -> Option<Self> {
+        preferred
+            .iter()
+            .filter_map(|m| Self::from_wire(*m))
+            .find(|m| allowed.contains(m))
+    }
+
     /// Bytes of connection secret that the mode needs.
     pub fn secret_len(self) -> usize {
         match self {
@@ -252,6 +260,20 @@ mod tests {
             CryptoKey::from_parts(KeyType(2), UTime::ZERO, &[1; 32]),
             Err(Error::BadKey)
         );
+    }
+
+    #[test]
+    fn the_peers_preference_decides_among_allowed_modes() {
+        let both = [ConnectionMode::Crc, ConnectionMode::Secure];
+        assert_eq!(
+            ConnectionMode::pick(&[9, 2, 1], &both),
+            Some(ConnectionMode::Secure)
+        );
+        assert_eq!(
+            ConnectionMode::pick(&[2, 1], &both[..1]),
+            Some(ConnectionMode::Crc)
+        );
+        assert_eq!(ConnectionMode::pick(&[1], &both[1..]), None);
     }
 
     #[test]
