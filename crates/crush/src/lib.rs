@@ -20,6 +20,8 @@ mod hash;
 mod ln;
 mod map;
 mod mapper;
+mod remove;
+mod reweigh;
 mod rule;
 mod simple_rule;
 mod straw;

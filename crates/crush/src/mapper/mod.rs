@@ -4,6 +4,12 @@
 //! result must be the same integer for integer. Beyond it, the work of one mapping is limited, so that a hostile map
 //! (billions of tries, a hierarchy in a circle) ends with an empty result instead of never.
 
+mod firstn;
+mod indep;
+
+use firstn::Firstn;
+use indep::Indep;
+
 use crate::choose::{Permutations, choose};
 use crate::{Bucket, ChooseArgs, CrushMap, Op, Rule, Step, Weights, hash::hash32_2};
 
@@ -151,28 +157,6 @@ struct Settings {
     stable: bool,
 }
 
-/// The arguments of one `firstn` choice that stay the same for all its replicas.
-#[derive(Clone, Copy)]
-struct Firstn<'a> {
-    bucket: &'a Bucket,
-    settings: Settings,
-    type_id: i32,
-    tries: u32,
-    leaf_tries: u32,
-    parent_r: i32,
-}
-
-/// The arguments of one `indep` choice.
-#[derive(Clone, Copy)]
-struct Indep<'a> {
-    bucket: &'a Bucket,
-    numrep: i32,
-    type_id: i32,
-    tries: u32,
-    leaf_tries: u32,
-    parent_r: i32,
-}
-
 /// What a drawn item means for a descent.
 enum Met<'a> {
     /// An item of the wanted type.
@@ -181,13 +165,6 @@ enum Met<'a> {
     Below(&'a Bucket),
     /// Nothing that the rule can use: a device above the wanted type, an unknown device.
     Bad,
-}
-
-/// What became of one attempt of an `indep` position.
-enum Attempt {
-    Found(i32),
-    Retry,
-    Hopeless,
 }
 
 impl Settings {
@@ -320,6 +297,10 @@ impl<'a> Run<'a> {
     }
 
     fn draw(&mut self, b: &Bucket, r: i32, position: usize) -> Option<i32> {
+        // Every algorithm picks the only item; racks of one host and roots of one rack are common.
+        if let [only] = b.items[..] {
+            return Some(only);
+        }
         match b.weights {
             Weights::Uniform(_) => self.perms.choose(b, self.x, r),
             _ => choose(b, self.x, r, self.args.and_then(|a| a.get(b.id)), position),
@@ -354,232 +335,5 @@ impl<'a> Run<'a> {
             .copied()
             .unwrap_or(0);
         weight < 0x10000 && hash32_2(self.x as u32, item as u32) & 0xffff >= weight
-    }
-
-    /// Fills `out[outpos..]` with up to `room` distinct items; the new end of the filled part.
-    fn firstn(
-        &mut self,
-        call: Firstn<'a>,
-        numrep: i32,
-        outpos: usize,
-        mut room: usize,
-        out: &mut [i32],
-        mut leaves: Option<&mut [i32]>,
-    ) -> Result<usize, Exhausted> {
-        let mut end = outpos;
-        let mut rep = if call.settings.stable {
-            0
-        } else {
-            i32::try_from(outpos).unwrap_or(i32::MAX)
-        };
-        while rep < numrep && room > 0 {
-            if let Some(item) = self.firstn_one(call, rep, end, room, out, leaves.as_deref_mut())? {
-                out[end] = item;
-                end += 1;
-                room -= 1;
-            }
-            rep += 1;
-        }
-        Ok(end)
-    }
-
-    /// One replica: descends until an item is neither taken nor out, or the tries are used up.
-    fn firstn_one(
-        &mut self,
-        call: Firstn<'a>,
-        rep: i32,
-        outpos: usize,
-        room: usize,
-        out: &[i32],
-        mut leaves: Option<&mut [i32]>,
-    ) -> Result<Option<i32>, Exhausted> {
-        let set = call.settings;
-        let (mut failed, mut failed_here) = (0u32, 0u32);
-        let mut at = call.bucket;
-        loop {
-            self.charge(at)?;
-            let r = rep.wrapping_add(call.parent_r).wrapping_add(failed as i32);
-            let size = u32::try_from(at.len()).unwrap_or(u32::MAX);
-            let fallback =
-                set.fallback_retries > 0 && failed_here >= size >> 1 && failed_here > set.fallback_retries;
-            let drawn = if fallback {
-                self.perms.choose(at, self.x, r)
-            } else {
-                self.draw(at, r, outpos)
-            };
-            let mut collided = false;
-            if let Some(item) = drawn {
-                match self.meet(item, call.type_id) {
-                    Met::Bad => return Ok(None),
-                    Met::Below(b) => {
-                        at = b;
-                        continue;
-                    }
-                    Met::Wanted => {}
-                }
-                collided = out[..outpos].contains(&item);
-                if !collided
-                    && self.firstn_leaf(call, item, r, outpos, room, leaves.as_deref_mut())?
-                    && !(call.type_id == 0 && self.is_out(item))
-                {
-                    return Ok(Some(item));
-                }
-            }
-            failed = failed.wrapping_add(1);
-            failed_here = failed_here.wrapping_add(1);
-            let stay = (collided && failed_here <= set.local_retries)
-                || (set.fallback_retries > 0 && failed_here <= size.saturating_add(set.fallback_retries));
-            if !stay {
-                if failed >= call.tries {
-                    return Ok(None);
-                }
-                at = call.bucket;
-                failed_here = 0;
-            }
-        }
-    }
-
-    /// For a chooseleaf step: finds the device under `item`. True where there is one, or none is wanted.
-    fn firstn_leaf(
-        &mut self,
-        call: Firstn<'a>,
-        item: i32,
-        r: i32,
-        outpos: usize,
-        room: usize,
-        leaves: Option<&mut [i32]>,
-    ) -> Result<bool, Exhausted> {
-        let Some(leaves) = leaves else { return Ok(true) };
-        let Some(bucket) = self.map.bucket(item) else {
-            leaves[outpos] = item;
-            return Ok(true);
-        };
-        let set = call.settings;
-        let parent_r = if set.vary_r > 0 {
-            r.wrapping_shr(set.vary_r - 1)
-        } else {
-            0
-        };
-        let nested = Firstn {
-            bucket,
-            type_id: 0,
-            tries: call.leaf_tries,
-            leaf_tries: 0,
-            parent_r,
-            ..call
-        };
-        let numrep = if set.stable {
-            1
-        } else {
-            i32::try_from(outpos).unwrap_or(i32::MAX).saturating_add(1)
-        };
-        Ok(self.firstn(nested, numrep, outpos, room, leaves, None)? > outpos)
-    }
-
-    /// Decides the `left` positions of `out` from `outpos` on, each on its own; what can't be filled is a hole.
-    fn indep(
-        &mut self,
-        call: Indep<'a>,
-        outpos: usize,
-        mut left: usize,
-        out: &mut [i32],
-        mut leaves: Option<&mut [i32]>,
-    ) -> Result<(), Exhausted> {
-        let end = outpos + left;
-        out[outpos..end].fill(ITEM_UNDEF);
-        if let Some(leaves) = leaves.as_deref_mut() {
-            leaves[outpos..end].fill(ITEM_UNDEF);
-        }
-        let mut round = 0;
-        while left > 0 && round < call.tries {
-            for rep in outpos..end {
-                if out[rep] != ITEM_UNDEF {
-                    continue;
-                }
-                out[rep] =
-                    match self.indep_one(call, rep, round, outpos, &out[..end], leaves.as_deref_mut())? {
-                        Attempt::Retry => continue,
-                        Attempt::Found(item) => item,
-                        Attempt::Hopeless => {
-                            if let Some(leaves) = leaves.as_deref_mut() {
-                                leaves[rep] = ITEM_NONE;
-                            }
-                            ITEM_NONE
-                        }
-                    };
-                left -= 1;
-            }
-            round += 1;
-        }
-        let decided = |v: &mut i32| {
-            if *v == ITEM_UNDEF {
-                *v = ITEM_NONE;
-            }
-        };
-        out[outpos..end].iter_mut().for_each(decided);
-        leaves
-            .into_iter()
-            .flat_map(|l| &mut l[outpos..end])
-            .for_each(decided);
-        Ok(())
-    }
-
-    /// One attempt for position `rep`. The draw depends on the position even inside the item, so that two positions
-    /// that meet in one bucket tend to different devices.
-    fn indep_one(
-        &mut self,
-        call: Indep<'a>,
-        rep: usize,
-        round: u32,
-        outpos: usize,
-        out: &[i32],
-        leaves: Option<&mut [i32]>,
-    ) -> Result<Attempt, Exhausted> {
-        let mut at = call.bucket;
-        let base = (rep as i32).wrapping_add(call.parent_r);
-        let (item, r) = loop {
-            self.charge(at)?;
-            // A uniform bucket's permutation would repeat itself where its size is a multiple of the step.
-            let uniform = matches!(at.weights, Weights::Uniform(_));
-            let step = if uniform && (at.len() as u32).is_multiple_of(call.numrep as u32) {
-                call.numrep.wrapping_add(1)
-            } else {
-                call.numrep
-            };
-            let r = base.wrapping_add(step.wrapping_mul(round as i32));
-            let Some(item) = self.draw(at, r, outpos) else {
-                return Ok(Attempt::Retry);
-            };
-            match self.meet(item, call.type_id) {
-                Met::Bad => return Ok(Attempt::Hopeless),
-                Met::Below(b) => at = b,
-                Met::Wanted => break (item, r),
-            }
-        };
-        if out[outpos..].contains(&item) {
-            return Ok(Attempt::Retry);
-        }
-        if let Some(leaves) = leaves {
-            if let Some(bucket) = self.map.bucket(item) {
-                let nested = Indep {
-                    bucket,
-                    type_id: 0,
-                    tries: call.leaf_tries,
-                    leaf_tries: 1,
-                    parent_r: r,
-                    ..call
-                };
-                self.indep(nested, rep, 1, leaves, None)?;
-                if leaves[rep] == ITEM_NONE {
-                    return Ok(Attempt::Retry);
-                }
-            } else {
-                leaves[rep] = item;
-            }
-        }
-        if call.type_id == 0 && self.is_out(item) {
-            return Ok(Attempt::Retry);
-        }
-        Ok(Attempt::Found(item))
     }
 }
