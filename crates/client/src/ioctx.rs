@@ -82,7 +82,7 @@ impl IoCtx {
         let direction = if writes { OsdFlags::WRITE } else { OsdFlags::READ };
         op.flags = direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
         if matches!(aim, Aim::Pg(_)) {
-            op.flags = op.flags | OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
+            op.flags |= OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
         }
         op.ops = ops;
         if self.rados.map().is_none() {

@@ -90,12 +90,18 @@ impl Objecter {
         self.map.as_ref().map_or(0, |m| m.epoch)
     }
 
+    /// Asks for maps newer than ours; for a full one first, where there is none to apply incrementals to.
+    fn want_map(&self) {
+        let start = self.map.as_ref().map_or(0, |m| u64::from(m.epoch) + 1);
+        self.monc.subscribe("osdmap", start);
+    }
+
     /// Told when the map is at `epoch` or later.
     pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
         let (told, wait) = oneshot::channel();
         self.waiters.push((epoch, told));
         if self.epoch() < epoch {
-            self.monc.subscribe("osdmap", u64::from(self.epoch() + 1));
+            self.want_map();
         }
         self.tell_waiters();
         wait
@@ -220,7 +226,7 @@ impl Objecter {
         {
             pending.sent = true;
             pending.attempts += 1;
-            pending.op.flags = pending.op.flags | OsdFlags::RETRY;
+            pending.op.flags |= OsdFlags::RETRY;
         }
     }
 
@@ -257,7 +263,7 @@ impl Objecter {
                     p.sent = false;
                 }
                 // The session comes back by itself unless the map says that the OSD is gone or elsewhere.
-                self.monc.subscribe("osdmap", u64::from(self.epoch() + 1));
+                self.want_map();
             }
             Event::Message(msg) => self.handle_message(&msg),
         }
