@@ -4,7 +4,10 @@
 //! an [`Inbound`] and an [`Outbound`] half, which share nothing but the last received sequence number.
 
 mod halves;
+
 mod handshake;
+#[cfg(test)]
+mod tests;
 
 pub use halves::{Inbound, InboundEvent, Outbound};
 pub use handshake::{AcceptReply, AuthStart, Handshake, SessionKeys, Step};
