@@ -32,6 +32,7 @@ PROFILES = {
     "hammer": (0, 0, 50, 1, 1, 0),
     "jewel": (0, 0, 50, 1, 1, 1),
     "odd": (3, 2, 7, 0, 4, 1),
+    "local": (4, 0, 30, 0, 1, 1),
 }
 # A choose_args key that is replaced by -1 in the encoded map: the text format can't express that one.
 DEFAULT_KEY = 0x0123456789
@@ -130,7 +131,8 @@ def choose_args(b, rng, key, positions, with_ids):
             sets.append(f"      [ {ws} ]")
         entry = f"  {{\n    bucket_id {ident}\n    weight_set [\n" + "\n".join(sets) + "\n    ]\n"
         if with_ids and rng.random() < 0.5:
-            entry += "    ids [ " + " ".join(str(rng.randint(-900, -100)) for _ in weights) + " ]\n"
+            # Few enough for some to be equal: ties.
+            entry += "    ids [ " + " ".join(str(rng.randint(-102, -100)) for _ in weights) + " ]\n"
         out.append(entry + "  }")
     return f"choose_args {key} {{\n" + "\n".join(out) + "\n}" if out else ""
 
@@ -156,7 +158,7 @@ def specs():
             yield f"{alg}-{profile}", algs, profile, j % 2, shape, alg != "uniform", [None], None
     for i in range(10):
         mixed = {"host": ALGS[i % 5], "rack": ALGS[(i + 1) % 5], "root": ALGS[(i + 3) % 5]}
-        yield f"mixed-{i}", mixed, list(PROFILES)[i % 6], 1, racked, i % 2 == 0, [None], None
+        yield f"mixed-{i}", mixed, list(PROFILES)[i % len(PROFILES)], 1, racked, i % 2 == 0, [None], None
     straw2 = dict.fromkeys(["host", "rack", "root"], "straw2")
     for i in range(6):
         yield f"class-{i}", straw2, "jewel", 1, [small, racked][i % 2], True, ["ssd", "hdd", None][: 2 + i % 2], None
