@@ -1,7 +1,8 @@
 //! The map's encoding, at Pacific's level (`CrushWrapper::encode`/`decode`).
 //!
 //! The format has no versions: each release appended fields, and a reader takes what is there. Decoding therefore
-//! stops quietly at the points where older writers ended. Every count is checked against the bytes left before
+//! stops quietly at the points where older writers ended, and takes all input: what newer
+//! writers append is skipped. Every count is checked against the bytes left before
 //! anything is allocated for it.
 
 use std::collections::BTreeMap;
@@ -69,6 +70,8 @@ impl Decode for CrushMap {
         if !r.is_empty() {
             map.choose_args = r.get()?;
         }
+        // Releases from Squid on append two tunables of multi-step-retry rules, which Pacific's mapper lacks.
+        let _ = r.rest();
         map.validate().map_err(|e| match e {
             Error::Invalid(what) => DencError::Invalid(what),
             _ => DencError::Invalid("CRUSH map"),

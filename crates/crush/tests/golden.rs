@@ -146,6 +146,13 @@ fn maps_of_older_releases_end_early() {
     }
 }
 
+#[test]
+fn what_newer_releases_append_is_skipped() {
+    let m = &recorded()[0];
+    let newer = [m.bytes.as_slice(), &[100, 0, 0, 0, 100, 0, 0, 0]].concat();
+    assert_eq!(decode_all::<CrushMap>(&newer), decode_all(&m.bytes));
+}
+
 /// Runs crushtool; `None` where it is not installed.
 fn crushtool(args: &[&str]) -> Option<String> {
     let out = match Command::new("crushtool").args(args).output() {
