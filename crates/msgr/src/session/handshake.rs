@@ -96,6 +96,9 @@ pub enum AcceptReply {
         /// The connection's keys.
         keys: SessionKeys,
     },
+    /// Close the connection without an answer, so that the client comes back later; with a negative errno for
+    /// our log.
+    HangUp(i32),
     /// Refused; the client may try otherwise.
     Bad {
         /// A negative errno.
@@ -362,6 +365,7 @@ impl Handshake {
             return Err(SessionError::OutOfTurn);
         }
         match reply {
+            AcceptReply::HangUp(errno) => Err(SessionError::Denied(errno)),
             AcceptReply::More(payload) => {
                 self.state = State::Auth { more: true };
                 self.send(&AuthReplyMore { payload })
