@@ -1,0 +1,274 @@
+//! All PGs of one reactor: creates, splits and drops them as the map says, and hands events to them. Without I/O.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use spirula_maps::PgId;
+
+use crate::pg::cluster::ClusterMap;
+use crate::pg::config::PgConfig;
+use crate::pg::info::PgInfo;
+use crate::pg::log::LogEntry;
+use crate::pg::message::PeerMessage;
+use crate::pg::op::ClientOp;
+use crate::pg::{Ctx, Output, Pg, PgReport, StoreReply, Token};
+
+/// Tokens of this slot are the daemon's own.
+pub const DAEMON_SLOT: u32 = 0;
+
+/// An event that waits for a newer map.
+#[derive(Debug)]
+enum Early {
+    Op(ClientOp),
+    Peer(i32, PeerMessage),
+}
+
+impl Early {
+    fn epoch(&self) -> u32 {
+        match self {
+            Self::Op(op) => op.epoch,
+            Self::Peer(_, m) => m.id.epoch,
+        }
+    }
+}
+
+/// The PGs of one reactor.
+#[derive(Debug)]
+pub struct Core {
+    whoami: i32,
+    /// This reactor's number, and how many there are: each PG belongs to one.
+    shard: (u32, u32),
+    cfg: Arc<PgConfig>,
+    map: Arc<dyn ClusterMap>,
+    up: bool,
+    pgs: HashMap<u32, Pg>,
+    by_id: HashMap<PgId, u32>,
+    next_slot: u32,
+    early: Vec<Early>,
+}
+
+impl Core {
+    /// A reactor without PGs. It does nothing before a map says that the OSD is up.
+    pub fn new(whoami: i32, shard: (u32, u32), cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+        Self {
+            whoami,
+            shard,
+            cfg,
+            map,
+            up: false,
+            pgs: HashMap::new(),
+            by_id: HashMap::new(),
+            next_slot: DAEMON_SLOT,
+            early: Vec::new(),
+        }
+    }
+
+    /// Which of `count` reactors a PG belongs to.
+    pub fn shard_of(pgid: PgId, count: u32) -> u32 {
+        // Children of a split come after their parent by a power of two: mix, so that they spread.
+        let mixed = (u64::from(pgid.seed) ^ pgid.pool.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((mixed >> 33) % u64::from(count.max(1))) as u32
+    }
+
+    fn is_mine(&self, pgid: PgId) -> bool {
+        Self::shard_of(pgid, self.shard.1) == self.shard.0
+    }
+
+    /// A PG as the store remembers it; ignored if it belongs to another reactor. `map` is the newest stored one.
+    pub fn load(&mut self, pgid: PgId, info: PgInfo, entries: Vec<LogEntry>) {
+        if self.is_mine(pgid) {
+            let slot = self.slot();
+            let (cfg, map) = (Arc::clone(&self.cfg), Arc::clone(&self.map));
+            let pg = Pg::load(pgid, self.whoami, slot, cfg, map, info, entries);
+            self.pgs.insert(slot, pg);
+            self.by_id.insert(pgid, slot);
+        }
+    }
+
+    fn slot(&mut self) -> u32 {
+        self.next_slot += 1;
+        self.next_slot
+    }
+
+    /// The newest map.
+    pub fn map(&self) -> &Arc<dyn ClusterMap> {
+        &self.map
+    }
+
+    /// All PGs.
+    pub fn pgs(&self) -> impl Iterator<Item = &Pg> {
+        self.pgs.values()
+    }
+
+    /// A PG.
+    pub fn pg(&self, pgid: PgId) -> Option<&Pg> {
+        self.pgs.get(self.by_id.get(&pgid)?)
+    }
+
+    /// Events that wait for a newer map.
+    pub fn waiting_for_map(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Reports on the PGs that this OSD leads.
+    pub fn reports(&self) -> impl Iterator<Item = PgReport> {
+        self.pgs.values().filter_map(Pg::report)
+    }
+
+    fn with(&mut self, slot: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Pg, &mut Ctx<'_>)) {
+        if let Some(pg) = self.pgs.get_mut(&slot) {
+            f(pg, cx);
+            pg.settle(cx);
+            if pg.is_gone() {
+                let pgid = pg.pgid();
+                self.pgs.remove(&slot);
+                self.by_id.remove(&pgid);
+            }
+        }
+    }
+
+    fn exists_in_map(&self, pgid: PgId) -> bool {
+        self.map.pool(pgid.pool).is_some_and(|p| pgid.seed < p.pg_num)
+    }
+
+    fn create(&mut self, pgid: PgId, cx: &mut Ctx<'_>) -> u32 {
+        let slot = self.slot();
+        let pg = Pg::new(
+            pgid,
+            self.whoami,
+            slot,
+            Arc::clone(&self.cfg),
+            Arc::clone(&self.map),
+        );
+        self.pgs.insert(slot, pg);
+        self.by_id.insert(pgid, slot);
+        let (map, up) = (Arc::clone(&self.map), self.up);
+        if let Some(pg) = self.pgs.get_mut(&slot) {
+            pg.handle_map(map, false, up, cx);
+            pg.settle(cx);
+        }
+        slot
+    }
+
+    /// A request of a client for PG `pgid`.
+    pub fn handle_op(&mut self, pgid: PgId, op: ClientOp, cx: &mut Ctx<'_>) {
+        if op.epoch > self.map.epoch() {
+            self.early.push(Early::Op(op));
+            return;
+        }
+        match self.by_id.get(&pgid) {
+            Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
+            // Not here: the client's map is old, or it will be told by a newer one.
+            None => cx.out.push(Output::ShareMap {
+                client: op.client,
+                epoch: op.epoch,
+            }),
+        }
+    }
+
+    /// A message of another OSD.
+    pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
+        if msg.id.epoch > self.map.epoch() {
+            self.early.push(Early::Peer(from, msg));
+            return;
+        }
+        let slot = match self.by_id.get(&msg.pgid) {
+            Some(&slot) => slot,
+            None if self.up && self.is_mine(msg.pgid) && self.exists_in_map(msg.pgid) => {
+                self.create(msg.pgid, cx)
+            }
+            None => return,
+        };
+        self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));
+    }
+
+    /// An answer of the store.
+    pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
+        self.with(token.slot(), cx, |pg, cx| pg.handle_store(token, reply, cx));
+    }
+
+    /// A connection to or from another OSD was lost.
+    pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        for slot in self.slots() {
+            self.with(slot, cx, |pg, cx| pg.handle_peer_reset(osd, cx));
+        }
+    }
+
+    /// Time passes; about once a second.
+    pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
+        for slot in self.slots() {
+            self.with(slot, cx, Pg::handle_tick);
+        }
+    }
+
+    fn slots(&self) -> Vec<u32> {
+        let mut slots: Vec<u32> = self.pgs.keys().copied().collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
+    pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
+        self.split(&*map, &map, cx);
+        self.map = Arc::clone(&map);
+        self.up = up;
+        for slot in self.slots() {
+            self.with(slot, cx, |pg, cx| pg.handle_map(Arc::clone(&map), gap, up, cx));
+        }
+        if up {
+            self.create_led(&*map, cx);
+        }
+        self.replay_early(cx);
+    }
+
+    fn split(&mut self, map: &dyn ClusterMap, shared: &Arc<dyn ClusterMap>, cx: &mut Ctx<'_>) {
+        for slot in self.slots() {
+            let Some((pgid, old)) = self.pgs.get(&slot).map(|pg| (pg.pgid(), pg.split_for())) else {
+                continue;
+            };
+            let Some(pool) = map.pool(pgid.pool).filter(|p| p.pg_num > old) else {
+                continue;
+            };
+            for child in pgid.split_children(old, pool.pg_num) {
+                let child_slot = self.slot();
+                let Some(pg) = self.pgs.get_mut(&slot) else {
+                    continue;
+                };
+                let new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
+                self.pgs.insert(child_slot, new);
+                self.by_id.insert(child, child_slot);
+            }
+            if let Some(pg) = self.pgs.get_mut(&slot) {
+                pg.set_split_for(pool.pg_num);
+            }
+        }
+    }
+
+    /// Begins with the PGs that this OSD leads and does not have.
+    fn create_led(&mut self, map: &dyn ClusterMap, cx: &mut Ctx<'_>) {
+        for id in map.pool_ids() {
+            let Some(pool) = map.pool(id) else { continue };
+            for pgid in (0..pool.pg_num).map(|seed| PgId::new(id, seed)) {
+                let new = self.is_mine(pgid) && !self.by_id.contains_key(&pgid);
+                if new && map.placement(pgid).primary == self.whoami {
+                    self.create(pgid, cx);
+                }
+            }
+        }
+    }
+
+    fn replay_early(&mut self, cx: &mut Ctx<'_>) {
+        let epoch = self.map.epoch();
+        let (now, later) = std::mem::take(&mut self.early)
+            .into_iter()
+            .partition(|e| e.epoch() <= epoch);
+        self.early = later;
+        let now: Vec<Early> = now;
+        for e in now {
+            match e {
+                Early::Op(op) => self.handle_op(op.pgid, op, cx),
+                Early::Peer(from, m) => self.handle_peer(from, m, cx),
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The limits that the PG core enforces, under the names of Ceph's options.
+
+/// Settings of the PG core. Defaults are Ceph's, except where a comment says why not.
+#[derive(Debug, Clone)]
+pub struct PgConfig {
+    /// `osd_max_object_size`: bytes.
+    pub max_object_size: u64,
+    /// `osd_max_object_name_len`: bytes.
+    pub max_object_name_len: usize,
+    /// `osd_max_object_namespace_len`: bytes.
+    pub max_object_namespace_len: usize,
+    /// `osd_max_attr_name_len`: bytes.
+    pub max_attr_name_len: usize,
+    /// `osd_max_attr_size`: bytes of one attribute. Ceph has no limit; an attribute lives in the index here.
+    pub max_attr_size: usize,
+    /// Bytes of all attributes of an object together.
+    pub max_attrs_total: usize,
+    /// `osd_max_write_size`: bytes of payload in one op.
+    pub max_write_size: usize,
+    /// `osd_max_pgls`: objects in one listing.
+    pub max_pgls: u64,
+    /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
+    pub max_write_op_reply_len: usize,
+    /// Log entries a PG keeps. Smaller than Ceph's: each costs memory.
+    pub max_log_entries: usize,
+    /// Bytes that they may take in memory.
+    pub max_log_bytes: usize,
+    /// Object contexts a PG keeps for reuse.
+    pub max_cached_contexts: usize,
+    /// Payload bytes in one recovery push.
+    pub push_chunk: u64,
+    /// Pushes and scans that a sync target may be sent without having acknowledged them.
+    pub push_window: usize,
+    /// Seconds after which peering that makes no progress begins anew.
+    pub peering_retry: u32,
+}
+
+impl Default for PgConfig {
+    fn default() -> Self {
+        Self {
+            max_object_size: 128 << 20,
+            max_object_name_len: 2048,
+            max_object_namespace_len: 256,
+            max_attr_name_len: 100,
+            max_attr_size: 64 << 10,
+            max_attrs_total: 1 << 20,
+            max_write_size: 90 << 20,
+            max_pgls: 1024,
+            max_write_op_reply_len: 64,
+            max_log_entries: 500,
+            max_log_bytes: 256 << 10,
+            max_cached_contexts: 128,
+            push_chunk: 1 << 20,
+            push_window: 8,
+            peering_retry: 10,
+        }
+    }
+}

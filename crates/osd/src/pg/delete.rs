@@ -1,0 +1,83 @@
+//! Deleting a copy: of a pool that is gone, or one that is complete elsewhere. In bounded steps, in the background.
+
+use bytes::Bytes;
+
+use super::message::PeeringId;
+use super::txn::{MetaOp, ObjectOp, Txn};
+use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role, key};
+
+/// Objects removed in one step.
+const STEP: usize = 64;
+
+impl Pg {
+    /// The pool is gone.
+    pub(super) fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
+        if !matches!(self.role, Role::Deleting) {
+            self.leave_interval();
+            self.held.clear();
+            self.begin_delete(cx);
+        }
+    }
+
+    /// The primary says that the PG is complete elsewhere.
+    pub(super) fn removed(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        let stray = matches!(self.role, Role::Stray) && from == self.interval.place.primary;
+        if stray && id.epoch >= self.interval.since && self.exists {
+            self.begin_delete(cx);
+        }
+    }
+
+    fn begin_delete(&mut self, cx: &mut Ctx<'_>) {
+        self.source = None;
+        self.target = None;
+        if !self.exists {
+            self.role = Role::Stray;
+            return;
+        }
+        self.role = Role::Deleting;
+        // A crash, or a change of mind, must never take the rest for a copy.
+        self.info.incomplete = true;
+        let txn = Txn {
+            objects: Vec::new(),
+            meta: vec![self.info_record()],
+        };
+        self.submit(txn, Commit::Delete, cx);
+    }
+
+    pub(super) fn delete_step(&mut self, cx: &mut Ctx<'_>) {
+        if matches!(self.role, Role::Deleting) {
+            let (from, to) = self.delete_range();
+            let token = self.token(Pending::Delete);
+            cx.out.push(Output::List {
+                token,
+                from,
+                to,
+                max: STEP,
+            });
+        }
+    }
+
+    /// The objects' range, also when the pool is gone.
+    fn delete_range(&self) -> (Bytes, Bytes) {
+        key::pg_range(self.pgid, self.info.pg_num.max(1))
+    }
+
+    pub(super) fn delete_listed(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let Ok((objects, next)) = r else { return };
+        let mut txn = Txn::default();
+        txn.objects
+            .extend(objects.into_iter().map(|(k, _)| (k, vec![ObjectOp::Remove])));
+        if next.is_some() {
+            self.submit(txn, Commit::Delete, cx);
+            return;
+        }
+        let (from, to) = key::log_range(self.pgid);
+        txn.meta.push(MetaOp::DeleteRange(from, to));
+        txn.meta.push(MetaOp::Delete(key::info_key(self.pgid)));
+        self.exists = false;
+        self.info = Default::default();
+        self.log = Default::default();
+        self.role = Role::Stray;
+        self.submit(txn, Commit::Record, cx);
+    }
+}

@@ -1,0 +1,251 @@
+//! Executes the ops of a request on one object: all of them or, if one fails, none.
+//!
+//! Reads within a request see the object as it was before the request; sizes and existence are those that the ops
+//! before left, as with the official OSD. The bytes that reads need were fetched before (see [`read::plan`]), so
+//! execution itself is synchronous.
+
+mod checksum;
+pub(crate) mod read;
+mod write;
+mod xattr;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::UTime;
+use spirula_proto::osd::{OpCode, OpFlags};
+
+use super::config::PgConfig;
+use super::errno::*;
+use super::log::Usage;
+use super::object::{Attrs, ObjectInfo};
+use super::op::OsdOp;
+use super::txn::ObjectOp;
+
+/// An object as it is, or as an op before left it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ObjectState {
+    /// Whether it exists.
+    pub exists: bool,
+    /// Its info; the default where it does not exist.
+    pub info: ObjectInfo,
+    /// Its attributes.
+    pub attrs: Attrs,
+}
+
+/// Bytes fetched for one op: pieces by offset, or that they could not be read.
+pub(crate) type Fetched = Option<Result<Vec<(u64, Bytes)>, i32>>;
+
+/// Reads and writes, counted as `ceph df` and `pg dump` show them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct IoCount {
+    pub rd: i64,
+    pub rd_kb: i64,
+    pub wr: i64,
+    pub wr_kb: i64,
+}
+
+impl IoCount {
+    pub(crate) fn add(&mut self, o: Self) {
+        self.rd += o.rd;
+        self.rd_kb += o.rd_kb;
+        self.wr += o.wr;
+        self.wr_kb += o.wr_kb;
+    }
+}
+
+/// `bytes` in KiB, rounded up.
+fn kib(bytes: u64) -> i64 {
+    i64::try_from(bytes.div_ceil(1024)).unwrap_or(i64::MAX)
+}
+
+/// A request under execution.
+pub(crate) struct Exec<'a> {
+    cfg: &'a PgConfig,
+    old: &'a ObjectState,
+    /// Whether the object exists now.
+    pub exists: bool,
+    /// Its info now.
+    pub info: ObjectInfo,
+    /// Attributes set (or removed, `None`) so far.
+    attr_changes: BTreeMap<Bytes, Option<Bytes>>,
+    /// All old attributes are gone, as the object was removed in between.
+    attrs_cleared: bool,
+    /// What changes in the store.
+    pub changes: Vec<ObjectOp>,
+    /// Whether the request changes anything, be it only the version.
+    pub dirty: bool,
+    /// Whether the version that clients see goes up.
+    pub user_modify: bool,
+    /// Change of the PG's usage.
+    pub usage: Usage,
+    /// Reads and writes.
+    pub io: IoCount,
+    /// Offset of the first read, for the reply's header.
+    pub data_off: Option<u64>,
+}
+
+impl<'a> Exec<'a> {
+    /// Begins with the object as it is.
+    pub(crate) fn new(cfg: &'a PgConfig, old: &'a ObjectState) -> Self {
+        Self {
+            cfg,
+            old,
+            exists: old.exists,
+            info: old.info.clone(),
+            attr_changes: BTreeMap::new(),
+            attrs_cleared: false,
+            changes: Vec::new(),
+            dirty: false,
+            user_modify: false,
+            usage: Usage::default(),
+            io: IoCount::default(),
+            data_off: None,
+        }
+    }
+
+    /// Executes the ops in order until one fails. Returns the last result.
+    pub(crate) fn run(&mut self, ops: &mut [OsdOp], fetched: &mut [Fetched]) -> i32 {
+        let mut result = 0;
+        for (i, op) in ops.iter_mut().enumerate() {
+            self.user_modify |= op.code.is_modify();
+            let fetched = fetched.get_mut(i).and_then(Option::take);
+            result = self.one(op, fetched);
+            op.rval = result;
+            if result < 0 && op.flags.has(OpFlags::FAILOK) && result != -EAGAIN {
+                result = 0;
+            }
+            if result < 0 {
+                break;
+            }
+        }
+        result
+    }
+
+    fn one(&mut self, op: &mut OsdOp, fetched: Option<Result<Vec<(u64, Bytes)>, i32>>) -> i32 {
+        normalise(op);
+        if op.code == OpCode::ZERO && self.zero_is_truncate(op) {
+            if op.extent().offset >= self.info.size {
+                return 0;
+            }
+            op.code = OpCode::TRUNCATE;
+        }
+        match op.code {
+            OpCode::READ | OpCode::SYNC_READ => self.read(op, fetched),
+            OpCode::SPARSE_READ => self.sparse_read(op, fetched),
+            OpCode::STAT => self.stat(op),
+            OpCode::CMPEXT => self.cmpext(op, fetched),
+            OpCode::CHECKSUM => self.checksum(op, fetched),
+            OpCode::ASSERT_VER => self.assert_ver(op),
+            OpCode::GETXATTR => self.getxattr(op),
+            OpCode::GETXATTRS => self.getxattrs(op),
+            OpCode::CMPXATTR => self.cmpxattr(op),
+            OpCode::WRITE => self.write(op),
+            OpCode::WRITEFULL => self.writefull(op),
+            OpCode::WRITESAME => self.writesame(op),
+            OpCode::APPEND => self.append(op),
+            OpCode::ZERO => self.zero(op),
+            OpCode::TRIMTRUNC => {
+                let mut e = op.extent();
+                e.offset = e.truncate_size;
+                op.set_extent(e);
+                self.truncate(op)
+            }
+            OpCode::TRUNCATE => self.truncate(op),
+            OpCode::CREATE => self.create(op),
+            OpCode::DELETE => self.delete(),
+            OpCode::SETALLOCHINT => self.set_alloc_hint(op),
+            OpCode::STARTSYNC => {
+                self.dirty = true;
+                0
+            }
+            OpCode::SETXATTR => self.setxattr(op),
+            OpCode::RMXATTR => self.rmxattr(op),
+            _ => -EOPNOTSUPP,
+        }
+    }
+
+    /// What the request made of the object, and its changes with the info as the last of them. `mtime` is the
+    /// client's.
+    pub(crate) fn finish(mut self, mtime: UTime, now: UTime) -> (ObjectState, Vec<ObjectOp>) {
+        if !self.exists {
+            return (ObjectState::default(), self.changes);
+        }
+        if !mtime.is_zero() {
+            self.info.mtime = mtime;
+            self.info.local_mtime = now;
+        }
+        let mut attrs = if self.attrs_cleared {
+            Attrs::new()
+        } else {
+            self.old.attrs.clone()
+        };
+        for (name, value) in self.attr_changes {
+            match value {
+                Some(value) => {
+                    attrs.insert(name.clone(), value.clone());
+                    self.changes.push(ObjectOp::SetAttr { name, value });
+                }
+                None => {
+                    if attrs.remove(&name).is_some() {
+                        self.changes.push(ObjectOp::RmAttr(name));
+                    }
+                }
+            }
+        }
+        self.changes.push(ObjectOp::SetInfo(self.info.to_bytes()));
+        (
+            ObjectState {
+                exists: true,
+                info: self.info,
+                attrs,
+            },
+            self.changes,
+        )
+    }
+
+    /// A range that ends at or beyond the object's end is cut off rather than zeroed.
+    fn zero_is_truncate(&self, op: &OsdOp) -> bool {
+        let e = op.extent();
+        let max = self.cfg.max_object_size;
+        self.exists
+            && e.offset < max
+            && (1..=max).contains(&e.length)
+            && e.offset.saturating_add(e.length) >= self.info.size
+    }
+
+    fn maybe_create(&mut self) {
+        if !self.exists {
+            self.exists = true;
+            self.usage.objects += 1;
+            self.changes.push(ObjectOp::Touch);
+        }
+        self.dirty = true;
+    }
+
+    fn set_size(&mut self, size: u64) {
+        self.usage.bytes += size.cast_signed() - self.info.size.cast_signed();
+        self.info.size = size;
+    }
+
+    fn check_extent(&self, offset: u64, length: u64) -> i32 {
+        let max = self.cfg.max_object_size;
+        if offset >= max || length > max || offset + length > max {
+            -EFBIG
+        } else {
+            0
+        }
+    }
+}
+
+/// Clients of old wrote "no truncation" as sequence 1 and size -1.
+fn normalise(op: &mut OsdOp) {
+    if op.code.uses_extent() {
+        let mut e = op.extent();
+        if e.truncate_seq == 1 && e.truncate_size == u64::MAX {
+            e.truncate_seq = 0;
+            e.truncate_size = 0;
+            op.set_extent(e);
+        }
+    }
+}

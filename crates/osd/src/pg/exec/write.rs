@@ -1,0 +1,220 @@
+//! Ops that change an object's bytes or existence.
+
+use bytes::{Bytes, BytesMut};
+use spirula_proto::osd::OpFlags;
+
+use super::{Exec, kib};
+use crate::pg::errno::*;
+use crate::pg::op::{Extent, OsdOp};
+use crate::pg::txn::ObjectOp;
+
+impl Exec<'_> {
+    pub(super) fn write(&mut self, op: &OsdOp) -> i32 {
+        self.write_extent(op.extent(), op.indata.clone())
+    }
+
+    fn write_extent(&mut self, e: Extent, mut data: Bytes) -> i32 {
+        if e.length != data.len() as u64 {
+            return -EINVAL;
+        }
+        let mut length = e.length;
+        let seq = self.info.truncate_seq;
+        if seq != 0 && seq > e.truncate_seq && e.offset.saturating_add(length) > self.info.size {
+            // Sent before a truncation that came first: what lies beyond is gone already.
+            length = length.min(self.info.size.saturating_sub(e.offset));
+            data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        }
+        if e.truncate_seq > seq {
+            if self.exists {
+                if e.truncate_size > self.cfg.max_object_size {
+                    return -EFBIG;
+                }
+                self.changes.push(ObjectOp::Truncate {
+                    size: e.truncate_size,
+                });
+                self.dirty = true;
+                self.set_size(e.truncate_size);
+            }
+            self.info.truncate_seq = e.truncate_seq;
+            self.info.truncate_size = e.truncate_size;
+        }
+        let r = self.check_extent(e.offset, length);
+        if r < 0 {
+            return r;
+        }
+        self.maybe_create();
+        if length == 0 {
+            if e.offset > self.info.size {
+                self.changes.push(ObjectOp::Truncate { size: e.offset });
+                self.set_size(e.offset);
+            }
+        } else {
+            self.changes.push(ObjectOp::Write {
+                offset: e.offset,
+                data,
+            });
+            if e.offset + length > self.info.size {
+                self.set_size(e.offset + length);
+            }
+        }
+        self.count_write(length);
+        0
+    }
+
+    fn count_write(&mut self, length: u64) {
+        self.io.wr += 1;
+        self.io.wr_kb += kib(length);
+    }
+
+    pub(super) fn writefull(&mut self, op: &OsdOp) -> i32 {
+        let length = op.extent().length;
+        if length != op.indata.len() as u64 {
+            return -EINVAL;
+        }
+        let r = self.check_extent(0, length);
+        if r < 0 {
+            return r;
+        }
+        let shrinks = self.exists && length < self.info.size;
+        self.maybe_create();
+        if shrinks {
+            self.changes.push(ObjectOp::Truncate { size: length });
+        }
+        if length > 0 {
+            self.changes.push(ObjectOp::Write {
+                offset: 0,
+                data: op.indata.clone(),
+            });
+        }
+        self.set_size(length);
+        self.count_write(length);
+        0
+    }
+
+    pub(super) fn append(&mut self, op: &OsdOp) -> i32 {
+        let e = Extent {
+            offset: self.info.size,
+            length: op.extent().length,
+            truncate_size: 0,
+            truncate_seq: self.info.truncate_seq,
+        };
+        self.write_extent(e, op.indata.clone())
+    }
+
+    pub(super) fn writesame(&mut self, op: &OsdOp) -> i32 {
+        let (offset, length, data_length) = op.writesame();
+        if length == 0 {
+            return 0;
+        }
+        if data_length == 0 || length % data_length != 0 || data_length != op.indata.len() as u64 {
+            return -EINVAL;
+        }
+        let r = self.check_extent(offset, length);
+        if r < 0 {
+            return r;
+        }
+        let Ok(total) = usize::try_from(length) else {
+            return -EFBIG;
+        };
+        let mut data = BytesMut::with_capacity(total);
+        while data.len() < total {
+            data.extend_from_slice(&op.indata);
+        }
+        self.write_extent(
+            Extent {
+                offset,
+                length,
+                ..Extent::default()
+            },
+            data.freeze(),
+        )
+    }
+
+    /// Within the object; a range that reaches its end became a truncation before.
+    pub(super) fn zero(&mut self, op: &OsdOp) -> i32 {
+        let e = op.extent();
+        let r = self.check_extent(e.offset, e.length);
+        if r < 0 {
+            return r;
+        }
+        if e.length > 0 && self.exists {
+            self.changes.push(ObjectOp::Zero {
+                offset: e.offset,
+                len: e.length,
+            });
+            self.dirty = true;
+            self.io.wr += 1;
+        }
+        0
+    }
+
+    pub(super) fn truncate(&mut self, op: &OsdOp) -> i32 {
+        let e = op.extent();
+        if !self.exists {
+            return 0;
+        }
+        let r = self.check_extent(e.offset, e.length);
+        if r < 0 {
+            return r;
+        }
+        if e.truncate_seq != 0 {
+            if e.offset != e.truncate_size {
+                return -EINVAL;
+            }
+            if e.truncate_seq <= self.info.truncate_seq {
+                return 0;
+            }
+            self.info.truncate_seq = e.truncate_seq;
+            self.info.truncate_size = e.truncate_size;
+        }
+        self.dirty = true;
+        self.changes.push(ObjectOp::Truncate { size: e.offset });
+        self.set_size(e.offset);
+        self.io.wr += 1;
+        0
+    }
+
+    pub(super) fn create(&mut self, op: &OsdOp) -> i32 {
+        if self.exists && op.flags.has(OpFlags::EXCL) {
+            return -EEXIST;
+        }
+        // The data, once a category, must be an encoded string still.
+        let category_is_bad = !op.indata.is_empty() && spirula_denc::Reader::new(&op.indata).blob().is_err();
+        if category_is_bad {
+            return -EINVAL;
+        }
+        self.maybe_create();
+        0
+    }
+
+    pub(super) fn delete(&mut self) -> i32 {
+        if !self.exists {
+            return -ENOENT;
+        }
+        // Changes made by the ops before need not reach the store, but the object was there if it was before.
+        self.changes.clear();
+        self.changes.push(ObjectOp::Remove);
+        self.dirty = true;
+        self.io.wr += 1;
+        self.set_size(0);
+        self.usage.objects -= 1;
+        self.exists = false;
+        self.attr_changes.clear();
+        self.attrs_cleared = true;
+        self.info = crate::pg::object::ObjectInfo {
+            version: self.info.version,
+            user_version: self.info.user_version,
+            ..Default::default()
+        };
+        0
+    }
+
+    pub(super) fn set_alloc_hint(&mut self, op: &OsdOp) -> i32 {
+        let (object, write, flags) = op.alloc_hint();
+        self.maybe_create();
+        self.info.expected_object_size = object;
+        self.info.expected_write_size = write;
+        self.info.alloc_hint_flags = flags;
+        0
+    }
+}

@@ -1,0 +1,165 @@
+//! Ops on attributes.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use spirula_denc::Writer;
+
+use super::{Exec, kib};
+use crate::pg::errno::*;
+use crate::pg::op::OsdOp;
+
+/// `CEPH_OSD_CMPXATTR_MODE_STRING`.
+const MODE_STRING: u8 = 1;
+/// `CEPH_OSD_CMPXATTR_MODE_U64`.
+const MODE_U64: u8 = 2;
+
+/// Whether the given value compares with the attribute's as `CEPH_OSD_CMPXATTR_OP_*` says; `None` for no such op.
+fn holds(op: u8, order: Ordering) -> Option<bool> {
+    Some(match op {
+        1 => order.is_eq(),
+        2 => order.is_ne(),
+        3 => order.is_gt(),
+        4 => order.is_ge(),
+        5 => order.is_lt(),
+        6 => order.is_le(),
+        _ => return None,
+    })
+}
+
+/// The number that an attribute starts with, as text; an empty one is 0.
+fn leading_u64(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return Some(0);
+    }
+    let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
+    std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
+}
+
+/// Name and value that the op's data holds.
+fn name_and_value(op: &OsdOp) -> Option<(Bytes, Bytes)> {
+    let (name, value, ..) = op.xattr();
+    let end = name.checked_add(value)?;
+    (end <= op.indata.len()).then(|| {
+        // Copied, as they live longer than the message.
+        let copy = |b: &[u8]| Bytes::copy_from_slice(b);
+        (copy(&op.indata[..name]), copy(&op.indata[name..end]))
+    })
+}
+
+fn name_only(op: &OsdOp) -> Option<Bytes> {
+    op.indata.get(..op.xattr().0).map(Bytes::copy_from_slice)
+}
+
+impl Exec<'_> {
+    /// An attribute as it was before the request.
+    fn old_attr(&self, name: &[u8]) -> Result<&Bytes, i32> {
+        if !self.old.exists {
+            return Err(-ENOENT);
+        }
+        self.old.attrs.get(name).ok_or(-ENODATA)
+    }
+
+    pub(super) fn getxattr(&mut self, op: &mut OsdOp) -> i32 {
+        let Some(name) = name_only(op) else { return -EINVAL };
+        self.io.rd += 1;
+        let value = match self.old_attr(&name) {
+            Ok(value) => value.clone(),
+            Err(e) => return e,
+        };
+        self.io.rd_kb += kib(value.len() as u64);
+        op.set_xattr_value_len(u32::try_from(value.len()).unwrap_or(u32::MAX));
+        op.outdata.push(value);
+        0
+    }
+
+    pub(super) fn getxattrs(&mut self, op: &mut OsdOp) -> i32 {
+        let mut w = Writer::new();
+        w.count(self.old.attrs.len());
+        for (name, value) in &self.old.attrs {
+            w.put(name);
+            w.put(value);
+        }
+        self.io.rd += 1;
+        self.io.rd_kb += kib(w.len() as u64);
+        op.outdata.push(w.into_vec().into());
+        if self.old.exists { 0 } else { -ENOENT }
+    }
+
+    pub(super) fn cmpxattr(&mut self, op: &mut OsdOp) -> i32 {
+        let Some(name) = name_only(op) else { return -EINVAL };
+        let empty = Bytes::new();
+        let have = match self.old_attr(&name) {
+            Ok(value) => value.clone(),
+            Err(e) if e == -ENODATA => empty,
+            Err(e) => return e,
+        };
+        self.io.rd += 1;
+        self.io.rd_kb += kib(have.len() as u64);
+        let (_, _, cmp, mode) = op.xattr();
+        let given = &op.indata[name.len()..];
+        let order = match mode {
+            MODE_STRING => match name_and_value(op) {
+                Some((_, given)) => given.cmp(&have),
+                None => return -EINVAL,
+            },
+            MODE_U64 => match (given.first_chunk::<8>(), leading_u64(&have)) {
+                (Some(given), Some(have)) => u64::from_le_bytes(*given).cmp(&have),
+                _ => return -EINVAL,
+            },
+            _ => return -EINVAL,
+        };
+        match holds(cmp, order) {
+            // A true comparison's result is positive, which only requests without writes show.
+            Some(true) => 1,
+            Some(false) => -ECANCELED,
+            None => -EINVAL,
+        }
+    }
+
+    pub(super) fn setxattr(&mut self, op: &OsdOp) -> i32 {
+        let (name_len, value_len, ..) = op.xattr();
+        if value_len > self.cfg.max_attr_size {
+            return -EFBIG;
+        }
+        if name_len > self.cfg.max_attr_name_len {
+            return -ENAMETOOLONG;
+        }
+        let Some((name, value)) = name_and_value(op) else {
+            return -EINVAL;
+        };
+        let total: usize = self.old.attrs.values().map(Bytes::len).sum();
+        let added: usize = self.attr_changes.values().flatten().map(Bytes::len).sum();
+        if total + added + value.len() > self.cfg.max_attrs_total {
+            return -EFBIG;
+        }
+        self.maybe_create();
+        self.attr_changes.insert(name, Some(value));
+        self.io.wr += 1;
+        0
+    }
+
+    pub(super) fn rmxattr(&mut self, op: &OsdOp) -> i32 {
+        let Some(name) = name_only(op) else { return -EINVAL };
+        if !self.exists {
+            return -ENOENT;
+        }
+        self.attr_changes.insert(name, None);
+        self.dirty = true;
+        self.io.wr += 1;
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_compare_as_numbers_by_their_leading_digits() {
+        assert_eq!(leading_u64(b""), Some(0));
+        assert_eq!(leading_u64(b"12x"), Some(12));
+        assert_eq!(leading_u64(b"x"), None);
+        assert_eq!(leading_u64(b"99999999999999999999"), None);
+    }
+}

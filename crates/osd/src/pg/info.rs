@@ -1,0 +1,82 @@
+//! What an OSD remembers about a PG, durably: enough to say who holds the newest copy.
+
+use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+use spirula_maps::EVersion;
+
+use super::log::Usage;
+
+/// Version of the encoding of [`PgInfo`]. 1: the first.
+const VERSION: u8 = 1;
+
+/// A copy's own account of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PgInfo {
+    /// The version of the newest change in its log.
+    pub last_update: EVersion,
+    /// The version after which its log has entries.
+    pub log_tail: EVersion,
+    /// The epoch of the interval in which it was last active, 0 for never.
+    pub last_epoch_started: u32,
+    /// The members that were active then; ascending.
+    pub last_acting: Vec<i32>,
+    /// Since it was last active, the PG belonged to other members for a while, or this OSD missed the maps that
+    /// would tell: somebody else may have a newer copy.
+    pub moved: bool,
+    /// It is being made equal to another copy, and no true copy of any version until that is done.
+    pub incomplete: bool,
+    /// The PGs that the pool had when the copy was last split.
+    pub pg_num: u32,
+    /// The highest version that clients were told.
+    pub last_user_version: u64,
+    /// Objects and bytes as of `last_update`.
+    pub usage: Usage,
+    /// The usage is wrong since a split; to be counted again.
+    pub usage_invalid: bool,
+}
+
+impl PgInfo {
+    /// How new the copy is: copies compare by this.
+    pub fn age(&self) -> (u32, EVersion) {
+        (self.last_epoch_started, self.last_update)
+    }
+}
+
+impl Encode for PgInfo {
+    fn encode(&self, w: &mut Writer) {
+        w.section(VERSION, 1, |w| {
+            w.put(&self.last_update);
+            w.put(&self.log_tail);
+            w.u32(self.last_epoch_started);
+            w.put(&self.last_acting);
+            w.bool(self.moved);
+            w.bool(self.incomplete);
+            w.u32(self.pg_num);
+            w.u64(self.last_user_version);
+            w.i64(self.usage.objects);
+            w.i64(self.usage.bytes);
+            w.bool(self.usage_invalid);
+        });
+    }
+}
+
+impl Decode for PgInfo {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        r.section("PG info", VERSION, |_, r| {
+            Ok(Self {
+                last_update: r.get()?,
+                log_tail: r.get()?,
+                last_epoch_started: r.u32()?,
+                last_acting: r.get()?,
+                moved: r.bool()?,
+                incomplete: r.bool()?,
+                pg_num: r.u32()?,
+                last_user_version: r.u64()?,
+                usage: Usage {
+                    objects: r.i64()?,
+                    bytes: r.i64()?,
+                },
+                usage_invalid: r.bool()?,
+            })
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one ends.
+
+use std::sync::Arc;
+
+use spirula_maps::PgId;
+
+use super::cluster::{ClusterMap, Placement};
+use super::message::{PeerBody, PeeringId};
+use super::replica::Replica;
+use super::{Ctx, Pg, Role};
+
+/// The present interval.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Interval {
+    /// The epoch it began in, as far as this OSD knows.
+    pub since: u32,
+    /// The epoch in which this OSD first saw it: `since`, unless maps were missed. What primaries name it by, as no
+    /// member can know of a later beginning.
+    pub seen: u32,
+    /// Since when the primary is the same.
+    pub same_primary_since: u32,
+    /// Since when the pool has this many PGs.
+    pub split_at: u32,
+    /// Where the PG belongs.
+    pub place: Placement,
+    /// Since when each acting member is up: a restart ends the interval too.
+    member_since: Vec<u32>,
+    size: u32,
+    min_size: u32,
+    pg_num: u32,
+}
+
+impl Interval {
+    pub(super) fn new(pgid: PgId, map: &dyn ClusterMap) -> Self {
+        let place = map.placement(pgid);
+        let up_from = |osd: &i32| map.osd(*osd).map_or(0, |o| o.up_from);
+        let member_since: Vec<u32> = place.acting.iter().map(up_from).collect();
+        let pool = map.pool(pgid.pool).unwrap_or_default();
+        // When maps were missed, the youngest member's start is the earliest epoch that is possible.
+        let since = member_since.iter().copied().max().unwrap_or(0).max(pool.created);
+        let same_primary_since = map.osd(place.primary).map_or(since, |o| o.up_from);
+        Self {
+            since,
+            seen: map.epoch(),
+            same_primary_since,
+            split_at: 0,
+            member_since,
+            place,
+            size: pool.size,
+            min_size: pool.min_size,
+            pg_num: pool.pg_num,
+        }
+    }
+
+    fn is_same(&self, o: &Self) -> bool {
+        self.place == o.place
+            && self.member_since == o.member_since
+            && (self.size, self.min_size, self.pg_num) == (o.size, o.min_size, o.pg_num)
+    }
+
+    /// The members wanted, ascending, whether they are up or not.
+    pub(super) fn wanted(&self) -> Vec<i32> {
+        sorted(&self.place.raw)
+    }
+
+    /// The members that serve, ascending.
+    pub(super) fn members(&self) -> Vec<i32> {
+        sorted(&self.place.acting)
+    }
+}
+
+fn sorted(osds: &[i32]) -> Vec<i32> {
+    let mut out = osds.to_vec();
+    out.sort_unstable();
+    out
+}
+
+impl Pg {
+    /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
+    pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
+        let epoch = map.epoch();
+        self.map = map;
+        let Some(pool) = self.map.pool(self.pgid.pool) else {
+            self.pool_deleted(cx);
+            return;
+        };
+        self.pool = pool;
+        let mut next = Interval::new(self.pgid, &*self.map);
+        let was_idle = matches!(self.role, Role::Idle);
+        let same = next.is_same(&self.interval);
+        if same && !gap {
+            next.since = self.interval.since;
+            next.seen = self.interval.seen;
+            next.same_primary_since = self.interval.same_primary_since;
+        } else if !gap {
+            next.since = epoch;
+            next.same_primary_since = if next.place.primary == self.interval.place.primary {
+                self.interval.same_primary_since
+            } else {
+                epoch
+            };
+        }
+        next.split_at = if next.pg_num == self.interval.pg_num {
+            self.interval.split_at
+        } else {
+            epoch
+        };
+        self.note_move(&next, gap, cx);
+        self.interval = next;
+        if !up {
+            if !was_idle {
+                self.leave_interval();
+                self.held.clear();
+                self.role = Role::Idle;
+            }
+        } else if !same || was_idle || gap {
+            self.new_interval(cx);
+        } else {
+            self.same_interval(cx);
+        }
+    }
+
+    /// Remembers that the copy may have been overtaken while the PG belonged to others.
+    fn note_move(&mut self, next: &Interval, gap: bool, cx: &mut Ctx<'_>) {
+        let others = next.wanted() != self.info.last_acting
+            || next.members().iter().any(|m| !self.info.last_acting.contains(m));
+        if self.exists && !self.info.moved && self.info.last_epoch_started > 0 && (gap || others) {
+            self.info.moved = true;
+            self.save_info(cx);
+        }
+    }
+
+    /// Drops everything that belonged to the interval that ended. Client ops are kept; whoever is primary next decides
+    /// about them.
+    pub(super) fn leave_interval(&mut self) {
+        self.source = None;
+        self.target = None;
+        let mut ops = Vec::new();
+        if let Role::Active(a) = &mut self.role {
+            // Writes in flight are answered from the log, if they survive: held, they are found there.
+            ops.extend(
+                std::mem::take(&mut a.in_flight)
+                    .into_iter()
+                    .flat_map(|w| w.into_ops()),
+            );
+        }
+        ops.extend(
+            std::mem::take(&mut self.pending)
+                .into_values()
+                .filter_map(super::Pending::into_op),
+        );
+        ops.extend(self.contexts.clear());
+        for mut op in ops.into_iter().rev() {
+            op.reset();
+            self.held.push_front(op);
+        }
+    }
+
+    fn new_interval(&mut self, cx: &mut Ctx<'_>) {
+        self.leave_interval();
+        if matches!(self.role, Role::Deleting) {
+            // What is left of the copy is marked incomplete: it can be made whole, but never counts.
+            self.role = Role::Stray;
+        }
+        let place = &self.interval.place;
+        let since = self.interval.since;
+        if place.primary == self.whoami {
+            let epoch = self.interval.same_primary_since;
+            self.held.retain(|op| op.epoch >= epoch);
+            self.begin_peering(cx);
+        } else {
+            self.held.clear();
+            if place.acting.contains(&self.whoami) {
+                self.id = PeeringId {
+                    epoch: since,
+                    round: 0,
+                };
+                self.role = Role::Replica(Replica::default());
+            } else {
+                self.role = Role::Stray;
+                self.announce(cx);
+            }
+        }
+    }
+
+    fn same_interval(&mut self, cx: &mut Ctx<'_>) {
+        if let Role::Peering(_) = self.role {
+            self.recheck_peering(cx);
+        }
+    }
+
+    /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.
+    pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
+        let primary = self.interval.place.primary;
+        if self.exists && primary >= 0 && primary != self.whoami && self.commits.is_empty() {
+            let id = PeeringId {
+                epoch: self.map.epoch(),
+                round: 0,
+            };
+            self.send(primary, id, PeerBody::Notify(Some(self.info.clone())), false, cx);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Where things lie in the store: keys of objects, PG logs and PG infos.
+//!
+//! An object's key sorts as the object does (pool, bit-reversed hash, namespace, key, name, snapshot), so a PG is
+//! one contiguous range of keys and a split moves no object. The PG's number is no part of the key.
+//!
+//! ```text
+//! object   pool:u64be  reverse(hash):u32be  namespace 00 00  effective key 00 00  name|"" 00 00  snap:u64be
+//! log      'L' pool:u64be seed:u32be version:u64be epoch:u32be
+//! info     'I' pool:u64be seed:u32be
+//! ```
+//! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
+
+use bytes::Bytes;
+use spirula_maps::{EVersion, HObject, ObjectName, PgId};
+
+const LOG: u8 = b'L';
+const INFO: u8 = b'I';
+/// Length of the key of a log entry.
+const LOG_LEN: usize = 25;
+
+fn put_name(out: &mut Vec<u8>, name: &[u8]) {
+    for &b in name {
+        out.push(b);
+        if b == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+fn take_name<'a>(buf: &mut &'a [u8]) -> Option<(Vec<u8>, &'a [u8])> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    loop {
+        let b = *buf.get(at)?;
+        if b != 0 {
+            out.push(b);
+            at += 1;
+            continue;
+        }
+        match *buf.get(at + 1)? {
+            0 => break,
+            0xff => out.push(0),
+            _ => return None,
+        }
+        at += 2;
+    }
+    let (raw, rest) = (&buf[..at], &buf[at + 2..]);
+    *buf = rest;
+    Some((out, raw))
+}
+
+fn take<const N: usize>(buf: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = buf.split_first_chunk::<N>()?;
+    *buf = rest;
+    Some(*head)
+}
+
+/// The store key of an object, or of a place between objects that listings start from.
+pub fn object_key(o: &HObject) -> Bytes {
+    if o.max {
+        return Bytes::from_static(&[0xff; 12]);
+    }
+    let mut out = Vec::with_capacity(28 + o.nspace.len() + 2 * o.key.len() + o.oid.len());
+    out.extend_from_slice(&o.pool.max(0).to_be_bytes());
+    out.extend_from_slice(&o.bitwise_key().to_be_bytes());
+    put_name(&mut out, o.nspace.as_bytes());
+    put_name(&mut out, o.effective_key().as_bytes());
+    put_name(&mut out, if o.key.is_empty() { b"" } else { o.oid.as_bytes() });
+    out.extend_from_slice(&o.snap.to_be_bytes());
+    out.into()
+}
+
+/// The object with this store key; `None` where the bytes are no key.
+pub fn parse_object_key(mut key: &[u8]) -> Option<HObject> {
+    let buf = &mut key;
+    let pool = i64::from_be_bytes(take(buf)?);
+    let hash = u32::from_be_bytes(take(buf)?).reverse_bits();
+    let nspace = ObjectName::from(take_name(buf)?.0);
+    let effective = ObjectName::from(take_name(buf)?.0);
+    let oid = ObjectName::from(take_name(buf)?.0);
+    let snap = u64::from_be_bytes(take(buf)?);
+    if !buf.is_empty() {
+        return None;
+    }
+    let (key, oid) = if oid.is_empty() {
+        (ObjectName::EMPTY, effective)
+    } else {
+        (effective, oid)
+    };
+    Some(HObject {
+        key,
+        oid,
+        snap,
+        hash,
+        max: false,
+        nspace,
+        pool,
+    })
+}
+
+/// The first key of the PG's objects and the key after its last one, in a pool of `pg_num` PGs.
+pub fn pg_range(pgid: PgId, pg_num: u32) -> (Bytes, Bytes) {
+    let bits = pgid.split_bits(pg_num);
+    let start = pgid.seed.reverse_bits();
+    let rest = u32::MAX.checked_shr(bits).unwrap_or(0);
+    let place = |pool: u64, hash: u32| {
+        let mut out = Vec::with_capacity(12);
+        out.extend_from_slice(&pool.to_be_bytes());
+        out.extend_from_slice(&hash.to_be_bytes());
+        Bytes::from(out)
+    };
+    let end = match (start | rest).checked_add(1) {
+        Some(end) => place(pgid.pool, end),
+        None => place(pgid.pool + 1, 0),
+    };
+    (place(pgid.pool, start), end)
+}
+
+fn pg_key(kind: u8, pgid: PgId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(LOG_LEN);
+    out.push(kind);
+    out.extend_from_slice(&pgid.pool.to_be_bytes());
+    out.extend_from_slice(&pgid.seed.to_be_bytes());
+    out
+}
+
+/// The key of a PG's info.
+pub fn info_key(pgid: PgId) -> Bytes {
+    pg_key(INFO, pgid).into()
+}
+
+/// The range that holds the infos of all PGs.
+pub fn all_infos() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[INFO]), Bytes::from_static(&[INFO + 1]))
+}
+
+/// The PG whose info has this key.
+pub fn parse_info_key(mut key: &[u8]) -> Option<PgId> {
+    let buf = &mut key;
+    (take::<1>(buf)? == [INFO]).then_some(())?;
+    let pgid = PgId::new(u64::from_be_bytes(take(buf)?), u32::from_be_bytes(take(buf)?));
+    buf.is_empty().then_some(pgid)
+}
+
+/// The key of a log entry.
+pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
+    let mut out = pg_key(LOG, pgid);
+    out.extend_from_slice(&v.version.to_be_bytes());
+    out.extend_from_slice(&v.epoch.to_be_bytes());
+    out.into()
+}
+
+/// The range of all log entries of a PG.
+pub fn log_range(pgid: PgId) -> (Bytes, Bytes) {
+    let mut end = pg_key(LOG, pgid);
+    end.extend_from_slice(&[0xff; 13]);
+    (pg_key(LOG, pgid).into(), end.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spirula_maps::snap;
+
+    fn object(nspace: &'static str, key: &'static str, oid: &'static str, hash: u32) -> HObject {
+        let n = ObjectName::from_static;
+        HObject::new(3, n(nspace), n(key), n(oid), snap::NOSNAP, hash)
+    }
+
+    #[test]
+    fn keys_round_trip_and_sort_as_objects_do() {
+        let mut objects = [
+            object("", "", "a", 1),
+            object("", "", "a\0", 1),
+            object("", "", "a\0b", 1),
+            object("", "k", "a", 1),
+            object("n", "", "a", 1),
+            object("n\0", "", "a", 1),
+            object("", "", "zz", 0x8000_0000),
+            object("", "", "zz", 0),
+        ];
+        objects.sort();
+        let keys: Vec<_> = objects.iter().map(object_key).collect();
+        assert!(keys.is_sorted_by(|a, b| a < b));
+        for (o, k) in objects.iter().zip(&keys) {
+            assert_eq!(parse_object_key(k).as_ref(), Some(o));
+            for cut in 0..k.len() {
+                assert_eq!(parse_object_key(&k[..cut]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pg_is_the_range_of_the_hashes_it_contains() {
+        for pg_num in [1, 2, 3, 8, 12, 31] {
+            for i in 0..500u32 {
+                let o = object("", "", "x", i.wrapping_mul(0x9e37_79b1));
+                let k = object_key(&o);
+                for pg in (0..pg_num).map(|s| PgId::new(3, s)) {
+                    let (from, to) = pg_range(pg, pg_num);
+                    assert_eq!(
+                        from <= k && k < to,
+                        pg.contains_hash(pg_num, o.hash),
+                        "{pg} of {pg_num}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn log_keys_lie_in_their_range_in_order_of_version() {
+        let pg = PgId::new(3, 9);
+        let (from, to) = log_range(pg);
+        let a = log_key(pg, EVersion::new(9, 1));
+        let b = log_key(pg, EVersion::new(4, 2));
+        assert!(from < a && a < b && b < to);
+        assert!(log_key(pg, EVersion::MAX) < to);
+        assert_eq!(parse_info_key(&info_key(pg)), Some(pg));
+    }
+}

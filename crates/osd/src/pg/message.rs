@@ -1,0 +1,496 @@
+//! What OSDs say to each other about a PG: replication of writes, and agreeing after an interval.
+//!
+//! One message type each for replication (hot, carries payload) and peering, both of them this one enum. A message
+//! belongs to one attempt at peering, [`PeeringId`]; what comes from an older one is dropped.
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_maps::{EVersion, PgId};
+use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
+
+use super::info::PgInfo;
+use super::log::LogEntry;
+use super::txn::Txn;
+
+/// Version of these messages, and the oldest that is understood. 1: the first.
+const VERSION: u16 = 1;
+
+/// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct PeeringId {
+    /// The epoch in which the primary's interval began.
+    pub epoch: u32,
+    /// Counts the attempts.
+    pub round: u32,
+}
+
+/// What a member's log becomes when the PG is activated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogUpdate {
+    /// The newest entry that stays; [`EVersion::ZERO`] with `replace` for none.
+    pub keep_to: EVersion,
+    /// Whether all entries go before the new ones come.
+    pub replace: bool,
+    /// The entries to append.
+    pub entries: Vec<LogEntry>,
+}
+
+/// Which objects a target lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SyncPlan {
+    /// These, by store key: the logs tell.
+    Objects(Vec<Bytes>),
+    /// Any: all must be compared.
+    Backfill,
+}
+
+/// Part of an object, or that it does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// The object's store key.
+    pub key: Bytes,
+    /// What of it.
+    pub part: PushPart,
+}
+
+/// What a [`Push`] carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushPart {
+    /// It does not exist.
+    Absent,
+    /// Bytes at an offset; the first part begins the object anew.
+    Data {
+        /// Whether it is the first part.
+        first: bool,
+        /// Pieces by offset; what lies between is zero.
+        pieces: Vec<(u64, Bytes)>,
+        /// Size, info and attributes, with the last part.
+        last: Option<PushEnd>,
+    },
+}
+
+/// The end of an object that is pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushEnd {
+    /// Its size.
+    pub size: u64,
+    /// Its encoded info.
+    pub info: Bytes,
+    /// Its attributes.
+    pub attrs: Vec<(Bytes, Bytes)>,
+}
+
+/// The message proper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerBody {
+    /// Primary to replica: apply this write.
+    RepOp {
+        /// The replica's log must end here.
+        prev: EVersion,
+        /// The encoded log entry.
+        entry: Bytes,
+        /// Entries up to here need not be kept.
+        trim_to: EVersion,
+        /// The changes to objects.
+        txn: Txn,
+    },
+    /// Replica to primary: everything up to this version is durable here.
+    RepCommitted(EVersion),
+    /// Primary to anyone: what do you have?
+    Query,
+    /// The answer, or what an OSD says unasked that holds a PG which belongs elsewhere.
+    Notify(Option<PgInfo>),
+    /// Primary to a holder: send your log.
+    GetLog,
+    /// The answer.
+    Log {
+        /// The version after which it has entries.
+        tail: EVersion,
+        /// Its end.
+        head: EVersion,
+        /// The entries.
+        entries: Vec<LogEntry>,
+    },
+    /// Primary to the holder of the authoritative copy: bring these up to it.
+    StartSync(Vec<(i32, SyncPlan)>),
+    /// The holder to the primary: this target is equal now.
+    SyncDone(i32),
+    /// The holder to the primary: the connection to a target is lost, or an object can't be read.
+    SyncFailed,
+    /// Holder to target.
+    Push(Push),
+    /// Target to holder: a push or scan was applied.
+    PushAck,
+    /// Holder to target: in this range of keys there are exactly these objects, in these versions.
+    Scan {
+        /// First key.
+        from: Bytes,
+        /// Key after the last.
+        to: Bytes,
+        /// Keys and versions.
+        objects: Vec<(Bytes, EVersion)>,
+    },
+    /// Target to holder: of those, these are needed; what was too much is removed.
+    ScanAck(Vec<Bytes>),
+    /// Primary to member: serve from now on.
+    Activate {
+        /// The info to remember.
+        info: PgInfo,
+        /// The log to have.
+        log: LogUpdate,
+    },
+    /// Member to primary: remembered durably.
+    Activated,
+    /// Primary to an OSD that is no member: the PG is complete elsewhere, delete your copy.
+    Remove,
+}
+
+/// A message about a PG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerMessage {
+    /// The PG.
+    pub pgid: PgId,
+    /// The attempt at peering that it belongs to.
+    pub id: PeeringId,
+    /// What it says.
+    pub body: PeerBody,
+}
+
+impl PeerMessage {
+    /// The message as it travels.
+    pub fn to_raw(&self) -> RawMessage {
+        let (kind, priority) = match self.body {
+            PeerBody::RepOp { .. } | PeerBody::RepCommitted(_) => (MsgType::REPLICATION, priority::DEFAULT),
+            _ => (MsgType::PEERING, priority::HIGH),
+        };
+        let (mut front, mut data) = (Writer::with_capacity(512), BytesList::new());
+        self.encode(&mut front, &mut data);
+        RawMessage {
+            header: MsgHeader2 {
+                kind,
+                priority,
+                version: VERSION,
+                compat_version: VERSION,
+                ..MsgHeader2::default()
+            },
+            front: front.into_vec().into(),
+            middle: Bytes::new(),
+            data,
+        }
+    }
+
+    /// Whether a raw message is one of these.
+    pub fn is_kind(kind: MsgType) -> bool {
+        kind == MsgType::REPLICATION || kind == MsgType::PEERING
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// Where it is truncated, of another type or of a version that is not understood.
+    pub fn from_raw(msg: &RawMessage) -> spirula_proto::Result<Self> {
+        let kind = msg.header.kind;
+        if !Self::is_kind(kind) {
+            return Err(spirula_proto::Error::WrongType {
+                wanted: MsgType::PEERING,
+                found: kind,
+            });
+        }
+        if msg.header.compat_version > VERSION {
+            let compat = msg.header.compat_version;
+            return Err(spirula_proto::Error::TooNew {
+                kind,
+                compat,
+                known: VERSION,
+            });
+        }
+        Self::decode(&mut Reader::new(&msg.front), msg)
+            .map_err(|source| spirula_proto::Error::Field { kind, source })
+    }
+
+    fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+        w.put(&self.pgid);
+        w.u32(self.id.epoch);
+        w.u32(self.id.round);
+        match &self.body {
+            PeerBody::RepOp {
+                prev,
+                entry,
+                trim_to,
+                txn,
+            } => {
+                w.u8(0);
+                w.put(prev);
+                w.put(entry);
+                w.put(trim_to);
+                txn.encode_objects(w, data);
+            }
+            PeerBody::RepCommitted(v) => {
+                w.u8(1);
+                w.put(v);
+            }
+            PeerBody::Query => w.u8(2),
+            PeerBody::Notify(info) => {
+                w.u8(3);
+                w.put(info);
+            }
+            PeerBody::GetLog => w.u8(4),
+            PeerBody::Log { tail, head, entries } => {
+                w.u8(5);
+                w.put(tail);
+                w.put(head);
+                w.put(entries);
+            }
+            PeerBody::StartSync(targets) => {
+                w.u8(6);
+                w.put(targets);
+            }
+            PeerBody::SyncDone(osd) => {
+                w.u8(7);
+                w.i32(*osd);
+            }
+            PeerBody::Push(push) => {
+                w.u8(8);
+                push.encode(w, data);
+            }
+            PeerBody::PushAck => w.u8(9),
+            PeerBody::Scan { from, to, objects } => {
+                w.u8(10);
+                w.put(from);
+                w.put(to);
+                w.put(objects);
+            }
+            PeerBody::ScanAck(needed) => {
+                w.u8(11);
+                w.put(needed);
+            }
+            PeerBody::Activate { info, log } => {
+                w.u8(12);
+                w.put(info);
+                w.put(&log.keep_to);
+                w.bool(log.replace);
+                w.put(&log.entries);
+            }
+            PeerBody::Activated => w.u8(13),
+            PeerBody::Remove => w.u8(14),
+            PeerBody::SyncFailed => w.u8(15),
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+        let pgid = r.get()?;
+        let id = PeeringId {
+            epoch: r.u32()?,
+            round: r.u32()?,
+        };
+        let body = match r.u8()? {
+            0 => PeerBody::RepOp {
+                prev: r.get()?,
+                entry: r.get()?,
+                trim_to: r.get()?,
+                txn: Txn::decode_objects(r, &msg.data)?,
+            },
+            1 => PeerBody::RepCommitted(r.get()?),
+            2 => PeerBody::Query,
+            3 => PeerBody::Notify(r.get()?),
+            4 => PeerBody::GetLog,
+            5 => PeerBody::Log {
+                tail: r.get()?,
+                head: r.get()?,
+                entries: r.get()?,
+            },
+            6 => PeerBody::StartSync(r.get()?),
+            7 => PeerBody::SyncDone(r.i32()?),
+            8 => PeerBody::Push(Push::decode(r, msg)?),
+            9 => PeerBody::PushAck,
+            10 => PeerBody::Scan {
+                from: r.get()?,
+                to: r.get()?,
+                objects: r.get()?,
+            },
+            11 => PeerBody::ScanAck(r.get()?),
+            12 => PeerBody::Activate {
+                info: r.get()?,
+                log: LogUpdate {
+                    keep_to: r.get()?,
+                    replace: r.bool()?,
+                    entries: r.get()?,
+                },
+            },
+            13 => PeerBody::Activated,
+            14 => PeerBody::Remove,
+            15 => PeerBody::SyncFailed,
+            _ => return Err(Error::Invalid("message between OSDs")),
+        };
+        Ok(Self { pgid, id, body })
+    }
+}
+
+impl Encode for SyncPlan {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Backfill => w.bool(true),
+            Self::Objects(keys) => {
+                w.bool(false);
+                w.put(keys);
+            }
+        }
+    }
+}
+
+impl Decode for SyncPlan {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(if r.bool()? {
+            Self::Backfill
+        } else {
+            Self::Objects(r.get()?)
+        })
+    }
+}
+
+impl Push {
+    fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+        w.put(&self.key);
+        match &self.part {
+            PushPart::Absent => w.bool(false),
+            PushPart::Data { first, pieces, last } => {
+                w.bool(true);
+                w.bool(*first);
+                w.count(pieces.len());
+                for (offset, b) in pieces {
+                    w.u64(*offset);
+                    w.count(b.len());
+                    data.push(b.clone());
+                }
+                w.bool(last.is_some());
+                if let Some(end) = last {
+                    w.u64(end.size);
+                    w.put(&end.info);
+                    w.put(&end.attrs);
+                }
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+        let key = r.get()?;
+        if !r.bool()? {
+            return Ok(Self {
+                key,
+                part: PushPart::Absent,
+            });
+        }
+        let first = r.bool()?;
+        let n = r.count(12)?;
+        let mut pieces = Vec::with_capacity(n);
+        let mut at = 0;
+        for _ in 0..n {
+            let offset = r.u64()?;
+            let len = usize::try_from(r.u32()?).map_err(|_| Error::Invalid("payload length"))?;
+            pieces.push((
+                offset,
+                msg.data.slice(at, len).ok_or(Error::Invalid("payload length"))?,
+            ));
+            at += len;
+        }
+        let last = if r.bool()? {
+            Some(PushEnd {
+                size: r.u64()?,
+                info: r.get()?,
+                attrs: r.get()?,
+            })
+        } else {
+            None
+        };
+        Ok(Self {
+            key,
+            part: PushPart::Data { first, pieces, last },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_message_round_trips() {
+        let b = Bytes::from_static;
+        let end = PushEnd {
+            size: 9,
+            info: b(b"i"),
+            attrs: vec![(b(b"n"), b(b"v"))],
+        };
+        let part = PushPart::Data {
+            first: true,
+            pieces: vec![(4, b(b"data"))],
+            last: Some(end),
+        };
+        let v = EVersion::new(3, 4);
+        let bodies = [
+            PeerBody::RepOp {
+                prev: v,
+                entry: b(b"e"),
+                trim_to: v,
+                txn: Txn::default(),
+            },
+            PeerBody::RepCommitted(v),
+            PeerBody::Query,
+            PeerBody::Notify(None),
+            PeerBody::Notify(Some(PgInfo::default())),
+            PeerBody::GetLog,
+            PeerBody::Log {
+                tail: v,
+                head: v,
+                entries: Vec::new(),
+            },
+            PeerBody::StartSync(vec![
+                (1, SyncPlan::Backfill),
+                (2, SyncPlan::Objects(vec![b(b"k")])),
+            ]),
+            PeerBody::SyncDone(3),
+            PeerBody::Push(Push {
+                key: b(b"k"),
+                part: PushPart::Absent,
+            }),
+            PeerBody::Push(Push { key: b(b"k"), part }),
+            PeerBody::PushAck,
+            PeerBody::Scan {
+                from: b(b"a"),
+                to: b(b"z"),
+                objects: vec![(b(b"k"), v)],
+            },
+            PeerBody::ScanAck(vec![b(b"k")]),
+            PeerBody::Activate {
+                info: PgInfo::default(),
+                log: LogUpdate {
+                    keep_to: v,
+                    replace: true,
+                    entries: Vec::new(),
+                },
+            },
+            PeerBody::Activated,
+            PeerBody::Remove,
+            PeerBody::SyncFailed,
+        ];
+        for body in bodies {
+            let m = PeerMessage {
+                pgid: PgId::new(1, 2),
+                id: PeeringId { epoch: 5, round: 6 },
+                body,
+            };
+            assert_eq!(PeerMessage::from_raw(&m.to_raw()).as_ref(), Ok(&m));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(front in proptest::collection::vec(any::<u8>(), 0..200), data in "[a-z]{0,20}") {
+            let mut m = PeerMessage { pgid: PgId::default(), id: PeeringId::default(), body: PeerBody::Query }.to_raw();
+            m.front = front.into();
+            m.data = Bytes::from(data.into_bytes()).into();
+            let _ = PeerMessage::from_raw(&m);
+        }
+    }
+}

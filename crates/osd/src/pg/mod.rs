@@ -1,0 +1,430 @@
+//! The placement group as a state machine without I/O.
+//!
+//! Events come in through `handle_*`; commands go out through [`Ctx::out`]. The order of calls does not matter, except
+//! that a map must be handed over ([`Pg::handle_map`]) before events that need it, and that the answers to
+//! [`Output::Submit`] come in the order of submission.
+
+pub mod cluster;
+pub mod config;
+mod context;
+mod delete;
+pub mod errno;
+mod exec;
+pub mod info;
+mod interval;
+pub mod key;
+mod list;
+pub mod log;
+pub mod message;
+pub mod object;
+pub mod op;
+mod op_checks;
+mod op_read;
+mod op_write;
+mod output;
+mod peering;
+mod peering_plan;
+mod replica;
+mod split;
+mod stats;
+mod sync_source;
+mod sync_target;
+pub mod txn;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_maps::{EVersion, HObject, PgId};
+
+use cluster::{ClusterMap, PoolView};
+use config::PgConfig;
+use context::Contexts;
+pub(crate) use exec::IoCount;
+pub use exec::read::ReadRange;
+use info::PgInfo;
+use interval::Interval;
+use log::{LogEntry, PgLog};
+use message::{PeerBody, PeerMessage, PeeringId};
+use op::ClientOp;
+pub use output::{Ctx, Output, Page, Pieces, ReadError, StoreReply, StoredObject, Token};
+use peering::Peering;
+use replica::Replica;
+use stats::Counters;
+pub use stats::PgReport;
+use sync_source::SyncSource;
+use sync_target::SyncTarget;
+use txn::{MetaOp, Txn};
+
+/// What this OSD is to the PG.
+#[derive(Debug)]
+enum Role {
+    /// Nothing yet: the OSD is not up in the map it knows.
+    Idle,
+    /// It leads, and agrees with the other members.
+    Peering(Box<Peering>),
+    /// It leads, and serves.
+    Active(Active),
+    /// It follows a primary.
+    Replica(Replica),
+    /// It has, or had, a copy that belongs elsewhere.
+    Stray,
+    /// It is deleting its copy.
+    Deleting,
+}
+
+/// A primary that serves.
+#[derive(Debug)]
+struct Active {
+    /// The replicas, and up to where each is durable.
+    peers: Vec<(i32, EVersion)>,
+    /// Up to where this OSD itself is durable.
+    local: EVersion,
+    /// Up to where all are.
+    committed: EVersion,
+    /// Writes that are not durable everywhere, in order.
+    in_flight: VecDeque<op_write::InFlight>,
+    /// When the oldest of them was sent (again).
+    sent: u64,
+}
+
+/// What a transaction was for.
+#[derive(Debug)]
+enum Commit {
+    /// A write of this version, as primary or replica.
+    Write(EVersion),
+    /// A push that the holder waits for.
+    Push { id: PeeringId, source: i32 },
+    /// The activation of an attempt at peering.
+    Activate { id: PeeringId, primary: i32 },
+    /// A step of deleting the PG.
+    Delete,
+    /// Nothing waits for it.
+    Record,
+}
+
+/// What an answer of the store was for.
+#[derive(Debug)]
+enum Pending {
+    /// The object of a context.
+    Context(Bytes),
+    /// What a client op reads.
+    Op(Box<op_read::Reading>),
+    /// A listing for a client.
+    List(Box<list::Listing>),
+    /// A step of a feed to a sync target.
+    Source(usize),
+    /// A target's own objects in a scanned range.
+    Target,
+    /// Objects to delete.
+    Delete,
+    /// Objects to count.
+    Count,
+}
+
+impl Pending {
+    /// The client's op that waited for the answer.
+    fn into_op(self) -> Option<ClientOp> {
+        match self {
+            Self::Op(r) => Some(r.op),
+            Self::List(l) => Some(l.op),
+            _ => None,
+        }
+    }
+}
+
+/// A placement group on this OSD.
+#[derive(Debug)]
+pub struct Pg {
+    pgid: PgId,
+    whoami: i32,
+    slot: u32,
+    cfg: Arc<PgConfig>,
+    map: Arc<dyn ClusterMap>,
+    pool: PoolView,
+    /// Whether there is a copy here: its info is stored.
+    exists: bool,
+    info: PgInfo,
+    log: PgLog,
+    interval: Interval,
+    role: Role,
+    /// The attempt at peering that this OSD leads or follows.
+    id: PeeringId,
+    /// Attempts begun as primary; never goes back, so that old answers are told apart.
+    rounds: u32,
+    contexts: Contexts,
+    /// The primary that asked what is here, and was not answered yet.
+    query_from: Option<i32>,
+    /// Client ops that wait for the PG to be active.
+    held: VecDeque<ClientOp>,
+    commits: VecDeque<(u32, Commit)>,
+    pending: HashMap<u32, Pending>,
+    next_seq: u32,
+    source: Option<SyncSource>,
+    target: Option<SyncTarget>,
+    counters: Counters,
+    /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
+    to_self: VecDeque<PeerMessage>,
+}
+
+impl Pg {
+    /// A PG without a copy here.
+    pub fn new(pgid: PgId, whoami: i32, slot: u32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+        let pool = map.pool(pgid.pool).unwrap_or_default();
+        let interval = Interval::new(pgid, &*map);
+        Self {
+            pgid,
+            whoami,
+            slot,
+            cfg,
+            pool,
+            exists: false,
+            info: PgInfo {
+                pg_num: map.pool(pgid.pool).map_or(0, |p| p.pg_num),
+                ..PgInfo::default()
+            },
+            map,
+            log: PgLog::default(),
+            interval,
+            role: Role::Idle,
+            id: PeeringId::default(),
+            rounds: 0,
+            query_from: None,
+            contexts: Contexts::default(),
+            held: VecDeque::new(),
+            commits: VecDeque::new(),
+            pending: HashMap::new(),
+            next_seq: 0,
+            source: None,
+            target: None,
+            counters: Counters::default(),
+            to_self: VecDeque::new(),
+        }
+    }
+
+    /// A PG as the store remembers it. `entries` ascend.
+    pub fn load(
+        pgid: PgId,
+        whoami: i32,
+        slot: u32,
+        cfg: Arc<PgConfig>,
+        map: Arc<dyn ClusterMap>,
+        mut info: PgInfo,
+        entries: Vec<LogEntry>,
+    ) -> Self {
+        if let Some(last) = entries.last().filter(|e| e.version > info.last_update) {
+            // The info is written when the PG is activated; since then the log tells.
+            info.last_update = last.version;
+            info.usage = last.usage;
+        }
+        // Trimmed entries are removed without the info being written.
+        if let Some(first) = entries.first().filter(|e| e.version > info.log_tail) {
+            info.log_tail = info
+                .log_tail
+                .max(EVersion::new(first.version.epoch, first.version.version - 1));
+        }
+        let newest = entries.iter().map(|e| e.user_version).max().unwrap_or(0);
+        info.last_user_version = info.last_user_version.max(newest);
+        let mut pg = Self::new(pgid, whoami, slot, cfg, map);
+        pg.log = PgLog::from_entries(info.log_tail, info.last_update, entries);
+        pg.info = info;
+        pg.exists = true;
+        pg
+    }
+
+    /// The PG's id.
+    pub fn pgid(&self) -> PgId {
+        self.pgid
+    }
+
+    /// What the copy here says of itself, if there is one.
+    pub fn info(&self) -> Option<&PgInfo> {
+        self.exists.then_some(&self.info)
+    }
+
+    /// The PG's log.
+    pub fn log(&self) -> &PgLog {
+        &self.log
+    }
+
+    /// Whether this OSD leads the PG.
+    pub fn is_primary(&self) -> bool {
+        matches!(self.role, Role::Peering(_) | Role::Active(_))
+    }
+
+    /// Whether this OSD leads the PG and serves clients.
+    pub fn is_active(&self) -> bool {
+        matches!(self.role, Role::Active(_))
+    }
+
+    /// Whether nothing is left to keep this PG for: no copy, no role, nothing under way.
+    pub fn is_gone(&self) -> bool {
+        !self.exists
+            && matches!(self.role, Role::Stray | Role::Idle)
+            && self.commits.is_empty()
+            && self.pending.is_empty()
+            && self.source.is_none()
+            && self.target.is_none()
+    }
+
+    /// Ops that wait or are under way.
+    pub fn ops_in_flight(&self) -> usize {
+        let writes = if let Role::Active(a) = &self.role {
+            a.in_flight.len()
+        } else {
+            0
+        };
+        let reads = self
+            .pending
+            .values()
+            .filter(|p| matches!(p, Pending::Op(_) | Pending::List(_)))
+            .count();
+        self.held.len() + self.contexts.waiting() + writes + reads
+    }
+
+    /// Object contexts in memory.
+    pub fn cached_contexts(&self) -> usize {
+        self.contexts.len()
+    }
+
+    fn seq(&mut self) -> u32 {
+        self.next_seq = self.next_seq.wrapping_add(1);
+        self.next_seq
+    }
+
+    fn token(&mut self, what: Pending) -> Token {
+        let seq = self.seq();
+        self.pending.insert(seq, what);
+        Token::new(self.slot, seq)
+    }
+
+    fn submit(&mut self, txn: Txn, what: Commit, cx: &mut Ctx<'_>) {
+        let seq = self.seq();
+        self.commits.push_back((seq, what));
+        cx.out.push(Output::Submit {
+            token: Token::new(self.slot, seq),
+            txn,
+        });
+    }
+
+    fn send(&mut self, osd: i32, id: PeeringId, body: PeerBody, reply: bool, cx: &mut Ctx<'_>) {
+        if osd == self.whoami {
+            self.to_self.push_back(PeerMessage {
+                pgid: self.pgid,
+                id,
+                body,
+            });
+            return;
+        }
+        let msg = PeerMessage {
+            pgid: self.pgid,
+            id,
+            body,
+        }
+        .to_raw();
+        cx.out.push(Output::Send { osd, msg, reply });
+    }
+
+    /// The record of the info as it is now.
+    fn info_record(&self) -> MetaOp {
+        MetaOp::Put(
+            key::info_key(self.pgid),
+            spirula_denc::encode_to_vec(&self.info).into(),
+        )
+    }
+
+    fn save_info(&mut self, cx: &mut Ctx<'_>) {
+        let txn = Txn {
+            objects: Vec::new(),
+            meta: vec![self.info_record()],
+        };
+        self.submit(txn, Commit::Record, cx);
+    }
+
+    /// The range of the store's keys that holds the PG's objects.
+    fn range(&self) -> (Bytes, Bytes) {
+        key::pg_range(self.pgid, self.pool.pg_num.max(1))
+    }
+
+    fn contains(&self, o: &HObject) -> bool {
+        self.pgid.contains_hash(self.pool.pg_num.max(1), o.hash)
+    }
+
+    /// An answer of the store to one of the PG's requests.
+    pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
+        if let StoreReply::Committed = reply {
+            if self.commits.front().is_some_and(|(seq, _)| *seq == token.seq())
+                && let Some((_, what)) = self.commits.pop_front()
+            {
+                self.committed(what, cx);
+            }
+            return;
+        }
+        // What was asked for in an earlier interval is no longer pending.
+        let Some(what) = self.pending.remove(&token.seq()) else {
+            return;
+        };
+        match (what, reply) {
+            (Pending::Context(key), StoreReply::Object(r)) => self.context_loaded(&key, r, cx),
+            (Pending::Op(op), StoreReply::Data(r)) => self.op_data(*op, r, cx),
+            (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
+            (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
+            (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),
+            (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
+            (Pending::Count, StoreReply::Objects(r)) => self.counted(r, cx),
+            (what, reply) => debug_assert!(false, "{what:?} answered by {reply:?}"),
+        }
+    }
+
+    fn committed(&mut self, what: Commit, cx: &mut Ctx<'_>) {
+        match what {
+            Commit::Write(v) => self.write_committed(v, cx),
+            Commit::Push { id, source } => self.push_committed(id, source, cx),
+            Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
+            Commit::Delete => self.delete_step(cx),
+            Commit::Record => {}
+        }
+        if self.commits.is_empty() {
+            self.quiesced(cx);
+        }
+    }
+
+    /// Delivers what the PG has said to itself. To be called after every event.
+    pub fn settle(&mut self, cx: &mut Ctx<'_>) {
+        while let Some(msg) = self.to_self.pop_front() {
+            self.handle_peer(self.whoami, msg, cx);
+        }
+    }
+
+    /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
+    pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
+        let id = msg.id;
+        match msg.body {
+            PeerBody::RepOp {
+                prev,
+                entry,
+                trim_to,
+                txn,
+            } => self.rep_op(from, id, prev, entry, trim_to, txn, cx),
+            PeerBody::RepCommitted(v) => self.rep_committed(from, id, v, cx),
+            PeerBody::Query => self.queried(from, id, cx),
+            PeerBody::Notify(info) => self.notified(from, id, info, cx),
+            PeerBody::GetLog => self.log_wanted(from, id, cx),
+            PeerBody::Log { tail, head, entries } => self.log_received(from, id, tail, head, entries, cx),
+            PeerBody::StartSync(targets) => self.start_sync(from, id, targets, cx),
+            PeerBody::SyncDone(osd) => self.sync_done(id, osd, cx),
+            PeerBody::SyncFailed => self.sync_failed(id, cx),
+            PeerBody::Push(push) => self.pushed(from, id, push, cx),
+            PeerBody::PushAck => self.push_acked(from, id, cx),
+            PeerBody::Scan {
+                from: start,
+                to,
+                objects,
+            } => self.scan(from, id, start, to, objects, cx),
+            PeerBody::ScanAck(needed) => self.scan_acked(from, id, needed, cx),
+            PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
+            PeerBody::Activated => self.member_activated(from, id, cx),
+            PeerBody::Remove => self.removed(from, id, cx),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A client's request and its reply, as the core sees them.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_denc::{EntityAddr, EntityName, UTime};
+use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
+use spirula_proto::BytesList;
+use spirula_proto::osd::{MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace};
+
+use super::cluster::PoolView;
+
+/// What a client may do.
+pub trait Access: Debug + Send + Sync {
+    /// Whether it may do this to objects of this pool, namespace and key (or name).
+    fn allows(&self, pool: &PoolView, nspace: &[u8], key: &[u8], read: bool, write: bool) -> bool;
+}
+
+/// A connected client.
+#[derive(Debug)]
+pub struct Client {
+    /// The connection, as the daemon counts them.
+    pub conn: u64,
+    /// Who it is.
+    pub name: EntityName,
+    /// Where it is; what blocklists name.
+    pub addr: EntityAddr,
+    /// What it may do.
+    pub access: Arc<dyn Access>,
+}
+
+/// Offset and length of an op, and the truncation it knows of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Offset in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// The size after truncation `truncate_seq`.
+    pub truncate_size: u64,
+    /// Counts truncations; 0 for none.
+    pub truncate_seq: u32,
+}
+
+/// One op of a request; in the reply with its results.
+#[derive(Debug, Clone, Default)]
+pub struct OsdOp {
+    /// What to do.
+    pub code: OpCode,
+    /// How.
+    pub flags: OpFlags,
+    /// The union of `ceph_osd_op`, whose meaning depends on `code`.
+    pub body: [u8; 28],
+    /// The data that came with it.
+    pub indata: Bytes,
+    /// The data it returns.
+    pub outdata: BytesList,
+    /// Its own result.
+    pub rval: i32,
+}
+
+impl OsdOp {
+    fn u64_at(&self, at: usize) -> u64 {
+        let mut b = [0; 8];
+        b.copy_from_slice(&self.body[at..at + 8]);
+        u64::from_le_bytes(b)
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        let mut b = [0; 4];
+        b.copy_from_slice(&self.body[at..at + 4]);
+        u32::from_le_bytes(b)
+    }
+
+    /// The fields as an extent.
+    pub fn extent(&self) -> Extent {
+        Extent {
+            offset: self.u64_at(0),
+            length: self.u64_at(8),
+            truncate_size: self.u64_at(16),
+            truncate_seq: self.u32_at(24),
+        }
+    }
+
+    /// Sets the fields as an extent.
+    pub fn set_extent(&mut self, e: Extent) {
+        self.body[0..8].copy_from_slice(&e.offset.to_le_bytes());
+        self.body[8..16].copy_from_slice(&e.length.to_le_bytes());
+        self.body[16..24].copy_from_slice(&e.truncate_size.to_le_bytes());
+        self.body[24..28].copy_from_slice(&e.truncate_seq.to_le_bytes());
+    }
+
+    /// The length field of an extent.
+    pub fn set_length(&mut self, length: u64) {
+        self.body[8..16].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Name length, value length, comparison and its mode of an attribute op.
+    pub fn xattr(&self) -> (usize, usize, u8, u8) {
+        (
+            self.u32_at(0) as usize,
+            self.u32_at(4) as usize,
+            self.body[8],
+            self.body[9],
+        )
+    }
+
+    /// Sets the value length of an attribute op.
+    pub fn set_xattr_value_len(&mut self, len: u32) {
+        self.body[4..8].copy_from_slice(&len.to_le_bytes());
+    }
+
+    /// Expected object size, write size and flags of SETALLOCHINT.
+    pub fn alloc_hint(&self) -> (u64, u64, u32) {
+        (self.u64_at(0), self.u64_at(8), self.u32_at(16))
+    }
+
+    /// The version of ASSERT_VER.
+    pub fn assert_ver(&self) -> u64 {
+        self.u64_at(8)
+    }
+
+    /// Offset, length and data length of WRITESAME.
+    pub fn writesame(&self) -> (u64, u64, u64) {
+        (self.u64_at(0), self.u64_at(8), self.u64_at(16))
+    }
+
+    /// Offset, length, chunk size and type of CHECKSUM.
+    pub fn checksum(&self) -> (u64, u64, u32, u8) {
+        (self.u64_at(0), self.u64_at(8), self.u32_at(16), self.body[20])
+    }
+
+    /// The number of entries that a listing wants.
+    pub fn list_count(&self) -> u64 {
+        self.u64_at(0)
+    }
+}
+
+impl From<OsdOpIn> for OsdOp {
+    fn from(o: OsdOpIn) -> Self {
+        Self {
+            code: o.op.code,
+            flags: o.op.flags,
+            body: o.op.raw_args,
+            indata: o.data,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<OsdOp> for OsdOpOut {
+    fn from(o: OsdOp) -> Self {
+        let op = spirula_proto::osd::OsdOp {
+            code: o.code,
+            flags: o.flags,
+            raw_args: o.body,
+            payload_len: 0,
+        };
+        Self {
+            op,
+            result: o.rval,
+            data: o.outdata,
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct ClientOp {
+    /// From whom.
+    pub client: Arc<Client>,
+    /// Its transaction id, which the reply carries.
+    pub tid: u64,
+    /// What tells it from all others, also when it is sent again.
+    pub reqid: ReqId,
+    /// The PG it was sent to, for the reply.
+    pub pgid: PgId,
+    /// The object. For listings, the namespace to list.
+    pub object: HObject,
+    /// The client's map epoch.
+    pub epoch: u32,
+    /// How.
+    pub flags: OsdFlags,
+    /// The client's time.
+    pub mtime: UTime,
+    /// What to do.
+    pub ops: Vec<OsdOp>,
+    /// The snapshot to read.
+    pub snapid: SnapId,
+    /// The snapshots to preserve.
+    pub snapc: SnapContext,
+    /// How often it was sent before; -1 where the client does not say.
+    pub retry_attempt: i32,
+    /// For the reply.
+    pub trace: Trace,
+    /// When it arrived and what happened since.
+    pub stamps: Stamps,
+}
+
+/// When an op reached which stage, in microseconds of a monotonic clock; 0 for not yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stamps {
+    /// It was read from the socket.
+    pub received: u64,
+    /// It came to its PG.
+    pub queued: u64,
+    /// Its execution began.
+    pub started: u64,
+    /// The sub-ops were sent.
+    pub sub_ops_sent: u64,
+    /// It was durable here.
+    pub local_commit: u64,
+    /// It was durable on the last peer.
+    pub peer_commit: u64,
+}
+
+impl ClientOp {
+    /// Whether it reads; calls not counted.
+    pub fn may_read(&self) -> bool {
+        self.ops
+            .iter()
+            .any(|o| o.code.is_read() || o.code == OpCode::WATCH)
+    }
+
+    /// Whether it changes the object.
+    pub fn may_write(&self) -> bool {
+        self.ops.iter().any(|o| o.code.is_modify())
+    }
+
+    /// Whether it is ordered with writes.
+    pub fn write_ordered(&self) -> bool {
+        self.may_write() || self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(|o| o.code.is_cache())
+    }
+
+    /// Whether it concerns the PG and no object.
+    pub fn is_pg_op(&self) -> bool {
+        self.ops.iter().any(|o| o.code.is_pg())
+    }
+
+    /// Forgets what an execution left in the ops, so that it can be executed again.
+    pub fn reset(&mut self) {
+        for op in &mut self.ops {
+            op.outdata = BytesList::new();
+            op.rval = 0;
+        }
+    }
+
+    /// Bytes of payload.
+    pub fn data_len(&self) -> usize {
+        self.ops.iter().map(|o| o.indata.len()).sum()
+    }
+
+    /// A reply without results or data, as for a request that was not executed.
+    pub fn error_reply(&mut self, result: i32, epoch: u32) -> MOsdOpReply {
+        let acks = self.flags & (OsdFlags::ACK | OsdFlags::ONDISK);
+        self.reply(result, epoch, acks)
+    }
+
+    /// A reply of what the ops hold now.
+    pub fn reply(&mut self, result: i32, epoch: u32, acks: OsdFlags) -> MOsdOpReply {
+        let all = OsdFlags::ACK | OsdFlags::ONNVRAM | OsdFlags::ONDISK;
+        MOsdOpReply {
+            tid: self.tid,
+            oid: self.object.oid.clone(),
+            pgid: self.pgid,
+            flags: (self.flags & !all) | acks,
+            result,
+            epoch,
+            ops: std::mem::take(&mut self.ops)
+                .into_iter()
+                .map(OsdOpOut::from)
+                .collect(),
+            retry_attempt: self.retry_attempt,
+            trace: self.trace.clone(),
+            ..MOsdOpReply::default()
+        }
+    }
+}

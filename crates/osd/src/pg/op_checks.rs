@@ -1,0 +1,223 @@
+//! What a client's request must pass before it is executed, in the order of the official `do_op`.
+
+use std::sync::Arc;
+
+use spirula_denc::UTime;
+use spirula_maps::snap;
+use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags};
+
+use super::errno::*;
+use super::op::ClientOp;
+use super::{Ctx, Output, Pg, Role, key};
+
+/// What to do with a request.
+enum Verdict {
+    /// Go on.
+    Pass,
+    /// Say nothing: the client sends it again, or it was not meant for here.
+    Drop,
+    /// Answer with an error.
+    Fail(i32),
+}
+
+impl Pg {
+    /// A request of a client. Its epoch is not newer than the PG's map.
+    pub fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        op.stamps.queued = cx.usec;
+        if self.is_stale(&op) {
+            cx.out.push(Output::ShareMap {
+                client: Arc::clone(&op.client),
+                epoch: op.epoch,
+            });
+            return;
+        }
+        match self.role {
+            Role::Active(_) => self.do_op(op, cx),
+            Role::Peering(_) => self.held.push_back(op),
+            _ => self.misdirected(op, cx),
+        }
+    }
+
+    /// Whether the client sends it again by itself, as its newer map tells it to.
+    fn is_stale(&self, op: &ClientOp) -> bool {
+        let i = &self.interval;
+        self.is_primary() && op.epoch < i.same_primary_since
+            || op.epoch < self.pool.last_force_op_resend
+            || op.epoch < i.split_at
+    }
+
+    /// Not for this OSD. Only a read that any member may serve is answered: with the advice to ask the primary.
+    fn misdirected(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
+        if matches!(self.role, Role::Replica(_)) && op.flags.has(any) && !op.may_write() {
+            self.fail(&mut op, -EAGAIN, cx);
+        } else {
+            cx.out.push(Output::ShareMap {
+                client: op.client,
+                epoch: op.epoch,
+            });
+        }
+    }
+
+    fn do_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        match self.check(&op, cx) {
+            Verdict::Pass => {}
+            Verdict::Drop => return,
+            Verdict::Fail(e) => return self.fail(&mut op, e, cx),
+        }
+        if op.is_pg_op() {
+            return self.list(op, cx);
+        }
+        match self.check_object_op(&op, cx) {
+            Verdict::Pass => {}
+            Verdict::Drop => return,
+            Verdict::Fail(e) => return self.fail(&mut op, e, cx),
+        }
+        if op.may_write() && self.is_dup(&op) {
+            return self.answer_dup(op, cx);
+        }
+        let key = key::object_key(&op.object);
+        self.queue_op(key, op, cx);
+    }
+
+    fn check(&self, op: &ClientOp, _cx: &Ctx<'_>) -> Verdict {
+        if !self.contains(&op.object) {
+            return Verdict::Drop;
+        }
+        if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
+            return Verdict::Fail(-EINVAL);
+        }
+        if op.ops.iter().any(|o| o.code == OpCode::CALL) {
+            // No class is known, and that shows before capabilities are looked at.
+            return Verdict::Fail(-EOPNOTSUPP);
+        }
+        if !op.may_read() && !op.write_ordered() && !op.is_pg_op() {
+            return Verdict::Fail(-EINVAL);
+        }
+        let (read, write) = (op.may_read(), op.may_write());
+        let (nspace, key) = (op.object.nspace.as_bytes(), op.object.effective_key().as_bytes());
+        if !op.client.access.allows(&self.pool, nspace, key, read, write) {
+            return Verdict::Fail(-EPERM);
+        }
+        Verdict::Pass
+    }
+
+    fn check_object_op(&self, op: &ClientOp, cx: &Ctx<'_>) -> Verdict {
+        let o = &op.object;
+        let (cfg, pool) = (&self.cfg, &self.pool);
+        if o.oid.len() > cfg.max_object_name_len
+            || o.key.len() > cfg.max_object_name_len
+            || o.nspace.len() > cfg.max_object_namespace_len
+        {
+            return Verdict::Fail(-ENAMETOOLONG);
+        }
+        if o.oid.is_empty() {
+            return Verdict::Fail(-EINVAL);
+        }
+        if self.map.is_blocklisted(&op.client.addr) {
+            return Verdict::Fail(-EBLOCKLISTED);
+        }
+        let tries = op.flags.has(OsdFlags::FULL_TRY);
+        if op.write_ordered() && cx.failsafe_full && !tries {
+            return Verdict::Drop;
+        }
+        if pool.eio {
+            let knows = op.flags.has(OsdFlags::SUPPORTSPOOLEIO);
+            return if knows { Verdict::Drop } else { Verdict::Fail(-EIO) };
+        }
+        if op.may_write() {
+            if op.snapid != snap::NOSNAP {
+                return Verdict::Fail(-EINVAL);
+            }
+            if op.data_len() > cfg.max_write_size {
+                return Verdict::Fail(-EMSGSIZE);
+            }
+            if !op.snapc.is_valid() {
+                return Verdict::Fail(-EINVAL);
+            }
+            if !op.snapc.snaps.is_empty() {
+                // Without snapshots nothing would be preserved: better refuse.
+                return Verdict::Fail(-EOPNOTSUPP);
+            }
+        }
+        if op.snapid == snap::SNAPDIR {
+            let lists = op.ops.iter().all(|o| o.code == OpCode::LIST_SNAPS);
+            return Verdict::Fail(if lists { -EOPNOTSUPP } else { -EINVAL });
+        }
+        Verdict::Pass
+    }
+
+    /// Answers that the request was not executed.
+    pub(super) fn fail(&self, op: &mut ClientOp, result: i32, cx: &mut Ctx<'_>) {
+        let reply = op.error_reply(result, self.map.epoch());
+        self.reply(op, reply, 0, cx);
+    }
+
+    pub(super) fn reply(&self, op: &ClientOp, reply: MOsdOpReply, data_off: u16, cx: &mut Ctx<'_>) {
+        let client = Arc::clone(&op.client);
+        cx.out.push(Output::Reply {
+            client,
+            reply: Box::new(reply),
+            data_off,
+            stamps: op.stamps,
+        });
+    }
+
+    /// Whether the request was executed before, or failed.
+    fn is_dup(&self, op: &ClientOp) -> bool {
+        self.log.find(&op.reqid).is_some()
+    }
+
+    /// Answers as the first time, once that is durable.
+    fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+        let Some(version) = self.log.find(&op.reqid).map(|e| e.version) else {
+            return;
+        };
+        if let Role::Active(a) = &mut self.role
+            && version > a.committed
+            && let Some(w) = a.in_flight.iter_mut().find(|w| w.version == version)
+        {
+            w.dups.push(op);
+            return;
+        }
+        self.reply_dup(op, version, cx);
+    }
+
+    pub(super) fn reply_dup(&self, mut op: ClientOp, version: spirula_maps::EVersion, cx: &mut Ctx<'_>) {
+        let Some(e) = self.log.find(&op.reqid).filter(|e| e.version == version) else {
+            return;
+        };
+        let mut reply = op.error_reply(e.return_code, self.map.epoch());
+        reply.set_versions(e.version, e.user_version);
+        for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {
+            out.result = *result;
+            out.data = data.clone().into();
+        }
+        self.reply(&op, reply, 0, cx);
+    }
+
+    /// Whether a change of the PG's usage is possible now; if not, the error, or `None` to say nothing.
+    pub(super) fn check_full(&self, op: &ClientOp, grows: bool, cx: &Ctx<'_>) -> Result<(), Option<i32>> {
+        if !grows || op.flags.has(OsdFlags::FULL_FORCE) && !cx.failsafe_full {
+            return Ok(());
+        }
+        if !self.pool.full && !cx.failsafe_full {
+            return Ok(());
+        }
+        if op.flags.has(OsdFlags::FULL_TRY) {
+            let e = if self.pool.full_quota { EDQUOT } else { ENOSPC };
+            return Err(Some(-e));
+        }
+        Err(None)
+    }
+}
+
+/// The offset of the data within its object, as a reply's header has it.
+pub(super) fn data_off(offset: Option<u64>) -> u16 {
+    (offset.unwrap_or(0) & 0xffff) as u16
+}
+
+/// The time of a change: the client's.
+pub(super) fn op_mtime(op: &ClientOp) -> UTime {
+    op.mtime
+}

@@ -1,0 +1,340 @@
+//! Ops that write: executed on the object's context, logged, sent to the replicas, answered when durable everywhere.
+
+use bytes::Bytes;
+use spirula_maps::EVersion;
+use spirula_proto::osd::{MOsdOpReply, OsdFlags};
+
+use super::errno::*;
+use super::exec::{Exec, Fetched};
+use super::log::{LogEntry, LogOp, Usage};
+use super::message::{PeerBody, PeerMessage};
+use super::op::ClientOp;
+use super::op_checks::op_mtime;
+use super::txn::{MetaOp, Txn};
+use super::{Commit, Ctx, Output, Pg, Role, key};
+
+/// Log entries are trimmed this many at a time.
+const TRIM_BATCH: usize = 32;
+
+/// A write that is not durable everywhere.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub version: EVersion,
+    op: ClientOp,
+    reply: Reply,
+    /// The object whose context counts it; `None` for a logged failure.
+    key: Option<Bytes>,
+    /// The message, to be sent again where a connection is lost.
+    msg: spirula_proto::RawMessage,
+    /// The same request, sent again by the client.
+    pub dups: Vec<ClientOp>,
+}
+
+/// What the client will be told.
+#[derive(Debug)]
+struct Reply {
+    result: i32,
+    user_version: u64,
+    /// Versions for a failure for want of the object.
+    enoent: Option<(EVersion, u64)>,
+}
+
+impl InFlight {
+    /// The client's requests, to be handled anew in the next interval.
+    pub(super) fn into_ops(self) -> impl Iterator<Item = ClientOp> {
+        std::iter::once(self.op).chain(self.dups)
+    }
+}
+
+impl Pg {
+    pub(super) fn execute_write(
+        &mut self,
+        key: &Bytes,
+        mut op: ClientOp,
+        mut fetched: Vec<Fetched>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let returns = op.flags.has(OsdFlags::RETURNVEC);
+        let (last_update, last_user_version) = (self.info.last_update, self.info.last_user_version);
+        let version = EVersion::new(self.map.epoch(), last_update.version + 1);
+        let Some(state) = self.contexts.state(key) else {
+            return;
+        };
+        let old_user_version = state.info.user_version;
+        let mut exec = Exec::new(&self.cfg, state);
+        let mut result = exec.run(&mut op.ops, &mut fetched);
+        if result < 0 || !exec.dirty {
+            let enoent = (result == -ENOENT).then_some((last_update, last_user_version));
+            return self.log_failure(
+                op,
+                Reply {
+                    result,
+                    user_version: old_user_version,
+                    enoent,
+                },
+                version,
+                cx,
+            );
+        }
+        let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
+        if let Err(answer) = self.check_full(&op, grows, cx) {
+            if let Some(e) = answer {
+                self.log_failure(
+                    op,
+                    Reply {
+                        result: e,
+                        user_version: old_user_version,
+                        enoent: None,
+                    },
+                    version,
+                    cx,
+                );
+            }
+            return;
+        }
+        if returns {
+            for o in &mut op.ops {
+                if o.outdata.len() > self.cfg.max_write_op_reply_len {
+                    result = -EOVERFLOW;
+                    o.rval = -EOVERFLOW;
+                    o.outdata = Default::default();
+                }
+            }
+            if result < 0 {
+                return self.log_failure(
+                    op,
+                    Reply {
+                        result,
+                        user_version: old_user_version,
+                        enoent: None,
+                    },
+                    version,
+                    cx,
+                );
+            }
+        } else {
+            result = 0;
+            op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
+        }
+        let mut user_version = old_user_version;
+        if exec.user_modify {
+            user_version = last_user_version
+                .max(exec.info.user_version)
+                .saturating_add(1)
+                .max(version.version);
+            exec.info.user_version = user_version;
+        }
+        let prior_version = state.info.version;
+        exec.info.version = version;
+        exec.info.prior_version = prior_version;
+        let (usage, io) = (exec.usage, exec.io);
+        let (state, changes) = exec.finish(op_mtime(&op), cx.now);
+        let entry = LogEntry {
+            version,
+            prior_version,
+            user_version,
+            reqid: op.reqid,
+            object: op.object.clone(),
+            op: if state.exists {
+                LogOp::Modify
+            } else {
+                LogOp::Delete
+            },
+            mtime: op.mtime,
+            return_code: if returns { result } else { 0 },
+            op_returns: if returns { op_returns(&op) } else { Vec::new() },
+            usage: self.usage_after(usage),
+        };
+        if let Some(c) = self.contexts.find(key) {
+            c.state = Some(state);
+            c.uncommitted += 1;
+        }
+        self.counters.add_io(io);
+        let txn = Txn {
+            objects: vec![(key.clone(), changes)],
+            meta: Vec::with_capacity(1),
+        };
+        let reply = Reply {
+            result,
+            user_version,
+            enoent: None,
+        };
+        self.replicate(op, reply, Some(key.clone()), entry, txn, cx);
+    }
+
+    fn usage_after(&self, change: Usage) -> Usage {
+        let now = self.info.usage;
+        Usage {
+            objects: now.objects + change.objects,
+            bytes: now.bytes + change.bytes,
+        }
+    }
+
+    /// A write that changed nothing is logged all the same, so that sent again it fails alike.
+    fn log_failure(&mut self, op: ClientOp, reply: Reply, version: EVersion, cx: &mut Ctx<'_>) {
+        let returns = op.flags.has(OsdFlags::RETURNVEC);
+        let entry = LogEntry {
+            version,
+            prior_version: EVersion::ZERO,
+            user_version: 0,
+            reqid: op.reqid,
+            object: op.object.clone(),
+            op: LogOp::Error,
+            mtime: Default::default(),
+            return_code: reply.result,
+            op_returns: if returns { op_returns(&op) } else { Vec::new() },
+            usage: self.info.usage,
+        };
+        self.replicate(op, reply, None, entry, Txn::default(), cx);
+    }
+
+    fn replicate(
+        &mut self,
+        mut op: ClientOp,
+        reply: Reply,
+        key: Option<Bytes>,
+        entry: LogEntry,
+        mut txn: Txn,
+        cx: &mut Ctx<'_>,
+    ) {
+        let version = entry.version;
+        let prev = self.info.last_update;
+        let record = entry.to_bytes();
+        let trim_to = self.trim_point();
+        op.stamps.sub_ops_sent = cx.usec;
+        let Role::Active(a) = &mut self.role else { return };
+        let mut msg = spirula_proto::RawMessage::default();
+        if !a.peers.is_empty() {
+            let body = PeerBody::RepOp {
+                prev,
+                entry: record.clone(),
+                trim_to,
+                txn: std::mem::take(&mut txn),
+            };
+            let rep = PeerMessage {
+                pgid: self.pgid,
+                id: self.id,
+                body,
+            };
+            msg = rep.to_raw();
+            for (osd, _) in &a.peers {
+                cx.out.push(Output::Send {
+                    osd: *osd,
+                    msg: msg.clone(),
+                    reply: false,
+                });
+            }
+            if let PeerBody::RepOp { txn: t, .. } = rep.body {
+                txn = t;
+            }
+        }
+        if a.in_flight.is_empty() {
+            a.sent = cx.usec;
+        }
+        a.in_flight.push_back(InFlight {
+            version,
+            op,
+            reply,
+            key,
+            msg,
+            dups: Vec::new(),
+        });
+        txn.meta
+            .push(MetaOp::Put(key::log_key(self.pgid, version), record));
+        self.note_entry(entry);
+        self.trim_log_to(trim_to, &mut txn);
+        self.submit(txn, Commit::Write(version), cx);
+    }
+
+    /// Up to where the log can be forgotten: it is durable everywhere, and the log is long.
+    fn trim_point(&self) -> EVersion {
+        let Role::Active(a) = &self.role else {
+            return EVersion::ZERO;
+        };
+        let log = &self.log;
+        let long = log.len() > self.cfg.max_log_entries + TRIM_BATCH;
+        let heavy = log.bytes() > self.cfg.max_log_bytes && log.len() > TRIM_BATCH;
+        if !long && !heavy {
+            return EVersion::ZERO;
+        }
+        log.iter()
+            .nth(TRIM_BATCH - 1)
+            .map_or(EVersion::ZERO, |e| e.version.min(a.committed))
+    }
+
+    /// A replica is durable up to a version.
+    pub(super) fn rep_committed(&mut self, from: i32, id: super::PeeringId, v: EVersion, cx: &mut Ctx<'_>) {
+        if id != self.id {
+            return;
+        }
+        let Role::Active(a) = &mut self.role else { return };
+        if let Some((_, at)) = a.peers.iter_mut().find(|(o, _)| *o == from) {
+            *at = v.max(*at);
+            self.advance(cx);
+        }
+    }
+
+    /// Answers the writes that are durable everywhere now, in order.
+    pub(super) fn advance(&mut self, cx: &mut Ctx<'_>) {
+        let Role::Active(a) = &mut self.role else { return };
+        let all = a.peers.iter().map(|(_, v)| *v).fold(a.local, EVersion::min);
+        for w in &mut a.in_flight {
+            if w.version <= a.local && w.op.stamps.local_commit == 0 {
+                w.op.stamps.local_commit = cx.usec;
+            }
+            if w.version > a.local {
+                break;
+            }
+        }
+        a.committed = a.committed.max(all);
+        loop {
+            let Role::Active(a) = &mut self.role else { return };
+            if a.in_flight.front().is_none_or(|w| w.version > a.committed) {
+                break;
+            }
+            let Some(w) = a.in_flight.pop_front() else { break };
+            a.sent = cx.usec;
+            self.complete(w, cx);
+        }
+    }
+
+    fn complete(&mut self, mut w: InFlight, cx: &mut Ctx<'_>) {
+        w.op.stamps.peer_commit = cx.usec;
+        let acks = OsdFlags::ACK | OsdFlags::ONDISK;
+        let mut reply: MOsdOpReply = w.op.reply(w.reply.result, self.map.epoch(), acks);
+        reply.set_versions(w.version, w.reply.user_version);
+        if let Some((v, user_version)) = w.reply.enoent {
+            reply.set_enoent_versions(v, user_version);
+        }
+        self.reply(&w.op, reply, 0, cx);
+        for dup in w.dups {
+            self.reply_dup(dup, w.version, cx);
+        }
+        if let Some(key) = w.key {
+            if let Some(c) = self.contexts.find(&key) {
+                c.uncommitted = c.uncommitted.saturating_sub(1);
+            }
+            self.pump(&key, cx);
+        }
+    }
+
+    /// Sends the writes again that an OSD (or anyone) has not confirmed.
+    pub(super) fn resend_writes(&mut self, only: Option<i32>, cx: &mut Ctx<'_>) {
+        let Role::Active(a) = &mut self.role else { return };
+        a.sent = cx.usec;
+        for (osd, committed) in a.peers.iter().filter(|(o, _)| only.is_none_or(|x| x == *o)) {
+            for w in a.in_flight.iter().filter(|w| w.version > *committed) {
+                cx.out.push(Output::Send {
+                    osd: *osd,
+                    msg: w.msg.clone(),
+                    reply: false,
+                });
+            }
+        }
+    }
+}
+
+/// Result and data of each op, for the log.
+fn op_returns(op: &ClientOp) -> Vec<(i32, Bytes)> {
+    op.ops.iter().map(|o| (o.rval, o.outdata.to_bytes())).collect()
+}

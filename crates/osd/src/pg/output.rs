@@ -1,0 +1,146 @@
+//! What the core asks of the daemon, and what it is told about the world with each event.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_denc::UTime;
+use spirula_proto::RawMessage;
+use spirula_proto::osd::MOsdOpReply;
+
+use super::exec::read::ReadRange;
+use super::object::Attrs;
+use super::op::{Client, Stamps};
+use super::txn::Txn;
+
+/// Names a request to the store. The upper half tells the PG, the lower one the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// The token of request `seq` of the PG in place `slot`.
+    pub fn new(slot: u32, seq: u32) -> Self {
+        Self(u64::from(slot) << 32 | u64::from(seq))
+    }
+
+    /// The PG's place.
+    pub fn slot(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The request.
+    pub fn seq(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// A command to the daemon. They are to be carried out in order.
+#[derive(Debug)]
+pub enum Output {
+    /// Submit to the store; tell when it is durable.
+    Submit {
+        /// For [`StoreReply::Committed`].
+        token: Token,
+        /// What.
+        txn: Txn,
+    },
+    /// Look an object up.
+    Lookup {
+        /// For [`StoreReply::Object`].
+        token: Token,
+        /// Its key.
+        key: Bytes,
+    },
+    /// Read ranges of an object.
+    Read {
+        /// For [`StoreReply::Data`].
+        token: Token,
+        /// Its key.
+        key: Bytes,
+        /// What.
+        ranges: Vec<ReadRange>,
+    },
+    /// List objects.
+    List {
+        /// For [`StoreReply::Objects`].
+        token: Token,
+        /// First key.
+        from: Bytes,
+        /// Key after the last.
+        to: Bytes,
+        /// How many at most.
+        max: usize,
+    },
+    /// Send to another OSD; dropped where there is no connection.
+    Send {
+        /// To whom.
+        osd: i32,
+        /// What.
+        msg: RawMessage,
+        /// Whether it answers: then it goes back over the connection that the other opened, so that the other notices
+        /// its loss.
+        reply: bool,
+    },
+    /// Answer a client.
+    Reply {
+        /// Whom.
+        client: Arc<Client>,
+        /// The reply.
+        reply: Box<MOsdOpReply>,
+        /// Offset of the data in its object.
+        data_off: u16,
+        /// For the histograms.
+        stamps: Stamps,
+    },
+    /// The client uses an old map: send it the newer ones.
+    ShareMap {
+        /// Who.
+        client: Arc<Client>,
+        /// What it has.
+        epoch: u32,
+    },
+}
+
+/// An object as the store has it.
+#[derive(Debug, Clone, Default)]
+pub struct StoredObject {
+    /// The encoded object info.
+    pub info: Bytes,
+    /// Its attributes.
+    pub attrs: Attrs,
+}
+
+/// Data could not be read, or is not what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the store can't read it")]
+pub struct ReadError;
+
+/// Pieces of an object by offset.
+pub type Pieces = Vec<(u64, Bytes)>;
+
+/// Objects by key, with their encoded infos, and where to go on if there is more.
+pub type Page = (Vec<(Bytes, Bytes)>, Option<Bytes>);
+
+/// An answer of the store.
+#[derive(Debug)]
+pub enum StoreReply {
+    /// A transaction is durable. They come in the order of submission.
+    Committed,
+    /// The object, if it exists.
+    Object(Result<Option<StoredObject>, ReadError>),
+    /// For each range the pieces: all of it, or for sparse ones the stored parts.
+    Data(Result<Vec<Pieces>, ReadError>),
+    /// A page of objects.
+    Objects(Result<Page, ReadError>),
+}
+
+/// The circumstances of an event.
+pub struct Ctx<'a> {
+    /// The wall clock.
+    pub now: UTime,
+    /// Microseconds of a monotonic clock.
+    pub usec: u64,
+    /// Whether this OSD is so full that nothing may grow (`osd_failsafe_full_ratio`).
+    pub failsafe_full: bool,
+    /// Where commands go.
+    pub out: &'a mut Vec<Output>,
+}

@@ -1,0 +1,591 @@
+//! Peering, the primary's side: agree with all members on one copy before serving.
+//!
+//! ```text
+//! Waiting ── members missing, or a down OSD may hold a newer copy; a new map decides
+//! Flushing ── own transactions must be durable first
+//! Infos ── what do the members have?
+//! Strays ── what do all others have? Only where the members can't know that theirs is the newest
+//! Logs ── how do the copies differ?
+//! Syncing ── the holder of the newest copy brings the others up to it
+//! Counting ── objects and bytes, after a split
+//! Activating ── every member remembers durably that it took part
+//! ```
+//!
+//! All members must be up and agree, and every acknowledged write was durable on all members of its time. So the
+//! newest copy, by epoch of the last activation and then by version, has them all; it only must be found. If the
+//! members all name the same last activation, by some of them, and the PG never belonged to others since, it is
+//! theirs. Otherwise all OSDs are asked, and one that is down is waited for, unless it was down already when the
+//! newest copy known was last active.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spirula_maps::EVersion;
+
+use super::info::PgInfo;
+use super::log::{LogEntry, PgLog};
+use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
+use super::txn::{MetaOp, Txn};
+use super::{Active, Commit, Ctx, Pg, Role, key};
+
+/// Where peering stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stage {
+    Waiting(Wait),
+    Flushing,
+    Infos,
+    Strays,
+    Logs,
+    Syncing(BTreeSet<i32>),
+    Counting,
+    Activating(BTreeSet<i32>),
+}
+
+/// What peering waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Members that are down, or do not exist.
+    Members(Vec<i32>),
+    /// CRUSH finds fewer OSDs than `min_size`.
+    MinSize,
+    /// OSDs that are down and may hold a newer copy.
+    Down(Vec<i32>),
+    /// No copy is complete.
+    Incomplete,
+    /// The pool's kind is not served.
+    Unsupported,
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Members(osds) => write!(f, "members {osds:?} are not up"),
+            Self::MinSize => f.write_str("CRUSH finds fewer OSDs than min_size"),
+            Self::Down(osds) => write!(f, "OSDs {osds:?} are down and may hold a newer copy"),
+            Self::Incomplete => f.write_str("no copy is complete"),
+            Self::Unsupported => f.write_str("the pool is erasure-coded, which is not served yet"),
+        }
+    }
+}
+
+/// An attempt to agree.
+#[derive(Debug)]
+pub(super) struct Peering {
+    pub stage: Stage,
+    /// When it last went on, microseconds.
+    pub progress: u64,
+    /// Begin anew at the next tick: a connection was lost.
+    pub retry: bool,
+    /// OSDs whose answer is awaited.
+    pub asked: BTreeSet<i32>,
+    /// What the others have.
+    pub infos: BTreeMap<i32, Option<PgInfo>>,
+    /// Their logs.
+    pub logs: BTreeMap<i32, PgLog>,
+    /// Who has the newest copy.
+    pub auth: i32,
+    /// What each member's log will become.
+    pub updates: BTreeMap<i32, LogUpdate>,
+}
+
+impl Peering {
+    fn new(usec: u64) -> Self {
+        Self {
+            stage: Stage::Flushing,
+            progress: usec,
+            retry: false,
+            asked: BTreeSet::new(),
+            infos: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            auth: -1,
+            updates: BTreeMap::new(),
+        }
+    }
+}
+
+impl Pg {
+    /// Peering in progress. All callers run in that role.
+    pub(super) fn peering(&mut self) -> Option<&mut Peering> {
+        if let Role::Peering(p) = &mut self.role {
+            Some(p)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
+        self.rounds += 1;
+        self.id = PeeringId {
+            epoch: self.interval.since,
+            round: self.rounds,
+        };
+        self.source = None;
+        self.target = None;
+        self.pending
+            .retain(|_, p| !matches!(p, super::Pending::Source(_) | super::Pending::Target));
+        self.role = Role::Peering(Box::new(Peering::new(cx.usec)));
+        if let Some(wait) = self.members_missing() {
+            self.wait_for(wait);
+        } else if self.commits.is_empty() {
+            self.ask_members(cx);
+        }
+    }
+
+    fn wait_for(&mut self, wait: Wait) {
+        if let Some(p) = self.peering() {
+            p.stage = Stage::Waiting(wait);
+        }
+    }
+
+    fn members_missing(&self) -> Option<Wait> {
+        if !self.pool.replicated {
+            return Some(Wait::Unsupported);
+        }
+        let (wanted, members) = (self.interval.wanted(), self.interval.members());
+        if wanted.len() < self.pool.min_size as usize {
+            return Some(Wait::MinSize);
+        }
+        let missing: Vec<i32> = wanted.iter().copied().filter(|o| !members.contains(o)).collect();
+        (!missing.is_empty()).then_some(Wait::Members(missing))
+    }
+
+    /// The last of this OSD's transactions is durable.
+    pub(super) fn quiesced(&mut self, cx: &mut Ctx<'_>) {
+        match &self.role {
+            Role::Peering(p) if p.stage == Stage::Flushing => self.ask_members(cx),
+            Role::Replica(_) | Role::Stray => self.answer_query(cx),
+            _ => {}
+        }
+    }
+
+    fn ask_members(&mut self, cx: &mut Ctx<'_>) {
+        let me = self.whoami;
+        let mine = self.exists.then(|| self.info.clone());
+        let others: Vec<i32> = self.interval.members().into_iter().filter(|&o| o != me).collect();
+        let Some(p) = self.peering() else { return };
+        p.stage = Stage::Infos;
+        p.infos.insert(me, mine);
+        self.ask(others, cx);
+        self.infos_complete(cx);
+    }
+
+    fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
+        let id = self.id;
+        for osd in osds {
+            self.send(osd, id, PeerBody::Query, false, cx);
+            if let Some(p) = self.peering() {
+                p.asked.insert(osd);
+            }
+        }
+    }
+
+    /// An OSD says what it has: asked, or because its copy belongs elsewhere.
+    pub(super) fn notified(&mut self, from: i32, id: PeeringId, info: Option<PgInfo>, cx: &mut Ctx<'_>) {
+        let current = id == self.id;
+        match &mut self.role {
+            Role::Peering(p) => {
+                if current && p.asked.remove(&from) {
+                    p.progress = cx.usec;
+                    p.infos.insert(from, info);
+                    self.infos_complete(cx);
+                } else if info.is_some() && !p.asked.contains(&from) && !p.infos.contains_key(&from) {
+                    p.infos.insert(from, info);
+                }
+            }
+            Role::Active(_) => self.retire_stray(from, info.as_ref(), cx),
+            _ => {}
+        }
+    }
+
+    fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
+        if info.is_some()
+            && !self.interval.place.acting.contains(&osd)
+            && !self.interval.place.raw.contains(&osd)
+        {
+            self.send(osd, self.id, PeerBody::Remove, false, cx);
+        }
+    }
+
+    fn infos_complete(&mut self, cx: &mut Ctx<'_>) {
+        let members = self.interval.members();
+        let Some(p) = self.peering() else { return };
+        if !p.asked.is_empty() {
+            return;
+        }
+        match p.stage {
+            Stage::Infos if members_know(&members, &p.infos) => self.choose(cx),
+            Stage::Infos => {
+                p.stage = Stage::Strays;
+                self.ask_strays(cx);
+            }
+            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => self.strays_complete(cx),
+            _ => {}
+        }
+    }
+
+    /// Asks every OSD that is up and was not asked.
+    fn ask_strays(&mut self, cx: &mut Ctx<'_>) {
+        let map = std::sync::Arc::clone(&self.map);
+        let Some(p) = self.peering() else { return };
+        let up = |o: &i32| map.osd(*o).is_some_and(|v| v.up);
+        let new: Vec<i32> = (0..map.max_osd())
+            .filter(|o| up(o) && !p.infos.contains_key(o) && !p.asked.contains(o))
+            .collect();
+        self.ask(new, cx);
+        self.infos_complete(cx);
+    }
+
+    fn strays_complete(&mut self, cx: &mut Ctx<'_>) {
+        let map = std::sync::Arc::clone(&self.map);
+        let created = self.pool.created;
+        let Some(p) = self.peering() else { return };
+        let best = best_copy(&p.infos, &[]).map_or(0, |(_, i)| i.last_epoch_started);
+        let since = best.max(created);
+        let may_be_newer = |o: &i32| {
+            !p.infos.contains_key(o)
+                && map
+                    .osd(*o)
+                    .is_some_and(|v| !v.up && v.down_at > since && v.lost_at < v.down_at)
+        };
+        let down: Vec<i32> = (0..map.max_osd()).filter(may_be_newer).collect();
+        if down.is_empty() {
+            self.choose(cx);
+        } else {
+            self.wait_for(Wait::Down(down));
+        }
+    }
+
+    /// A new map within the interval: OSDs came or went.
+    pub(super) fn recheck_peering(&mut self, cx: &mut Ctx<'_>) {
+        let map = std::sync::Arc::clone(&self.map);
+        let Some(p) = self.peering() else { return };
+        if matches!(
+            p.stage,
+            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
+        ) {
+            p.asked.retain(|o| map.osd(*o).is_some_and(|v| v.up));
+            p.stage = Stage::Strays;
+            self.ask_strays(cx);
+        }
+    }
+
+    fn choose(&mut self, cx: &mut Ctx<'_>) {
+        let (me, members) = (self.whoami, self.interval.members());
+        let Some(p) = self.peering() else { return };
+        let Some((auth, best)) = best_copy(&p.infos, &[&[me], &members]) else {
+            if p.infos.values().any(Option::is_some) {
+                self.wait_for(Wait::Incomplete);
+            } else {
+                // Nobody has it, nobody can have had it: it is new, and there is nothing to compare.
+                p.auth = me;
+                let empty = LogUpdate {
+                    keep_to: EVersion::ZERO,
+                    replace: true,
+                    entries: Vec::new(),
+                };
+                p.updates = members.iter().map(|m| (*m, empty.clone())).collect();
+                self.activate(cx);
+            }
+            return;
+        };
+        p.auth = auth;
+        let head = best.last_update;
+        let differs = |m: &i32| {
+            let info = p.infos.get(m).and_then(Option::as_ref);
+            info.is_none_or(|i| i.incomplete || i.last_update != head)
+        };
+        let behind: Vec<i32> = members.iter().copied().filter(differs).collect();
+        let has_log = |m: &i32| {
+            p.infos
+                .get(m)
+                .and_then(Option::as_ref)
+                .is_some_and(|i| !i.incomplete)
+        };
+        let mut wanted: BTreeSet<i32> = behind.iter().copied().filter(has_log).collect();
+        if !behind.is_empty() {
+            wanted.insert(auth);
+        }
+        let logs_of_others: Vec<i32> = wanted.into_iter().filter(|&o| o != me).collect();
+        p.stage = Stage::Logs;
+        p.asked = logs_of_others.iter().copied().collect();
+        for osd in logs_of_others {
+            self.send(osd, self.id, PeerBody::GetLog, false, cx);
+        }
+        self.logs_complete(cx);
+    }
+
+    /// Another OSD's log.
+    pub(super) fn log_received(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        tail: EVersion,
+        head: EVersion,
+        entries: Vec<LogEntry>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if id != self.id || !entries.is_sorted_by(|a, b| a.version < b.version) {
+            return;
+        }
+        let Some(p) = self.peering() else { return };
+        if p.stage == Stage::Logs && p.asked.remove(&from) {
+            p.progress = cx.usec;
+            p.logs.insert(from, PgLog::from_entries(tail, head, entries));
+            self.logs_complete(cx);
+        }
+    }
+
+    fn logs_complete(&mut self, cx: &mut Ctx<'_>) {
+        if self
+            .peering()
+            .is_some_and(|p| p.stage == Stage::Logs && p.asked.is_empty())
+        {
+            self.sync_or_activate(cx);
+        }
+    }
+
+    fn sync_or_activate(&mut self, cx: &mut Ctx<'_>) {
+        let members = self.interval.members();
+        let plans = self.plan_members(&members);
+        let id = self.id;
+        let Some(p) = self.peering() else { return };
+        let targets: Vec<(i32, SyncPlan)> = plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
+        let auth = p.auth;
+        p.stage = Stage::Syncing(targets.iter().map(|(o, _)| *o).collect());
+        p.progress = cx.usec;
+        if targets.is_empty() {
+            self.all_synced(cx);
+        } else {
+            self.send(auth, id, PeerBody::StartSync(targets), false, cx);
+        }
+    }
+
+    /// A member is equal to the newest copy now.
+    pub(super) fn sync_done(&mut self, id: PeeringId, osd: i32, cx: &mut Ctx<'_>) {
+        if id != self.id {
+            return;
+        }
+        let Some(p) = self.peering() else { return };
+        if let Stage::Syncing(left) = &mut p.stage {
+            p.progress = cx.usec;
+            if left.remove(&osd) && left.is_empty() {
+                self.all_synced(cx);
+            }
+        }
+    }
+
+    /// The holder could not go on.
+    pub(super) fn sync_failed(&mut self, id: PeeringId, _cx: &mut Ctx<'_>) {
+        if id == self.id
+            && let Some(p) = self.peering()
+        {
+            p.retry = true;
+        }
+    }
+
+    fn all_synced(&mut self, cx: &mut Ctx<'_>) {
+        let Some(p) = self.peering() else { return };
+        let invalid = p
+            .infos
+            .get(&p.auth)
+            .and_then(Option::as_ref)
+            .is_some_and(|i| i.usage_invalid);
+        if invalid {
+            p.stage = Stage::Counting;
+            self.count(cx);
+        } else {
+            self.activate(cx);
+        }
+    }
+
+    /// Every member shall remember that it took part. Objects are equal everywhere.
+    pub(super) fn activate(&mut self, cx: &mut Ctx<'_>) {
+        let (id, members, pg_num) = (self.id, self.interval.members(), self.pool.pg_num);
+        let Some(p) = self.peering() else { return };
+        let mut info = p.infos.get(&p.auth).cloned().flatten().unwrap_or_default();
+        let all = || p.infos.values().flatten();
+        info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, u32::max);
+        info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
+        info.last_acting = members.clone();
+        info.moved = false;
+        info.incomplete = false;
+        info.pg_num = pg_num;
+        p.stage = Stage::Activating(members.iter().copied().collect());
+        p.progress = cx.usec;
+        let mut updates = std::mem::take(&mut p.updates);
+        for m in members {
+            let keep = LogUpdate {
+                keep_to: info.last_update,
+                replace: false,
+                entries: Vec::new(),
+            };
+            let log = updates.remove(&m).unwrap_or(keep);
+            if m == self.whoami {
+                self.apply_activation(info.clone(), log, id, m, cx);
+            } else {
+                self.send(
+                    m,
+                    id,
+                    PeerBody::Activate {
+                        info: info.clone(),
+                        log,
+                    },
+                    false,
+                    cx,
+                );
+            }
+        }
+    }
+
+    /// Takes over info and log, as primary or replica; objects are equal already.
+    pub(super) fn apply_activation(
+        &mut self,
+        info: PgInfo,
+        update: LogUpdate,
+        id: PeeringId,
+        primary: i32,
+        cx: &mut Ctx<'_>,
+    ) {
+        let mut txn = Txn::default();
+        if update.replace {
+            let (from, to) = key::log_range(self.pgid);
+            txn.meta.push(MetaOp::DeleteRange(from, to));
+            self.log = PgLog::empty_at(info.log_tail);
+        } else {
+            for v in self.log.rewind_to(update.keep_to) {
+                txn.meta.push(MetaOp::Delete(key::log_key(self.pgid, v)));
+            }
+        }
+        for e in update.entries {
+            txn.meta
+                .push(MetaOp::Put(key::log_key(self.pgid, e.version), e.to_bytes()));
+            self.log.append(e);
+        }
+        self.log.set_head(info.last_update);
+        self.info = PgInfo {
+            log_tail: self.log.tail(),
+            ..info
+        };
+        self.exists = true;
+        txn.meta.push(self.info_record());
+        self.target = None;
+        self.submit(txn, Commit::Activate { id, primary }, cx);
+    }
+
+    /// This OSD remembers that it took part.
+    pub(super) fn activation_committed(&mut self, id: PeeringId, primary: i32, cx: &mut Ctx<'_>) {
+        if id != self.id {
+            return;
+        }
+        if primary == self.whoami {
+            self.member_activated(primary, id, cx);
+        } else if matches!(self.role, Role::Replica(_)) {
+            self.send(primary, id, PeerBody::Activated, true, cx);
+        }
+    }
+
+    /// A member remembers that it took part.
+    pub(super) fn member_activated(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        if id != self.id {
+            return;
+        }
+        let Some(p) = self.peering() else { return };
+        if let Stage::Activating(left) = &mut p.stage {
+            p.progress = cx.usec;
+            if left.remove(&from) && left.is_empty() {
+                self.become_active(cx);
+            }
+        }
+    }
+
+    fn become_active(&mut self, cx: &mut Ctx<'_>) {
+        let at = self.info.last_update;
+        let me = self.whoami;
+        let peers = self
+            .interval
+            .members()
+            .into_iter()
+            .filter(|&o| o != me)
+            .map(|o| (o, at))
+            .collect();
+        let infos = self
+            .peering()
+            .map(|p| std::mem::take(&mut p.infos))
+            .unwrap_or_default();
+        self.role = Role::Active(Active {
+            peers,
+            local: at,
+            committed: at,
+            in_flight: Default::default(),
+            sent: cx.usec,
+        });
+        for (osd, info) in &infos {
+            self.retire_stray(*osd, info.as_ref(), cx);
+        }
+        for op in std::mem::take(&mut self.held) {
+            self.handle_op(op, cx);
+        }
+    }
+
+    /// A connection to or from another OSD was lost, and messages with it.
+    pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        match &mut self.role {
+            Role::Peering(p) => {
+                let concerned = match &p.stage {
+                    Stage::Waiting(_) | Stage::Flushing | Stage::Counting => false,
+                    Stage::Syncing(left) => left.contains(&osd) || p.auth == osd,
+                    Stage::Activating(left) => left.contains(&osd),
+                    Stage::Infos | Stage::Strays | Stage::Logs => p.asked.contains(&osd),
+                };
+                p.retry |= concerned;
+            }
+            Role::Active(_) => self.resend_writes(Some(osd), cx),
+            _ => {}
+        }
+        self.source_peer_reset(osd, cx);
+    }
+
+    /// Time passes; to be called about once a second.
+    pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
+        let patience = u64::from(self.cfg.peering_retry) * 1_000_000;
+        match &self.role {
+            Role::Peering(p) => {
+                let patient = matches!(p.stage, Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting);
+                if p.retry || !patient && cx.usec.saturating_sub(p.progress) > patience {
+                    self.begin_peering(cx);
+                }
+            }
+            Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => self.resend_writes(None, cx),
+            Role::Stray => self.announce(cx),
+            _ => {}
+        }
+        self.contexts.evict(self.cfg.max_cached_contexts);
+    }
+}
+
+fn is_nothing(plan: &SyncPlan) -> bool {
+    matches!(plan, SyncPlan::Objects(keys) if keys.is_empty())
+}
+
+/// Whether the members can know that the newest copy is among theirs.
+fn members_know(members: &[i32], infos: &BTreeMap<i32, Option<PgInfo>>) -> bool {
+    let mut theirs = members.iter().map(|m| infos.get(m).and_then(Option::as_ref));
+    let Some(Some(first)) = theirs.next() else {
+        return false;
+    };
+    let knows = |i: &PgInfo| {
+        i.last_epoch_started > 0
+            && !i.moved
+            && !i.incomplete
+            && i.last_acting.iter().all(|o| members.contains(o))
+    };
+    knows(first) && theirs.all(|i| i.is_some_and(|i| knows(i) && i.last_acting == first.last_acting))
+}
+
+/// The newest complete copy; among equals one of the first group that has any.
+fn best_copy<'a>(infos: &'a BTreeMap<i32, Option<PgInfo>>, prefer: &[&[i32]]) -> Option<(i32, &'a PgInfo)> {
+    let rank = |o: i32| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
+    infos
+        .iter()
+        .filter_map(|(o, i)| i.as_ref().filter(|i| !i.incomplete).map(|i| (*o, i)))
+        .min_by_key(|(o, i)| (std::cmp::Reverse(i.age()), rank(*o), *o))
+}

@@ -1,0 +1,163 @@
+//! The replica's side: answers the primary's questions, applies its writes.
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_maps::EVersion;
+
+use super::info::PgInfo;
+use super::log::LogEntry;
+use super::message::{LogUpdate, PeerBody, PeeringId};
+use super::txn::{MetaOp, Txn};
+use super::{Commit, Ctx, Pg, Role, key};
+
+/// A member that is not primary.
+#[derive(Debug, Default)]
+pub(super) struct Replica {
+    /// Whether it was activated in this attempt at peering.
+    active: bool,
+    /// Up to where its log is durable.
+    committed: EVersion,
+}
+
+impl Pg {
+    /// Whether `from` leads the PG, as this OSD knows, in an interval that it did not see end.
+    fn is_leader(&self, from: i32, id: PeeringId) -> bool {
+        from == self.interval.place.primary && id.epoch >= self.interval.since && from != self.whoami
+    }
+
+    /// A primary asks what is here.
+    pub(super) fn queried(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        if !self.is_leader(from, id) || id < self.id {
+            return;
+        }
+        match &mut self.role {
+            Role::Replica(r) => *r = Replica::default(),
+            Role::Stray => {}
+            _ => return,
+        }
+        self.id = id;
+        self.source = None;
+        self.target = None;
+        self.pending
+            .retain(|_, p| !matches!(p, super::Pending::Source(_) | super::Pending::Target));
+        self.query_from = Some(from);
+        if self.commits.is_empty() {
+            self.answer_query(cx);
+        }
+    }
+
+    /// Answers once all that the answer claims is durable.
+    pub(super) fn answer_query(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(primary) = self.query_from.take() {
+            let info = self.exists.then(|| self.info.clone());
+            self.send(primary, self.id, PeerBody::Notify(info), true, cx);
+        } else if matches!(self.role, Role::Stray) {
+            self.announce(cx);
+        }
+    }
+
+    /// A primary wants the log.
+    pub(super) fn log_wanted(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        if id == self.id && self.is_leader(from, id) {
+            let entries = self.log.iter().cloned().collect();
+            let body = PeerBody::Log {
+                tail: self.log.tail(),
+                head: self.info.last_update,
+                entries,
+            };
+            self.send(from, id, body, true, cx);
+        }
+    }
+
+    /// A primary asks to take part.
+    pub(super) fn activate_member(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        info: PgInfo,
+        log: LogUpdate,
+        cx: &mut Ctx<'_>,
+    ) {
+        if id != self.id
+            || !self.is_leader(from, id)
+            || !log.entries.is_sorted_by(|a, b| a.version < b.version)
+        {
+            return;
+        }
+        let committed = info.last_update;
+        let Role::Replica(r) = &mut self.role else { return };
+        *r = Replica {
+            active: true,
+            committed,
+        };
+        self.apply_activation(info, log, id, from, cx);
+    }
+
+    /// A write of the primary.
+    pub(super) fn rep_op(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        prev: EVersion,
+        entry: Bytes,
+        trim_to: EVersion,
+        mut txn: Txn,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Role::Replica(r) = &self.role else { return };
+        if !r.active || id != self.id || !self.is_leader(from, id) {
+            return;
+        }
+        let Ok(e) = decode_all::<LogEntry>(&entry) else {
+            return;
+        };
+        if e.version <= self.info.last_update {
+            // Sent again. If it is not durable yet, its commit will answer.
+            let committed = r.committed;
+            if e.version <= committed {
+                self.send(from, id, PeerBody::RepCommitted(committed), true, cx);
+            }
+            return;
+        }
+        if prev != self.info.last_update {
+            // One before was lost; the primary sends both again.
+            return;
+        }
+        let v = e.version;
+        txn.meta.push(MetaOp::Put(key::log_key(self.pgid, v), entry));
+        self.note_entry(e);
+        self.trim_log_to(trim_to, &mut txn);
+        self.submit(txn, Commit::Write(v), cx);
+    }
+
+    /// Appends an entry and keeps the info in step.
+    pub(super) fn note_entry(&mut self, e: LogEntry) {
+        self.info.last_update = e.version;
+        self.info.last_user_version = self.info.last_user_version.max(e.user_version);
+        self.info.usage = e.usage;
+        self.log.append(e);
+    }
+
+    /// Forgets log entries as the primary does.
+    pub(super) fn trim_log_to(&mut self, to: EVersion, txn: &mut Txn) {
+        for v in self.log.trim_to(to) {
+            txn.meta.push(MetaOp::Delete(key::log_key(self.pgid, v)));
+        }
+        self.info.log_tail = self.log.tail();
+    }
+
+    pub(super) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
+        match &mut self.role {
+            Role::Active(a) => {
+                a.local = a.local.max(v);
+                self.advance(cx);
+            }
+            Role::Replica(r) if r.active => {
+                r.committed = r.committed.max(v);
+                let primary = self.interval.place.primary;
+                self.send(primary, self.id, PeerBody::RepCommitted(v), true, cx);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a PG reports about itself.
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_maps::{EVersion, PgId};
+
+use super::log::Usage;
+use super::object::ObjectInfo;
+use super::peering::{Stage, Wait};
+use super::{Ctx, IoCount, Output, Page, Pending, Pg, ReadError, Role};
+
+/// Objects counted in one step.
+const PAGE: usize = 512;
+
+/// Counts since the daemon started, and the count in progress.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    io: IoCount,
+    counting: Usage,
+}
+
+impl Counters {
+    pub(super) fn add_io(&mut self, io: IoCount) {
+        self.io.add(io);
+    }
+}
+
+/// A primary's report on its PG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgReport {
+    /// The PG.
+    pub pgid: PgId,
+    /// Official names of its states, joined by `+`.
+    pub state: Vec<&'static str>,
+    /// Why it is not active, for people.
+    pub reason: Option<String>,
+    /// The version of its newest change.
+    pub version: EVersion,
+    /// After which its log begins.
+    pub log_start: EVersion,
+    /// Entries in its log.
+    pub log_size: usize,
+    /// The epoch of the map that the primary has.
+    pub reported_epoch: u32,
+    /// When it was last active.
+    pub last_epoch_started: u32,
+    /// Since when it belongs to the same OSDs.
+    pub mapping_epoch: u32,
+    /// The pool's creation.
+    pub created: u32,
+    /// OSDs it should be on.
+    pub up: Vec<i32>,
+    /// Their primary.
+    pub up_primary: i32,
+    /// OSDs that serve it.
+    pub acting: Vec<i32>,
+    /// Their primary.
+    pub acting_primary: i32,
+    /// OSDs that peering waits for.
+    pub blocked_by: Vec<i32>,
+    /// Objects and bytes.
+    pub objects: i64,
+    /// Bytes of them.
+    pub bytes: i64,
+    /// Copies of objects that ought to be there and are not.
+    pub degraded: i64,
+    /// Reads and writes since the daemon started: ops and KiB.
+    pub io: (i64, i64, i64, i64),
+    /// Whether the numbers are to be counted again.
+    pub stats_invalid: bool,
+}
+
+impl Pg {
+    /// The primary's report; `None` from others.
+    pub fn report(&self) -> Option<PgReport> {
+        let (state, reason, blocked_by) = self.state()?;
+        let place = &self.interval.place;
+        let usage = self.info.usage;
+        let lacking = i64::from(self.pool.size)
+            .saturating_sub(i64::try_from(place.acting.len()).unwrap_or(0))
+            .max(0);
+        let io = self.counters.io;
+        Some(PgReport {
+            pgid: self.pgid,
+            state,
+            reason,
+            version: self.info.last_update,
+            log_start: self.log.tail(),
+            log_size: self.log.len(),
+            reported_epoch: self.map.epoch(),
+            last_epoch_started: self.info.last_epoch_started,
+            mapping_epoch: self.interval.since,
+            created: self.pool.created,
+            up: place.up.clone(),
+            up_primary: place.up_primary,
+            acting: place.acting.clone(),
+            acting_primary: place.primary,
+            blocked_by,
+            objects: usage.objects,
+            bytes: usage.bytes,
+            degraded: usage.objects.saturating_mul(lacking),
+            io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
+            stats_invalid: self.info.usage_invalid,
+        })
+    }
+
+    fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
+        let mut state = Vec::new();
+        let (mut reason, mut blocked_by) = (None, Vec::new());
+        let undersized = self.interval.place.acting.len() < self.pool.size as usize;
+        match &self.role {
+            Role::Active(_) => {
+                state.push("active");
+                if !undersized {
+                    state.push("clean");
+                }
+            }
+            Role::Peering(p) => match &p.stage {
+                Stage::Waiting(wait) => {
+                    reason = Some(wait.to_string());
+                    match wait {
+                        Wait::Down(osds) => {
+                            blocked_by.clone_from(osds);
+                            state.push("down");
+                        }
+                        Wait::Incomplete => state.push("incomplete"),
+                        Wait::Members(osds) => {
+                            blocked_by.clone_from(osds);
+                            state.push("peered");
+                        }
+                        Wait::MinSize => state.push("peered"),
+                        Wait::Unsupported => state.push("inactive"),
+                    }
+                }
+                Stage::Activating(_) => state.push("activating"),
+                stage => {
+                    if !self.exists && matches!(stage, Stage::Infos | Stage::Strays) {
+                        state.push("creating");
+                    }
+                    state.push("peering");
+                    if let Stage::Syncing(left) = stage {
+                        reason = Some(format!("bringing OSDs {left:?} up to the newest copy"));
+                    }
+                    blocked_by.extend(&p.asked);
+                }
+            },
+            _ => return None,
+        }
+        if undersized {
+            state.push("undersized");
+            state.push("degraded");
+        }
+        Some((state, reason, blocked_by))
+    }
+
+    /// Counts objects and bytes anew, before activation.
+    pub(super) fn count(&mut self, cx: &mut Ctx<'_>) {
+        self.counters.counting = Usage::default();
+        let (from, _) = self.range();
+        self.count_from(from, cx);
+    }
+
+    fn count_from(&mut self, from: Bytes, cx: &mut Ctx<'_>) {
+        let (_, to) = self.range();
+        let token = self.token(Pending::Count);
+        cx.out.push(Output::List {
+            token,
+            from,
+            to,
+            max: PAGE,
+        });
+    }
+
+    pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let Ok((objects, next)) = r else { return };
+        for (_, info) in objects {
+            let size = decode_all::<ObjectInfo>(&info).map_or(0, |i| i.size);
+            self.counters.counting.objects += 1;
+            self.counters.counting.bytes += i64::try_from(size).unwrap_or(i64::MAX);
+        }
+        if let Some(from) = next {
+            return self.count_from(from, cx);
+        }
+        let counted = self.counters.counting;
+        if let Some(p) = self.peering() {
+            let auth = p.auth;
+            if let Some(Some(info)) = p.infos.get_mut(&auth) {
+                info.usage = counted;
+                info.usage_invalid = false;
+            }
+            self.activate(cx);
+        }
+    }
+}

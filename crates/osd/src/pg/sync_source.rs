@@ -1,0 +1,352 @@
+//! The holder of the newest copy brings others up to it: pushes the objects that logs name, or compares all.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_maps::EVersion;
+
+use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart, SyncPlan};
+use super::object::ObjectInfo;
+use super::{Ctx, Output, Pending, Pg, ReadError, ReadRange, StoreReply, StoredObject};
+
+/// Objects compared in one step of a backfill.
+const SCAN: usize = 256;
+
+/// All feeds of one attempt at peering.
+#[derive(Debug)]
+pub(super) struct SyncSource {
+    id: PeeringId,
+    primary: i32,
+    feeds: Vec<Feed>,
+}
+
+/// What one target gets.
+#[derive(Debug)]
+struct Feed {
+    target: i32,
+    /// Objects to push.
+    jobs: VecDeque<Bytes>,
+    /// Where the comparison of all objects goes on; `None` when it is done, or not wanted.
+    cursor: Option<Bytes>,
+    /// A scan is at the target.
+    scanning: bool,
+    /// Messages that the target has not acknowledged.
+    unacked: usize,
+    /// The object under way.
+    current: Option<Current>,
+    /// The store was asked for something.
+    waiting: bool,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct Current {
+    key: Bytes,
+    /// `None` until it was looked up.
+    object: Option<(StoredObject, u64)>,
+    /// Bytes pushed.
+    at: u64,
+}
+
+/// What a feed does next.
+enum Next {
+    Nothing,
+    Lookup(Bytes),
+    Read(Bytes, ReadRange),
+    List(Bytes),
+    Done,
+}
+
+impl Feed {
+    fn new(target: i32, plan: SyncPlan, start: &Bytes) -> Self {
+        let (jobs, cursor) = match plan {
+            SyncPlan::Objects(keys) => (keys.into(), None),
+            SyncPlan::Backfill => (VecDeque::new(), Some(start.clone())),
+        };
+        Self {
+            target,
+            jobs,
+            cursor,
+            scanning: false,
+            unacked: 0,
+            current: None,
+            waiting: false,
+            done: false,
+        }
+    }
+
+    fn next(&mut self, window: usize, chunk: u64) -> Next {
+        if self.waiting || self.done || self.unacked >= window {
+            return Next::Nothing;
+        }
+        if let Some(Current {
+            key,
+            object: Some((_, size)),
+            at,
+        }) = &self.current
+        {
+            let len = chunk.min(size.saturating_sub(*at));
+            return Next::Read(
+                key.clone(),
+                ReadRange {
+                    offset: *at,
+                    len,
+                    sparse: true,
+                },
+            );
+        }
+        if let Some(key) = self.jobs.pop_front() {
+            self.current = Some(Current {
+                key: key.clone(),
+                object: None,
+                at: 0,
+            });
+            return Next::Lookup(key);
+        }
+        if self.scanning {
+            return Next::Nothing;
+        }
+        if let Some(cursor) = &self.cursor {
+            return Next::List(cursor.clone());
+        }
+        if self.unacked == 0 {
+            self.done = true;
+            return Next::Done;
+        }
+        Next::Nothing
+    }
+}
+
+impl Pg {
+    /// The primary asks to bring these members up to the copy here. Reading only, so the copy may be a stray.
+    pub(super) fn start_sync(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        targets: Vec<(i32, SyncPlan)>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if id != self.id || from != self.interval.place.primary || !self.exists {
+            return;
+        }
+        let (start, _) = self.range();
+        let feeds: Vec<Feed> = targets
+            .into_iter()
+            .map(|(o, plan)| Feed::new(o, plan, &start))
+            .collect();
+        let n = feeds.len();
+        self.source = Some(SyncSource {
+            id,
+            primary: from,
+            feeds,
+        });
+        for i in 0..n {
+            self.pump_feed(i, cx);
+        }
+    }
+
+    fn feed(&mut self, i: usize) -> Option<&mut Feed> {
+        self.source.as_mut()?.feeds.get_mut(i)
+    }
+
+    fn feed_of(&mut self, target: i32, id: PeeringId) -> Option<usize> {
+        let s = self.source.as_ref().filter(|s| s.id == id)?;
+        s.feeds.iter().position(|f| f.target == target)
+    }
+
+    fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
+        let (window, chunk) = (self.cfg.push_window, self.cfg.push_chunk);
+        let (_, to) = self.range();
+        let Some(f) = self.feed(i) else { return };
+        let target = f.target;
+        match f.next(window, chunk) {
+            Next::Nothing => {}
+            Next::Lookup(key) => {
+                f.waiting = true;
+                let token = self.token(Pending::Source(i));
+                cx.out.push(Output::Lookup { token, key });
+            }
+            Next::Read(_, range) if range.len == 0 => self.push_part(i, Vec::new(), 0, cx),
+            Next::Read(key, range) => {
+                f.waiting = true;
+                let token = self.token(Pending::Source(i));
+                cx.out.push(Output::Read {
+                    token,
+                    key,
+                    ranges: vec![range],
+                });
+            }
+            Next::List(from) => {
+                f.waiting = true;
+                let token = self.token(Pending::Source(i));
+                cx.out.push(Output::List {
+                    token,
+                    from,
+                    to,
+                    max: SCAN,
+                });
+            }
+            Next::Done => {
+                let Some((id, primary)) = self.source.as_ref().map(|s| (s.id, s.primary)) else {
+                    return;
+                };
+                if self
+                    .source
+                    .as_ref()
+                    .is_some_and(|s| s.feeds.iter().all(|f| f.done))
+                {
+                    self.source = None;
+                }
+                self.send(primary, id, PeerBody::SyncDone(target), true, cx);
+            }
+        }
+    }
+
+    /// An answer of the store for a feed.
+    pub(super) fn source_store(&mut self, i: usize, reply: StoreReply, cx: &mut Ctx<'_>) {
+        let Some(f) = self.feed(i) else { return };
+        f.waiting = false;
+        match reply {
+            StoreReply::Object(Ok(found)) => self.source_object(i, found, cx),
+            StoreReply::Data(Ok(mut data)) => {
+                let len = self.cfg.push_chunk;
+                self.push_part(i, data.pop().unwrap_or_default(), len, cx);
+            }
+            StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
+            StoreReply::Object(Err(ReadError))
+            | StoreReply::Data(Err(ReadError))
+            | StoreReply::Objects(Err(ReadError)) => {
+                self.abort_sync(cx);
+            }
+            StoreReply::Committed => {}
+        }
+    }
+
+    fn source_object(&mut self, i: usize, found: Option<StoredObject>, cx: &mut Ctx<'_>) {
+        let Some(f) = self.feed(i) else { return };
+        let Some(current) = &mut f.current else { return };
+        match found {
+            Some(o) => {
+                let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
+                    return self.abort_sync(cx);
+                };
+                current.object = Some((o, info.size));
+            }
+            None => {
+                let key = current.key.clone();
+                f.current = None;
+                self.push(
+                    i,
+                    Push {
+                        key,
+                        part: PushPart::Absent,
+                    },
+                    cx,
+                );
+            }
+        }
+        self.pump_feed(i, cx);
+    }
+
+    /// Pushes the next `len` bytes of a feed's object.
+    fn push_part(&mut self, i: usize, pieces: Vec<(u64, Bytes)>, len: u64, cx: &mut Ctx<'_>) {
+        let Some(f) = self.feed(i) else { return };
+        let Some(Current {
+            key,
+            object: Some((o, size)),
+            at,
+        }) = &mut f.current
+        else {
+            return;
+        };
+        let first = *at == 0;
+        *at = at.saturating_add(len).min(*size);
+        let ended = *at == *size;
+        let last = ended.then(|| PushEnd {
+            size: *size,
+            info: o.info.clone(),
+            attrs: std::mem::take(&mut o.attrs).into_iter().collect(),
+        });
+        let push = Push {
+            key: key.clone(),
+            part: PushPart::Data { first, pieces, last },
+        };
+        if ended {
+            f.current = None;
+        }
+        self.push(i, push, cx);
+        self.pump_feed(i, cx);
+    }
+
+    fn push(&mut self, i: usize, push: Push, cx: &mut Ctx<'_>) {
+        let Some(f) = self.feed(i) else { return };
+        f.unacked += 1;
+        let target = f.target;
+        self.send(target, self.id, PeerBody::Push(push), false, cx);
+    }
+
+    fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
+        let (_, end) = self.range();
+        let versions: Option<Vec<(Bytes, EVersion)>> = objects
+            .into_iter()
+            .map(|(k, info)| Some((k, decode_all::<ObjectInfo>(&info).ok()?.version)))
+            .collect();
+        let Some(versions) = versions else {
+            return self.abort_sync(cx);
+        };
+        let Some(f) = self.feed(i) else { return };
+        let Some(from) = f.cursor.take() else { return };
+        f.cursor = next.clone();
+        f.scanning = true;
+        let (target, to) = (f.target, next.unwrap_or(end));
+        self.send(
+            target,
+            self.id,
+            PeerBody::Scan {
+                from,
+                to,
+                objects: versions,
+            },
+            false,
+            cx,
+        );
+    }
+
+    /// A target has compared its objects.
+    pub(super) fn scan_acked(&mut self, from: i32, id: PeeringId, needed: Vec<Bytes>, cx: &mut Ctx<'_>) {
+        let Some(i) = self.feed_of(from, id) else { return };
+        if let Some(f) = self.feed(i) {
+            f.scanning = false;
+            f.jobs.extend(needed);
+        }
+        self.pump_feed(i, cx);
+    }
+
+    /// A target has applied a push.
+    pub(super) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        let Some(i) = self.feed_of(from, id) else { return };
+        if let Some(f) = self.feed(i) {
+            f.unacked = f.unacked.saturating_sub(1);
+        }
+        self.pump_feed(i, cx);
+    }
+
+    fn abort_sync(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(s) = self.source.take() {
+            self.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
+            self.send(s.primary, s.id, PeerBody::SyncFailed, true, cx);
+        }
+    }
+
+    /// Messages to or from a target may be lost.
+    pub(super) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        if self
+            .source
+            .as_ref()
+            .is_some_and(|s| s.feeds.iter().any(|f| f.target == osd && !f.done))
+        {
+            self.abort_sync(cx);
+        }
+    }
+}

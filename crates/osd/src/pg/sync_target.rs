@@ -1,0 +1,167 @@
+//! A member whose copy is brought up to the newest one. Until the PG is activated its copy counts as incomplete.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_maps::EVersion;
+
+use super::message::{PeerBody, PeeringId, Push, PushPart};
+use super::object::ObjectInfo;
+use super::txn::{MetaOp, ObjectOp, Txn};
+use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
+
+/// Own objects listed in one step of a comparison.
+const PAGE: usize = 512;
+
+/// What a target is doing.
+#[derive(Debug)]
+pub(super) struct SyncTarget {
+    /// The scan that is being compared.
+    scan: Option<Scan>,
+}
+
+#[derive(Debug)]
+struct Scan {
+    source: i32,
+    /// Where listing the own objects goes on, and ends.
+    to: Bytes,
+    /// What the holder has, without what was found equal.
+    theirs: BTreeMap<Bytes, EVersion>,
+}
+
+impl Pg {
+    /// Whether a holder may change this copy: this OSD is a member of the attempt at peering.
+    fn is_target(&self, id: PeeringId) -> bool {
+        id == self.id && matches!(self.role, Role::Replica(_) | Role::Peering(_))
+    }
+
+    /// From now on the copy is a mixture.
+    fn mark_incomplete(&mut self, txn: &mut Txn) {
+        if !self.info.incomplete || !self.exists {
+            self.info.incomplete = true;
+            self.exists = true;
+            let record: MetaOp = self.info_record();
+            txn.meta.push(record);
+        }
+        self.target.get_or_insert(SyncTarget { scan: None });
+    }
+
+    /// Part of an object.
+    pub(super) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
+        if !self.is_target(id) {
+            return;
+        }
+        let mut txn = Txn::default();
+        self.mark_incomplete(&mut txn);
+        let mut ops = Vec::new();
+        match push.part {
+            PushPart::Absent => ops.push(ObjectOp::Remove),
+            PushPart::Data { first, pieces, last } => {
+                if first {
+                    ops.push(ObjectOp::Remove);
+                    ops.push(ObjectOp::Touch);
+                }
+                ops.extend(
+                    pieces
+                        .into_iter()
+                        .map(|(offset, data)| ObjectOp::Write { offset, data }),
+                );
+                if let Some(end) = last {
+                    ops.push(ObjectOp::Truncate { size: end.size });
+                    ops.extend(
+                        end.attrs
+                            .into_iter()
+                            .map(|(name, value)| ObjectOp::SetAttr { name, value }),
+                    );
+                    ops.push(ObjectOp::SetInfo(end.info));
+                }
+            }
+        }
+        txn.objects.push((push.key, ops));
+        self.submit(txn, Commit::Push { id, source: from }, cx);
+    }
+
+    pub(super) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {
+        if self.is_target(id) {
+            self.send(source, id, PeerBody::PushAck, true, cx);
+        }
+    }
+
+    /// What the holder has in a range of keys.
+    pub(super) fn scan(
+        &mut self,
+        source: i32,
+        id: PeeringId,
+        from: Bytes,
+        to: Bytes,
+        objects: Vec<(Bytes, EVersion)>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if !self.is_target(id) {
+            return;
+        }
+        let mut txn = Txn::default();
+        self.mark_incomplete(&mut txn);
+        if !txn.is_empty() {
+            self.submit(txn, Commit::Record, cx);
+        }
+        if let Some(t) = &mut self.target {
+            t.scan = Some(Scan {
+                source,
+                to: to.clone(),
+                theirs: objects.into_iter().collect(),
+            });
+        }
+        let token = self.token(Pending::Target);
+        cx.out.push(Output::List {
+            token,
+            from,
+            to,
+            max: PAGE,
+        });
+    }
+
+    /// The own objects in that range.
+    pub(super) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
+            return;
+        };
+        // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
+        let Ok((mine, next)) = r else { return };
+        let mut txn = Txn::default();
+        for (key, info) in mine {
+            let version = decode_all::<ObjectInfo>(&info).ok().map(|i| i.version);
+            match scan.theirs.get(&key) {
+                Some(v) if Some(*v) == version => drop(scan.theirs.remove(&key)),
+                Some(_) => {}
+                None => txn.objects.push((key, vec![ObjectOp::Remove])),
+            }
+        }
+        let (source, to) = (scan.source, scan.to.clone());
+        let needed = next
+            .is_none()
+            .then(|| std::mem::take(&mut scan.theirs).into_keys().collect::<Vec<_>>());
+        if !txn.is_empty() {
+            self.submit(txn, Commit::Record, cx);
+        }
+        match (needed, next) {
+            (Some(needed), _) => {
+                if let Some(t) = &mut self.target {
+                    t.scan = None;
+                }
+                self.send(source, self.id, PeerBody::ScanAck(needed), true, cx);
+            }
+            (None, Some(from)) => {
+                let token = self.token(Pending::Target);
+                cx.out.push(Output::List {
+                    token,
+                    from,
+                    to,
+                    max: PAGE,
+                });
+            }
+            (None, None) => {}
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A transaction of a PG: what one client op, or one step of peering, changes in the store, atomically.
+//!
+//! The primary builds it once; it goes to the local store and, encoded, to the replicas. Payload bytes are
+//! [`Bytes`] throughout: they are shared with the message they arrived in.
+
+use bytes::Bytes;
+use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_proto::BytesList;
+
+/// A change to one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObjectOp {
+    /// Creates the object where it does not exist.
+    Touch,
+    /// Writes bytes at an offset.
+    Write {
+        /// Offset in the object.
+        offset: u64,
+        /// The bytes.
+        data: Bytes,
+    },
+    /// Makes a range read as zeros; does not extend the object.
+    Zero {
+        /// Offset in the object.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Cuts or extends (with zeros) to a size.
+    Truncate {
+        /// The new size in bytes.
+        size: u64,
+    },
+    /// Removes the object with all its attributes.
+    Remove,
+    /// Sets the encoded object info.
+    SetInfo(Bytes),
+    /// Sets an attribute.
+    SetAttr {
+        /// Its name.
+        name: Bytes,
+        /// Its value.
+        value: Bytes,
+    },
+    /// Removes an attribute, if there.
+    RmAttr(Bytes),
+}
+
+/// A change to the PG's own records: info and log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetaOp {
+    /// Sets a record.
+    Put(Bytes, Bytes),
+    /// Removes a record, if there.
+    Delete(Bytes),
+    /// Removes the records of a range of keys.
+    DeleteRange(Bytes, Bytes),
+}
+
+/// Changes that happen together or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Txn {
+    /// Objects by store key, and what happens to each, in order.
+    pub objects: Vec<(Bytes, Vec<ObjectOp>)>,
+    /// Records.
+    pub meta: Vec<MetaOp>,
+}
+
+impl Txn {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.meta.is_empty()
+    }
+
+    /// Bytes of payload.
+    pub fn data_len(&self) -> usize {
+        let len = |op: &ObjectOp| {
+            if let ObjectOp::Write { data, .. } = op {
+                data.len()
+            } else {
+                0
+            }
+        };
+        self.objects.iter().flat_map(|(_, ops)| ops).map(len).sum()
+    }
+
+    /// Encodes the changes to objects (records are each OSD's own); payload bytes are pushed to `data`.
+    pub fn encode_objects(&self, w: &mut Writer, data: &mut BytesList) {
+        w.count(self.objects.len());
+        for (key, ops) in &self.objects {
+            w.blob(key);
+            w.count(ops.len());
+            for op in ops {
+                op.encode(w, data);
+            }
+        }
+    }
+
+    /// Decodes what [`Txn::encode_objects`] wrote.
+    ///
+    /// # Errors
+    /// Where the input is truncated, or its payload is not in `data`.
+    pub fn decode_objects(r: &mut Reader<'_>, data: &BytesList) -> Result<Self> {
+        let n = r.count(8)?;
+        let mut objects = Vec::with_capacity(n);
+        let mut at = 0;
+        for _ in 0..n {
+            let key = Bytes::copy_from_slice(r.blob()?);
+            let m = r.count(1)?;
+            let mut ops = Vec::with_capacity(m.min(64));
+            for _ in 0..m {
+                ops.push(ObjectOp::decode(r, data, &mut at)?);
+            }
+            objects.push((key, ops));
+        }
+        Ok(Self {
+            objects,
+            meta: Vec::new(),
+        })
+    }
+}
+
+impl ObjectOp {
+    fn encode(&self, w: &mut Writer, payload: &mut BytesList) {
+        match self {
+            Self::Touch => w.u8(0),
+            Self::Write { offset, data } => {
+                w.u8(1);
+                w.u64(*offset);
+                w.count(data.len());
+                payload.push(data.clone());
+            }
+            Self::Zero { offset, len } => {
+                w.u8(2);
+                w.u64(*offset);
+                w.u64(*len);
+            }
+            Self::Truncate { size } => {
+                w.u8(3);
+                w.u64(*size);
+            }
+            Self::Remove => w.u8(4),
+            Self::SetInfo(info) => {
+                w.u8(5);
+                w.put(info);
+            }
+            Self::SetAttr { name, value } => {
+                w.u8(6);
+                w.put(name);
+                w.put(value);
+            }
+            Self::RmAttr(name) => {
+                w.u8(7);
+                w.put(name);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>, payload: &BytesList, at: &mut usize) -> Result<Self> {
+        Ok(match r.u8()? {
+            0 => Self::Touch,
+            1 => {
+                let offset = r.u64()?;
+                let len = usize::try_from(r.u32()?).map_err(|_| Error::Invalid("payload length"))?;
+                let data = payload.slice(*at, len).ok_or(Error::Invalid("payload length"))?;
+                *at += len;
+                offset
+                    .checked_add(len as u64)
+                    .ok_or(Error::Invalid("payload offset"))?;
+                Self::Write { offset, data }
+            }
+            2 => Self::Zero {
+                offset: r.u64()?,
+                len: r.u64()?,
+            },
+            3 => Self::Truncate { size: r.u64()? },
+            4 => Self::Remove,
+            5 => Self::SetInfo(r.get()?),
+            6 => Self::SetAttr {
+                name: r.get()?,
+                value: r.get()?,
+            },
+            7 => Self::RmAttr(r.get()?),
+            _ => return Err(Error::Invalid("object op")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_changes_survive_the_wire_without_copying_payload() {
+        let data = Bytes::from(vec![7u8; 4096]);
+        let ops = vec![
+            ObjectOp::Touch,
+            ObjectOp::Write {
+                offset: 3,
+                data: data.clone(),
+            },
+            ObjectOp::Zero { offset: 1, len: 2 },
+            ObjectOp::Truncate { size: 9 },
+            ObjectOp::SetInfo(Bytes::from_static(b"i")),
+            ObjectOp::SetAttr {
+                name: Bytes::from_static(b"n"),
+                value: Bytes::from_static(b"v"),
+            },
+            ObjectOp::RmAttr(Bytes::from_static(b"n")),
+            ObjectOp::Remove,
+        ];
+        let t = Txn {
+            objects: vec![(Bytes::from_static(b"k"), ops)],
+            meta: Vec::new(),
+        };
+        let (mut w, mut payload) = (Writer::new(), BytesList::new());
+        t.encode_objects(&mut w, &mut payload);
+        let back = Txn::decode_objects(&mut Reader::new(w.as_slice()), &payload).unwrap();
+        assert_eq!(back, t);
+        let ObjectOp::Write { data: back, .. } = &back.objects[0].1[1] else {
+            panic!()
+        };
+        assert_eq!(back.as_ptr(), data.as_ptr());
+        assert!(Txn::decode_objects(&mut Reader::new(w.as_slice()), &BytesList::new()).is_err());
+    }
+}

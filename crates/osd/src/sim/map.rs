@@ -1,0 +1,118 @@
+//! A map without CRUSH: a PG's members are the next OSDs after its seed that are in.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::EntityAddr;
+use spirula_maps::PgId;
+
+use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
+
+#[derive(Debug, Clone)]
+pub(super) struct FakeMap {
+    pub(super) epoch: u32,
+    osds: Vec<OsdView>,
+    pub(super) out: Vec<i32>,
+    pub(super) gone: Vec<i32>,
+    pub(super) pools: BTreeMap<u64, PoolView>,
+}
+
+impl FakeMap {
+    pub(super) fn new(osds: i32) -> Self {
+        let osds = vec![OsdView::default(); osds as usize];
+        Self {
+            epoch: 1,
+            osds,
+            out: Vec::new(),
+            gone: Vec::new(),
+            pools: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn add_pool(&mut self, id: u64, size: u32, pg_num: u32) {
+        let pool = PoolView {
+            id,
+            name: format!("pool{id}"),
+            size,
+            min_size: size - size / 2,
+            pg_num,
+            created: self.epoch,
+            replicated: true,
+            ..PoolView::default()
+        };
+        self.pools.insert(id, pool);
+    }
+
+    pub(super) fn mark_up(&mut self, id: i32) {
+        let o = &mut self.osds[id as usize];
+        o.up = true;
+        o.up_from = self.epoch;
+    }
+
+    pub(super) fn mark_down(&mut self, id: i32) {
+        let o = &mut self.osds[id as usize];
+        o.up = false;
+        o.down_at = self.epoch;
+    }
+
+    pub(super) fn is_up(&self, id: i32) -> bool {
+        self.osds[id as usize].up
+    }
+
+    pub(super) fn up_from(&self, id: i32) -> u32 {
+        self.osds[id as usize].up_from
+    }
+}
+
+impl ClusterMap for FakeMap {
+    fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    fn pool(&self, id: u64) -> Option<PoolView> {
+        self.pools.get(&id).cloned()
+    }
+
+    fn pool_ids(&self) -> Vec<u64> {
+        self.pools.keys().copied().collect()
+    }
+
+    fn placement(&self, pgid: PgId) -> Placement {
+        let Some(pool) = self.pools.get(&pgid.pool) else {
+            return Placement {
+                primary: -1,
+                ..Placement::default()
+            };
+        };
+        let n = self.osds.len() as i32;
+        let start = (pgid.seed % n as u32) as i32;
+        let raw: Vec<i32> = (0..n)
+            .map(|i| (start + i) % n)
+            .filter(|o| !self.out.contains(o) && !self.gone.contains(o))
+            .take(pool.size as usize)
+            .collect();
+        let up: Vec<i32> = raw.iter().copied().filter(|o| self.is_up(*o)).collect();
+        let primary = up.first().copied().unwrap_or(-1);
+        Placement {
+            raw,
+            acting: up.clone(),
+            up,
+            up_primary: primary,
+            primary,
+        }
+    }
+
+    fn osd(&self, id: i32) -> Option<OsdView> {
+        self.osds
+            .get(usize::try_from(id).ok()?)
+            .copied()
+            .filter(|_| !self.gone.contains(&id))
+    }
+
+    fn max_osd(&self) -> i32 {
+        self.osds.len() as i32
+    }
+
+    fn is_blocklisted(&self, _: &EntityAddr) -> bool {
+        false
+    }
+}

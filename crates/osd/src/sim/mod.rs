@@ -1,0 +1,459 @@
+//! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed. For tests.
+
+mod map;
+mod ops;
+mod peering;
+mod random;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
+use spirula_maps::{HObject, ObjectName, PgId, ReqId, SnapContext, snap};
+use spirula_proto::RawMessage;
+use spirula_proto::osd::{MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
+
+use crate::core::Core;
+use crate::pg::cluster::{ClusterMap, PoolView};
+use crate::pg::config::PgConfig;
+use crate::pg::message::PeerMessage;
+use crate::pg::op::{Access, Client, ClientOp, OsdOp};
+use crate::pg::{Ctx, Output, StoreReply, Token};
+use map::FakeMap;
+use store::FakeStore;
+
+const POOL: u64 = 1;
+
+#[derive(Debug)]
+struct AllowAll;
+
+impl Access for AllowAll {
+    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool) -> bool {
+        true
+    }
+}
+
+/// One OSD: its core while it runs, and its store, which survives.
+struct Node {
+    core: Option<Core>,
+    store: FakeStore,
+    /// Answers of the store on their way.
+    answers: VecDeque<(Token, StoreReply)>,
+    /// The newest map it stored.
+    epoch: u32,
+    /// Maps on their way.
+    maps: VecDeque<u32>,
+}
+
+/// A step that could happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Deliver(i32, i32),
+    Answer(i32),
+    Flush(i32),
+    Map(i32),
+}
+
+struct Sim {
+    nodes: BTreeMap<i32, Node>,
+    /// All maps by epoch.
+    maps: BTreeMap<u32, Arc<FakeMap>>,
+    links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
+    replies: VecDeque<MOsdOpReply>,
+    rng: u64,
+    usec: u64,
+    tid: u64,
+    client: Arc<Client>,
+    cfg: Arc<PgConfig>,
+    seen_states: BTreeSet<String>,
+}
+
+impl Sim {
+    fn new(osds: i32, size: u32, pg_num: u32, seed: u64) -> Self {
+        Self::with_config(osds, size, pg_num, seed, PgConfig::default())
+    }
+
+    fn with_config(osds: i32, size: u32, pg_num: u32, seed: u64, cfg: PgConfig) -> Self {
+        let addr: EntityAddr = "v2:127.0.0.1:1000/7".parse().unwrap();
+        let name = EntityName::new(EntityType::CLIENT, 4100);
+        let client = Arc::new(Client {
+            conn: 1,
+            name,
+            addr,
+            access: Arc::new(AllowAll),
+        });
+        let mut sim = Self {
+            nodes: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            links: BTreeMap::new(),
+            replies: VecDeque::new(),
+            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            usec: 1,
+            tid: 0,
+            client,
+            cfg: Arc::new(cfg),
+            seen_states: BTreeSet::new(),
+        };
+        let mut map = FakeMap::new(osds);
+        sim.maps.insert(1, Arc::new(map.clone()));
+        for id in 0..osds {
+            sim.nodes.insert(
+                id,
+                Node {
+                    core: None,
+                    store: FakeStore::default(),
+                    answers: VecDeque::new(),
+                    epoch: 1,
+                    maps: VecDeque::new(),
+                },
+            );
+            sim.start(id);
+        }
+        map.epoch = 2;
+        (0..osds).for_each(|o| map.mark_up(o));
+        map.add_pool(POOL, size, pg_num);
+        sim.publish(map);
+        sim
+    }
+
+    fn random(&mut self, n: usize) -> usize {
+        // xorshift64*: good enough, and the same everywhere.
+        self.rng ^= self.rng >> 12;
+        self.rng ^= self.rng << 25;
+        self.rng ^= self.rng >> 27;
+        (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n
+    }
+
+    fn map(&self) -> FakeMap {
+        (**self.maps.values().next_back().unwrap()).clone()
+    }
+
+    /// Publishes the next map; nodes get it when they get it.
+    fn publish(&mut self, map: FakeMap) {
+        let epoch = map.epoch;
+        self.maps.insert(epoch, Arc::new(map));
+        for n in self.nodes.values_mut().filter(|n| n.core.is_some()) {
+            n.maps.push_back(epoch);
+        }
+    }
+
+    fn change_map(&mut self, f: impl FnOnce(&mut FakeMap)) {
+        let mut map = self.map();
+        map.epoch += 1;
+        f(&mut map);
+        self.publish(map);
+    }
+
+    /// Starts a node from its store. It is up in the first map that says so after this.
+    fn start(&mut self, id: i32) {
+        let n = self.nodes.get_mut(&id).unwrap();
+        let map: Arc<dyn ClusterMap> = self.maps[&n.epoch].clone();
+        let mut core = Core::new(id, (0, 1), Arc::clone(&self.cfg), map);
+        n.store.load(&mut core);
+        n.core = Some(core);
+        n.answers.clear();
+        n.maps = self.maps.range(n.epoch + 1..).map(|(e, _)| *e).collect();
+    }
+
+    /// kill -9 and power cut: what was not flushed is gone, and everything on the way to or from it.
+    fn crash(&mut self, id: i32) {
+        let n = self.nodes.get_mut(&id).unwrap();
+        n.core = None;
+        n.store.crash();
+        n.answers.clear();
+        n.maps.clear();
+        self.cut(id);
+    }
+
+    /// Drops what is on the way to or from a node, and tells the others.
+    fn cut(&mut self, id: i32) {
+        self.links.retain(|(a, b), _| *a != id && *b != id);
+        let others: Vec<i32> = self.nodes.keys().copied().filter(|o| *o != id).collect();
+        for o in others {
+            self.with(o, |core, cx| core.handle_peer_reset(id, cx));
+        }
+    }
+
+    /// Drops what is on the way between two nodes.
+    fn cut_link(&mut self, a: i32, b: i32) {
+        self.links.remove(&(a, b));
+        self.links.remove(&(b, a));
+        self.with(a, |core, cx| core.handle_peer_reset(b, cx));
+        self.with(b, |core, cx| core.handle_peer_reset(a, cx));
+    }
+
+    fn crash_and_mark_down(&mut self, id: i32) {
+        self.crash(id);
+        self.change_map(|m| m.mark_down(id));
+    }
+
+    fn start_and_mark_up(&mut self, id: i32) {
+        self.start(id);
+        self.change_map(|m| m.mark_up(id));
+    }
+
+    fn with(&mut self, id: i32, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
+        let mut out = Vec::new();
+        let now = UTime::from_secs(1000 + (self.usec / 1_000_000) as u32);
+        let node = self.nodes.get_mut(&id).unwrap();
+        let Some(core) = &mut node.core else { return };
+        let mut cx = Ctx {
+            now,
+            usec: self.usec,
+            failsafe_full: false,
+            out: &mut out,
+        };
+        f(core, &mut cx);
+        for r in core.reports() {
+            self.seen_states.insert(r.state.join("+"));
+        }
+        for o in out {
+            match o {
+                Output::Submit { token, txn } => node.store.submit(token, txn),
+                Output::Lookup { token, key } => {
+                    let r = node.store.lookup(&key);
+                    node.answers.push_back((token, r));
+                }
+                Output::Read { token, key, ranges } => {
+                    let r = node.store.read(&key, &ranges);
+                    node.answers.push_back((token, r));
+                }
+                Output::List { token, from, to, max } => {
+                    let r = node.store.list(&from, &to, max);
+                    node.answers.push_back((token, r));
+                }
+                Output::Send { osd, msg, .. } => {
+                    assert_ne!(osd, id, "sent to itself");
+                    self.links.entry((id, osd)).or_default().push_back(msg);
+                }
+                Output::Reply { reply, .. } => self.replies.push_back(*reply),
+                Output::ShareMap { .. } => {}
+            }
+        }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for ((a, b), q) in &self.links {
+            if !q.is_empty() && self.nodes[b].core.is_some() {
+                steps.push(Step::Deliver(*a, *b));
+            }
+        }
+        for (id, n) in &self.nodes {
+            if n.core.is_none() {
+                continue;
+            }
+            if !n.answers.is_empty() {
+                steps.push(Step::Answer(*id));
+            }
+            if n.store.has_unflushed() {
+                steps.push(Step::Flush(*id));
+            }
+            if !n.maps.is_empty() {
+                steps.push(Step::Map(*id));
+            }
+        }
+        steps
+    }
+
+    fn step(&mut self, step: Step) {
+        self.usec += 100;
+        match step {
+            Step::Deliver(a, b) => {
+                let msg = self.links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
+                let msg = PeerMessage::from_raw(&msg).unwrap();
+                self.with(b, |core, cx| core.handle_peer(a, msg, cx));
+            }
+            Step::Answer(id) => {
+                let (token, reply) = self.nodes.get_mut(&id).unwrap().answers.pop_front().unwrap();
+                self.with(id, |core, cx| core.handle_store(token, reply, cx));
+            }
+            Step::Flush(id) => {
+                for token in self.nodes.get_mut(&id).unwrap().store.flush() {
+                    self.with(id, |core, cx| core.handle_store(token, StoreReply::Committed, cx));
+                }
+            }
+            Step::Map(id) => {
+                let epoch = self.nodes.get_mut(&id).unwrap().maps.pop_front().unwrap();
+                let map = self.maps[&epoch].clone();
+                let node = self.nodes.get_mut(&id).unwrap();
+                let gap = epoch > node.epoch + 1;
+                // Up as it runs now: not in the maps of its earlier life.
+                let up = map.is_up(id)
+                    && self.maps[self.maps.keys().next_back().unwrap()].up_from(id) == map.up_from(id);
+                self.with(id, |core, cx| core.handle_map(map, gap, up, cx));
+                // The map is stored with the transactions before it; it counts when they do.
+                let node = self.nodes.get_mut(&id).unwrap();
+                for token in node.store.flush() {
+                    self.with(id, |core, cx| core.handle_store(token, StoreReply::Committed, cx));
+                }
+                self.nodes.get_mut(&id).unwrap().epoch = epoch;
+            }
+        }
+    }
+
+    /// Random steps, at most `n`.
+    fn run_some(&mut self, n: usize) {
+        for _ in 0..n {
+            let steps = self.steps();
+            if steps.is_empty() {
+                return;
+            }
+            let at = self.random(steps.len());
+            self.step(steps[at]);
+        }
+    }
+
+    /// Runs until nothing can happen, with time passing now and then.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.run_some(200_000);
+            self.usec += 12_000_000;
+            for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.with(id, Core::handle_tick);
+            }
+            self.run_some(200_000);
+        }
+        assert!(
+            self.steps().is_empty(),
+            "does not come to rest: {:?}",
+            self.steps()
+        );
+    }
+
+    fn object(&self, name: &str) -> HObject {
+        let map = self.map();
+        let n = ObjectName::from(name);
+        // Any spread will do.
+        let hash = name.bytes().fold(0x811c_9dc5u32, |h, b| {
+            (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+        });
+        let _ = map;
+        HObject::new(
+            POOL as i64,
+            ObjectName::EMPTY,
+            ObjectName::EMPTY,
+            n,
+            snap::NOSNAP,
+            hash,
+        )
+    }
+
+    fn pgid_of(&self, o: &HObject) -> PgId {
+        let pg_num = self.map().pool(POOL).unwrap().pg_num;
+        (0..pg_num)
+            .map(|s| PgId::new(POOL, s))
+            .find(|p| p.contains_hash(pg_num, o.hash))
+            .unwrap()
+    }
+
+    fn build(&mut self, name: &str, ops: Vec<OsdOpIn>) -> ClientOp {
+        self.tid += 1;
+        let object = self.object(name);
+        ClientOp {
+            client: Arc::clone(&self.client),
+            tid: self.tid,
+            reqid: ReqId {
+                name: self.client.name,
+                tid: self.tid,
+                inc: 0,
+            },
+            pgid: self.pgid_of(&object),
+            object,
+            epoch: self.map().epoch,
+            flags: OsdFlags::ONDISK,
+            mtime: UTime::from_secs(77),
+            ops: ops.into_iter().map(OsdOp::from).collect(),
+            snapid: snap::NOSNAP,
+            snapc: SnapContext::default(),
+            retry_attempt: 0,
+            trace: Default::default(),
+            stamps: Default::default(),
+        }
+    }
+
+    /// Sends an op to the primary in the newest map; `None` if there is none.
+    fn submit(&mut self, op: ClientOp) -> Option<u64> {
+        let primary = self.map().placement(op.pgid).primary;
+        let tid = op.tid;
+        if primary < 0 || self.nodes[&primary].core.is_none() {
+            return None;
+        }
+        let pgid = op.pgid;
+        self.with(primary, |core, cx| core.handle_op(pgid, op, cx));
+        Some(tid)
+    }
+
+    fn reply_to(&mut self, tid: u64) -> Option<MOsdOpReply> {
+        let at = self.replies.iter().position(|r| r.tid == tid)?;
+        self.replies.remove(at)
+    }
+
+    /// Executes an op and waits for its reply.
+    fn call(&mut self, name: &str, ops: Vec<OsdOpIn>) -> MOsdOpReply {
+        let op = self.build(name, ops);
+        self.call_op(op)
+    }
+
+    fn call_op(&mut self, op: ClientOp) -> MOsdOpReply {
+        let tid = self.submit(op).expect("no primary");
+        self.run_some(100_000);
+        self.reply_to(tid).expect("no reply")
+    }
+
+    fn write_full(&mut self, name: &str, data: &str) -> MOsdOpReply {
+        self.call(name, vec![write_full(data)])
+    }
+
+    fn read(&mut self, name: &str) -> Result<Bytes, i32> {
+        let r = self.call(name, vec![extent(OpCode::READ, 0, 0, "")]);
+        if r.result < 0 {
+            Err(r.result)
+        } else {
+            Ok(r.ops[0].data.to_bytes())
+        }
+    }
+
+    /// States of all PGs, as their primaries say.
+    fn states(&self) -> Vec<String> {
+        let cores = self.nodes.values().filter_map(|n| n.core.as_ref());
+        let mut all: Vec<String> = cores
+            .flat_map(|c| {
+                c.reports()
+                    .map(|r| format!("{} {}", r.pgid, r.state.join("+")))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn all_clean(&self) -> bool {
+        let pg_num = self.map().pool(POOL).map_or(0, |p| p.pg_num) as usize;
+        let states = self.states();
+        states.len() == pg_num && states.iter().all(|s| s.ends_with("active+clean"))
+    }
+}
+
+fn extent(code: OpCode, offset: u64, length: u64, data: &str) -> OsdOpIn {
+    let e = spirula_proto::osd::Extent {
+        offset,
+        length,
+        ..Default::default()
+    };
+    OsdOpIn::new(code, OpArgs::Extent(e), Bytes::copy_from_slice(data.as_bytes()))
+}
+
+fn write_at(offset: u64, data: &str) -> OsdOpIn {
+    extent(OpCode::WRITE, offset, data.len() as u64, data)
+}
+
+fn write_full(data: &str) -> OsdOpIn {
+    extent(OpCode::WRITEFULL, 0, data.len() as u64, data)
+}
+
+fn plain(code: OpCode) -> OsdOpIn {
+    OsdOpIn::new(code, OpArgs::None, Bytes::new())
+}

@@ -1,0 +1,216 @@
+//! Replication and peering, step by step.
+
+use super::*;
+
+fn cluster(seed: u64) -> Sim {
+    let mut sim = Sim::new(3, 3, 1, seed);
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
+    sim
+}
+
+fn same_everywhere(sim: &Sim) {
+    let all: Vec<_> = sim.nodes.values().map(|n| n.store.objects()).collect();
+    assert!(all.windows(2).all(|w| w[0] == w[1]), "copies differ");
+}
+
+#[test]
+fn nothing_is_acknowledged_before_every_member_has_it() {
+    for lost in 0..3 {
+        let mut sim = cluster(3);
+        let op = sim.build("a", vec![write_full("x")]);
+        let tid = sim.submit(op).unwrap();
+        loop {
+            let steps: Vec<Step> = sim
+                .steps()
+                .into_iter()
+                .filter(|s| *s != Step::Flush(lost))
+                .collect();
+            let Some(&s) = steps.first() else { break };
+            sim.step(s);
+        }
+        assert!(sim.reply_to(tid).is_none(), "acknowledged without osd.{lost}");
+        sim.run_some(1000);
+        assert_eq!(sim.reply_to(tid).unwrap().result, 0);
+        same_everywhere(&sim);
+    }
+}
+
+#[test]
+fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
+    for cut_after in 0..14 {
+        let mut sim = cluster(cut_after + 10);
+        for i in 0..5 {
+            let op = sim.build(&format!("o{i}"), vec![write_full("x")]);
+            sim.submit(op);
+        }
+        sim.run_some(cut_after as usize);
+        sim.cut_link(0, 1);
+        sim.settle();
+        assert_eq!(sim.replies.len(), 5, "cut after {cut_after}");
+        same_everywhere(&sim);
+    }
+}
+
+#[test]
+fn while_a_member_is_away_ops_are_held_and_go_on_when_it_returns() {
+    for away in 0..3 {
+        let mut sim = cluster(5);
+        sim.write_full("a", "before");
+        sim.crash_and_mark_down(away);
+        sim.settle();
+        assert!(
+            sim.states().iter().all(|s| s.contains("peered")),
+            "{:?}",
+            sim.states()
+        );
+        let op = sim.build("a", vec![write_full("after")]);
+        let tid = sim.submit(op).unwrap();
+        sim.settle();
+        assert!(sim.reply_to(tid).is_none());
+        sim.start_and_mark_up(away);
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        // osd.0 leads when it is there: its client sends again after the change.
+        if away != 0 {
+            assert_eq!(sim.reply_to(tid).unwrap().result, 0);
+            assert_eq!(sim.read("a").unwrap(), "after");
+        }
+        same_everywhere(&sim);
+    }
+}
+
+#[test]
+fn a_crash_at_any_step_loses_no_acknowledged_write() {
+    for victim in 0..3 {
+        for at in 0..25 {
+            let mut sim = cluster(at as u64 + 1);
+            sim.write_full("a", "v0");
+            let ops: Vec<ClientOp> = (1..4)
+                .map(|i| sim.build("a", vec![write_full(&format!("v{i}"))]))
+                .collect();
+            let tids: Vec<u64> = ops.into_iter().filter_map(|op| sim.submit(op)).collect();
+            sim.run_some(at);
+            let acked = tids
+                .iter()
+                .filter(|t| sim.replies.iter().any(|r| r.tid == **t))
+                .count();
+            sim.crash_and_mark_down(victim);
+            sim.run_some(at);
+            sim.start_and_mark_up(victim);
+            sim.settle();
+            assert!(sim.all_clean(), "{:?}", sim.states());
+            let now = sim.read("a").unwrap();
+            let n: usize = std::str::from_utf8(&now[1..]).unwrap().parse().unwrap();
+            assert!(
+                n >= acked,
+                "victim {victim} at {at}: {acked} acknowledged, found {now:?}"
+            );
+            same_everywhere(&sim);
+        }
+    }
+}
+
+#[test]
+fn a_member_that_is_replaced_gets_everything_and_the_old_copy_goes() {
+    let mut sim = Sim::new(4, 3, 1, 9);
+    sim.settle();
+    for i in 0..300 {
+        sim.write_full(&format!("o{i}"), &format!("data {i}"));
+    }
+    sim.change_map(|m| m.out.push(1));
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
+    assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
+    assert!(sim.nodes[&1].store.objects().is_empty(), "the stray is deleted");
+    assert_eq!(sim.nodes[&1].store.meta_len(), 0);
+    assert_eq!(sim.read("o299").unwrap(), "data 299");
+}
+
+#[test]
+fn a_pg_that_moved_waits_for_a_down_osd_that_may_have_newer_data() {
+    let mut sim = Sim::new(4, 1, 1, 4);
+    sim.settle();
+    sim.write_full("a", "x");
+    sim.crash_and_mark_down(0);
+    sim.change_map(|m| m.out.push(0));
+    sim.settle();
+    assert_eq!(sim.states(), ["1.0 down"]);
+    sim.start_and_mark_up(0);
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
+    assert_eq!(sim.read("a").unwrap(), "x");
+    assert!(sim.nodes[&0].store.objects().is_empty());
+}
+
+#[test]
+fn splits_share_out_log_and_objects() {
+    let mut sim = Sim::new(3, 3, 2, 4);
+    sim.settle();
+    for i in 0..60 {
+        sim.write_full(&format!("o{i}"), "x");
+    }
+    let op = sim.build("o7", vec![extent(OpCode::APPEND, 0, 1, "y")]);
+    let reqid = op.reqid;
+    assert_eq!(sim.call_op(op).result, 0);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().pg_num = 8);
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
+    let again = ClientOp {
+        reqid,
+        ..sim.build("o7", vec![extent(OpCode::APPEND, 0, 1, "y")])
+    };
+    assert_eq!(sim.call_op(again).result, 0);
+    assert_eq!(sim.read("o7").unwrap(), "xy");
+    let total: i64 = sim
+        .nodes
+        .values()
+        .flat_map(|n| n.core.iter().flat_map(|c| c.reports()))
+        .map(|r| r.objects)
+        .sum();
+    assert_eq!(total, 60);
+}
+
+#[test]
+fn a_deleted_pool_leaves_nothing_behind() {
+    let mut sim = Sim::new(3, 3, 4, 4);
+    sim.settle();
+    for i in 0..200 {
+        sim.write_full(&format!("o{i}"), "x");
+    }
+    sim.change_map(|m| m.pools.clear());
+    sim.run_some(40);
+    sim.crash(1);
+    sim.start(1);
+    sim.change_map(|m| m.mark_up(1));
+    sim.settle();
+    for n in sim.nodes.values() {
+        assert!(n.store.objects().is_empty());
+        assert_eq!(n.store.meta_len(), 0);
+        assert_eq!(n.core.as_ref().unwrap().pgs().count(), 0);
+    }
+}
+
+#[test]
+fn logs_stay_bounded_everywhere() {
+    let cfg = PgConfig {
+        max_log_entries: 50,
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, 4, cfg);
+    sim.settle();
+    for i in 0..400 {
+        sim.write_full(&format!("o{}", i % 7), "x");
+    }
+    for n in sim.nodes.values() {
+        let pg = n.core.as_ref().unwrap().pg(PgId::new(POOL, 0)).unwrap();
+        assert!(pg.log().len() < 120, "{}", pg.log().len());
+        assert!(n.store.meta_len() < 125);
+    }
+    // Longer away than the log reaches: everything is compared.
+    sim.crash_and_mark_down(2);
+    sim.start_and_mark_up(2);
+    sim.settle();
+    assert!(sim.all_clean());
+    same_everywhere(&sim);
+}

@@ -1,0 +1,172 @@
+//! A store in memory: changes are visible at once, and survive a crash once flushed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+
+use crate::core::Core;
+use crate::pg::info::PgInfo;
+use crate::pg::key;
+use crate::pg::log::LogEntry;
+use crate::pg::object::Attrs;
+use crate::pg::txn::{MetaOp, ObjectOp, Txn};
+use crate::pg::{ReadRange, StoreReply, StoredObject, Token};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Object {
+    pub(super) data: Vec<u8>,
+    info: Bytes,
+    pub(super) attrs: Attrs,
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    objects: BTreeMap<Bytes, Object>,
+    meta: BTreeMap<Bytes, Bytes>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FakeStore {
+    visible: State,
+    durable: State,
+    unflushed: VecDeque<(Token, Txn)>,
+}
+
+impl State {
+    fn apply(&mut self, txn: &Txn) {
+        for (key, ops) in &txn.objects {
+            for op in ops {
+                self.change(key, op);
+            }
+        }
+        for op in &txn.meta {
+            match op {
+                MetaOp::Put(k, v) => drop(self.meta.insert(k.clone(), v.clone())),
+                MetaOp::Delete(k) => drop(self.meta.remove(k)),
+                MetaOp::DeleteRange(from, to) => self.meta.retain(|k, _| k < from || k >= to),
+            }
+        }
+    }
+
+    fn change(&mut self, key: &Bytes, op: &ObjectOp) {
+        if let ObjectOp::Remove = op {
+            self.objects.remove(key);
+            return;
+        }
+        let o = self.objects.entry(key.clone()).or_default();
+        match op {
+            ObjectOp::Touch | ObjectOp::Remove => {}
+            ObjectOp::Write { offset, data } => {
+                let (from, to) = (*offset as usize, *offset as usize + data.len());
+                if o.data.len() < to {
+                    o.data.resize(to, 0);
+                }
+                o.data[from..to].copy_from_slice(data);
+            }
+            ObjectOp::Zero { offset, len } => {
+                let to = (*offset + *len) as usize;
+                if o.data.len() < to {
+                    o.data.resize(to, 0);
+                }
+                o.data[*offset as usize..to].fill(0);
+            }
+            ObjectOp::Truncate { size } => o.data.resize(*size as usize, 0),
+            ObjectOp::SetInfo(info) => o.info = info.clone(),
+            ObjectOp::SetAttr { name, value } => drop(o.attrs.insert(name.clone(), value.clone())),
+            ObjectOp::RmAttr(name) => drop(o.attrs.remove(name)),
+        }
+    }
+}
+
+impl FakeStore {
+    pub(super) fn submit(&mut self, token: Token, txn: Txn) {
+        self.visible.apply(&txn);
+        self.unflushed.push_back((token, txn));
+    }
+
+    pub(super) fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
+    }
+
+    pub(super) fn flush(&mut self) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        for (token, txn) in self.unflushed.drain(..) {
+            self.durable.apply(&txn);
+            tokens.push(token);
+        }
+        tokens
+    }
+
+    pub(super) fn crash(&mut self) {
+        self.unflushed.clear();
+        self.visible = self.durable.clone();
+    }
+
+    pub(super) fn lookup(&self, key: &Bytes) -> StoreReply {
+        let found = self.visible.objects.get(key);
+        StoreReply::Object(Ok(found.map(|o| StoredObject {
+            info: o.info.clone(),
+            attrs: o.attrs.clone(),
+        })))
+    }
+
+    pub(super) fn read(&self, key: &Bytes, ranges: &[ReadRange]) -> StoreReply {
+        let data = self
+            .visible
+            .objects
+            .get(key)
+            .map(|o| o.data.as_slice())
+            .unwrap_or_default();
+        let one = |r: &ReadRange| {
+            let from = (r.offset as usize).min(data.len());
+            let to = (from + r.len as usize).min(data.len());
+            if from == to {
+                Vec::new()
+            } else {
+                vec![(r.offset, Bytes::copy_from_slice(&data[from..to]))]
+            }
+        };
+        StoreReply::Data(Ok(ranges.iter().map(one).collect()))
+    }
+
+    pub(super) fn list(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {
+        let range = if from < to {
+            Some(self.visible.objects.range(from.clone()..to.clone()))
+        } else {
+            None
+        };
+        let mut all = range
+            .into_iter()
+            .flatten()
+            .map(|(k, o)| (k.clone(), o.info.clone()));
+        let page: Vec<_> = all.by_ref().take(max).collect();
+        let next = all.next().map(|(k, _)| k);
+        StoreReply::Objects(Ok((page, next)))
+    }
+
+    pub(super) fn load(&self, core: &mut Core) {
+        let (from, to) = key::all_infos();
+        for (k, v) in self.visible.meta.range(from..to) {
+            let pgid = key::parse_info_key(k).unwrap();
+            let info: PgInfo = decode_all(v).unwrap();
+            let (from, to) = key::log_range(pgid);
+            let entries: Vec<LogEntry> = self
+                .visible
+                .meta
+                .range(from..to)
+                .map(|(_, v)| decode_all(v).unwrap())
+                .collect();
+            core.load(pgid, info, entries);
+        }
+    }
+
+    /// All objects in the order of their keys.
+    pub(super) fn objects(&self) -> &BTreeMap<Bytes, Object> {
+        &self.visible.objects
+    }
+
+    pub(super) fn meta_len(&self) -> usize {
+        self.visible.meta.len()
+    }
+}
