@@ -102,6 +102,20 @@ impl Peering {
     }
 }
 
+impl Peering {
+    /// Whether copies of others than the members matter.
+    fn wants_strays(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
+        )
+    }
+
+    fn knows_of(&self, osd: i32) -> bool {
+        self.asked.contains(&osd) || self.infos.contains_key(&osd)
+    }
+}
+
 impl Pg {
     /// Peering in progress. All callers run in that role.
     pub(super) fn peering(&mut self) -> Option<&mut Peering> {
@@ -115,7 +129,7 @@ impl Pg {
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
         self.rounds += 1;
         self.id = PeeringId {
-            epoch: self.interval.since,
+            epoch: self.interval.seen,
             round: self.rounds,
         };
         self.source = None;
@@ -187,8 +201,9 @@ impl Pg {
                     p.progress = cx.usec;
                     p.infos.insert(from, info);
                     self.infos_complete(cx);
-                } else if info.is_some() && !p.asked.contains(&from) && !p.infos.contains_key(&from) {
-                    p.infos.insert(from, info);
+                } else if info.is_some() && p.wants_strays() && !p.knows_of(from) {
+                    // It takes part only once it was asked in this attempt.
+                    self.ask(vec![from], cx);
                 }
             }
             Role::Active(_) => self.retire_stray(from, info.as_ref(), cx),
