@@ -16,16 +16,15 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// What the objecter hears from its sessions.
 pub(crate) enum Event {
-    /// A session stands; what is for this OSD goes out now.
-    Up(i32),
-    /// It was lost; another attempt is under way while the map names the address.
-    Down(i32),
+    /// The session of this number stands; what is for this OSD goes out now.
+    Up(i32, u64),
+    /// It was lost; another attempt is under way until it is closed.
+    Down(i32, u64),
     /// A message from this OSD.
     Message(RawMessage),
 }
 
 struct Session {
-    addr: EntityAddr,
     sender: Rc<RefCell<Option<Sender>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -48,29 +47,28 @@ impl OsdSessions {
         }
     }
 
-    /// Sends to an OSD at the address that the map gives it; `false` where there is no session yet, which
-    /// [`Event::Up`] announces.
-    pub(crate) fn send(&mut self, osd: i32, addr: EntityAddr, msg: RawMessage) -> bool {
-        let session = self.open(osd, addr);
-        session.sender.borrow().as_ref().is_some_and(|s| s.send(msg))
+    /// Starts a session; [`Event::Up`] announces it.
+    pub(crate) fn open(&mut self, osd: i32, addr: EntityAddr, number: u64) {
+        let sender = Rc::new(RefCell::new(None));
+        let dial = Dial {
+            osd,
+            number,
+            addr,
+            config: Rc::clone(&self.config),
+            monc: self.monc.clone(),
+            sender: Rc::clone(&sender),
+            events: self.events.clone(),
+        };
+        let task = tokio::task::spawn_local(dial.run());
+        self.close(osd);
+        self.sessions.insert(osd, Session { sender, task });
     }
 
-    fn open(&mut self, osd: i32, addr: EntityAddr) -> &Session {
-        if self.sessions.get(&osd).is_some_and(|s| s.addr != addr) {
-            self.close(osd);
+    /// Sends to an OSD; the message is dropped where there is no session.
+    pub(crate) fn send(&self, osd: i32, msg: RawMessage) {
+        if let Some(sender) = self.sessions.get(&osd).and_then(|s| s.sender.borrow().clone()) {
+            sender.send(msg);
         }
-        self.sessions.entry(osd).or_insert_with(|| {
-            let sender = Rc::new(RefCell::new(None));
-            let task = tokio::task::spawn_local(run(
-                osd,
-                addr,
-                Rc::clone(&self.config),
-                self.monc.clone(),
-                Rc::clone(&sender),
-                self.events.clone(),
-            ));
-            Session { addr, sender, task }
-        })
     }
 
     /// Ends the session with an OSD that is down or has moved.
@@ -78,11 +76,6 @@ impl OsdSessions {
         if let Some(session) = self.sessions.remove(&osd) {
             session.task.abort();
         }
-    }
-
-    /// The OSDs that have a session or are being dialled, with the address.
-    pub(crate) fn known(&self) -> Vec<(i32, EntityAddr)> {
-        self.sessions.iter().map(|(osd, s)| (*osd, s.addr)).collect()
     }
 }
 
@@ -94,42 +87,47 @@ impl Drop for OsdSessions {
     }
 }
 
-async fn run(
+/// What the task of a session needs.
+struct Dial {
     osd: i32,
+    number: u64,
     addr: EntityAddr,
     config: Rc<Config>,
     monc: MonClient,
     sender: Rc<RefCell<Option<Sender>>>,
     events: mpsc::UnboundedSender<Event>,
-) {
-    loop {
-        let mut login = monc.login_at(EntityType::OSD);
-        match spirula_msgr::connect(addr, EntityType::OSD, &config, &mut login).await {
-            Ok(mut connection) => {
-                *sender.borrow_mut() = Some(connection.sender().clone());
-                if events.send(Event::Up(osd)).is_err() {
-                    return;
-                }
-                loop {
-                    match connection.recv().await {
-                        Ok(incoming) => {
-                            if events.send(Event::Message(incoming.msg)).is_err() {
-                                return;
+}
+
+impl Dial {
+    async fn run(self) {
+        let (osd, addr) = (self.osd, self.addr);
+        while !self.events.is_closed() {
+            let mut login = self.monc.login_at(EntityType::OSD);
+            match spirula_msgr::connect(addr, EntityType::OSD, &self.config, &mut login).await {
+                Ok(mut connection) => {
+                    *self.sender.borrow_mut() = Some(connection.sender().clone());
+                    if self.events.send(Event::Up(osd, self.number)).is_err() {
+                        return;
+                    }
+                    let lost = loop {
+                        match connection.recv().await {
+                            Ok(incoming) => {
+                                if self.events.send(Event::Message(incoming.msg)).is_err() {
+                                    return;
+                                }
                             }
+                            Err(e) => break e,
                         }
-                        Err(e) => {
-                            tracing::debug!("osd.{osd} at {addr}: {e}");
-                            break;
-                        }
+                    };
+                    tracing::debug!("osd.{osd} at {addr}: {lost}");
+                    self.sender.take();
+                    if self.events.send(Event::Down(osd, self.number)).is_err() {
+                        return;
                     }
                 }
-                sender.take();
-                if events.send(Event::Down(osd)).is_err() {
-                    return;
-                }
+                Err(e) => tracing::debug!("osd.{osd} at {addr}: {e}"),
             }
-            Err(e) => tracing::debug!("osd.{osd} at {addr}: {e}"),
+            tokio::time::sleep(RETRY).await;
         }
-        tokio::time::sleep(RETRY).await;
     }
 }

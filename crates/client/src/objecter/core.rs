@@ -1,0 +1,462 @@
+//! The objecter's state: which request waits for which OSD, in which attempt. Knows no socket and no clock.
+//!
+//! Events go in through `submit`, `command` and the `handle_*` functions; what is to be done comes out of
+//! [`Core::poll`] in order. The rules are those of Ceph's `src/osdc/Objecter.cc`: a request is sent again when its
+//! PG's acting set, primary or size changes, when the pool forces it, and when its session was lost; only an answer
+//! to the newest attempt counts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use spirula_denc::EntityAddr;
+use spirula_maps::{Incremental, MappingCache, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, SpgId};
+use spirula_proto::mon::{MCommand, MCommandReply, MOsdMap};
+use spirula_proto::osd::{MOsdOp, MOsdOpReply, OsdFlags};
+use spirula_proto::{Payload, RawMessage};
+use tokio::sync::oneshot;
+
+use crate::errno;
+
+/// What the shell must do, in the order in which it comes out of [`Core::poll`].
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Keep a session with an OSD at this address, under this number.
+    Open(i32, EntityAddr, u64),
+    /// End the session with an OSD.
+    Close(i32),
+    /// Send on the session that is up.
+    Send(i32, RawMessage),
+    /// Subscribe to OSDMaps from this epoch on.
+    Subscribe(u32),
+    /// Ask for one full map, as the incrementals don't apply.
+    FullMap,
+    /// The maps up to this epoch are here.
+    Received(u32),
+}
+
+/// How the PG of a request is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// By the object's name and locator.
+    Object,
+    /// This PG (listing).
+    Pg(PgId),
+}
+
+/// Where a request goes. Another target than before means that it is sent again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    pg: PgId,
+    osd: i32,
+    addr: EntityAddr,
+    /// Of the whole acting set: another one is another interval.
+    acting: Vec<i32>,
+    pg_num: u32,
+    /// The epoch from which the pool wants everything once more.
+    force_resend: u32,
+}
+
+/// How a request ended: an answer, or a negative errno without one.
+pub(crate) type Outcome = Result<MOsdOpReply, i32>;
+/// How a command ended.
+pub(crate) type CommandOutcome = Result<MCommandReply, i32>;
+
+struct Pending {
+    op: MOsdOp,
+    aim: Aim,
+    target: Option<Target>,
+    /// Sent on the session as it stands.
+    sent: bool,
+    /// How often it was sent under its transaction id.
+    attempts: i32,
+    answer: oneshot::Sender<Outcome>,
+}
+
+struct PendingCommand {
+    osd: i32,
+    msg: MCommand,
+    sent: bool,
+    answer: oneshot::Sender<CommandOutcome>,
+}
+
+struct Session {
+    number: u64,
+    addr: EntityAddr,
+    up: bool,
+}
+
+/// The state; see the module.
+#[derive(Default)]
+pub(crate) struct Core {
+    map: Option<Rc<OsdMap>>,
+    mappings: MappingCache,
+    sessions: BTreeMap<i32, Session>,
+    last_session: u64,
+    last_tid: u64,
+    pending: BTreeMap<u64, Pending>,
+    commands: BTreeMap<u64, PendingCommand>,
+    /// The epoch that waiters wait for, and who they are.
+    waiters: Vec<(u32, oneshot::Sender<()>)>,
+    actions: VecDeque<Action>,
+}
+
+impl Core {
+    /// The next thing to do.
+    pub(crate) fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The newest map, `None` before the first.
+    pub(crate) fn map(&self) -> Option<&Rc<OsdMap>> {
+        self.map.as_ref()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.map.as_ref().map_or(0, |m| m.epoch)
+    }
+
+    fn subscribe(&mut self) {
+        // Epoch 0 asks for a full map: the first incremental of a client without a map would be of no use.
+        let from = self.map.as_ref().map_or(0, |m| m.epoch + 1);
+        self.actions.push_back(Action::Subscribe(from));
+    }
+
+    /// Told when the map is at `epoch` or later.
+    pub(crate) fn wait_for_map(&mut self, epoch: u32) -> oneshot::Receiver<()> {
+        let (told, wait) = oneshot::channel();
+        self.waiters.push((epoch, told));
+        if self.epoch() < epoch {
+            self.subscribe();
+        }
+        self.tell_waiters();
+        wait
+    }
+
+    fn tell_waiters(&mut self) {
+        let epoch = self.epoch();
+        for (_, told) in self.waiters.extract_if(.., |(wanted, _)| *wanted <= epoch) {
+            // Whoever waited may have given up.
+            let _ = told.send(());
+        }
+    }
+
+    /// Takes a request; its tid, epoch, PG and attempt are filled in here.
+    pub(crate) fn submit(&mut self, op: MOsdOp, aim: Aim) -> oneshot::Receiver<Outcome> {
+        let (answer, receiver) = oneshot::channel();
+        let pending = Pending {
+            op,
+            aim,
+            target: None,
+            sent: false,
+            attempts: 0,
+            answer,
+        };
+        self.enter(pending);
+        receiver
+    }
+
+    fn enter(&mut self, pending: Pending) {
+        self.last_tid += 1;
+        self.pending.insert(self.last_tid, pending);
+        self.aim(self.last_tid);
+    }
+
+    /// Takes a command for an OSD.
+    pub(crate) fn command(&mut self, osd: i32, msg: MCommand) -> oneshot::Receiver<CommandOutcome> {
+        let (answer, receiver) = oneshot::channel();
+        self.last_tid += 1;
+        let pending = PendingCommand {
+            osd,
+            msg,
+            sent: false,
+            answer,
+        };
+        self.commands.insert(self.last_tid, pending);
+        self.send_command(self.last_tid);
+        receiver
+    }
+
+    fn send_command(&mut self, tid: u64) {
+        let Some(map) = self.map.clone() else { return };
+        let Some(osd) = self.commands.get(&tid).filter(|p| !p.sent).map(|p| p.osd) else {
+            return;
+        };
+        let Some(addr) = address(&map, osd) else {
+            if let Some(pending) = self.commands.remove(&tid) {
+                let errno = if map.exists(osd) {
+                    errno::ENXIO
+                } else {
+                    errno::ENOENT
+                };
+                let _ = pending.answer.send(Err(-errno));
+            }
+            return;
+        };
+        if !self.session(osd, addr) {
+            return;
+        }
+        if let Some(pending) = self.commands.get_mut(&tid) {
+            pending.sent = true;
+            let msg = pending.msg.to_message().with_tid(tid);
+            self.actions.push_back(Action::Send(osd, msg));
+        }
+    }
+
+    /// Works out where a request goes now, and sends it if that changed or it never went out.
+    fn aim(&mut self, tid: u64) {
+        let Some(map) = self.map.clone() else { return };
+        let Some(pending) = self.pending.get_mut(&tid) else {
+            return;
+        };
+        let raw = match pending.aim {
+            Aim::Object => map.object_to_raw_pg(&pending.op.oid, &pending.op.locator),
+            Aim::Pg(pg) => Some(pg),
+        };
+        let (Some(raw), Some(pool)) = (raw, map.pool(pending.op.locator.pool)) else {
+            // No such pool in the newest map we have.
+            if let Some(pending) = self.pending.remove(&tid) {
+                let _ = pending.answer.send(Err(-errno::ENOENT));
+            }
+            return;
+        };
+        let pg = pool.raw_pg_to_pg(raw);
+        let mapping = self.mappings.get(&map, pg);
+        let osd = mapping.acting_primary;
+        let target = address(&map, osd).map(|addr| Target {
+            pg,
+            osd,
+            addr,
+            acting: mapping.acting.clone(),
+            pg_num: pool.pg_num,
+            force_resend: pool.last_force_op_resend,
+        });
+        pending.op.spg = SpgId::whole(pg);
+        pending.op.hash = raw.seed;
+        if pending.target != target {
+            pending.target = target;
+            pending.sent = false;
+        }
+        if !pending.sent && !paused(&map, pool, pending.op.flags) {
+            self.send(tid);
+        }
+    }
+
+    fn send(&mut self, tid: u64) {
+        let epoch = self.epoch();
+        let Some((osd, addr)) = self
+            .pending
+            .get(&tid)
+            .and_then(|p| p.target.as_ref())
+            .map(|t| (t.osd, t.addr))
+        else {
+            return;
+        };
+        if !self.session(osd, addr) {
+            return;
+        }
+        let Some(pending) = self.pending.get_mut(&tid) else {
+            return;
+        };
+        pending.op.tid = tid;
+        pending.op.epoch = epoch;
+        pending.op.retry_attempt = pending.attempts;
+        if pending.attempts > 0 {
+            pending.op.flags |= OsdFlags::RETRY;
+        }
+        pending.sent = true;
+        pending.attempts += 1;
+        let msg = pending.op.to_message();
+        self.actions.push_back(Action::Send(osd, msg));
+    }
+
+    /// Whether the session with an OSD is up; opens it where there is none at this address.
+    fn session(&mut self, osd: i32, addr: EntityAddr) -> bool {
+        match self.sessions.get(&osd) {
+            Some(session) if session.addr == addr => return session.up,
+            Some(_) => self.actions.push_back(Action::Close(osd)),
+            None => {}
+        }
+        self.last_session += 1;
+        let number = self.last_session;
+        let session = Session {
+            number,
+            addr,
+            up: false,
+        };
+        self.sessions.insert(osd, session);
+        self.actions.push_back(Action::Open(osd, addr, number));
+        false
+    }
+
+    /// The session of this number stands: what waits for its OSD goes out.
+    pub(crate) fn handle_up(&mut self, osd: i32, number: u64) {
+        match self.sessions.get_mut(&osd) {
+            Some(session) if session.number == number => session.up = true,
+            _ => return,
+        }
+        let waits = |p: &Pending| !p.sent && p.target.as_ref().is_some_and(|t| t.osd == osd);
+        let tids: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, p)| waits(p))
+            .map(|(t, _)| *t)
+            .collect();
+        tids.into_iter().for_each(|tid| self.aim(tid));
+        self.send_commands();
+    }
+
+    fn send_commands(&mut self) {
+        let waits = |p: &PendingCommand| !p.sent;
+        let tids: Vec<u64> = self
+            .commands
+            .iter()
+            .filter(|(_, p)| waits(p))
+            .map(|(t, _)| *t)
+            .collect();
+        tids.into_iter().for_each(|tid| self.send_command(tid));
+    }
+
+    /// The session of this number was lost. The shell tries again by itself until the core closes it.
+    pub(crate) fn handle_down(&mut self, osd: i32, number: u64) {
+        match self.sessions.get_mut(&osd) {
+            Some(session) if session.number == number => session.up = false,
+            _ => return,
+        }
+        self.unsend(osd);
+        // It may be gone for good, or elsewhere: the next map says so.
+        self.subscribe();
+    }
+
+    /// What was sent to an OSD on a session that is no more must be sent again.
+    fn unsend(&mut self, osd: i32) {
+        let to_it = |p: &&mut Pending| p.target.as_ref().is_some_and(|t| t.osd == osd);
+        self.pending
+            .values_mut()
+            .filter(to_it)
+            .for_each(|p| p.sent = false);
+        self.commands
+            .values_mut()
+            .filter(|p| p.osd == osd)
+            .for_each(|p| p.sent = false);
+    }
+
+    /// The outcome of a command.
+    pub(crate) fn handle_command_reply(&mut self, tid: u64, reply: MCommandReply) {
+        if let Some(pending) = self.commands.remove(&tid) {
+            let _ = pending.answer.send(Ok(reply));
+        }
+    }
+
+    /// The outcome of a request.
+    pub(crate) fn handle_reply(&mut self, reply: MOsdOpReply) {
+        let tid = reply.tid;
+        let Some(pending) = self.pending.get_mut(&tid) else {
+            return;
+        };
+        if reply.retry_attempt >= 0 && reply.retry_attempt != pending.attempts - 1 {
+            tracing::debug!("answer to an earlier attempt of {tid}");
+            return;
+        }
+        if let Some(redirect) = &reply.redirect {
+            pending.op.locator = redirect.locator.clone();
+            pending.op.oid = redirect.oid.clone();
+            pending.sent = false;
+            self.aim(tid);
+            return;
+        }
+        let Some(mut pending) = self.pending.remove(&tid) else {
+            return;
+        };
+        if reply.result == -errno::EAGAIN {
+            // The OSD asks for another attempt, under a new tid: a new request as far as it is concerned.
+            (pending.sent, pending.attempts) = (false, 0);
+            pending.op.flags = pending.op.flags & !OsdFlags::RETRY;
+            self.enter(pending);
+            return;
+        }
+        let _ = pending.answer.send(Ok(reply));
+    }
+
+    /// Maps from a monitor or an OSD.
+    pub(crate) fn handle_maps(&mut self, maps: &MOsdMap) {
+        let before = self.epoch();
+        for epoch in maps.range().map(|(a, b)| a..=b).into_iter().flatten() {
+            match self.next_map(maps, epoch) {
+                Some(Ok(map)) => self.map = Some(Rc::new(map)),
+                Some(Err(e)) => {
+                    tracing::error!("OSDMap {epoch}: {e}");
+                    // A full map mends what an incremental could not.
+                    self.actions.push_back(Action::FullMap);
+                    break;
+                }
+                None => {}
+            }
+        }
+        if self.epoch() == before {
+            return;
+        }
+        self.actions.push_back(Action::Received(self.epoch()));
+        self.map_changed();
+    }
+
+    /// The map of `epoch`, where the message has what it takes to come from ours to it.
+    fn next_map(&self, maps: &MOsdMap, epoch: u32) -> Option<Result<OsdMap, String>> {
+        let current = self.epoch();
+        if epoch <= current {
+            return None;
+        }
+        match (maps.incrementals.get(&epoch), maps.maps.get(&epoch), &self.map) {
+            (Some(inc), _, Some(map)) if epoch == current + 1 => {
+                let mut map = OsdMap::clone(map);
+                let inc = spirula_denc::decode_all::<Incremental>(inc).map_err(|e| e.to_string());
+                let applied = inc.and_then(|inc| map.apply_checked(&inc).map_err(|e| e.to_string()));
+                Some(applied.map(|()| map))
+            }
+            (_, Some(full), _) => Some(
+                OsdMap::decode_with_crc(full)
+                    .map(|(m, _)| m)
+                    .map_err(|e| e.to_string()),
+            ),
+            _ => None,
+        }
+    }
+
+    fn map_changed(&mut self) {
+        let Some(map) = self.map.clone() else { return };
+        let gone = |osd: &i32, s: &mut Session| address(&map, *osd) != Some(s.addr);
+        let gone: Vec<i32> = self.sessions.extract_if(.., gone).map(|(osd, _)| osd).collect();
+        for osd in gone {
+            self.actions.push_back(Action::Close(osd));
+            self.unsend(osd);
+        }
+        let tids: Vec<u64> = self.pending.keys().copied().collect();
+        tids.into_iter().for_each(|tid| self.aim(tid));
+        self.send_commands();
+        self.tell_waiters();
+    }
+
+    /// Forgets requests that nobody waits for any more.
+    pub(crate) fn sweep(&mut self) {
+        self.pending.retain(|_, p| !p.answer.is_closed());
+        self.commands.retain(|_, p| !p.answer.is_closed());
+        self.waiters.retain(|(_, w)| !w.is_closed());
+    }
+}
+
+/// Where an OSD that is up listens for clients.
+fn address(map: &OsdMap, osd: i32) -> Option<EntityAddr> {
+    map.client_addrs(osd).filter(|_| map.is_up(osd))?.v2().copied()
+}
+
+/// Whether the map tells clients to hold such a request: paused cluster, or a full pool.
+fn paused(map: &OsdMap, pool: &PgPool, flags: OsdFlags) -> bool {
+    if flags.has(OsdFlags::READ) && map.flags.contains(OsdMapFlags::PAUSERD) {
+        return true;
+    }
+    let full = pool.flags.contains(PoolFlags::FULL) && !flags.has(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
+    flags.has(OsdFlags::WRITE) && (full || map.flags.contains(OsdMapFlags::PAUSEWR))
+}
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

@@ -1,0 +1,240 @@
+use spirula_crush::CrushMap;
+use spirula_denc::{AddrType, EntityAddrVec, Fsid};
+use spirula_maps::{ObjectLocator, ObjectName, OsdState};
+use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn};
+
+use super::*;
+use crate::objecter::request;
+
+const POOL: i64 = 1;
+
+fn addr(osd: i32, nonce: u32) -> EntityAddr {
+    let port = 6800 + u16::try_from(osd).unwrap();
+    let text = format!("v2:127.0.0.1:{port}/{nonce}");
+    let addr: EntityAddr = text.parse().unwrap();
+    assert_eq!(addr.kind, AddrType::MSGR2);
+    addr
+}
+
+/// Two OSDs that are up; `pg_temp` says who serves the pool's only PG.
+fn map(epoch: u32, acting: &[i32]) -> OsdMap {
+    let mut map = OsdMap::new(Fsid::default(), CrushMap::default());
+    map.epoch = epoch;
+    map.set_max_osd(2);
+    for osd in 0..2 {
+        let slot = usize::try_from(osd).unwrap();
+        map.osd_state[slot] = OsdState::EXISTS.with(OsdState::UP);
+        map.osd_weight[slot] = 0x10000;
+        map.client_addrs[slot] = EntityAddrVec(vec![addr(osd, 1)]);
+    }
+    map.pools.insert(POOL, PgPool::replicated(2, 1, 1, 0));
+    map.pool_names.insert(POOL, "p".into());
+    let pg = PgId { pool: 1, seed: 0 };
+    map.pg_temp.insert(pg, acting.to_vec());
+    map
+}
+
+fn encoded(map: &OsdMap) -> MOsdMap {
+    let maps = BTreeMap::from([(map.epoch, map.encode_with_crc().0)]);
+    MOsdMap {
+        maps,
+        newest: map.epoch,
+        ..MOsdMap::default()
+    }
+}
+
+fn write() -> MOsdOp {
+    let mut op = request(ObjectLocator::pool(POOL), ObjectName::from("o"));
+    op.flags = OsdFlags::WRITE | OsdFlags::ONDISK;
+    op.ops = vec![OsdOpIn::new(OpCode::DELETE, OpArgs::None, bytes::Bytes::new())];
+    op
+}
+
+fn reply(op: &MOsdOp, result: i32) -> MOsdOpReply {
+    MOsdOpReply {
+        tid: op.tid,
+        result,
+        retry_attempt: op.retry_attempt,
+        ..MOsdOpReply::default()
+    }
+}
+
+struct Cluster {
+    core: Core,
+    sessions: BTreeMap<i32, u64>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let mut core = Core::default();
+        core.handle_maps(&encoded(&map(10, &[0, 1])));
+        Self {
+            core,
+            sessions: BTreeMap::new(),
+        }
+    }
+
+    /// Does what the core wants, sessions coming up at once, and returns what was sent to whom.
+    fn sent(&mut self) -> Vec<(i32, MOsdOp)> {
+        let mut out = Vec::new();
+        while let Some(action) = self.core.poll() {
+            match action {
+                Action::Open(osd, _, number) => {
+                    self.sessions.insert(osd, number);
+                    self.core.handle_up(osd, number);
+                }
+                Action::Close(osd) => assert!(self.sessions.remove(&osd).is_some()),
+                Action::Send(osd, msg) => {
+                    assert!(self.sessions.contains_key(&osd));
+                    if let Ok(op) = msg.decode() {
+                        out.push((osd, op));
+                    }
+                }
+                Action::Subscribe(_) | Action::FullMap | Action::Received(_) => {}
+            }
+        }
+        out
+    }
+
+    fn one(&mut self) -> (i32, MOsdOp) {
+        let mut sent = self.sent();
+        assert_eq!(sent.len(), 1);
+        sent.remove(0)
+    }
+}
+
+#[test]
+fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
+    let mut cluster = Cluster::new();
+    let mut answer = cluster.core.submit(write(), Aim::Object);
+    let (osd, op) = cluster.one();
+    assert_eq!((osd, op.retry_attempt, op.epoch), (0, 0, 10));
+    assert!(!op.flags.has(OsdFlags::RETRY));
+    cluster.core.handle_maps(&encoded(&map(11, &[0, 1])));
+    assert!(cluster.sent().is_empty(), "nothing changed for it");
+    cluster.core.handle_reply(reply(&op, -2));
+    assert_eq!(answer.try_recv().unwrap().unwrap().result, -2);
+}
+
+#[test]
+fn another_acting_set_means_another_attempt_and_old_answers_do_not_count() {
+    let mut cluster = Cluster::new();
+    let mut answer = cluster.core.submit(write(), Aim::Object);
+    let (_, first) = cluster.one();
+    cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
+    let (osd, second) = cluster.one();
+    assert_eq!((osd, second.tid, second.retry_attempt), (1, first.tid, 1));
+    assert!(second.flags.has(OsdFlags::RETRY));
+    cluster.core.handle_reply(reply(&first, 0));
+    assert!(answer.try_recv().is_err());
+    cluster.core.handle_reply(reply(&second, 0));
+    assert!(answer.try_recv().is_ok());
+}
+
+#[test]
+fn the_same_primary_in_another_interval_gets_it_again() {
+    let mut cluster = Cluster::new();
+    let _answer = cluster.core.submit(write(), Aim::Object);
+    cluster.one();
+    cluster.core.handle_maps(&encoded(&map(11, &[0])));
+    assert_eq!(cluster.one().1.retry_attempt, 1);
+    let mut forced = map(12, &[0]);
+    forced.pools.get_mut(&POOL).unwrap().last_force_op_resend = 12;
+    cluster.core.handle_maps(&encoded(&forced));
+    assert_eq!(cluster.one().1.retry_attempt, 2);
+}
+
+#[test]
+fn eagain_is_a_new_request_under_a_new_tid() {
+    let mut cluster = Cluster::new();
+    let mut answer = cluster.core.submit(write(), Aim::Object);
+    let (_, first) = cluster.one();
+    cluster.core.handle_reply(reply(&first, -errno::EAGAIN));
+    let (_, second) = cluster.one();
+    assert!(second.tid > first.tid);
+    assert_eq!(second.retry_attempt, 0);
+    assert!(!second.flags.has(OsdFlags::RETRY));
+    assert!(answer.try_recv().is_err(), "never seen by the caller");
+}
+
+#[test]
+fn a_lost_session_sends_again_when_it_is_back() {
+    let mut cluster = Cluster::new();
+    let _answer = cluster.core.submit(write(), Aim::Object);
+    cluster.one();
+    let number = cluster.sessions[&0];
+    cluster.core.handle_down(0, number + 1);
+    cluster.core.handle_up(0, number);
+    assert!(cluster.sent().is_empty(), "news of another session");
+    cluster.core.handle_down(0, number);
+    assert!(cluster.sent().is_empty());
+    cluster.core.handle_up(0, number);
+    assert_eq!(cluster.one().1.retry_attempt, 1);
+}
+
+#[test]
+fn a_restarted_osd_gets_a_new_session() {
+    let mut cluster = Cluster::new();
+    let _answer = cluster.core.submit(write(), Aim::Object);
+    cluster.one();
+    let number = cluster.sessions[&0];
+    let mut next = map(11, &[0, 1]);
+    next.client_addrs[0] = EntityAddrVec(vec![addr(0, 2)]);
+    cluster.core.handle_maps(&encoded(&next));
+    assert_eq!(cluster.one().1.retry_attempt, 1);
+    assert_ne!(cluster.sessions[&0], number);
+}
+
+#[test]
+fn writes_to_a_full_pool_are_held_until_there_is_room() {
+    let mut cluster = Cluster::new();
+    let mut full = map(11, &[0, 1]);
+    full.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::FULL);
+    cluster.core.handle_maps(&encoded(&full));
+    let _held = cluster.core.submit(write(), Aim::Object);
+    assert!(cluster.sent().is_empty());
+    let mut forced = write();
+    forced.flags |= OsdFlags::FULL_FORCE;
+    let _forced = cluster.core.submit(forced, Aim::Object);
+    cluster.one();
+    cluster.core.handle_maps(&encoded(&map(12, &[0, 1])));
+    assert_eq!(cluster.one().1.retry_attempt, 0);
+}
+
+#[test]
+fn without_pool_or_primary() {
+    let mut cluster = Cluster::new();
+    let mut lost = write();
+    lost.locator.pool = 9;
+    let mut answer = cluster.core.submit(lost, Aim::Object);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::ENOENT);
+    cluster.core.handle_maps(&encoded(&map(11, &[])));
+    let _waiting = cluster.core.submit(write(), Aim::Object);
+    assert!(cluster.sent().is_empty());
+    cluster.core.handle_maps(&encoded(&map(12, &[1])));
+    assert_eq!(cluster.one().0, 1);
+}
+
+#[test]
+fn commands_end_where_their_osd_does() {
+    let mut cluster = Cluster::new();
+    let mut missing = cluster.core.command(7, MCommand::default());
+    assert_eq!(missing.try_recv().unwrap().unwrap_err(), -errno::ENOENT);
+    let mut waiting = cluster.core.command(1, MCommand::default());
+    cluster.sent();
+    let mut down = map(11, &[0]);
+    down.osd_state[1] = OsdState::EXISTS;
+    cluster.core.handle_maps(&encoded(&down));
+    assert_eq!(waiting.try_recv().unwrap().unwrap_err(), -errno::ENXIO);
+}
+
+#[test]
+fn waiters_are_told_by_epoch() {
+    let mut core = Core::default();
+    let mut wait = core.wait_for_map(11);
+    assert!(matches!(core.poll(), Some(Action::Subscribe(0))));
+    core.handle_maps(&encoded(&map(10, &[0])));
+    assert!(wait.try_recv().is_err());
+    core.handle_maps(&encoded(&map(11, &[0])));
+    assert!(wait.try_recv().is_ok());
+}
