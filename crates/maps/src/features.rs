@@ -44,6 +44,10 @@ pub const PACIFIC_ALL: u64 = 0x3f01_cfbd_fffd_ffff;
 /// What every peer must know. One encoding of the maps then fits all of them.
 pub const REQUIRED: u64 = MSG_ADDR2 | SERVER_NAUTILUS;
 
+/// The features that change how an OSDMap is encoded, all of which Pacific has
+/// (`OSDMap::SIGNIFICANT_FEATURES`).
+pub const OSDMAP_SIGNIFICANT: u64 = 0x0f00_0880_1021_2a04;
+
 /// Whether `features` has all bits of `feature`.
 pub const fn has(features: u64, feature: u64) -> bool {
     features & feature == feature

@@ -97,16 +97,29 @@ pub fn rjenkins(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Values from `osdmaptool --test-map-object NAME` on a pool with 2³¹ PGs would be truncated, so these come
-    /// from python3-rados' `object_hash`-bearing listing cursors of a real cluster.
+    /// What `ceph osd map POOL NAME [NAMESPACE]` of a real cluster gives as the raw PG.
     #[test]
-    fn the_parts_hash_as_their_concatenation() {
-        for len in 0..40usize {
-            let s: Vec<u8> = (0..len).map(|i| i as u8 * 37).collect();
-            for hash in [StrHash::LINUX, StrHash::RJENKINS] {
-                let (a, b) = s.split_at(len / 3);
-                assert_eq!(hash.hash(&[a, b]), hash.hash(&[&s]));
-            }
+    fn objects_hash_as_in_a_real_cluster() {
+        let pool = crate::PgPool::replicated(3, 2, 1, 0);
+        for line in include_str!("../testdata/hashes.txt").lines() {
+            let [hash, nspace, name] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let found = pool.hash_object(name.as_bytes(), b"", nspace.as_bytes());
+            assert_eq!(format!("{found:x}"), hash, "{line}");
+            // A locator key takes the name's place.
+            assert_eq!(
+                pool.hash_object(b"other", name.as_bytes(), nspace.as_bytes()),
+                found
+            );
         }
+    }
+
+    /// Worked out by hand from the definition.
+    #[test]
+    fn the_dcache_hash_is_known() {
+        assert_eq!(StrHash::LINUX.hash(&[b"a"]), (0x61 * 16 + 0x6) * 11);
+        assert_eq!(StrHash::LINUX.hash(&[b"a", b"b"]), StrHash::LINUX.hash(&[b"ab"]));
+        assert_eq!(StrHash(9).hash(&[b"a"]), u32::MAX);
     }
 }

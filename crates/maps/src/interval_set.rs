@@ -68,6 +68,9 @@ impl IntervalSet {
 
     /// Removes `len` integers from `start`; those that are not in the set are ignored.
     pub fn remove_range(&mut self, start: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
         let end = start.saturating_add(len);
         while let Some((&s, &l)) = self.ranges.range(..end).next_back() {
             let e = s.saturating_add(l);

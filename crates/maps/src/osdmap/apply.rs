@@ -2,6 +2,8 @@
 
 use spirula_denc::Fsid;
 
+use crate::features::OSDMAP_SIGNIFICANT;
+
 use super::{CrushBlob, Incremental, MAX_PRIMARY_AFFINITY, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo};
 
 /// More OSD ids than any map has; keeps a hostile map from making us allocate for billions.
@@ -46,13 +48,13 @@ impl OsdMap {
     /// Applies `inc` and checks that the map then has the checksum that `inc` names.
     ///
     /// A checksum of 0 is not checked (the writer did not know it), nor is that of a writer whose features are
-    /// not Pacific's: it encodes maps in another way.
+    /// not [`OSDMAP_SIGNIFICANT`]: it encodes maps in another way.
     ///
     /// # Errors
     /// Any of [`ApplyError`]; after an error the map is to be thrown away.
     pub fn apply_checked(&mut self, inc: &Incremental) -> Result<()> {
         self.apply(inc)?;
-        if inc.full_crc == 0 || inc.encode_features & !crate::features::PACIFIC_ALL != 0 {
+        if inc.full_crc == 0 || inc.encode_features != OSDMAP_SIGNIFICANT {
             return Ok(());
         }
         let (_, found) = self.encode_with_crc();
@@ -160,6 +162,7 @@ impl OsdMap {
             self.osd_weight[i] = *weight;
             if *weight != 0 {
                 // It is in, by whoever's will: that it once was not is history.
+                self.osd_state[i].insert(OsdState::EXISTS);
                 self.osd_state[i].remove(OsdState::AUTOOUT.with(OsdState::NEW));
                 self.osd_xinfo[i].old_weight = 0;
             }

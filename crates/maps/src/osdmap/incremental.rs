@@ -8,7 +8,7 @@ use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Error, Fsid, Reade
 use super::full::{OUTER_COMPAT, OUTER_VERSION, encode_by_addr};
 use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
 use crate::codec::{CrcHole, check_crc};
-use crate::features::PACIFIC_ALL;
+use crate::features::OSDMAP_SIGNIFICANT;
 use crate::pool::PgPool;
 use crate::types::PgId;
 
@@ -100,7 +100,7 @@ pub struct Incremental {
     pub new_xinfo: BTreeMap<i32, OsdXInfo>,
     /// Of OSDs that come up: heartbeat addresses on the public network.
     pub new_hb_front_up: BTreeMap<i32, EntityAddrVec>,
-    /// The features with which it, and the map that results, were encoded.
+    /// The features with which it, and the map that results, were encoded, as far as they matter for that.
     pub encode_features: u64,
     /// A ratio; negative: unchanged.
     pub new_nearfull_ratio: f32,
@@ -161,7 +161,7 @@ impl Default for Incremental {
             new_uuid: BTreeMap::new(),
             new_xinfo: BTreeMap::new(),
             new_hb_front_up: BTreeMap::new(),
-            encode_features: PACIFIC_ALL,
+            encode_features: OSDMAP_SIGNIFICANT,
             new_nearfull_ratio: -1.0,
             new_full_ratio: -1.0,
             new_backfillfull_ratio: -1.0,

@@ -66,14 +66,8 @@ impl Encode for HitSetParams {
     fn encode(&self, w: &mut Writer) {
         w.section(1, 1, |w| match self {
             Self::None => w.u8(0),
-            Self::ExplicitHash => {
-                w.u8(1);
-                w.section(1, 1, |_| ());
-            }
-            Self::ExplicitObject => {
-                w.u8(2);
-                w.section(1, 1, |_| ());
-            }
+            Self::ExplicitHash => w.u8(1),
+            Self::ExplicitObject => w.u8(2),
             Self::Bloom {
                 fpp_micro,
                 target_size,
@@ -94,8 +88,8 @@ impl Decode for HitSetParams {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("HitSet::Params", 1, |_, r| match r.u8()? {
             0 => Ok(Self::None),
-            1 => r.section("ExplicitHashHitSet::Params", 1, |_, _| Ok(Self::ExplicitHash)),
-            2 => r.section("ExplicitObjectHitSet::Params", 1, |_, _| Ok(Self::ExplicitObject)),
+            1 => Ok(Self::ExplicitHash),
+            2 => Ok(Self::ExplicitObject),
             3 => r.section("BloomHitSet::Params", 1, |_, r| {
                 Ok(Self::Bloom {
                     fpp_micro: r.u32()?,
