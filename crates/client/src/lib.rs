@@ -11,6 +11,7 @@ mod objecter;
 mod options;
 mod osd_session;
 mod rados;
+mod tell;
 
 pub use error::{Error, Result, errno};
 pub use ioctx::{IoCtx, OpReply};

@@ -15,8 +15,9 @@ use spirula_proto::mon::{
     MCommand, MConfig, MGetPoolStats, MLog, MMonMap, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply,
     PoolOpCode, Statfs,
 };
+use spirula_proto::mgr::{MMgrMap, MgrMap};
 use spirula_proto::{MsgType, Payload, RawMessage};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::objecter::Objecter;
 use crate::osd_session;
@@ -36,8 +37,12 @@ pub struct Rados {
 pub(crate) struct Inner {
     pub(crate) monc: MonClient,
     pub(crate) objecter: RefCell<Objecter>,
-    name: AuthName,
-    monmap: RefCell<Option<MonMap>>,
+    pub(crate) options: Options,
+    pub(crate) config: Rc<Config>,
+    pub(crate) monmap: RefCell<Option<MonMap>>,
+    pub(crate) mgrmap: RefCell<Option<MgrMap>>,
+    /// A monitor map or manager map has come.
+    map_came: Notify,
     log: RefCell<Option<mpsc::UnboundedSender<MLog>>>,
     task: RefCell<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -77,12 +82,15 @@ impl Rados {
         monc.subscribe("monmap", 0);
         monc.subscribe("config", 0);
         let (events, osd_events) = mpsc::unbounded_channel();
-        let objecter = RefCell::new(Objecter::new(config, monc.clone(), events));
+        let objecter = RefCell::new(Objecter::new(Rc::clone(&config), monc.clone(), events));
         let inner = Rc::new(Inner {
             monc: monc.clone(),
             objecter,
-            name: options.name.clone(),
+            options: options.clone(),
+            config,
             monmap: RefCell::default(),
+            mgrmap: RefCell::default(),
+            map_came: Notify::new(),
             log: RefCell::default(),
             task: RefCell::default(),
         });
@@ -94,7 +102,7 @@ impl Rados {
 
     /// Who is connected.
     pub fn name(&self) -> &AuthName {
-        &self.inner.name
+        &self.inner.options.name
     }
 
     /// The session with the monitors.
@@ -258,6 +266,22 @@ impl Rados {
 }
 
 impl Inner {
+    /// The cluster's id, zero before it is known.
+    pub(crate) fn fsid(&self) -> Fsid {
+        self.monmap.borrow().as_ref().map_or_else(Fsid::default, |m| m.fsid)
+    }
+
+    /// Waits until a map has come.
+    pub(crate) async fn arrived<T>(&self, map: impl Fn(&Self) -> Option<T>) -> T {
+        loop {
+            let came = self.map_came.notified();
+            if let Some(map) = map(self) {
+                return map;
+            }
+            came.await;
+        }
+    }
+
     fn handle_mon(&self, msg: &RawMessage) {
         let handled = match msg.kind() {
             MsgType::MON_MAP => msg
@@ -267,9 +291,15 @@ impl Inner {
                         self.monc.received("monmap", u64::from(map.epoch));
                         self.monc.set_fsid(map.fsid);
                         *self.monmap.borrow_mut() = Some(map);
+                        self.map_came.notify_waiters();
                     }
                     Err(e) => tracing::error!("MonMap: {e}"),
                 }),
+            MsgType::MGR_MAP => msg.decode::<MMgrMap>().map(|m| {
+                self.monc.received("mgrmap", u64::from(m.map.epoch));
+                *self.mgrmap.borrow_mut() = Some(m.map);
+                self.map_came.notify_waiters();
+            }),
             MsgType::LOG => msg.decode::<MLog>().map(|m| {
                 if let Some(log) = &*self.log.borrow() {
                     // Whoever watched may have stopped.

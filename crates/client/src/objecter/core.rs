@@ -423,9 +423,10 @@ impl Core {
 
     fn map_changed(&mut self) {
         let Some(map) = self.map.clone() else { return };
-        let gone = |osd: &i32, s: &mut Session| address(&map, *osd) != Some(s.addr);
-        let gone: Vec<i32> = self.sessions.extract_if(.., gone).map(|(osd, _)| osd).collect();
+        let moved = |(osd, s): &(&i32, &Session)| address(&map, **osd) != Some(s.addr);
+        let gone: Vec<i32> = self.sessions.iter().filter(moved).map(|(osd, _)| *osd).collect();
         for osd in gone {
+            self.sessions.remove(&osd);
             self.actions.push_back(Action::Close(osd));
             self.unsend(osd);
         }
