@@ -105,7 +105,11 @@ impl<'a> Dec<'a> {
 
     pub(crate) fn crcs(&mut self, count: usize) -> Option<Vec<u32>> {
         let raw = self.take(count.checked_mul(4)?)?;
-        Some(raw.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect())
+        Some(
+            raw.chunks_exact(4)
+                .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+                .collect(),
+        )
     }
 
     pub(crate) fn is_done(&self) -> bool {

@@ -69,7 +69,12 @@ pub struct MkfsOptions {
 
 impl Default for MkfsOptions {
     fn default() -> Self {
-        Self { fsid: [0; 16], osd_uuid: [0; 16], whoami: 0, log_bytes: 64 << 20 }
+        Self {
+            fsid: [0; 16],
+            osd_uuid: [0; 16],
+            whoami: 0,
+            log_bytes: 64 << 20,
+        }
     }
 }
 

@@ -22,6 +22,9 @@ pub enum StoreError {
     /// The transaction was refused as it breaks a limit of the store. Nothing was changed.
     #[error("invalid transaction: {0}")]
     Invalid(&'static str),
+    /// There is no such object.
+    #[error("no such object: {0}")]
+    NoObject(ObjectKey),
     /// Stored bytes differ from their checksum: the medium lost or changed them. The data is never returned.
     #[error("checksum mismatch in object {key} at offset {offset}: disk block {block}")]
     Corrupt {
@@ -77,15 +80,24 @@ impl StoreError {
 
     /// Whether the medium lost data: a replica should be asked instead.
     pub fn is_medium(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::ReadFailed { .. } | Self::Index(_))
+        matches!(
+            self,
+            Self::Corrupt { .. } | Self::ReadFailed { .. } | Self::Index(_)
+        )
     }
 
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
-        Self::Io { what: what.into(), source: Arc::new(source) }
+        Self::Io {
+            what: what.into(),
+            source: Arc::new(source),
+        }
     }
 
     pub(crate) fn damaged(what: &'static str, detail: impl Into<String>) -> Self {
-        Self::Damaged { what, detail: detail.into() }
+        Self::Damaged {
+            what,
+            detail: detail.into(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The crash-safe object store: one file or block device holds all objects of an OSD.
 //!
 //! # Use
-//! `mkfs` makes a store, [`Store::open`] opens it. A `Store` belongs to one thread (the OSD's reactor) and never blocks
+//! [`mkfs()`] makes a store, [`Store::open`] opens it. A `Store` belongs to one thread (the OSD's reactor) and never blocks
 //! it on the device in the usual paths. Calls are answered at once or by an [`Event`] that carries the caller's [`Token`]:
 //!
 //! ```text
@@ -27,17 +27,42 @@
 //!
 //! The disk format is described in `FORMAT.md` beside this crate.
 
+mod alloc;
+mod apply;
+mod cache;
+mod checkpoint;
 mod codec;
 mod config;
+pub mod device;
 mod error;
 mod event;
+mod exec;
+mod fsck;
+mod index;
 mod key;
+mod layout;
+mod log;
+mod merge;
+mod notify;
 mod onode;
+mod open;
+mod plan;
+mod pump;
+mod read;
+mod state;
+mod step;
+mod store;
+mod table;
 mod txn;
 
 pub use config::{BLOCK, Config, MkfsOptions, StatFs};
 pub use error::{Result, StoreError};
 pub use event::{Event, Listing, Lookup, Pairs, Token};
+pub use fsck::{Depth, FsckReport, fsck, fsck_on};
 pub use key::ObjectKey;
+pub use layout::Superblock;
+pub use notify::Notify;
 pub use onode::{Extent, Onode};
+pub use open::{Devices, mkfs, mkfs_on};
+pub use store::{Stats, Store};
 pub use txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};

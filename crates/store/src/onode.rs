@@ -41,7 +41,9 @@ impl Extent {
     }
 
     fn continues(&self, next: &Self) -> bool {
-        self.end() == next.lblk && self.pblk + u64::from(self.len()) == next.pblk && self.shared == next.shared
+        self.end() == next.lblk
+            && self.pblk + u64::from(self.len()) == next.pblk
+            && self.shared == next.shared
     }
 }
 
@@ -158,13 +160,19 @@ impl Onode {
             return None;
         }
         let i = lblk - e.lblk;
-        Some(Mapped { pblk: e.pblk + u64::from(i), crc: e.crcs[i as usize], shared: e.shared })
+        Some(Mapped {
+            pblk: e.pblk + u64::from(i),
+            crc: e.crcs[i as usize],
+            shared: e.shared,
+        })
     }
 
     /// Extents that overlap `[lblk, lblk + len)`.
     pub(crate) fn overlapping(&self, lblk: u32, len: u32) -> impl Iterator<Item = &Extent> {
         let end = lblk.saturating_add(len);
-        self.extents[self.first_after(lblk)..].iter().take_while(move |e| e.lblk < end)
+        self.extents[self.first_after(lblk)..]
+            .iter()
+            .take_while(move |e| e.lblk < end)
     }
 
     /// Sets the checksum of a mapped block.
@@ -256,12 +264,18 @@ impl Onode {
         if d.u8()? != VERSION {
             return None;
         }
-        let mut onode = Self { size: d.varint()?, ..Self::default() };
+        let mut onode = Self {
+            size: d.varint()?,
+            ..Self::default()
+        };
         onode.info = Bytes::copy_from_slice(d.bytes()?);
         onode.omap = d.varint()?;
         onode.omap_header = Bytes::copy_from_slice(d.bytes()?);
         for _ in 0..d.count(2)? {
-            onode.attrs.push((Bytes::copy_from_slice(d.bytes()?), Bytes::copy_from_slice(d.bytes()?)));
+            onode.attrs.push((
+                Bytes::copy_from_slice(d.bytes()?),
+                Bytes::copy_from_slice(d.bytes()?),
+            ));
         }
         let count = d.count(3)?;
         let mut shape = Vec::with_capacity(count);
@@ -274,7 +288,12 @@ impl Onode {
             shape.push((start, len, word & 1 == 1, d.varint()?));
         }
         for (lblk, len, shared, pblk) in shape {
-            onode.extents.push(Extent { lblk, pblk, shared, crcs: d.crcs(len as usize)? });
+            onode.extents.push(Extent {
+                lblk,
+                pblk,
+                shared,
+                crcs: d.crcs(len as usize)?,
+            });
         }
         d.is_done().then_some(onode)
     }
@@ -283,7 +302,12 @@ impl Onode {
 /// Cuts `e` at the object's block `at`; returns the part from there on.
 fn split_off(e: &mut Extent, at: u32) -> Extent {
     let keep = at - e.lblk;
-    Extent { lblk: at, pblk: e.pblk + u64::from(keep), shared: e.shared, crcs: e.crcs.split_off(keep as usize) }
+    Extent {
+        lblk: at,
+        pblk: e.pblk + u64::from(keep),
+        shared: e.shared,
+        crcs: e.crcs.split_off(keep as usize),
+    }
 }
 
 /// Checksums of consecutive blocks of `data`, whose length is a multiple of the block size.
@@ -296,12 +320,20 @@ mod tests {
     use super::*;
 
     fn run(lblk: u32, pblk: u64, len: u32) -> Extent {
-        Extent { lblk, pblk, shared: false, crcs: (0..len).map(|i| pblk as u32 + i).collect() }
+        Extent {
+            lblk,
+            pblk,
+            shared: false,
+            crcs: (0..len).map(|i| pblk as u32 + i).collect(),
+        }
     }
 
     #[test]
     fn mapping_replaces_splits_and_joins() {
-        let mut o = Onode { size: 1 << 20, ..Onode::default() };
+        let mut o = Onode {
+            size: 1 << 20,
+            ..Onode::default()
+        };
         o.map(run(0, 100, 10), |_| panic!("nothing there"));
         o.map(run(10, 110, 5), |_| panic!("nothing there"));
         assert_eq!(o.extents, [run(0, 100, 15)]);
@@ -320,7 +352,12 @@ mod tests {
 
     #[test]
     fn encoding_round_trips_and_rejects_cut_input() {
-        let mut o = Onode { size: 70_000, omap: 9, info: Bytes::from_static(b"info"), ..Onode::default() };
+        let mut o = Onode {
+            size: 70_000,
+            omap: 9,
+            info: Bytes::from_static(b"info"),
+            ..Onode::default()
+        };
         o.set_attr(Bytes::from_static(b"_b"), Bytes::from_static(b"2"));
         o.set_attr(Bytes::from_static(b"_a"), Bytes::from_static(b"1"));
         o.map(run(0, 100, 3), |_| ());

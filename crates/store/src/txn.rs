@@ -37,13 +37,19 @@ impl Payload {
 
 impl From<Bytes> for Payload {
     fn from(b: Bytes) -> Self {
-        Self { parts: vec![b], block_crcs: None }
+        Self {
+            parts: vec![b],
+            block_crcs: None,
+        }
     }
 }
 
 impl From<Vec<Bytes>> for Payload {
     fn from(parts: Vec<Bytes>) -> Self {
-        Self { parts, block_crcs: None }
+        Self {
+            parts,
+            block_crcs: None,
+        }
     }
 }
 
@@ -188,17 +194,28 @@ impl Transaction {
 
     /// Appends [`Op::Write`].
     pub fn write(&mut self, key: &ObjectKey, offset: u64, data: impl Into<Payload>) -> &mut Self {
-        self.push(Op::Write { key: key.clone(), offset, data: data.into() })
+        self.push(Op::Write {
+            key: key.clone(),
+            offset,
+            data: data.into(),
+        })
     }
 
     /// Appends [`Op::Zero`].
     pub fn zero(&mut self, key: &ObjectKey, offset: u64, len: u64) -> &mut Self {
-        self.push(Op::Zero { key: key.clone(), offset, len })
+        self.push(Op::Zero {
+            key: key.clone(),
+            offset,
+            len,
+        })
     }
 
     /// Appends [`Op::Truncate`].
     pub fn truncate(&mut self, key: &ObjectKey, size: u64) -> &mut Self {
-        self.push(Op::Truncate { key: key.clone(), size })
+        self.push(Op::Truncate {
+            key: key.clone(),
+            size,
+        })
     }
 
     /// Appends [`Op::Remove`].
@@ -208,22 +225,40 @@ impl Transaction {
 
     /// Appends [`Op::SetInfo`].
     pub fn set_info(&mut self, key: &ObjectKey, info: impl Into<Bytes>) -> &mut Self {
-        self.push(Op::SetInfo { key: key.clone(), info: info.into() })
+        self.push(Op::SetInfo {
+            key: key.clone(),
+            info: info.into(),
+        })
     }
 
     /// Appends [`Op::SetAttr`].
-    pub fn set_attr(&mut self, key: &ObjectKey, name: impl Into<Bytes>, value: impl Into<Bytes>) -> &mut Self {
-        self.push(Op::SetAttr { key: key.clone(), name: name.into(), value: value.into() })
+    pub fn set_attr(
+        &mut self,
+        key: &ObjectKey,
+        name: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+    ) -> &mut Self {
+        self.push(Op::SetAttr {
+            key: key.clone(),
+            name: name.into(),
+            value: value.into(),
+        })
     }
 
     /// Appends [`Op::RmAttr`].
     pub fn rm_attr(&mut self, key: &ObjectKey, name: impl Into<Bytes>) -> &mut Self {
-        self.push(Op::RmAttr { key: key.clone(), name: name.into() })
+        self.push(Op::RmAttr {
+            key: key.clone(),
+            name: name.into(),
+        })
     }
 
     /// Appends [`Op::MetaPut`].
     pub fn meta_put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> &mut Self {
-        self.push(Op::MetaPut { key: key.into(), value: value.into() })
+        self.push(Op::MetaPut {
+            key: key.into(),
+            value: value.into(),
+        })
     }
 
     /// Appends [`Op::MetaDelete`].
@@ -233,6 +268,9 @@ impl Transaction {
 
     /// Appends [`Op::MetaDeleteRange`].
     pub fn meta_delete_range(&mut self, from: impl Into<Bytes>, to: impl Into<Bytes>) -> &mut Self {
-        self.push(Op::MetaDeleteRange { from: from.into(), to: to.into() })
+        self.push(Op::MetaDeleteRange {
+            from: from.into(),
+            to: to.into(),
+        })
     }
 }

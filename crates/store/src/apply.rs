@@ -1,0 +1,371 @@
+//! Applies redo steps to the state. Submitting and replaying both go through here, so that they cannot differ.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::config::{BLOCK, BLOCK64};
+use crate::onode::{Extent, Onode};
+use crate::state::{BaseRead, Content, State};
+use crate::step::{NewRun, Step};
+use crate::table::{Dirty, Patched};
+
+/// First byte of keys of the store-wide pairs.
+const META: u8 = b'm';
+/// First byte of keys of omap pairs; the omap number follows, big-endian.
+const OMAP: u8 = b'o';
+
+/// Key of a store-wide pair in the index.
+pub(crate) fn meta_key(key: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(1 + key.len());
+    out.push(META);
+    out.extend_from_slice(key);
+    out.into()
+}
+
+/// Key of an omap pair in the index.
+pub(crate) fn omap_key(omap: u64, key: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(9 + key.len());
+    out.push(OMAP);
+    out.extend_from_slice(&omap.to_be_bytes());
+    out.extend_from_slice(key);
+    out.into()
+}
+
+/// First key behind all pairs of an omap.
+pub(crate) fn omap_end(omap: u64) -> Bytes {
+    omap_key(omap + 1, &[])
+}
+
+/// First key behind the store-wide pairs.
+pub(crate) fn meta_end() -> Bytes {
+    Bytes::from_static(&[META + 1])
+}
+
+impl State {
+    /// Applies one step.
+    pub(crate) fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Object(key) => self.open_object(key),
+            Step::Touch => drop(self.onode_mut()),
+            Step::Inline { offset, data, new } => self.apply_inline(*offset, data, new),
+            Step::Direct { lblk, runs, crcs } => self.apply_direct(*lblk, runs, crcs),
+            Step::Punch { lblk, len } => self.unmap(*lblk, *len),
+            Step::Size(size) => self.apply_size(*size),
+            Step::Remove => self.apply_remove(),
+            Step::CloneOf { source, omap } => self.apply_clone(source, *omap),
+            Step::SetAttr { name, value } => {
+                if let Some(o) = self.onode_mut() {
+                    o.set_attr(name.clone(), value.clone());
+                }
+            }
+            Step::RmAttr(name) => {
+                if let Some(o) = self.onode_mut() {
+                    o.rm_attr(name);
+                }
+            }
+            Step::RmAttrs => {
+                if let Some(o) = self.onode_mut() {
+                    o.attrs.clear();
+                }
+            }
+            Step::Info(info) => {
+                if let Some(o) = self.onode_mut() {
+                    o.info = info.clone();
+                }
+            }
+            Step::Omap(omap) => {
+                if let Some(o) = self.onode_mut() {
+                    o.omap = *omap;
+                }
+            }
+            Step::OmapHeader(header) => {
+                if let Some(o) = self.onode_mut() {
+                    o.omap_header = header.clone();
+                }
+            }
+            Step::Put { key, value } => self.put(key.clone(), Some(value.clone())),
+            Step::Delete(key) => self.put(key.clone(), None),
+            Step::DeleteRange { from, to } => {
+                let table = self.active();
+                table.bytes += 128 + from.len() + to.len();
+                table.pairs_mut().remove_range(from.clone(), to.clone());
+            }
+        }
+    }
+
+    fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        let table = self.active();
+        // Overwritten pairs count again: that only closes a generation a little early.
+        table.bytes += 128 + key.len() + value.as_ref().map_or(0, Bytes::len);
+        table.pairs_mut().put(key, value);
+    }
+
+    /// The current object, created if it is missing. `None` only if no object was named.
+    fn onode_mut(&mut self) -> Option<&mut Onode> {
+        let current = self.current.as_mut()?;
+        if current.onode.is_none() {
+            self.counters.objects += 1;
+        }
+        Some(Arc::make_mut(current.onode.get_or_insert_default()))
+    }
+
+    fn apply_size(&mut self, size: u64) {
+        if let Some(o) = self.onode_mut() {
+            let old = std::mem::replace(&mut o.size, size);
+            self.counters.stored = (self.counters.stored + size).saturating_sub(old);
+        }
+    }
+
+    fn grow(&mut self, end: u64) {
+        if self.current_size() < end {
+            self.apply_size(end);
+        }
+    }
+
+    fn unmap(&mut self, lblk: u32, len: u32) {
+        let mut freed = Vec::new();
+        if let Some(o) = self.onode_mut() {
+            o.unmap(lblk, len, |e| freed.push(e));
+        }
+        for e in &freed {
+            self.drop_extent(e);
+        }
+    }
+
+    fn map(&mut self, extent: Extent) {
+        let mut freed = Vec::new();
+        if let Some(o) = self.onode_mut() {
+            o.map(extent, |e| freed.push(e));
+        }
+        for e in &freed {
+            self.drop_extent(e);
+        }
+    }
+
+    fn apply_direct(&mut self, lblk: u32, runs: &[crate::alloc::Run], crcs: &[u32]) {
+        let (mut lblk, mut rest) = (lblk, crcs);
+        for run in runs {
+            let Some((crcs, tail)) = rest.split_at_checked(run.len as usize) else {
+                return;
+            };
+            rest = tail;
+            self.map(Extent {
+                lblk,
+                pblk: run.pblk,
+                shared: false,
+                crcs: crcs.to_vec(),
+            });
+            self.active().allocated.push(*run);
+            lblk += run.len;
+        }
+    }
+
+    fn apply_remove(&mut self) {
+        let Some(onode) = self.current.as_mut().and_then(|c| c.onode.take()) else {
+            return;
+        };
+        self.counters.objects = self.counters.objects.saturating_sub(1);
+        self.counters.stored = self.counters.stored.saturating_sub(onode.size);
+        for e in &onode.extents {
+            self.drop_extent(e);
+        }
+        if onode.omap != 0 {
+            let (from, to) = (omap_key(onode.omap, &[]), omap_end(onode.omap));
+            self.active().pairs_mut().remove_range(from, to);
+        }
+    }
+
+    fn apply_clone(&mut self, source: &crate::ObjectKey, omap: u64) {
+        let Some(target) = self.current.as_ref().map(|c| c.key.clone()) else {
+            return;
+        };
+        self.apply_remove();
+        self.open_object(source);
+        let Some(mut onode) = self.current.as_ref().and_then(|c| c.onode.clone()) else {
+            self.open_object(&target);
+            return;
+        };
+        let o = Arc::make_mut(&mut onode);
+        let mut runs = Vec::new();
+        for e in &mut o.extents {
+            e.shared = true;
+            runs.push(crate::alloc::Run {
+                pblk: e.pblk,
+                len: e.len(),
+            });
+        }
+        if let Some(c) = self.current.as_mut() {
+            c.onode = Some(Arc::clone(&onode));
+        }
+        self.own_unresolved(&target, &onode);
+        self.active().shared.extend(runs);
+        self.counters.objects += 1;
+        self.counters.stored += onode.size;
+        Arc::make_mut(&mut onode).omap = omap;
+        self.open_object(&target);
+        if let Some(c) = self.current.as_mut() {
+            c.onode = Some(onode);
+        }
+    }
+
+    /// Lets a copy learn the checksums of blocks whose contents are not complete yet.
+    fn own_unresolved(&mut self, key: &crate::ObjectKey, onode: &Onode) {
+        for table in self.tables.iter_mut().filter(|t| t.unresolved > 0) {
+            for e in &onode.extents {
+                for (i, pblk) in (e.pblk..e.pblk + u64::from(e.len())).enumerate() {
+                    if let Some(Dirty::Patched(p)) = table.dirty.get_mut(&pblk) {
+                        p.owners.push((key.clone(), e.lblk + i as u32));
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply_inline(&mut self, offset: u64, data: &[u8], new: &[NewRun]) {
+        if data.is_empty() || self.onode_mut().is_none() {
+            return;
+        }
+        let end = offset + data.len() as u64;
+        let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
+        let count = (last - first + 1) as usize;
+        let mut buf = self.pool.get(count * BLOCK);
+        let head = (offset % BLOCK64) as usize;
+        let tail = head + data.len();
+        // Only the first and the last block can be written in part.
+        let mut edges = Vec::new();
+        if head > 0 || tail < BLOCK {
+            edges.push((0, head, tail.min(BLOCK)));
+        }
+        if count > 1 && tail < count * BLOCK {
+            edges.push((count - 1, 0, tail - (count - 1) * BLOCK));
+        }
+        let mut waiting = Vec::new();
+        for &(i, from, to) in &edges {
+            let block = &mut buf[i * BLOCK..(i + 1) * BLOCK];
+            match self.content(self.current_block(first + i as u32)) {
+                Content::Here(old) => block.copy_from_slice(&old),
+                other => {
+                    block[..from].fill(0);
+                    block[to..].fill(0);
+                    waiting.push((i, from, to, other));
+                }
+            }
+        }
+        buf[head..tail].copy_from_slice(data);
+        let bytes = buf.freeze();
+        waiting.retain(|(_, _, _, content)| !matches!(content, Content::Zero));
+        self.place_blocks(first, &bytes, new, waiting);
+        self.grow(end);
+    }
+
+    /// Maps blocks that are written through the log, and keeps their contents until they are written back.
+    fn place_blocks(
+        &mut self,
+        first: u32,
+        bytes: &Bytes,
+        new: &[NewRun],
+        waiting: Vec<(usize, usize, usize, Content)>,
+    ) {
+        let count = bytes.len() / BLOCK;
+        let mut waiting = waiting.into_iter().peekable();
+        let mut dirty = Vec::with_capacity(count);
+        let mut crcs = Vec::with_capacity(count);
+        for i in 0..count {
+            let block = bytes.slice(i * BLOCK..(i + 1) * BLOCK);
+            let crc = crc32c::crc32c(&block);
+            let (crc, contents) = match waiting.next_if(|(at, ..)| *at == i) {
+                None => (crc, Dirty::Full(block)),
+                Some((_, from, to, old)) => self.patch(first + i as u32, block, from..to, old),
+            };
+            crcs.push(crc);
+            dirty.push(contents);
+        }
+        let mut dirty = dirty.into_iter();
+        let mut at = 0;
+        while at < count {
+            let lblk = first + at as u32;
+            let fresh = new.iter().find(|n| n.lblk <= lblk && lblk < n.lblk + n.run.len);
+            let (pblk, len) = match fresh {
+                Some(n) => {
+                    let skip = lblk - n.lblk;
+                    let len = ((n.run.len - skip) as usize).min(count - at);
+                    let pblk = n.run.pblk + u64::from(skip);
+                    self.map(Extent {
+                        lblk,
+                        pblk,
+                        shared: false,
+                        crcs: crcs[at..at + len].to_vec(),
+                    });
+                    (pblk, len)
+                }
+                None => {
+                    // A block that is neither mapped nor in `new` cannot come from a valid record.
+                    let Some(old) = self.current_block(lblk) else {
+                        return;
+                    };
+                    if let Some(o) = self.onode_mut() {
+                        o.set_crc(lblk, crcs[at]);
+                    }
+                    (old.pblk, 1)
+                }
+            };
+            for pblk in pblk..pblk + len as u64 {
+                let Some(contents) = dirty.next() else { return };
+                self.watch(pblk, &contents);
+                self.set_dirty(pblk, contents);
+            }
+            at += len;
+        }
+        let runs = new.iter().map(|n| n.run);
+        self.active().allocated.extend(runs);
+    }
+
+    /// Contents of a block of which only `range` is known yet.
+    fn patch(&self, lblk: u32, block: Bytes, range: std::ops::Range<usize>, old: Content) -> (u32, Dirty) {
+        let patch = (range.start, block.slice(range));
+        let key = self.current.as_ref().map(|c| c.key.clone());
+        let owner = key.map(|key| (key, lblk));
+        match old {
+            Content::Patched(mut p) => {
+                p.patches.push(patch);
+                if let Some(owner) = owner.filter(|o| !p.owners.contains(o)) {
+                    p.owners.push(owner);
+                }
+                (0, Dirty::Patched(p))
+            }
+            Content::OnDisk(m) => {
+                let owners = owner.into_iter().collect();
+                (
+                    0,
+                    Dirty::Patched(Patched {
+                        base: m.pblk,
+                        base_crc: m.crc,
+                        patches: vec![patch],
+                        owners,
+                    }),
+                )
+            }
+            Content::Zero | Content::Here(_) | Content::Lost => {
+                let crc = !crc32c::crc32c(&block);
+                (crc, Dirty::Lost(block))
+            }
+        }
+    }
+
+    /// Asks for the old contents of a patched block, unless that was done before.
+    fn watch(&mut self, pblk: u64, contents: &Dirty) {
+        let Dirty::Patched(p) = contents else { return };
+        let table = self.active();
+        if matches!(table.dirty.get(&pblk), Some(Dirty::Patched(_))) {
+            return;
+        }
+        let read = BaseRead {
+            target: pblk,
+            generation: table.generation,
+            base: p.base,
+            crc: p.base_crc,
+        };
+        self.base_reads.push(read);
+    }
+}

@@ -1,0 +1,156 @@
+//! A file or raw block device with direct I/O where it is possible.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use bytes::Bytes;
+use rustix::io::ReadWriteFlags;
+use spirula_buf::{ALIGN, Pool};
+
+use super::BlockIo;
+use crate::config::BLOCK64;
+
+/// Most buffers of one vectored write (the kernel's limit).
+pub(super) const MAX_IOV: usize = 1024;
+
+/// An open file or block device. All its methods may block.
+#[derive(Debug)]
+pub struct FileIo {
+    file: File,
+    size: u64,
+}
+
+impl FileIo {
+    /// Opens an existing file or block device, for direct I/O if it takes that, and locks it against other stores.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or another process has it open as a store.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, true)
+    }
+
+    /// As [`FileIo::open`], for reading only and without a lock.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open_read_only(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, false)
+    }
+
+    fn open_with(path: &Path, write: bool) -> io::Result<Self> {
+        let open = |flags| {
+            OpenOptions::new()
+                .read(true)
+                .write(write)
+                .custom_flags(flags)
+                .open(path)
+        };
+        let mut file = match open(libc::O_DIRECT) {
+            // Some filesystems refuse direct I/O: the page cache and `fdatasync` then do.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0)?,
+            other => other?,
+        };
+        if write {
+            file.try_lock().map_err(io::Error::from)?;
+        }
+        let size = file.seek(SeekFrom::End(0))?;
+        Ok(Self {
+            file,
+            size: size / BLOCK64 * BLOCK64,
+        })
+    }
+
+    /// Creates a file of `size` bytes (without allocating its blocks), or checks that a block device has that many.
+    ///
+    /// # Errors
+    /// When it cannot be created, or the device is smaller.
+    pub fn create(path: &Path, size: u64) -> io::Result<Self> {
+        let is_device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
+        if !is_device {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            file.set_len(size / BLOCK64 * BLOCK64)?;
+            file.sync_all()?;
+        }
+        let mut io = Self::open(path)?;
+        if io.size < size / BLOCK64 * BLOCK64 {
+            return Err(io::Error::other(format!(
+                "{} has only {} bytes",
+                path.display(),
+                io.size
+            )));
+        }
+        if size > 0 {
+            io.size = size / BLOCK64 * BLOCK64;
+        }
+        Ok(io)
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Writes all buffers in order.
+    pub(super) fn write_vectored(&self, mut offset: u64, bufs: &[Bytes], durable: bool) -> io::Result<()> {
+        let flags = if durable {
+            ReadWriteFlags::DSYNC
+        } else {
+            ReadWriteFlags::empty()
+        };
+        for part in bufs.chunks(MAX_IOV) {
+            let mut slices: Vec<IoSlice<'_>> = part.iter().map(|b| IoSlice::new(b)).collect();
+            let mut rest = &mut slices[..];
+            while !rest.is_empty() {
+                let n = match rustix::io::pwritev2(&self.file, rest, offset, flags) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(n) => n,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(e) => return Err(e.into()),
+                };
+                offset += n as u64;
+                IoSlice::advance_slices(&mut rest, n);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn aligned(data: &[u8]) -> bool {
+    data.as_ptr().addr().is_multiple_of(ALIGN)
+}
+
+impl BlockIo for FileIo {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if aligned(buf) {
+            return self.file.read_exact_at(buf, offset);
+        }
+        let mut bounce = Pool::new(0).get(buf.len());
+        self.file.read_exact_at(&mut bounce, offset)?;
+        buf.copy_from_slice(&bounce);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if aligned(data) {
+            return self.file.write_all_at(data, offset);
+        }
+        let mut bounce = Pool::new(0).get(data.len());
+        bounce.copy_from_slice(data);
+        self.file.write_all_at(&bounce, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}

@@ -1,0 +1,135 @@
+//! Block I/O behind a trait: io_uring, a pool of threads, or a simulated disk.
+
+mod file;
+mod pool;
+mod sim;
+mod uring;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_buf::PoolBuf;
+
+pub use file::FileIo;
+pub use pool::PoolDevice;
+pub use sim::{Fault, SimDevice, SimDisk};
+pub use uring::UringDevice;
+
+use crate::notify::Notify;
+
+/// An asynchronous block device, owned by one thread.
+///
+/// Offsets and lengths are multiples of 4 KiB. Nothing is ordered except what the owner orders by waiting: a write is
+/// durable once a flush that was queued after its completion has completed, or if it was `durable` itself.
+pub trait Device {
+    /// Size in bytes.
+    fn size(&self) -> u64;
+    /// Accepts an operation. It may start at once or at the next [`Device::kick`].
+    fn queue(&mut self, io: Io);
+    /// Starts what is queued. Does not block.
+    fn kick(&mut self);
+    /// Takes the completions there are.
+    fn reap(&mut self, out: &mut Vec<Done>);
+    /// The same device for threads that may block.
+    fn blocking(&self) -> Arc<dyn BlockIo>;
+}
+
+/// A block device for callers that may block: the index and the opening of a store.
+///
+/// Offsets and lengths are multiples of 4 KiB.
+pub trait BlockIo: fmt::Debug + Send + Sync {
+    /// Size in bytes.
+    fn size(&self) -> u64;
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// What the device says; also when it ends early.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `data` at `offset`.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Makes all completed writes durable.
+    ///
+    /// # Errors
+    /// What the device says; what was written before may be lost then.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// One operation.
+#[derive(Debug)]
+pub struct Io {
+    /// Returned with the completion.
+    pub tag: u64,
+    /// What to do.
+    pub kind: IoKind,
+}
+
+/// What an [`Io`] does. Buffers belong to the device until the completion.
+pub enum IoKind {
+    /// Fills the buffer from an offset.
+    Read {
+        /// Where, in bytes.
+        offset: u64,
+        /// Filled and given back.
+        buf: PoolBuf,
+    },
+    /// Writes buffers one after the other.
+    Write {
+        /// Where, in bytes.
+        offset: u64,
+        /// What: each 4 KiB aligned in memory and length.
+        bufs: Vec<Bytes>,
+        /// Whether the completion means that these bytes (only these) are durable.
+        durable: bool,
+    },
+    /// Makes all writes durable that completed before this was queued.
+    Flush,
+}
+
+impl fmt::Debug for IoKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { offset, buf } => write!(f, "Read({offset}+{})", buf.len()),
+            Self::Write {
+                offset,
+                bufs,
+                durable,
+            } => {
+                write!(
+                    f,
+                    "Write({offset}+{}, durable: {durable})",
+                    bufs.iter().map(Bytes::len).sum::<usize>()
+                )
+            }
+            Self::Flush => write!(f, "Flush"),
+        }
+    }
+}
+
+/// A completed operation.
+pub struct Done {
+    /// Of the operation.
+    pub tag: u64,
+    /// Whether it succeeded.
+    pub result: io::Result<()>,
+    /// The buffer of a read.
+    pub buf: Option<PoolBuf>,
+}
+
+/// Opens an asynchronous device on `file`: io_uring, or threads where that is forbidden.
+///
+/// # Errors
+/// When neither threads nor a ring can be had.
+pub fn open_device(file: Arc<FileIo>, notify: &Notify) -> io::Result<Box<dyn Device>> {
+    match UringDevice::new(Arc::clone(&file), notify) {
+        Ok(ring) => Ok(Box::new(ring)),
+        Err(error) => {
+            tracing::info!(%error, "io_uring is not available, using threads");
+            Ok(Box::new(PoolDevice::new(file, notify.clone(), 2)?))
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A simulated disk: in memory, deterministic by seed, with power cuts, bit flips and errors.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{BlockIo, Device, Done, Io, IoKind};
+
+/// What goes wrong, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fault {
+    /// The power goes when this many more operations have been carried out; everything fails afterwards.
+    pub cut_after: Option<u64>,
+    /// The n-th next write fails with an I/O error.
+    pub fail_write: Option<u64>,
+    /// The n-th next flush (or durable write) fails with an I/O error.
+    pub fail_flush: Option<u64>,
+    /// The n-th next read fails with an I/O error.
+    pub fail_read: Option<u64>,
+}
+
+struct Written {
+    offset: u64,
+    data: Vec<u8>,
+    /// Was acknowledged as durable by itself.
+    forced: bool,
+}
+
+struct Disk {
+    /// What survives a power cut for certain.
+    durable: Vec<u8>,
+    /// What reads return.
+    current: Vec<u8>,
+    /// Written since the last flush, in order.
+    unflushed: Vec<Written>,
+    rng: u64,
+    fault: Fault,
+    cut: bool,
+    ops: u64,
+}
+
+impl Disk {
+    fn random(&mut self, below: u64) -> u64 {
+        // xorshift64*: https://www.jstatsoft.org/article/view/v008i14
+        self.rng ^= self.rng >> 12;
+        self.rng ^= self.rng << 25;
+        self.rng ^= self.rng >> 27;
+        (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % below.max(1)
+    }
+
+    /// Counts an operation; an error if the power is off or goes off now.
+    fn tick(&mut self) -> io::Result<()> {
+        if !self.cut && self.fault.cut_after == Some(0) {
+            self.cut = true;
+        }
+        if self.cut {
+            return Err(io::Error::other("power is off"));
+        }
+        self.ops += 1;
+        count_down(&mut self.fault.cut_after);
+        Ok(())
+    }
+
+    fn range(&self, offset: u64, len: usize) -> io::Result<std::ops::Range<usize>> {
+        let from = usize::try_from(offset).map_err(io::Error::other)?;
+        match from.checked_add(len) {
+            Some(to) if to <= self.current.len() => Ok(from..to),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.tick()?;
+        if count_down(&mut self.fault.fail_read) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        buf.copy_from_slice(&self.current[self.range(offset, buf.len())?]);
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], forced: bool) -> io::Result<()> {
+        let range = self.range(offset, data.len())?;
+        let power = self.tick();
+        if power.is_ok() {
+            let lost = forced && count_down(&mut self.fault.fail_flush);
+            if count_down(&mut self.fault.fail_write) || lost {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            self.current[range].copy_from_slice(data);
+        }
+        // A write under way when the power goes may have reached the medium in part.
+        self.unflushed.push(Written {
+            offset,
+            data: data.to_vec(),
+            forced: forced && power.is_ok(),
+        });
+        power
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tick()?;
+        if count_down(&mut self.fault.fail_flush) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        for w in self.unflushed.drain(..) {
+            let at = w.offset as usize;
+            self.durable[at..at + w.data.len()].copy_from_slice(&w.data);
+        }
+        Ok(())
+    }
+
+    /// What the medium holds after a power cut: each unflushed write is there, lost, or torn at sector boundaries.
+    fn after_cut(&mut self) -> Vec<u8> {
+        let mut image = std::mem::take(&mut self.durable);
+        for w in std::mem::take(&mut self.unflushed) {
+            let fate = if w.forced { 0 } else { self.random(4) };
+            let sector = if self.random(2) == 0 { 512 } else { 4096 };
+            for (i, part) in w.data.chunks(sector).enumerate() {
+                let keep = match fate {
+                    0 => true,
+                    1 => false,
+                    _ => self.random(2) == 0,
+                };
+                let at = w.offset as usize + i * sector;
+                if keep {
+                    image[at..at + part.len()].copy_from_slice(part);
+                }
+            }
+        }
+        image
+    }
+}
+
+/// Counts down to zero; whether it got there now.
+fn count_down(n: &mut Option<u64>) -> bool {
+    match n {
+        Some(0) => {
+            *n = None;
+            true
+        }
+        Some(left) => {
+            *left -= 1;
+            false
+        }
+        None => false,
+    }
+}
+
+/// A handle on a simulated disk, which outlives the devices opened on it. Clones share the disk.
+#[derive(Clone)]
+pub struct SimDisk {
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl std::fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimDisk({} ops)", self.lock().ops)
+    }
+}
+
+impl SimDisk {
+    /// An empty disk of `size` bytes (a multiple of 4096). All randomness follows from `seed`.
+    pub fn new(size: usize, seed: u64) -> Self {
+        Self::with_image(vec![0; size], seed)
+    }
+
+    fn with_image(image: Vec<u8>, seed: u64) -> Self {
+        let disk = Disk {
+            durable: image.clone(),
+            current: image,
+            unflushed: Vec::new(),
+            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            fault: Fault::default(),
+            cut: false,
+            ops: 0,
+        };
+        Self {
+            disk: Arc::new(Mutex::new(disk)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Arms a fault; replaces an earlier one.
+    pub fn arm(&self, fault: Fault) {
+        self.lock().fault = fault;
+    }
+
+    /// Operations carried out so far.
+    pub fn ops(&self) -> u64 {
+        self.lock().ops
+    }
+
+    /// Whether the power has gone.
+    pub fn is_cut(&self) -> bool {
+        self.lock().cut
+    }
+
+    /// Cuts the power now (if it is on) and returns the disk as it is found when it comes back. Devices that are
+    /// still open on the old handle only see errors.
+    #[must_use]
+    pub fn power_cycle(&self, seed: u64) -> Self {
+        let mut disk = self.lock();
+        disk.cut = true;
+        let image = disk.after_cut();
+        Self::with_image(image, seed)
+    }
+
+    /// Flips one bit of what the medium holds at byte `offset`.
+    pub fn flip_bit(&self, offset: usize, bit: u32) {
+        let mut disk = self.lock();
+        disk.current[offset] ^= 1 << (bit % 8);
+        disk.durable[offset] ^= 1 << (bit % 8);
+    }
+
+    /// An asynchronous device on this disk: operations complete in random order, some later than others.
+    pub fn device(&self) -> SimDevice {
+        SimDevice {
+            disk: self.clone(),
+            queued: Vec::new(),
+        }
+    }
+}
+
+impl BlockIo for SimDisk {
+    fn size(&self) -> u64 {
+        self.lock().current.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.lock().read(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.lock().write(offset, data, false)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.lock().flush()
+    }
+}
+
+/// An open [`SimDisk`].
+pub struct SimDevice {
+    disk: SimDisk,
+    queued: Vec<Io>,
+}
+
+impl Device for SimDevice {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn queue(&mut self, io: Io) {
+        self.queued.push(io);
+    }
+
+    fn kick(&mut self) {}
+
+    fn reap(&mut self, out: &mut Vec<Done>) {
+        if self.queued.is_empty() {
+            return;
+        }
+        let mut disk = self.disk.lock();
+        // At least one operation completes per call, so that whoever polls long enough sees all of them.
+        for _ in 0..=disk.random(self.queued.len() as u64) {
+            let at = disk.random(self.queued.len() as u64) as usize;
+            let io = self.queued.swap_remove(at);
+            out.push(perform(&mut disk, io));
+        }
+    }
+
+    fn blocking(&self) -> Arc<dyn BlockIo> {
+        Arc::new(self.disk.clone())
+    }
+}
+
+fn perform(disk: &mut Disk, io: Io) -> Done {
+    let (result, buf) = match io.kind {
+        IoKind::Read { offset, mut buf } => (disk.read(offset, &mut buf), Some(buf)),
+        IoKind::Write {
+            offset,
+            bufs,
+            durable,
+        } => {
+            let data: Vec<u8> = bufs.concat();
+            (disk.write(offset, &data, durable), None)
+        }
+        IoKind::Flush => (disk.flush(), None),
+    };
+    Done {
+        tag: io.tag,
+        result,
+        buf,
+    }
+}

@@ -1,0 +1,286 @@
+//! io_uring, driven by the owner's thread: no hand-over between threads on the way to the disk and back.
+
+// The kernel reads and writes memory through raw pointers: every buffer is owned by its slot until the kernel has
+// reported the completion, also when the device is dropped.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use io_uring::squeue::{Entry, Flags};
+use io_uring::{IoUring, opcode, types};
+
+use super::file::MAX_IOV;
+use super::{BlockIo, Device, Done, FileIo, Io, IoKind};
+use crate::notify::Notify;
+
+/// Operations in the kernel at most; more wait in a queue.
+const DEPTH: u32 = 128;
+/// Kernel threads for what cannot be started without blocking (flushes, writes to unallocated parts of a file).
+const KERNEL_WORKERS: u32 = 2;
+
+/// An operation in the kernel. Owns all memory that the kernel refers to.
+struct Slot {
+    io: Io,
+    /// Bytes transferred so far.
+    done: u64,
+    /// What is left to write: points into the buffers of `io`.
+    iov: Vec<libc::iovec>,
+}
+
+/// A device driven through io_uring.
+pub struct UringDevice {
+    ring: IoUring,
+    file: Arc<FileIo>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    backlog: VecDeque<Io>,
+    unsubmitted: bool,
+    failed: Vec<Done>,
+}
+
+impl UringDevice {
+    /// A ring for `file` that signals `notify` on completions. To be used by the calling thread only.
+    ///
+    /// # Errors
+    /// When the kernel has no io_uring or forbids it.
+    pub fn new(file: Arc<FileIo>, notify: &Notify) -> io::Result<Self> {
+        // Completions are counted on the next system call of this thread: no interrupt on its way.
+        let ring = IoUring::builder()
+            .setup_coop_taskrun()
+            .setup_submit_all()
+            .build(DEPTH);
+        let ring = ring.or_else(|_| IoUring::new(DEPTH))?;
+        ring.submitter().register_eventfd(notify.as_fd().as_raw_fd())?;
+        // Older kernels cannot limit their workers; then there may be a few more threads.
+        let _ = ring
+            .submitter()
+            .register_iowq_max_workers(&mut [KERNEL_WORKERS, 1]);
+        let mut slots = Vec::new();
+        slots.resize_with(DEPTH as usize, || None);
+        let free = (0..DEPTH as usize).rev().collect();
+        Ok(Self {
+            ring,
+            file,
+            slots,
+            free,
+            backlog: VecDeque::new(),
+            unsubmitted: false,
+            failed: Vec::new(),
+        })
+    }
+
+    fn start(&mut self, io: Io) {
+        let Some(at) = self.free.pop() else {
+            self.backlog.push_back(io);
+            return;
+        };
+        let iov = match &io.kind {
+            IoKind::Write { bufs, .. } => iovecs(bufs),
+            _ => Vec::new(),
+        };
+        self.slots[at] = Some(Slot { io, done: 0, iov });
+        self.push(at);
+    }
+
+    /// Hands what is left of slot `at` to the kernel.
+    fn push(&mut self, at: usize) {
+        let Some(slot) = &mut self.slots[at] else { return };
+        let entry = entry_for(self.file.fd(), slot).user_data(at as u64);
+        self.unsubmitted = true;
+        loop {
+            // SAFETY: the entry refers to memory owned by the slot, which lives until its completion is reaped; `Drop`
+            // waits for that.
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            // The queue is full, so this hands over at least one entry. When it fails for good, fail the operation.
+            if let Err(e) = self.ring.submit() {
+                if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) {
+                    continue;
+                }
+                self.finish(at, Err(e));
+                return;
+            }
+        }
+    }
+
+    fn finish(&mut self, at: usize, result: io::Result<()>) {
+        if let Some(slot) = self.slots[at].take() {
+            self.free.push(at);
+            let buf = match slot.io.kind {
+                IoKind::Read { buf, .. } => Some(buf),
+                _ => None,
+            };
+            self.failed.push(Done {
+                tag: slot.io.tag,
+                result,
+                buf,
+            });
+        }
+    }
+
+    /// Takes one completion of slot `at`: `Some` if the operation is complete.
+    fn complete(&mut self, at: usize, res: i32) {
+        let Some(slot) = self.slots.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        let total = slot.len();
+        if res < 0 {
+            if matches!(-res, libc::EINTR | libc::EAGAIN) {
+                self.push(at);
+            } else {
+                self.finish(at, Err(io::Error::from_raw_os_error(-res)));
+            }
+        } else if slot.done + res as u64 >= total {
+            self.finish(at, Ok(()));
+        } else if res == 0 {
+            self.finish(at, Err(io::ErrorKind::UnexpectedEof.into()));
+        } else {
+            slot.advance(res as usize);
+            self.push(at);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn drain_queue(&mut self) {
+        let done: Vec<(u64, i32)> = self
+            .ring
+            .completion()
+            .map(|c| (c.user_data(), c.result()))
+            .collect();
+        for (at, res) in done {
+            self.complete(at as usize, res);
+        }
+        while !self.free.is_empty() {
+            let Some(io) = self.backlog.pop_front() else { break };
+            self.start(io);
+        }
+    }
+}
+
+impl Slot {
+    fn len(&self) -> u64 {
+        match &self.io.kind {
+            IoKind::Read { buf, .. } => buf.len() as u64,
+            IoKind::Write { bufs, .. } => bufs.iter().map(|b| b.len() as u64).sum(),
+            IoKind::Flush => 0,
+        }
+    }
+
+    /// Notes that `n` more bytes were transferred.
+    fn advance(&mut self, mut n: usize) {
+        self.done += n as u64;
+        if self.iov.is_empty() {
+            return;
+        }
+        let whole = self.iov.iter().take_while(|v| take(&mut n, v.iov_len)).count();
+        self.iov.drain(..whole);
+        if let Some(first) = self.iov.first_mut() {
+            // SAFETY: `n` is less than the length of this buffer.
+            first.iov_base = unsafe { first.iov_base.cast::<u8>().add(n) }.cast();
+            first.iov_len -= n;
+        }
+    }
+}
+
+/// Takes `len` off `n` if there is as much.
+fn take(n: &mut usize, len: usize) -> bool {
+    let fits = *n >= len;
+    if fits {
+        *n -= len;
+    }
+    fits
+}
+
+fn iovecs(bufs: &[Bytes]) -> Vec<libc::iovec> {
+    let iovec = |b: &Bytes| libc::iovec {
+        iov_base: b.as_ptr().cast_mut().cast(),
+        iov_len: b.len(),
+    };
+    bufs.iter().filter(|b| !b.is_empty()).map(iovec).collect()
+}
+
+fn entry_for(fd: i32, slot: &mut Slot) -> Entry {
+    let fd = types::Fd(fd);
+    match &mut slot.io.kind {
+        IoKind::Read { offset, buf } => {
+            let rest = &mut buf[slot.done as usize..];
+            let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
+            opcode::Read::new(fd, rest.as_mut_ptr(), len)
+                .offset(*offset + slot.done)
+                .build()
+        }
+        IoKind::Write { offset, durable, .. } => {
+            let offset = *offset + slot.done;
+            let flags = if *durable { libc::RWF_DSYNC } else { 0 };
+            if let [one] = &slot.iov[..] {
+                let len = u32::try_from(one.iov_len).unwrap_or(1 << 30);
+                opcode::Write::new(fd, one.iov_base.cast(), len)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
+            } else {
+                let count = slot.iov.len().min(MAX_IOV) as u32;
+                opcode::Writev::new(fd, slot.iov.as_ptr(), count)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
+            }
+        }
+        IoKind::Flush => opcode::Fsync::new(fd)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build()
+            .flags(Flags::empty()),
+    }
+}
+
+impl Device for UringDevice {
+    fn size(&self) -> u64 {
+        self.file.size()
+    }
+
+    fn queue(&mut self, io: Io) {
+        self.start(io);
+    }
+
+    fn kick(&mut self) {
+        if std::mem::take(&mut self.unsubmitted) {
+            // What cannot be handed over now (EBUSY, EAGAIN) stays queued for the next time.
+            if self.ring.submit().is_err() {
+                self.unsubmitted = true;
+            }
+        }
+    }
+
+    fn reap(&mut self, out: &mut Vec<Done>) {
+        self.drain_queue();
+        out.append(&mut self.failed);
+    }
+
+    fn blocking(&self) -> Arc<dyn BlockIo> {
+        Arc::clone(&self.file) as Arc<dyn BlockIo>
+    }
+}
+
+impl Drop for UringDevice {
+    fn drop(&mut self) {
+        self.backlog.clear();
+        while self.in_flight() > 0 {
+            if self.ring.submit_and_wait(1).is_err() && self.ring.completion().is_empty() {
+                // The kernel may still write to the buffers: rather leak them than free them.
+                std::mem::take(&mut self.slots)
+                    .into_iter()
+                    .for_each(std::mem::forget);
+                return;
+            }
+            self.drain_queue();
+        }
+    }
+}

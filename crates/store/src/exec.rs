@@ -1,0 +1,169 @@
+//! Where blocking work on the index is done: two threads, or, in simulations, the caller itself step by step.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+
+use crate::alloc::Run;
+use crate::index::{Index, Page};
+use crate::notify::Notify;
+use crate::onode::Onode;
+use crate::table::Frozen;
+use crate::{ObjectKey, Result};
+
+/// Work for a thread that may block.
+pub(crate) enum Job {
+    Lookup(Vec<(u64, ObjectKey)>),
+    Objects {
+        id: u64,
+        from: Bytes,
+        to: Option<Bytes>,
+        limit: usize,
+    },
+    Pairs {
+        id: u64,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    },
+    Commit {
+        frozen: Box<Frozen>,
+        group_blocks: u32,
+    },
+}
+
+/// Its outcome.
+pub(crate) enum JobDone {
+    Lookup(Vec<(u64, Result<Option<Onode>>)>),
+    Objects(u64, Result<Page<Onode>>),
+    Pairs(u64, Result<Page<Bytes>>),
+    Commit(Result<Vec<Run>>),
+}
+
+fn run(index: &Index, job: Job) -> JobDone {
+    match job {
+        Job::Lookup(wanted) => JobDone::Lookup(lookup(index, wanted)),
+        Job::Objects { id, from, to, limit } => {
+            JobDone::Objects(id, index.list_objects(&from, to.as_deref(), limit))
+        }
+        Job::Pairs { id, from, to, limit } => JobDone::Pairs(id, index.list_pairs(&from, Some(&to), limit)),
+        Job::Commit { frozen, group_blocks } => JobDone::Commit(index.apply(&frozen, group_blocks)),
+    }
+}
+
+fn lookup(index: &Index, wanted: Vec<(u64, ObjectKey)>) -> Vec<(u64, Result<Option<Onode>>)> {
+    let (ids, keys): (Vec<u64>, Vec<ObjectKey>) = wanted.into_iter().unzip();
+    match index.objects(&keys) {
+        Ok(found) => ids.into_iter().zip(found.into_iter().map(Ok)).collect(),
+        // One bad entry fails the batch: find out which.
+        Err(_) => {
+            let one = |k: &ObjectKey| {
+                index
+                    .objects(std::slice::from_ref(k))
+                    .map(|mut v| v.pop().flatten())
+            };
+            ids.into_iter().zip(keys.iter().map(one)).collect()
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Outbox {
+    done: Arc<Mutex<Vec<JobDone>>>,
+    notify: Notify,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<JobDone>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs jobs. Commits are done in order; other jobs do not wait for them.
+pub(crate) enum Executor {
+    Threads(Threads),
+    Inline { index: Arc<Index>, jobs: VecDeque<Job> },
+}
+
+pub(crate) struct Threads {
+    outbox: Outbox,
+    /// To the threads for reading and for committing; dropping them ends the threads.
+    senders: Vec<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Executor {
+    /// Starts the threads.
+    pub(crate) fn threads(index: &Arc<Index>, notify: &Notify) -> io::Result<Self> {
+        let outbox = Outbox {
+            done: Arc::default(),
+            notify: notify.clone(),
+        };
+        let mut out = Threads {
+            outbox,
+            senders: Vec::new(),
+            threads: Vec::new(),
+        };
+        for name in ["store-read", "store-commit"] {
+            let (sender, jobs) = channel();
+            let (index, outbox) = (Arc::clone(index), out.outbox.clone());
+            let work = move || serve(&index, &jobs, &outbox);
+            out.threads.push(
+                thread::Builder::new()
+                    .name(name.into())
+                    .stack_size(1 << 20)
+                    .spawn(work)?,
+            );
+            out.senders.push(sender);
+        }
+        Ok(Self::Threads(out))
+    }
+
+    /// Jobs are done by [`Executor::take`], one a call.
+    pub(crate) fn inline(index: &Arc<Index>) -> Self {
+        Self::Inline {
+            index: Arc::clone(index),
+            jobs: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn submit(&mut self, job: Job) {
+        match self {
+            Self::Threads(t) => {
+                let to = usize::from(matches!(job, Job::Commit { .. }));
+                // The threads live as long as their senders.
+                let _ = t.senders[to].send(job);
+            }
+            Self::Inline { jobs, .. } => jobs.push_back(job),
+        }
+    }
+
+    pub(crate) fn take(&mut self, out: &mut Vec<JobDone>) {
+        match self {
+            Self::Threads(t) => out.append(&mut t.outbox.lock()),
+            Self::Inline { index, jobs } => out.extend(jobs.pop_front().map(|j| run(index, j))),
+        }
+    }
+}
+
+fn serve(index: &Index, jobs: &Receiver<Job>, outbox: &Outbox) {
+    while let Ok(job) = jobs.recv() {
+        let done = run(index, job);
+        outbox.lock().push(done);
+        outbox.notify.wake();
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.senders.clear();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has nothing left to clean up.
+            let _ = thread.join();
+        }
+    }
+}

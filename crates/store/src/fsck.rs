@@ -1,0 +1,376 @@
+//! Checks a store without changing it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_buf::Pool;
+
+use crate::alloc::Run;
+use crate::config::{BLOCK, BLOCK64, Config};
+use crate::device::{BlockIo, FileIo};
+use crate::layout::Superblock;
+use crate::onode::{Extent, Onode};
+use crate::open::Mounted;
+use crate::state::{Content, State};
+use crate::{ObjectKey, Result, StoreError};
+
+/// Objects per page of the walk over the index.
+const PAGE: usize = 512;
+/// Problems that are reported in words; more are only counted.
+const MAX_PROBLEMS: usize = 1000;
+
+/// How thorough a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// All metadata.
+    Shallow,
+    /// All metadata, and the checksum of every block of data.
+    Deep,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FsckReport {
+    /// What is wrong, in words, in the order found.
+    pub problems: Vec<String>,
+    /// Number of problems, those not listed included.
+    pub errors: u64,
+    /// Objects found.
+    pub objects: u64,
+    /// Pairs found (omap and store-wide).
+    pub pairs: u64,
+    /// Blocks of data that objects refer to.
+    pub data_blocks: u64,
+    /// Blocks whose checksum was verified.
+    pub verified_blocks: u64,
+    /// Transactions that were replayed from the log.
+    pub replayed: u64,
+}
+
+impl FsckReport {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.errors == 0
+    }
+
+    fn problem(&mut self, text: impl fmt::Display) {
+        self.errors += 1;
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(text.to_string());
+        }
+    }
+}
+
+impl fmt::Display for FsckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for p in &self.problems {
+            writeln!(f, "error: {p}")?;
+        }
+        writeln!(
+            f,
+            "{} objects, {} pairs, {} data blocks",
+            self.objects, self.pairs, self.data_blocks
+        )?;
+        writeln!(
+            f,
+            "{} blocks verified, {} transactions replayed from the log",
+            self.verified_blocks, self.replayed
+        )?;
+        match self.errors {
+            0 => writeln!(f, "clean"),
+            n => writeln!(f, "{n} errors"),
+        }
+    }
+}
+
+/// Checks the store at `path` (and its log at `log`, if that is separate).
+///
+/// # Errors
+/// Only what keeps the check from starting, as a device that cannot be opened. All else is in the report.
+pub fn fsck(path: &Path, log: Option<&Path>, depth: Depth) -> Result<FsckReport> {
+    let (dev, log) = open_read_only(path, log)?;
+    Ok(fsck_on(&dev, log.as_ref(), depth))
+}
+
+type Opened = (Arc<dyn BlockIo>, Option<Arc<dyn BlockIo>>);
+
+pub(crate) fn open_read_only(path: &Path, log: Option<&Path>) -> Result<Opened> {
+    let open = |path: &Path| match FileIo::open_read_only(path) {
+        Ok(io) => Ok(Arc::new(io) as Arc<dyn BlockIo>),
+        Err(e) => Err(StoreError::io(format!("open {}", path.display()), e)),
+    };
+    Ok((open(path)?, log.map(open).transpose()?))
+}
+
+/// As [`fsck`], on open devices.
+pub fn fsck_on(dev: &Arc<dyn BlockIo>, log: Option<&Arc<dyn BlockIo>>, depth: Depth) -> FsckReport {
+    let mut report = FsckReport::default();
+    let mounted = match Mounted::read(dev, log, Config::default(), true) {
+        Ok(mounted) => mounted,
+        Err(e) => {
+            report.problem(e);
+            return report;
+        }
+    };
+    report.replayed = mounted.scan.records.len() as u64;
+    let mut check = Check {
+        dev,
+        depth,
+        used: Used::new(&mounted.sb),
+        stored: 0,
+        report,
+    };
+    if let Err(e) = check.run(mounted) {
+        check.report.problem(e);
+    }
+    check.report
+}
+
+/// Which blocks objects refer to.
+struct Used {
+    once: Vec<u64>,
+    /// Number of references where there is more than one.
+    more: BTreeMap<u64, u32>,
+    /// Blocks that some object holds as its own.
+    own: Vec<u64>,
+}
+
+impl Used {
+    fn new(sb: &Superblock) -> Self {
+        let words = sb.blocks.div_ceil(64) as usize;
+        Self {
+            once: vec![0; words],
+            more: BTreeMap::new(),
+            own: vec![0; words],
+        }
+    }
+
+    fn has(bits: &[u64], block: u64) -> bool {
+        bits.get(block as usize / 64)
+            .is_some_and(|w| w >> (block % 64) & 1 == 1)
+    }
+
+    /// Notes a reference; whether it conflicts with an earlier one.
+    fn add(&mut self, block: u64, shared: bool) -> bool {
+        let again = Self::has(&self.once, block);
+        let conflict = again && (!shared || Self::has(&self.own, block));
+        let (word, bit) = (block as usize / 64, 1 << (block % 64));
+        self.once[word] |= bit;
+        if !shared {
+            self.own[word] |= bit;
+        }
+        if again {
+            *self.more.entry(block).or_insert(1) += 1;
+        }
+        conflict
+    }
+}
+
+struct Check<'a> {
+    dev: &'a Arc<dyn BlockIo>,
+    depth: Depth,
+    used: Used,
+    stored: u64,
+    report: FsckReport,
+}
+
+impl Check<'_> {
+    fn run(&mut self, mounted: Mounted) -> Result<()> {
+        let Mounted { sb, mut state, .. } = mounted;
+        self.resolve(&mut state);
+        self.objects(&state)?;
+        self.pairs(&state)?;
+        self.counts(&state)?;
+        self.space(&state, &sb);
+        let counters = (state.counters.objects, state.counters.stored);
+        if counters != (self.report.objects, self.stored) {
+            let found = (self.report.objects, self.stored);
+            self.report.problem(format_args!(
+                "counters say {counters:?} (objects, bytes), found {found:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Completes partial writes that the replay left open.
+    fn resolve(&mut self, state: &mut State) {
+        for read in std::mem::take(&mut state.base_reads) {
+            let mut buf = Pool::new(0).get(BLOCK);
+            let good =
+                self.dev.read_at(read.base * BLOCK64, &mut buf).is_ok() && crc32c::crc32c(&buf) == read.crc;
+            if !good {
+                self.report.problem(format_args!(
+                    "block {}: checksum mismatch under a partial write",
+                    read.base
+                ));
+            }
+            state.resolve(&read, good.then_some(&buf[..]));
+        }
+    }
+
+    fn objects(&mut self, state: &State) -> Result<()> {
+        let mut from = Some(ObjectKey::new(Bytes::new()));
+        while let Some(key) = from {
+            let page = state.index.list_objects(key.as_slice(), None, PAGE)?;
+            let listing = state.merge_objects(key.bytes(), None, page, usize::MAX);
+            for (key, onode) in &listing.objects {
+                self.object(state, key, onode);
+            }
+            from = listing.next;
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, state: &State, key: &ObjectKey, onode: &Onode) {
+        self.report.objects += 1;
+        self.stored += onode.size;
+        let mut end = 0;
+        for e in &onode.extents {
+            if e.lblk < end {
+                self.report
+                    .problem(format_args!("object {key}: extents overlap at block {}", e.lblk));
+            }
+            end = e.end();
+            if !state.alloc.holds_data(Run {
+                pblk: e.pblk,
+                len: e.len(),
+            }) {
+                self.report.problem(format_args!(
+                    "object {key}: blocks {}+{} are not for data",
+                    e.pblk,
+                    e.len()
+                ));
+                continue;
+            }
+            self.extent(state, key, e);
+        }
+        if u64::from(end) * BLOCK64 >= onode.size + BLOCK64 {
+            self.report.problem(format_args!(
+                "object {key}: block {end} lies behind its end {}",
+                onode.size
+            ));
+        }
+    }
+
+    fn extent(&mut self, state: &State, key: &ObjectKey, e: &Extent) {
+        self.report.data_blocks += u64::from(e.len());
+        for pblk in e.pblk..e.pblk + u64::from(e.len()) {
+            if self.used.add(pblk, e.shared) {
+                self.report.problem(format_args!(
+                    "object {key}: block {pblk} belongs to another object, too"
+                ));
+            }
+        }
+        if self.depth == Depth::Shallow {
+            return;
+        }
+        let mut buf = Pool::new(0).get(e.len() as usize * BLOCK);
+        if let Err(error) = self.dev.read_at(e.pblk * BLOCK64, &mut buf) {
+            self.report.problem(format_args!(
+                "object {key}: blocks {}+{}: {error}",
+                e.pblk,
+                e.len()
+            ));
+            return;
+        }
+        for (i, disk) in buf.chunks(BLOCK).enumerate() {
+            let lblk = e.lblk + i as u32;
+            let block = e.pblk + i as u64;
+            let mapped = crate::onode::Mapped {
+                pblk: block,
+                crc: e.crcs[i],
+                shared: e.shared,
+            };
+            let good = match state.content(Some(mapped)) {
+                Content::Here(newer) => crc32c::crc32c(&newer) == e.crcs[i],
+                Content::OnDisk(_) => crc32c::crc32c(disk) == e.crcs[i],
+                Content::Zero | Content::Patched(_) | Content::Lost => false,
+            };
+            self.report.verified_blocks += 1;
+            if !good {
+                let offset = u64::from(lblk) * BLOCK64;
+                self.report.problem(StoreError::Corrupt {
+                    key: key.clone(),
+                    offset,
+                    block,
+                });
+            }
+        }
+    }
+
+    fn pairs(&mut self, state: &State) -> Result<()> {
+        let end = Bytes::from_static(&[0xff]);
+        let mut from = Some(Bytes::new());
+        while let Some(key) = from {
+            let page = state.index.list_pairs(&key, Some(&end), PAGE)?;
+            let found = state.merge_pairs(&key, &end, page, usize::MAX, 0);
+            self.report.pairs += found.pairs.len() as u64;
+            from = found.next;
+        }
+        Ok(())
+    }
+
+    /// Compares the counts of shared blocks with the references found.
+    fn counts(&mut self, state: &State) -> Result<()> {
+        let mut counts = state.index.shared()?;
+        let blocks = |runs: &[Run]| -> Vec<u64> {
+            runs.iter()
+                .flat_map(|r| r.pblk..r.pblk + u64::from(r.len))
+                .collect()
+        };
+        for table in &state.tables {
+            for b in blocks(&table.shared) {
+                *counts.entry(b).or_insert(1) += 1;
+            }
+            for b in blocks(&table.unshared) {
+                let n = counts.entry(b).or_insert(1);
+                *n = n.saturating_sub(1);
+            }
+        }
+        counts.retain(|_, n| *n > 1);
+        if counts != self.used.more {
+            let differ = |(b, n): (&u64, &u32)| self.used.more.get(b) != Some(n);
+            let some = counts.iter().find(|e| differ(*e)).map(|(b, n)| (*b, *n));
+            let count = (counts.len(), self.used.more.len());
+            self.report.problem(format_args!(
+                "counts of shared blocks differ: {count:?} entries, e.g. {some:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Compares the bitmaps with the references found.
+    fn space(&mut self, state: &State, sb: &Superblock) {
+        let mut pending = vec![0u64; self.used.once.len()];
+        for table in &state.tables {
+            for run in table.freed.iter().chain(&table.unshared) {
+                for b in run.pblk..run.pblk + u64::from(run.len) {
+                    pending[b as usize / 64] |= 1 << (b % 64);
+                }
+            }
+        }
+        let (mut leaked, mut missing) = (0u64, 0u64);
+        for b in 0..u64::from(sb.groups()) * u64::from(sb.group_blocks) {
+            if !state.alloc.holds_data(Run { pblk: b, len: 1 }) {
+                continue;
+            }
+            let free = state.alloc.is_free(b);
+            let referenced = Used::has(&self.used.once, b);
+            leaked += u64::from(!free && !referenced && !Used::has(&pending, b));
+            missing += u64::from(free && referenced);
+        }
+        if leaked > 0 {
+            self.report.problem(format_args!(
+                "{leaked} blocks are marked used but belong to no object"
+            ));
+        }
+        if missing > 0 {
+            self.report.problem(format_args!(
+                "{missing} blocks belong to objects but are marked free"
+            ));
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The index: onodes, ordered pairs (omap, meta), free-space bitmaps and counts of shared blocks, in an embedded
+//! key-value library on groups of the same device.
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
+    TableDefinition,
+};
+
+pub(crate) use file::IndexFile;
+pub(crate) use file::MAX_INDEX_GROUPS;
+
+use crate::alloc::Run;
+use crate::codec::{Dec, Enc};
+use crate::device::BlockIo;
+use crate::layout::Superblock;
+use crate::onode::Onode;
+use crate::table::{Frozen, KvOverlay};
+use crate::{ObjectKey, Result, StoreError};
+
+const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
+const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
+/// Group number → bitmap of used blocks; no entry: all free; empty: all used.
+const BITMAPS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("bitmaps");
+/// Block → number of extents that refer to it; no entry: one at most.
+const SHARED: TableDefinition<'_, u64, u32> = TableDefinition::new("shared");
+const STATE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("state");
+const APPLIED: &str = "applied";
+
+/// How far the index is: written with every batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Applied {
+    /// Last transaction that is in the index.
+    pub(crate) seq: u64,
+    /// Block of the log (from its start) of the group with the first transaction that is not.
+    pub(crate) log_block: u64,
+    /// Number of that group.
+    pub(crate) log_group: u64,
+    /// Number of objects.
+    pub(crate) objects: u64,
+    /// Sum of the objects' sizes, in bytes.
+    pub(crate) stored: u64,
+}
+
+impl Applied {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for v in [
+            self.seq,
+            self.log_block,
+            self.log_group,
+            self.objects,
+            self.stored,
+        ] {
+            Enc(&mut out).u64(v);
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut d = Dec::new(bytes);
+        let mut next = || d.u64();
+        Some(Self {
+            seq: next()?,
+            log_block: next()?,
+            log_group: next()?,
+            objects: next()?,
+            stored: next()?,
+        })
+    }
+}
+
+/// A page of a range: entries, and whether the range may go on behind the last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Page<T> {
+    pub(crate) entries: Vec<(Bytes, T)>,
+    pub(crate) more: bool,
+}
+
+/// The opened index. All methods may block on the device.
+pub(crate) struct Index {
+    db: Database,
+    file: IndexFile,
+}
+
+impl Index {
+    /// Creates an empty index; `file` must have spare groups.
+    pub(crate) fn create(file: IndexFile, applied: &Applied) -> Result<()> {
+        let index = Self::open(file, 1 << 20)?;
+        let mut txn = index.db.begin_write()?;
+        txn.set_durability(Durability::Immediate)?;
+        txn.set_quick_repair(true);
+        txn.open_table(OBJECTS)?;
+        txn.open_table(PAIRS)?;
+        txn.open_table(BITMAPS)?;
+        txn.open_table(SHARED)?;
+        txn.open_table(STATE)?
+            .insert(APPLIED, applied.encode().as_slice())?;
+        txn.commit()?;
+        Ok(())
+    }
+
+    pub(crate) fn open(file: IndexFile, cache_bytes: usize) -> Result<Self> {
+        let db = Builder::new()
+            .set_cache_size(cache_bytes)
+            .create_with_backend(file.clone())?;
+        Ok(Self { db, file })
+    }
+
+    /// Opens the index of a store; with `read_only`, nothing is written to the device.
+    pub(crate) fn open_at(
+        dev: Arc<dyn BlockIo>,
+        sb: &Superblock,
+        cache: usize,
+        read_only: bool,
+    ) -> Result<Self> {
+        Self::open(IndexFile::open(dev, sb, read_only)?, cache)
+    }
+
+    pub(crate) fn file(&self) -> &IndexFile {
+        &self.file
+    }
+
+    pub(crate) fn applied(&self) -> Result<Applied> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(STATE)?;
+        let found = table.get(APPLIED)?.and_then(|v| Applied::decode(v.value()));
+        found.ok_or_else(|| StoreError::damaged("index", "no state record"))
+    }
+
+    /// Looks up objects in one go.
+    pub(crate) fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Onode>>> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(OBJECTS)?;
+        let get = |k: &ObjectKey| {
+            table
+                .get(k.as_slice())?
+                .map(|v| Onode::decode(v.value()))
+                .transpose()
+        };
+        keys.iter().map(get).collect()
+    }
+
+    pub(crate) fn pair(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let txn = self.db.begin_read()?;
+        Ok(txn
+            .open_table(PAIRS)?
+            .get(key)?
+            .map(|v| Bytes::copy_from_slice(v.value())))
+    }
+
+    pub(crate) fn list_objects(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page<Onode>> {
+        self.page(OBJECTS, from, to, limit, Onode::decode)
+    }
+
+    pub(crate) fn list_pairs(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page<Bytes>> {
+        self.page(PAIRS, from, to, limit, |v| Ok(Bytes::copy_from_slice(v)))
+    }
+
+    fn page<T>(
+        &self,
+        table: TableDefinition<'_, &[u8], &[u8]>,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        decode: impl Fn(&[u8]) -> Result<T>,
+    ) -> Result<Page<T>> {
+        let mut page = Page {
+            entries: Vec::new(),
+            more: false,
+        };
+        if to.is_some_and(|to| to <= from) {
+            return Ok(page);
+        }
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(table)?;
+        let range = match to {
+            Some(to) => table.range::<&[u8]>(from..to)?,
+            None => table.range::<&[u8]>(from..)?,
+        };
+        for entry in range {
+            let (key, value) = entry?;
+            if page.entries.len() == limit {
+                page.more = true;
+                break;
+            }
+            page.entries
+                .push((Bytes::copy_from_slice(key.value()), decode(value.value())?));
+        }
+        Ok(page)
+    }
+
+    /// All free-space bitmaps: an empty one means all used.
+    pub(crate) fn bitmaps(&self, mut each: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+        let txn = self.db.begin_read()?;
+        for entry in txn.open_table(BITMAPS)?.iter()? {
+            let (group, bitmap) = entry?;
+            each(group.value(), bitmap.value())?;
+        }
+        Ok(())
+    }
+
+    /// All counts of shared blocks.
+    pub(crate) fn shared(&self) -> Result<BTreeMap<u64, u32>> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(SHARED)?;
+        table
+            .iter()?
+            .map(|e| e.map(|(k, v)| (k.value(), v.value())).map_err(Into::into))
+            .collect()
+    }
+
+    /// Number of entries of the tables, for humans: objects, pairs, shared blocks.
+    pub(crate) fn counts(&self) -> Result<[u64; 3]> {
+        let txn = self.db.begin_read()?;
+        Ok([
+            txn.open_table(OBJECTS)?.len()?,
+            txn.open_table(PAIRS)?.len()?,
+            txn.open_table(SHARED)?.len()?,
+        ])
+    }
+
+    /// Applies a generation of changes and makes them durable, all or nothing. Returns what became free.
+    pub(crate) fn apply(&self, frozen: &Frozen, group_blocks: u32) -> Result<Vec<Run>> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(Durability::Immediate)?;
+        // Without this, opening after a crash would walk the whole index.
+        txn.set_quick_repair(true);
+        let freed = {
+            let mut buf = Vec::new();
+            let mut objects = txn.open_table(OBJECTS)?;
+            for (key, onode) in frozen.objects.iter() {
+                match onode {
+                    Some(onode) => {
+                        buf.clear();
+                        onode.encode(&mut buf);
+                        objects.insert(key.as_slice(), buf.as_slice())?;
+                    }
+                    None => drop(objects.remove(key.as_slice())?),
+                }
+            }
+            apply_pairs(&mut txn.open_table(PAIRS)?, &frozen.pairs)?;
+            let freed = apply_shared(&mut txn.open_table(SHARED)?, frozen)?;
+            apply_bitmaps(
+                &mut txn.open_table(BITMAPS)?,
+                &frozen.allocated,
+                &freed,
+                group_blocks,
+            )?;
+            txn.open_table(STATE)?
+                .insert(APPLIED, frozen.applied.encode().as_slice())?;
+            freed
+        };
+        txn.commit()?;
+        Ok(freed)
+    }
+}
+
+fn apply_pairs(table: &mut Table<'_, &'static [u8], &'static [u8]>, pairs: &KvOverlay) -> Result<()> {
+    for (from, to) in pairs.ranges() {
+        table.retain_in::<&[u8], _>(from.as_ref()..to.as_ref(), |_, _| false)?;
+    }
+    for (key, value) in pairs.puts() {
+        match value {
+            Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),
+            None => drop(table.remove(key.as_ref())?),
+        }
+    }
+    Ok(())
+}
+
+/// Counts references to shared blocks; returns the runs that nothing refers to any more, unshared ones included.
+fn apply_shared(table: &mut Table<'_, u64, u32>, frozen: &Frozen) -> Result<Vec<Run>> {
+    let blocks = |runs: &[Run]| -> Vec<u64> {
+        runs.iter()
+            .flat_map(|r| r.pblk..r.pblk + u64::from(r.len))
+            .collect()
+    };
+    let count =
+        |table: &Table<'_, u64, u32>, b: u64| -> Result<u32> { Ok(table.get(b)?.map_or(1, |c| c.value())) };
+    // First up, then down: a block can be released within the generation that shared it, but not before.
+    for b in blocks(&frozen.shared) {
+        let n = count(table, b)?;
+        table.insert(b, n.saturating_add(1))?;
+    }
+    let mut freed = frozen.freed.clone();
+    for b in blocks(&frozen.unshared) {
+        match count(table, b)? {
+            0 | 1 => {
+                table.remove(b)?;
+                freed.push(Run { pblk: b, len: 1 });
+            }
+            2 => drop(table.remove(b)?),
+            n => drop(table.insert(b, n - 1)?),
+        }
+    }
+    Ok(freed)
+}
+
+fn apply_bitmaps(
+    table: &mut Table<'_, u32, &'static [u8]>,
+    allocated: &[Run],
+    freed: &[Run],
+    group_blocks: u32,
+) -> Result<()> {
+    let mut loaded: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    for (runs, used) in [(allocated, true), (freed, false)] {
+        for pblk in runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len)) {
+            let group = (pblk / u64::from(group_blocks)) as u32;
+            if !loaded.contains_key(&group) {
+                loaded.insert(group, stored_bitmap(table, group, group_blocks)?);
+            }
+            let Some(bitmap) = loaded.get_mut(&group) else {
+                continue;
+            };
+            let bit = (pblk % u64::from(group_blocks)) as usize;
+            if (bitmap[bit / 8] >> (bit % 8) & 1 == 1) == used {
+                let detail = format!("block {pblk} was {} already", if used { "used" } else { "free" });
+                return Err(StoreError::damaged("free-space bitmap", detail));
+            }
+            bitmap[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+    for (group, bitmap) in loaded {
+        if bitmap.iter().all(|b| *b == 0) {
+            table.remove(group)?;
+        } else if bitmap.iter().all(|b| *b == 0xff) {
+            table.insert(group, [].as_slice())?;
+        } else {
+            table.insert(group, bitmap.as_slice())?;
+        }
+    }
+    Ok(())
+}
+
+fn stored_bitmap(table: &Table<'_, u32, &'static [u8]>, group: u32, group_blocks: u32) -> Result<Vec<u8>> {
+    let len = group_blocks as usize / 8;
+    let stored = table.get(group)?;
+    let bitmap = match stored.as_ref().map(|v| v.value()) {
+        None => vec![0; len],
+        Some([]) => vec![0xff; len],
+        Some(bits) => bits.to_vec(),
+    };
+    if bitmap.len() != len {
+        return Err(StoreError::damaged(
+            "free-space bitmap",
+            format!("group {group} has {} bytes", bitmap.len()),
+        ));
+    }
+    Ok(bitmap)
+}

@@ -1,0 +1,231 @@
+//! Where things lie on the device: the superblock and the fixed areas (see FORMAT.md, "Layout").
+
+use std::sync::Arc;
+
+use spirula_buf::Pool;
+
+use crate::codec::{Dec, Enc};
+use crate::config::{BLOCK, BLOCK64, MkfsOptions};
+use crate::device::BlockIo;
+use crate::{Result, StoreError};
+
+/// First bytes of a superblock.
+pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
+/// Version of the disk format.
+///
+/// 1: the first.
+pub(crate) const VERSION: u32 = 1;
+
+/// Offsets of the two copies of the superblock, in bytes.
+pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
+/// Offsets of the two copies of the index map, in bytes.
+pub(crate) const INDEX_MAPS: [u64; 2] = [128 << 10, 192 << 10];
+/// Size of one copy of the index map, in bytes.
+pub(crate) const INDEX_MAP_LEN: usize = 64 << 10;
+/// Where the log starts on the main device, in bytes.
+pub(crate) const LOG_START: u64 = 256 << 10;
+/// Where the log starts on a device of its own (behind that device's superblock), in bytes.
+pub(crate) const SEPARATE_LOG_START: u64 = BLOCK64;
+
+/// Smallest log, in bytes.
+pub(crate) const MIN_LOG: u64 = 256 << 10;
+/// Most groups that a device is divided into, as long as they stay below [`MAX_GROUP`].
+const MAX_GROUPS: u64 = 65_536;
+const MAX_GROUP: u64 = 65_536;
+
+/// The superblock: what never changes, and a count of mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// The cluster this store belongs to.
+    pub fsid: [u8; 16],
+    /// The daemon this store belongs to.
+    pub osd_uuid: [u8; 16],
+    /// Number of the OSD.
+    pub whoami: u32,
+    /// Size of the device, in 4 KiB blocks.
+    pub blocks: u64,
+    /// Size of an allocation group, in blocks.
+    pub group_blocks: u32,
+    /// Whether the log lies on a device of its own.
+    pub separate_log: bool,
+    /// Size of the log, in blocks.
+    pub log_blocks: u64,
+    /// How often the store was opened for writing: seals the log records of one mount.
+    pub mounts: u64,
+}
+
+impl Superblock {
+    /// Plans a new store.
+    pub(crate) fn plan(size: u64, separate_log: Option<u64>, opts: &MkfsOptions) -> Result<Self> {
+        let blocks = size / BLOCK64;
+        let group_blocks = (blocks / MAX_GROUPS).next_power_of_two();
+        let floor = if blocks >= 1 << 18 { 256 } else { 64 };
+        let group_blocks = group_blocks.clamp(floor, MAX_GROUP) as u32;
+        let log_bytes = match separate_log {
+            Some(size) => size.saturating_sub(SEPARATE_LOG_START),
+            None => opts.log_bytes,
+        };
+        let sb = Self {
+            fsid: opts.fsid,
+            osd_uuid: opts.osd_uuid,
+            whoami: opts.whoami,
+            blocks,
+            group_blocks,
+            separate_log: separate_log.is_some(),
+            log_blocks: log_bytes / BLOCK64,
+            mounts: 0,
+        };
+        if log_bytes < MIN_LOG || log_bytes > 1 << 40 {
+            return Err(StoreError::Invalid("the log must have 256 KiB to 1 TiB"));
+        }
+        if sb.groups() < sb.fixed_groups() + 16 {
+            return Err(StoreError::Invalid(
+                "the device is too small for the log and an index",
+            ));
+        }
+        Ok(sb)
+    }
+
+    /// Number of whole groups; a rest behind them is not used.
+    pub(crate) fn groups(&self) -> u32 {
+        (self.blocks / u64::from(self.group_blocks)) as u32
+    }
+
+    /// Groups at the start that hold superblocks, index maps and the log.
+    pub(crate) fn fixed_groups(&self) -> u32 {
+        let log = if self.separate_log { 0 } else { self.log_blocks };
+        (LOG_START / BLOCK64 + log).div_ceil(u64::from(self.group_blocks)) as u32
+    }
+
+    /// Offset of the log on its device, in bytes.
+    pub(crate) fn log_start(&self) -> u64 {
+        if self.separate_log {
+            SEPARATE_LOG_START
+        } else {
+            LOG_START
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BLOCK);
+        out.extend_from_slice(MAGIC);
+        let mut e = Enc(&mut out);
+        e.u32(VERSION);
+        e.u32(self.whoami);
+        e.0.extend_from_slice(&self.fsid);
+        e.0.extend_from_slice(&self.osd_uuid);
+        e.u64(self.blocks);
+        e.u64(self.log_blocks);
+        e.u64(self.mounts);
+        e.u32(self.group_blocks);
+        e.u32(u32::from(self.separate_log));
+        out.resize(BLOCK - 4, 0);
+        let crc = crc32c::crc32c(&out);
+        Enc(&mut out).u32(crc);
+        out
+    }
+
+    fn decode(block: &[u8]) -> Result<Self> {
+        let (body, crc) = block.split_at(BLOCK - 4);
+        if !body.starts_with(MAGIC) {
+            return Err(StoreError::NotAStore("no magic at the start".into()));
+        }
+        if crc32c::crc32c(body).to_le_bytes() != crc {
+            return Err(StoreError::damaged("superblock", "checksum mismatch"));
+        }
+        let sb = Self::decode_body(&body[MAGIC.len()..])?;
+        sb.ok_or_else(|| StoreError::damaged("superblock", "fields out of range"))
+    }
+
+    fn decode_body(body: &[u8]) -> Result<Option<Self>> {
+        let mut d = Dec::new(body);
+        match d.u32() {
+            Some(VERSION) => {}
+            other => {
+                return Err(StoreError::NotAStore(format!(
+                    "format version {}",
+                    other.unwrap_or(0)
+                )));
+            }
+        }
+        let mut read = || {
+            Some(Self {
+                whoami: d.u32()?,
+                fsid: d.take(16)?.try_into().ok()?,
+                osd_uuid: d.take(16)?.try_into().ok()?,
+                blocks: d.u64()?,
+                log_blocks: d.u64()?,
+                mounts: d.u64()?,
+                group_blocks: d.u32()?,
+                separate_log: d.u32()? != 0,
+            })
+        };
+        Ok(read().filter(Self::is_sane))
+    }
+
+    fn is_sane(&self) -> bool {
+        self.group_blocks.is_power_of_two()
+            && self.group_blocks >= 64
+            && self.blocks / u64::from(self.group_blocks) <= u64::from(u32::MAX)
+            && self.log_blocks >= MIN_LOG / BLOCK64
+            && self.log_blocks <= 1 << 28
+            && self.fixed_groups() < self.groups()
+    }
+
+    /// Reads the newer of the two valid copies. Both being damaged is an error.
+    pub(crate) fn read(dev: &Arc<dyn BlockIo>) -> Result<Self> {
+        let mut best: Result<Self> = Err(StoreError::NotAStore("empty".into()));
+        for at in SUPERBLOCKS {
+            let copy = read_block(dev, at).and_then(|b| Self::decode(&b));
+            best = match (best, copy) {
+                (Ok(a), Ok(b)) => Ok(if b.mounts > a.mounts { b } else { a }),
+                (Ok(a), Err(_)) => Ok(a),
+                (Err(_), other) => other,
+            };
+        }
+        let sb = best?;
+        if sb.blocks > dev.size() / BLOCK64 {
+            return Err(StoreError::damaged(
+                "device",
+                format!("{} blocks, formatted with {}", dev.size() / BLOCK64, sb.blocks),
+            ));
+        }
+        Ok(sb)
+    }
+
+    /// Writes both copies, one after the other, so that one is always whole.
+    pub(crate) fn write(&self, dev: &Arc<dyn BlockIo>) -> Result<()> {
+        for at in SUPERBLOCKS {
+            let written = dev.write_at(at, &self.encode()).and_then(|()| dev.sync());
+            written.map_err(|e| StoreError::io("write superblock", e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the header of a log device: a superblock that names its store.
+    pub(crate) fn write_log_header(&self, log: &Arc<dyn BlockIo>) -> Result<()> {
+        let written = log.write_at(0, &self.encode()).and_then(|()| log.sync());
+        written.map_err(|e| StoreError::io("write log header", e))
+    }
+
+    /// Checks that `log` belongs to this store.
+    pub(crate) fn check_log(&self, log: &Arc<dyn BlockIo>) -> Result<()> {
+        let header = Self::decode(&read_block(log, 0)?)?;
+        if (header.fsid, header.osd_uuid, header.log_blocks) != (self.fsid, self.osd_uuid, self.log_blocks) {
+            return Err(StoreError::NotAStore(
+                "the log device belongs to another store".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn read_block(dev: &Arc<dyn BlockIo>, offset: u64) -> Result<Vec<u8>> {
+    if dev.size() < offset + BLOCK64 {
+        return Err(StoreError::NotAStore("too small".into()));
+    }
+    let mut buf = Pool::new(0).get(BLOCK);
+    dev.read_at(offset, &mut buf)
+        .map_err(|e| StoreError::io("read superblock", e))?;
+    Ok(buf.to_vec())
+}

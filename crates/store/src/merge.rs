@@ -1,0 +1,117 @@
+//! Ordered pages of the index with the generations of changes laid over them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::event::{Listing, Pairs};
+use crate::index::Page;
+use crate::onode::Onode;
+use crate::state::{Known, State};
+use crate::{ObjectKey, Result};
+
+/// First key behind `key`.
+fn successor(key: &[u8]) -> Bytes {
+    let mut next = key.to_vec();
+    next.push(0);
+    next.into()
+}
+
+/// Where a page of the index ends: behind its last entry if there is more, else where the range ends.
+fn page_end<T>(page: &Page<T>, to: Option<&Bytes>) -> Option<Bytes> {
+    match page.entries.last() {
+        Some((last, _)) if page.more => Some(successor(last)),
+        _ => to.cloned(),
+    }
+}
+
+impl State {
+    /// Lays the changes over a page of objects.
+    pub(crate) fn merge_objects(
+        &self,
+        from: &Bytes,
+        to: Option<&Bytes>,
+        page: Page<Onode>,
+        limit: usize,
+    ) -> Listing {
+        let end = page_end(&page, to);
+        let more = page.more;
+        let mut found: BTreeMap<ObjectKey, Arc<Onode>> = page
+            .entries
+            .into_iter()
+            .map(|(k, o)| (ObjectKey::new(k), Arc::new(o)))
+            .collect();
+        let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        for table in self
+            .tables
+            .iter()
+            .filter(|_| end.as_ref().is_none_or(|e| e > from))
+        {
+            for (key, known) in table
+                .objects
+                .range::<[u8], _>((Bound::Included(from.as_ref()), upper))
+            {
+                merge_one(&mut found, key, known);
+            }
+        }
+        let mut listing = Listing {
+            objects: Vec::new(),
+            next: None,
+        };
+        for (key, onode) in found {
+            if listing.objects.len() == limit {
+                listing.next = Some(key);
+                return listing;
+            }
+            listing.objects.push((key, onode));
+        }
+        listing.next = if more { end.map(ObjectKey::new) } else { None };
+        listing
+    }
+
+    /// Lays the changes over a page of pairs; `skip` bytes of each key are the store's own prefix.
+    pub(crate) fn merge_pairs(
+        &self,
+        from: &[u8],
+        to: &Bytes,
+        page: Page<Bytes>,
+        limit: usize,
+        skip: usize,
+    ) -> Pairs {
+        let end = page_end(&page, Some(to));
+        let more = page.more;
+        let mut found: BTreeMap<Bytes, Bytes> = page.entries.into_iter().collect();
+        for table in self
+            .tables
+            .iter()
+            .filter(|_| end.as_ref().is_none_or(|e| e > from))
+        {
+            table.pairs.merge(from, end.as_deref(), &mut found);
+        }
+        let mut out = Pairs::default();
+        for (key, value) in found {
+            if out.pairs.len() == limit {
+                out.next = Some(key.slice(skip..));
+                return out;
+            }
+            out.pairs.push((key.slice(skip..), value));
+        }
+        out.next = if more { end.map(|e| e.slice(skip..)) } else { None };
+        out
+    }
+
+    /// All pairs in `[from, to)`, blocking on the index.
+    pub(crate) fn all_pairs(&self, from: &[u8], to: &Bytes) -> Result<Vec<(Bytes, Bytes)>> {
+        let page = self.index.list_pairs(from, Some(to), usize::MAX)?;
+        Ok(self.merge_pairs(from, to, page, usize::MAX, 0).pairs)
+    }
+}
+
+fn merge_one(found: &mut BTreeMap<ObjectKey, Arc<Onode>>, key: &ObjectKey, known: &Known) {
+    match known {
+        Some(onode) => drop(found.insert(key.clone(), Arc::clone(onode))),
+        None => drop(found.remove(key)),
+    }
+}

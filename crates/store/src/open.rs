@@ -1,0 +1,293 @@
+//! Making and opening stores.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use spirula_buf::Pool;
+
+use crate::alloc::{Allocator, Run};
+use crate::config::{BLOCK, BLOCK64, Config, MkfsOptions};
+use crate::device::{BlockIo, Device, FileIo, open_device};
+use crate::exec::Executor;
+use crate::index::{Applied, Index, IndexFile};
+use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
+use crate::log::{self, Found, Log, Scan};
+use crate::notify::Notify;
+use crate::onode::block_crcs;
+use crate::state::State;
+use crate::step::Step;
+use crate::store::{Parts, Store};
+use crate::table::Counters;
+use crate::{Result, StoreError};
+
+/// Share of the device that is kept for the index to grow into, so that removals always succeed: 1/32.
+const SPARE_SHARE: u32 = 32;
+/// At least this many groups.
+const SPARE_MIN: u32 = 6;
+
+/// Makes a store in a file (created, sparse, `size` bytes) or on a block device (`size` 0: all of it). What was there is lost.
+/// With `log`, the log goes to that file or device, which is made `opts.log_bytes` large if it is a file.
+///
+/// # Errors
+/// I/O errors, or a size that does not fit.
+pub fn mkfs(path: &Path, size: u64, log: Option<&Path>, opts: &MkfsOptions) -> Result<Superblock> {
+    let open = |path: &Path, size| {
+        FileIo::create(path, size).map_err(|e| StoreError::io(format!("open {}", path.display()), e))
+    };
+    let dev: Arc<dyn BlockIo> = Arc::new(open(path, size)?);
+    let log = match log {
+        Some(path) => Some(Arc::new(open(path, opts.log_bytes + SEPARATE_LOG_START)?) as Arc<dyn BlockIo>),
+        None => None,
+    };
+    mkfs_on(&dev, log.as_ref(), opts)
+}
+
+/// As [`mkfs`], on open devices.
+///
+/// # Errors
+/// I/O errors, or a size that does not fit.
+pub fn mkfs_on(
+    dev: &Arc<dyn BlockIo>,
+    log: Option<&Arc<dyn BlockIo>>,
+    opts: &MkfsOptions,
+) -> Result<Superblock> {
+    let sb = Superblock::plan(dev.size(), log.map(|l| l.size()), opts)?;
+    // No half-made store can be taken for one: the superblock is written last.
+    zero(dev, 0, LOG_START)?;
+    let log_io = log.unwrap_or(dev);
+    // Zeros written now are blocks allocated now: later log writes change no file system metadata.
+    zero(log_io, sb.log_start(), sb.log_blocks * BLOCK64)?;
+    let file = IndexFile::create(Arc::clone(dev), &sb);
+    let mut alloc = Allocator::new(&sb);
+    for _ in 0..spare_target(&sb) {
+        match alloc.take_group() {
+            Some(group) => file.add_spare(group),
+            None => return Err(StoreError::Invalid("the device is too small for an index")),
+        }
+    }
+    file.sync().map_err(|e| StoreError::io("write index map", e))?;
+    Index::create(
+        file,
+        &Applied {
+            log_group: 1,
+            ..Applied::default()
+        },
+    )?;
+    if let Some(log) = log {
+        sb.write_log_header(log)?;
+    }
+    sb.write(dev)?;
+    Ok(sb)
+}
+
+fn zero(dev: &Arc<dyn BlockIo>, from: u64, len: u64) -> Result<()> {
+    const CHUNK: u64 = 1 << 20;
+    let mut buf = Pool::new(0).get(CHUNK as usize);
+    buf.fill(0);
+    let mut at = from;
+    while at < from + len {
+        let n = CHUNK.min(from + len - at);
+        dev.write_at(at, &buf[..n as usize])
+            .map_err(|e| StoreError::io("write zeros", e))?;
+        at += n;
+    }
+    dev.sync().map_err(|e| StoreError::io("flush", e))
+}
+
+fn spare_target(sb: &Superblock) -> usize {
+    (sb.groups() / SPARE_SHARE).max(SPARE_MIN) as usize
+}
+
+/// What a store is opened on.
+pub struct Devices {
+    /// The device with the superblock.
+    pub main: Box<dyn Device>,
+    /// The device of the log, if it is separate.
+    pub log: Option<Box<dyn Device>>,
+}
+
+/// A store as it is after the log was replayed in memory: nothing was written to the device.
+pub(crate) struct Mounted {
+    pub(crate) sb: Superblock,
+    pub(crate) state: State,
+    pub(crate) scan: Scan,
+    pub(crate) applied: Applied,
+}
+
+impl Mounted {
+    /// Reads superblock, index and log.
+    pub(crate) fn read(
+        dev: &Arc<dyn BlockIo>,
+        log: Option<&Arc<dyn BlockIo>>,
+        cfg: Config,
+        read_only: bool,
+    ) -> Result<Self> {
+        let sb = Superblock::read(dev)?;
+        let log_io = match (sb.separate_log, log) {
+            (false, _) => dev,
+            (true, Some(log)) => {
+                sb.check_log(log)?;
+                log
+            }
+            (true, None) => return Err(StoreError::NotAStore("its log device must be given".into())),
+        };
+        let index = Index::open_at(Arc::clone(dev), &sb, cfg.index_cache_bytes, read_only)?;
+        let applied = index.applied()?;
+        let mut alloc = Allocator::new(&sb);
+        for group in index.file().groups() {
+            if !alloc.give_to_index(group) {
+                return Err(StoreError::damaged(
+                    "index map",
+                    format!("group {group} listed twice or out of range"),
+                ));
+            }
+        }
+        index.bitmaps(|group, bitmap| {
+            let loaded = alloc.load(group, bitmap);
+            loaded.ok_or_else(|| StoreError::damaged("free-space bitmap", format!("group {group}")))
+        })?;
+        let mut scan = log::scan(log_io, &sb, &applied)?;
+        let counters = Counters {
+            objects: applied.objects,
+            stored: applied.stored,
+        };
+        let mut state = State::new(cfg, Arc::new(index), alloc, counters, applied.seq);
+        replay(&mut state, &mut scan, dev, &sb)?;
+        Ok(Self {
+            sb,
+            state,
+            scan,
+            applied,
+        })
+    }
+}
+
+fn replay(state: &mut State, scan: &mut Scan, dev: &Arc<dyn BlockIo>, sb: &Superblock) -> Result<()> {
+    let mut cut = None;
+    for record in &scan.records {
+        let bad = || StoreError::damaged("log", format!("transaction {} cannot be decoded", record.seq));
+        let steps = Step::decode_all(&record.steps).ok_or_else(bad)?;
+        // A group that may not have become durable as a whole: its large writes may be missing. Nobody was told otherwise.
+        if record.direct && record.group > scan.durable_group && !direct_intact(&steps, dev) {
+            cut = Some(record.group);
+            break;
+        }
+    }
+    if let Some(group) = cut {
+        tracing::info!(
+            group,
+            "the log ends before a group whose data had not reached the device"
+        );
+        scan.cut(group, sb.log_blocks);
+    }
+    for record in &scan.records {
+        replay_one(state, record)?;
+    }
+    Ok(())
+}
+
+fn replay_one(state: &mut State, record: &Found) -> Result<()> {
+    let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
+    let steps = Step::decode_all(&record.steps).ok_or_else(|| bad("cannot be decoded"))?;
+    for step in &steps {
+        match step {
+            Step::Object(key) | Step::CloneOf { source: key, .. } => state.ensure_loaded(key)?,
+            _ => {}
+        }
+        let marked = new_runs(step).iter().all(|run| state.alloc.mark_used(*run));
+        if !marked {
+            return Err(bad("allocates blocks that are used"));
+        }
+        state.apply(step);
+    }
+    state.finish(record.seq, log::record_space(record.steps.len()));
+    Ok(())
+}
+
+fn new_runs(step: &Step) -> Vec<Run> {
+    match step {
+        Step::Inline { new, .. } => new.iter().map(|n| n.run).collect(),
+        Step::Direct { runs, .. } => runs.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the blocks that a record refers to are on the device as it says.
+fn direct_intact(steps: &[Step], dev: &Arc<dyn BlockIo>) -> bool {
+    let intact = |run: &Run, crcs: &[u32]| {
+        let mut buf = Pool::new(0).get(run.len as usize * BLOCK);
+        dev.read_at(run.pblk * BLOCK64, &mut buf).is_ok() && block_crcs(&buf).eq(crcs.iter().copied())
+    };
+    steps.iter().all(|step| {
+        let Step::Direct { runs, crcs, .. } = step else {
+            return true;
+        };
+        let mut rest = &crcs[..];
+        runs.iter().all(|run| {
+            let (head, tail) = rest.split_at(run.len as usize);
+            rest = tail;
+            run.pblk
+                .checked_add(u64::from(run.len))
+                .is_some_and(|end| end <= dev.size() / BLOCK64)
+                && intact(run, head)
+        })
+    })
+}
+
+impl Store {
+    /// Opens a store by path, with io_uring where possible and threads of its own. To be used by the calling thread.
+    ///
+    /// # Errors
+    /// I/O errors, a device that is in use or holds no store, or damage that replaying the log cannot get over.
+    pub fn open(path: &Path, log: Option<&Path>, cfg: Config) -> Result<Self> {
+        let notify = Notify::new().map_err(|e| StoreError::io("eventfd", e))?;
+        let open = |path: &Path| {
+            let device = FileIo::open(path).and_then(|file| open_device(Arc::new(file), &notify));
+            device.map_err(|e| StoreError::io(format!("open {}", path.display()), e))
+        };
+        let devices = Devices {
+            main: open(path)?,
+            log: log.map(open).transpose()?,
+        };
+        Self::open_on(devices, cfg, notify, true)
+    }
+
+    /// Opens a store on devices that signal `notify`. Without `threads`, the work of the background threads is done by [`Store::poll`], a step a
+    /// call: deterministic.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_on(devices: Devices, cfg: Config, notify: Notify, threads: bool) -> Result<Self> {
+        let dev = devices.main.blocking();
+        let log_io = devices.log.as_ref().map(|l| l.blocking());
+        let group_bytes = cfg.group_bytes;
+        let Mounted {
+            mut sb, state, scan, ..
+        } = Mounted::read(&dev, log_io.as_ref(), cfg, false)?;
+        sb.mounts += 1;
+        sb.write(&dev)?;
+        let log = Log::new(&sb, group_bytes, &scan);
+        let exec = if threads {
+            Executor::threads(&state.index, &notify).map_err(|e| StoreError::io("start threads", e))?
+        } else {
+            Executor::inline(&state.index)
+        };
+        let spare_target = spare_target(&sb);
+        let (main, log_dev) = (devices.main, devices.log);
+        let mut store = Self::from_parts(Parts {
+            sb,
+            state,
+            dev: main,
+            log_dev,
+            exec,
+            log,
+            notify,
+            spare_target,
+        });
+        store.start_base_reads();
+        // What was replayed goes into the index before long.
+        store.seal();
+        store.refill_spare();
+        Ok(store)
+    }
+}

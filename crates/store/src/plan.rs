@@ -1,0 +1,572 @@
+//! Turns a transaction into redo steps: checks it, allocates its blocks, and applies it as it goes.
+
+use bytes::Bytes;
+
+use crate::alloc::{Kind, Run};
+use crate::apply::{meta_end, meta_key, omap_end, omap_key};
+use crate::config::{BLOCK, BLOCK64};
+use crate::onode::block_crcs;
+use crate::state::State;
+use crate::step::{NewRun, Step};
+use crate::txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};
+use crate::{ObjectKey, Result, StoreError};
+
+/// A transaction that was applied: its log record, and the writes that must be done before that.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// Encoded steps.
+    pub(crate) record: Vec<u8>,
+    /// Offset on the device in bytes, and aligned buffers.
+    pub(crate) writes: Vec<(u64, Vec<Bytes>)>,
+}
+
+impl Op {
+    fn key(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Touch(key) | Self::Remove(key) | Self::RmAttrs(key) | Self::OmapClear(key) => Some(key),
+            Self::Write { key, .. }
+            | Self::Zero { key, .. }
+            | Self::Truncate { key, .. }
+            | Self::SetAttr { key, .. }
+            | Self::RmAttr { key, .. }
+            | Self::SetInfo { key, .. }
+            | Self::OmapSet { key, .. }
+            | Self::OmapRm { key, .. }
+            | Self::OmapRmRange { key, .. }
+            | Self::OmapHeader { key, .. } => Some(key),
+            Self::Clone { to, .. } => Some(to),
+            Self::MetaPut { .. } | Self::MetaDelete(_) | Self::MetaDeleteRange { .. } => None,
+        }
+    }
+
+    /// Checks limits that do not depend on the state.
+    fn check(&self) -> Result<()> {
+        if self
+            .key()
+            .is_some_and(|k| k.as_slice().len() > ObjectKey::MAX_LEN)
+        {
+            return Err(StoreError::Invalid("the object's key is too long"));
+        }
+        let end = match self {
+            Self::Write { offset, data, .. } => offset.checked_add(data.len() as u64),
+            Self::Zero { offset, len, .. } => offset.checked_add(*len),
+            Self::Truncate { size, .. } => Some(*size),
+            Self::SetAttr { name, .. } if name.len() > MAX_ATTR_NAME => {
+                return Err(StoreError::Invalid("the attribute's name is too long"));
+            }
+            _ => Some(0),
+        };
+        match end {
+            Some(end) if end <= MAX_OBJECT_SIZE => Ok(()),
+            _ => Err(StoreError::Invalid("beyond the largest object size")),
+        }
+    }
+
+    /// Bytes it adds to the log at most, besides blocks written directly.
+    fn log_bytes(&self, direct_min: usize) -> usize {
+        let payload = match self {
+            Self::Write { data, .. } => {
+                let len = data.len();
+                if len >= direct_min {
+                    3 * BLOCK + len / BLOCK * 20
+                } else {
+                    BLOCK + len + len / BLOCK * 20
+                }
+            }
+            Self::Zero { .. } | Self::Truncate { .. } => 3 * BLOCK,
+            Self::SetAttr { name, value, .. } => name.len() + value.len(),
+            Self::SetInfo { info: b, .. } | Self::OmapHeader { header: b, .. } => b.len(),
+            Self::OmapSet { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len() + 32).sum(),
+            Self::OmapRm { names, .. } => names.iter().map(|n| n.len() + 32).sum(),
+            Self::OmapRmRange { from, to, .. } | Self::MetaDeleteRange { from, to } => from.len() + to.len(),
+            Self::MetaPut { key, value } => key.len() + value.len(),
+            Self::Clone { from, .. } => from.as_slice().len(),
+            _ => 0,
+        };
+        payload + self.key().map_or(0, |k| k.as_slice().len()) + 64
+    }
+
+    /// Blocks it allocates at most.
+    fn blocks(&self) -> u64 {
+        match self {
+            Self::Write { data, .. } if !data.is_empty() => data.len() as u64 / BLOCK64 + 3,
+            Self::Zero { .. } => 3,
+            Self::Truncate { .. } => 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether it can only shrink what is stored.
+    fn is_shrinking(&self, state: &mut State) -> bool {
+        let size = |state: &mut State, key| state.loaded(key).map_or(0, |o| o.size);
+        match self {
+            Self::Write { .. }
+            | Self::Touch(_)
+            | Self::Zero { .. }
+            | Self::OmapSet { .. }
+            | Self::OmapHeader { .. }
+            | Self::Clone { .. } => false,
+            Self::Truncate { key, size: to } => size(state, key) >= *to,
+            _ => true,
+        }
+    }
+}
+
+impl State {
+    /// Checks a transaction and loads what it needs. After this, applying it cannot fail.
+    ///
+    /// # Errors
+    /// Limits, space, or an index that cannot be read; nothing was changed.
+    pub(crate) fn admit(&mut self, txn: &Transaction, max_record: usize, room: bool) -> Result<()> {
+        let admitted = self.try_admit(txn, max_record, room);
+        if admitted.is_err() {
+            self.abandon();
+        }
+        admitted
+    }
+
+    fn try_admit(&mut self, txn: &Transaction, max_record: usize, room: bool) -> Result<()> {
+        let mut bytes = 0;
+        let direct_min = self.direct_min(txn);
+        for op in &txn.ops {
+            op.check()?;
+            bytes += op.log_bytes(direct_min);
+            if let Op::Clone { from, .. } = op {
+                self.ensure_loaded(from)?;
+            }
+            if let Some(key) = op.key() {
+                self.ensure_loaded(key)?;
+            }
+        }
+        if bytes > max_record {
+            return Err(StoreError::Invalid("the transaction is too large for the log"));
+        }
+        let mut needed = 0;
+        for op in &txn.ops {
+            if !op.is_shrinking(self) {
+                needed += op.blocks().max(1);
+            }
+        }
+        let available = if room { self.alloc.free() } else { 0 };
+        if needed > available {
+            return Err(StoreError::NoSpace {
+                needed: needed * BLOCK64,
+                available: available * BLOCK64,
+            });
+        }
+        Ok(())
+    }
+
+    /// Smallest write that goes to its place directly: all block-sized ones in a transaction that writes a lot.
+    fn direct_min(&self, txn: &Transaction) -> usize {
+        let small = |op: &Op| match op {
+            Op::Write { data, .. } if data.len() < self.cfg.direct_min => data.len(),
+            _ => 0,
+        };
+        let total: usize = txn.ops.iter().map(small).sum();
+        if total > self.cfg.group_bytes {
+            2 * BLOCK
+        } else {
+            self.cfg.direct_min
+        }
+    }
+
+    /// Applies an admitted transaction.
+    ///
+    /// # Errors
+    /// The index could not be read for the omap of a clone: the state is half changed, so the store must fail.
+    pub(crate) fn execute(&mut self, txn: Transaction) -> Result<Planned> {
+        let mut plan = Plan {
+            direct_min: self.direct_min(&txn),
+            omaps: 0,
+            out: Planned::default(),
+        };
+        for op in txn.ops {
+            plan.op(self, op)?;
+        }
+        Ok(plan.out)
+    }
+}
+
+struct Plan {
+    direct_min: usize,
+    /// Omap numbers given out so far.
+    omaps: u64,
+    out: Planned,
+}
+
+impl Plan {
+    fn step(&mut self, state: &mut State, step: Step) {
+        state.apply(&step);
+        step.encode(&mut self.out.record);
+    }
+
+    fn object(&mut self, state: &mut State, key: ObjectKey) {
+        if state.current.as_ref().is_none_or(|c| c.key != key) {
+            self.step(state, Step::Object(key));
+        }
+    }
+
+    fn op(&mut self, state: &mut State, op: Op) -> Result<()> {
+        let simple = match op {
+            Op::Write { key, offset, data } => {
+                self.object(state, key);
+                self.write(state, offset, data);
+                return Ok(());
+            }
+            Op::Zero { key, offset, len } => {
+                self.object(state, key);
+                self.zero(state, offset, len);
+                return Ok(());
+            }
+            Op::Truncate { key, size } => {
+                self.object(state, key);
+                self.truncate(state, size);
+                return Ok(());
+            }
+            Op::Clone { from, to } => return self.clone_object(state, from, to),
+            Op::OmapSet { key, pairs } => {
+                self.object(state, key);
+                let omap = self.omap(state);
+                for (name, value) in pairs {
+                    let value = Bytes::copy_from_slice(&value);
+                    self.step(
+                        state,
+                        Step::Put {
+                            key: omap_key(omap, &name),
+                            value,
+                        },
+                    );
+                }
+                return Ok(());
+            }
+            Op::OmapRm { key, names } => {
+                if let Some(omap) = self.old_omap(state, key) {
+                    for name in names {
+                        self.step(state, Step::Delete(omap_key(omap, &name)));
+                    }
+                }
+                return Ok(());
+            }
+            Op::OmapRmRange { key, from, to } => {
+                if let Some(omap) = self.old_omap(state, key) {
+                    self.step(
+                        state,
+                        Step::DeleteRange {
+                            from: omap_key(omap, &from),
+                            to: omap_key(omap, &to),
+                        },
+                    );
+                }
+                return Ok(());
+            }
+            Op::OmapClear(key) => {
+                if let Some(omap) = self.old_omap(state, key) {
+                    self.step(
+                        state,
+                        Step::DeleteRange {
+                            from: omap_key(omap, &[]),
+                            to: omap_end(omap),
+                        },
+                    );
+                }
+                Step::OmapHeader(Bytes::new())
+            }
+            Op::Touch(key) => self.on(state, key, Step::Touch),
+            Op::Remove(key) => self.on(state, key, Step::Remove),
+            // Copies: names and values from a client may be slices of large network buffers.
+            Op::SetAttr { key, name, value } => {
+                let (name, value) = (Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
+                self.on(state, key, Step::SetAttr { name, value })
+            }
+            Op::RmAttr { key, name } => self.on(state, key, Step::RmAttr(name)),
+            Op::RmAttrs(key) => self.on(state, key, Step::RmAttrs),
+            Op::SetInfo { key, info } => self.on(state, key, Step::Info(info)),
+            Op::OmapHeader { key, header } => self.on(state, key, Step::OmapHeader(header)),
+            Op::MetaPut { key, value } => Step::Put {
+                key: meta_key(&key),
+                value,
+            },
+            Op::MetaDelete(key) => Step::Delete(meta_key(&key)),
+            Op::MetaDeleteRange { from, to } => Step::DeleteRange {
+                from: meta_key(&from),
+                to: meta_key(&to).min(meta_end()),
+            },
+        };
+        self.step(state, simple);
+        Ok(())
+    }
+
+    fn on(&mut self, state: &mut State, key: ObjectKey, step: Step) -> Step {
+        self.object(state, key);
+        step
+    }
+
+    /// The current object's omap number, given to it now if it has none.
+    fn omap(&mut self, state: &mut State) -> u64 {
+        let known = state
+            .current
+            .as_ref()
+            .and_then(|c| c.onode.as_ref())
+            .map_or(0, |o| o.omap);
+        if known != 0 {
+            return known;
+        }
+        let fresh = self.fresh_omap(state);
+        self.step(state, Step::Omap(fresh));
+        fresh
+    }
+
+    /// A number that no object had before: made of the transaction's number.
+    fn fresh_omap(&mut self, state: &State) -> u64 {
+        self.omaps += 1;
+        (state.seq + 1) << 20 | self.omaps
+    }
+
+    fn old_omap(&mut self, state: &mut State, key: ObjectKey) -> Option<u64> {
+        self.object(state, key);
+        let omap = state.current.as_ref()?.onode.as_ref()?.omap;
+        (omap != 0).then_some(omap)
+    }
+
+    fn write(&mut self, state: &mut State, offset: u64, data: Payload) {
+        let len = data.len() as u64;
+        if len == 0 {
+            self.step(state, Step::Touch);
+            return;
+        }
+        self.clear_slack(state, offset);
+        let head = (offset.next_multiple_of(BLOCK64) - offset).min(len);
+        let middle = (len - head) / BLOCK64 * BLOCK64;
+        if (data.len() < self.direct_min) || middle < 2 * BLOCK64 {
+            self.inline(state, offset, gather(&data.parts, 0, len));
+            return;
+        }
+        self.inline(state, offset, gather(&data.parts, 0, head));
+        let crcs = data
+            .block_crcs
+            .as_deref()
+            .filter(|c| head == 0 && c.len() as u64 >= middle / BLOCK64);
+        let crcs = crcs.map(|c| c[..(middle / BLOCK64) as usize].to_vec());
+        self.direct(state, offset + head, slices(&data.parts, head, middle), crcs);
+        self.inline(
+            state,
+            offset + head + middle,
+            gather(&data.parts, head + middle, len - head - middle),
+        );
+    }
+
+    fn inline(&mut self, state: &mut State, offset: u64, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
+        let end = offset + data.len() as u64;
+        let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
+        let mut new: Vec<NewRun> = Vec::new();
+        let mut lblk = first;
+        while lblk <= last {
+            let start = lblk;
+            while lblk <= last && needs_block(state, lblk, offset, end) {
+                lblk += 1;
+            }
+            if lblk == start {
+                lblk += 1;
+                continue;
+            }
+            let mut at = start;
+            for run in allocate(state, lblk - start, Kind::Small) {
+                new.push(NewRun { lblk: at, run });
+                at += run.len;
+            }
+        }
+        self.step(state, Step::Inline { offset, data, new });
+    }
+
+    fn direct(&mut self, state: &mut State, offset: u64, mut bufs: Vec<Bytes>, crcs: Option<Vec<u32>>) {
+        let aligned = |b: &Bytes| b.as_ptr().addr().is_multiple_of(BLOCK) && b.len().is_multiple_of(BLOCK);
+        if !bufs.iter().all(aligned) {
+            let len = bufs.iter().map(Bytes::len).sum();
+            let mut bounce = state.pool.get(len);
+            let mut at = 0;
+            for b in &bufs {
+                bounce[at..at + b.len()].copy_from_slice(b);
+                at += b.len();
+            }
+            bufs = vec![bounce.freeze()];
+        }
+        let crcs = crcs.unwrap_or_else(|| bufs.iter().flat_map(|b| block_crcs(b)).collect());
+        let runs = allocate(state, crcs.len() as u32, Kind::Large);
+        let mut at = 0;
+        for run in &runs {
+            let len = u64::from(run.len) * BLOCK64;
+            self.out.writes.push((run.pblk * BLOCK64, slices(&bufs, at, len)));
+            at += len;
+        }
+        self.step(
+            state,
+            Step::Direct {
+                lblk: (offset / BLOCK64) as u32,
+                runs,
+                crcs,
+            },
+        );
+        let end = offset + at;
+        if state.current_size() < end {
+            self.step(state, Step::Size(end));
+        }
+    }
+
+    /// Zeroes what lies between the end of the object and `upto` in its last block: it may hold bytes that were cut off.
+    fn clear_slack(&mut self, state: &mut State, upto: u64) {
+        let size = state.current_size();
+        let end = upto.min(size.next_multiple_of(BLOCK64));
+        if end > size && state.current_block((size / BLOCK64) as u32).is_some() {
+            self.fill(state, size, end);
+        }
+    }
+
+    fn fill(&mut self, state: &mut State, from: u64, to: u64) {
+        static ZEROS: [u8; BLOCK] = [0; BLOCK];
+        if from < to {
+            self.inline(state, from, Bytes::from_static(&ZEROS[..(to - from) as usize]));
+        }
+    }
+
+    fn zero(&mut self, state: &mut State, offset: u64, len: u64) {
+        self.step(state, Step::Touch);
+        let end = offset + len;
+        if len == 0 {
+            return;
+        }
+        self.clear_slack(state, end);
+        let size = state.current_size();
+        // Beyond the old end there is nothing to clear.
+        let stop = end.min(size.next_multiple_of(BLOCK64));
+        let (first, last) = (offset.next_multiple_of(BLOCK64), stop / BLOCK64 * BLOCK64);
+        if first < last {
+            let (lblk, len) = ((first / BLOCK64) as u32, ((last - first) / BLOCK64) as u32);
+            self.step(state, Step::Punch { lblk, len });
+        }
+        for (from, to) in [(offset, first.min(stop)), (last.max(first), stop)] {
+            if from < to && state.current_block((from / BLOCK64) as u32).is_some() {
+                self.fill(state, from, to);
+            }
+        }
+        if state.current_size() < end || size < end {
+            self.step(state, Step::Size(end.max(size)));
+        }
+    }
+
+    fn truncate(&mut self, state: &mut State, size: u64) {
+        let old = state.current_size();
+        self.clear_slack(state, size);
+        if size < old {
+            let first = size.div_ceil(BLOCK64) as u32;
+            let end = old.div_ceil(BLOCK64) as u32;
+            if first < end {
+                self.step(
+                    state,
+                    Step::Punch {
+                        lblk: first,
+                        len: end - first,
+                    },
+                );
+            }
+        }
+        self.step(state, Step::Size(size));
+    }
+
+    fn clone_object(&mut self, state: &mut State, from: ObjectKey, to: ObjectKey) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        state.close_object();
+        let Some(source) = state.loaded(&from) else {
+            return Ok(());
+        };
+        let omap = if source.omap == 0 {
+            0
+        } else {
+            self.fresh_omap(state)
+        };
+        self.step(state, Step::Object(to));
+        self.step(state, Step::CloneOf { source: from, omap });
+        if omap != 0 {
+            let prefix = omap_key(source.omap, &[]).len();
+            for (key, value) in state.all_pairs(&omap_key(source.omap, &[]), &omap_end(source.omap))? {
+                self.step(
+                    state,
+                    Step::Put {
+                        key: omap_key(omap, &key[prefix..]),
+                        value,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a block that is written through the log must get a new place. A block written as a whole stays where it is, as the log
+/// holds all of it. One written in part may only stay if the same generation wrote it before, as otherwise a torn write
+/// back would destroy old contents that the log does not have.
+fn needs_block(state: &mut State, lblk: u32, offset: u64, end: u64) -> bool {
+    let Some(block) = state.current_block(lblk) else {
+        return true;
+    };
+    let start = u64::from(lblk) * BLOCK64;
+    let whole = offset <= start && start + BLOCK64 <= end;
+    block.shared || !(whole || state.active().dirty.contains_key(&block.pblk))
+}
+
+fn allocate(state: &mut State, count: u32, kind: Kind) -> Vec<Run> {
+    let mut runs = Vec::new();
+    state.alloc.alloc(count, kind, &mut runs);
+    for pblk in runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len)) {
+        state.data.remove(&pblk);
+    }
+    runs
+}
+
+/// The part `[offset, offset + len)` of consecutive buffers, without copying.
+fn slices(parts: &[Bytes], mut offset: u64, mut len: u64) -> Vec<Bytes> {
+    let mut out = Vec::new();
+    for part in parts {
+        let size = part.len() as u64;
+        let skip = offset.min(size);
+        let take = (size - skip).min(len);
+        offset -= skip;
+        len -= take;
+        if take > 0 {
+            out.push(part.slice(skip as usize..(skip + take) as usize));
+        }
+    }
+    out
+}
+
+/// As [`slices`], in one buffer.
+fn gather(parts: &[Bytes], offset: u64, len: u64) -> Bytes {
+    let mut found = slices(parts, offset, len);
+    if found.len() == 1 {
+        return found.swap_remove(0);
+    }
+    found.concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_of_parts() {
+        let parts = [
+            Bytes::from_static(b"abc"),
+            Bytes::from_static(b"defg"),
+            Bytes::from_static(b"h"),
+        ];
+        assert_eq!(gather(&parts, 2, 3), "cde");
+        assert_eq!(gather(&parts, 3, 4), "defg");
+        assert_eq!(gather(&parts, 0, 0), "");
+        assert_eq!(slices(&parts, 3, 5).len(), 2);
+    }
+}

@@ -1,0 +1,195 @@
+//! Moves the store on: takes completions, forms group commits, starts what can be started.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::device::{Done, IoKind};
+use crate::event::Event;
+use crate::exec::{Job, JobDone};
+use crate::index::Page;
+use crate::onode::Onode;
+use crate::store::{Flight, Purpose, Store, Waiting};
+
+impl Store {
+    /// One round of everything.
+    pub(crate) fn advance(&mut self) {
+        let mut done = Vec::new();
+        self.dev.reap(&mut done);
+        if let Some(log) = &mut self.log_dev {
+            log.reap(&mut done);
+        }
+        for d in done {
+            self.io_done(d);
+        }
+        let mut jobs = Vec::new();
+        self.exec.take(&mut jobs);
+        for job in jobs {
+            self.job_done(job);
+        }
+        if self.failed.is_none() {
+            self.release();
+            self.start_group();
+            self.advance_checkpoint();
+            if !self.lookups.is_empty() {
+                self.exec.submit(Job::Lookup(std::mem::take(&mut self.lookups)));
+            }
+        }
+        self.dev.kick();
+        if let Some(log) = &mut self.log_dev {
+            log.kick();
+        }
+    }
+
+    fn io_done(&mut self, done: Done) {
+        let Some(purpose) = self.ios.remove(&done.tag) else {
+            return;
+        };
+        match (purpose, done.result) {
+            (Purpose::Read(id, piece), result) => self.read_done(id, piece, result, done.buf),
+            (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
+            (Purpose::Direct(seq), Ok(())) => self.log.write_done(seq),
+            (Purpose::Log, Ok(())) => self.log_io_done(),
+            (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
+            (Purpose::Direct(_), Err(e)) => drop(self.io_failed("data write", &e)),
+            (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),
+            (Purpose::Checkpoint, Err(e)) => drop(self.io_failed("write-back", &e)),
+        }
+    }
+
+    /// Writes the next group to the log, if none is under way: what is submitted meanwhile shares the one after.
+    fn start_group(&mut self) {
+        if self.flight.is_some() {
+            return;
+        }
+        let Some(group) = self.log.next_group() else {
+            return;
+        };
+        self.stats.groups += 1;
+        self.stats.log_bytes += group.bytes.len() as u64;
+        let separate = self.log_dev.is_some();
+        // A flush of the main device makes large writes durable; on the same device it covers the log, too.
+        let flush_after = group.direct && !separate;
+        let write = IoKind::Write {
+            offset: group.offset,
+            bufs: vec![group.bytes],
+            durable: !flush_after,
+        };
+        self.queue_log(write);
+        let mut outstanding = 1;
+        if group.direct && separate {
+            self.queue(IoKind::Flush, Purpose::Log);
+            outstanding += 1;
+        }
+        self.flight = Some(Flight {
+            tokens: group.tokens,
+            last_seq: group.last_seq,
+            outstanding,
+            flush_after,
+        });
+    }
+
+    fn log_io_done(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        let Some(flight) = &mut self.flight else { return };
+        flight.outstanding -= 1;
+        if flight.outstanding > 0 {
+            return;
+        }
+        if std::mem::take(&mut flight.flush_after) {
+            flight.outstanding = 1;
+            self.queue(IoKind::Flush, Purpose::Log);
+            return;
+        }
+        if let Some(flight) = self.flight.take() {
+            self.log.group_durable(flight.last_seq);
+            self.events
+                .extend(flight.tokens.into_iter().map(Event::Committed));
+        }
+    }
+
+    fn job_done(&mut self, job: JobDone) {
+        match job {
+            JobDone::Commit(result) => self.commit_done(result),
+            JobDone::Lookup(found) => {
+                for (id, result) in found {
+                    self.lookup_done(id, result);
+                }
+            }
+            JobDone::Objects(id, result) => self.objects_done(id, result),
+            JobDone::Pairs(id, result) => self.pairs_done(id, result),
+        }
+    }
+
+    /// The call that waits for job `id`. `None`, and the job is done again, if a checkpoint came in between: then changes
+    /// may be in neither what the job saw nor the generations in memory.
+    fn waiting(&mut self, id: u64) -> Option<Waiting> {
+        let (epoch, waiting) = self.waiting.remove(&id)?;
+        if epoch != self.epoch {
+            self.wait_for_job(waiting);
+            return None;
+        }
+        Some(waiting)
+    }
+
+    fn lookup_done(&mut self, id: u64, result: Result<Option<Onode>>) {
+        let Some(waiting) = self.waiting(id) else { return };
+        let (Waiting::Lookup { key, .. } | Waiting::Read { key, .. }) = &waiting else {
+            return;
+        };
+        // What was submitted meanwhile is newer.
+        let known = match (self.state.resident(key), result) {
+            (Some(known), _) => Ok(known),
+            (None, Ok(found)) => {
+                let known = found.map(Arc::new);
+                self.state.remember(key, &known);
+                Ok(known)
+            }
+            (None, Err(e)) => Err(e),
+        };
+        match (waiting, known) {
+            (Waiting::Lookup { token, .. }, known) => self.events.push_back(Event::Lookup(token, known)),
+            (
+                Waiting::Read {
+                    key,
+                    offset,
+                    len,
+                    token,
+                },
+                Ok(known),
+            ) => {
+                self.start_read(&key, &known, offset, len, token);
+            }
+            (Waiting::Read { token, .. }, Err(e)) => self.events.push_back(Event::Read(token, Err(e))),
+            (Waiting::Objects { .. } | Waiting::Pairs { .. }, _) => {}
+        }
+    }
+
+    fn objects_done(&mut self, id: u64, result: Result<Page<Onode>>) {
+        if let Some(Waiting::Objects {
+            from,
+            to,
+            limit,
+            token,
+        }) = self.waiting(id)
+        {
+            let listing = result.map(|page| self.state.merge_objects(&from, to.as_ref(), page, limit));
+            self.events.push_back(Event::List(token, listing));
+        }
+    }
+
+    fn pairs_done(&mut self, id: u64, result: Result<Page<bytes::Bytes>>) {
+        if let Some(Waiting::Pairs {
+            from,
+            to,
+            limit,
+            skip,
+            token,
+        }) = self.waiting(id)
+        {
+            let pairs = result.map(|page| self.state.merge_pairs(&from, &to, page, limit, skip));
+            self.events.push_back(Event::Pairs(token, pairs));
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Reads: from memory where the newest contents are there, else from the device, each block checked.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_buf::PoolBuf;
+
+use crate::config::{BLOCK, BLOCK64};
+use crate::device::IoKind;
+use crate::event::{Event, Token};
+use crate::onode::Onode;
+use crate::state::{BaseRead, Known, State};
+use crate::store::{Purpose, Store};
+use crate::table::Dirty;
+use crate::{ObjectKey, Result, StoreError};
+
+/// Reads longer than this leave the cache of small data alone, in bytes.
+const CACHED_READ: usize = 16 << 10;
+
+/// A read under way.
+pub(crate) struct ReadOp {
+    key: ObjectKey,
+    token: Token,
+    pieces: Vec<Piece>,
+    /// Bytes of the pieces, taken together, that were asked for.
+    skip: usize,
+    len: usize,
+    outstanding: usize,
+    error: Option<StoreError>,
+}
+
+enum Piece {
+    Here(Bytes),
+    Zero(usize),
+    /// Blocks on the device: place in the object, checksums, and bytes to lay over them (of a single block).
+    Device {
+        lblk: u32,
+        pblk: u64,
+        crcs: Vec<u32>,
+        patches: Vec<(usize, Bytes)>,
+    },
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Here(b) => b.len(),
+            Self::Zero(n) => *n,
+            Self::Device { crcs, .. } => crcs.len() * BLOCK,
+        }
+    }
+}
+
+impl State {
+    /// Remembers what the index said about an object.
+    pub(crate) fn remember(&mut self, key: &ObjectKey, known: &Known) {
+        let bytes = 128 + key.as_slice().len() + known.as_ref().map_or(0, |o| o.footprint());
+        self.cache.insert(key.clone(), known.clone(), bytes);
+    }
+
+    /// Where the blocks of `[first, last]` are.
+    fn pieces(&mut self, key: &ObjectKey, onode: &Onode, first: u32, last: u32) -> Result<Vec<Piece>> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let cached = (last - first) as usize * BLOCK < CACHED_READ;
+        let any_dirty = self.tables.iter().any(|t| !t.dirty.is_empty());
+        let mut lblk = first;
+        while lblk <= last {
+            let extent = onode.overlapping(lblk, last - lblk + 1).next();
+            let Some(e) = extent.filter(|e| e.lblk <= lblk) else {
+                let end = extent.map_or(last + 1, |e| e.lblk);
+                pieces.push(Piece::Zero((end - lblk) as usize * BLOCK));
+                lblk = end;
+                continue;
+            };
+            let skip = (lblk - e.lblk) as usize;
+            let count = (e.end().min(last + 1) - lblk) as usize;
+            if !any_dirty && !cached {
+                let crcs = e.crcs[skip..skip + count].to_vec();
+                pieces.push(Piece::Device {
+                    lblk,
+                    pblk: e.pblk + skip as u64,
+                    crcs,
+                    patches: Vec::new(),
+                });
+                lblk += count as u32;
+                continue;
+            }
+            for i in skip..skip + count {
+                let (pblk, crc) = (e.pblk + i as u64, e.crcs[i]);
+                match self.find_dirty(pblk) {
+                    Some(Dirty::Full(b)) => pieces.push(Piece::Here(b.clone())),
+                    Some(Dirty::Patched(p)) => {
+                        let (pblk, crcs, patches) = (p.base, vec![p.base_crc], p.patches.clone());
+                        pieces.push(Piece::Device {
+                            lblk,
+                            pblk,
+                            crcs,
+                            patches,
+                        });
+                    }
+                    Some(Dirty::Lost(_)) => {
+                        let offset = u64::from(lblk) * BLOCK64;
+                        return Err(StoreError::Corrupt {
+                            key: key.clone(),
+                            offset,
+                            block: pblk,
+                        });
+                    }
+                    None => self.clean_piece(&mut pieces, lblk, pblk, crc, cached),
+                }
+                lblk += 1;
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn clean_piece(&mut self, pieces: &mut Vec<Piece>, at: u32, block: u64, crc: u32, cached: bool) {
+        if cached
+            && let Some((known, bytes)) = self.data.get(&block)
+            && known == crc
+        {
+            pieces.push(Piece::Here(bytes));
+            return;
+        }
+        match pieces.last_mut() {
+            Some(Piece::Device {
+                pblk, crcs, patches, ..
+            }) if *pblk + crcs.len() as u64 == block && patches.is_empty() => {
+                crcs.push(crc);
+            }
+            _ => pieces.push(Piece::Device {
+                lblk: at,
+                pblk: block,
+                crcs: vec![crc],
+                patches: Vec::new(),
+            }),
+        }
+    }
+}
+
+impl Store {
+    /// Starts a read of an object that is known.
+    pub(crate) fn start_read(&mut self, key: &ObjectKey, known: &Known, offset: u64, len: u64, token: Token) {
+        let Some(onode) = known else {
+            self.events
+                .push_back(Event::Read(token, Err(StoreError::NoObject(key.clone()))));
+            return;
+        };
+        let end = offset.saturating_add(len).min(onode.size);
+        if offset >= end {
+            self.events.push_back(Event::Read(token, Ok(Bytes::new())));
+            return;
+        }
+        let (first, last) = ((offset / BLOCK64) as u32, ((end - 1) / BLOCK64) as u32);
+        let pieces = match self.state.pieces(key, onode, first, last) {
+            Ok(pieces) => pieces,
+            Err(e) => {
+                self.events.push_back(Event::Read(token, Err(e)));
+                return;
+            }
+        };
+        self.last_read += 1;
+        let id = self.last_read;
+        let mut op = ReadOp {
+            key: key.clone(),
+            token,
+            skip: (offset % BLOCK64) as usize,
+            len: (end - offset) as usize,
+            outstanding: 0,
+            error: None,
+            pieces,
+        };
+        for (i, piece) in op.pieces.iter().enumerate() {
+            if let Piece::Device { pblk, crcs, .. } = piece {
+                let buf = self.state.pool.get(crcs.len() * BLOCK);
+                self.queue(
+                    IoKind::Read {
+                        offset: pblk * BLOCK64,
+                        buf,
+                    },
+                    Purpose::Read(id, i),
+                );
+                self.reading.insert(id);
+                self.stats.device_reads += 1;
+                op.outstanding += 1;
+            }
+        }
+        self.reads.insert(id, op);
+        self.finish_read(id);
+    }
+
+    /// Takes the outcome of one operation of a read.
+    pub(crate) fn read_done(&mut self, id: u64, piece: usize, result: io::Result<()>, buf: Option<PoolBuf>) {
+        let Some(op) = self.reads.get_mut(&id) else { return };
+        op.outstanding -= 1;
+        let Some(Piece::Device {
+            lblk,
+            pblk,
+            crcs,
+            patches,
+        }) = op.pieces.get(piece)
+        else {
+            return;
+        };
+        let offset = u64::from(*lblk) * BLOCK64;
+        let outcome = match (result, buf) {
+            (Ok(()), Some(mut buf)) => match first_bad(&buf, crcs) {
+                None => {
+                    for (at, patch) in patches {
+                        buf[*at..*at + patch.len()].copy_from_slice(patch);
+                    }
+                    Ok(buf.freeze())
+                }
+                Some(i) => Err(StoreError::Corrupt {
+                    key: op.key.clone(),
+                    offset: offset + i as u64 * BLOCK64,
+                    block: pblk + i as u64,
+                }),
+            },
+            (Err(e), _) => Err(StoreError::ReadFailed {
+                key: op.key.clone(),
+                offset,
+                source: Arc::new(e),
+            }),
+            (Ok(()), None) => Err(StoreError::NoObject(op.key.clone())),
+        };
+        match outcome {
+            Ok(bytes) => {
+                if bytes.len() == BLOCK && patches.is_empty() {
+                    self.state
+                        .data
+                        .insert(*pblk, (crcs[0], bytes.clone()), BLOCK + 128);
+                }
+                op.pieces[piece] = Piece::Here(bytes);
+            }
+            Err(e) => {
+                self.stats.corruptions += u64::from(matches!(e, StoreError::Corrupt { .. }));
+                op.error.get_or_insert(e);
+            }
+        }
+        self.finish_read(id);
+    }
+
+    /// Answers a read if all of it is there.
+    fn finish_read(&mut self, id: u64) {
+        if self.reads.get(&id).is_none_or(|op| op.outstanding > 0) {
+            return;
+        }
+        self.reading.remove(&id);
+        let Some(op) = self.reads.remove(&id) else { return };
+        let result = match op.error {
+            Some(e) => Err(e),
+            None => Ok(self.assemble(&op)),
+        };
+        self.events.push_back(Event::Read(op.token, result));
+    }
+
+    fn assemble(&self, op: &ReadOp) -> Bytes {
+        if let [Piece::Here(bytes)] = &op.pieces[..] {
+            return bytes.slice(op.skip..op.skip + op.len);
+        }
+        let mut out = self.state.pool.get(op.pieces.iter().map(Piece::len).sum());
+        let mut at = 0;
+        for piece in &op.pieces {
+            let part = &mut out[at..at + piece.len()];
+            match piece {
+                Piece::Here(bytes) => part.copy_from_slice(bytes),
+                _ => part.fill(0),
+            }
+            at += piece.len();
+        }
+        out.freeze().slice(op.skip..op.skip + op.len)
+    }
+
+    /// Starts the reads that partial writes need.
+    pub(crate) fn start_base_reads(&mut self) {
+        for read in std::mem::take(&mut self.state.base_reads) {
+            self.last_read += 1;
+            self.reading.insert(self.last_read);
+            let buf = self.state.pool.get(BLOCK);
+            let offset = read.base * BLOCK64;
+            self.queue(IoKind::Read { offset, buf }, Purpose::Base(self.last_read, read));
+        }
+    }
+
+    /// Takes the old contents for a partial write.
+    pub(crate) fn base_done(
+        &mut self,
+        id: u64,
+        read: &BaseRead,
+        result: io::Result<()>,
+        buf: Option<PoolBuf>,
+    ) {
+        self.reading.remove(&id);
+        let good = buf.filter(|b| result.is_ok() && first_bad(b, &[read.crc]).is_none());
+        if good.is_none() {
+            self.stats.corruptions += 1;
+            tracing::error!(
+                block = read.base,
+                "old contents for a partial write are unreadable"
+            );
+        }
+        self.state.resolve(read, good.as_deref());
+    }
+
+    /// Answers all waiting reads and lookups with an error.
+    pub(crate) fn fail_readers(&mut self, error: &StoreError) {
+        use crate::store::Waiting;
+        for (_, op) in self.reads.drain() {
+            self.events.push_back(Event::Read(op.token, Err(error.clone())));
+        }
+        for (_, (_, waiting)) in self.waiting.drain() {
+            self.events.push_back(match waiting {
+                Waiting::Lookup { token, .. } => Event::Lookup(token, Err(error.clone())),
+                Waiting::Read { token, .. } => Event::Read(token, Err(error.clone())),
+                Waiting::Objects { token, .. } => Event::List(token, Err(error.clone())),
+                Waiting::Pairs { token, .. } => Event::Pairs(token, Err(error.clone())),
+            });
+        }
+        self.lookups.clear();
+    }
+}
+
+/// Number of the first block that does not match its checksum.
+pub(crate) fn first_bad(data: &[u8], crcs: &[u32]) -> Option<usize> {
+    data.chunks(BLOCK)
+        .zip(crcs)
+        .position(|(block, crc)| crc32c::crc32c(block) != *crc)
+}

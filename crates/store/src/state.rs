@@ -1,0 +1,321 @@
+//! The store's view of its contents: generations of changes over a cache over the index. No I/O except blocking reads of the
+//! index for what nobody looked up before.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_buf::Pool;
+
+use crate::alloc::{Allocator, Run};
+use crate::cache::Cache;
+use crate::config::{BLOCK, Config};
+use crate::index::Index;
+use crate::onode::{Extent, Mapped, Onode};
+use crate::table::{Counters, Dirty, MemTable, Patched};
+use crate::{ObjectKey, Result};
+
+/// An object, or the knowledge that there is none.
+pub(crate) type Known = Option<Arc<Onode>>;
+
+/// A read of old contents that a partial write needs.
+#[derive(Debug, Clone)]
+pub(crate) struct BaseRead {
+    /// The patched block.
+    pub(crate) target: u64,
+    pub(crate) generation: u64,
+    pub(crate) base: u64,
+    pub(crate) crc: u32,
+}
+
+/// Contents of a block, as far as they are in memory.
+pub(crate) enum Content {
+    Zero,
+    Here(Bytes),
+    Patched(Patched),
+    OnDisk(Mapped),
+    Lost,
+}
+
+/// The object that steps refer to, taken out of its generation.
+pub(crate) struct Current {
+    pub(crate) key: ObjectKey,
+    pub(crate) onode: Known,
+    /// What it counted for in the memory of the generation.
+    counted: usize,
+}
+
+pub(crate) struct State {
+    pub(crate) cfg: Config,
+    pub(crate) pool: Pool,
+    pub(crate) index: Arc<Index>,
+    /// Oldest first; the last one takes changes.
+    pub(crate) tables: VecDeque<MemTable>,
+    pub(crate) cache: Cache<ObjectKey, Known>,
+    /// Contents of blocks of the device, with their checksums.
+    pub(crate) data: Cache<u64, (u32, Bytes)>,
+    pub(crate) alloc: Allocator,
+    pub(crate) counters: Counters,
+    /// Last transaction.
+    pub(crate) seq: u64,
+    /// Reads to start.
+    pub(crate) base_reads: Vec<BaseRead>,
+    pub(crate) current: Option<Current>,
+    /// Objects loaded for the transaction being applied.
+    bases: Vec<(ObjectKey, Known)>,
+}
+
+impl State {
+    pub(crate) fn new(
+        cfg: Config,
+        index: Arc<Index>,
+        alloc: Allocator,
+        counters: Counters,
+        seq: u64,
+    ) -> Self {
+        let cache = Cache::new(cfg.onode_cache_bytes);
+        let data = Cache::new(cfg.data_cache_bytes);
+        // Its buffers are counted with the generations and the caches; here they are only recycled.
+        let pool = Pool::new(cfg.memtable_bytes / 4);
+        let tables = VecDeque::from([MemTable {
+            generation: 1,
+            ..MemTable::default()
+        }]);
+        Self {
+            cfg,
+            pool,
+            index,
+            tables,
+            cache,
+            data,
+            alloc,
+            counters,
+            seq,
+            base_reads: Vec::new(),
+            current: None,
+            bases: Vec::new(),
+        }
+    }
+
+    /// The generation that takes changes.
+    pub(crate) fn active(&mut self) -> &mut MemTable {
+        if self.tables.is_empty() {
+            self.tables.push_back(MemTable::default());
+        }
+        let last = self.tables.len() - 1;
+        &mut self.tables[last]
+    }
+
+    /// What memory knows about an object: `None` if the index must be asked.
+    pub(crate) fn resident(&mut self, key: &ObjectKey) -> Option<Known> {
+        if let Some(found) = self.tables.iter().rev().find_map(|t| t.objects.get(key)) {
+            return Some(found.clone());
+        }
+        self.cache.get(key.as_slice())
+    }
+
+    /// Loads an object that the next steps need, blocking on the index if nobody looked it up.
+    pub(crate) fn ensure_loaded(&mut self, key: &ObjectKey) -> Result<()> {
+        if self.bases.iter().any(|(k, _)| k == key) {
+            return Ok(());
+        }
+        let known = match self.resident(key) {
+            Some(known) => known,
+            None => self
+                .index
+                .objects(std::slice::from_ref(key))?
+                .pop()
+                .flatten()
+                .map(Arc::new),
+        };
+        self.bases.push((key.clone(), known));
+        Ok(())
+    }
+
+    /// An object that was loaded with [`State::ensure_loaded`], as the steps so far left it.
+    pub(crate) fn loaded(&mut self, key: &ObjectKey) -> Known {
+        if let Some(found) = self.tables.iter().rev().find_map(|t| t.objects.get(key)) {
+            return found.clone();
+        }
+        self.bases
+            .iter()
+            .find(|(k, _)| k == key)
+            .and_then(|(_, known)| known.clone())
+    }
+
+    /// Makes `key` the object that the steps refer to.
+    pub(crate) fn open_object(&mut self, key: &ObjectKey) {
+        if self.current.as_ref().is_some_and(|c| c.key == *key) {
+            return;
+        }
+        self.close_object();
+        let taken = self.active().objects_mut().remove(key);
+        let counted = taken.as_ref().map_or(0, |k| weight(key, k));
+        let onode = match taken {
+            Some(known) => known,
+            None => self.loaded(key),
+        };
+        self.current = Some(Current {
+            key: key.clone(),
+            onode,
+            counted,
+        });
+    }
+
+    /// Puts the current object back into the generation.
+    pub(crate) fn close_object(&mut self) {
+        if let Some(c) = self.current.take() {
+            let weight = weight(&c.key, &c.onode);
+            let table = self.active();
+            table.bytes = (table.bytes + weight).saturating_sub(c.counted);
+            table.objects_mut().insert(c.key, c.onode);
+        }
+    }
+
+    /// Ends a transaction: its changes are those of `seq`.
+    pub(crate) fn finish(&mut self, seq: u64, log_bytes: u64) {
+        self.close_object();
+        self.bases.clear();
+        self.seq = seq;
+        let table = self.active();
+        table.last_seq = seq;
+        table.log_bytes += log_bytes;
+    }
+
+    /// Drops what was loaded for a transaction that was refused.
+    pub(crate) fn abandon(&mut self) {
+        self.bases.clear();
+    }
+
+    /// The block of the current object.
+    pub(crate) fn current_block(&self, lblk: u32) -> Option<Mapped> {
+        self.current.as_ref()?.onode.as_ref()?.block(lblk)
+    }
+
+    /// Size of the current object, in bytes; 0 if it does not exist.
+    pub(crate) fn current_size(&self) -> u64 {
+        self.current
+            .as_ref()
+            .and_then(|c| c.onode.as_ref())
+            .map_or(0, |o| o.size)
+    }
+
+    /// The newest contents of a device block that are not on the device yet.
+    pub(crate) fn find_dirty(&self, pblk: u64) -> Option<&Dirty> {
+        self.tables.iter().rev().find_map(|t| t.dirty.get(&pblk))
+    }
+
+    /// Contents of a block of an object.
+    pub(crate) fn content(&self, block: Option<Mapped>) -> Content {
+        let Some(block) = block else { return Content::Zero };
+        match self.find_dirty(block.pblk) {
+            Some(Dirty::Full(bytes)) => Content::Here(bytes.clone()),
+            Some(Dirty::Patched(p)) => Content::Patched(p.clone()),
+            Some(Dirty::Lost(_)) => Content::Lost,
+            None => Content::OnDisk(block),
+        }
+    }
+
+    /// Notes that an extent of an object is no longer referred to by it.
+    pub(crate) fn drop_extent(&mut self, e: &Extent) {
+        let run = Run {
+            pblk: e.pblk,
+            len: e.len(),
+        };
+        let table = self.active();
+        if e.shared {
+            table.unshared.push(run);
+            return;
+        }
+        table.freed.push(run);
+        if table.dirty.is_empty() {
+            return;
+        }
+        for pblk in run.pblk..run.pblk + u64::from(run.len) {
+            match table.dirty.remove(&pblk) {
+                Some(Dirty::Patched(_)) => table.unresolved -= 1,
+                Some(_) => {}
+                None => continue,
+            }
+            table.bytes = table.bytes.saturating_sub(DIRTY_WEIGHT);
+        }
+    }
+
+    /// Sets the contents of a device block until it is written back.
+    pub(crate) fn set_dirty(&mut self, pblk: u64, dirty: Dirty) {
+        let table = self.active();
+        table.unresolved += usize::from(matches!(dirty, Dirty::Patched(_)));
+        table.bytes += DIRTY_WEIGHT;
+        let Some(old) = table.dirty.insert(pblk, dirty) else {
+            return;
+        };
+        table.unresolved -= usize::from(matches!(old, Dirty::Patched(_)));
+        table.bytes = table.bytes.saturating_sub(DIRTY_WEIGHT);
+    }
+
+    /// Completes a patched block with its old contents (`None`: they are lost, so the block must stay unreadable).
+    pub(crate) fn resolve(&mut self, read: &BaseRead, base: Option<&[u8]>) {
+        let Some(at) = self.tables.iter().position(|t| t.generation == read.generation) else {
+            return;
+        };
+        let table = &mut self.tables[at];
+        let patched = match table.dirty.get(&read.target) {
+            Some(Dirty::Patched(p)) if p.base == read.base => p.clone(),
+            // Written over as a whole, or removed, in the meantime.
+            _ => return,
+        };
+        let mut block = self.pool.get(BLOCK);
+        match base {
+            Some(base) => block.copy_from_slice(base),
+            None => block.fill(0),
+        }
+        for (offset, patch) in &patched.patches {
+            block[*offset..*offset + patch.len()].copy_from_slice(patch);
+        }
+        let good = crc32c::crc32c(&block);
+        // A checksum that does not match keeps the loss visible to every later reader.
+        let crc = if base.is_some() { good } else { !good };
+        table.unresolved -= 1;
+        let lost = base.is_none();
+        table.dirty.insert(
+            read.target,
+            if lost {
+                Dirty::Lost(block.freeze())
+            } else {
+                Dirty::Full(block.freeze())
+            },
+        );
+        for (i, table) in self.tables.range_mut(at..).enumerate() {
+            if i > 0 && table.dirty.contains_key(&read.target) {
+                // From here on the block has newer contents.
+                break;
+            }
+            // A generation that the checkpoint thread works on has no such block any more.
+            let Some(objects) = Arc::get_mut(&mut table.objects) else {
+                continue;
+            };
+            for (key, lblk) in &patched.owners {
+                if let Some(Some(onode)) = objects.get_mut(key)
+                    && onode.block(*lblk).is_some_and(|b| b.pblk == read.target)
+                {
+                    Arc::make_mut(onode).set_crc(*lblk, crc);
+                }
+            }
+        }
+    }
+
+    /// Looks a pair up, blocking on the index if it is not in memory.
+    pub(crate) fn pair(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.tables.iter().rev().find_map(|t| t.pairs.get(key)) {
+            Some(found) => Ok(found),
+            None => self.index.pair(key),
+        }
+    }
+}
+
+/// Memory of a block in a generation, in bytes.
+pub(crate) const DIRTY_WEIGHT: usize = BLOCK + 96;
+
+fn weight(key: &ObjectKey, known: &Known) -> usize {
+    96 + key.as_slice().len() + known.as_ref().map_or(0, |o| o.footprint())
+}

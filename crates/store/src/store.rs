@@ -1,0 +1,522 @@
+//! The store as its owner sees it.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::alloc::Run;
+use crate::apply::{meta_end, meta_key, omap_end, omap_key};
+use crate::checkpoint::Stage;
+use crate::config::{BLOCK64, Config, StatFs};
+use crate::device::{Device, Io, IoKind};
+use crate::event::{Event, Lookup, Token};
+use crate::exec::{Executor, Job};
+use crate::layout::Superblock;
+use crate::log::{Log, Record, record_space};
+use crate::notify::Notify;
+use crate::read::ReadOp;
+use crate::state::{BaseRead, Known, State};
+use crate::txn::Transaction;
+use crate::{ObjectKey, Result, StoreError};
+
+/// What an operation of the device was for.
+pub(crate) enum Purpose {
+    /// A part of a read: its number and the number of the piece.
+    Read(u64, usize),
+    /// Old contents for a partial write, and its number among the reads.
+    Base(u64, BaseRead),
+    /// A large write of a transaction.
+    Direct(u64),
+    /// The write or flush of the group under way.
+    Log,
+    /// Write-back or flush of the checkpoint.
+    Checkpoint,
+}
+
+/// A group on its way to the log.
+pub(crate) struct Flight {
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) last_seq: u64,
+    /// Operations that have not completed.
+    pub(crate) outstanding: usize,
+    /// Whether a flush has to follow.
+    pub(crate) flush_after: bool,
+}
+
+/// A call that waits for the index.
+pub(crate) enum Waiting {
+    Lookup {
+        key: ObjectKey,
+        token: Token,
+    },
+    Read {
+        key: ObjectKey,
+        offset: u64,
+        len: u64,
+        token: Token,
+    },
+    Objects {
+        from: Bytes,
+        to: Option<Bytes>,
+        limit: usize,
+        token: Token,
+    },
+    Pairs {
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+        skip: usize,
+        token: Token,
+    },
+}
+
+/// Counters since the store was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Transactions submitted.
+    pub transactions: u64,
+    /// Group commits, and bytes written for them.
+    pub groups: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+    /// Bytes written directly to their place.
+    pub direct_bytes: u64,
+    /// Bytes written back from the log to their place.
+    pub writeback_bytes: u64,
+    /// Bytes written to the index.
+    pub index_bytes: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Reads that needed the device, and onodes that were looked up in the index.
+    pub device_reads: u64,
+    /// Objects that were looked up in the index.
+    pub index_lookups: u64,
+    /// Checksum mismatches found.
+    pub corruptions: u64,
+}
+
+/// The store. See the crate's documentation for how to use it.
+pub struct Store {
+    pub(crate) sb: Superblock,
+    pub(crate) state: State,
+    pub(crate) dev: Box<dyn Device>,
+    pub(crate) log_dev: Option<Box<dyn Device>>,
+    pub(crate) exec: Executor,
+    pub(crate) log: Log,
+    pub(crate) flight: Option<Flight>,
+    pub(crate) ios: HashMap<u64, Purpose>,
+    next_tag: u64,
+    pub(crate) reads: HashMap<u64, ReadOp>,
+    /// Numbers of reads that have operations on the device.
+    pub(crate) reading: BTreeSet<u64>,
+    pub(crate) last_read: u64,
+    pub(crate) waiting: HashMap<u64, (u64, Waiting)>,
+    pub(crate) lookups: Vec<(u64, ObjectKey)>,
+    pub(crate) stage: Stage,
+    /// Checkpoints completed: what the index said before is outdated.
+    pub(crate) epoch: u64,
+    /// Blocks to release once no read that started before (that number) is under way.
+    pub(crate) releases: VecDeque<(u64, Vec<Run>)>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) failed: Option<StoreError>,
+    notify: Notify,
+    pub(crate) stats: Stats,
+    pub(crate) spare_target: usize,
+}
+
+pub(crate) struct Parts {
+    pub(crate) sb: Superblock,
+    pub(crate) state: State,
+    pub(crate) dev: Box<dyn Device>,
+    pub(crate) log_dev: Option<Box<dyn Device>>,
+    pub(crate) exec: Executor,
+    pub(crate) log: Log,
+    pub(crate) notify: Notify,
+    pub(crate) spare_target: usize,
+}
+
+impl Store {
+    pub(crate) fn from_parts(p: Parts) -> Self {
+        Self {
+            sb: p.sb,
+            state: p.state,
+            dev: p.dev,
+            log_dev: p.log_dev,
+            exec: p.exec,
+            log: p.log,
+            notify: p.notify,
+            spare_target: p.spare_target,
+            flight: None,
+            ios: HashMap::new(),
+            next_tag: 0,
+            reads: HashMap::new(),
+            reading: BTreeSet::new(),
+            last_read: 0,
+            waiting: HashMap::new(),
+            lookups: Vec::new(),
+            stage: Stage::Idle,
+            epoch: 0,
+            releases: VecDeque::new(),
+            events: VecDeque::new(),
+            failed: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// The superblock: identity and geometry.
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// Counters for performance reports.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            index_bytes: self.state.index.file().written(),
+            ..self.stats
+        }
+    }
+
+    /// Readable when [`Store::poll`] has completions to take.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.notify.as_fd()
+    }
+
+    /// Whether the store takes more writes without growing: if not, stop submitting (a transaction that is submitted all the
+    /// same is still accepted) until a later [`Store::poll`] has made room.
+    pub fn writable(&self) -> bool {
+        self.failed.is_none() && self.state.tables.len() <= 2 && self.log.queued() < 4096
+    }
+
+    /// Whether there is nothing under way or to be done.
+    pub fn is_idle(&self) -> bool {
+        self.ios.is_empty()
+            && self.waiting.is_empty()
+            && self.lookups.is_empty()
+            && self.log.queued() == 0
+            && self.flight.is_none()
+            && self.state.tables.len() == 1
+            && matches!(self.stage, Stage::Idle)
+            && self.events.is_empty()
+    }
+
+    /// Applies a transaction: visible to every later call at once, durable when [`Event::Committed`] comes.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], [`StoreError::Invalid`], or an index that cannot be read: nothing was changed.
+    /// [`StoreError::Fatal`]: the store has failed.
+    pub fn submit(&mut self, txn: Transaction, token: Token) -> Result<()> {
+        self.check()?;
+        let room = self.state.index.file().spare_count() >= self.spare_target / 2;
+        if let Err(e) = self.state.admit(&txn, Log::max_record(&self.sb), room) {
+            if matches!(e, StoreError::NoSpace { .. }) && self.state.active().freed_blocks() > 0 {
+                // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
+                self.seal();
+            }
+            return Err(e);
+        }
+        let planned = match self.state.execute(txn) {
+            Ok(planned) => planned,
+            Err(e) => return Err(self.fail(e)),
+        };
+        let seq = self.state.seq + 1;
+        let space = record_space(planned.record.len());
+        self.state.finish(seq, space);
+        let record = Record {
+            seq,
+            token,
+            steps: planned.record,
+            waiting: planned.writes.len(),
+            direct: !planned.writes.is_empty(),
+        };
+        self.log.push(record);
+        for (offset, bufs) in planned.writes {
+            self.stats.direct_bytes += bufs.iter().map(|b| b.len() as u64).sum::<u64>();
+            self.queue(
+                IoKind::Write {
+                    offset,
+                    bufs,
+                    durable: false,
+                },
+                Purpose::Direct(seq),
+            );
+        }
+        self.stats.transactions += 1;
+        self.start_base_reads();
+        self.seal_if_full();
+        Ok(())
+    }
+
+    /// Finds an object.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`].
+    pub fn lookup(&mut self, key: &ObjectKey, token: Token) -> Result<Lookup> {
+        self.check()?;
+        if let Some(known) = self.state.resident(key) {
+            return Ok(Lookup::Ready(known));
+        }
+        self.wait_for_object(
+            key,
+            Waiting::Lookup {
+                key: key.clone(),
+                token,
+            },
+        );
+        Ok(Lookup::Pending)
+    }
+
+    /// Reads bytes of an object; an [`Event::Read`] answers. What lies beyond the end of the object is left out. Transactions
+    /// submitted after the call do not show if the object is in memory (as after a lookup); else they may.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`]. Others come with the event: [`StoreError::NoObject`], [`StoreError::Corrupt`],
+    /// [`StoreError::ReadFailed`].
+    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64, token: Token) -> Result<()> {
+        self.check()?;
+        match self.state.resident(key) {
+            Some(known) => self.start_read(key, &known, offset, len, token),
+            None => self.wait_for_object(
+                key,
+                Waiting::Read {
+                    key: key.clone(),
+                    offset,
+                    len,
+                    token,
+                },
+            ),
+        }
+        Ok(())
+    }
+
+    /// Lists objects with keys in `[from, to)` (`None`: to the last one), at most `limit`; an [`Event::List`] answers. A page
+    /// may be shorter than the limit, even empty: [`Listing::next`](crate::Listing::next) says whether there is more.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`].
+    pub fn list(
+        &mut self,
+        from: &ObjectKey,
+        to: Option<&ObjectKey>,
+        limit: usize,
+        token: Token,
+    ) -> Result<()> {
+        self.check()?;
+        let (from, to) = (from.bytes().clone(), to.map(|k| k.bytes().clone()));
+        self.wait_for_job(Waiting::Objects {
+            from,
+            to,
+            limit: limit.clamp(1, 4096),
+            token,
+        });
+        Ok(())
+    }
+
+    /// Lists omap pairs of an object with keys in `[from, to)`, at most `limit`; an [`Event::Pairs`] answers, with no
+    /// pairs if the object is missing or has none.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`], or an index that cannot be read.
+    pub fn omap_list(
+        &mut self,
+        key: &ObjectKey,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        token: Token,
+    ) -> Result<()> {
+        let omap = self.load(key)?.map_or(0, |o| o.omap);
+        let end = to.map_or_else(|| omap_end(omap), |to| omap_key(omap, to));
+        self.list_pairs(omap_key(omap, from), end, limit, 9, token);
+        Ok(())
+    }
+
+    /// Values of omap keys of an object; missing ones are left out. Blocks on the device if the index is not in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`], or an index that cannot be read.
+    pub fn omap_get(&mut self, key: &ObjectKey, names: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>> {
+        let omap = self.load(key)?.map_or(0, |o| o.omap);
+        let mut out = Vec::new();
+        for name in names.iter().filter(|_| omap != 0) {
+            if let Some(value) = self.state.pair(&omap_key(omap, name))? {
+                out.push((name.clone(), value));
+            }
+        }
+        Ok(out)
+    }
+
+    /// Lists store-wide pairs with keys in `[from, to)`, at most `limit`; an [`Event::Pairs`] answers.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`].
+    pub fn meta_list(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize, token: Token) -> Result<()> {
+        self.check()?;
+        let end = to.map_or_else(meta_end, meta_key);
+        self.list_pairs(meta_key(from), end, limit, 1, token);
+        Ok(())
+    }
+
+    /// Value of a store-wide pair. Blocks on the device if the index is not in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`], or an index that cannot be read.
+    pub fn meta_get(&mut self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.check()?;
+        self.state.pair(&meta_key(key))
+    }
+
+    /// Finds an object at once, blocking on the device if it is not in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Fatal`], or an index that cannot be read.
+    pub fn load(&mut self, key: &ObjectKey) -> Result<Known> {
+        self.check()?;
+        if let Some(known) = self.state.resident(key) {
+            return Ok(known);
+        }
+        let known = self
+            .state
+            .index
+            .objects(std::slice::from_ref(key))?
+            .pop()
+            .flatten()
+            .map(Arc::new);
+        self.state.remember(key, &known);
+        Ok(known)
+    }
+
+    /// Space and contents.
+    pub fn statfs(&self) -> StatFs {
+        let group = u64::from(self.sb.group_blocks) * BLOCK64;
+        let file = self.state.index.file();
+        let pending: u64 = self
+            .state
+            .tables
+            .iter()
+            .map(crate::table::MemTable::freed_blocks)
+            .sum();
+        let releasing: u64 = self
+            .releases
+            .iter()
+            .flat_map(|(_, runs)| runs)
+            .map(|r| u64::from(r.len))
+            .sum();
+        StatFs {
+            total: self.sb.blocks * BLOCK64,
+            available: (self.state.alloc.free() + pending + releasing) * BLOCK64,
+            reserved: file.spare_count() as u64 * group,
+            allocated: self.state.alloc.used().saturating_sub(pending + releasing) * BLOCK64,
+            stored: self.state.counters.stored,
+            index: file.mapped_count() as u64 * group,
+            fixed: u64::from(self.sb.fixed_groups()) * group,
+            objects: self.state.counters.objects,
+        }
+    }
+
+    /// Starts writing everything back to its place and into the index, as before a shutdown; the store is done when
+    /// [`Store::is_idle`]. The log replay makes this unnecessary for safety: it only shortens the next start.
+    pub fn checkpoint(&mut self) {
+        self.seal();
+    }
+
+    /// Does what is due and appends what has happened to `events`.
+    pub fn poll(&mut self, events: &mut Vec<Event>) {
+        self.notify.clear();
+        self.advance();
+        events.extend(self.events.drain(..));
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.failed {
+            Some(e) => Err(e.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Poisons the store.
+    pub(crate) fn fail(&mut self, cause: impl std::fmt::Display) -> StoreError {
+        if let Some(e) = &self.failed {
+            return e.clone();
+        }
+        let error = StoreError::Fatal(cause.to_string().into());
+        tracing::error!(%error, "the store stops");
+        self.failed = Some(error.clone());
+        self.fail_readers(&error);
+        self.events.push_back(Event::Fatal(error.clone()));
+        error
+    }
+
+    /// Gives an operation to the main device.
+    pub(crate) fn queue(&mut self, kind: IoKind, purpose: Purpose) {
+        self.next_tag += 1;
+        self.ios.insert(self.next_tag, purpose);
+        self.dev.queue(Io {
+            tag: self.next_tag,
+            kind,
+        });
+    }
+
+    /// Gives an operation to the log's device.
+    pub(crate) fn queue_log(&mut self, kind: IoKind) {
+        self.next_tag += 1;
+        self.ios.insert(self.next_tag, Purpose::Log);
+        let io = Io {
+            tag: self.next_tag,
+            kind,
+        };
+        match &mut self.log_dev {
+            Some(dev) => dev.queue(io),
+            None => self.dev.queue(io),
+        }
+    }
+
+    fn list_pairs(&mut self, from: Bytes, to: Bytes, limit: usize, skip: usize, token: Token) {
+        self.wait_for_job(Waiting::Pairs {
+            from,
+            to,
+            limit: limit.clamp(1, 65_536),
+            skip,
+            token,
+        });
+    }
+
+    fn wait_for_object(&mut self, key: &ObjectKey, waiting: Waiting) {
+        self.next_tag += 1;
+        self.waiting.insert(self.next_tag, (self.epoch, waiting));
+        self.lookups.push((self.next_tag, key.clone()));
+        self.stats.index_lookups += 1;
+    }
+
+    pub(crate) fn wait_for_job(&mut self, waiting: Waiting) {
+        self.next_tag += 1;
+        let id = self.next_tag;
+        let job = match &waiting {
+            Waiting::Objects { from, to, limit, .. } => Job::Objects {
+                id,
+                from: from.clone(),
+                to: to.clone(),
+                limit: *limit,
+            },
+            Waiting::Pairs { from, to, limit, .. } => Job::Pairs {
+                id,
+                from: from.clone(),
+                to: to.clone(),
+                limit: *limit,
+            },
+            Waiting::Lookup { key, .. } | Waiting::Read { key, .. } => {
+                self.lookups.push((id, key.clone()));
+                self.waiting.insert(id, (self.epoch, waiting));
+                return;
+            }
+        };
+        self.waiting.insert(id, (self.epoch, waiting));
+        self.exec.submit(job);
+    }
+
+    /// The settings it was opened with.
+    pub fn config(&self) -> &Config {
+        &self.state.cfg
+    }
+}

@@ -1,0 +1,596 @@
+//! Random transactions against a model, with power cuts at every kind of moment.
+//!
+//! A failure prints its seed; `SPIRULA_SEED=n cargo test -p spirula-store --test model` runs only that one, and `SPIRULA_SEEDS=n`
+//! runs n of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_store::device::{BlockIo, Fault, SimDisk};
+use spirula_store::{
+    Config, Depth, Devices, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, Payload, Store, StoreError,
+    Token, Transaction, fsck_on, mkfs_on,
+};
+
+const DISK: usize = 12 << 20;
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 20) % n.max(1)
+    }
+
+    fn bytes(&mut self, len: usize) -> Bytes {
+        let seed = self.below(u64::MAX) as u32 | 1;
+        (0..len as u32)
+            .map(|i| (i.wrapping_mul(seed) >> 11) as u8)
+            .collect::<Vec<u8>>()
+            .into()
+    }
+}
+
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Object {
+    data: Vec<u8>,
+    info: Bytes,
+    attrs: BTreeMap<Bytes, Bytes>,
+    omap: BTreeMap<Bytes, Bytes>,
+    header: Bytes,
+}
+
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Model {
+    objects: BTreeMap<ObjectKey, Object>,
+    meta: BTreeMap<Bytes, Bytes>,
+}
+
+impl Model {
+    fn at(&mut self, key: &ObjectKey) -> &mut Object {
+        self.objects.entry(key.clone()).or_default()
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Touch(key) => drop(self.at(key)),
+            Op::Write { key, offset, data } => {
+                let bytes = data.parts.concat();
+                let object = self.at(key);
+                let end = *offset as usize + bytes.len();
+                if !bytes.is_empty() {
+                    if object.data.len() < end {
+                        object.data.resize(end, 0);
+                    }
+                    object.data[*offset as usize..end].copy_from_slice(&bytes);
+                }
+            }
+            Op::Zero { key, offset, len } => {
+                let object = self.at(key);
+                let end = (*offset + *len) as usize;
+                if *len > 0 {
+                    if object.data.len() < end {
+                        object.data.resize(end, 0);
+                    }
+                    object.data[*offset as usize..end].fill(0);
+                }
+            }
+            Op::Truncate { key, size } => self.at(key).data.resize(*size as usize, 0),
+            Op::Remove(key) => drop(self.objects.remove(key)),
+            Op::Clone { from, to } => {
+                if let Some(object) = self.objects.get(from).cloned() {
+                    self.objects.insert(to.clone(), object);
+                }
+            }
+            Op::SetAttr { key, name, value } => drop(self.at(key).attrs.insert(name.clone(), value.clone())),
+            Op::RmAttr { key, name } => drop(self.at(key).attrs.remove(name)),
+            Op::RmAttrs(key) => self.at(key).attrs.clear(),
+            Op::SetInfo { key, info } => self.at(key).info = info.clone(),
+            Op::OmapSet { key, pairs } => self.at(key).omap.extend(pairs.iter().cloned()),
+            Op::OmapRm { key, names } => {
+                if let Some(o) = self.objects.get_mut(key) {
+                    names.iter().for_each(|n| drop(o.omap.remove(n)));
+                }
+            }
+            Op::OmapRmRange { key, from, to } => {
+                if let Some(o) = self.objects.get_mut(key) {
+                    o.omap.retain(|k, _| k < from || k >= to);
+                }
+            }
+            Op::OmapClear(key) => {
+                let o = self.at(key);
+                o.omap.clear();
+                o.header = Bytes::new();
+            }
+            Op::OmapHeader { key, header } => self.at(key).header = header.clone(),
+            Op::MetaPut { key, value } => drop(self.meta.insert(key.clone(), value.clone())),
+            Op::MetaDelete(key) => drop(self.meta.remove(key)),
+            Op::MetaDeleteRange { from, to } => self.meta.retain(|k, _| k < from || k >= to),
+        }
+    }
+}
+
+fn key(rng: &mut Rng) -> ObjectKey {
+    ObjectKey::from(format!("object-{:02}", rng.below(12)).as_str())
+}
+
+fn name(rng: &mut Rng) -> Bytes {
+    format!("name-{}", rng.below(20)).into()
+}
+
+fn offset(rng: &mut Rng) -> u64 {
+    match rng.below(3) {
+        0 => rng.below(60_000),
+        1 => rng.below(16) * 4096,
+        _ => rng.below(3) * 65_536,
+    }
+}
+
+fn length(rng: &mut Rng) -> usize {
+    match rng.below(10) {
+        0..4 => rng.below(600) as usize,
+        4..7 => rng.below(5) as usize * 4096,
+        7..9 => rng.below(20_000) as usize,
+        _ => 30_000 + rng.below(100_000) as usize,
+    }
+}
+
+fn random_op(rng: &mut Rng) -> Op {
+    let key = key(rng);
+    match rng.below(40) {
+        0 => Op::Touch(key),
+        1..18 => {
+            let len = length(rng);
+            let bytes = rng.bytes(len);
+            let cut = rng.below(len as u64 + 1) as usize;
+            let parts = if rng.below(3) == 0 {
+                vec![bytes.slice(..cut), bytes.slice(cut..)]
+            } else {
+                vec![bytes]
+            };
+            Op::Write {
+                key,
+                offset: offset(rng),
+                data: Payload::from(parts),
+            }
+        }
+        18..20 => Op::Zero {
+            key,
+            offset: offset(rng),
+            len: rng.below(30_000),
+        },
+        20..23 => Op::Truncate {
+            key,
+            size: offset(rng),
+        },
+        23..25 => Op::Remove(key),
+        25 => Op::Clone {
+            from: key,
+            to: self::key(rng),
+        },
+        26 => Op::SetAttr {
+            key,
+            name: name(rng),
+            value: rng.bytes(20),
+        },
+        27 => Op::RmAttr { key, name: name(rng) },
+        28 => Op::RmAttrs(key),
+        29..31 => Op::SetInfo {
+            key,
+            info: rng.bytes(100),
+        },
+        31..33 => Op::OmapSet {
+            key,
+            pairs: (0..3).map(|_| (name(rng), rng.bytes(30))).collect(),
+        },
+        33 => Op::OmapRm {
+            key,
+            names: vec![name(rng)],
+        },
+        34 => Op::OmapRmRange {
+            key,
+            from: name(rng),
+            to: name(rng),
+        },
+        35 => {
+            if rng.below(3) == 0 {
+                Op::OmapClear(key)
+            } else {
+                Op::OmapHeader {
+                    key,
+                    header: rng.bytes(9),
+                }
+            }
+        }
+        36..38 => Op::MetaPut {
+            key: name(rng),
+            value: rng.bytes(50),
+        },
+        38 => Op::MetaDelete(name(rng)),
+        _ => Op::MetaDeleteRange {
+            from: name(rng),
+            to: name(rng),
+        },
+    }
+}
+
+struct Disks {
+    main: SimDisk,
+    log: Option<SimDisk>,
+}
+
+impl Disks {
+    fn io(disk: &SimDisk) -> Arc<dyn BlockIo> {
+        Arc::new(disk.clone())
+    }
+
+    fn log_io(&self) -> Option<Arc<dyn BlockIo>> {
+        self.log.as_ref().map(Self::io)
+    }
+
+    fn open(&self, cfg: &Config) -> Result<Store, StoreError> {
+        let devices = Devices {
+            main: Box::new(self.main.device()),
+            log: self.log.as_ref().map(|l| Box::new(l.device()) as Box<_>),
+        };
+        Store::open_on(devices, cfg.clone(), Notify::new().unwrap(), false)
+    }
+
+    fn arm(&self, fault: Fault) {
+        self.main.arm(fault);
+    }
+
+    fn power_cycle(&self, seed: u64) -> Self {
+        Self {
+            main: self.main.power_cycle(seed),
+            log: self.log.as_ref().map(|l| l.power_cycle(seed + 1)),
+        }
+    }
+}
+
+struct Run {
+    rng: Rng,
+    disks: Disks,
+    cfg: Config,
+    /// As submitted.
+    now: Model,
+    /// As acknowledged.
+    durable: Model,
+    /// States after each transaction that was submitted but not acknowledged.
+    unacknowledged: VecDeque<(Token, Model)>,
+    next: u64,
+}
+
+enum End {
+    Power,
+    Done,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let main = SimDisk::new(DISK, seed);
+        let log = (rng.below(4) == 0).then(|| SimDisk::new(512 << 10, seed + 7));
+        let disks = Disks { main, log };
+        let opts = MkfsOptions {
+            log_bytes: (256 << 10) + rng.below(4) * (256 << 10),
+            ..MkfsOptions::default()
+        };
+        mkfs_on(&Disks::io(&disks.main), disks.log_io().as_ref(), &opts).unwrap();
+        let cfg = Config {
+            memtable_bytes: (64 << 10) + rng.below(500_000) as usize,
+            memtable_entries: 10 + rng.below(200) as usize,
+            index_cache_bytes: 1 << 20,
+            onode_cache_bytes: rng.below(3) as usize * 2000,
+            data_cache_bytes: rng.below(2) as usize * 50_000,
+            direct_min: 16_384 << rng.below(3),
+            group_bytes: 32 << 10,
+        };
+        let (now, durable) = Default::default();
+        Self {
+            rng,
+            disks,
+            cfg,
+            now,
+            durable,
+            unacknowledged: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    fn handle(&mut self, events: Vec<Event>) -> Option<End> {
+        for event in events {
+            match event {
+                Event::Committed(token) => {
+                    let (first, model) = self.unacknowledged.pop_front().expect("nothing to acknowledge");
+                    assert_eq!(first, token, "acknowledged out of order");
+                    self.durable = model;
+                }
+                Event::Fatal(e) => {
+                    assert!(self.disks.main.is_cut(), "failed without a cause: {e}");
+                    return Some(End::Power);
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        None
+    }
+
+    /// Submits and polls until the power goes or `steps` are over.
+    fn work(&mut self, store: &mut Store, steps: u64) -> End {
+        for _ in 0..steps {
+            match self.rng.below(10) {
+                0..5 => {
+                    if store.writable() && self.submit(store).is_err() {
+                        return End::Power;
+                    }
+                }
+                5 => {
+                    if let Some(end) = self.check_one(store) {
+                        return end;
+                    }
+                }
+                6 if self.rng.below(20) == 0 => store.checkpoint(),
+                _ => {
+                    let mut events = Vec::new();
+                    store.poll(&mut events);
+                    if let Some(end) = self.handle(events) {
+                        return end;
+                    }
+                }
+            }
+        }
+        End::Done
+    }
+
+    fn submit(&mut self, store: &mut Store) -> Result<(), StoreError> {
+        let mut txn = Transaction::new();
+        let mut model = self.now.clone();
+        for _ in 0..=self.rng.below(4) {
+            let op = random_op(&mut self.rng);
+            model.apply(&op);
+            txn.push(op);
+        }
+        self.next += 1;
+        let token = Token(self.next);
+        match store.submit(txn, token) {
+            Ok(()) => {
+                self.now = model.clone();
+                self.unacknowledged.push_back((token, model));
+                Ok(())
+            }
+            Err(StoreError::NoSpace { .. } | StoreError::Invalid(_)) => Ok(()),
+            Err(e) => {
+                assert!(self.disks.main.is_cut(), "refused without a cause: {e}");
+                Err(e)
+            }
+        }
+    }
+
+    /// Polls until an event that `pick` takes.
+    fn wait<T>(
+        &mut self,
+        store: &mut Store,
+        pick: impl Fn(&Event) -> bool,
+        get: impl Fn(Event) -> T,
+    ) -> Result<T, End> {
+        for _ in 0..100_000 {
+            let mut events = Vec::new();
+            store.poll(&mut events);
+            let mut found = None;
+            let mut rest = Vec::new();
+            for e in events {
+                if found.is_none() && pick(&e) {
+                    found = Some(e)
+                } else {
+                    rest.push(e)
+                }
+            }
+            if let Some(end) = self.handle(rest) {
+                return Err(end);
+            }
+            if let Some(e) = found {
+                return Ok(get(e));
+            }
+        }
+        panic!("no answer");
+    }
+
+    /// Reads a random part of a random object while transactions are under way.
+    fn check_one(&mut self, store: &mut Store) -> Option<End> {
+        let key = key(&mut self.rng);
+        let (from, len) = (offset(&mut self.rng), length(&mut self.rng) as u64);
+        store.load(&key).ok()?;
+        store.read(&key, from, len, Token(0)).ok()?;
+        let expected = self.now.objects.get(&key).map(|o| {
+            let end = (from + len).min(o.data.len() as u64);
+            o.data[from.min(end) as usize..end as usize].to_vec()
+        });
+        // Changes submitted after the read do not show.
+        if self.submit(store).is_err() {
+            return Some(End::Power);
+        }
+        let got = self.wait(
+            store,
+            |e| matches!(e, Event::Read(..)),
+            |e| match e {
+                Event::Read(_, r) => r,
+                _ => unreachable!(),
+            },
+        );
+        match got {
+            Err(end) => return Some(end),
+            Ok(Err(StoreError::NoObject(_))) => assert_eq!(expected, None, "{key} exists"),
+            Ok(Ok(bytes)) => assert!(
+                Some(bytes.to_vec()) == expected,
+                "{key}: wrong data at {from}+{len}"
+            ),
+            Ok(Err(e)) => assert!(self.disks.main.is_cut(), "{e}"),
+        }
+        None
+    }
+
+    /// Reads everything.
+    fn contents(&mut self, store: &mut Store) -> Result<Model, End> {
+        let mut model = Model::default();
+        let mut from = Some(ObjectKey::from(""));
+        let limit = 1 + self.rng.below(6) as usize;
+        while let Some(at) = from {
+            store.list(&at, None, limit, Token(0)).unwrap();
+            let page = self.wait(
+                store,
+                |e| matches!(e, Event::List(..)),
+                |e| match e {
+                    Event::List(_, r) => r.unwrap(),
+                    _ => unreachable!(),
+                },
+            )?;
+            for (key, onode) in page.objects {
+                store.read(&key, 0, u64::MAX, Token(0)).unwrap();
+                let data = self.wait(
+                    store,
+                    |e| matches!(e, Event::Read(..)),
+                    |e| match e {
+                        Event::Read(_, r) => r.unwrap(),
+                        _ => unreachable!(),
+                    },
+                )?;
+                assert_eq!(data.len() as u64, onode.size());
+                let omap = self.all_pairs(store, |s, from| s.omap_list(&key, from, None, limit, Token(0)))?;
+                let attrs = onode.attrs().iter().cloned().collect();
+                let (info, header) = (onode.info().clone(), onode.omap_header().clone());
+                model.objects.insert(
+                    key,
+                    Object {
+                        data: data.to_vec(),
+                        info,
+                        attrs,
+                        omap,
+                        header,
+                    },
+                );
+            }
+            from = page.next;
+        }
+        model.meta = self.all_pairs(store, |s, from| s.meta_list(from, None, limit, Token(0)))?;
+        Ok(model)
+    }
+
+    fn all_pairs(
+        &mut self,
+        store: &mut Store,
+        list: impl Fn(&mut Store, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<BTreeMap<Bytes, Bytes>, End> {
+        let mut out = BTreeMap::new();
+        let mut from = Some(Bytes::new());
+        while let Some(at) = from {
+            list(store, &at).unwrap();
+            let page = self.wait(
+                store,
+                |e| matches!(e, Event::Pairs(..)),
+                |e| match e {
+                    Event::Pairs(_, r) => r.unwrap(),
+                    _ => unreachable!(),
+                },
+            )?;
+            out.extend(page.pairs);
+            from = page.next;
+        }
+        Ok(out)
+    }
+
+    /// The store after a power cut holds what was acknowledged, and of the rest a prefix.
+    fn recover(&mut self) {
+        let report = fsck_on(
+            &Disks::io(&self.disks.main),
+            self.disks.log_io().as_ref(),
+            Depth::Deep,
+        );
+        assert!(report.is_clean(), "fsck after a power cut: {report}");
+        let mut store = self.disks.open(&self.cfg).expect("open after a power cut");
+        let candidates: Vec<Model> = std::iter::once(self.durable.clone())
+            .chain(self.unacknowledged.drain(..).map(|(_, m)| m))
+            .collect();
+        let found = match self.contents(&mut store) {
+            Ok(found) => found,
+            Err(_) => panic!("power is on"),
+        };
+        if !candidates.contains(&found) {
+            explain(&self.durable, &found);
+        }
+        (self.now, self.durable) = (found.clone(), found);
+        for key in self.now.objects.keys() {
+            assert!(matches!(
+                store.lookup(key, Token(0)),
+                Ok(Lookup::Ready(Some(_)) | Lookup::Pending)
+            ));
+        }
+    }
+}
+
+fn explain(expected: &Model, found: &Model) -> ! {
+    for (key, object) in &expected.objects {
+        match found.objects.get(key) {
+            None => eprintln!("{key} is missing"),
+            Some(o) if o != object => {
+                let at = o.data.iter().zip(&object.data).position(|(a, b)| a != b);
+                eprintln!(
+                    "{key} differs: size {} not {}, first at {at:?}",
+                    o.data.len(),
+                    object.data.len()
+                );
+            }
+            _ => {}
+        }
+    }
+    panic!("the store holds neither what was acknowledged nor a later state");
+}
+
+fn run(seed: u64) {
+    let mut run = Run::new(seed);
+    for life in 0..4 {
+        let steps = 100 + run.rng.below(600);
+        let cut = run.rng.below(3000);
+        if life > 0 || run.rng.below(4) > 0 {
+            run.disks.arm(Fault {
+                cut_after: Some(cut),
+                ..Fault::default()
+            });
+        }
+        // The power may go while the store is being opened.
+        if let Ok(mut store) = run.disks.open(&run.cfg.clone()) {
+            if let End::Done = run.work(&mut store, steps)
+                && let Ok(found) = run.contents(&mut store)
+            {
+                assert!(found == run.now, "contents differ while running");
+            }
+        } else {
+            assert!(run.disks.main.is_cut(), "cannot be opened");
+        }
+        run.disks = run.disks.power_cycle(seed + life);
+        run.recover();
+        run.disks = run.disks.power_cycle(seed + life + 1000);
+    }
+}
+
+#[test]
+fn acknowledged_transactions_survive_power_cuts() {
+    let one = std::env::var("SPIRULA_SEED").ok().and_then(|s| s.parse().ok());
+    let count = std::env::var("SPIRULA_SEEDS")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(60);
+    let seeds = one.map_or(1..=count, |seed: u64| seed..=seed);
+    for seed in seeds {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
+            eprintln!(
+                "seed {seed}: run again with SPIRULA_SEED={seed} cargo test -p spirula-store --test model"
+            );
+            resume_unwind(panic);
+        }
+    }
+}
