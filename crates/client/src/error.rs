@@ -23,9 +23,18 @@ pub mod errno {
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The configuration is unreadable or incomplete: the caller's fault.
+    /// The configuration has a bad value: the caller's fault.
     #[error("{0}")]
     Config(String),
+    /// The configuration file can't be read.
+    #[error("{0}")]
+    Conf(String),
+    /// No option names a monitor.
+    #[error("no monitors in mon_host")]
+    NoMonitors,
+    /// There is no key for who wants to log in.
+    #[error("{0}")]
+    NoKey(String),
     /// Monitors that don't answer or refuse.
     #[error(transparent)]
     Mon(#[from] spirula_monc::Error),
@@ -57,6 +66,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Config(_) => -errno::EINVAL,
+            Self::Conf(_) | Self::NoMonitors | Self::NoKey(_) => -errno::ENOENT,
             Self::Mon(e) => e.errno(),
             Self::Os { errno, .. } => *errno,
             Self::Malformed(_) => -errno::EIO,

@@ -16,6 +16,6 @@ mod tell;
 pub use error::{Error, Result, errno};
 pub use ioctx::{IoCtx, OpReply};
 pub use list::{Listed, ObjectList};
-pub use options::Options;
+pub use options::{Options, Source};
 pub use rados::Rados;
 pub use spirula_monc::CommandReply;

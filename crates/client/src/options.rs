@@ -1,5 +1,6 @@
 //! Who connects to which cluster, as `ceph.conf` and the usual command-line arguments say it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ const KEYRINGS: [&str; 3] = [
     "/etc/ceph/keyring",
 ];
 
+/// How long to try for a session where nothing says it.
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// What a connection needs to know.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -34,12 +38,113 @@ pub struct Options {
     pub connect_timeout: Duration,
 }
 
+/// Where [`Options`] come from: a configuration file, and what the command line says instead.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    /// The configuration file; else that of `CEPH_CONF`, else the default place, where it may be missing.
+    pub conf: Option<PathBuf>,
+    /// Who logs in.
+    pub name: AuthName,
+    /// Options that the command line sets, by their names with underscores.
+    pub set: BTreeMap<String, String>,
+    /// How long to try for a session instead of `client_mount_timeout`.
+    pub connect_timeout: Option<Duration>,
+}
+
+/// The options of a [`Source`]: the command line's before the file's.
+struct Lookup<'a> {
+    set: &'a BTreeMap<String, String>,
+    file: &'a ConfFile,
+    section: String,
+}
+
+impl Lookup<'_> {
+    fn get(&self, key: &str) -> Option<String> {
+        self.set
+            .get(key)
+            .cloned()
+            .or_else(|| self.file.get(&self.section, key))
+    }
+
+    fn seconds(&self, key: &str) -> Option<Duration> {
+        let seconds: f64 = self.get(key)?.trim().parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+impl Source {
+    /// Reads the file and works out what a connection needs.
+    ///
+    /// # Errors
+    /// [`Error::Conf`], [`Error::NoMonitors`], [`Error::NoKey`], or [`Error::Config`] for a bad value.
+    pub fn read(&self) -> Result<Options> {
+        let file = self.file()?;
+        let look = Lookup {
+            set: &self.set,
+            file: &file,
+            section: self.name.to_string(),
+        };
+        let monitors = parse_mon_host(&look.get("mon_host").unwrap_or_default());
+        if monitors.is_empty() {
+            return Err(Error::NoMonitors);
+        }
+        let modes = look.get("ms_client_mode").unwrap_or_else(|| "crc secure".into());
+        let con_modes = ConMode::parse_list(&modes).ok_or_else(|| {
+            Error::Config(format!(
+                "ms_client_mode: {modes:?} is not a list of crc and secure"
+            ))
+        })?;
+        Ok(Options {
+            name: self.name.clone(),
+            key: key(&look, &self.name)?,
+            monitors,
+            con_modes,
+            connect_timeout: self
+                .connect_timeout
+                .or_else(|| look.seconds("client_mount_timeout"))
+                .unwrap_or(MOUNT_TIMEOUT),
+        })
+    }
+
+    /// The value of one option for the entity, `None` where nothing says it.
+    ///
+    /// # Errors
+    /// [`Error::Conf`] where the file can't be read.
+    pub fn option(&self, section: &str, key: &str) -> Result<Option<String>> {
+        let file = self.file()?;
+        let look = Lookup {
+            set: &self.set,
+            file: &file,
+            section: section.to_owned(),
+        };
+        Ok(look.get(key))
+    }
+
+    fn file(&self) -> Result<ConfFile> {
+        let named = self.conf.clone().or_else(|| {
+            std::env::var_os("CEPH_CONF")
+                .filter(|p| !p.is_empty())
+                .map(PathBuf::from)
+        });
+        let path = named.as_deref().unwrap_or(Path::new(CONF_DEFAULT));
+        match ConfFile::read(path) {
+            Ok(file) => Ok(file),
+            Err(spirula_conf::Error::Read { source, .. })
+                if named.is_none() && source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Ok(ConfFile::default())
+            }
+            Err(e) => Err(Error::Conf(e.to_string())),
+        }
+    }
+}
+
 impl Options {
     /// Reads `conf` (or `CEPH_CONF`, or the default place) for the entity `name`; `keyring`, `mon_host` and
     /// `timeout` override what stands there.
     ///
     /// # Errors
-    /// [`Error::Config`] where there are no monitors or no key.
+    /// Those of [`Source::read`].
     pub fn load(
         conf: Option<&Path>,
         name: &AuthName,
@@ -47,57 +152,47 @@ impl Options {
         mon_host: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<Self> {
-        let path = match (conf, std::env::var_os("CEPH_CONF")) {
-            (Some(path), _) => path.to_owned(),
-            (None, Some(path)) => PathBuf::from(path),
-            (None, None) => PathBuf::from(CONF_DEFAULT),
-        };
-        let file = ConfFile::read(&path).map_err(|e| Error::Config(e.to_string()))?;
-        let section = name.to_string();
-        let option = |key: &str| file.get(&section, key);
-        let hosts = mon_host
-            .map(str::to_owned)
-            .or_else(|| option("mon_host"))
-            .unwrap_or_default();
-        let monitors = parse_mon_host(&hosts);
-        if monitors.is_empty() {
-            return Err(Error::Config(format!(
-                "{}: no monitors in mon_host",
-                path.display()
-            )));
+        let mut set = BTreeMap::new();
+        if let Some(path) = keyring {
+            set.insert("keyring".to_owned(), path.to_string_lossy().into_owned());
         }
-        let modes = option("ms_client_mode").unwrap_or_else(|| "crc secure".into());
-        let con_modes = ConMode::parse_list(&modes).ok_or_else(|| {
-            Error::Config(format!(
-                "ms_client_mode: {modes:?} is not a list of crc and secure"
-            ))
-        })?;
-        let key = match option("key").filter(|_| keyring.is_none()) {
-            Some(text) => CryptoKey::from_base64(&text).map_err(|e| Error::Config(format!("key: {e}")))?,
-            None => find_key(&file, name, keyring)?,
-        };
-        Ok(Self {
+        if let Some(hosts) = mon_host {
+            set.insert("mon_host".to_owned(), hosts.to_owned());
+        }
+        let source = Source {
+            conf: conf.map(Path::to_owned),
             name: name.clone(),
-            key,
-            monitors,
-            con_modes,
-            connect_timeout: timeout.unwrap_or(Duration::from_secs(300)),
-        })
+            set,
+            connect_timeout: timeout,
+        };
+        source.read()
     }
 }
 
-/// The entity's key in the first keyring that has it.
-fn find_key(file: &ConfFile, name: &AuthName, keyring: Option<&Path>) -> Result<CryptoKey> {
+fn parse_key(text: &str) -> Result<CryptoKey> {
+    CryptoKey::from_base64(text.trim()).map_err(|e| Error::Config(format!("key: {e}")))
+}
+
+/// The entity's key: given as such, in a key file, or in the first keyring that has it.
+fn key(look: &Lookup<'_>, name: &AuthName) -> Result<CryptoKey> {
+    // A keyring on the command line is nearer than a key in the file.
+    if !look.set.contains_key("keyring") {
+        if let Some(text) = look.get("key") {
+            return parse_key(&text);
+        }
+        if let Some(path) = look.get("keyfile") {
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::NoKey(format!("{path}: {e}")))?;
+            return parse_key(&text);
+        }
+    }
     let section = name.to_string();
-    let candidates: Vec<PathBuf> = match keyring {
-        Some(path) => vec![path.to_owned()],
-        None => match file.get(&section, "keyring") {
-            Some(list) => list.split(',').map(|p| PathBuf::from(p.trim())).collect(),
-            None => KEYRINGS
-                .iter()
-                .map(|p| PathBuf::from(p.replace("$cluster", "ceph").replace("$name", &section)))
-                .collect(),
-        },
+    let list = look.get("keyring").or_else(|| std::env::var("CEPH_KEYRING").ok());
+    let candidates: Vec<PathBuf> = match list {
+        Some(list) => list.split(',').map(|p| PathBuf::from(p.trim())).collect(),
+        None => KEYRINGS
+            .iter()
+            .map(|p| PathBuf::from(p.replace("$cluster", "ceph").replace("$name", &section)))
+            .collect(),
     };
     let mut tried = Vec::new();
     for path in candidates {
@@ -113,8 +208,56 @@ fn find_key(file: &ConfFile, name: &AuthName, keyring: Option<&Path>) -> Result<
             Err(e) => tried.push(format!("{}: {e}", path.display())),
         }
     }
-    Err(Error::Config(format!(
-        "no keyring found for {name}: {}",
+    Err(Error::NoKey(format!(
+        "no keyring for {name}: {}",
         tried.join("; ")
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AQBMbCBpAAAAABAAZBAGZ1iWXMqvo0B1K2Lq1w==";
+
+    fn source(conf: &str) -> (PathBuf, Source) {
+        let unique = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos();
+        let path = std::env::temp_dir().join(format!("spirula-options-{unique}-{}", std::process::id()));
+        std::fs::write(&path, conf).unwrap();
+        let source = Source {
+            conf: Some(path.clone()),
+            name: "client.x".parse().unwrap(),
+            ..Source::default()
+        };
+        (path, source)
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let conf =
+            format!("[global]\nmon host = 10.0.0.1\nclient mount timeout = 7\n[client.x]\nkey = {KEY}\n");
+        let (path, mut source) = source(&conf);
+        let read = source.read().unwrap();
+        assert_eq!(read.monitors[0].to_string(), "v2:10.0.0.1:3300/0");
+        assert_eq!(read.connect_timeout, Duration::from_secs(7));
+        source.set.insert("mon_host".into(), "10.0.0.2:1".into());
+        source.connect_timeout = Some(Duration::from_secs(1));
+        let read = source.read().unwrap();
+        assert_eq!(read.monitors[0].to_string(), "v2:10.0.0.2:1/0");
+        assert_eq!(read.connect_timeout, Duration::from_secs(1));
+        source.set.insert("keyring".into(), "/nonexistent/keyring".into());
+        assert!(matches!(source.read(), Err(Error::NoKey(_))));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let (path, source) = source("[global]\n");
+        assert!(matches!(source.read(), Err(Error::NoMonitors)));
+        std::fs::remove_file(path).unwrap();
+        assert!(matches!(source.read(), Err(Error::Conf(_))));
+    }
 }

@@ -11,11 +11,11 @@ use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
 use spirula_maps::{MonMap, OsdMap};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
+use spirula_proto::mgr::{MMgrMap, MgrMap};
 use spirula_proto::mon::{
     MCommand, MConfig, MGetPoolStats, MLog, MMonMap, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply,
     PoolOpCode, Statfs,
 };
-use spirula_proto::mgr::{MMgrMap, MgrMap};
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::{Notify, mpsc};
 
@@ -268,7 +268,10 @@ impl Rados {
 impl Inner {
     /// The cluster's id, zero before it is known.
     pub(crate) fn fsid(&self) -> Fsid {
-        self.monmap.borrow().as_ref().map_or_else(Fsid::default, |m| m.fsid)
+        self.monmap
+            .borrow()
+            .as_ref()
+            .map_or_else(Fsid::default, |m| m.fsid)
     }
 
     /// Waits until a map has come.
