@@ -399,7 +399,10 @@ impl Plan {
         let mut at = 0;
         for run in &runs {
             let len = u64::from(run.len) * BLOCK64;
-            self.out.writes.push((run.pblk * BLOCK64, slices(&bufs, at, len)));
+            let bufs = slices(&bufs, at, len);
+            // Visible to reads before the device has them.
+            state.direct.insert(run.pblk, bufs.clone());
+            self.out.writes.push((run.pblk * BLOCK64, bufs));
             at += len;
         }
         self.step(

@@ -47,10 +47,13 @@ impl Store {
         match (purpose, done.result) {
             (Purpose::Read(id, piece), result) => self.read_done(id, piece, result, done.buf),
             (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
-            (Purpose::Direct(seq), Ok(())) => self.log.write_done(seq),
+            (Purpose::Direct(seq, block), Ok(())) => {
+                self.state.direct.remove(&block);
+                self.log.write_done(seq);
+            }
             (Purpose::Log, Ok(())) => self.log_io_done(),
             (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
-            (Purpose::Direct(_), Err(e)) => drop(self.io_failed("data write", &e)),
+            (Purpose::Direct(..), Err(e)) => drop(self.io_failed("data write", &e)),
             (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),
             (Purpose::Checkpoint, Err(e)) => drop(self.io_failed("write-back", &e)),
         }

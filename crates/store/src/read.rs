@@ -63,7 +63,7 @@ impl State {
     fn pieces(&mut self, key: &ObjectKey, onode: &Onode, first: u32, last: u32) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = Vec::new();
         let cached = (last - first) as usize * BLOCK < CACHED_READ;
-        let any_dirty = self.tables.iter().any(|t| !t.dirty.is_empty());
+        let any_dirty = !self.nothing_dirty();
         let mut lblk = first;
         while lblk <= last {
             let extent = onode.overlapping(lblk, last - lblk + 1).next();
@@ -89,9 +89,9 @@ impl State {
             for i in skip..skip + count {
                 let (pblk, crc) = (e.pblk + i as u64, e.crcs[i]);
                 match self.find_dirty(pblk) {
-                    Some(Dirty::Full(b)) => pieces.push(Piece::Here(b.clone())),
+                    Some(Dirty::Full(b)) => pieces.push(Piece::Here(b)),
                     Some(Dirty::Patched(p)) => {
-                        let (pblk, crcs, patches) = (p.base, vec![p.base_crc], p.patches.clone());
+                        let (pblk, crcs, patches) = (p.base, vec![p.base_crc], p.patches);
                         pieces.push(Piece::Device {
                             lblk,
                             pblk,

@@ -1,7 +1,7 @@
 //! The store's view of its contents: generations of changes over a cache over the index. No I/O except blocking reads of the
 //! index for what nobody looked up before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// Last transaction.
     pub(crate) seq: u64,
+    /// Large writes under way: first block on the device, and contents.
+    pub(crate) direct: BTreeMap<u64, Vec<Bytes>>,
     /// Reads to start.
     pub(crate) base_reads: Vec<BaseRead>,
     pub(crate) current: Option<Current>,
@@ -91,6 +93,7 @@ impl State {
             alloc,
             counters,
             seq,
+            direct: BTreeMap::new(),
             base_reads: Vec::new(),
             current: None,
             bases: Vec::new(),
@@ -201,16 +204,37 @@ impl State {
     }
 
     /// The newest contents of a device block that are not on the device yet.
-    pub(crate) fn find_dirty(&self, pblk: u64) -> Option<&Dirty> {
-        self.tables.iter().rev().find_map(|t| t.dirty.get(&pblk))
+    pub(crate) fn find_dirty(&self, pblk: u64) -> Option<Dirty> {
+        let logged = self.tables.iter().rev().find_map(|t| t.dirty.get(&pblk));
+        logged
+            .cloned()
+            .or_else(|| self.find_direct(pblk).map(Dirty::Full))
+    }
+
+    /// A block of a large write that is under way.
+    fn find_direct(&self, pblk: u64) -> Option<Bytes> {
+        let (start, bufs) = self.direct.range(..=pblk).next_back()?;
+        let mut at = usize::try_from(pblk - start).ok()?.checked_mul(BLOCK)?;
+        for buf in bufs {
+            if at < buf.len() {
+                return Some(buf.slice(at..at + BLOCK));
+            }
+            at -= buf.len();
+        }
+        None
+    }
+
+    /// Whether everything on the device is the newest there is.
+    pub(crate) fn nothing_dirty(&self) -> bool {
+        self.direct.is_empty() && self.tables.iter().all(|t| t.dirty.is_empty())
     }
 
     /// Contents of a block of an object.
     pub(crate) fn content(&self, block: Option<Mapped>) -> Content {
         let Some(block) = block else { return Content::Zero };
         match self.find_dirty(block.pblk) {
-            Some(Dirty::Full(bytes)) => Content::Here(bytes.clone()),
-            Some(Dirty::Patched(p)) => Content::Patched(p.clone()),
+            Some(Dirty::Full(bytes)) => Content::Here(bytes),
+            Some(Dirty::Patched(p)) => Content::Patched(p),
             Some(Dirty::Lost(_)) => Content::Lost,
             None => Content::OnDisk(block),
         }

@@ -27,8 +27,8 @@ pub(crate) enum Purpose {
     Read(u64, usize),
     /// Old contents for a partial write, and its number among the reads.
     Base(u64, BaseRead),
-    /// A large write of a transaction.
-    Direct(u64),
+    /// A large write of a transaction, and its first block.
+    Direct(u64, u64),
     /// The write or flush of the group under way.
     Log,
     /// Write-back or flush of the checkpoint.
@@ -239,7 +239,7 @@ impl Store {
                     bufs,
                     durable: false,
                 },
-                Purpose::Direct(seq),
+                Purpose::Direct(seq, offset / BLOCK64),
             );
         }
         self.stats.transactions += 1;

@@ -285,7 +285,7 @@ impl Run {
             memtable_bytes: (64 << 10) + rng.below(500_000) as usize,
             memtable_entries: 10 + rng.below(200) as usize,
             index_cache_bytes: 1 << 20,
-            onode_cache_bytes: rng.below(3) as usize * 2000,
+            onode_cache_bytes: (1 + rng.below(3) as usize) * 2000,
             data_cache_bytes: rng.below(2) as usize * 50_000,
             direct_min: 16_384 << rng.below(3),
             group_bytes: 32 << 10,
@@ -425,10 +425,16 @@ impl Run {
         match got {
             Err(end) => return Some(end),
             Ok(Err(StoreError::NoObject(_))) => assert_eq!(expected, None, "{key} exists"),
-            Ok(Ok(bytes)) => assert!(
-                Some(bytes.to_vec()) == expected,
-                "{key}: wrong data at {from}+{len}"
-            ),
+            Ok(Ok(bytes)) => {
+                let differ = expected
+                    .as_ref()
+                    .map(|e| (e.len(), e.iter().zip(&bytes).position(|(a, b)| a != b)));
+                assert!(
+                    Some(bytes.to_vec()) == expected,
+                    "{key}: wrong data at {from}+{len}: {} bytes, expected (bytes, first difference) {differ:?}",
+                    bytes.len()
+                );
+            }
             Ok(Err(e)) => assert!(self.disks.main.is_cut(), "{e}"),
         }
         None
