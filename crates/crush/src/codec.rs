@@ -244,6 +244,10 @@ fn decode_names(r: &mut Reader<'_>) -> DencResult<BTreeMap<i32, String>> {
         if name.is_empty() {
             name = r.string()?;
         }
+        if name.is_empty() {
+            // Nobody, the official code included, could read it back.
+            return Err(DencError::Invalid("empty name"));
+        }
         out.insert(id, name);
     }
     Ok(out)
@@ -311,5 +315,24 @@ impl Decode for ChooseArgs {
             );
         }
         Ok(Self { by_index })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_old_writers_are_read_and_empty_ones_refused() {
+        // One name, "osd", of the type 1: with a key of 32 bits and with one of 64.
+        let new = [1, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, b'o', b's', b'd'];
+        let old = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, b'o', b's', b'd'];
+        for names in [&new[..], &old] {
+            let read = decode_names(&mut Reader::new(names));
+            assert_eq!(read, Ok(BTreeMap::from([(1, "osd".to_owned())])));
+        }
+        let empty = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let read = decode_names(&mut Reader::new(&empty));
+        assert_eq!(read, Err(DencError::Invalid("empty name")));
     }
 }
