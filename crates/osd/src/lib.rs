@@ -1,7 +1,10 @@
 //! The object storage daemon: PG core, backends and daemon.
 
 pub mod core;
+pub mod daemon;
 pub mod pg;
+
+pub use daemon::{MkfsConfig, OsdConfig, OsdError, mkfs, run};
 
 #[cfg(test)]
 mod sim;

@@ -46,7 +46,7 @@ pub struct PoolView {
     /// Whether this kind of pool is served here; erasure-coded ones are not yet.
     pub replicated: bool,
     /// Applications and their keys and values, which capabilities may name.
-    pub applications: Vec<(String, Vec<(String, String)>)>,
+    pub applications: std::collections::BTreeMap<String, std::collections::BTreeMap<String, String>>,
 }
 
 /// An OSD that exists.

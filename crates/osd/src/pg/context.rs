@@ -103,7 +103,12 @@ impl Contexts {
         self.by_key.len()
     }
 
-    /// Ops that wait for an object.
+    /// The ops that wait for an object.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = &ClientOp> {
+        self.by_key.values().flat_map(|c| &c.queue)
+    }
+
+    /// The number of ops that wait for an object.
     pub(crate) fn waiting(&self) -> usize {
         self.by_key.values().map(|c| c.queue.len()).sum()
     }

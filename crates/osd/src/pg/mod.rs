@@ -123,6 +123,14 @@ enum Pending {
 }
 
 impl Pending {
+    fn op(&self) -> Option<&ClientOp> {
+        match self {
+            Self::Op(r) => Some(&r.op),
+            Self::List(l) => Some(&l.op),
+            _ => None,
+        }
+    }
+
     /// The client's op that waited for the answer.
     fn into_op(self) -> Option<ClientOp> {
         match self {
@@ -280,6 +288,42 @@ impl Pg {
             .filter(|p| matches!(p, Pending::Op(_) | Pending::List(_)))
             .count();
         self.held.len() + self.contexts.waiting() + writes + reads
+    }
+
+    /// The ops that wait or are under way: a description and when each was received.
+    pub fn describe_ops(&self) -> Vec<(String, u64)> {
+        let describe = |op: &ClientOp, why: &str| {
+            let codes: Vec<String> = op.ops.iter().map(|o| o.code.to_string()).collect();
+            let text = format!(
+                "osd_op({} {} {} [{}] e{}) {why}",
+                op.reqid,
+                self.pgid,
+                op.object,
+                codes.join(","),
+                op.epoch
+            );
+            (text, op.stamps.received)
+        };
+        let mut all: Vec<_> = self
+            .held
+            .iter()
+            .map(|op| describe(op, "waiting for active"))
+            .collect();
+        if let Role::Active(a) = &self.role {
+            all.extend(a.in_flight.iter().map(|w| describe(w.op(), "waiting for commit")));
+        }
+        all.extend(
+            self.contexts
+                .queued()
+                .map(|op| describe(op, "waiting for its object")),
+        );
+        all.extend(
+            self.pending
+                .values()
+                .filter_map(Pending::op)
+                .map(|op| describe(op, "reading")),
+        );
+        all
     }
 
     /// Object contexts in memory.

@@ -40,6 +40,11 @@ struct Reply {
 }
 
 impl InFlight {
+    /// The client's request.
+    pub(super) fn op(&self) -> &ClientOp {
+        &self.op
+    }
+
     /// The client's requests, to be handled anew in the next interval.
     pub(super) fn into_ops(self) -> impl Iterator<Item = ClientOp> {
         std::iter::once(self.op).chain(self.dups)

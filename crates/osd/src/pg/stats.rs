@@ -104,6 +104,11 @@ impl Pg {
         })
     }
 
+    /// The OSDs that serve the PG.
+    pub fn members(&self) -> Vec<i32> {
+        self.interval.place.acting.clone()
+    }
+
     fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
         let mut state = Vec::new();
         let (mut reason, mut blocked_by) = (None, Vec::new());

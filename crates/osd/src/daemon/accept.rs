@@ -1,0 +1,150 @@
+//! Incoming connections: clients and other OSDs.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use spirula_denc::{EntityName, EntityType};
+use spirula_msgr::{Acceptor, Connection, Sender};
+use spirula_proto::internal::heartbeat::Heartbeat;
+use spirula_proto::osd::MOsdBackoff;
+use spirula_proto::{MsgType, RawMessage};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::auth::{CapAccess, PeerInfo, Secrets, TicketAuth};
+use super::state::{Session, Shared};
+use crate::pg::message::PeerMessage;
+use crate::pg::op::Client;
+
+/// Accepts connections until the task is dropped.
+pub(super) async fn listen(shell: Shared, listener: TcpListener, acceptor: Rc<Acceptor>, secrets: Secrets) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let task = serve(
+                    Rc::clone(&shell),
+                    Rc::clone(&acceptor),
+                    stream,
+                    from,
+                    Rc::clone(&secrets),
+                );
+                tokio::task::spawn_local(task);
+            }
+            Err(e) => {
+                tracing::warn!("accept: {e}");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve(shell: Shared, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr, secrets: Secrets) {
+    match acceptor.accept(stream, from, TicketAuth::new(secrets)).await {
+        Ok((connection, Some(info))) => match info.osd() {
+            Some(osd) => serve_osd(&shell, connection, osd, info).await,
+            None => serve_client(&shell, connection, info).await,
+        },
+        Ok((_, None)) => {}
+        Err(e) => tracing::debug!("{from}: {e}"),
+    }
+}
+
+/// A connected client, its capabilities tied to the connection.
+fn client(connection: &Connection, info: PeerInfo, conn: u64) -> Arc<Client> {
+    let peer = connection.peer();
+    let num = i64::try_from(info.global_id).unwrap_or(i64::MAX);
+    let addr = peer.addrs.v2().copied().unwrap_or(peer.socket_addr);
+    let ip = peer.socket_addr.socket.map(|s| s.ip());
+    Arc::new(Client {
+        conn,
+        name: EntityName::new(info.name.kind, num),
+        addr,
+        access: Arc::new(CapAccess {
+            caps: info.caps,
+            addr: ip,
+        }),
+    })
+}
+
+fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> u64 {
+    let sender = connection.sender().clone();
+    shell.with(|o| {
+        let conn = o.next_conn();
+        let client = client(connection, info, conn);
+        o.sessions.insert(
+            conn,
+            Session {
+                sender,
+                client,
+                epoch: Cell::new(0),
+            },
+        );
+        conn
+    })
+}
+
+async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo) {
+    let name = info.name.clone();
+    let conn = open(shell, &connection, info);
+    let sender = connection.sender().clone();
+    while let Ok(incoming) = connection.recv().await {
+        if let Err(e) = client_message(shell, conn, &sender, &incoming.msg) {
+            tracing::info!("{name}: {e}");
+            break;
+        }
+    }
+    shell.with(|o| o.sessions.remove(&conn));
+}
+
+fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) -> spirula_proto::Result<()> {
+    match msg.kind() {
+        MsgType::OSD_OP => shell.with(|o| o.client_op(conn, msg)),
+        MsgType::COMMAND => super::commands::tell(shell, conn, sender.clone(), msg),
+        // Backoffs are never sent here, so these can only be stray acknowledgements.
+        MsgType::OSD_BACKOFF => msg.decode::<MOsdBackoff>().map(drop),
+        MsgType::PING => Ok(()),
+        kind => {
+            tracing::debug!("a client sent {kind}");
+            Ok(())
+        }
+    }
+}
+
+async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: PeerInfo) {
+    let sender = connection.sender().clone();
+    debug_assert_eq!(info.name.kind, EntityType::OSD);
+    let conn = shell.with(|o| {
+        let conn = o.next_conn();
+        o.incoming.insert(osd, (conn, sender.clone()));
+        conn
+    });
+    while let Ok(incoming) = connection.recv().await {
+        if let Err(e) = osd_message(shell, osd, &sender, &incoming.msg) {
+            tracing::warn!("osd.{osd}: {e}");
+            break;
+        }
+    }
+    shell.with(|o| {
+        if o.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
+            o.incoming.remove(&osd);
+        }
+    });
+}
+
+fn osd_message(shell: &Shared, osd: i32, sender: &Sender, msg: &RawMessage) -> spirula_proto::Result<()> {
+    match msg.kind() {
+        kind if PeerMessage::is_kind(kind) => shell.with(|o| o.peer_message(osd, msg)),
+        MsgType::HEARTBEAT => {
+            let beat: Heartbeat = msg.decode()?;
+            if let Some(answer) = shell.with(|o| o.heartbeat_asked(osd, &beat)) {
+                sender.send(answer);
+            }
+            Ok(())
+        }
+        kind => {
+            tracing::debug!("osd.{osd} sent {kind}");
+            Ok(())
+        }
+    }
+}

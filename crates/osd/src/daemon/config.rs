@@ -1,0 +1,72 @@
+//! What a daemon is told when it is made and started.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use spirula_cephx::CryptoKey;
+use spirula_denc::{EntityAddr, Fsid};
+use spirula_store::MkfsOptions;
+
+use super::OsdError;
+
+/// A daemon's settings.
+#[derive(Debug, Clone)]
+pub struct OsdConfig {
+    /// Its number.
+    pub id: i32,
+    /// The file or block device of its store.
+    pub device: PathBuf,
+    /// A separate file or device for the store's log.
+    pub log_device: Option<PathBuf>,
+    /// The cluster.
+    pub fsid: Fsid,
+    /// The monitors.
+    pub monitors: Vec<EntityAddr>,
+    /// The key of `osd.ID`.
+    pub key: CryptoKey,
+    /// Where to listen; ports are chosen freely.
+    pub bind: IpAddr,
+    /// The admin socket.
+    pub admin_socket: Option<PathBuf>,
+    /// Bytes of memory that it may take.
+    pub memory_target: usize,
+    /// Its place in the CRUSH map, such as `host=a`.
+    pub crush_location: BTreeMap<String, String>,
+    /// Its device class; empty for none.
+    pub device_class: String,
+    /// Options that were set, for `config show`, by their official names.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A store to be made.
+#[derive(Debug, Clone)]
+pub struct MkfsConfig<'a> {
+    /// The OSD's number.
+    pub id: i32,
+    /// The file (created) or block device.
+    pub device: &'a Path,
+    /// A separate file or device for the log.
+    pub log_device: Option<&'a Path>,
+    /// Bytes, for a file.
+    pub size: u64,
+    /// The cluster.
+    pub fsid: Fsid,
+    /// The store's own id, any random one.
+    pub uuid: Fsid,
+}
+
+/// Makes the store of a new OSD. What was there is lost.
+///
+/// # Errors
+/// Where the device can't be opened or is too small.
+pub fn mkfs(c: &MkfsConfig<'_>) -> Result<(), OsdError> {
+    let opts = MkfsOptions {
+        fsid: c.fsid.0,
+        osd_uuid: c.uuid.0,
+        whoami: u32::try_from(c.id).map_err(|_| OsdError::Config("a negative OSD number"))?,
+        ..MkfsOptions::default()
+    };
+    spirula_store::mkfs(c.device, c.size, c.log_device, &opts)?;
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! An OSDMap as the PG core looks at it.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::EntityAddr;
+use spirula_maps::{ITEM_NONE, OsdMap, PgId, PgPool, PoolFlags, PoolType};
+
+use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
+
+/// One epoch, and what the map does not tell: when pools were made.
+#[derive(Debug, Clone)]
+pub(super) struct MapView {
+    pub(super) map: OsdMap,
+    /// The epochs of pools that this OSD saw being made; 0 for others.
+    pub(super) created: BTreeMap<u64, u32>,
+}
+
+fn present(osds: Vec<i32>) -> Vec<i32> {
+    osds.into_iter().filter(|o| *o != ITEM_NONE).collect()
+}
+
+impl MapView {
+    fn view(&self, id: u64, p: &PgPool) -> PoolView {
+        PoolView {
+            id,
+            name: self
+                .map
+                .pool_name(id.cast_signed())
+                .unwrap_or_default()
+                .to_owned(),
+            size: u32::from(p.size),
+            min_size: u32::from(p.min_size),
+            pg_num: p.pg_num,
+            created: self.created.get(&id).copied().unwrap_or(0),
+            last_force_op_resend: p.last_force_op_resend,
+            full: p.flags.contains(PoolFlags::FULL),
+            full_quota: p.flags.contains(PoolFlags::FULL_QUOTA),
+            eio: p.flags.contains(PoolFlags::EIO),
+            replicated: p.kind == PoolType::REPLICATED,
+            applications: p.application_metadata.clone(),
+        }
+    }
+}
+
+impl ClusterMap for MapView {
+    fn epoch(&self) -> u32 {
+        self.map.epoch
+    }
+
+    fn pool(&self, id: u64) -> Option<PoolView> {
+        self.map.pool(id.cast_signed()).map(|p| self.view(id, p))
+    }
+
+    fn pool_ids(&self) -> Vec<u64> {
+        self.map.pools.keys().map(|id| id.cast_unsigned()).collect()
+    }
+
+    fn placement(&self, pgid: PgId) -> Placement {
+        let m = self.map.map_pg(pgid);
+        Placement {
+            raw: present(self.map.map_pg_raw(pgid)),
+            up: present(m.up),
+            up_primary: m.up_primary,
+            acting: present(m.acting),
+            primary: m.acting_primary,
+        }
+    }
+
+    fn osd(&self, id: i32) -> Option<OsdView> {
+        if !self.map.exists(id) {
+            return None;
+        }
+        let info = usize::try_from(id)
+            .ok()
+            .and_then(|i| self.map.osd_info.get(i))
+            .copied()
+            .unwrap_or_default();
+        Some(OsdView {
+            up: self.map.is_up(id),
+            up_from: info.up_from,
+            down_at: info.down_at,
+            lost_at: info.lost_at,
+        })
+    }
+
+    fn max_osd(&self) -> i32 {
+        i32::try_from(self.map.max_osd).unwrap_or(i32::MAX)
+    }
+
+    fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        !self.map.blocklist.is_empty() && self.map.is_blocklisted(addr)
+    }
+}

@@ -1,0 +1,207 @@
+//! The OSDMaps that the daemon has: the newest, and the last incrementals for clients and peers that are behind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, decode_all};
+use spirula_maps::{Incremental, OsdMap};
+use spirula_proto::mon::MOsdMap;
+use spirula_proto::{Payload, RawMessage};
+use spirula_store::Store;
+
+use super::OsdError;
+use super::map_view::MapView;
+use super::state::Osd;
+use crate::core::DAEMON_SLOT;
+use crate::pg::Token;
+use crate::pg::txn::{MetaOp, Txn};
+
+/// The record of the newest full map.
+const FULL: &[u8] = b"Mf";
+/// The record of the epochs in which pools were made.
+const CREATED: &[u8] = b"Mc";
+/// Incrementals kept in memory.
+const KEEP: usize = 200;
+
+/// The daemon's maps.
+pub(super) struct Maps {
+    view: Arc<MapView>,
+    /// Encoded incrementals by epoch.
+    recent: BTreeMap<u32, Bytes>,
+}
+
+impl Maps {
+    /// The maps that the store remembers; an empty one of epoch 0 for a new OSD.
+    pub(super) fn load(store: &mut Store, fsid: spirula_denc::Fsid) -> Result<Self, OsdError> {
+        let damaged = |what: &str| {
+            let what = what.to_owned();
+            move |source| OsdError::Damaged { what, source }
+        };
+        let map = match store.meta_get(FULL)? {
+            Some(b) => decode_all::<OsdMap>(&b).map_err(damaged("the OSDMap"))?,
+            None => {
+                let mut map = OsdMap::new(fsid, spirula_crush::CrushMap::default());
+                map.epoch = 0;
+                map
+            }
+        };
+        let created = match store.meta_get(CREATED)? {
+            Some(b) => decode_all(&b).map_err(damaged("the list of pools"))?,
+            None => BTreeMap::new(),
+        };
+        Ok(Self {
+            view: Arc::new(MapView { map, created }),
+            recent: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn view(&self) -> &Arc<MapView> {
+        &self.view
+    }
+
+    pub(super) fn map(&self) -> &OsdMap {
+        &self.view.map
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.view.map.epoch
+    }
+
+    /// A message with what whoever has `epoch` lacks; `None` for nothing.
+    pub(super) fn since(&self, epoch: u32) -> Option<RawMessage> {
+        let newest = self.epoch();
+        if epoch >= newest {
+            return None;
+        }
+        let mut m = MOsdMap {
+            fsid: self.map().fsid,
+            oldest: newest,
+            newest,
+            ..MOsdMap::default()
+        };
+        if epoch > 0 && self.recent.contains_key(&(epoch + 1)) {
+            m.incrementals = self
+                .recent
+                .range(epoch + 1..)
+                .map(|(e, b)| (*e, b.clone()))
+                .collect();
+            m.oldest = epoch + 1;
+        } else {
+            m.maps.insert(newest, self.view.map.encode_with_crc().0);
+        }
+        Some(m.to_message())
+    }
+
+    fn created_after(&self, inc: &Incremental) -> BTreeMap<u64, u32> {
+        let mut created = self.view.created.clone();
+        for id in inc.new_pools.keys() {
+            created.entry(id.cast_unsigned()).or_insert(inc.epoch);
+        }
+        for id in &inc.old_pools {
+            created.remove(&id.cast_unsigned());
+        }
+        created
+    }
+
+    /// The next map that `m` makes possible, and whether maps before it were missed.
+    fn next(&self, m: &MOsdMap) -> Result<Option<(MapView, bool)>, spirula_denc::Error> {
+        let epoch = self.epoch();
+        if let Some(b) = m.incrementals.get(&(epoch + 1)).filter(|_| epoch > 0) {
+            let inc = Incremental::decode(&mut Reader::new(b))?;
+            let mut map = self.map().clone();
+            if map.apply(&inc).is_ok() {
+                return Ok(Some((
+                    MapView {
+                        map,
+                        created: self.created_after(&inc),
+                    },
+                    false,
+                )));
+            }
+            tracing::warn!(epoch = epoch + 1, "an incremental OSDMap does not apply");
+        }
+        let Some((&e, b)) = m.maps.iter().find(|(e, _)| **e > epoch) else {
+            return Ok(None);
+        };
+        let map: OsdMap = decode_all(b)?;
+        let mut created = self.view.created.clone();
+        created.retain(|id, _| map.pool(id.cast_signed()).is_some());
+        Ok(Some((MapView { map, created }, e > epoch + 1)))
+    }
+}
+
+impl Osd {
+    /// Takes over the maps of a message, one epoch after the other.
+    pub(super) fn handle_maps(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
+        let m: MOsdMap = msg.decode()?;
+        let mut changed = false;
+        loop {
+            let next = match self.maps.next(&m) {
+                Ok(next) => next,
+                Err(source) => {
+                    let kind = msg.header.kind;
+                    return Err(spirula_proto::Error::Field { kind, source });
+                }
+            };
+            let Some((view, gap)) = next else { break };
+            let epoch = view.map.epoch;
+            if gap {
+                self.maps.recent.clear();
+            } else if let Some(b) = m.incrementals.get(&epoch) {
+                // Copied, so that the message goes.
+                self.maps.recent.insert(epoch, Bytes::copy_from_slice(b));
+                while self.maps.recent.len() > KEEP {
+                    self.maps.recent.pop_first();
+                }
+            }
+            self.maps.view = Arc::new(view);
+            changed = true;
+            let (map, up) = (Arc::clone(&self.maps.view), self.is_up());
+            self.drive(|core, cx| core.handle_map(map, gap, up, cx));
+        }
+        if changed {
+            self.save_map();
+            self.maps_changed();
+        } else if m.newest > self.maps.epoch() {
+            // Incrementals that do not follow: a full one, please.
+            self.mon.subscribe("osdmap", 0);
+        }
+        Ok(())
+    }
+
+    /// Whether the newest map says that this process is up.
+    pub(super) fn is_up(&self) -> bool {
+        let map = self.maps.map();
+        let addr = map.client_addrs(self.cfg.id).and_then(|a| a.v2());
+        map.is_up(self.cfg.id) && addr == Some(&self.public_addr)
+    }
+
+    /// After the PGs' own records, which the same map changed.
+    fn save_map(&mut self) {
+        let view = &self.maps.view;
+        let full = view.map.encode_with_crc().0;
+        let mut created = spirula_denc::Writer::new();
+        view.created.encode(&mut created);
+        let meta = vec![
+            MetaOp::Put(Bytes::from_static(FULL), full),
+            MetaOp::Put(Bytes::from_static(CREATED), created.into_vec().into()),
+        ];
+        if let Err(e) = self.io.submit(
+            Token::new(DAEMON_SLOT, 0),
+            Txn {
+                objects: Vec::new(),
+                meta,
+            },
+        ) {
+            self.fail(e.into());
+        }
+    }
+
+    fn maps_changed(&mut self) {
+        let epoch = self.maps.epoch();
+        self.mon.received("osdmap", u64::from(epoch));
+        self.links.map_changed(&self.maps);
+        tracing::debug!(epoch, up = self.is_up(), "new OSDMap");
+    }
+}

@@ -1,0 +1,55 @@
+//! The daemon around the core: sockets, store, monitors, other OSDs.
+//!
+//! Everything runs on one thread (the reactor), on tokio's current-thread runtime; the store has threads of its own. What
+//! happens is handed to the [`Osd`](state::Osd) synchronously by the task that saw it; one more task lets the store work
+//! after each batch.
+
+mod accept;
+mod admin;
+mod auth;
+mod commands;
+mod config;
+mod event_fd;
+mod heartbeat;
+mod links;
+mod map_view;
+mod maps;
+mod mon;
+mod perf;
+mod report;
+mod run;
+mod state;
+mod store_io;
+
+pub use config::{MkfsConfig, OsdConfig, mkfs};
+pub use run::run;
+
+/// Why an OSD stops, or can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum OsdError {
+    /// The store failed, or is not this OSD's.
+    #[error("store: {0}")]
+    Store(#[from] spirula_store::StoreError),
+    /// A socket could not be bound.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Config(&'static str),
+    /// A record in the store can't be read.
+    #[error("{what} in the store is damaged: {source}")]
+    Damaged {
+        /// The record.
+        what: String,
+        /// What is wrong.
+        source: spirula_denc::Error,
+    },
+    /// The monitors refuse this OSD.
+    #[error("the monitors refuse this OSD: {0}")]
+    Denied(String),
+}

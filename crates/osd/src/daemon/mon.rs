@@ -1,0 +1,156 @@
+//! The session with the monitors: booting, maps, secrets.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::{EntityAddrVec, Fsid};
+use spirula_monc::Event;
+use spirula_proto::internal::report::{OsdBeacon, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply};
+use spirula_proto::mon::MConfig;
+use spirula_proto::{MsgType, Payload, RawMessage};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::auth::Secrets;
+use super::state::{Osd, Shared};
+
+/// Milliseconds between beacons.
+const BEACON_MS: u32 = 10_000;
+
+/// Handles what the monitors send, until the session's task ends.
+pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, secrets: Secrets) {
+    while let Some(event) = events.recv().await {
+        match event {
+            Event::Connected(_) => shell.with(|o| {
+                let next = u64::from(o.maps.epoch()) + 1;
+                o.mon.subscribe("osdmap", if next == 1 { 0 } else { next });
+                o.mon.subscribe("config", 0);
+                o.reports.forget();
+                o.boot_if_down();
+            }),
+            Event::Lost => tracing::info!("the monitor session is lost"),
+            Event::Rotating(new) => {
+                secrets.borrow_mut().set(new);
+                shell.with(Osd::boot_if_down);
+            }
+            Event::Message(msg) => {
+                if let Err(e) = shell.with(|o| o.mon_message(&msg)) {
+                    tracing::warn!("monitor: {e}");
+                }
+            }
+        }
+    }
+}
+
+impl Osd {
+    fn mon_message(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
+        match msg.kind() {
+            MsgType::OSD_MAP => {
+                self.handle_maps(msg)?;
+                self.boot_if_down();
+            }
+            MsgType::CONFIG => {
+                let m: MConfig = msg.decode()?;
+                for (name, value) in m.config {
+                    self.cfg.options.insert(name, value);
+                }
+            }
+            MsgType::OSD_REPORT_REPLY => match msg.decode()? {
+                OsdReportReply::BootDenied(d) => {
+                    tracing::error!("booting is refused: {}", d.reason);
+                }
+                OsdReportReply::PgStatsAck(ack) => self.reports.acknowledged(ack.seq),
+                OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
+            },
+            kind => tracing::debug!("a monitor sent {kind}"),
+        }
+        Ok(())
+    }
+
+    /// Asks to be marked up, unless the newest map has this process up already.
+    pub(super) fn boot_if_down(&mut self) {
+        if self.maps.epoch() == 0 || self.is_up() || !self.has_secrets() {
+            return;
+        }
+        let sb = self.io.store.superblock();
+        let (uuid, size) = (Fsid(sb.osd_uuid), self.io.store.statfs().total);
+        let addrs = EntityAddrVec::from(self.public_addr);
+        let cluster = EntityAddrVec::from(self.cluster_addr);
+        let boot = OsdBoot {
+            osd: self.cfg.id,
+            fsid: self.cfg.fsid,
+            uuid,
+            public_addrs: addrs.clone(),
+            cluster_addrs: cluster.clone(),
+            heartbeat_front: addrs,
+            heartbeat_back: cluster,
+            features: spirula_msgr::config::FEATURES_SUPPORTED,
+            protocols: BTreeMap::new(),
+            metadata: self.metadata(size),
+            size,
+            crush_location: self.cfg.crush_location.clone(),
+            device_class: self.cfg.device_class.clone(),
+            boot_epoch: 0,
+            newest_map: self.maps.epoch(),
+        };
+        self.mon.send(OsdReport::Boot(boot).to_message());
+    }
+
+    fn has_secrets(&self) -> bool {
+        // Without a service ticket of its own it could not reach its peers, nor open a client's.
+        self.mon.global_id() != 0
+    }
+
+    fn metadata(&self, size: u64) -> BTreeMap<String, String> {
+        let host = self
+            .cfg
+            .crush_location
+            .get("host")
+            .cloned()
+            .unwrap_or_else(hostname);
+        let pairs = [
+            ("id", self.cfg.id.to_string()),
+            ("arch", std::env::consts::ARCH.to_owned()),
+            ("os", "Linux".to_owned()),
+            ("hostname", host),
+            ("ceph_version", super::admin::version_text()),
+            ("ceph_version_short", super::admin::CEPH_VERSION.to_owned()),
+            ("ceph_release", super::admin::CEPH_RELEASE.to_owned()),
+            ("osd_objectstore", "spirula".to_owned()),
+            ("osd_data", self.cfg.device.display().to_string()),
+            ("bluestore_bdev_size", size.to_string()),
+            ("front_addr", EntityAddrVec::from(self.public_addr).to_string()),
+            ("back_addr", EntityAddrVec::from(self.cluster_addr).to_string()),
+            ("memory_target", self.cfg.memory_target.to_string()),
+        ];
+        pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+    }
+
+    pub(super) fn send_beacon(&mut self) {
+        if self.is_up() {
+            let beacon = OsdBeacon {
+                epoch: self.maps.epoch(),
+                min_last_epoch_clean: self.maps.epoch(),
+                pgs: Vec::new(),
+                interval_ms: BEACON_MS,
+            };
+            self.mon.send(OsdReport::Beacon(beacon).to_message());
+        }
+    }
+
+    /// Says that the daemon goes down on purpose.
+    pub(super) fn say_goodbye(&mut self) {
+        if self.is_up() {
+            let bye = OsdGoingDown {
+                epoch: self.maps.epoch(),
+                osd: self.cfg.id,
+                reason: "shutdown".to_owned(),
+            };
+            self.mon.send(OsdReport::GoingDown(bye).to_message());
+        }
+    }
+}
+
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|s| s.trim().to_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,216 @@
+//! Statistics for the monitors: of the PGs that this OSD leads, and its own.
+
+use std::collections::{BTreeMap, HashMap};
+
+use spirula_denc::UTime;
+use spirula_maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgId, PgStat, PgState, StoreStatfs};
+use spirula_proto::internal::report::{FullState, Fullness, OsdReport, PgStatsReport};
+use spirula_proto::{Blob, Payload};
+
+use super::state::Osd;
+use crate::pg::PgReport;
+
+/// Share of the space above which nothing may grow, whatever the monitors say (`osd_failsafe_full_ratio`).
+const FAILSAFE: f64 = 0.97;
+/// A report is sent after so many ticks even if nothing changed.
+const QUIET_TICKS: u32 = 10;
+
+/// When a PG's states last changed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    change: UTime,
+    active: UTime,
+    clean: UTime,
+    became_active: UTime,
+    clean_epoch: u32,
+}
+
+/// What was reported.
+#[derive(Default)]
+pub(super) struct Reports {
+    sent: HashMap<PgId, PgReport>,
+    times: HashMap<PgId, Times>,
+    seq: u64,
+    acked: u64,
+    quiet: u32,
+    fullness: Fullness,
+}
+
+impl Reports {
+    /// A new session: everything is told again.
+    pub(super) fn forget(&mut self) {
+        self.sent.clear();
+        self.fullness = Fullness::default();
+        self.quiet = QUIET_TICKS;
+    }
+
+    pub(super) fn acknowledged(&mut self, seq: u64) {
+        self.acked = self.acked.max(seq);
+    }
+
+    fn times(&mut self, r: &PgReport, now: UTime) -> Times {
+        let before = self.sent.get(&r.pgid);
+        let t = self.times.entry(r.pgid).or_default();
+        let active = r.state.contains(&"active");
+        if before.is_none_or(|b| b.state != r.state) {
+            t.change = now;
+            if active {
+                t.became_active = now;
+            }
+        }
+        if active {
+            t.active = now;
+        }
+        if r.state.contains(&"clean") {
+            t.clean = now;
+            t.clean_epoch = r.reported_epoch;
+        }
+        *t
+    }
+}
+
+fn state_bits(names: &[&str]) -> PgState {
+    names
+        .iter()
+        .filter_map(|n| PgState::from_name(n))
+        .fold(PgState::empty(), PgState::with)
+}
+
+fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
+    let (rd, rd_kb, wr, wr_kb) = r.io;
+    let copies = i64::try_from(r.acting.len()).unwrap_or(0);
+    let sum = ObjectStatSum {
+        num_bytes: r.bytes,
+        num_objects: r.objects,
+        num_object_copies: r.objects.saturating_mul(copies).saturating_add(r.degraded),
+        num_objects_degraded: r.degraded,
+        num_rd: rd,
+        num_rd_kb: rd_kb,
+        num_wr: wr,
+        num_wr_kb: wr_kb,
+        ..ObjectStatSum::default()
+    };
+    let log_size = i64::try_from(r.log_size).unwrap_or(i64::MAX);
+    PgStat {
+        version: r.version,
+        reported_seq: seq,
+        reported_epoch: r.reported_epoch,
+        state: state_bits(&r.state),
+        log_start: r.log_start,
+        ondisk_log_start: r.log_start,
+        created: r.created,
+        last_epoch_clean: t.clean_epoch,
+        stats: ObjectStatCollection { sum },
+        log_size,
+        ondisk_log_size: log_size,
+        up: r.up.clone(),
+        acting: r.acting.clone(),
+        last_fresh: now,
+        last_change: t.change,
+        last_active: t.active,
+        last_clean: t.clean,
+        last_unstale: now,
+        mapping_epoch: r.mapping_epoch,
+        stats_invalid: r.stats_invalid,
+        last_became_active: t.became_active,
+        up_primary: r.up_primary,
+        acting_primary: r.acting_primary,
+        blocked_by: r.blocked_by.clone(),
+        last_undegraded: t.clean,
+        last_fullsized: t.clean,
+        last_peered: t.active,
+        ..PgStat::default()
+    }
+}
+
+impl Osd {
+    /// Looks at the space, and reports what changed.
+    pub(super) fn report(&mut self) {
+        self.check_space();
+        if !self.is_up() {
+            return;
+        }
+        let now = UTime::now();
+        let current: Vec<PgReport> = self.core.reports().collect();
+        let mut pgs = BTreeMap::new();
+        let everything = self.reports.quiet >= QUIET_TICKS;
+        self.reports.seq += 1;
+        let seq = self.reports.seq;
+        for r in current {
+            let same = self.reports.sent.get(&r.pgid).is_some_and(|s| {
+                // The epoch alone is not worth a report.
+                let r = PgReport {
+                    reported_epoch: s.reported_epoch,
+                    ..r.clone()
+                };
+                *s == r
+            });
+            let t = self.reports.times(&r, now);
+            if !same || everything {
+                pgs.insert(r.pgid, Blob::of(&pg_stat(&r, t, seq, now)));
+                self.reports.sent.insert(r.pgid, r);
+            }
+        }
+        if pgs.is_empty() && !everything {
+            self.reports.quiet += 1;
+            return;
+        }
+        self.reports.quiet = 0;
+        let report = PgStatsReport {
+            seq,
+            epoch: self.maps.epoch(),
+            osd_stat: Blob::of(&self.osd_stat(seq)),
+            pgs,
+            pool_statfs: BTreeMap::new(),
+            slow_ops: (0, 0),
+        };
+        self.mon.send(OsdReport::PgStats(report).to_message());
+    }
+
+    fn osd_stat(&self, seq: u64) -> OsdStat {
+        let s = self.io.store.statfs();
+        let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
+        let index = usize::try_from(self.cfg.id).unwrap_or_default();
+        OsdStat {
+            statfs: StoreStatfs {
+                total: s.total,
+                available: s.available,
+                internally_reserved: s.reserved + s.fixed,
+                allocated: signed(s.allocated),
+                data_stored: signed(s.stored),
+                internal_metadata: signed(s.index),
+                ..StoreStatfs::default()
+            },
+            hb_peers: self.heartbeats.peers(),
+            up_from: self.maps.map().osd_info.get(index).map_or(0, |i| i.up_from),
+            seq,
+            num_pgs: u32::try_from(self.core.pgs().count()).unwrap_or(u32::MAX),
+            num_osds: 1,
+            ..OsdStat::default()
+        }
+    }
+
+    fn check_space(&mut self) {
+        let s = self.io.store.statfs();
+        let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
+        self.failsafe_full = used >= FAILSAFE;
+        let map = self.maps.map();
+        let level = match used {
+            u if u >= f64::from(map.full_ratio) && map.full_ratio > 0.0 => Fullness::FULL,
+            u if u >= f64::from(map.backfillfull_ratio) && map.backfillfull_ratio > 0.0 => {
+                Fullness::BACKFILLFULL
+            }
+            u if u >= f64::from(map.nearfull_ratio) && map.nearfull_ratio > 0.0 => Fullness::NEARFULL,
+            _ => Fullness::NONE,
+        };
+        if level != self.reports.fullness && self.is_up() {
+            let state = FullState {
+                epoch: map.epoch,
+                state: level,
+            };
+            if self.mon.send(OsdReport::Full(state).to_message()) {
+                self.reports.fullness = level;
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Starting and stopping.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spirula_asok::AdminSocket;
+use spirula_buf::Pool;
+use spirula_cephx::{AuthName, RotatingKeys};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, decode_all};
+use spirula_monc::{MonClient, Options};
+use spirula_msgr::{Acceptor, Config};
+use spirula_store::Store;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::config::OsdConfig;
+use super::links::Links;
+use super::maps::Maps;
+use super::state::{Parts, Shared, Shell};
+use super::store_io::{StoreIo, info_range};
+use super::{OsdError, accept, admin, mon};
+use crate::core::Core;
+use crate::pg::config::PgConfig;
+use crate::pg::info::PgInfo;
+use crate::pg::key;
+use crate::pg::log::LogEntry;
+
+/// How often statistics, heartbeats and time-outs are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// Ticks between beacons.
+const BEACON_TICKS: u32 = 5;
+/// How long a stop may take.
+const STOP_TIME: Duration = Duration::from_secs(5);
+
+/// Shares of the memory target.
+struct Budget {
+    /// Payloads from clients.
+    clients: usize,
+    /// Payloads from other OSDs; apart, so that two full OSDs can still finish each other's writes.
+    peers: usize,
+    /// The store's tables and caches.
+    store: usize,
+}
+
+impl Budget {
+    fn of(target: usize) -> Self {
+        Self {
+            clients: target / 5,
+            peers: target / 6,
+            store: target * 3 / 10,
+        }
+    }
+}
+
+/// Runs an OSD until `shutdown` completes or it fails. To be called on a current-thread runtime inside a `LocalSet`.
+///
+/// # Errors
+/// Where it can't start, or had to stop.
+pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
+    let budget = Budget::of(cfg.memory_target);
+    let store_cfg = spirula_store::Config::with_budget(budget.store);
+    let mut store = Store::open(&cfg.device, cfg.log_device.as_deref(), store_cfg)?;
+    let sb = store.superblock();
+    if sb.fsid != cfg.fsid.0 || i64::from(sb.whoami) != i64::from(cfg.id) {
+        return Err(OsdError::Config("the store belongs to another OSD or cluster"));
+    }
+    let maps = Maps::load(&mut store, cfg.fsid)?;
+    let mut io = StoreIo::new(store);
+    let core = load_core(&cfg, &maps, &mut io)?;
+
+    let nonce = std::process::id();
+    let (public, public_addr) = bind(&cfg, nonce).await?;
+    let (cluster, cluster_addr) = bind(&cfg, nonce).await?;
+    let name = EntityName::new(EntityType::OSD, i64::from(cfg.id));
+    let client_side = Rc::new(messenger(name, public_addr, Pool::new(budget.clients)));
+    let peer_side = Rc::new(messenger(name, cluster_addr, Pool::new(budget.peers)));
+    let (mon, events) = MonClient::start(Options {
+        messenger: Rc::clone(&client_side),
+        monitors: cfg.monitors.clone(),
+        name: AuthName::new(EntityType::OSD, cfg.id.to_string()),
+        key: cfg.key.clone(),
+        services: vec![EntityType::MON, EntityType::OSD],
+        rotating: Some(EntityType::OSD),
+    });
+    mon.set_fsid(cfg.fsid);
+    let links = Links::new(Rc::clone(&peer_side), mon.clone());
+    let asok = cfg
+        .admin_socket
+        .as_deref()
+        .map(AdminSocket::bind)
+        .transpose()
+        .map_err(io_error("admin socket"))?;
+    let events_fd = io
+        .store
+        .event_fd()
+        .try_clone_to_owned()
+        .map_err(io_error("event fd"))?;
+    let shell = Shell::new(Parts {
+        cfg,
+        core,
+        io,
+        maps,
+        links,
+        mon,
+        public_addr,
+        cluster_addr,
+    });
+    let secrets = Rc::new(RefCell::new(RotatingKeys::new(EntityType::OSD)));
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn_local(accept::listen(
+        Rc::clone(&shell),
+        public,
+        acceptor(client_side),
+        Rc::clone(&secrets),
+    ));
+    tasks.spawn_local(accept::listen(
+        Rc::clone(&shell),
+        cluster,
+        acceptor(peer_side),
+        Rc::clone(&secrets),
+    ));
+    tasks.spawn_local(mon::serve(Rc::clone(&shell), events, secrets));
+    tasks.spawn_local(work_store(Rc::clone(&shell)));
+    tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
+    tasks.spawn_local(tick(Rc::clone(&shell)));
+    if let Some(socket) = asok {
+        let handler = Rc::new(admin::AdminHandler(Rc::clone(&shell)));
+        tasks.spawn_local(async move { socket.serve(handler).await });
+    }
+    tracing::info!(%public_addr, %cluster_addr, "osd started");
+    tokio::select! {
+        () = shutdown => stop(&shell).await,
+        () = shell.stop.notified() => {}
+    }
+    tasks.abort_all();
+    shell.failure().map_or(Ok(()), Err)
+}
+
+fn io_error(what: &'static str) -> impl Fn(std::io::Error) -> OsdError {
+    move |source| OsdError::Io {
+        what: what.to_owned(),
+        source,
+    }
+}
+
+async fn bind(cfg: &OsdConfig, nonce: u32) -> Result<(TcpListener, EntityAddr), OsdError> {
+    let listener = TcpListener::bind(SocketAddr::new(cfg.bind, 0))
+        .await
+        .map_err(io_error("bind"))?;
+    let addr = listener.local_addr().map_err(io_error("bind"))?;
+    Ok((listener, EntityAddr::v2(addr, nonce)))
+}
+
+fn acceptor(config: Rc<Config>) -> Rc<Acceptor> {
+    Rc::new(Acceptor::new(config))
+}
+
+fn messenger(name: EntityName, addr: EntityAddr, pool: Pool) -> Config {
+    Config {
+        nonce: addr.nonce,
+        ..Config::new(name, EntityAddrVec::from(addr), pool)
+    }
+}
+
+/// The PGs that the store remembers.
+fn load_core(cfg: &OsdConfig, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
+    let pg_cfg = Arc::new(PgConfig::default());
+    let mut core = Core::new(cfg.id, (0, 1), pg_cfg, maps.view().clone());
+    let (from, to) = info_range();
+    for (k, v) in io.load_records(&from, &to)? {
+        let Some(pgid) = key::parse_info_key(&k) else {
+            continue;
+        };
+        let damaged = |source| OsdError::Damaged {
+            what: format!("PG {pgid}"),
+            source,
+        };
+        let info: PgInfo = decode_all(&v).map_err(damaged)?;
+        let (from, to) = key::log_range(pgid);
+        let records = io.load_records(&from, &to)?;
+        let entries: Result<Vec<LogEntry>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
+        core.load(pgid, info, entries.map_err(damaged)?);
+    }
+    Ok(core)
+}
+
+/// Lets the store work after each batch of events.
+async fn work_store(shell: Shared) {
+    loop {
+        shell.wake.notified().await;
+        shell.work();
+    }
+}
+
+/// Wakes the store's work when the device has completed something.
+fn watch_store(shell: Shared, fd: std::os::fd::OwnedFd) -> Result<impl Future<Output = ()>, OsdError> {
+    let fd = super::event_fd::readable(fd).map_err(io_error("event fd"))?;
+    Ok(async move {
+        while let Ok(mut ready) = fd.readable().await {
+            ready.clear_ready();
+            shell.wake.notify_one();
+        }
+    })
+}
+
+async fn tick(shell: Shared) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for n in 0u32.. {
+        interval.tick().await;
+        shell.with(|o| {
+            o.drive(Core::handle_tick);
+            o.send_heartbeats();
+            o.report();
+            if n % BEACON_TICKS == 0 {
+                o.send_beacon();
+                o.boot_if_down();
+            }
+        });
+    }
+}
+
+/// Says goodbye, and writes back what the next start would have to replay.
+async fn stop(shell: &Shared) {
+    let idle = async {
+        shell.with(|o| {
+            o.say_goodbye();
+            o.io.store.checkpoint();
+        });
+        while !shell.with(|o| o.io.store.is_idle()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(STOP_TIME, idle).await.is_err() {
+        tracing::info!("the store is still busy: its log will be replayed");
+    }
+}

@@ -1,0 +1,306 @@
+//! The daemon's state, and how commands of the core are carried out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use spirula_denc::{EntityAddr, UTime};
+use spirula_monc::MonClient;
+use spirula_msgr::Sender;
+use spirula_proto::osd::{MOsdOp, MOsdOpReply};
+use spirula_proto::{Payload, RawMessage};
+use spirula_store::StoreError;
+use tokio::sync::Notify;
+
+use super::OsdError;
+use super::config::OsdConfig;
+use super::heartbeat::Heartbeats;
+use super::links::Links;
+use super::maps::Maps;
+use super::perf::Perf;
+use super::report::Reports;
+use super::store_io::StoreIo;
+use crate::core::Core;
+use crate::pg::message::PeerMessage;
+use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
+use crate::pg::{Ctx, Output, StoreReply, Token};
+
+/// A client's connection.
+pub(super) struct Session {
+    pub(super) sender: Sender,
+    pub(super) client: Arc<Client>,
+    /// The newest map it is known to have.
+    pub(super) epoch: Cell<u32>,
+}
+
+/// Everything on the reactor.
+pub(super) struct Osd {
+    pub(super) cfg: OsdConfig,
+    pub(super) core: Core,
+    pub(super) io: StoreIo,
+    pub(super) maps: Maps,
+    pub(super) sessions: HashMap<u64, Session>,
+    /// Connections that other OSDs opened, for answers to them.
+    pub(super) incoming: HashMap<i32, (u64, Sender)>,
+    pub(super) links: Links,
+    pub(super) heartbeats: Heartbeats,
+    pub(super) reports: Reports,
+    pub(super) perf: Perf,
+    pub(super) mon: MonClient,
+    pub(super) public_addr: EntityAddr,
+    pub(super) cluster_addr: EntityAddr,
+    pub(super) failsafe_full: bool,
+    started: Instant,
+    out: Vec<Output>,
+    last_conn: u64,
+    failed: Option<OsdError>,
+}
+
+/// What the daemon's tasks share.
+pub(super) struct Shell {
+    osd: RefCell<Osd>,
+    /// The store has work.
+    pub(super) wake: Notify,
+    /// The daemon is to stop.
+    pub(super) stop: Notify,
+}
+
+/// A task's handle on the daemon.
+pub(super) type Shared = Rc<Shell>;
+
+/// The parts that an [`Osd`] is made of.
+pub(super) struct Parts {
+    pub(super) cfg: OsdConfig,
+    pub(super) core: Core,
+    pub(super) io: StoreIo,
+    pub(super) maps: Maps,
+    pub(super) links: Links,
+    pub(super) mon: MonClient,
+    pub(super) public_addr: EntityAddr,
+    pub(super) cluster_addr: EntityAddr,
+}
+
+impl Shell {
+    pub(super) fn new(p: Parts) -> Shared {
+        let osd = Osd {
+            cfg: p.cfg,
+            core: p.core,
+            io: p.io,
+            maps: p.maps,
+            sessions: HashMap::new(),
+            incoming: HashMap::new(),
+            links: p.links,
+            heartbeats: Heartbeats::default(),
+            reports: Reports::default(),
+            perf: Perf::default(),
+            mon: p.mon,
+            public_addr: p.public_addr,
+            cluster_addr: p.cluster_addr,
+            failsafe_full: false,
+            started: Instant::now(),
+            out: Vec::new(),
+            last_conn: 0,
+            failed: None,
+        };
+        Rc::new(Self {
+            osd: RefCell::new(osd),
+            wake: Notify::new(),
+            stop: Notify::new(),
+        })
+    }
+
+    /// Runs `f` on the daemon's state, and has the store work afterwards. Not to be called from within itself.
+    pub(super) fn with<R>(self: &Rc<Self>, f: impl FnOnce(&mut Osd) -> R) -> R {
+        let (r, failed) = {
+            let mut osd = self.osd.borrow_mut();
+            let r = f(&mut osd);
+            osd.links.start_wanted(self);
+            (r, osd.failed.is_some())
+        };
+        if failed {
+            self.stop.notify_one()
+        } else {
+            self.wake.notify_one()
+        }
+        r
+    }
+
+    /// Lets the store work, without asking for more of it.
+    pub(super) fn work(self: &Rc<Self>) {
+        let failed = {
+            let mut osd = self.osd.borrow_mut();
+            osd.poll_store();
+            osd.links.start_wanted(self);
+            osd.failed.is_some()
+        };
+        if failed {
+            self.stop.notify_one();
+        }
+    }
+
+    /// What made the daemon stop by itself.
+    pub(super) fn failure(&self) -> Option<OsdError> {
+        self.osd.borrow_mut().failed.take()
+    }
+}
+
+impl Osd {
+    /// Microseconds of a monotonic clock.
+    pub(super) fn usec(&self) -> u64 {
+        // Never 0, which means "not yet".
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX) + 1
+    }
+
+    pub(super) fn fail(&mut self, e: OsdError) {
+        tracing::error!("osd.{} stops: {e}", self.cfg.id);
+        self.failed.get_or_insert(e);
+    }
+
+    pub(super) fn next_conn(&mut self) -> u64 {
+        self.last_conn += 1;
+        self.last_conn
+    }
+
+    /// Hands an event to the core and carries out what it commands.
+    pub(super) fn drive(&mut self, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
+        self.run_core(f);
+        while let Some((token, reply)) = self.io.take_ready() {
+            self.run_core(|core, cx| core.handle_store(token, reply, cx));
+        }
+    }
+
+    fn run_core(&mut self, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
+        let mut out = std::mem::take(&mut self.out);
+        let usec = self.usec();
+        let mut cx = Ctx {
+            now: UTime::now(),
+            usec,
+            failsafe_full: self.failsafe_full,
+            out: &mut out,
+        };
+        f(&mut self.core, &mut cx);
+        for o in out.drain(..) {
+            if let Err(e) = self.carry_out(o) {
+                self.fail(e.into());
+            }
+        }
+        self.out = out;
+    }
+
+    fn carry_out(&mut self, o: Output) -> Result<(), StoreError> {
+        match o {
+            Output::Submit { token, txn } => self.io.submit(token, txn)?,
+            Output::Lookup { token, key } => self.io.lookup(token, key)?,
+            Output::Read { token, key, ranges } => self.io.read(token, key, &ranges)?,
+            Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
+            Output::Send {
+                osd,
+                msg,
+                reply: true,
+            } => {
+                if let Some((_, sender)) = self.incoming.get(&osd) {
+                    sender.send(msg);
+                }
+            }
+            Output::Send {
+                osd,
+                msg,
+                reply: false,
+            } => self.links.send(osd, msg, &self.maps),
+            Output::Reply {
+                client,
+                reply,
+                data_off,
+                stamps,
+            } => self.reply(&client, &reply, data_off, stamps),
+            Output::ShareMap { client, epoch } => self.share_map(client.conn, epoch),
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16, stamps: Stamps) {
+        self.perf.op_done(reply, &stamps, self.usec());
+        if let Some(s) = self.sessions.get(&client.conn) {
+            let mut msg = reply.to_message();
+            msg.header.data_off = data_off;
+            s.sender.send(msg);
+        }
+    }
+
+    /// Sends a client the maps after `epoch`, once.
+    pub(super) fn share_map(&self, conn: u64, epoch: u32) {
+        let Some(s) = self.sessions.get(&conn) else { return };
+        let known = s.epoch.get().max(epoch);
+        if let Some(msg) = self.maps.since(known) {
+            s.epoch.set(self.maps.epoch());
+            s.sender.send(msg);
+        }
+    }
+
+    /// Lets the store work, and hands its answers to the core, until it has none.
+    pub(super) fn poll_store(&mut self) {
+        loop {
+            let ready = match self.io.poll() {
+                Ok(ready) => ready,
+                Err(e) => return self.fail(e.into()),
+            };
+            if ready.is_empty() {
+                return;
+            }
+            for (token, reply) in ready {
+                self.store_reply(token, reply);
+            }
+        }
+    }
+
+    fn store_reply(&mut self, token: Token, reply: StoreReply) {
+        if token.slot() != crate::core::DAEMON_SLOT {
+            self.drive(|core, cx| core.handle_store(token, reply, cx));
+        }
+    }
+
+    /// A client's request.
+    pub(super) fn client_op(&mut self, conn: u64, msg: &RawMessage) -> spirula_proto::Result<()> {
+        let m: MOsdOp = msg.decode()?;
+        let Some(s) = self.sessions.get(&conn) else {
+            return Ok(());
+        };
+        let client = Arc::clone(&s.client);
+        s.epoch.set(s.epoch.get().max(m.epoch));
+        let received = self.usec();
+        let pgid = m.spg.pgid;
+        let op = ClientOp {
+            reqid: m.reqid(client.name),
+            tid: m.tid,
+            pgid,
+            object: m.object(),
+            epoch: m.epoch,
+            flags: m.flags,
+            mtime: m.mtime,
+            snapid: m.snapid,
+            retry_attempt: m.retry_attempt,
+            ops: m.ops.into_iter().map(OsdOp::from).collect(),
+            snapc: m.snapc,
+            trace: m.trace,
+            stamps: Stamps {
+                received,
+                ..Stamps::default()
+            },
+            client,
+        };
+        if op.epoch < self.maps.epoch() {
+            self.share_map(conn, op.epoch);
+        }
+        self.drive(|core, cx| core.handle_op(pgid, op, cx));
+        Ok(())
+    }
+
+    /// A message of another OSD.
+    pub(super) fn peer_message(&mut self, from: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
+        let m = PeerMessage::from_raw(msg)?;
+        self.drive(|core, cx| core.handle_peer(from, m, cx));
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! Between the PG core and the store: translates transactions, reads and listings, and their answers.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
+
+use crate::core::DAEMON_SLOT;
+use crate::pg::txn::{MetaOp, ObjectOp, Txn};
+use crate::pg::{Pieces, ReadError, ReadRange, StoreReply, StoredObject, Token, key};
+
+/// A call to the store whose answer the core does not get as it is.
+enum Call {
+    /// Part of a read: the read's number, the range and its offset.
+    Part { read: u64, range: usize, offset: u64 },
+    /// A listing, with what was found so far.
+    List {
+        token: Token,
+        to: Bytes,
+        max: usize,
+        found: Vec<(Bytes, Bytes)>,
+    },
+}
+
+/// A read of several ranges.
+struct Read {
+    token: Token,
+    left: usize,
+    found: Vec<Pieces>,
+    failed: bool,
+}
+
+/// The store and the calls under way.
+pub(super) struct StoreIo {
+    pub(super) store: Store,
+    calls: HashMap<u64, Call>,
+    reads: HashMap<u64, Read>,
+    last: u64,
+    /// Answers that were there at once.
+    ready: VecDeque<(Token, StoreReply)>,
+    /// Transactions that found no room, in order; what comes after waits too.
+    stuck: VecDeque<(Transaction, Token)>,
+    events: Vec<Event>,
+    /// Transactions that are durable.
+    committed: u64,
+}
+
+impl StoreIo {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            calls: HashMap::new(),
+            reads: HashMap::new(),
+            last: 0,
+            ready: VecDeque::new(),
+            stuck: VecDeque::new(),
+            events: Vec::new(),
+            committed: 0,
+        }
+    }
+
+    fn token(&mut self, call: Call) -> spirula_store::Token {
+        self.last += 1;
+        // The daemon's slot is the upper half zero.
+        debug_assert_eq!(Token(self.last).slot(), DAEMON_SLOT);
+        self.last &= 0xffff_ffff;
+        self.calls.insert(self.last, call);
+        spirula_store::Token(self.last)
+    }
+
+    pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
+        let txn = translate(txn);
+        if !self.stuck.is_empty() {
+            self.stuck.push_back((txn, token));
+            return Ok(());
+        }
+        self.try_submit(txn, token)
+    }
+
+    fn try_submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError> {
+        let again = txn.clone();
+        match self.store.submit(txn, spirula_store::Token(token.0)) {
+            Err(StoreError::NoSpace { needed, available }) => {
+                tracing::error!(
+                    needed,
+                    available,
+                    "the store is full: a transaction waits for room"
+                );
+                self.stuck.push_front((again, token));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn lookup(&mut self, token: Token, key: Bytes) -> Result<(), StoreError> {
+        match self
+            .store
+            .lookup(&ObjectKey::new(key), spirula_store::Token(token.0))?
+        {
+            Lookup::Ready(found) => self.ready.push_back((token, object_reply(Ok(found)))),
+            Lookup::Pending => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&mut self, token: Token, key: Bytes, ranges: &[ReadRange]) -> Result<(), StoreError> {
+        let key = ObjectKey::new(key);
+        let mut parts = Vec::with_capacity(ranges.len());
+        for (i, r) in ranges.iter().enumerate() {
+            if r.sparse {
+                // Just looked up, so it is in memory.
+                let onode = self.store.load(&key)?;
+                let stored = onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default();
+                parts.extend(stored.into_iter().map(|(offset, len)| (i, offset, len)));
+            } else {
+                parts.push((i, r.offset, r.len));
+            }
+        }
+        if parts.is_empty() {
+            let none = vec![Pieces::new(); ranges.len()];
+            self.ready.push_back((token, StoreReply::Data(Ok(none))));
+            return Ok(());
+        }
+        self.last += 1;
+        let id = self.last;
+        let read = Read {
+            token,
+            left: parts.len(),
+            found: vec![Pieces::new(); ranges.len()],
+            failed: false,
+        };
+        self.reads.insert(id, read);
+        for (range, offset, len) in parts {
+            let t = self.token(Call::Part {
+                read: id,
+                range,
+                offset,
+            });
+            self.store.read(&key, offset, len, t)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn list(
+        &mut self,
+        token: Token,
+        from: Bytes,
+        to: Bytes,
+        max: usize,
+    ) -> Result<(), StoreError> {
+        if from >= to {
+            self.ready
+                .push_back((token, StoreReply::Objects(Ok((Vec::new(), None)))));
+            return Ok(());
+        }
+        self.list_on(token, from, to, max, Vec::new())
+    }
+
+    /// One more than wanted, so that the place to go on is an object's key.
+    fn list_on(
+        &mut self,
+        token: Token,
+        from: Bytes,
+        to: Bytes,
+        max: usize,
+        found: Vec<(Bytes, Bytes)>,
+    ) -> Result<(), StoreError> {
+        let left = max + 1 - found.len();
+        let t = self.token(Call::List {
+            token,
+            to: to.clone(),
+            max,
+            found,
+        });
+        self.store
+            .list(&ObjectKey::new(from), Some(&ObjectKey::new(to)), left, t)
+    }
+
+    /// Lets the store do what is due and returns its answers. To be called until there are none.
+    pub(super) fn poll(&mut self) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
+        let mut events = std::mem::take(&mut self.events);
+        self.store.poll(&mut events);
+        for e in events.drain(..) {
+            self.event(e)?;
+        }
+        self.events = events;
+        self.retry()?;
+        Ok(std::mem::take(&mut self.ready))
+    }
+
+    /// Answers that are there without asking the device.
+    pub(super) fn take_ready(&mut self) -> Option<(Token, StoreReply)> {
+        self.ready.pop_front()
+    }
+
+    fn retry(&mut self) -> Result<(), StoreError> {
+        while let Some((txn, token)) = self.stuck.pop_front() {
+            let before = self.stuck.len();
+            self.try_submit(txn, token)?;
+            if self.stuck.len() > before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, e: Event) -> Result<(), StoreError> {
+        match e {
+            Event::Committed(t) => {
+                self.committed += 1;
+                self.ready.push_back((Token(t.0), StoreReply::Committed));
+            }
+            Event::Lookup(t, r) => self.ready.push_back((Token(t.0), object_reply(r))),
+            Event::Read(t, r) => self.part(t.0, r),
+            Event::List(t, r) => self.page(t.0, r)?,
+            Event::Pairs(..) => {}
+            Event::Fatal(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, t: u64, r: Result<Bytes, StoreError>) {
+        let Some(Call::Part { read, range, offset }) = self.calls.remove(&t) else {
+            return;
+        };
+        let Some(job) = self.reads.get_mut(&read) else {
+            return;
+        };
+        job.left -= 1;
+        match r {
+            Ok(data) if !data.is_empty() => job.found[range].push((offset, data)),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%error, "read failed");
+                job.failed = true;
+            }
+        }
+        if job.left == 0
+            && let Some(mut job) = self.reads.remove(&read)
+        {
+            job.found
+                .iter_mut()
+                .for_each(|p| p.sort_unstable_by_key(|(at, _)| *at));
+            let data = if job.failed { Err(ReadError) } else { Ok(job.found) };
+            self.ready.push_back((job.token, StoreReply::Data(data)));
+        }
+    }
+
+    fn page(&mut self, t: u64, r: Result<spirula_store::Listing, StoreError>) -> Result<(), StoreError> {
+        let Some(Call::List {
+            token,
+            to,
+            max,
+            mut found,
+        }) = self.calls.remove(&t)
+        else {
+            return Ok(());
+        };
+        let page = match r {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::error!(%error, "listing failed");
+                self.ready.push_back((token, StoreReply::Objects(Err(ReadError))));
+                return Ok(());
+            }
+        };
+        found.extend(
+            page.objects
+                .into_iter()
+                .map(|(k, o)| (k.bytes().clone(), o.info().clone())),
+        );
+        if found.len() <= max
+            && let Some(next) = page.next
+        {
+            return self.list_on(token, next.bytes().clone(), to, max, found);
+        }
+        let next = if found.len() > max {
+            found.pop().map(|(k, _)| k)
+        } else {
+            None
+        };
+        self.ready
+            .push_back((token, StoreReply::Objects(Ok((found, next)))));
+        Ok(())
+    }
+
+    /// Whether all transactions are in the log, as far as that can be seen from outside: only for benchmarks.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.stuck.is_empty() && self.store.stats().transactions == self.committed
+    }
+
+    /// All records of a range, at start-up.
+    pub(super) fn load_records(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let mut out = Vec::new();
+        let mut from = Bytes::copy_from_slice(from);
+        loop {
+            self.store
+                .meta_list(&from, Some(to), 4096, spirula_store::Token(0))?;
+            let page = self.wait_for_pairs()?;
+            out.extend(page.pairs);
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(out),
+            }
+        }
+    }
+
+    fn wait_for_pairs(&mut self) -> Result<spirula_store::Pairs, StoreError> {
+        loop {
+            let mut events = Vec::new();
+            self.store.poll(&mut events);
+            for e in events {
+                match e {
+                    Event::Pairs(_, r) => return r,
+                    Event::Fatal(e) => return Err(e),
+                    _ => {}
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+}
+
+fn object_reply(r: Result<Option<std::sync::Arc<Onode>>, StoreError>) -> StoreReply {
+    StoreReply::Object(match r {
+        Ok(found) => Ok(found.map(|o| StoredObject {
+            info: o.info().clone(),
+            attrs: o.attrs().iter().cloned().collect(),
+        })),
+        Err(error) => {
+            tracing::error!(%error, "lookup failed");
+            Err(ReadError)
+        }
+    })
+}
+
+fn translate(txn: Txn) -> Transaction {
+    let mut t = Transaction::new();
+    t.ops
+        .reserve(txn.meta.len() + txn.objects.iter().map(|(_, ops)| ops.len()).sum::<usize>());
+    for (k, ops) in txn.objects {
+        let key = ObjectKey::new(k);
+        for op in ops {
+            let key = key.clone();
+            t.push(match op {
+                ObjectOp::Touch => Op::Touch(key),
+                ObjectOp::Write { offset, data } => Op::Write {
+                    key,
+                    offset,
+                    data: data.into(),
+                },
+                ObjectOp::Zero { offset, len } => Op::Zero { key, offset, len },
+                ObjectOp::Truncate { size } => Op::Truncate { key, size },
+                ObjectOp::Remove => Op::Remove(key),
+                ObjectOp::SetInfo(info) => Op::SetInfo { key, info },
+                ObjectOp::SetAttr { name, value } => Op::SetAttr { key, name, value },
+                ObjectOp::RmAttr(name) => Op::RmAttr { key, name },
+            });
+        }
+    }
+    for op in txn.meta {
+        t.push(match op {
+            MetaOp::Put(key, value) => Op::MetaPut { key, value },
+            MetaOp::Delete(key) => Op::MetaDelete(key),
+            MetaOp::DeleteRange(from, to) => Op::MetaDeleteRange { from, to },
+        });
+    }
+    t
+}
+
+/// The infos of all PGs in the store.
+pub(super) fn info_range() -> (Bytes, Bytes) {
+    key::all_infos()
+}
