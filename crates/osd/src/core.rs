@@ -218,6 +218,8 @@ impl Core {
         if up {
             self.create_led(&*map, cx);
         }
+        let count = self.pgs.len();
+        self.pgs.values_mut().for_each(|pg| pg.set_share(count));
         self.replay_early(cx);
     }
 

@@ -105,6 +105,19 @@ impl Links {
         }
     }
 
+    /// Ends all connections, and makes no new ones.
+    pub(super) fn hang_up(&mut self) {
+        self.wanted.clear();
+        for link in self.links.values_mut() {
+            link.queue.clear();
+            // Whoever is sent to from now on waits for a connection that nobody makes.
+            link.running = true;
+            if let Some(s) = link.sender.take() {
+                s.close();
+            }
+        }
+    }
+
     /// Starts the tasks that sending has asked for.
     pub(super) fn start_wanted(&mut self, shell: &Shared) {
         for osd in self.wanted.drain(..) {

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::config::OsdConfig;
 use super::links::Links;
 use super::maps::Maps;
-use super::state::{Parts, Shared, Shell};
+use super::state::{Osd, Parts, Shared, Shell};
 use super::store_io::{StoreIo, info_range};
 use super::{OsdError, accept, admin, mon};
 use crate::core::Core;
@@ -137,7 +137,8 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         () = shutdown => stop(&shell).await,
         () = shell.stop.notified() => {}
     }
-    tasks.abort_all();
+    tasks.shutdown().await;
+    hang_up(&shell).await;
     shell.failure().map_or(Ok(()), Err)
 }
 
@@ -222,6 +223,19 @@ async fn tick(shell: Shared) {
                 o.boot_if_down();
             }
         });
+    }
+}
+
+/// Ends all connections, so that nothing holds the store any longer.
+async fn hang_up(shell: &Shared) {
+    shell.with(Osd::hang_up);
+    let alone = async {
+        while Rc::strong_count(shell) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(STOP_TIME, alone).await.is_err() {
+        tracing::debug!("some connections did not end");
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spirula_denc::{EntityAddr, UTime};
+use spirula_maps::{HObject, ObjectName};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{MOsdOp, MOsdOpReply};
@@ -158,6 +159,13 @@ impl Osd {
         self.failed.get_or_insert(e);
     }
 
+    /// Ends all connections.
+    pub(super) fn hang_up(&mut self) {
+        self.sessions.values().for_each(|s| s.sender.close());
+        self.incoming.values().for_each(|(_, s)| s.close());
+        self.links.hang_up();
+    }
+
     pub(super) fn next_conn(&mut self) -> u64 {
         self.last_conn += 1;
         self.last_conn
@@ -275,7 +283,7 @@ impl Osd {
             reqid: m.reqid(client.name),
             tid: m.tid,
             pgid,
-            object: m.object(),
+            object: compact(m.object()),
             epoch: m.epoch,
             flags: m.flags,
             mtime: m.mtime,
@@ -302,5 +310,23 @@ impl Osd {
         let m = PeerMessage::from_raw(msg)?;
         self.drive(|core, cx| core.handle_peer(from, m, cx));
         Ok(())
+    }
+}
+
+/// The same object with names of its own: those of a message keep all of it in memory, and contexts and log entries live
+/// long.
+fn compact(o: HObject) -> HObject {
+    let own = |n: ObjectName| {
+        if n.is_empty() {
+            ObjectName::EMPTY
+        } else {
+            ObjectName::from(n.as_bytes())
+        }
+    };
+    HObject {
+        oid: own(o.oid),
+        key: own(o.key),
+        nspace: own(o.nspace),
+        ..o
     }
 }

@@ -21,18 +21,33 @@ pub struct PgConfig {
     pub max_pgls: u64,
     /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
     pub max_write_op_reply_len: usize,
-    /// Log entries a PG keeps. Smaller than Ceph's: each costs memory.
-    pub max_log_entries: usize,
-    /// Bytes that they may take in memory.
+    /// Log entries that all PGs of a reactor keep together. Fewer than Ceph's: each costs memory.
+    pub log_entries: usize,
+    /// Log entries that one PG keeps at least and at most.
+    pub log_entries_per_pg: (usize, usize),
+    /// Bytes that the entries of one PG may take in memory.
     pub max_log_bytes: usize,
-    /// Object contexts a PG keeps for reuse.
-    pub max_cached_contexts: usize,
+    /// Object contexts that all PGs keep together for reuse.
+    pub contexts: usize,
     /// Payload bytes in one recovery push.
     pub push_chunk: u64,
     /// Pushes and scans that a sync target may be sent without having acknowledged them.
     pub push_window: usize,
     /// Seconds after which peering that makes no progress begins anew.
     pub peering_retry: u32,
+}
+
+impl PgConfig {
+    /// The log entries that each of `pgs` PGs may keep.
+    pub fn log_share(&self, pgs: usize) -> usize {
+        let (least, most) = self.log_entries_per_pg;
+        (self.log_entries / pgs.max(1)).clamp(least, most)
+    }
+
+    /// The object contexts that each of `pgs` PGs may keep.
+    pub fn context_share(&self, pgs: usize) -> usize {
+        (self.contexts / pgs.max(1)).clamp(8, 1024)
+    }
 }
 
 impl Default for PgConfig {
@@ -47,9 +62,10 @@ impl Default for PgConfig {
             max_write_size: 90 << 20,
             max_pgls: 1024,
             max_write_op_reply_len: 64,
-            max_log_entries: 500,
+            log_entries: 20_000,
+            log_entries_per_pg: (100, 1000),
             max_log_bytes: 256 << 10,
-            max_cached_contexts: 128,
+            contexts: 8192,
             push_chunk: 1 << 20,
             push_window: 8,
             peering_retry: 10,

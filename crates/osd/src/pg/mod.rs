@@ -171,6 +171,8 @@ pub struct Pg {
     source: Option<SyncSource>,
     target: Option<SyncTarget>,
     counters: Counters,
+    /// Log entries and object contexts to keep: its share of what all PGs may.
+    shares: (usize, usize),
     /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
     to_self: VecDeque<PeerMessage>,
 }
@@ -184,7 +186,6 @@ impl Pg {
             pgid,
             whoami,
             slot,
-            cfg,
             pool,
             exists: false,
             info: PgInfo {
@@ -206,6 +207,8 @@ impl Pg {
             source: None,
             target: None,
             counters: Counters::default(),
+            shares: (cfg.log_share(1), cfg.context_share(1)),
+            cfg,
             to_self: VecDeque::new(),
         }
     }
@@ -253,6 +256,11 @@ impl Pg {
     /// The PG's log.
     pub fn log(&self) -> &PgLog {
         &self.log
+    }
+
+    /// The PG is one of so many on this reactor, which share what may be kept in memory.
+    pub fn set_share(&mut self, pgs: usize) {
+        self.shares = (self.cfg.log_share(pgs), self.cfg.context_share(pgs));
     }
 
     /// Whether this OSD leads the PG.

@@ -58,6 +58,7 @@ fn next_step(c: &Context, state: &ObjectState, op: &mut ClientOp) -> Step {
 impl Pg {
     /// Puts an op into its object's order, and executes what can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
+        self.contexts.evict(self.shares.1);
         let (c, new) = self.contexts.get(&key);
         c.queue.push_back(op);
         if new {

@@ -257,7 +257,7 @@ impl Pg {
             return EVersion::ZERO;
         };
         let log = &self.log;
-        let long = log.len() > self.cfg.max_log_entries + TRIM_BATCH;
+        let long = log.len() > self.shares.0 + TRIM_BATCH;
         let heavy = log.bytes() > self.cfg.max_log_bytes && log.len() > TRIM_BATCH;
         if !long && !heavy {
             return EVersion::ZERO;

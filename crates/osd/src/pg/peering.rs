@@ -573,7 +573,7 @@ impl Pg {
             Role::Stray => self.announce(cx),
             _ => {}
         }
-        self.contexts.evict(self.cfg.max_cached_contexts);
+        self.contexts.evict(self.shares.1);
     }
 }
 

@@ -194,7 +194,7 @@ fn a_deleted_pool_leaves_nothing_behind() {
 #[test]
 fn logs_stay_bounded_everywhere() {
     let cfg = PgConfig {
-        max_log_entries: 50,
+        log_entries_per_pg: (50, 50),
         ..PgConfig::default()
     };
     let mut sim = Sim::with_config(3, 3, 1, 4, cfg);

@@ -12,7 +12,7 @@ struct History {
 
 fn run(seed: u64) {
     let cfg = PgConfig {
-        max_log_entries: 20,
+        log_entries_per_pg: (20, 20),
         ..PgConfig::default()
     };
     let mut sim = Sim::with_config(5, 3, 2, seed, cfg);
