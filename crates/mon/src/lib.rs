@@ -1,4 +1,23 @@
 //! The monitor: cluster maps as services over a replicated log.
+//!
+//! - [`core`]: the monitor as a state machine without I/O.
+//! - [`raft`]: the replicated log and its store.
+//! - [`service`]: the maps and databases; [`command`]: what `ceph` asks; [`health`]: what is wrong.
+//! - [`daemon`]: sockets, the clock and the loop around them.
 
+// `json!` recurses once for each token of the larger dumps.
+#![recursion_limit = "512"]
+
+pub mod caps;
+pub mod command;
+pub mod core;
+pub mod daemon;
+pub mod fmt;
+pub mod health;
 pub mod kv;
+pub mod options;
 pub mod raft;
+pub mod service;
+pub mod version;
+
+pub use daemon::{MkfsConfig, MonConfig, mkfs, run};

@@ -1,0 +1,198 @@
+//! A command's arguments: one JSON object, read by name and type.
+
+use serde_json::{Map, Value};
+
+use super::{Reply, errno};
+use crate::fmt::Format;
+
+/// The parsed JSON object of a command.
+#[derive(Debug, Clone, Default)]
+pub struct Args {
+    map: Map<String, Value>,
+}
+
+/// The result of reading an argument; the error is the reply to send.
+pub type ArgResult<T> = Result<T, Reply>;
+
+impl Args {
+    /// Parses a command as clients send it: the strings are joined and must form one JSON object with a `prefix`.
+    ///
+    /// # Errors
+    /// The official replies to text that is no command.
+    pub fn parse(cmd: &[String]) -> ArgResult<Self> {
+        let text = cmd.concat();
+        match serde_json::from_str(&text) {
+            Ok(Value::Object(map)) if !map.is_empty() => Ok(Self { map }),
+            _ => Err(Reply::error(errno::EINVAL, "command not understood")),
+        }
+    }
+
+    /// The command's name.
+    pub fn prefix(&self) -> &str {
+        self.map.get("prefix").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The output format asked for.
+    pub fn format(&self) -> Format {
+        Format::parse(self.map.get("format").and_then(Value::as_str))
+    }
+
+    /// All arguments as text, for capability checks (`allow command X with k=v`).
+    pub fn as_strings(&self) -> Vec<(String, String)> {
+        let text = |v: &Value| match v {
+            Value::String(s) => s.clone(),
+            Value::Array(a) => a
+                .iter()
+                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+                .collect::<Vec<_>>()
+                .join(" "),
+            other => other.to_string(),
+        };
+        self.map.iter().map(|(k, v)| (k.clone(), text(v))).collect()
+    }
+
+    /// The whole object.
+    pub fn to_map(&self) -> Map<String, Value> {
+        self.map.clone()
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.map.get(name).filter(|v| !v.is_null())
+    }
+
+    /// An optional string; a list counts with its items joined by spaces, as official clients send either.
+    pub fn opt_str(&self, name: &str) -> Option<String> {
+        match self.get(name)? {
+            Value::String(s) => Some(s.clone()),
+            Value::Array(a) => Some(
+                a.iter()
+                    .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ),
+            v => Some(v.to_string()),
+        }
+    }
+
+    /// A required string.
+    pub fn str(&self, name: &str) -> ArgResult<String> {
+        self.opt_str(name).ok_or_else(|| missing(name))
+    }
+
+    /// An optional list of strings; empty where absent.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        match self.get(name) {
+            None => Vec::new(),
+            Some(Value::Array(a)) => a
+                .iter()
+                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+                .collect(),
+            Some(Value::String(s)) => vec![s.clone()],
+            Some(v) => vec![v.to_string()],
+        }
+    }
+
+    /// An optional integer.
+    pub fn opt_int(&self, name: &str) -> ArgResult<Option<i64>> {
+        let parsed = match self.get(name) {
+            None => return Ok(None),
+            Some(Value::Number(n)) => n.as_i64(),
+            Some(Value::String(s)) => s.trim().parse().ok(),
+            Some(_) => None,
+        };
+        parsed.map(Some).ok_or_else(|| bad(name))
+    }
+
+    /// A required integer.
+    pub fn int(&self, name: &str) -> ArgResult<i64> {
+        self.opt_int(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// An optional float.
+    pub fn opt_float(&self, name: &str) -> ArgResult<Option<f64>> {
+        let parsed = match self.get(name) {
+            None => return Ok(None),
+            Some(Value::Number(n)) => n.as_f64(),
+            Some(Value::String(s)) => s.trim().parse().ok(),
+            Some(_) => None,
+        };
+        parsed
+            .filter(|f| f.is_finite())
+            .map(Some)
+            .ok_or_else(|| bad(name))
+    }
+
+    /// A required float.
+    pub fn float(&self, name: &str) -> ArgResult<f64> {
+        self.opt_float(name)?.ok_or_else(|| missing(name))
+    }
+
+    /// A flag; absent is false. Old clients send the option's text instead of `true`.
+    pub fn flag(&self, name: &str) -> bool {
+        match self.get(name) {
+            None => false,
+            Some(Value::Bool(b)) => *b,
+            Some(Value::String(s)) => s == "true" || s.trim_start_matches('-').replace('-', "_") == name,
+            Some(v) => v.as_i64() == Some(1),
+        }
+    }
+
+    /// An optional OSD: a number, or text like `osd.3`.
+    pub fn opt_osd(&self, name: &str) -> ArgResult<Option<i32>> {
+        match self.opt_str(name) {
+            None => Ok(None),
+            Some(text) => parse_osd(&text).map(Some).ok_or_else(|| {
+                Reply::error(
+                    errno::EINVAL,
+                    format!("osd id {text} is not a non-negative integer"),
+                )
+            }),
+        }
+    }
+
+    /// A required OSD.
+    pub fn osd(&self, name: &str) -> ArgResult<i32> {
+        self.opt_osd(name)?.ok_or_else(|| missing(name))
+    }
+}
+
+/// Reads `3` or `osd.3`.
+pub fn parse_osd(text: &str) -> Option<i32> {
+    text.strip_prefix("osd.")
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|id| *id >= 0)
+}
+
+fn missing(name: &str) -> Reply {
+    Reply::error(errno::EINVAL, format!("missing required parameter {name}"))
+}
+
+fn bad(name: &str) -> Reply {
+    Reply::error(errno::EINVAL, format!("bad or missing field '{name}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_by_type() {
+        let a = Args::parse(&[r#"{"prefix":"x","n":"8","f":0.5,"ids":["1","osd.2"],"sure":true}"#.into()])
+            .unwrap();
+        assert_eq!(a.prefix(), "x");
+        assert_eq!(a.int("n").unwrap(), 8);
+        assert_eq!(a.float("f").unwrap(), 0.5);
+        assert_eq!(
+            a.list("ids")
+                .iter()
+                .filter_map(|s| parse_osd(s))
+                .collect::<Vec<_>>(),
+            [1, 2]
+        );
+        assert!(a.flag("sure") && !a.flag("n2"));
+        assert_eq!(a.int("none").unwrap_err().code, errno::EINVAL);
+        assert!(Args::parse(&["no json".into()]).is_err());
+    }
+}

@@ -1,0 +1,278 @@
+//! Entities, their keys and capabilities.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyServer, Keyring};
+
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+use crate::service::Auth;
+
+commands! {
+    "auth export entity?:String" "auth" "rx" export, "give an entity's keyring, or that of all";
+    "auth get entity:String" "auth" "rx" get, "give an entity's keyring";
+    "auth get-key entity:String" "auth" "rx" get_key, "show an entity's key";
+    "auth print-key entity:String" "auth" "rx" get_key, "show an entity's key";
+    "auth print_key entity:String" "auth" "rx" get_key, "show an entity's key";
+    "auth list" "auth" "rx" ls, "list the entities";
+    "auth ls" "auth" "rx" ls, "list the entities";
+    "auth import" "auth" "rwx" import, "take over the entities of a keyring (-i FILE)";
+    "auth add entity:String caps?:String..." "auth" "rwx" add, "add an entity with a random key, or that of -i FILE";
+    "auth get-or-create-key entity:String caps?:String..." "auth" "rwx" get_or_create_key,
+        "show an entity's key; add it where it is missing";
+    "auth get-or-create entity:String caps?:String..." "auth" "rwx" get_or_create,
+        "give an entity's keyring; add it where it is missing";
+    "auth caps entity:String caps:String..." "auth" "rwx" caps, "replace an entity's capabilities";
+    "auth del entity:String" "auth" "rwx" rm, "remove an entity";
+    "auth rm entity:String" "auth" "rwx" rm, "remove an entity";
+}
+
+fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {
+    let text = call.args.str("entity")?;
+    text.parse()
+        .map_err(|_| Reply::error(errno::EINVAL, format!("bad entity name {text}")))
+}
+
+fn find(m: &Monitor, name: &AuthName) -> Result<EntityAuth, Reply> {
+    let missing = || Reply::error(errno::ENOENT, format!("failed to find {name} in keyring"));
+    m.auth.lookup(name).ok_or_else(missing)
+}
+
+/// One entity as JSON.
+fn entity_json(name: &AuthName, e: &EntityAuth) -> Value {
+    json!({"entity": name.to_string(), "key": e.key.to_base64(), "caps": e.caps})
+}
+
+/// Keyring text of some entities.
+fn keyring(entries: impl IntoIterator<Item = (AuthName, EntityAuth)>) -> String {
+    Keyring {
+        entries: entries.into_iter().collect(),
+    }
+    .to_string()
+}
+
+fn show(call: &Call<'_>, name: &AuthName, e: EntityAuth) -> Reply {
+    if call.format.is_json() {
+        return Reply::json(call.format, &json!([entity_json(name, &e)]));
+    }
+    Reply::text(keyring([(name.clone(), e)]))
+}
+
+/// The order of the official listing: by type number.
+fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
+    let mut all: Vec<_> = m
+        .auth
+        .entities()
+        .iter()
+        .map(|(n, e)| (n.clone(), e.clone()))
+        .collect();
+    all.sort_by(|(a, _), (b, _)| (a.kind.0, &a.id).cmp(&(b.kind.0, &b.id)));
+    all.retain(|(n, _)| *n != AuthName::monitors());
+    all
+}
+
+fn export(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.args.opt_str("entity").is_none() {
+        return now(Reply::text(keyring(m.auth.entities().clone())).with_status("exported master keyring"));
+    }
+    let name = entity(call)?;
+    let Some(e) = m.auth.lookup(&name) else {
+        return refuse(errno::ENOENT, format!("no key for {name}"));
+    };
+    now(show(call, &name, e).with_status(format!("exported keyring for {name}")))
+}
+
+fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = entity(call)?;
+    let e = find(m, &name)?;
+    now(show(call, &name, e).with_status(format!("exported keyring for {name}")))
+}
+
+fn key_reply(call: &Call<'_>, e: &EntityAuth) -> Reply {
+    let key = e.key.to_base64();
+    if call.format.is_json() {
+        Reply::json(call.format, &json!({"key": key}))
+    } else {
+        Reply::text(key)
+    }
+}
+
+fn get_key(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = entity(call)?;
+    match m.auth.lookup(&name) {
+        Some(e) => now(key_reply(call, &e)),
+        None => refuse(errno::ENOENT, format!("don't have {name}")),
+    }
+}
+
+fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let all = ordered(m);
+    if call.format.is_json() {
+        let v: Vec<Value> = all.iter().map(|(n, e)| entity_json(n, e)).collect();
+        return now(Reply::json(
+            call.format,
+            &Value::Object(Map::from_iter([("auth_dump".to_owned(), json!(v))])),
+        ));
+    }
+    let mut text = String::new();
+    for (n, e) in all {
+        text.push_str(&format!("{n}\n\tkey: {}\n", e.key.to_base64()));
+        for (service, caps) in &e.caps {
+            text.push_str(&format!("\tcaps: [{service}] {caps}\n"));
+        }
+    }
+    now(Reply::text(text).with_status("installed auth entries:\n\n"))
+}
+
+/// Reads `service caps service caps …` and checks the grammars.
+fn parse_caps(words: &[String]) -> Result<BTreeMap<String, String>, Reply> {
+    if !words.len().is_multiple_of(2) {
+        let text = format!(
+            "bad capabilities request; number of caps arguments ({}) is odd",
+            words.len()
+        );
+        return refuse(errno::EINVAL, text);
+    }
+    let mut out = BTreeMap::new();
+    for pair in words.chunks(2) {
+        spirula_cephx::caps::validate(&pair[0], &pair[1])
+            .map_err(|e| Reply::error(errno::EINVAL, e.to_string()))?;
+        out.insert(pair[0].clone(), pair[1].clone());
+    }
+    Ok(out)
+}
+
+fn input_keyring(call: &Call<'_>) -> Result<Keyring, Reply> {
+    let text = String::from_utf8_lossy(call.input);
+    Keyring::parse(&text).map_err(|e| Reply::error(errno::EINVAL, format!("error decoding keyring: {e}")))
+}
+
+fn new_key(m: &Monitor) -> Result<CryptoKey, Reply> {
+    CryptoKey::generate(&Env::system(m.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
+}
+
+fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.input.is_empty() {
+        return refuse(errno::EINVAL, "auth import: no data supplied");
+    }
+    for (name, e) in input_keyring(call)?.entries {
+        for (service, caps) in &e.caps {
+            spirula_cephx::caps::validate(service, caps)
+                .map_err(|x| Reply::error(errno::EINVAL, x.to_string()))?;
+        }
+        Auth::put(&name, &e, &mut m.writes.txn);
+    }
+    committed("imported keyring")
+}
+
+fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = entity(call)?;
+    let mut caps = parse_caps(&call.args.list("caps"))?;
+    let mut key = None;
+    if !call.input.is_empty() {
+        let ring = input_keyring(call)?;
+        let Some(e) = ring.entries.get(&name) else {
+            return refuse(
+                errno::EINVAL,
+                format!("key for {name} not found in provided keyring"),
+            );
+        };
+        if !caps.is_empty() && !e.caps.is_empty() {
+            return refuse(
+                errno::EINVAL,
+                "caps cannot be specified both in keyring and in command",
+            );
+        }
+        if caps.is_empty() {
+            caps = e.caps.clone();
+        }
+        key = Some(e.key.clone());
+    }
+    if let Some(old) = m.auth.lookup(&name) {
+        let same_key = key.as_ref().is_none_or(|k| *k == old.key);
+        if same_key && old.caps == caps {
+            return now(Reply::status(""));
+        }
+        let what = if same_key { "cap entity keys" } else { "key" };
+        return refuse(
+            errno::EINVAL,
+            format!("entity {name} exists but {what} does not match"),
+        );
+    }
+    let key = match key {
+        Some(k) => k,
+        None => new_key(m)?,
+    };
+    Auth::put(&name, &EntityAuth { key, caps }, &mut m.writes.txn);
+    committed(format!("added key for {name}"))
+}
+
+fn get_or_create_with(
+    m: &mut Monitor,
+    call: &Call<'_>,
+    show: impl Fn(&Call<'_>, &AuthName, EntityAuth) -> Reply,
+) -> Done {
+    let name = entity(call)?;
+    let caps = parse_caps(&call.args.list("caps"))?;
+    if let Some(e) = m.auth.lookup(&name) {
+        if let Some((service, _)) = caps.iter().find(|(s, c)| e.caps.get(*s) != Some(c)) {
+            return refuse(
+                errno::EINVAL,
+                format!("key for {name} exists but cap {service} does not match"),
+            );
+        }
+        return now(show(call, &name, e));
+    }
+    let e = EntityAuth {
+        key: new_key(m)?,
+        caps,
+    };
+    Auth::put(&name, &e, &mut m.writes.txn);
+    // A new keyring is shown without its capabilities, as the official monitor does.
+    let shown = EntityAuth {
+        caps: BTreeMap::new(),
+        ..e
+    };
+    Ok(super::Outcome::Commit(show(call, &name, shown)))
+}
+
+fn get_or_create(m: &mut Monitor, call: &Call<'_>) -> Done {
+    get_or_create_with(m, call, |call, name, e| {
+        show(
+            call,
+            name,
+            EntityAuth {
+                caps: if call.format.is_json() {
+                    e.caps
+                } else {
+                    BTreeMap::new()
+                },
+                ..e
+            },
+        )
+    })
+}
+
+fn get_or_create_key(m: &mut Monitor, call: &Call<'_>) -> Done {
+    get_or_create_with(m, call, |call, _, e| key_reply(call, &e))
+}
+
+fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = entity(call)?;
+    let caps = parse_caps(&call.args.list("caps"))?;
+    let Some(e) = m.auth.lookup(&name) else {
+        return refuse(errno::ENOENT, format!("couldn't find entry {name}"));
+    };
+    Auth::put(&name, &EntityAuth { caps, ..e }, &mut m.writes.txn);
+    committed(format!("updated caps for {name}"))
+}
+
+fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = entity(call)?;
+    if m.auth.lookup(&name).is_none() {
+        return now(Reply::status(format!("entity {name} does not exist")));
+    }
+    Auth::remove(&name, &mut m.writes.txn);
+    committed("updated")
+}

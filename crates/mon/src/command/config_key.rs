@@ -1,0 +1,97 @@
+//! The key-value store that operators and modules use.
+
+use serde_json::{Map, Value, json};
+
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+use crate::fmt::Format;
+
+const SERVICE: &str = "config-key";
+/// Largest value (`mon_config_key_max_entry_size`).
+const MAX_VALUE: usize = 64 << 10;
+
+commands! {
+    "config-key get key:String" "config-key" "r" get, "show a value";
+    "config-key set key:String val?:String" "config-key" "rw" set, "store a value";
+    "config-key put key:String val?:String" "config-key" "rw" set, "store a value";
+    "config-key del key:String" "config-key" "rw" rm, "remove a value";
+    "config-key rm key:String" "config-key" "rw" rm, "remove a value";
+    "config-key exists key:String" "config-key" "r" exists, "tell whether there is a value";
+    "config-key list" "config-key" "r" ls, "list the keys";
+    "config-key ls" "config-key" "r" ls, "list the keys";
+    "config-key dump key?:String" "config-key" "r" dump, "show all values, or those whose key starts with a text";
+}
+
+pub(super) fn io(e: &crate::kv::KvError) -> Reply {
+    tracing::error!("{e}");
+    Reply::error(errno::EIO, e.to_string())
+}
+
+fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
+    match m.kv.get(SERVICE, &call.args.str("key")?).map_err(|e| io(&e))? {
+        Some(v) => now(Reply::data(v)),
+        None => refuse(errno::ENOENT, ""),
+    }
+}
+
+fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let key = call.args.str("key")?;
+    let value = call
+        .args
+        .opt_str("val")
+        .map_or_else(|| call.input.clone(), |v| v.into_bytes().into());
+    if value.len() > MAX_VALUE {
+        return refuse(
+            -27,
+            format!(
+                "error: entry size limited to {MAX_VALUE} bytes. Use 'mon config key max entry size' to manually adjust"
+            ),
+        );
+    }
+    m.writes.txn.put(SERVICE, &key, value);
+    committed(format!("set {key}"))
+}
+
+fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let key = call.args.str("key")?;
+    if m.kv.get(SERVICE, &key).map_err(|e| io(&e))?.is_none() {
+        return now(Reply::status(format!("no such key '{key}'")));
+    }
+    m.writes.txn.remove(SERVICE, &key);
+    committed("key deleted")
+}
+
+fn exists(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let key = call.args.str("key")?;
+    match m.kv.get(SERVICE, &key).map_err(|e| io(&e))? {
+        Some(_) => now(Reply::status(format!("key '{key}' exists"))),
+        None => refuse(errno::ENOENT, format!("key '{key}' doesn't exist")),
+    }
+}
+
+fn ls(m: &mut Monitor, _: &Call<'_>) -> Done {
+    let keys: Vec<String> =
+        m.kv.scan(SERVICE)
+            .map_err(|e| io(&e))?
+            .into_iter()
+            .map(|(k, _)| k)
+            .collect();
+    now(Reply::json(Format::JsonPretty, &json!(keys)))
+}
+
+fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let prefix = call.args.opt_str("key").unwrap_or_default();
+    let all = m.kv.scan(SERVICE).map_err(|e| io(&e))?;
+    let out: Map<String, Value> = all
+        .into_iter()
+        .filter(|(k, _)| k.starts_with(&prefix))
+        .map(|(k, v)| {
+            let text = match std::str::from_utf8(&v) {
+                Ok(s) => s.to_owned(),
+                Err(_) => format!("<<< binary blob of length {} >>>", v.len()),
+            };
+            (k, json!(text))
+        })
+        .collect();
+    now(Reply::json(Format::JsonPretty, &Value::Object(out)))
+}

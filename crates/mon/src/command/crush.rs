@@ -1,0 +1,176 @@
+//! Changes to the CRUSH map's rules, classes and tunables, and to the map as a whole.
+
+use spirula_crush::{CrushMap, Profile, RULE_REPLICATED, RuleMode, SimpleRule};
+use spirula_maps::CrushBlob;
+
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+
+commands! {
+    "osd setcrushmap prior_version?:Int" "osd" "rw" set_map, "replace the CRUSH map by that of -i FILE";
+    "osd crush rule create-replicated name:String[A-Za-z0-9-_.] root:String[A-Za-z0-9-_.] type:String[A-Za-z0-9-_.] class?:String[A-Za-z0-9-_.]"
+        "osd" "rw" create_replicated, "create a rule that spreads replicas over buckets of a type";
+    "osd crush rule rm name:String[A-Za-z0-9-_.]" "osd" "rw" rule_rm, "remove a rule";
+    "osd crush rule rename srcname:String[A-Za-z0-9-_.] dstname:String[A-Za-z0-9-_.]" "osd" "rw" rule_rename,
+        "rename a rule";
+    "osd crush tunables profile:{legacy|argonaut|bobtail|firefly|hammer|jewel|optimal|default}" "osd" "rw" tunables,
+        "set the tunables to those of a release";
+    "osd crush set-tunable tunable:{straw_calc_version} value:Int" "osd" "rw" set_tunable, "set a tunable";
+    "osd crush set-device-class class:String ids:String..." "osd" "rw" set_class, "set OSDs' device class";
+    "osd crush rm-device-class ids:String..." "osd" "rw" rm_class, "remove OSDs' device class";
+    "osd crush class rename srcname:String[A-Za-z0-9-_] dstname:String[A-Za-z0-9-_]" "osd" "rw" class_rename,
+        "rename a device class";
+}
+
+/// A refusal by the CRUSH code as a reply.
+pub(super) fn crush_error(e: &spirula_crush::Error) -> Reply {
+    Reply::error(-e.errno(), e.to_string())
+}
+
+/// Makes a change to the CRUSH map part of the next OSDMap.
+pub(super) fn edit<T>(
+    m: &mut Monitor,
+    change: impl FnOnce(&mut CrushMap) -> Result<T, spirula_crush::Error>,
+) -> Result<T, Reply> {
+    let mut crush = (**m.osd.map.crush.map()).clone();
+    let value = change(&mut crush).map_err(|e| crush_error(&e))?;
+    m.pending_osd().crush = CrushBlob::new(crush).raw().clone();
+    Ok(value)
+}
+
+pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if let Some(prior) = call.args.opt_int("prior_version")?
+        && prior != i64::from(m.osd.map.crush_version)
+    {
+        return refuse(
+            errno::EPERM,
+            format!(
+                "prior_version {prior} != crush version {}",
+                m.osd.map.crush_version
+            ),
+        );
+    }
+    let new: CrushMap = spirula_denc::decode_all(call.input)
+        .map_err(|e| Reply::error(errno::EINVAL, format!("Failed to parse crushmap: {e}")))?;
+    let used = m
+        .osd
+        .map
+        .pools
+        .iter()
+        .find(|(_, p)| new.rule(u32::from(p.crush_rule)).is_none());
+    if let Some((id, p)) = used {
+        return refuse(
+            errno::EINVAL,
+            format!(
+                "pool {id} references crush_rule {} but it is not present",
+                p.crush_rule
+            ),
+        );
+    }
+    if u32::try_from(new.max_devices).unwrap_or(0) > m.osd.map.max_osd.max(65_536) {
+        return refuse(errno::EINVAL, "too many devices");
+    }
+    let version = m.osd.map.crush_version + 1;
+    m.pending_osd().crush = CrushBlob::new(new).raw().clone();
+    committed(version.to_string())
+}
+
+fn create_replicated(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, root) = (call.args.str("name")?, call.args.str("root")?);
+    let (kind, class) = (call.args.str("type")?, call.args.opt_str("class"));
+    if m.osd.map.crush.map().rule_id(&name).is_some() {
+        // As the official monitor: having it is what was asked for.
+        return now(Reply::status(format!("rule {name} already exists")));
+    }
+    let rule = SimpleRule {
+        name: &name,
+        root: &root,
+        failure_domain: &kind,
+        device_class: class.as_deref(),
+        mode: RuleMode::Firstn,
+        rule_type: RULE_REPLICATED,
+        number: None,
+    };
+    edit(m, |c| c.add_simple_rule(&rule))?;
+    committed("")
+}
+
+fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("name")?;
+    let Some(number) = m.osd.map.crush.map().rule_id(&name) else {
+        return now(Reply::status(format!("rule {name} does not exist")));
+    };
+    if m.osd
+        .map
+        .pools
+        .values()
+        .any(|p| u32::from(p.crush_rule) == number)
+    {
+        return refuse(errno::EBUSY, format!("crush rule {name} ({number}) is in use"));
+    }
+    edit(m, |c| c.remove_rule(number))?;
+    committed("")
+}
+
+fn rule_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
+    let crush = m.osd.map.crush.map();
+    if crush.rule_id(&from).is_none() && crush.rule_id(&to).is_some() {
+        return now(Reply::status("already renamed to '".to_owned() + &to + "'"));
+    }
+    edit(m, |c| c.rename_rule(&from, &to))?;
+    committed("")
+}
+
+fn tunables(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("profile")?;
+    let Some(profile) = Profile::from_name(&name) else {
+        return refuse(errno::EINVAL, format!("unrecognized profile '{name}'"));
+    };
+    edit(m, |c| {
+        c.tunables = profile.tunables(c.tunables.straw_calc_version);
+        Ok(())
+    })?;
+    committed(format!("adjusted tunables profile to {name}"))
+}
+
+fn set_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let value = call.args.int("value")?;
+    let Some(v) = u8::try_from(value).ok().filter(|v| *v <= 1) else {
+        return refuse(errno::EINVAL, format!("value must be 0 or 1; got {value}"));
+    };
+    edit(m, |c| {
+        c.tunables.straw_calc_version = v;
+        Ok(())
+    })?;
+    committed(format!("adjusted tunable straw_calc_version to {v}"))
+}
+
+fn set_class(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let class = call.args.str("class")?;
+    let osds = super::osd_query::osd_ids(m, &call.args.list("ids"))?;
+    if let Some(o) = osds.iter().find(|o| !m.osd.map.exists(**o)) {
+        return refuse(errno::ENOENT, format!("osd.{o} does not exist. "));
+    }
+    edit(m, |c| {
+        osds.iter()
+            .try_for_each(|o| c.set_device_class(*o, &class).map(drop))
+    })?;
+    let list: Vec<String> = osds.iter().map(i32::to_string).collect();
+    committed(format!("set osd(s) {} to class '{class}'", list.join(",")))
+}
+
+fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds = super::osd_query::osd_ids(m, &call.args.list("ids"))?;
+    edit(m, |c| {
+        osds.iter().try_for_each(|o| c.remove_device_class(*o).map(drop))
+    })?;
+    let list: Vec<String> = osds.iter().map(i32::to_string).collect();
+    committed(format!("done removing class of osd(s): {}", list.join(",")))
+}
+
+fn class_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
+    edit(m, |c| c.rename_class(&from, &to))?;
+    committed(format!("rename class '{from}' to '{to}'"))
+}

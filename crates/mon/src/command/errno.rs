@@ -1,0 +1,36 @@
+//! Linux error numbers that replies carry, negative.
+
+macro_rules! errnos {
+    ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
+        $($(#[$doc])* pub const $name: i32 = -$value;)*
+    };
+}
+
+errnos! {
+    /// Not permitted.
+    EPERM = 1;
+    /// No such thing.
+    ENOENT = 2;
+    /// Input or output failed.
+    EIO = 5;
+    /// Too many arguments.
+    E2BIG = 7;
+    /// Try again.
+    EAGAIN = 11;
+    /// Permission denied.
+    EACCES = 13;
+    /// In use.
+    EBUSY = 16;
+    /// It exists.
+    EEXIST = 17;
+    /// Not a directory; here: not of the kind wanted.
+    ENOTDIR = 20;
+    /// Invalid argument.
+    EINVAL = 22;
+    /// Out of range.
+    ERANGE = 34;
+    /// Not empty.
+    ENOTEMPTY = 39;
+    /// Not supported.
+    EOPNOTSUPP = 95;
+}

@@ -1,0 +1,377 @@
+//! What concerns the whole cluster, and commands for this daemon.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use spirula_asok::{Command as DaemonCommand, Failure};
+
+use super::{Call, Done, Reply, commands, errno, now, refuse, status};
+use crate::core::Monitor;
+use crate::fmt::Format;
+use crate::{options, service, version};
+
+commands! {
+    "fsid" "mon" "r" fsid, "show the cluster's id";
+    "version" "mon" "r" version_cmd, "show this monitor's version";
+    "versions" "mon" "r" versions, "count the daemons' versions";
+    "features" "mon" "r" features, "count what is connected by features";
+    "time-sync-status" "mon" "r" time_sync, "show how far the monitors' clocks differ";
+    "node ls type?:{all|osd|mon|mds|mgr}" "mon" "r" node_ls, "list the hosts and their daemons";
+    "mgr dump epoch?:Int(0)" "mgr" "r" mgr_dump, "show the manager map";
+    "mgr stat" "mgr" "r" mgr_stat, "summarize the manager map";
+    "mgr services" "mgr" "r" empty_object, "list the manager's services";
+    "mgr versions" "mgr" "r" empty_object, "count the managers' versions";
+    "mgr metadata who?:String" "mgr" "r" empty_list, "show what is known of managers";
+    "mds stat" "mds" "r" mds_stat, "summarize the metadata servers";
+    "fs ls" "fs" "r" fs_ls, "list the file systems";
+    "fs dump epoch?:Int(0)" "mds" "r" fs_dump, "show the file systems' map";
+    "service dump" "service" "r" service_dump, "show the service map";
+    "service status" "service" "r" empty_object, "show the services' state";
+}
+
+fn fsid(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let id = m.me.fsid.to_string();
+    match call.format.is_json() {
+        true => now(Reply::json(call.format, &json!({"fsid": id}))),
+        false => now(Reply::text(id + "\n")),
+    }
+}
+
+fn version_cmd(_: &mut Monitor, call: &Call<'_>) -> Done {
+    match call.format.is_json() {
+        true => now(Reply::json(call.format, &json!({"version": version::LONG}))),
+        false => now(Reply::text(format!("{}\n", version::LONG))),
+    }
+}
+
+/// The running versions of OSDs with their numbers.
+pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
+    let mut out = BTreeMap::new();
+    for osd in m.osd.map.osds() {
+        let metadata = osd_metadata(m, osd);
+        if let Some(v) = metadata.get("ceph_version") {
+            *out.entry(v.clone()).or_default() += 1;
+        }
+    }
+    out
+}
+
+/// What an OSD said of itself when it booted.
+pub(super) fn osd_metadata(m: &Monitor, osd: i32) -> BTreeMap<String, String> {
+    match m.kv.get("osd_metadata", &osd.to_string()) {
+        Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
+        _ => BTreeMap::new(),
+    }
+}
+
+fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let mons = BTreeMap::from([(version::LONG.to_owned(), m.monmap.map.mons.len())]);
+    let osds = osd_versions(m);
+    let mut overall = mons.clone();
+    for (v, n) in &osds {
+        *overall.entry(v.clone()).or_default() += n;
+    }
+    let v = json!({"mon": mons, "mgr": {}, "osd": osds, "mds": {}, "overall": overall});
+    now(Reply::json(call.format.or_pretty(), &v))
+}
+
+fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let mut by: BTreeMap<&'static str, BTreeMap<u64, usize>> = BTreeMap::new();
+    let own = spirula_maps::features::PACIFIC_ALL;
+    by.entry("mon").or_default().insert(own, m.monmap.map.mons.len());
+    for s in m.sessions.values() {
+        *by.entry(s.name.kind.name())
+            .or_default()
+            .entry(s.features)
+            .or_default() += 1;
+    }
+    let v: Map<String, Value> = by
+        .into_iter()
+        .map(|(kind, counts)| {
+            let list: Vec<Value> = counts
+                .into_iter()
+                .map(|(f, n)| json!({"features": format!("{f:#x}"), "release": "luminous", "num": n}))
+                .collect();
+            (kind.to_owned(), json!(list))
+        })
+        .collect();
+    now(Reply::json(call.format.or_pretty(), &Value::Object(v)))
+}
+
+fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let v = json!({"timechecks": {"epoch": m.term, "round": 0, "round_status": "finished"}});
+    now(Reply::json(call.format.or_pretty(), &v))
+}
+
+fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let kind = call.args.opt_str("type").unwrap_or_else(|| "all".to_owned());
+    let mons = json!({m.me.hostname.clone(): [m.me.name]});
+    let mut hosts: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for osd in m.osd.map.osds() {
+        let host = osd_metadata(m, osd)
+            .remove("hostname")
+            .unwrap_or_else(|| "unknown".to_owned());
+        hosts.entry(host).or_default().push(osd);
+    }
+    let v = match kind.as_str() {
+        "mon" => mons,
+        "osd" => json!(hosts),
+        "mds" | "mgr" => json!({}),
+        _ => json!({"mon": mons, "osd": hosts}),
+    };
+    now(Reply::json(call.format.or_pretty(), &v))
+}
+
+fn mgr_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = service::mgr_map();
+    let v = json!({
+        "epoch": map.epoch, "active_gid": map.active_gid, "active_name": map.active_name,
+        "active_addrs": status::addrvec(&map.active_addrs), "active_addr": status::legacy_addr(&map.active_addrs),
+        "active_change": map.active_change.to_string(), "active_mgr_features": map.active_features,
+        "available": map.available, "standbys": [], "modules": [], "available_modules": [], "services": {},
+        "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch, "active_clients": [],
+    });
+    now(Reply::json(call.format.or_pretty(), &v))
+}
+
+fn mgr_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = service::mgr_map();
+    let v = json!({"epoch": map.epoch, "available": map.available, "active_name": map.active_name, "num_standby": 0});
+    now(Reply::json(call.format.or_pretty(), &v))
+}
+
+fn empty_object(_: &mut Monitor, call: &Call<'_>) -> Done {
+    now(Reply::json(call.format.or_pretty(), &json!({})))
+}
+
+fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
+    now(Reply::json(call.format.or_pretty(), &json!([])))
+}
+
+fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.format.is_json() {
+        let v = json!({"fsmap": {"epoch": service::FSMAP_EPOCH, "filesystems": [], "standbys": []}, "mdsmap_first_committed": 1, "mdsmap_last_committed": 1});
+        return now(Reply::json(call.format, &v));
+    }
+    now(Reply::text(""))
+}
+
+fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+    match call.format.is_json() {
+        true => now(Reply::json(call.format, &json!([]))),
+        false => now(Reply::text("No filesystems enabled\n")),
+    }
+}
+
+fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let epoch = service::FSMAP_EPOCH;
+    match call.args.opt_int("epoch")? {
+        None | Some(0) => {}
+        Some(e) if e == i64::from(epoch) => {}
+        Some(_) => return refuse(errno::ENOENT, ""),
+    }
+    let status = format!("dumped fsmap epoch {epoch}");
+    if call.format.is_json() {
+        let v = json!({"epoch": epoch, "default_fscid": -1, "standbys": [], "filesystems": []});
+        return now(Reply::json(call.format, &v).with_status(status));
+    }
+    let text = format!(
+        "e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n"
+    );
+    now(Reply::text(text).with_status(status))
+}
+
+fn service_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let v = json!({"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}});
+    now(Reply::json(call.format.or_pretty(), &v))
+}
+
+/// What the admin socket and `ceph tell mon.X` offer.
+pub(crate) const DAEMON_COMMANDS: &[DaemonCommand] = &[
+    DaemonCommand {
+        name: "config show",
+        params: &[],
+        help: "show all values",
+    },
+    DaemonCommand {
+        name: "config get",
+        params: &[("var", "CephString")],
+        help: "show a value",
+    },
+    DaemonCommand {
+        name: "config set",
+        params: &[("var", "CephString"), ("val", "CephString")],
+        help: "set a value until the restart",
+    },
+    DaemonCommand {
+        name: "config diff",
+        params: &[],
+        help: "show the values that are not defaults",
+    },
+    DaemonCommand {
+        name: "config help",
+        params: &[("var?", "CephString")],
+        help: "describe options",
+    },
+    DaemonCommand {
+        name: "perf dump",
+        params: &[],
+        help: "show counters",
+    },
+    DaemonCommand {
+        name: "perf schema",
+        params: &[],
+        help: "describe the counters",
+    },
+    DaemonCommand {
+        name: "mon_status",
+        params: &[],
+        help: "show this monitor's state",
+    },
+    DaemonCommand {
+        name: "quorum_status",
+        params: &[],
+        help: "show the quorum",
+    },
+    DaemonCommand {
+        name: "sessions",
+        params: &[],
+        help: "list the sessions",
+    },
+    DaemonCommand {
+        name: "ops",
+        params: &[],
+        help: "list the operations in flight",
+    },
+    DaemonCommand {
+        name: "dump_ops_in_flight",
+        params: &[],
+        help: "list the operations in flight",
+    },
+    DaemonCommand {
+        name: "version",
+        params: &[],
+        help: "show the version",
+    },
+];
+
+fn fail(code: i32, message: impl Into<String>) -> Failure {
+    Failure {
+        code,
+        message: message.into(),
+    }
+}
+
+pub(super) fn daemon_command(
+    m: &mut Monitor,
+    prefix: &str,
+    args: &Map<String, Value>,
+) -> Result<Value, Failure> {
+    let arg = |name: &str| args.get(name).and_then(Value::as_str).map(options::normalize);
+    match prefix {
+        "version" => Ok(version::daemon()),
+        "config show" => Ok(json!(m.values.all())),
+        "config get" => {
+            let var = arg("var").ok_or_else(|| fail(errno::EINVAL, "syntax error: 'config get <var>'"))?;
+            match m.values.all().get(&var) {
+                Some(v) => Ok(json!({var: v})),
+                None => Err(fail(
+                    errno::ENOENT,
+                    format!("error getting '{var}': (2) No such file or directory"),
+                )),
+            }
+        }
+        "config set" => {
+            let var =
+                arg("var").ok_or_else(|| fail(errno::EINVAL, "syntax error: 'config set <var> <value>'"))?;
+            let val = args
+                .get("val")
+                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+            let val = val.ok_or_else(|| fail(errno::EINVAL, "syntax error: 'config set <var> <value>'"))?;
+            let option =
+                options::find(&var).ok_or_else(|| fail(errno::ENOENT, format!("no option '{var}'")))?;
+            let parsed = option.parse(&val).map_err(|e| fail(errno::EINVAL, e))?;
+            m.values.local.insert(var.clone(), parsed.clone());
+            Ok(json!({"success": format!("{var} = '{parsed}' ")}))
+        }
+        "config diff" => {
+            let all = m.values.all();
+            let changed: Map<String, Value> = all
+                .into_iter()
+                .filter(|(k, _)| m.values.source(k) != "default")
+                .map(|(k, v)| {
+                    let source = m.values.source(&k);
+                    let default = options::find(&k).map_or("", |o| o.default);
+                    (k, json!({"default": default, source: v, "final": v}))
+                })
+                .collect();
+            Ok(json!({"diff": changed}))
+        }
+        "config help" => Ok(help_json(arg("var").as_deref())),
+        "perf dump" => Ok(counters(m)),
+        "perf schema" => Ok(schema(&counters(m))),
+        "mon_status" | "quorum_status" => Ok(status::mon_status(m)),
+        "sessions" => Ok(sessions(m)),
+        "ops" | "dump_ops_in_flight" => Ok(json!({"ops": [], "num_ops": m.waiting()})),
+        _ => Err(fail(errno::EINVAL, "command not known")),
+    }
+}
+
+fn help_json(var: Option<&str>) -> Value {
+    let list = options::ALL.iter().filter(|o| var.is_none_or(|v| v == o.name));
+    list.map(|o| json!({"name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help, "default": o.default}))
+        .collect()
+}
+
+fn sessions(m: &Monitor) -> Value {
+    m.sessions
+        .iter()
+        .map(|(id, s)| {
+            json!({
+                "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
+                "addrs": status::addrvec(&s.addr.into()), "con_features": s.features,
+                "con_features_hex": format!("{:x}", s.features), "global_id": s.global_id, "authenticated": true,
+                "remote_host": s.host, "subscriptions": s.subs.keys().collect::<Vec<_>>(),
+            })
+        })
+        .collect()
+}
+
+fn counters(m: &Monitor) -> Value {
+    let (osds, up, inside) = m.osd.map.counts();
+    let raw = m.stats.raw(&m.osd.map);
+    json!({
+        "cluster": {
+            "num_mon": m.monmap.map.mons.len(), "num_mon_quorum": m.monmap.map.mons.len(), "num_osd": osds,
+            "num_osd_up": up, "num_osd_in": inside, "osd_epoch": m.osd.map.epoch, "osd_bytes": raw.total,
+            "osd_bytes_used": raw.used_raw(), "osd_bytes_avail": raw.available, "num_pool": m.osd.map.pools.len(),
+            "num_pg": m.stats.pgs.len(), "num_object": m.stats.total().sum.num_objects,
+        },
+        "mon": {"num_sessions": m.sessions.len(), "writes_waiting": m.waiting(), "term": m.term},
+    })
+}
+
+fn schema(counters: &Value) -> Value {
+    let Some(groups) = counters.as_object() else {
+        return json!({});
+    };
+    let one = |_: &Value| json!({"type": 2, "metric_type": "gauge", "value_type": "integer", "description": "", "nick": "", "priority": 5, "units": "none"});
+    groups
+        .iter()
+        .map(|(g, v)| {
+            let fields = v
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| (k.clone(), one(v)))
+                .collect();
+            (g.clone(), Value::Object(fields))
+        })
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// Renders JSON for commands that know no plain text.
+pub(super) fn pretty(format: Format, v: &Value) -> Done {
+    now(Reply::json(format.or_pretty(), v))
+}

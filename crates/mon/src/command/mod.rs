@@ -1,0 +1,250 @@
+//! Commands: what `ceph` sends, looked up in a table and answered as the official monitor answers.
+
+mod args;
+mod auth;
+mod config;
+mod config_key;
+mod crush;
+mod crush_change;
+mod crush_dump;
+pub mod errno;
+mod health_cmd;
+mod log;
+mod misc;
+mod osd_change;
+mod osd_df;
+mod osd_dump;
+mod osd_query;
+mod osd_tree;
+mod osd_weight;
+mod pg;
+mod pg_dump;
+mod pool;
+mod pool_get;
+mod pool_list;
+mod pool_set;
+mod reply;
+mod signature;
+mod space;
+mod status;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use spirula_proto::mon::LogPriority;
+
+pub use args::{ArgResult, Args, parse_osd};
+pub(crate) use pool::{NewPool, create_pool, delete_pool};
+pub use reply::Reply;
+
+use crate::core::{Monitor, SessionId};
+use crate::fmt::Format;
+
+/// What a command led to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// An answer.
+    Now(Reply),
+    /// An answer to be given once what was prepared is committed.
+    Commit(Reply),
+}
+
+/// The result of a handler; both sides are answers, the error one is never waited for.
+pub(crate) type Done = Result<Outcome, Reply>;
+
+/// Answers now.
+pub(crate) fn now(reply: Reply) -> Done {
+    Ok(Outcome::Now(reply))
+}
+
+/// Answers after the commit, with a status line.
+pub(crate) fn committed(status: impl Into<String>) -> Done {
+    Ok(Outcome::Commit(Reply::status(status)))
+}
+
+/// Refuses.
+pub(crate) fn refuse<T>(code: i32, status: impl Into<String>) -> Result<T, Reply> {
+    Err(Reply::error(code, status))
+}
+
+/// A command with its arguments.
+pub(crate) struct Call<'a> {
+    pub(crate) args: Args,
+    pub(crate) format: Format,
+    pub(crate) session: SessionId,
+    pub(crate) input: &'a Bytes,
+}
+
+/// A line of the table.
+pub(crate) struct Command {
+    signature: &'static str,
+    module: &'static str,
+    perm: &'static str,
+    help: &'static str,
+    run: fn(&mut Monitor, &Call<'_>) -> Done,
+}
+
+/// Declares a family's table: signature, module and permissions, handler, help.
+macro_rules! commands {
+    ($($signature:literal $module:literal $perm:literal $run:path, $help:literal;)*) => {
+        /// The family's commands.
+        pub(super) const COMMANDS: &[$crate::command::Command] = &[$($crate::command::Command {
+            signature: $signature, module: $module, perm: $perm, help: $help, run: $run,
+        }),*];
+    };
+}
+pub(crate) use commands;
+
+const FAMILIES: &[&[Command]] = &[
+    status::COMMANDS,
+    health_cmd::COMMANDS,
+    space::COMMANDS,
+    misc::COMMANDS,
+    pg::COMMANDS,
+    pg_dump::COMMANDS,
+    osd_query::COMMANDS,
+    osd_dump::COMMANDS,
+    osd_tree::COMMANDS,
+    osd_df::COMMANDS,
+    osd_change::COMMANDS,
+    osd_weight::COMMANDS,
+    crush::COMMANDS,
+    crush_change::COMMANDS,
+    crush_dump::COMMANDS,
+    pool::COMMANDS,
+    pool_list::COMMANDS,
+    pool_get::COMMANDS,
+    pool_set::COMMANDS,
+    auth::COMMANDS,
+    config::COMMANDS,
+    config_key::COMMANDS,
+    log::COMMANDS,
+];
+
+fn all() -> impl Iterator<Item = &'static Command> {
+    FAMILIES.iter().flat_map(|f| f.iter())
+}
+
+/// The commands of this name: some have several signatures.
+fn named(prefix: &str) -> impl Iterator<Item = &'static Command> + '_ {
+    all().filter(move |c| signature::prefix(c.signature) == prefix)
+}
+
+/// Whether a command changes replicated state and has to wait for its turn.
+pub fn is_write(cmd: &[String]) -> bool {
+    let Ok(args) = Args::parse(cmd) else { return false };
+    named(args.prefix()).any(|c| c.perm.contains('w'))
+}
+
+/// The JSON that the official tool parses command lines with.
+fn descriptions() -> Value {
+    let mut out = Map::new();
+    for (i, c) in all().enumerate() {
+        out.insert(
+            format!("cmd{i:03}"),
+            json!({"sig": signature::describe(c.signature), "help": c.help, "module": c.module, "perm": c.perm,
+                   "flags": 0}),
+        );
+    }
+    Value::Object(out)
+}
+
+/// Runs a command of a session, whose turn it is if it writes.
+pub fn run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Outcome {
+    match try_run(mon, session, cmd, input) {
+        Ok(o) => o,
+        Err(reply) => Outcome::Now(reply),
+    }
+}
+
+fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
+    let args = Args::parse(cmd)?;
+    if args.prefix() == "get_command_descriptions" {
+        return now(Reply::data(Format::Json.render(&descriptions())));
+    }
+    let Some(command) = named(args.prefix()).next() else {
+        return refuse(errno::EINVAL, "command not known");
+    };
+    let caps = mon
+        .sessions
+        .get(&session)
+        .map(|s| (s.caps.clone(), s.name.to_string(), s.addr));
+    let Some((caps, who, addr)) = caps else {
+        return refuse(errno::EACCES, "access denied");
+    };
+    let text = cmd.concat();
+    let writes = command.perm.contains('w');
+    let allowed = caps.is_allowed(command.module, args.prefix(), &args.as_strings(), command.perm);
+    if writes || !allowed {
+        let verdict = if allowed { "dispatch" } else { "access denied" };
+        // Values may be secrets.
+        let shown = if text.contains("key") {
+            args.prefix().to_owned()
+        } else {
+            text
+        };
+        let entry = mon.clog.own_entry(
+            &mon.me,
+            mon.now,
+            LogPriority::INFO,
+            "audit",
+            format!(
+                "from='{}' entity='{who}' cmd=[{shown}]: {verdict}",
+                crate::fmt::addr_legacy(&addr)
+            ),
+        );
+        mon.clog.add(entry);
+    }
+    if !allowed {
+        return refuse(errno::EACCES, "access denied");
+    }
+    signature::check(command.signature, &args)?;
+    let format = args.format();
+    (command.run)(
+        mon,
+        &Call {
+            args,
+            format,
+            session,
+            input,
+        },
+    )
+}
+
+/// A command for this monitor itself: `ceph tell mon.a …`.
+pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
+    let args = match Args::parse(cmd) {
+        Ok(a) => a,
+        Err(r) => return r,
+    };
+    if args.prefix() == "get_command_descriptions" {
+        return Reply::data(Format::Json.render(&spirula_asok::describe(DAEMON_COMMANDS)));
+    }
+    let allowed = mon
+        .sessions
+        .get(&session)
+        .is_some_and(|s| s.caps.is_allowed("mon", args.prefix(), &args.as_strings(), "r"));
+    if !allowed {
+        return Reply::error(errno::EACCES, "access denied");
+    }
+    match daemon_command(mon, args.prefix(), &args.to_map()) {
+        Ok(v) => Reply::json(args.format().or_pretty(), &v),
+        Err(e) => Reply::error(e.code, e.message),
+    }
+}
+
+/// Commands of the admin socket and of `tell`.
+pub(crate) fn daemon_command(
+    mon: &mut Monitor,
+    prefix: &str,
+    args: &Map<String, Value>,
+) -> Result<Value, spirula_asok::Failure> {
+    misc::daemon_command(mon, prefix, args)
+}
+
+pub(crate) use misc::DAEMON_COMMANDS;
+
+/// The answer to a ping: health and monitor status, as `ceph ping mon.a` prints it.
+pub(crate) fn ping_text(mon: &Monitor) -> String {
+    let v = json!({"health": health_cmd::health_json(mon, false), "mon_status": status::mon_status(mon)});
+    String::from_utf8(Format::JsonPretty.render(&v)).unwrap_or_default()
+}

@@ -1,0 +1,516 @@
+//! Creating and removing OSDs, flags, settings of the whole map, blocklist, erasure-code profiles.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth};
+use spirula_denc::{AddrType, EntityAddr, EntityType, Fsid};
+use spirula_maps::{OsdMapFlags, OsdState, release};
+
+use super::osd_query::{existing, osd_ids};
+use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+use crate::fmt::{addr_legacy, float};
+use crate::service::Auth;
+
+commands! {
+    "osd create uuid?:UUID id?:OsdName" "osd" "rw" create, "create an OSD";
+    "osd new uuid:UUID id?:OsdName" "osd" "rw" new, "create an OSD with its secrets (-i FILE)";
+    "osd rm ids:String..." "osd" "rw" rm, "remove OSDs from the map";
+    "osd destroy id:OsdName force?:Bool yes_i_really_mean_it?:Bool" "osd" "rw" destroy,
+        "mark an OSD's data as gone; its id stays";
+    "osd destroy-actual id:OsdName yes_i_really_mean_it?:Bool" "osd" "rw" destroy,
+        "mark an OSD's data as gone; its id stays";
+    "osd purge id:OsdName force?:Bool yes_i_really_mean_it?:Bool" "osd" "rw" purge, "remove all traces of an OSD";
+    "osd purge-actual id:OsdName yes_i_really_mean_it?:Bool" "osd" "rw" purge, "remove all traces of an OSD";
+    "osd purge-new id:OsdName yes_i_really_mean_it?:Bool" "osd" "rw" purge, "remove all traces of a new OSD";
+    "osd lost id:OsdName yes_i_really_mean_it?:Bool" "osd" "rw" lost, "declare an OSD's data lost";
+    "osd setmaxosd newmax:Int(0)" "osd" "rw" setmaxosd, "set the number of OSD ids";
+    "osd set key:{full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim|pglog_hardlimit} yes_i_really_mean_it?:Bool"
+        "osd" "rw" set, "set a flag";
+    "osd unset key:{full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim}"
+        "osd" "rw" unset, "unset a flag";
+    "osd pause" "osd" "rw" pause, "hold all reads and writes";
+    "osd unpause" "osd" "rw" unpause, "let reads and writes go on";
+    "osd set-full-ratio ratio:Float(0.0|1.0)" "osd" "rw" full_ratio, "set from which use on OSDs are full";
+    "osd set-backfillfull-ratio ratio:Float(0.0|1.0)" "osd" "rw" backfillfull_ratio,
+        "set from which use on OSDs take no backfill";
+    "osd set-nearfull-ratio ratio:Float(0.0|1.0)" "osd" "rw" nearfull_ratio, "set from which use on OSDs are near full";
+    "osd set-require-min-compat-client version:String yes_i_really_mean_it?:Bool" "osd" "rw" min_compat,
+        "set the oldest release clients may have";
+    "osd require-osd-release release:{luminous|mimic|nautilus|octopus|pacific} yes_i_really_mean_it?:Bool" "osd" "rw"
+        require_release, "set the oldest release OSDs may have";
+    "osd blocklist range?:String[range] blocklistop:{add|rm} addr:EntityAddr expire?:Float(0.0)" "osd" "rw" blocklist,
+        "shut a client out, or let it in again";
+    "osd blocklist clear" "osd" "rw" blocklist_clear, "let all clients in again";
+    "osd blacklist blacklistop:{add|rm} addr:EntityAddr expire?:Float(0.0)" "osd" "rw" blocklist,
+        "shut a client out, or let it in again";
+    "osd blacklist clear" "osd" "rw" blocklist_clear, "let all clients in again";
+    "osd erasure-code-profile set name:String[A-Za-z0-9-_.] profile?:String... force?:Bool" "osd" "rw" ec_set,
+        "store an erasure-code profile";
+    "osd erasure-code-profile rm name:String[A-Za-z0-9-_.]" "osd" "rw" ec_rm, "remove an erasure-code profile";
+}
+
+fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
+    match call.args.opt_str("uuid") {
+        None => Ok(None),
+        Some(t) => match Fsid::parse(&t) {
+            Some(u) if !u.is_zero() => Ok(Some(u)),
+            _ => refuse(errno::EINVAL, format!("invalid uuid '{t}'")),
+        },
+    }
+}
+
+/// The first id that is free.
+fn free_id(m: &Monitor) -> i32 {
+    (0..i32::MAX).find(|o| !m.osd.map.exists(*o)).unwrap_or(0)
+}
+
+fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
+    let max = m.osd.map.max_osd;
+    let destroyed = m.osd.map.state(osd).contains(OsdState::DESTROYED);
+    let known = m.osd.map.exists(osd);
+    let inc = m.pending_osd();
+    if u32::try_from(osd).is_ok_and(|o| o >= max) {
+        inc.new_max_osd = osd + 1;
+    }
+    let flip = match (known, destroyed) {
+        (true, true) => OsdState::DESTROYED.with(OsdState::NEW),
+        _ => OsdState::EXISTS.with(OsdState::NEW),
+    };
+    inc.new_state.insert(osd, flip);
+    if let Some(u) = uuid {
+        inc.new_uuid.insert(osd, u);
+    }
+}
+
+fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
+    match call.format.is_json() {
+        true => Reply::json(call.format, &json!({"osdid": osd})),
+        false => Reply::text(format!("{osd}\n")),
+    }
+}
+
+fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
+    let id = call.args.opt_osd("id")?;
+    if let Some(known) = uuid.and_then(|u| m.osd.map.osd_by_uuid(&u)) {
+        return match id {
+            Some(id) if id != known => refuse(errno::EEXIST, format!("uuid already in use by osd.{known}")),
+            _ => Ok(Err(known)),
+        };
+    }
+    match id {
+        Some(id) if m.osd.map.exists(id) && !m.osd.map.state(id).contains(OsdState::DESTROYED) => {
+            refuse(errno::EEXIST, format!("osd.{id} has not been destroyed"))
+        }
+        Some(id) if id > 65_535 => refuse(errno::ERANGE, format!("osd id {id} is too large")),
+        Some(id) => Ok(Ok(id)),
+        None => Ok(Ok(free_id(m))),
+    }
+}
+
+fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let uuid = uuid(call)?;
+    match wanted_id(m, call, uuid)? {
+        Err(known) => now(id_reply(call, known)),
+        Ok(osd) => {
+            add_osd(m, osd, uuid);
+            Ok(Outcome::Commit(id_reply(call, osd)))
+        }
+    }
+}
+
+fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let Some(uuid) = uuid(call)? else {
+        return refuse(errno::EINVAL, "missing required parameter uuid");
+    };
+    let secrets: Value = match call.input.is_empty() {
+        true => Value::Null,
+        false => serde_json::from_slice(call.input)
+            .map_err(|_| Reply::error(errno::EINVAL, "invalid JSON in the secrets"))?,
+    };
+    let osd = match wanted_id(m, call, Some(uuid))? {
+        Err(known) => return now(id_reply(call, known)),
+        Ok(osd) => osd,
+    };
+    if let Some(secret) = secrets.get("cephx_secret").and_then(Value::as_str) {
+        let key = CryptoKey::from_base64(secret)
+            .map_err(|_| Reply::error(errno::EINVAL, "invalid cephx secret."))?;
+        let caps = [
+            ("mon", "allow profile osd"),
+            ("mgr", "allow profile osd"),
+            ("osd", "allow *"),
+        ];
+        let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let name = AuthName::new(EntityType::OSD, osd.to_string());
+        Auth::put(&name, &EntityAuth { key, caps }, &mut m.writes.txn);
+    }
+    add_osd(m, osd, Some(uuid));
+    if let Some(class) = secrets.get("crush_device_class").and_then(Value::as_str) {
+        m.writes
+            .txn
+            .put("osd_class", osd.to_string(), class.to_owned().into_bytes());
+    }
+    Ok(Outcome::Commit(id_reply(call, osd)))
+}
+
+fn forget(m: &mut Monitor, osd: i32) {
+    let state = m.osd.map.state(osd);
+    m.pending_osd()
+        .new_state
+        .insert(osd, OsdState::EXISTS.with(state));
+    m.writes.txn.remove("osd_metadata", osd.to_string());
+    m.writes.txn.remove("osd_class", osd.to_string());
+    m.osd.lives.remove(osd);
+}
+
+fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let mut lines = Vec::new();
+    let mut changed = false;
+    for osd in osd_ids(m, &call.args.list("ids"))? {
+        if !m.osd.map.exists(osd) {
+            lines.push(format!("osd.{osd} does not exist. "));
+        } else if m.osd.map.is_up(osd) {
+            lines.push(format!("osd.{osd} is still up; must be down before removal. "));
+            if !changed {
+                return refuse(errno::EBUSY, lines.concat());
+            }
+        } else {
+            forget(m, osd);
+            changed = true;
+            let sep = if lines.is_empty() {
+                "removed osd."
+            } else {
+                ", osd."
+            };
+            lines.push(format!("{sep}{osd}"));
+        }
+    }
+    let reply = Reply::status(lines.concat());
+    Ok(if changed {
+        Outcome::Commit(reply)
+    } else {
+        Outcome::Now(reply)
+    })
+}
+
+/// The confirmation that destructive commands want, and the OSD, which must be down.
+fn doomed(m: &Monitor, call: &Call<'_>, what: &str) -> Result<i32, Reply> {
+    let osd = call.args.osd("id")?;
+    if !call.args.flag("yes_i_really_mean_it") && !call.args.flag("force") {
+        return refuse(
+            errno::EPERM,
+            format!(
+                "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do. ({what})"
+            ),
+        );
+    }
+    if m.osd.map.is_up(osd) {
+        return refuse(errno::EBUSY, format!("osd.{osd} is not `down`."));
+    }
+    Ok(osd)
+}
+
+fn remove_key(m: &mut Monitor, osd: i32) {
+    Auth::remove(
+        &AuthName::new(EntityType::OSD, osd.to_string()),
+        &mut m.writes.txn,
+    );
+}
+
+fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = doomed(m, call, "destroy")?;
+    if !m.osd.map.exists(osd) {
+        return refuse(errno::ENOENT, format!("osd.{osd} does not exist"));
+    }
+    if !m.osd.map.state(osd).contains(OsdState::DESTROYED) {
+        m.pending_osd().new_state.insert(osd, OsdState::DESTROYED);
+        m.pending_osd().new_uuid.insert(osd, Fsid::default());
+    }
+    remove_key(m, osd);
+    committed(format!("destroyed osd.{osd}"))
+}
+
+fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = doomed(m, call, "purge")?;
+    if !m.osd.map.exists(osd) {
+        return now(Reply::status(format!("osd.{osd} does not exist")));
+    }
+    if m.osd.map.crush.map().is_held(osd) {
+        super::crush::edit(m, |c| c.remove_item(osd, false))?;
+    }
+    forget(m, osd);
+    remove_key(m, osd);
+    committed(format!("purged osd.{osd}"))
+}
+
+fn lost(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = existing(m, call, "id")?;
+    if !call.args.flag("yes_i_really_mean_it") {
+        return refuse(
+            errno::EPERM,
+            "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.",
+        );
+    }
+    if m.osd.map.is_up(osd) {
+        return refuse(errno::EBUSY, format!("osd.{osd} is not down"));
+    }
+    let epoch = m.osd.map.osd_info[osd as usize].down_at;
+    m.pending_osd().new_lost.insert(osd, epoch);
+    committed(format!("marked osd lost in epoch {epoch}"))
+}
+
+fn setmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let n = call.args.int("newmax")?;
+    let Ok(new) = i32::try_from(n) else {
+        return refuse(errno::ERANGE, format!("cannot set max_osd to {n}"));
+    };
+    if new < 0 || new > 65_536 {
+        return refuse(
+            errno::ERANGE,
+            format!("cannot set max_osd to {n} which is > conf.mon_max_osd (65536)"),
+        );
+    }
+    if let Some(o) = m.osd.map.osds().find(|o| *o >= new) {
+        return refuse(
+            errno::EBUSY,
+            format!("cannot shrink max_osd to {new} because osd.{o} (and possibly others) still in use"),
+        );
+    }
+    m.pending_osd().new_max_osd = new;
+    committed(format!("set new max_osd = {new}"))
+}
+
+fn flag_of(key: &str) -> Option<OsdMapFlags> {
+    match key {
+        "pause" => Some(OsdMapFlags::PAUSERD.with(OsdMapFlags::PAUSEWR)),
+        // Fullness is a property of pools and OSDs; the official monitor refuses it here as well.
+        "full" => None,
+        other => OsdMapFlags::from_name(other),
+    }
+}
+
+fn change_flag(m: &mut Monitor, key: &str, set: bool) -> Done {
+    let Some(flag) = flag_of(key) else {
+        return refuse(errno::EINVAL, format!("unrecognized flag '{key}'"));
+    };
+    let old = m.osd.map.flags;
+    let new = if set { old.with(flag) } else { old.without(flag) };
+    m.pending_osd().new_flags = new.0.cast_signed();
+    let name = if key == "pause" { "pauserd,pausewr" } else { key };
+    committed(format!("{name} is {}", if set { "set" } else { "unset" }))
+}
+
+fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let key = call.args.str("key")?;
+    change_flag(m, &key, true)
+}
+
+fn unset(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let key = call.args.str("key")?;
+    change_flag(m, &key, false)
+}
+
+fn pause(m: &mut Monitor, _: &Call<'_>) -> Done {
+    change_flag(m, "pause", true)
+}
+
+fn unpause(m: &mut Monitor, _: &Call<'_>) -> Done {
+    change_flag(m, "pause", false)
+}
+
+fn ratio(call: &Call<'_>) -> Result<f64, Reply> {
+    let r = call.args.float("ratio")?;
+    if (0.0..=1.0).contains(&r) {
+        Ok(r)
+    } else {
+        refuse(errno::EINVAL, "ratio must be in the range [0..1]")
+    }
+}
+
+fn full_ratio(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let r = ratio(call)?;
+    m.pending_osd().new_full_ratio = r as f32;
+    committed(format!("osd set-full-ratio {}", float(r, 6)))
+}
+
+fn backfillfull_ratio(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let r = ratio(call)?;
+    m.pending_osd().new_backfillfull_ratio = r as f32;
+    committed(format!("osd set-backfillfull-ratio {}", float(r, 6)))
+}
+
+fn nearfull_ratio(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let r = ratio(call)?;
+    m.pending_osd().new_nearfull_ratio = r as f32;
+    committed(format!("osd set-nearfull-ratio {}", float(r, 6)))
+}
+
+fn min_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("version")?;
+    let Some(r) = release::from_name(&name) else {
+        return refuse(errno::EINVAL, format!("version {name} is not recognized"));
+    };
+    let needed = m.osd.map.min_compat_client();
+    if r < needed {
+        return refuse(
+            errno::EPERM,
+            format!(
+                "osdmap current utilizes features that require {}; cannot set require_min_compat_client below that to {name}",
+                release::name(needed)
+            ),
+        );
+    }
+    m.pending_osd().new_require_min_compat_client = Some(r);
+    committed(format!("set require_min_compat_client to {name}"))
+}
+
+fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("release")?;
+    let Some(r) = release::from_name(&name) else {
+        return refuse(errno::EINVAL, format!("unrecognized release {name}"));
+    };
+    match r.cmp(&m.osd.map.require_osd_release) {
+        std::cmp::Ordering::Equal => now(Reply::default()),
+        std::cmp::Ordering::Less => refuse(
+            errno::EPERM,
+            "require_osd_release cannot be lowered once it has been set",
+        ),
+        std::cmp::Ordering::Greater => {
+            m.pending_osd().new_require_osd_release = Some(r);
+            committed("")
+        }
+    }
+}
+
+fn blocklist(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.args.opt_str("range").is_some() {
+        return refuse(errno::EOPNOTSUPP, "ranges cannot be blocklisted");
+    }
+    let text = call.args.str("addr")?;
+    // `1.2.3.4:0/0`, `v2:…`, or without a nonce.
+    let full = if text.contains('/') {
+        text.clone()
+    } else {
+        format!("{text}/0")
+    };
+    let Ok(addr) = full.parse::<EntityAddr>() else {
+        return refuse(errno::EINVAL, format!("unable to parse address {text}"));
+    };
+    let addr = addr.with_kind(AddrType::ANY);
+    let op = match call.args.opt_str("blocklistop") {
+        Some(op) => op,
+        None => call.args.str("blacklistop")?,
+    };
+    let known = m.osd.map.blocklist.contains_key(&addr);
+    if op == "rm" {
+        if !known {
+            return now(Reply::status(format!("{} isn't blocklisted", addr_legacy(&addr))));
+        }
+        m.pending_osd().old_blocklist.push(addr);
+        return committed(format!("un-blocklisting {}", addr_legacy(&addr)));
+    }
+    let seconds = call.args.opt_float("expire")?.unwrap_or(3600.0).clamp(0.0, 1e9);
+    let until = m.now.plus(Duration::from_secs_f64(seconds));
+    if known {
+        m.pending_osd().old_blocklist.push(addr);
+        // The map keeps the time of an entry that is there: it goes and comes in two steps.
+        return committed(format!(
+            "blocklisting {} until {until} ({} sec)",
+            addr_legacy(&addr),
+            float(seconds, 6)
+        ));
+    }
+    m.pending_osd().new_blocklist.insert(addr, until);
+    committed(format!(
+        "blocklisting {} until {until} ({} sec)",
+        addr_legacy(&addr),
+        float(seconds, 6)
+    ))
+}
+
+fn blocklist_clear(m: &mut Monitor, _: &Call<'_>) -> Done {
+    let all: Vec<EntityAddr> = m.osd.map.blocklist.keys().copied().collect();
+    if !all.is_empty() {
+        m.pending_osd().old_blocklist = all;
+    }
+    committed(" removed all blocklist entries")
+}
+
+fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("name")?;
+    let mut profile = std::collections::BTreeMap::new();
+    for word in call
+        .args
+        .list("profile")
+        .iter()
+        .flat_map(|w| w.split(' '))
+        .filter(|w| !w.is_empty())
+    {
+        let (k, v) = word.split_once('=').unwrap_or((word, ""));
+        profile.insert(k.to_owned(), v.to_owned());
+    }
+    for (k, v) in [
+        ("plugin", "jerasure"),
+        ("k", "2"),
+        ("m", "2"),
+        ("technique", "reed_sol_van"),
+        ("w", "8"),
+        ("crush-root", "default"),
+        ("crush-failure-domain", "host"),
+        ("crush-device-class", ""),
+        ("jerasure-per-chunk-alignment", "false"),
+    ] {
+        profile.entry(k.to_owned()).or_insert_with(|| v.to_owned());
+    }
+    for key in ["k", "m"] {
+        let n = profile.get(key).and_then(|v| v.parse::<u32>().ok()).unwrap_or(0);
+        let least = if key == "k" { 2 } else { 1 };
+        if n < least {
+            return refuse(
+                errno::EINVAL,
+                format!("{key}={} must be >= {least}", profile[key]),
+            );
+        }
+    }
+    if let Some(old) = m.osd.map.erasure_code_profiles.get(&name) {
+        if *old == profile {
+            return now(Reply::default());
+        }
+        if !call.args.flag("force") {
+            return refuse(
+                errno::EPERM,
+                format!(
+                    "will not override erasure code profile {name} because the existing profile {old:?} is different from the proposed profile {profile:?}"
+                ),
+            );
+        }
+    }
+    m.pending_osd().new_erasure_code_profiles.insert(name, profile);
+    committed("")
+}
+
+fn ec_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("name")?;
+    if let Some(id) = m
+        .osd
+        .map
+        .pools
+        .iter()
+        .find(|(_, p)| p.erasure_code_profile == name)
+        .map(|(id, _)| *id)
+    {
+        let pool = m.osd.map.pool_name(id).unwrap_or_default();
+        return refuse(
+            errno::EBUSY,
+            format!("{pool} pool(s) are using the erasure code profile '{name}'"),
+        );
+    }
+    if !m.osd.map.erasure_code_profiles.contains_key(&name) {
+        return now(Reply::status(format!(
+            "erasure-code-profile {name} does not exist"
+        )));
+    }
+    m.pending_osd().old_erasure_code_profiles.push(name);
+    committed("")
+}

@@ -1,0 +1,420 @@
+//! How full the OSDs are, and how fast.
+
+use serde_json::{Map, Value, json};
+use spirula_maps::StoreStatfs;
+
+use super::osd_tree::{Line, line_json, lines, weight_text};
+use super::{Call, Done, Reply, commands, errno, now, refuse};
+use crate::core::Monitor;
+use crate::fmt::{Align, Table, bytes};
+
+commands! {
+    "osd df output_method?:{plain|tree} filter_by?:{class|name} filter?:String" "osd" "r" df,
+        "show how full the OSDs are";
+    "osd perf" "osd" "r" perf, "show the OSDs' commit latencies";
+    "osd blocked-by" "osd" "r" blocked_by, "count which OSDs keep PGs from peering";
+    "osd utilization" "osd" "r" utilization, "show how evenly the PGs are spread";
+    "osd status bucket?:String" "mgr" "r" status, "summarize each OSD";
+}
+
+/// Sums of a line: an OSD's store, or that of all below a bucket.
+struct Space {
+    line: Line,
+    sum: StoreStatfs,
+    pgs: Option<usize>,
+}
+
+fn meta(s: &StoreStatfs) -> u64 {
+    u64::try_from(s.internal_metadata).unwrap_or(0)
+}
+
+fn data(s: &StoreStatfs) -> u64 {
+    u64::try_from(s.allocated).unwrap_or(0)
+}
+
+fn omap(s: &StoreStatfs) -> u64 {
+    u64::try_from(s.omap_allocated).unwrap_or(0)
+}
+
+fn use_percent(s: &StoreStatfs) -> f64 {
+    if s.total == 0 {
+        0.0
+    } else {
+        s.used_raw() as f64 / s.total as f64 * 100.0
+    }
+}
+
+fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
+    let map = &m.osd.map;
+    let crush = map.crush.map().clone();
+    let filter = call.args.opt_str("filter");
+    let by = call.args.opt_str("filter_by");
+    let mut root = None;
+    let mut class = None;
+    if let (Some(by), None) = (&by, &filter) {
+        return refuse(errno::EINVAL, format!("must specify filter for filter_by '{by}'"));
+    }
+    match (by.as_deref(), filter) {
+        (Some("class"), Some(c)) => {
+            if crush.class_id(&c).is_none() {
+                return refuse(errno::EINVAL, format!("specified class '{c}' does not exist"));
+            }
+            class = Some(c);
+        }
+        (_, Some(name)) => match crush.item_id(&name) {
+            Some(id) => root = Some(id),
+            None => return refuse(errno::EINVAL, format!("specified name '{name}' does not exist")),
+        },
+        _ => {}
+    }
+    let show = |osd: i32| class.as_deref().is_none_or(|c| crush.class_of(osd) == Some(c));
+    let all = class.is_none();
+    let out = lines(&crush, root, false, &show, all)
+        .into_iter()
+        .filter(|l| tree || l.id >= 0)
+        .map(|line| {
+            let mut sum = StoreStatfs::default();
+            let below: Vec<i32> = if line.id >= 0 {
+                vec![line.id]
+            } else {
+                crush
+                    .devices_below(line.id)
+                    .into_iter()
+                    .filter(|o| show(*o))
+                    .collect()
+            };
+            for osd in below.iter().filter(|o| map.exists(**o)) {
+                if let Some(s) = m.stats.osds.get(osd) {
+                    crate::service::add_statfs(&mut sum, &s.statfs);
+                }
+            }
+            let pgs = (line.id >= 0).then(|| m.stats.pgs_of(line.id).0);
+            Space { line, sum, pgs }
+        })
+        .collect();
+    Ok(out)
+}
+
+fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let tree = call.args.opt_str("output_method").as_deref() == Some("tree");
+    let all = collect(m, call, tree)?;
+    let mut total = StoreStatfs::default();
+    for s in all.iter().filter(|s| s.line.id >= 0) {
+        crate::service::add_statfs(&mut total, &s.sum);
+    }
+    let average = use_percent(&total);
+    let var = |s: &StoreStatfs| {
+        if average == 0.0 {
+            0.0
+        } else {
+            use_percent(s) / average
+        }
+    };
+    let used: Vec<&Space> = all.iter().filter(|s| s.line.id >= 0 && s.sum.total > 0).collect();
+    let vars: Vec<f64> = used.iter().map(|s| var(&s.sum)).collect();
+    let low = vars.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = vars.iter().copied().fold(0.0, f64::max);
+    let low = if low.is_finite() { low } else { 0.0 };
+    let n = used.len().max(1) as f64;
+    let dev = (used
+        .iter()
+        .map(|s| (use_percent(&s.sum) - average).powi(2))
+        .sum::<f64>()
+        / n)
+        .sqrt();
+    if call.format.is_json() {
+        let nodes: Vec<Value> = all.iter().map(|s| node_json(m, s, var(&s.sum))).collect();
+        let v = json!({"nodes": nodes, "stray": [], "summary": {
+            "total_kb": total.total / 1024, "total_kb_used": total.used_raw() / 1024,
+            "total_kb_used_data": data(&total) / 1024, "total_kb_used_omap": omap(&total) / 1024,
+            "total_kb_used_meta": meta(&total) / 1024, "total_kb_avail": total.available / 1024,
+            "average_utilization": average, "min_var": low, "max_var": high, "dev": dev,
+        }});
+        return now(Reply::json(call.format, &v));
+    }
+    let mut t = df_table(tree);
+    for s in &all {
+        t.row(df_row(m, s, var(&s.sum), tree));
+    }
+    let mut last = vec![String::new(); 3];
+    last.extend(["TOTAL".to_owned(), bytes(total.total)]);
+    last.extend(
+        [
+            total.used_raw(),
+            data(&total),
+            omap(&total),
+            meta(&total),
+            total.available,
+        ]
+        .map(bytes),
+    );
+    last.push(format!("{average:.2}"));
+    t.row(last);
+    let text = format!(
+        "{}MIN/MAX VAR: {low:.2}/{high:.2}  STDDEV: {}\n",
+        t.render(),
+        if dev < 0.005 {
+            "0".to_owned()
+        } else {
+            format!("{dev:.2}")
+        }
+    );
+    now(Reply::text(text))
+}
+
+fn df_table(tree: bool) -> Table {
+    use Align::{Left, Right};
+    let mut t = Table::new(&[
+        ("ID", Left, Right),
+        ("CLASS", Left, Right),
+        ("WEIGHT", Left, Right),
+        ("REWEIGHT", Left, Right),
+        ("SIZE", Left, Right),
+        ("RAW USE", Left, Right),
+        ("DATA", Left, Right),
+        ("OMAP", Left, Right),
+        ("META", Left, Right),
+        ("AVAIL", Left, Right),
+        ("%USE", Left, Right),
+        ("VAR", Left, Right),
+        ("PGS", Left, Right),
+        ("STATUS", Left, Right),
+    ]);
+    if tree {
+        t.column("TYPE NAME", Left, Left);
+    }
+    t
+}
+
+fn df_row(m: &Monitor, s: &Space, var: f64, tree: bool) -> Vec<String> {
+    let l = &s.line;
+    let map = &m.osd.map;
+    let osd = l.id >= 0;
+    let mut row = vec![
+        l.id.to_string(),
+        l.class.clone().unwrap_or_default(),
+        weight_text(l.weight),
+    ];
+    row.push(if osd {
+        weight_text(map.weight_f64(l.id))
+    } else {
+        "-".to_owned()
+    });
+    let x = &s.sum;
+    row.extend([x.total, x.used_raw(), data(x), omap(x), meta(x), x.available].map(bytes));
+    let share = use_percent(x);
+    row.push(if share < 0.005 {
+        "0".to_owned()
+    } else {
+        format!("{share:.2}")
+    });
+    row.push(if var < 0.005 {
+        "0".to_owned()
+    } else {
+        format!("{var:.2}")
+    });
+    row.push(s.pgs.map_or_else(|| "-".to_owned(), |n| n.to_string()));
+    row.push(match osd {
+        true if map.is_up(l.id) => "up".to_owned(),
+        true => "down".to_owned(),
+        false => String::new(),
+    });
+    if tree {
+        let what = if osd {
+            l.name.clone()
+        } else {
+            format!("{} {}", l.type_name, l.name)
+        };
+        row.push(format!("{}{what}", "    ".repeat(l.depth)));
+    }
+    row
+}
+
+fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
+    let mut v = line_json(&s.line);
+    let x = &s.sum;
+    let osd = s.line.id >= 0;
+    v.insert(
+        "reweight".into(),
+        json!(if osd {
+            m.osd.map.weight_f64(s.line.id)
+        } else {
+            -1.0
+        }),
+    );
+    for (key, n) in [
+        ("kb", x.total),
+        ("kb_used", x.used_raw()),
+        ("kb_used_data", data(x)),
+        ("kb_used_omap", omap(x)),
+        ("kb_used_meta", meta(x)),
+        ("kb_avail", x.available),
+    ] {
+        v.insert(key.into(), json!(n / 1024));
+    }
+    v.insert("utilization".into(), json!(use_percent(x)));
+    v.insert("var".into(), json!(var));
+    v.insert("pgs".into(), json!(s.pgs.unwrap_or(0)));
+    if osd {
+        v.insert(
+            "status".into(),
+            json!(if m.osd.map.is_up(s.line.id) { "up" } else { "down" }),
+        );
+    } else {
+        v.insert("children".into(), json!(s.line.children));
+    }
+    Value::Object(v)
+}
+
+fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.format.is_json() {
+        let list: Vec<Value> = m
+            .stats
+            .osds
+            .iter()
+            .rev()
+            .map(|(id, s)| json!({"id": id, "perf_stats": super::pg_dump::perf_json(s)}))
+            .collect();
+        let v = json!({"pg_ready": true, "osdstats": {"osd_perf_infos": list}});
+        return now(Reply::json(call.format, &v));
+    }
+    use Align::{Left, Right};
+    let mut t = Table::new(&[
+        ("osd", Left, Right),
+        ("commit_latency(ms)", Left, Right),
+        ("apply_latency(ms)", Left, Right),
+    ]);
+    for (id, s) in m.stats.osds.iter().rev() {
+        let ms = |ns: u64| (ns / 1_000_000).to_string();
+        t.row([
+            id.to_string(),
+            ms(s.os_perf_stat.commit_latency_ns),
+            ms(s.os_perf_stat.apply_latency_ns),
+        ]);
+    }
+    now(Reply::text(t.render()))
+}
+
+fn blocked_by(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let mut counts = std::collections::BTreeMap::<i32, usize>::new();
+    for osd in m.stats.pgs.values().flat_map(|s| &s.blocked_by) {
+        *counts.entry(*osd).or_default() += 1;
+    }
+    if call.format.is_json() {
+        let list: Vec<Value> = counts
+            .iter()
+            .map(|(o, n)| json!({"id": o, "num_blocked": n}))
+            .collect();
+        let v = json!({"pg_ready": true, "osd_blocked_by": {"osd_blocked_by_infos": list}});
+        return now(Reply::json(call.format, &v));
+    }
+    let mut t = Table::new(&[
+        ("osd", Align::Left, Align::Right),
+        ("num_blocked", Align::Left, Align::Right),
+    ]);
+    for (o, n) in counts {
+        t.row([o.to_string(), n.to_string()]);
+    }
+    now(Reply::text(t.render()))
+}
+
+fn utilization(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = m.osd.map.clone();
+    let mut per: std::collections::BTreeMap<i32, usize> =
+        map.osds().filter(|o| map.is_in(*o)).map(|o| (o, 0)).collect();
+    for pg in map.pgs() {
+        for osd in map.map_pg(pg).up {
+            if let Some(n) = per.get_mut(&osd) {
+                *n += 1;
+            }
+        }
+    }
+    let Some((least, most)) = per
+        .iter()
+        .min_by_key(|(_, n)| **n)
+        .zip(per.iter().rev().max_by_key(|(_, n)| **n))
+    else {
+        return refuse(errno::EINVAL, "no in osds");
+    };
+    let n = per.len() as f64;
+    let total: usize = per.values().sum();
+    let avg = total as f64 / n;
+    let dev = (per.values().map(|x| (*x as f64 - avg).powi(2)).sum::<f64>() / n).sqrt();
+    let baseline = (avg * (1.0 - 1.0 / n)).sqrt();
+    if call.format.is_json() {
+        let v = json!({"avg_pgs": f64::from(avg as f32), "std_dev": dev, "expected_baseline_std_dev": baseline,
+            "min_osd": least.0, "min_osd_pgs": least.1, "max_osd": most.0, "max_osd_pgs": most.1});
+        return now(Reply::json(call.format, &v));
+    }
+    let f = |v: f64| crate::fmt::float(v, 6);
+    let share = |x: usize| f(if avg == 0.0 { 0.0 } else { x as f64 / avg });
+    now(Reply::text(format!(
+        "avg {}\nstddev {} (expected baseline {})\nmin osd.{} with {} pgs ({} * mean)\nmax osd.{} with {} pgs ({} * mean)\n",
+        f(avg),
+        f(dev),
+        f(baseline),
+        least.0,
+        least.1,
+        share(*least.1),
+        most.0,
+        most.1,
+        share(*most.1)
+    )))
+}
+
+fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = m.osd.map.clone();
+    let crush = map.crush.map();
+    let below = match call.args.opt_str("bucket") {
+        None => None,
+        Some(b) => match crush.item_id(&b) {
+            Some(id) => Some(crush.devices_below(id)),
+            None => return refuse(errno::EINVAL, format!("Bucket or OSD '{b}' not found")),
+        },
+    };
+    let osds: Vec<i32> = map
+        .osds()
+        .filter(|o| below.as_ref().is_none_or(|b| b.contains(o)))
+        .collect();
+    let row = |o: i32| {
+        let s = m.stats.osds.get(&o).map(|s| s.statfs.clone()).unwrap_or_default();
+        let host = super::misc::osd_metadata(m, o)
+            .remove("hostname")
+            .unwrap_or_default();
+        (host, s)
+    };
+    if call.format.is_json() {
+        let list: Vec<Value> = osds
+            .iter()
+            .map(|o| {
+                let (host, s) = row(*o);
+                let state: Vec<&str> = map.state(*o).names().collect();
+                json!({"id": o, "host name": host, "kb used": s.used_raw() / 1024, "kb available": s.available / 1024,
+                    "write ops rate": 0, "write byte rate": 0, "read ops rate": 0, "read byte rate": 0, "state": state})
+            })
+            .collect();
+        return now(Reply::json(
+            call.format,
+            &Value::Object(Map::from_iter([("OSDs".to_owned(), json!(list))])),
+        ));
+    }
+    use Align::{Center, Left, Right};
+    let mut t = Table::new(&[
+        ("ID", Center, Right),
+        ("HOST", Center, Left),
+        ("USED", Center, Right),
+        ("AVAIL", Center, Right),
+        ("STATE", Center, Left),
+    ]);
+    for o in osds {
+        let (host, s) = row(o);
+        t.row([
+            o.to_string(),
+            host,
+            bytes(s.used_raw()),
+            bytes(s.available),
+            map.state(o).to_string(),
+        ]);
+    }
+    now(Reply::text(t.render()))
+}

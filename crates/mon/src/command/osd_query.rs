@@ -1,0 +1,359 @@
+//! Questions about OSDs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use spirula_maps::{ObjectLocator, ObjectName, PgState, release};
+
+use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
+use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
+use crate::core::Monitor;
+use crate::fmt::addr_legacy;
+use crate::health::osd_list;
+
+commands! {
+    "osd stat" "osd" "r" stat, "summarize the OSDMap";
+    "osd ls epoch?:Int(0)" "osd" "r" ls, "list the OSDs";
+    "osd getmaxosd" "osd" "r" getmaxosd, "show the number of OSD ids";
+    "osd find id:OsdName" "osd" "r" find, "show where an OSD is";
+    "osd metadata id?:OsdName" "osd" "r" metadata, "show what is known of an OSD, or of all";
+    "osd count-metadata property:String" "osd" "r" count_metadata, "count OSDs by a property";
+    "osd versions" "osd" "r" versions, "count the OSDs' versions";
+    "osd map pool:Poolname object:Objectname nspace?:String" "osd" "r" map, "show where an object is";
+    "osd lspools" "osd" "r" lspools, "list the pools";
+    "osd blocklist ls" "osd" "r" blocklist_ls, "list the clients that are shut out";
+    "osd blacklist ls" "osd" "r" blocklist_ls, "list the clients that are shut out";
+    "osd get-require-min-compat-client" "osd" "r" min_compat, "show the oldest release clients may have";
+    "osd erasure-code-profile ls" "osd" "r" ec_ls, "list the erasure-code profiles";
+    "osd erasure-code-profile get name:String[A-Za-z0-9-_.]" "osd" "r" ec_get, "show an erasure-code profile";
+    "osd safe-to-destroy ids:String..." "osd" "r" safe_to_destroy, "tell whether OSDs hold nothing that is needed";
+    "osd ok-to-stop ids:String... max?:Int" "osd" "r" ok_to_stop, "tell whether OSDs may be stopped";
+    "osd last-stat-seq id:OsdName" "osd" "r" last_stat_seq, "show the number of an OSD's last statistics";
+}
+
+fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.format.is_json() {
+        return now(Reply::json(call.format, &osdmap_summary(m)));
+    }
+    let map = &m.osd.map;
+    let mut t = format!("{}; epoch: e{}", osd_line(m, map), map.epoch);
+    if !map.pg_temp.is_empty() {
+        t.push_str(&format!("; {} remapped pgs", map.pg_temp.len()));
+    }
+    t.push('\n');
+    let flags = shown_flags(map);
+    if !flags.is_empty() {
+        t.push_str(&format!("flags {flags}\n"));
+    }
+    now(Reply::text(t))
+}
+
+fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds: Vec<i32> = super::osd_dump::map_of(m, call)?.osds().collect();
+    if call.format.is_json() {
+        return now(Reply::json(call.format, &json!(osds)));
+    }
+    now(Reply::text(
+        osds.iter().map(|o| format!("{o}\n")).collect::<String>(),
+    ))
+}
+
+fn getmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.osd.map;
+    if call.format.is_json() {
+        return now(Reply::json(
+            call.format,
+            &json!({"epoch": map.epoch, "max_osd": map.max_osd}),
+        ));
+    }
+    now(Reply::text(format!(
+        "max_osd = {} in epoch {}\n",
+        map.max_osd, map.epoch
+    )))
+}
+
+/// A command's OSD, which must exist.
+pub(super) fn existing(m: &Monitor, call: &Call<'_>, name: &str) -> ArgResult<i32> {
+    let osd = call.args.osd(name)?;
+    if m.osd.map.exists(osd) {
+        Ok(osd)
+    } else {
+        refuse(errno::ENOENT, format!("osd.{osd} does not exist"))
+    }
+}
+
+fn find(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = existing(m, call, "id")?;
+    let map = &m.osd.map;
+    let i = osd as usize;
+    let location: BTreeMap<String, String> = map.crush.map().location(osd).into_iter().collect();
+    let metadata = misc::osd_metadata(m, osd);
+    let mut v = Map::new();
+    v.insert("osd".into(), json!(osd));
+    v.insert("addrs".into(), addrvec(&map.client_addrs[i]));
+    v.insert("osd_fsid".into(), json!(map.osd_uuid[i].to_string()));
+    for (key, from) in [
+        ("host", "hostname"),
+        ("pod_name", "pod_name"),
+        ("container_name", "container_name"),
+    ] {
+        if let Some(x) = metadata.get(from) {
+            v.insert(key.into(), json!(x));
+        }
+    }
+    v.insert("crush_location".into(), json!(location));
+    misc::pretty(call.format, &Value::Object(v))
+}
+
+fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let one = |m: &Monitor, osd: i32| {
+        let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
+        v.extend(misc::osd_metadata(m, osd).into_iter().map(|(k, x)| (k, json!(x))));
+        Value::Object(v)
+    };
+    if call.args.opt_osd("id")?.is_some() {
+        let osd = existing(m, call, "id")?;
+        let v = one(m, osd);
+        return misc::pretty(call.format, &v);
+    }
+    let all: Vec<Value> = m.osd.map.osds().map(|o| one(m, o)).collect();
+    misc::pretty(call.format, &json!(all))
+}
+
+fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let property = call.args.str("property")?;
+    let mut counts = BTreeMap::<String, usize>::new();
+    for osd in m.osd.map.osds() {
+        let value = misc::osd_metadata(m, osd)
+            .remove(&property)
+            .unwrap_or_else(|| "unknown".to_owned());
+        *counts.entry(value).or_default() += 1;
+    }
+    misc::pretty(call.format, &json!(counts))
+}
+
+fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!(misc::osd_versions(m)))
+}
+
+fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (pool, object) = (call.args.str("pool")?, call.args.str("object")?);
+    let nspace = call.args.opt_str("nspace").unwrap_or_default();
+    let map = &m.osd.map;
+    let Some(id) = map.pool_id(&pool) else {
+        return refuse(errno::ENOENT, format!("pool {pool} does not exist"));
+    };
+    let name = ObjectName::from(object.clone());
+    let locator = ObjectLocator {
+        pool: id,
+        nspace: ObjectName::from(nspace.clone()),
+        ..ObjectLocator::default()
+    };
+    let Some((raw, pg)) = map
+        .object_to_raw_pg(&name, &locator)
+        .zip(map.object_to_pg(&name, &locator))
+    else {
+        return refuse(errno::ENOENT, format!("pool {pool} does not exist"));
+    };
+    let at = map.map_pg(pg);
+    let full = if nspace.is_empty() {
+        object.clone()
+    } else {
+        format!("{nspace}/{object}")
+    };
+    if call.format.is_json() {
+        let v = json!({"epoch": map.epoch, "pool": pool, "pool_id": id, "objname": full, "raw_pgid": raw.to_string(),
+            "pgid": pg.to_string(), "up": at.up, "up_primary": at.up_primary, "acting": at.acting,
+            "acting_primary": at.acting_primary});
+        return now(Reply::json(call.format, &v));
+    }
+    let primary = |p: i32| if p < 0 { String::new() } else { format!("p{p}") };
+    let list = |o: &[i32], p: i32| {
+        format!(
+            "({}, {})",
+            osd_list(o),
+            if p < 0 { "p-1".to_owned() } else { primary(p) }
+        )
+    };
+    now(Reply::text(format!(
+        "osdmap e{} pool '{pool}' ({id}) object '{full}' -> pg {raw} ({pg}) -> up {} acting {}\n",
+        map.epoch,
+        list(&at.up, at.up_primary),
+        list(&at.acting, at.acting_primary)
+    )))
+}
+
+fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let names = &m.osd.map.pool_names;
+    if call.format.is_json() {
+        let v: Vec<Value> = names
+            .iter()
+            .map(|(id, n)| json!({"poolnum": id, "poolname": n}))
+            .collect();
+        return now(Reply::json(call.format, &json!(v)));
+    }
+    now(Reply::text(
+        names
+            .iter()
+            .map(|(id, n)| format!("{id} {n}\n"))
+            .collect::<String>(),
+    ))
+}
+
+fn blocklist_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let list = &m.osd.map.blocklist;
+    let status = format!("listed {} entries", list.len());
+    if call.format.is_json() {
+        let v: Vec<Value> = list
+            .iter()
+            .map(|(a, t)| json!({"addr": addr_legacy(a), "until": t.to_string()}))
+            .collect();
+        return now(Reply::json(call.format, &json!(v)).with_status(status));
+    }
+    now(Reply::text(
+        list.iter()
+            .map(|(a, t)| format!("{} {t}\n", addr_legacy(a)))
+            .collect::<String>(),
+    )
+    .with_status(status))
+}
+
+fn min_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
+    let name = release::name(m.osd.map.require_min_compat_client);
+    now(Reply::text(format!("{name}\n")))
+}
+
+fn ec_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let profiles = &m.osd.map.erasure_code_profiles;
+    if call.format.is_json() {
+        return now(Reply::json(call.format, &profiles.keys().cloned().collect()));
+    }
+    now(Reply::text(
+        profiles.keys().map(|n| format!("{n}\n")).collect::<String>(),
+    ))
+}
+
+fn ec_get(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("name")?;
+    let Some(p) = m.osd.map.erasure_code_profiles.get(&name) else {
+        return refuse(errno::ENOENT, format!("unknown erasure code profile '{name}'"));
+    };
+    if call.format.is_json() {
+        return now(Reply::json(call.format, &json!(p)));
+    }
+    now(Reply::text(
+        p.iter().map(|(k, v)| format!("{k}={v}\n")).collect::<String>(),
+    ))
+}
+
+/// OSDs named by a list: ids, `any`/`all`/`*`. The second part names those that do not parse.
+pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> {
+    if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
+        return Ok(m.osd.map.osds().collect());
+    }
+    let mut out = Vec::new();
+    for w in words
+        .iter()
+        .flat_map(|w| w.split([' ', ',']))
+        .filter(|w| !w.is_empty())
+    {
+        match parse_osd(w) {
+            Some(id) => out.push(id),
+            None => return refuse(errno::EINVAL, format!("invalid osd id {w}")),
+        }
+    }
+    out.dedup();
+    Ok(out)
+}
+
+fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds = osd_ids(m, &call.args.list("ids"))?;
+    let map = &m.osd.map;
+    let (mut safe, mut active, mut missing, stored) = (vec![], vec![], vec![], Vec::<i32>::new());
+    let mut affected = 0;
+    for o in osds.iter().filter(|o| map.exists(**o)) {
+        let n = m
+            .stats
+            .pgs
+            .values()
+            .filter(|s| s.up.contains(o) || s.acting.contains(o))
+            .count();
+        if n > 0 {
+            active.push(*o);
+            affected += n;
+        } else if map.is_up(*o) && !m.stats.osds.contains_key(o) {
+            missing.push(*o);
+        } else {
+            safe.push(*o);
+        }
+    }
+    if call.format.is_json() {
+        let v = json!({"safe_to_destroy": safe, "active": active, "missing_stats": missing, "stored_pgs": stored});
+        return now(Reply::json(call.format, &v));
+    }
+    let list = |o: &[i32]| o.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
+    if !active.is_empty() {
+        return refuse(
+            errno::EBUSY,
+            format!(
+                "OSD(s) {} have {affected} pgs currently mapped to them.",
+                list(&active)
+            ),
+        );
+    }
+    if !missing.is_empty() {
+        return refuse(
+            errno::EAGAIN,
+            format!(
+                "OSD(s) {} have no reported stats, and not all PGs are active+clean; we cannot draw any conclusions.",
+                list(&missing)
+            ),
+        );
+    }
+    now(Reply::status(format!(
+        "OSD(s) {} are safe to destroy without reducing data durability.",
+        list(&osds)
+    )))
+}
+
+fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds = osd_ids(m, &call.args.list("ids"))?;
+    let (mut ok, mut bad) = (Vec::new(), Vec::new());
+    for (pg, s) in &m.stats.pgs {
+        let touched = s.acting.iter().any(|o| osds.contains(o));
+        if !touched {
+            continue;
+        }
+        let left = s
+            .acting
+            .iter()
+            .filter(|o| !osds.contains(o) && **o != spirula_maps::ITEM_NONE)
+            .count();
+        let need = m.osd.map.pool_of(*pg).map_or(1, |p| usize::from(p.min_size));
+        if left >= need && s.state.contains(PgState::ACTIVE) {
+            ok.push(pg.to_string())
+        } else {
+            bad.push(pg.to_string())
+        }
+    }
+    let v = json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": ok.len(), "num_not_ok_pgs": bad.len(),
+        "bad_become_inactive": bad, "ok_become_degraded": ok});
+    let mut reply = Reply::json(call.format.or_json(), &v);
+    if !bad.is_empty() {
+        reply.code = errno::EBUSY;
+        reply.status = format!(
+            "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",
+            bad.len()
+        );
+    }
+    now(reply)
+}
+
+fn last_stat_seq(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = existing(m, call, "id")?;
+    let seq = m.stats.osds.get(&osd).map_or(0, |s| s.seq);
+    match call.format.is_json() {
+        true => now(Reply::json(call.format, &json!(seq))),
+        false => now(Reply::text(format!("{seq}\n"))),
+    }
+}

@@ -1,0 +1,306 @@
+//! The hierarchy with the OSDs' states.
+
+use serde_json::{Map, Value, json};
+use spirula_crush::CrushMap;
+use spirula_maps::{OsdMap, OsdState};
+
+use super::osd_dump::map_of;
+use super::{Call, Done, Reply, commands, errno, now, refuse};
+use crate::core::Monitor;
+use crate::fmt::{Align, Table};
+
+commands! {
+    "osd tree epoch?:Int(0) states?:{up|down|in|out|destroyed}..." "osd" "r" tree, "show the hierarchy of OSDs";
+    "osd tree-from epoch?:Int(0) bucket:String states?:{up|down|in|out|destroyed}..." "osd" "r" tree_from,
+        "show the hierarchy below a bucket";
+    "osd ls-tree epoch?:Int(0) name:String" "osd" "r" ls_tree, "list the OSDs below a bucket";
+    "osd crush tree shadow?:{--show-shadow}" "osd" "r" crush_tree, "show the CRUSH hierarchy";
+}
+
+/// A weight in the tables: five decimals, `0` for nothing.
+pub(super) fn weight_text(w: f64) -> String {
+    if w < 0.000_001 {
+        "0".to_owned()
+    } else {
+        format!("{w:.5}")
+    }
+}
+
+/// What both trees show of a line.
+pub(super) struct Line {
+    pub(super) id: i32,
+    pub(super) name: String,
+    pub(super) type_name: String,
+    pub(super) type_id: i32,
+    pub(super) class: Option<String>,
+    pub(super) weight: f64,
+    pub(super) depth: usize,
+    pub(super) children: Vec<i32>,
+    is_root: bool,
+}
+
+/// Lines of the hierarchy in the official order.
+pub(super) fn lines(
+    crush: &CrushMap,
+    root: Option<i32>,
+    shadow: bool,
+    show: &dyn Fn(i32) -> bool,
+    all: bool,
+) -> Vec<Line> {
+    let walk = match root {
+        Some(r) => crush.walk_from(vec![r]),
+        None if shadow => crush.walk_from(crush.roots()),
+        None => crush.walk(),
+    };
+    let walk: Box<dyn Iterator<Item = spirula_crush::WalkItem> + '_> = if all {
+        Box::new(walk)
+    } else {
+        Box::new(walk.only_devices(show))
+    };
+    walk.map(|w| {
+        let type_id = crush.item_type(w.id).unwrap_or(0);
+        Line {
+            id: w.id,
+            name: crush
+                .name(w.id)
+                .map_or_else(|| format!("osd.{}", w.id), str::to_owned),
+            type_name: crush.type_name(type_id).unwrap_or_default().to_owned(),
+            type_id,
+            class: crush.class_of(w.id).map(str::to_owned),
+            weight: spirula_crush::weight_to_f64(w.weight),
+            depth: w.depth,
+            is_root: w.parent == 0,
+            children: w.children,
+        }
+    })
+    .collect()
+}
+
+/// A line as JSON, up to what the particular tree adds.
+pub(super) fn line_json(l: &Line) -> Map<String, Value> {
+    let mut v = Map::new();
+    v.insert("id".into(), json!(l.id));
+    if let Some(c) = &l.class {
+        v.insert("device_class".into(), json!(c));
+    }
+    v.insert("name".into(), json!(l.name));
+    v.insert("type".into(), json!(l.type_name));
+    v.insert("type_id".into(), json!(l.type_id));
+    if l.id >= 0 {
+        v.insert("crush_weight".into(), json!(l.weight));
+        v.insert("depth".into(), json!(l.depth));
+    }
+    if !l.is_root {
+        v.insert("pool_weights".into(), json!({}));
+    }
+    v
+}
+
+fn wanted(map: &OsdMap, osd: i32, states: &[String]) -> bool {
+    let group = |a: &str, b: &str, is_a: bool| {
+        let (wa, wb) = (states.iter().any(|s| s == a), states.iter().any(|s| s == b));
+        (!wa && !wb) || (wa && is_a) || (wb && !is_a)
+    };
+    let destroyed = map.state(osd).contains(OsdState::DESTROYED);
+    group("up", "down", map.is_up(osd))
+        && group("in", "out", map.is_in(osd))
+        && (!states.iter().any(|s| s == "destroyed") || destroyed)
+}
+
+fn status_of(map: &OsdMap, osd: i32) -> &'static str {
+    if map.is_up(osd) {
+        "up"
+    } else if map.state(osd).contains(OsdState::DESTROYED) {
+        "destroyed"
+    } else {
+        "down"
+    }
+}
+
+fn osd_part(map: &OsdMap, osd: i32) -> [(String, Value); 4] {
+    [
+        ("exists".to_owned(), json!(u8::from(map.exists(osd)))),
+        ("status".to_owned(), json!(status_of(map, osd))),
+        ("reweight".to_owned(), json!(map.weight_f64(osd))),
+        (
+            "primary_affinity".to_owned(),
+            json!(f64::from(map.affinity(osd)) / 65536.0),
+        ),
+    ]
+}
+
+fn tree_reply(m: &Monitor, call: &Call<'_>, root: Option<&str>) -> Done {
+    let map = map_of(m, call)?;
+    let crush = map.crush.map().clone();
+    let states = call.args.list("states");
+    for (a, b) in [("up", "down"), ("in", "out")] {
+        if states.iter().any(|s| s == a) && states.iter().any(|s| s == b) {
+            return refuse(errno::EINVAL, format!("cannot specify both '{a}' and '{b}'"));
+        }
+    }
+    let root = match root {
+        None => None,
+        Some(name) => match crush.item_id(name) {
+            None => return refuse(errno::ENOENT, format!("bucket '{name}' does not exist")),
+            Some(id) if id >= 0 => return refuse(errno::EINVAL, format!("\"{name}\" is not a bucket")),
+            id => id,
+        },
+    };
+    let show = |osd: i32| wanted(&map, osd, &states);
+    let lines = lines(&crush, root, false, &show, states.is_empty());
+    let strays: Vec<i32> = map
+        .osds()
+        .filter(|o| root.is_none() && !crush.is_held(*o) && wanted(&map, *o, &states))
+        .collect();
+    if call.format.is_json() {
+        return now(Reply::json(call.format, &tree_json(&map, &lines, &strays)));
+    }
+    now(Reply::text(tree_text(&map, &lines, &strays)))
+}
+
+fn tree_json(map: &OsdMap, lines: &[Line], strays: &[i32]) -> Value {
+    let nodes: Vec<Value> = lines
+        .iter()
+        .map(|l| {
+            let mut v = line_json(l);
+            if l.id >= 0 {
+                v.extend(osd_part(map, l.id));
+            } else {
+                v.insert("children".into(), json!(l.children));
+            }
+            Value::Object(v)
+        })
+        .collect();
+    let stray: Vec<Value> = strays
+        .iter()
+        .map(|o| {
+            let mut v = Map::from_iter([
+                ("id".to_owned(), json!(o)),
+                ("name".to_owned(), json!(format!("osd.{o}"))),
+                ("type".to_owned(), json!("osd")),
+                ("type_id".to_owned(), json!(0)),
+                ("crush_weight".to_owned(), json!(0)),
+                ("depth".to_owned(), json!(0)),
+            ]);
+            v.extend(osd_part(map, *o));
+            Value::Object(v)
+        })
+        .collect();
+    json!({"nodes": nodes, "stray": stray})
+}
+
+fn tree_text(map: &OsdMap, lines: &[Line], strays: &[i32]) -> String {
+    use Align::{Left, Right};
+    let mut t = Table::new(&[
+        ("ID", Left, Right),
+        ("CLASS", Left, Right),
+        ("WEIGHT", Left, Right),
+        ("TYPE NAME", Left, Left),
+        ("STATUS", Left, Right),
+        ("REWEIGHT", Left, Right),
+        ("PRI-AFF", Left, Right),
+    ]);
+    let osd_cells = |osd: i32| {
+        if !map.exists(osd) {
+            return ["DNE".to_owned(), "0".to_owned(), String::new()];
+        }
+        [
+            status_of(map, osd).to_owned(),
+            weight_text(map.weight_f64(osd)),
+            weight_text(f64::from(map.affinity(osd)) / 65536.0),
+        ]
+    };
+    for l in lines {
+        let indent = "    ".repeat(l.depth);
+        let what = if l.id >= 0 {
+            l.name.clone()
+        } else {
+            format!("{} {}", l.type_name, l.name)
+        };
+        let mut row = vec![
+            l.id.to_string(),
+            l.class.clone().unwrap_or_default(),
+            weight_text(l.weight),
+            format!("{indent}{what}"),
+        ];
+        if l.id >= 0 {
+            row.extend(osd_cells(l.id));
+        }
+        t.row(row);
+    }
+    for o in strays {
+        let mut row = vec![o.to_string(), String::new(), "0".to_owned(), format!("osd.{o}")];
+        row.extend(osd_cells(*o));
+        t.row(row);
+    }
+    t.render()
+}
+
+fn tree(m: &mut Monitor, call: &Call<'_>) -> Done {
+    tree_reply(m, call, None)
+}
+
+fn tree_from(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let bucket = call.args.str("bucket")?;
+    tree_reply(m, call, Some(&bucket))
+}
+
+fn ls_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = map_of(m, call)?;
+    let name = call.args.str("name")?;
+    let crush = map.crush.map();
+    let Some(id) = crush.item_id(&name) else {
+        return refuse(errno::ENOENT, format!("\"{name}\" does not exist"));
+    };
+    let osds: Vec<i32> = crush
+        .devices_below(id)
+        .into_iter()
+        .filter(|o| map.exists(*o))
+        .collect();
+    if call.format.is_json() {
+        return now(Reply::json(call.format, &json!(osds)));
+    }
+    now(Reply::text(
+        osds.iter().map(|o| format!("{o}\n")).collect::<String>(),
+    ))
+}
+
+fn crush_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let crush = m.osd.map.crush.map().clone();
+    let shadow = call.args.opt_str("shadow").is_some();
+    let lines = lines(&crush, None, shadow, &|_| true, true);
+    if call.format.is_json() {
+        let nodes: Vec<Value> = lines
+            .iter()
+            .map(|l| {
+                let mut v = line_json(l);
+                if l.id < 0 {
+                    v.insert("children".into(), json!(l.children));
+                }
+                Value::Object(v)
+            })
+            .collect();
+        return now(Reply::json(call.format, &json!({"nodes": nodes, "stray": []})));
+    }
+    use Align::{Left, Right};
+    let mut t = Table::new(&[
+        ("ID", Left, Right),
+        ("CLASS", Left, Right),
+        ("WEIGHT", Left, Right),
+        ("TYPE NAME", Left, Left),
+    ]);
+    for l in lines {
+        let what = if l.id >= 0 {
+            l.name.clone()
+        } else {
+            format!("{} {}", l.type_name, l.name)
+        };
+        t.row([
+            l.id.to_string(),
+            l.class.unwrap_or_default(),
+            weight_text(l.weight),
+            format!("{}{what}", "    ".repeat(l.depth)),
+        ]);
+    }
+    now(Reply::text(t.render()))
+}

@@ -1,0 +1,331 @@
+//! Which OSDs take part, and how much.
+
+use std::collections::BTreeMap;
+
+use spirula_maps::{OsdState, PgId};
+
+use super::osd_query::{existing, osd_ids};
+use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+use crate::fmt::float;
+use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
+
+commands! {
+    "osd down ids:String... definitely_dead?:Bool" "osd" "rw" down, "mark OSDs down";
+    "osd stop ids:String..." "osd" "rw" stop, "stop OSDs' daemons and mark them down";
+    "osd out ids:String..." "osd" "rw" out, "mark OSDs out";
+    "osd in ids:String..." "osd" "rw" in_, "mark OSDs in";
+    "osd reweight id:OsdName weight:Float(0.0|1.0)" "osd" "rw" reweight, "set the share of its data an OSD takes";
+    "osd reweightn weights:String" "osd" "rw" reweightn, "set several OSDs' shares: {ID: WEIGHT, ...}";
+    "osd primary-affinity id:OsdName weight:Float(0.0|1.0)" "osd" "rw" affinity,
+        "set how readily an OSD becomes primary";
+    "osd set-group flags:String who:String..." "osd" "rw" set_group, "set flags on OSDs, CRUSH nodes or device classes";
+    "osd unset-group flags:String who:String..." "osd" "rw" unset_group, "unset flags set with set-group";
+    "osd pg-temp pgid:Pgid id?:OsdName..." "osd" "rw" pg_temp, "set a placement group's temporary members";
+    "osd primary-temp pgid:Pgid id:OsdName" "osd" "rw" primary_temp, "set a placement group's temporary primary";
+    "osd pg-upmap pgid:Pgid id:OsdName..." "osd" "rw" pg_upmap, "give a placement group's members";
+    "osd rm-pg-upmap pgid:Pgid" "osd" "rw" rm_pg_upmap, "undo pg-upmap";
+    "osd pg-upmap-items pgid:Pgid id:OsdName..." "osd" "rw" upmap_items, "replace members of a placement group";
+    "osd rm-pg-upmap-items pgid:Pgid" "osd" "rw" rm_upmap_items, "undo pg-upmap-items";
+}
+
+/// Applies `change` to each named OSD; it answers with the line for that OSD and whether anything changed.
+fn each(
+    m: &mut Monitor,
+    call: &Call<'_>,
+    mut change: impl FnMut(&mut Monitor, i32) -> (String, bool),
+) -> Done {
+    let mut lines = Vec::new();
+    let mut changed = false;
+    for osd in osd_ids(m, &call.args.list("ids"))? {
+        if !m.osd.map.exists(osd) {
+            lines.push(format!("osd.{osd} does not exist. "));
+            continue;
+        }
+        let (line, did) = change(m, osd);
+        lines.push(line);
+        changed |= did;
+    }
+    let reply = Reply::status(lines.concat());
+    Ok(if changed {
+        Outcome::Commit(reply)
+    } else {
+        Outcome::Now(reply)
+    })
+}
+
+fn down(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let dead = call.args.flag("definitely_dead");
+    each(m, call, |m, osd| {
+        if m.osd.map.is_down(osd) {
+            return (format!("osd.{osd} is already down. "), false);
+        }
+        m.mark_down(osd, "by command");
+        if dead {
+            let epoch = m.osd.map.epoch + 1;
+            if let Some(x) = m.pending_osd().new_xinfo.get_mut(&osd) {
+                x.dead_epoch = epoch;
+            }
+        }
+        (format!("marked down osd.{osd}. "), true)
+    })
+}
+
+fn stop(m: &mut Monitor, call: &Call<'_>) -> Done {
+    each(m, call, |m, osd| {
+        if m.osd.map.is_down(osd) {
+            return (format!("osd.{osd} is already down. "), false);
+        }
+        m.mark_down(osd, "stopped by command");
+        m.pending_osd()
+            .new_state
+            .entry(osd)
+            .or_default()
+            .insert(OsdState::STOP);
+        (format!("stop down osd.{osd}. "), true)
+    })
+}
+
+fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
+    each(m, call, |m, osd| {
+        if m.osd.map.is_out(osd) {
+            return (format!("osd.{osd} is already out. "), false);
+        }
+        let weight = m.osd.map.weight(osd);
+        m.set_weight(osd, WEIGHT_OUT);
+        if weight != WEIGHT_IN {
+            let mut x = m.osd.map.osd_xinfo[osd as usize];
+            x.old_weight = weight;
+            m.pending_osd().new_xinfo.insert(osd, x);
+        }
+        (format!("marked out osd.{osd}. "), true)
+    })
+}
+
+fn in_(m: &mut Monitor, call: &Call<'_>) -> Done {
+    each(m, call, |m, osd| {
+        if m.osd.map.is_in(osd) {
+            return (format!("osd.{osd} is already in. "), false);
+        }
+        let old = m.osd.map.osd_xinfo[osd as usize].old_weight;
+        m.set_weight(osd, if old > 0 { old } else { WEIGHT_IN });
+        (format!("marked in osd.{osd}. "), true)
+    })
+}
+
+/// 0 to 1 as 16.16 fixed point.
+fn fixed(call: &Call<'_>) -> Result<(u32, f64), Reply> {
+    let w = call.args.float("weight")?;
+    if !(0.0..=1.0).contains(&w) {
+        return refuse(
+            errno::EINVAL,
+            format!("weight must be in the range [0..1], got {}", float(w, 6)),
+        );
+    }
+    Ok(((w * 65536.0) as u32, w))
+}
+
+fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = existing(m, call, "id")?;
+    let (w, text) = fixed(call)?;
+    m.set_weight(osd, w);
+    committed(format!("reweighted osd.{osd} to {} ({w:x})", float(text, 6)))
+}
+
+fn reweightn(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let text = call.args.str("weights")?;
+    let bad = |what: &str| Reply::error(errno::EINVAL, what.to_owned());
+    let weights: BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(&text).map_err(|_| bad("unable to parse 'weights' value"))?;
+    let mut parsed = Vec::new();
+    for (osd, w) in weights {
+        let osd = super::parse_osd(&osd)
+            .filter(|o| m.osd.map.exists(*o))
+            .ok_or_else(|| bad("unknown osd in 'weights'"))?;
+        let w = w
+            .as_u64()
+            .or_else(|| w.as_str()?.parse().ok())
+            .and_then(|w| u32::try_from(w).ok());
+        parsed.push((
+            osd,
+            w.filter(|w| *w <= WEIGHT_IN)
+                .ok_or_else(|| bad("weight out of range"))?,
+        ));
+    }
+    for (osd, w) in parsed {
+        m.set_weight(osd, w);
+    }
+    committed("")
+}
+
+fn affinity(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osd = existing(m, call, "id")?;
+    let (w, text) = fixed(call)?;
+    m.pending_osd().new_primary_affinity.insert(osd, w);
+    // The official text prints the fixed-point value in decimal.
+    committed(format!(
+        "set osd.{osd} primary-affinity to {} ({w})",
+        float(text, 6)
+    ))
+}
+
+fn group_flags(call: &Call<'_>) -> Result<OsdState, Reply> {
+    let text = call.args.str("flags")?;
+    let mut out = OsdState::empty();
+    for f in text.split(',') {
+        match f.trim() {
+            "noup" => out.insert(OsdState::NOUP),
+            "nodown" => out.insert(OsdState::NODOWN),
+            "noin" => out.insert(OsdState::NOIN),
+            "noout" => out.insert(OsdState::NOOUT),
+            other => {
+                return refuse(
+                    errno::EINVAL,
+                    format!("unrecognized flag '{other}', must be one of {{noup,nodown,noin,noout}}"),
+                );
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn group(m: &mut Monitor, call: &Call<'_>, set: bool) -> Done {
+    let flags = group_flags(call)?;
+    let map = m.osd.map.clone();
+    let crush = map.crush.map();
+    let mut lines = Vec::new();
+    for who in call.args.list("who") {
+        let change = |old: OsdState| if set { old.with(flags) } else { old.without(flags) };
+        if let Some(osd) = super::parse_osd(&who).filter(|o| map.exists(*o)) {
+            let old = map.state(osd);
+            let flip = OsdState(old.0 ^ change(old).0);
+            if flip != OsdState::empty() {
+                m.pending_osd().new_state.insert(osd, flip);
+            }
+        } else if let Some(id) = crush.item_id(&who) {
+            let old = map.crush_node_flags.get(&id).copied().unwrap_or_default();
+            m.pending_osd().new_crush_node_flags.insert(id, change(old));
+        } else if let Some(id) = crush.class_id(&who) {
+            let old = map.device_class_flags.get(&id).copied().unwrap_or_default();
+            m.pending_osd().new_device_class_flags.insert(id, change(old));
+        } else {
+            return refuse(
+                errno::EINVAL,
+                format!("unable to parse osd id or crush node or device class: \"{who}\". "),
+            );
+        }
+        lines.push(who);
+    }
+    let verb = if set { "set" } else { "unset" };
+    committed(format!("{verb} {flags} for {}", lines.join(",")))
+}
+
+fn set_group(m: &mut Monitor, call: &Call<'_>) -> Done {
+    group(m, call, true)
+}
+
+fn unset_group(m: &mut Monitor, call: &Call<'_>) -> Done {
+    group(m, call, false)
+}
+
+fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {
+    let text = call.args.str("pgid")?;
+    let Ok(pg) = text.parse::<PgId>() else {
+        return refuse(errno::EINVAL, format!("invalid pgid '{text}'"));
+    };
+    let exists = m.osd.map.pool_of(pg).is_some_and(|p| pg.seed < p.pg_num);
+    if exists {
+        Ok(pg)
+    } else {
+        refuse(errno::ENOENT, format!("pgid '{pg}' does not exist"))
+    }
+}
+
+fn members(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+    let osds = osd_ids(m, &call.args.list("id"))?;
+    match osds.iter().find(|o| !m.osd.map.exists(**o)) {
+        Some(o) => refuse(errno::ENOENT, format!("osd.{o} does not exist")),
+        None => Ok(osds),
+    }
+}
+
+fn pg_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (pg, osds) = (pgid(m, call)?, members(m, call)?);
+    let text = format!("set {pg} pg_temp mapping to {}", crate::health::osd_list(&osds));
+    m.pending_osd().new_pg_temp.insert(pg, osds);
+    committed(text)
+}
+
+fn primary_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let pg = pgid(m, call)?;
+    let osd = if call.args.str("id")? == "-1" {
+        -1
+    } else {
+        existing(m, call, "id")?
+    };
+    m.pending_osd().new_primary_temp.insert(pg, osd);
+    committed(format!("set {pg} primary_temp mapping to {osd}"))
+}
+
+/// Clients older than Luminous do not know upmaps.
+fn upmap_allowed(m: &Monitor) -> Result<(), Reply> {
+    if m.osd.map.require_min_compat_client >= spirula_maps::release::LUMINOUS {
+        return Ok(());
+    }
+    refuse(
+        errno::EPERM,
+        "min_compat_client is not luminous or later, which is required for pg-upmap. Try 'ceph osd set-require-min-compat-client luminous' before using the new interface",
+    )
+}
+
+fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
+    upmap_allowed(m)?;
+    let (pg, osds) = (pgid(m, call)?, members(m, call)?);
+    let size = m.osd.map.pool_of(pg).map_or(0, |p| usize::from(p.size));
+    let min = m.osd.map.pool_of(pg).map_or(0, |p| usize::from(p.min_size));
+    if osds.len() < min || osds.len() > size {
+        return refuse(
+            errno::EINVAL,
+            format!("num of osds ({}) not in [{min}, {size}]", osds.len()),
+        );
+    }
+    let text = format!("set {pg} pg_upmap mapping to {}", crate::health::osd_list(&osds));
+    m.pending_osd().new_pg_upmap.insert(pg, osds);
+    committed(text)
+}
+
+fn rm_pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let pg = pgid(m, call)?;
+    if !m.osd.map.pg_upmap.contains_key(&pg) {
+        return now(Reply::status(format!("no pg_upmap mapping for {pg}")));
+    }
+    m.pending_osd().old_pg_upmap.insert(pg);
+    committed(format!("clear {pg} pg_upmap mapping"))
+}
+
+fn upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
+    upmap_allowed(m)?;
+    let (pg, osds) = (pgid(m, call)?, members(m, call)?);
+    if osds.is_empty() || !osds.len().is_multiple_of(2) {
+        return refuse(
+            errno::EINVAL,
+            "you must specify pairs of OSDs: from to [from to ...]",
+        );
+    }
+    let items: Vec<(i32, i32)> = osds.chunks(2).map(|p| (p[0], p[1])).collect();
+    if items.iter().any(|(a, b)| a == b) {
+        return refuse(errno::EINVAL, "source and target OSD are the same");
+    }
+    let text: Vec<String> = items.iter().map(|(a, b)| format!("{a}->{b}")).collect();
+    m.pending_osd().new_pg_upmap_items.insert(pg, items);
+    committed(format!("set {pg} pg_upmap_items mapping to [{}]", text.join(",")))
+}
+
+fn rm_upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let pg = pgid(m, call)?;
+    if !m.osd.map.pg_upmap_items.contains_key(&pg) {
+        return now(Reply::status(format!("no pg_upmap_items mapping for {pg}")));
+    }
+    m.pending_osd().old_pg_upmap_items.insert(pg);
+    committed(format!("clear {pg} pg_upmap_items mapping"))
+}

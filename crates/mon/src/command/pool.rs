@@ -1,0 +1,291 @@
+//! Creating, removing and renaming pools.
+
+use spirula_maps::pool::{AutoscaleMode, PoolOption};
+use spirula_maps::{PgPool, PoolFlags};
+use spirula_proto::mon::LogPriority;
+
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+
+commands! {
+    "osd pool create pool:Poolname pg_num?:Int(0) pgp_num?:Int(0) pool_type?:{replicated|erasure} erasure_code_profile?:String[A-Za-z0-9-_.] rule?:String expected_num_objects?:Int(0) size?:Int(0) pg_num_min?:Int(0) pg_num_max?:Int(0) autoscale_mode?:{on|off|warn} bulk?:Bool target_size_bytes?:Int(0) target_size_ratio?:Float(0.0)"
+        "osd" "rw" create, "create a pool";
+    "osd pool rm pool:Poolname pool2?:Poolname yes_i_really_really_mean_it?:Bool yes_i_really_really_mean_it_not_faking?:Bool"
+        "osd" "rw" rm, "remove a pool";
+    "osd pool delete pool:Poolname pool2?:Poolname yes_i_really_really_mean_it?:Bool yes_i_really_really_mean_it_not_faking?:Bool"
+        "osd" "rw" rm, "remove a pool";
+    "osd pool rename srcpool:Poolname destpool:Poolname" "osd" "rw" rename, "rename a pool";
+    "osd pool mksnap pool:Poolname snap:String" "osd" "rw" no_snaps, "take a snapshot of a pool";
+    "osd pool rmsnap pool:Poolname snap:String" "osd" "rw" no_snaps, "remove a snapshot of a pool";
+}
+
+/// What a new pool is to be; `None` for the defaults.
+#[derive(Debug, Default)]
+pub(crate) struct NewPool {
+    pub(crate) name: String,
+    pub(crate) pg_num: Option<u32>,
+    pub(crate) pgp_num: Option<u32>,
+    pub(crate) size: Option<u8>,
+    pub(crate) rule: Option<u32>,
+    pub(crate) expected_objects: u64,
+    pub(crate) autoscale: Option<String>,
+    pub(crate) bulk: bool,
+    pub(crate) options: Vec<(&'static str, PoolOption)>,
+}
+
+/// Official pools are created with at most this many replicas.
+const MAX_SIZE: u8 = 10;
+
+fn check_pg_num(m: &Monitor, pg_num: u32, size: u8) -> Result<(), Reply> {
+    let most = m.values.uint("mon_max_pool_pg_num");
+    if pg_num == 0 || u64::from(pg_num) > most {
+        return refuse(
+            errno::ERANGE,
+            format!(
+                "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon max pool pg num' for higher values)"
+            ),
+        );
+    }
+    let map = &m.osd.map;
+    let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;
+    let per = m.values.uint("mon_max_pg_per_osd");
+    let now: u64 = map
+        .pools
+        .values()
+        .map(|p| u64::from(p.pg_num) * u64::from(p.size))
+        .sum();
+    let total = now + u64::from(pg_num) * u64::from(size);
+    if total > per * inside {
+        return refuse(
+            errno::ERANGE,
+            format!(
+                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {} (mon_max_pg_per_osd {per} * num_in_osds {inside})",
+                per * inside
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn default_min_size(m: &Monitor, size: u8) -> u8 {
+    match u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0) {
+        0 => size - size / 2,
+        n => n.min(size),
+    }
+}
+
+fn default_rule(m: &Monitor) -> Result<u32, Reply> {
+    let crush = m.osd.map.crush.map();
+    if let Ok(n) = u32::try_from(m.values.int("osd_pool_default_crush_rule"))
+        && crush.rule(n).is_some()
+    {
+        return Ok(n);
+    }
+    let none = || {
+        Reply::error(
+            errno::ENOENT,
+            "No suitable CRUSH rule exists, check 'osd pool default crush *' config options",
+        )
+    };
+    crush
+        .first_rule_of_type(spirula_crush::RULE_REPLICATED)
+        .ok_or_else(none)
+}
+
+/// Prepares a pool; its id.
+pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
+    if new.name.is_empty() {
+        return refuse(errno::EINVAL, "empty pool name");
+    }
+    let rule = match new.rule {
+        Some(r) if m.osd.map.crush.map().rule(r).is_some() => r,
+        Some(r) => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
+        None => default_rule(m)?,
+    };
+    let default_size = u8::try_from(m.values.uint("osd_pool_default_size")).unwrap_or(3);
+    let size = new.size.unwrap_or(default_size).max(1);
+    if size > MAX_SIZE {
+        return refuse(errno::EINVAL, "pool size must be between 1 and 10");
+    }
+    let autoscale = new
+        .autoscale
+        .unwrap_or_else(|| m.values.get("osd_pool_default_pg_autoscale_mode").to_owned());
+    let default_pgs = u32::try_from(m.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
+    let pg_num = new.pg_num.filter(|n| *n > 0).unwrap_or(default_pgs);
+    check_pg_num(m, pg_num, size)?;
+    let pgp_num = new.pgp_num.filter(|n| *n > 0).unwrap_or(pg_num);
+    if pgp_num > pg_num {
+        return refuse(
+            errno::ERANGE,
+            format!(
+                "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
+            ),
+        );
+    }
+    let rule = u8::try_from(rule).map_err(|_| Reply::error(errno::ERANGE, "rule number too large"))?;
+    let mut pool = PgPool::replicated(size, default_min_size(m, size), pg_num, rule);
+    pool.pgp_num = pgp_num;
+    pool.pgp_num_target = pgp_num;
+    pool.autoscale_mode = AutoscaleMode::from_name(&autoscale).unwrap_or(AutoscaleMode::OFF);
+    pool.expected_num_objects = new.expected_objects;
+    pool.create_time = m.now;
+    pool.last_force_op_resend_preluminous = 0;
+    if new.bulk {
+        pool.flags.insert(PoolFlags::BULK);
+    }
+    if m.values.flag("osd_pool_default_flag_nodelete") {
+        pool.flags.insert(PoolFlags::NODELETE);
+    }
+    for (name, value) in new.options {
+        pool.opts.set(name, value);
+    }
+    let id = i64::from(m.osd.map.pool_max) + 1;
+    let inc = m.pending_osd();
+    inc.new_pool_max = id;
+    inc.new_pools.insert(id, pool);
+    inc.new_pool_names.insert(id, new.name);
+    Ok(id)
+}
+
+fn int<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Reply> {
+    match call.args.opt_int(name)? {
+        None => Ok(None),
+        Some(n) => match T::try_from(n) {
+            Ok(v) => Ok(Some(v)),
+            Err(_) => refuse(errno::ERANGE, format!("{name} {n} is out of range")),
+        },
+    }
+}
+
+fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("pool")?;
+    let pool_type = call
+        .args
+        .opt_str("pool_type")
+        .unwrap_or_else(|| "replicated".to_owned());
+    if name.starts_with('.') && name.len() == 1 {
+        return refuse(errno::EINVAL, "bad pool name");
+    }
+    if let Some(id) = m.osd.map.pool_id(&name) {
+        let same = m.osd.map.pool(id).is_some_and(|p| p.kind.name() == pool_type);
+        if !same {
+            return refuse(
+                errno::EINVAL,
+                format!("pool '{name}' cannot change to type {pool_type}"),
+            );
+        }
+        return now(Reply::status(format!("pool '{name}' already exists")));
+    }
+    if pool_type == "erasure" {
+        return refuse(
+            errno::EOPNOTSUPP,
+            "erasure-coded pools are not supported by this version",
+        );
+    }
+    // `osd pool create NAME PG PGP replicated RULE` puts the rule where the profile stands.
+    let rule_name = call
+        .args
+        .opt_str("rule")
+        .or_else(|| call.args.opt_str("erasure_code_profile"));
+    let rule = match rule_name.filter(|r| !r.is_empty()) {
+        None => None,
+        Some(r) => match m.osd.map.crush.map().rule_id(&r) {
+            Some(id) => Some(id),
+            None => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
+        },
+    };
+    let mut options = Vec::new();
+    for key in ["pg_num_min", "pg_num_max", "target_size_bytes"] {
+        if let Some(n) = call.args.opt_int(key)?.filter(|n| *n > 0) {
+            options.push((key, PoolOption::Int(n)));
+        }
+    }
+    if let Some(r) = call.args.opt_float("target_size_ratio")?.filter(|r| *r > 0.0) {
+        options.push(("target_size_ratio", PoolOption::Float(r)));
+    }
+    let size: Option<u8> = int(call, "size")?.filter(|s| *s > 0);
+    if size == Some(1) && !m.values.flag("mon_allow_pool_size_one") {
+        return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
+    }
+    let new = NewPool {
+        name: name.clone(),
+        pg_num: int(call, "pg_num")?,
+        pgp_num: int(call, "pgp_num")?,
+        size,
+        rule,
+        expected_objects: int(call, "expected_num_objects")?.unwrap_or(0),
+        autoscale: call.args.opt_str("autoscale_mode"),
+        bulk: call.args.flag("bulk"),
+        options,
+    };
+    create_pool(m, new)?;
+    committed(format!("pool '{name}' created"))
+}
+
+/// Prepares a pool's removal, where that is allowed.
+pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
+    if !m.values.flag("mon_allow_pool_delete") {
+        return refuse(
+            errno::EPERM,
+            "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
+        );
+    }
+    let Some(pool) = m.osd.map.pool(id) else {
+        return refuse(errno::ENOENT, "no such pool");
+    };
+    if pool.flags.contains(PoolFlags::NODELETE) {
+        return refuse(
+            errno::EPERM,
+            "pool deletion is disabled; you must unset nodelete flag for the pool first",
+        );
+    }
+    let name = m.osd.map.pool_name(id).unwrap_or_default().to_owned();
+    m.pending_osd().old_pools.insert(id);
+    m.log_event(LogPriority::INFO, format!("pool '{name}' removed"));
+    Ok(())
+}
+
+fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("pool")?;
+    let Some(id) = m.osd.map.pool_id(&name) else {
+        return now(Reply::status(format!("pool '{name}' does not exist")));
+    };
+    let sure = call.args.flag("yes_i_really_really_mean_it")
+        || call.args.flag("yes_i_really_really_mean_it_not_faking");
+    if call.args.opt_str("pool2").as_deref() != Some(&name) || !sure {
+        return refuse(
+            errno::EPERM,
+            format!(
+                "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY CERTAIN* that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
+            ),
+        );
+    }
+    delete_pool(m, id)?;
+    committed(format!("pool '{name}' removed"))
+}
+
+fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (from, to) = (call.args.str("srcpool")?, call.args.str("destpool")?);
+    let map = &m.osd.map;
+    let Some(id) = map.pool_id(&from) else {
+        if map.pool_id(&to).is_some() {
+            return now(Reply::status(format!(
+                "pool '{from}' does not exist; pool '{to}' does -- assuming successful rename"
+            )));
+        }
+        return refuse(errno::ENOENT, format!("unrecognized pool '{from}'"));
+    };
+    if map.pool_id(&to).is_some() {
+        return refuse(errno::EEXIST, format!("pool '{to}' already exists"));
+    }
+    m.pending_osd().new_pool_names.insert(id, to.clone());
+    committed(format!("pool '{from}' renamed to '{to}'"))
+}
+
+fn no_snaps(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("pool")?;
+    if m.osd.map.pool_id(&name).is_none() {
+        return refuse(errno::ENOENT, format!("unrecognized pool '{name}'"));
+    }
+    refuse(errno::EOPNOTSUPP, "snapshots are not supported by this version")
+}

@@ -1,0 +1,412 @@
+//! `ceph osd pool set` and what else changes a pool.
+
+use spirula_maps::pool::{AutoscaleMode, PoolOption, PoolOptionKind, PoolOptions};
+use spirula_maps::{PgPool, PoolFlags};
+
+use super::pool_get::flag;
+use super::pool_list::pool_id;
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+use crate::fmt::{bytes, count};
+
+commands! {
+    "osd pool set pool:Poolname var:{size|min_size|pg_num|pgp_num|pgp_num_actual|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_bytes|target_max_objects|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|min_read_recency_for_promote|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk} val:String yes_i_really_mean_it?:Bool"
+        "osd" "rw" set, "set a property of a pool";
+    "osd pool set-quota pool:Poolname field:{max_objects|max_bytes} val:String" "osd" "rw" set_quota,
+        "limit a pool's objects or bytes";
+    "osd pool application enable pool:Poolname app:String[A-Za-z0-9-_.] yes_i_really_mean_it?:Bool" "osd" "rw"
+        app_enable, "say what a pool is used for";
+    "osd pool application disable pool:Poolname app:String yes_i_really_mean_it?:Bool" "osd" "rw" app_disable,
+        "say that a pool is not used for something any more";
+    "osd pool application set pool:Poolname app:String key:String[A-Za-z0-9-_.] value:String[A-Za-z0-9-_.=]" "osd"
+        "rw" app_set, "note something about a pool's application";
+    "osd pool application rm pool:Poolname app:String key:String" "osd" "rw" app_rm,
+        "remove a note about a pool's application";
+}
+
+/// The pool as the next map is to have it.
+fn pool(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
+    let name = call.args.str("pool")?;
+    let id = pool_id(m, &name)?;
+    let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
+    let p = m.osd.map.pool(id).cloned().ok_or_else(missing)?;
+    Ok((name, id, p))
+}
+
+fn store(m: &mut Monitor, id: i64, p: PgPool) {
+    m.pending_osd().new_pools.insert(id, p);
+}
+
+/// An integer, with the official text for anything else.
+fn int(var: &str, val: &str) -> Result<i64, Reply> {
+    val.parse().map_err(|_| {
+        Reply::error(
+            errno::EINVAL,
+            format!(
+                "error parsing int value '{val}' for {var}: strict_strtoll: expected integer, got: '{val}'"
+            ),
+        )
+    })
+}
+
+fn yes_no(var: &str, val: &str) -> Result<bool, Reply> {
+    match val {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => refuse(
+            errno::EINVAL,
+            format!("expecting value 'true', 'false', '0', or '1' for {var}"),
+        ),
+    }
+}
+
+fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (var, val) = (call.args.str("var")?, call.args.str("val")?);
+    let (_, id, mut p) = pool(m, call)?;
+    let sure = call.args.flag("yes_i_really_mean_it");
+    if let Some(f) = flag(&var) {
+        if f == PoolFlags::HASHPSPOOL && !sure {
+            return refuse(
+                errno::EPERM,
+                "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, pass --yes-i-really-mean-it if you really do.",
+            );
+        }
+        if yes_no(&var, &val)? {
+            p.flags.insert(f)
+        } else {
+            p.flags.remove(f)
+        }
+    } else {
+        match var.as_str() {
+            "size" => set_size(m, &mut p, int(&var, &val)?, sure)?,
+            "min_size" => set_min_size(&mut p, int(&var, &val)?)?,
+            "pg_num" => set_pg_num(m, &mut p, int(&var, &val)?)?,
+            "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&var, &val)?)?,
+            "crush_rule" => {
+                let Some(rule) = m
+                    .osd
+                    .map
+                    .crush
+                    .map()
+                    .rule_id(&val)
+                    .and_then(|r| u8::try_from(r).ok())
+                else {
+                    return refuse(errno::ENOENT, format!("crush rule {val} does not exist"));
+                };
+                p.crush_rule = rule;
+            }
+            "pg_autoscale_mode" => match AutoscaleMode::from_name(&val) {
+                Some(mode) => p.autoscale_mode = mode,
+                None => return refuse(errno::EINVAL, format!("specified invalid mode {val}")),
+            },
+            "fast_read" => {
+                if !p.is_erasure() && yes_no(&var, &val)? {
+                    return refuse(errno::EINVAL, "fast read is not supported in replication pool");
+                }
+            }
+            "allow_ec_overwrites" if !p.is_erasure() => {
+                return refuse(
+                    errno::EINVAL,
+                    "ec overwrites can only be enabled for an erasure coded pool",
+                );
+            }
+            _ => set_option(&mut p, &var, &val)?,
+        }
+    }
+    store(m, id, p);
+    committed(format!("set pool {id} {var} to {val}"))
+}
+
+fn set_size(m: &Monitor, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
+    if p.flags.contains(PoolFlags::NOSIZECHANGE) {
+        return refuse(
+            errno::EPERM,
+            "pool size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    if p.is_erasure() {
+        return refuse(
+            errno::EOPNOTSUPP,
+            "can not change the size of an erasure-coded pool",
+        );
+    }
+    let Some(size) = u8::try_from(n).ok().filter(|s| (1..=10).contains(s)) else {
+        return refuse(errno::EINVAL, "pool size must be between 1 and 10");
+    };
+    if size == 1 && !m.values.flag("mon_allow_pool_size_one") {
+        return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
+    }
+    if size == 1 && !sure {
+        return refuse(
+            errno::EPERM,
+            "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
+        );
+    }
+    p.size = size;
+    let default = u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0);
+    p.min_size = match default {
+        0 => size - size / 2,
+        n => n.min(size),
+    };
+    Ok(())
+}
+
+fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
+    if p.flags.contains(PoolFlags::NOSIZECHANGE) {
+        return refuse(
+            errno::EPERM,
+            "pool min size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    match u8::try_from(n).ok().filter(|s| (1..=p.size).contains(s)) {
+        Some(s) => {
+            p.min_size = s;
+            Ok(())
+        }
+        None => refuse(
+            errno::EINVAL,
+            format!(
+                "pool min_size must be between 1 and size, which is set to {}",
+                p.size
+            ),
+        ),
+    }
+}
+
+fn set_pg_num(m: &Monitor, p: &mut PgPool, n: i64) -> Result<(), Reply> {
+    if p.flags.contains(PoolFlags::NOPGCHANGE) {
+        return refuse(
+            errno::EPERM,
+            "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
+        );
+    }
+    let most = m.values.uint("mon_max_pool_pg_num");
+    let Some(new) = u32::try_from(n).ok().filter(|n| *n > 0 && u64::from(*n) <= most) else {
+        return refuse(
+            errno::ERANGE,
+            format!(
+                "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon max pool pg num' for higher values)"
+            ),
+        );
+    };
+    if new < p.pg_num {
+        return refuse(
+            errno::EOPNOTSUPP,
+            format!(
+                "specified pg_num {new} < current {}: merging placement groups is not supported by this version",
+                p.pg_num
+            ),
+        );
+    }
+    if new != p.pg_num {
+        return refuse(
+            errno::EOPNOTSUPP,
+            "splitting placement groups is not supported by this version",
+        );
+    }
+    Ok(())
+}
+
+fn set_pgp_num(p: &mut PgPool, n: i64) -> Result<(), Reply> {
+    if p.flags.contains(PoolFlags::NOPGCHANGE) {
+        return refuse(
+            errno::EPERM,
+            "pool pgp_num change is disabled; you must unset nopgchange flag for the pool first",
+        );
+    }
+    let Some(new) = u32::try_from(n).ok().filter(|n| *n > 0) else {
+        return refuse(
+            errno::EINVAL,
+            format!("specified pgp_num must > 0, but you set to {n}"),
+        );
+    };
+    if new > p.pg_num {
+        return refuse(
+            errno::EINVAL,
+            format!("specified pgp_num {new} > pg_num {}", p.pg_num),
+        );
+    }
+    (p.pgp_num, p.pgp_num_target) = (new, new);
+    Ok(())
+}
+
+/// Options with a key of their own: 0, an empty text and `unset` remove them.
+fn set_option(p: &mut PgPool, var: &str, val: &str) -> Result<(), Reply> {
+    let Some(kind) = PoolOptions::kind(var) else {
+        return refuse(
+            errno::EOPNOTSUPP,
+            format!("{var} is not supported by this version"),
+        );
+    };
+    let value = match kind {
+        PoolOptionKind::Text if val.is_empty() || val == "unset" => None,
+        PoolOptionKind::Text => Some(PoolOption::Text(val.to_owned())),
+        PoolOptionKind::Int => Some(int(var, val)?).filter(|n| *n != 0).map(PoolOption::Int),
+        PoolOptionKind::Float => {
+            let bad = || {
+                Reply::error(
+                    errno::EINVAL,
+                    format!("error parsing floating point value '{val}' for {var}"),
+                )
+            };
+            let f: f64 = val.parse().map_err(|_| bad())?;
+            if !f.is_finite() || f < 0.0 {
+                return Err(bad());
+            }
+            Some(f).filter(|f| *f != 0.0).map(PoolOption::Float)
+        }
+    };
+    match value {
+        None => p.opts.unset(var),
+        Some(v) => {
+            p.opts.set(var, v);
+        }
+    }
+    Ok(())
+}
+
+/// A number with a unit suffix, binary for bytes.
+fn amount(text: &str, base: u64) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let n: u64 = text[..digits].parse().ok()?;
+    let unit = text[digits..].trim().trim_end_matches('B').trim_end_matches('i');
+    let power = ["", "K", "M", "G", "T", "P", "E"]
+        .iter()
+        .position(|u| u.eq_ignore_ascii_case(unit))?;
+    n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
+}
+
+fn set_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m, call)?;
+    let (field, val) = (call.args.str("field")?, call.args.str("val")?);
+    let base = if field == "max_bytes" { 1024 } else { 1000 };
+    let Some(n) = amount(&val, base) else {
+        return refuse(
+            errno::EINVAL,
+            format!("error parsing value '{val}': expected digit"),
+        );
+    };
+    let shown = if field == "max_bytes" {
+        p.quota_max_bytes = n;
+        bytes(n)
+    } else {
+        p.quota_max_objects = n;
+        count(n)
+    };
+    store(m, id, p);
+    committed(format!("set-quota {field} = {shown} for pool {name}"))
+}
+
+/// Most applications of a pool, and notes of an application.
+const MAX_APPS: usize = 4;
+const MAX_KEYS: usize = 64;
+/// Longest application name, key and value.
+const MAX_TEXT: usize = 128;
+
+fn short(what: &str, text: &str) -> Result<(), Reply> {
+    if text.is_empty() {
+        return refuse(errno::EINVAL, format!("{what} must be provided"));
+    }
+    if text.len() > MAX_TEXT {
+        return refuse(
+            errno::EINVAL,
+            format!("{what} '{text}' too long; max length {MAX_TEXT}"),
+        );
+    }
+    Ok(())
+}
+
+fn app_enable(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m, call)?;
+    let app = call.args.str("app")?;
+    short("application name", &app)?;
+    if p.application_metadata.contains_key(&app) {
+        return now(Reply::status(format!(
+            "already enabled application '{app}' on pool '{name}'"
+        )));
+    }
+    if !p.application_metadata.is_empty() && !call.args.flag("yes_i_really_mean_it") {
+        return refuse(
+            errno::EPERM,
+            format!(
+                "Are you SURE? Pool '{name}' already has an enabled application; pass --yes-i-really-mean-it to proceed anyway"
+            ),
+        );
+    }
+    if p.application_metadata.len() >= MAX_APPS {
+        return refuse(
+            errno::EINVAL,
+            format!("too many enabled applications on pool '{name}'; max {MAX_APPS}"),
+        );
+    }
+    p.application_metadata
+        .insert(app.clone(), std::collections::BTreeMap::new());
+    store(m, id, p);
+    committed(format!("enabled application '{app}' on pool '{name}'"))
+}
+
+fn app_disable(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m, call)?;
+    let app = call.args.str("app")?;
+    if !call.args.flag("yes_i_really_mean_it") {
+        return refuse(
+            errno::EPERM,
+            "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway",
+        );
+    }
+    if p.application_metadata.remove(&app).is_none() {
+        return now(Reply::status(format!(
+            "application '{app}' is not enabled on pool '{name}'"
+        )));
+    }
+    store(m, id, p);
+    committed(format!("disable application '{app}' on pool '{name}'"))
+}
+
+fn app_set(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m, call)?;
+    let (app, key, value) = (
+        call.args.str("app")?,
+        call.args.str("key")?,
+        call.args.str("value")?,
+    );
+    short("key", &key)?;
+    short("value", &value)?;
+    let Some(notes) = p.application_metadata.get_mut(&app) else {
+        return refuse(
+            errno::ENOENT,
+            format!("application '{app}' is not enabled on pool '{name}'"),
+        );
+    };
+    if notes.len() >= MAX_KEYS && !notes.contains_key(&key) {
+        return refuse(
+            errno::EINVAL,
+            format!("too many keys set for application '{app}' on pool '{name}'; max {MAX_KEYS}"),
+        );
+    }
+    notes.insert(key.clone(), value.clone());
+    store(m, id, p);
+    committed(format!(
+        "set application '{app}' key '{key}' to '{value}' on pool '{name}'"
+    ))
+}
+
+fn app_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m, call)?;
+    let (app, key) = (call.args.str("app")?, call.args.str("key")?);
+    let Some(notes) = p.application_metadata.get_mut(&app) else {
+        return refuse(
+            errno::ENOENT,
+            format!("application '{app}' is not enabled on pool '{name}'"),
+        );
+    };
+    if notes.remove(&key).is_none() {
+        return now(Reply::status(format!(
+            "application '{app}' on pool '{name}' does not have key '{key}'"
+        )));
+    }
+    store(m, id, p);
+    committed(format!(
+        "removed application '{app}' key '{key}' on pool '{name}'"
+    ))
+}

@@ -1,0 +1,61 @@
+//! What a command answers.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::fmt::Format;
+
+/// Result code, status line (standard error) and output (standard output).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// 0, or a negative errno.
+    pub code: i32,
+    /// The status line.
+    pub status: String,
+    /// The output.
+    pub data: Bytes,
+}
+
+impl Reply {
+    /// Success with a status line.
+    pub fn status(status: impl Into<String>) -> Self {
+        Self {
+            status: status.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Success with output.
+    pub fn data(data: impl Into<Bytes>) -> Self {
+        Self {
+            data: data.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Success with text as output.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::data(text.into().into_bytes())
+    }
+
+    /// Success with a JSON value as output.
+    pub fn json(format: Format, v: &Value) -> Self {
+        Self::data(format.render(v))
+    }
+
+    /// Failure.
+    pub fn error(code: i32, status: impl Into<String>) -> Self {
+        Self {
+            code,
+            status: status.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The same reply with a status line.
+    #[must_use]
+    pub fn with_status(mut self, status: impl Into<String>) -> Self {
+        self.status = status.into();
+        self
+    }
+}

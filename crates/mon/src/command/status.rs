@@ -1,0 +1,507 @@
+//! `ceph status`, and what is said of the monitors.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use spirula_denc::{EntityAddrVec, encode_to_vec};
+use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
+
+use super::{Call, Done, Reply, commands, errno, health_cmd, now, refuse};
+use crate::core::Monitor;
+use crate::fmt;
+use crate::health::{overall, state_text};
+use crate::{service, version};
+
+commands! {
+    "status" "mon" "r" status, "show the cluster's status";
+    "quorum_status" "mon" "r" quorum_status, "show the monitors' quorum";
+    "mon dump epoch?:Int(0)" "mon" "r" dump, "show the monitor map";
+    "mon stat" "mon" "r" stat, "summarize the monitors";
+    "mon getmap epoch?:Int(0)" "mon" "r" getmap, "give the encoded monitor map";
+    "mon metadata id?:String" "mon" "r" metadata, "show what is known of a monitor";
+    "mon versions" "mon" "r" versions, "count the monitors' versions";
+    "mon count-metadata property:String" "mon" "r" count_metadata, "count monitors by a property";
+    "mon ok-to-stop ids:String..." "mon" "r" ok_to_stop, "tell whether monitors may be stopped";
+}
+
+/// Addresses as JSON.
+pub(super) fn addrvec(a: &EntityAddrVec) -> Value {
+    let one = |a: &spirula_denc::EntityAddr| {
+        let kind = match a.kind {
+            spirula_denc::AddrType::MSGR2 => "v2",
+            spirula_denc::AddrType::LEGACY => "v1",
+            spirula_denc::AddrType::ANY => "any",
+            _ => "none",
+        };
+        let text = a
+            .socket
+            .map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
+        json!({"type": kind, "addr": text, "nonce": a.nonce})
+    };
+    json!({"addrvec": a.0.iter().map(one).collect::<Vec<_>>()})
+}
+
+/// The address that older tools expect in place of several.
+pub(super) fn legacy_addr(a: &EntityAddrVec) -> String {
+    let legacy =
+        a.0.iter()
+            .find(|a| a.kind == spirula_denc::AddrType::LEGACY)
+            .or(a.0.first());
+    legacy.map_or_else(
+        || "(unrecognized address family 0)/0".to_owned(),
+        fmt::addr_legacy,
+    )
+}
+
+/// The map as JSON.
+fn monmap_json(m: &MonMap) -> Map<String, Value> {
+    let features = |f: spirula_maps::MonFeatures| f.names().collect::<Vec<_>>();
+    let mons: Vec<Value> = m
+        .ranks
+        .iter()
+        .enumerate()
+        .filter_map(|(rank, name)| {
+            let info = m.mons.get(name)?;
+            let addr = legacy_addr(&info.public_addrs);
+            Some(json!({
+                "rank": rank, "name": name, "public_addrs": addrvec(&info.public_addrs), "addr": addr,
+                "public_addr": addr, "priority": info.priority, "weight": info.weight, "crush_location": "{}",
+            }))
+        })
+        .collect();
+    let v = json!({
+        "epoch": m.epoch, "fsid": m.fsid.to_string(), "modified": fmt::time_iso(m.last_changed),
+        "created": fmt::time_iso(m.created), "min_mon_release": m.min_mon_release,
+        "min_mon_release_name": version::RELEASE, "election_strategy": m.strategy.0,
+        "disallowed_leaders: ": "", "stretch_mode": m.stretch_mode_enabled, "tiebreaker_mon": m.tiebreaker_mon,
+        "removed_ranks: ": "",
+        "features": {"persistent": features(m.persistent_features), "optional": features(m.optional_features)},
+        "mons": mons,
+    });
+    match v {
+        Value::Object(o) => o,
+        _ => Map::new(),
+    }
+}
+
+fn quorum(m: &Monitor) -> Vec<usize> {
+    (0..m.monmap.map.ranks.len()).collect()
+}
+
+fn leader(m: &Monitor) -> &str {
+    m.monmap.map.ranks.first().map_or("", String::as_str)
+}
+
+fn quorum_age(m: &Monitor) -> Duration {
+    m.now.since(m.started)
+}
+
+fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let v = json!({
+        "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.monmap.map.ranks,
+        "quorum_leader_name": leader(m), "quorum_age": quorum_age(m).as_secs(),
+        "features": {
+            "quorum_con": spirula_maps::features::PACIFIC_ALL.to_string(),
+            "quorum_mon": m.monmap.map.persistent_features.names().collect::<Vec<_>>(),
+        },
+        "monmap": monmap_json(&m.monmap.map),
+    });
+    now(Reply::json(call.format.or_json(), &v))
+}
+
+/// The answer to `ceph tell mon.X mon_status`.
+pub(super) fn mon_status(m: &Monitor) -> Value {
+    let map = &m.monmap.map;
+    let all = spirula_maps::features::PACIFIC_ALL.to_string();
+    let names: Vec<_> = map.persistent_features.names().collect();
+    let mut by_kind: BTreeMap<&str, usize> = BTreeMap::from([("mon", 1)]);
+    for s in m.sessions.values() {
+        *by_kind.entry(s.name.kind.name()).or_default() += 1;
+    }
+    json!({
+        "name": m.me.name, "rank": map.rank_of(&m.me.name).unwrap_or(0),
+        "state": "leader", "election_epoch": m.term, "quorum": quorum(m),
+        "quorum_age": quorum_age(m).as_secs(),
+        "features": {
+            "required_con": spirula_maps::features::REQUIRED.to_string(), "required_mon": names,
+            "quorum_con": all, "quorum_mon": names,
+        },
+        "outside_quorum": [], "extra_probe_peers": [], "sync_provider": [],
+        "monmap": monmap_json(map),
+        "feature_map": by_kind.iter().map(|(k, n)| ((*k).to_owned(), json!([
+            {"features": format!("{:#x}", spirula_maps::features::PACIFIC_ALL), "release": "luminous", "num": n},
+        ]))).collect::<Map<_, _>>(),
+        "stretch_mode": false,
+    })
+}
+
+fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.monmap.map;
+    if let Some(e) = call.args.opt_int("epoch")?
+        && e != 0
+        && e != i64::from(map.epoch)
+    {
+        return refuse(errno::ENOENT, format!("there is no map for epoch {e}"));
+    }
+    let status = format!("dumped monmap epoch {}", map.epoch);
+    if call.format.is_json() {
+        let mut v = monmap_json(map);
+        v.insert("quorum".into(), json!(quorum(m)));
+        return now(Reply::json(call.format, &Value::Object(v)).with_status(status));
+    }
+    let mut text = format!(
+        "epoch {}\nfsid {}\nlast_changed {}\ncreated {}\nmin_mon_release {} ({})\nelection_strategy: {}\n",
+        map.epoch,
+        map.fsid,
+        map.last_changed,
+        map.created,
+        map.min_mon_release,
+        version::RELEASE,
+        map.strategy.0
+    );
+    for (rank, name) in map.ranks.iter().enumerate() {
+        if let Some(info) = map.mons.get(name) {
+            text.push_str(&format!("{rank}: {} mon.{name}\n", info.public_addrs));
+        }
+    }
+    now(Reply::text(text).with_status(status))
+}
+
+fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.monmap.map;
+    if call.format.is_json() {
+        let members: Vec<Value> = map
+            .ranks
+            .iter()
+            .enumerate()
+            .map(|(rank, name)| json!({"rank": rank, "name": name}))
+            .collect();
+        let v = json!({
+            "epoch": map.epoch, "min_mon_release_name": version::RELEASE, "num_mons": map.mons.len(),
+            "leader": leader(m), "quorum": members,
+        });
+        return now(Reply::json(call.format, &v));
+    }
+    let mons: Vec<String> = map
+        .mons
+        .values()
+        .map(|i| format!("{}={}", i.name, i.public_addrs))
+        .collect();
+    let ranks: Vec<String> = quorum(m).iter().map(usize::to_string).collect();
+    now(Reply::text(format!(
+        "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {}, leader 0 {}, quorum {} {}",
+        map.epoch,
+        map.mons.len(),
+        mons.join(","),
+        m.term,
+        leader(m),
+        ranks.join(","),
+        map.ranks.join(",")
+    )))
+}
+
+fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.monmap.map;
+    match call.args.opt_int("epoch")? {
+        Some(e) if e != 0 && e != i64::from(map.epoch) => {
+            refuse(errno::ENOENT, format!("there is no map for epoch {e}"))
+        }
+        _ => now(Reply::data(encode_to_vec(map)).with_status(format!("got monmap epoch {}", map.epoch))),
+    }
+}
+
+/// A monitor's metadata with its name and addresses.
+fn metadata_json(m: &Monitor) -> Value {
+    let mut v = Map::from_iter([
+        ("name".to_owned(), json!(m.me.name)),
+        ("addrs".to_owned(), json!(m.me.addrs.to_string())),
+    ]);
+    v.extend(m.me.metadata.iter().map(|(k, x)| (k.clone(), json!(x))));
+    Value::Object(v)
+}
+
+fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let format = call.format.or_pretty();
+    match call.args.opt_str("id") {
+        None => now(Reply::json(format, &json!([metadata_json(m)]))),
+        Some(id) if id == m.me.name => {
+            let mut v = metadata_json(m);
+            if let Some(o) = v.as_object_mut() {
+                o.shift_remove("addrs");
+            }
+            let mut v2 = v;
+            if let Some(o) = v2.as_object_mut() {
+                o.insert("addrs".into(), json!(m.me.addrs.to_string()));
+            }
+            now(Reply::json(format, &v2))
+        }
+        Some(_) => refuse(errno::ENOENT, ""),
+    }
+}
+
+fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
+    now(Reply::json(
+        call.format.or_pretty(),
+        &json!({version::LONG: m.monmap.map.mons.len()}),
+    ))
+}
+
+fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let property = call.args.str("property")?;
+    let value =
+        m.me.metadata
+            .get(&property)
+            .cloned()
+            .unwrap_or_else(|| "unknown".to_owned());
+    now(Reply::json(call.format.or_pretty(), &json!({value: 1})))
+}
+
+fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let ids = call.args.list("ids");
+    let left = m.monmap.map.ranks.iter().filter(|n| !ids.contains(n)).count();
+    let total = m.monmap.map.ranks.len();
+    if left > total / 2 {
+        return now(Reply::status(format!(
+            "quorum should be preserved ({}) after stopping [{}]",
+            m.monmap
+                .map
+                .ranks
+                .iter()
+                .filter(|n| !ids.contains(n))
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(","),
+            ids.join(",")
+        )));
+    }
+    refuse(
+        errno::EBUSY,
+        format!(
+            "not enough monitors would be available ({}) after stopping mons [{}]",
+            m.monmap
+                .map
+                .ranks
+                .iter()
+                .filter(|n| !ids.contains(n))
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(","),
+            ids.join(",")
+        ),
+    )
+}
+
+/// `osdmap` of status, and the whole of `osd stat`.
+pub(super) fn osdmap_summary(m: &Monitor) -> Value {
+    let map = &m.osd.map;
+    let (n, up, inside) = map.counts();
+    json!({
+        "epoch": map.epoch, "num_osds": n, "num_up_osds": up, "osd_up_since": map.last_up_change.sec,
+        "num_in_osds": inside, "osd_in_since": map.last_in_change.sec, "num_remapped_pgs": map.pg_temp.len(),
+    })
+}
+
+/// One line on the OSDs.
+pub(super) fn osd_line(m: &Monitor, map: &OsdMap) -> String {
+    let (n, up, inside) = map.counts();
+    let since = |t: spirula_denc::UTime| match t.is_zero() {
+        true => String::new(),
+        false => format!(" (since {})", fmt::age(m.now.since(t))),
+    };
+    format!(
+        "{n} osds: {up} up{}, {inside} in{}",
+        since(map.last_up_change),
+        since(map.last_in_change)
+    )
+}
+
+/// The flags that `status` shows; empty for none.
+pub(super) fn shown_flags(map: &OsdMap) -> String {
+    OsdMapFlags(map.flags.0 & !OsdMapFlags::SEMIHIDDEN.0).to_string()
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    f64::from(part as f32 / whole.max(1) as f32)
+}
+
+fn pgmap_json(m: &Monitor) -> Value {
+    let total = m.stats.total();
+    let raw = m.stats.raw(&m.osd.map);
+    let states: Vec<Value> = m
+        .stats
+        .states()
+        .iter()
+        .map(|(s, n)| json!({"state_name": state_text(*s), "count": n}))
+        .collect();
+    let mut v = Map::new();
+    v.insert("pgs_by_state".into(), json!(states));
+    v.insert("num_pgs".into(), json!(total.pgs));
+    v.insert("num_pools".into(), json!(m.osd.map.pools.len()));
+    v.insert("num_objects".into(), json!(total.sum.num_objects));
+    v.insert("data_bytes".into(), json!(total.sum.num_bytes));
+    v.insert("bytes_used".into(), json!(raw.used_raw()));
+    v.insert("bytes_avail".into(), json!(raw.available));
+    v.insert("bytes_total".into(), json!(raw.total));
+    let (unknown, inactive) = inactive(m);
+    if unknown > 0 {
+        v.insert("unknown_pgs_ratio".into(), json!(share(unknown, total.pgs)));
+    }
+    if inactive > 0 {
+        v.insert("inactive_pgs_ratio".into(), json!(share(inactive, total.pgs)));
+    }
+    let s = &total.sum;
+    let ratio = |n: i64| {
+        if s.num_object_copies > 0 {
+            n as f64 / s.num_object_copies as f64
+        } else {
+            0.0
+        }
+    };
+    if s.num_objects_degraded > 0 {
+        v.insert("degraded_objects".into(), json!(s.num_objects_degraded));
+        v.insert("degraded_total".into(), json!(s.num_object_copies));
+        v.insert("degraded_ratio".into(), json!(ratio(s.num_objects_degraded)));
+    }
+    if s.num_objects_misplaced > 0 {
+        v.insert("misplaced_objects".into(), json!(s.num_objects_misplaced));
+        v.insert("misplaced_total".into(), json!(s.num_object_copies));
+        v.insert("misplaced_ratio".into(), json!(ratio(s.num_objects_misplaced)));
+    }
+    v.extend(super::pool_list::recovery_rate(m, None));
+    v.extend(super::pool_list::io_rate(m, None));
+    Value::Object(v)
+}
+
+/// PGs that nobody reported, and other PGs that are not active.
+fn inactive(m: &Monitor) -> (usize, usize) {
+    m.stats.pgs.values().fold((0, 0), |(u, i), s| {
+        if s.state == PgState::empty() {
+            (u + 1, i)
+        } else if !s.state.intersects(PgState::ACTIVE.with(PgState::PEERED))
+            || !s.state.contains(PgState::ACTIVE)
+        {
+            (u, i + 1)
+        } else {
+            (u, i)
+        }
+    })
+}
+
+fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.format.is_json() {
+        let v = json!({
+            "fsid": m.me.fsid.to_string(), "health": health_cmd::health_json(m, false),
+            "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.monmap.map.ranks,
+            "quorum_age": quorum_age(m).as_secs(),
+            "monmap": {
+                "epoch": m.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
+                "num_mons": m.monmap.map.mons.len(),
+            },
+            "osdmap": osdmap_summary(m), "pgmap": pgmap_json(m),
+            "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
+            "mgrmap": {"available": false, "num_standbys": 0, "modules": [], "services": {}},
+            "servicemap": {"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}},
+            "progress_events": {},
+        });
+        return now(Reply::json(call.format, &v));
+    }
+    now(Reply::text(status_text(m)))
+}
+
+fn status_text(m: &Monitor) -> String {
+    let checks = m.health();
+    let map = &m.osd.map;
+    let mut t = format!(
+        "  cluster:\n    id:     {}\n    health: {}\n",
+        m.me.fsid,
+        overall(&checks)
+    );
+    for c in checks.values() {
+        t.push_str(&format!("            {}\n", c.summary));
+    }
+    t.push_str(&format!(
+        " \n  services:\n    mon: {} daemons, quorum {} (age {})\n    mgr: no daemons active\n    osd: {}",
+        m.monmap.map.mons.len(),
+        m.monmap.map.ranks.join(","),
+        fmt::age(quorum_age(m)),
+        osd_line(m, map)
+    ));
+    if !map.pg_temp.is_empty() {
+        t.push_str(&format!("; {} remapped pgs", map.pg_temp.len()));
+    }
+    t.push('\n');
+    let flags = shown_flags(map);
+    if !flags.is_empty() {
+        t.push_str(&format!("         flags {flags}\n"));
+    }
+    let total = m.stats.total();
+    let raw = m.stats.raw(map);
+    t.push_str(&format!(
+        " \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {} used, {} / {} avail\n    pgs:     ",
+        map.pools.len(),
+        total.pgs,
+        fmt::count(u64::try_from(total.sum.num_objects).unwrap_or(0)),
+        fmt::bytes(total.stored()),
+        fmt::bytes(raw.used_raw()),
+        fmt::bytes(raw.available),
+        fmt::bytes(raw.total)
+    ));
+    t.push_str(&pgs_text(m));
+    t.push_str(" \n");
+    t.push_str(&io_text(m));
+    t
+}
+
+fn pgs_text(m: &Monitor) -> String {
+    const PAD: &str = "             ";
+    let total = m.stats.total();
+    let mut lines = Vec::new();
+    let (unknown, inactive) = inactive(m);
+    let percent = |n: usize| format!("{:.3}%", n as f64 / total.pgs.max(1) as f64 * 100.0);
+    if unknown > 0 {
+        lines.push(format!("{} pgs unknown", percent(unknown)));
+    }
+    if inactive > 0 {
+        lines.push(format!("{} pgs not active", percent(inactive)));
+    }
+    let s = &total.sum;
+    for (n, of, what) in [
+        (s.num_objects_degraded, s.num_object_copies, "degraded"),
+        (s.num_objects_misplaced, s.num_object_copies, "misplaced"),
+        (s.num_objects_unfound, s.num_objects, "unfound"),
+    ] {
+        if n > 0 && of > 0 {
+            lines.push(format!(
+                "{n}/{of} objects {what} ({:.3}%)",
+                n as f64 / of as f64 * 100.0
+            ));
+        }
+    }
+    let states = m.stats.states();
+    let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(1);
+    for (state, n) in states {
+        lines.push(format!("{n:<width$} {}", state_text(state)));
+    }
+    if lines.is_empty() {
+        return "\n".to_owned();
+    }
+    lines.join(&format!("\n{PAD}")) + "\n"
+}
+
+fn io_text(m: &Monitor) -> String {
+    let client = super::pool_list::io_line(m, None);
+    let recovery = super::pool_list::recovery_line(m, None);
+    let mut t = String::new();
+    if client.is_some() || recovery.is_some() {
+        t.push_str("  io:\n");
+        if let Some(c) = client {
+            t.push_str(&format!("    client:   {c}\n"));
+        }
+        if let Some(r) = recovery {
+            t.push_str(&format!("    recovery: {r}\n"));
+        }
+        t.push_str(" \n");
+    }
+    t
+}

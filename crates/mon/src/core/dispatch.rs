@@ -1,0 +1,309 @@
+//! Messages of sessions.
+
+use spirula_cephx::Env;
+use spirula_denc::UTime;
+use spirula_proto::internal::report::OsdReport;
+use spirula_proto::mon::{
+    MAuth, MAuthReply, MCommand, MCommandReply, MGetConfig, MGetPoolStats, MLog, MLogAck, MMonCommand,
+    MMonCommandAck, MMonGetMap, MMonGetOsdMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
+    MMonSubscribeAck, MPing, MPoolOp, MStatfs, MStatfsReply, PaxosVersion,
+};
+use spirula_proto::{Blob, MsgType, Payload, RawMessage};
+
+use super::session::{NewSession, Session, SessionId, Sub};
+use super::{Monitor, Output, Waiter};
+use crate::command::{self, Outcome, Reply};
+use crate::service::FSMAP_EPOCH;
+
+/// The feature of clients that renew subscriptions by themselves (`CEPH_FEATURE_MON_STATEFUL_SUB`).
+const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
+
+impl Monitor {
+    /// A session has authenticated.
+    pub fn open(&mut self, id: SessionId, new: NewSession, now: UTime) {
+        self.now = now;
+        let session = Session::new(new);
+        if let Some(osd) = session.osd() {
+            self.osd.seen(osd, now);
+        }
+        self.sessions.insert(id, session);
+    }
+
+    /// A session has ended.
+    pub fn close(&mut self, id: SessionId, now: UTime) {
+        self.now = now;
+        let Some(session) = self.sessions.remove(&id) else {
+            return;
+        };
+        if let Some(osd) = session.osd()
+            && !self.sessions.values().any(|s| s.osd() == Some(osd))
+        {
+            self.osd.lost(osd, now);
+        }
+    }
+
+    /// A message came on a session. Malformed ones end it.
+    pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
+        self.now = now;
+        if let Err(e) = self.dispatch(id, msg) {
+            let who = self
+                .sessions
+                .get(&id)
+                .map(|s| s.name.to_string())
+                .unwrap_or_default();
+            tracing::warn!("{who}: {e}");
+            self.out.push(Output::Close(id));
+        }
+        self.pump();
+    }
+
+    fn dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+        let tid = msg.header.tid;
+        match msg.kind() {
+            MsgType::MON_SUBSCRIBE => self.subscribe(id, msg.decode()?),
+            MsgType::MON_GET_MAP => {
+                msg.decode::<MMonGetMap>()?;
+                let reply = MMonMap {
+                    monmap: Blob::of(&self.monmap.map),
+                };
+                self.send(id, reply.to_message());
+            }
+            MsgType::MON_GET_VERSION => self.get_version(id, tid, &msg.decode()?),
+            MsgType::MON_GET_OSDMAP => self.get_osdmaps(id, &msg.decode()?),
+            MsgType::GET_CONFIG => self.get_config(id, tid, &msg.decode()?),
+            MsgType::AUTH => self.renew(id, &msg.decode()?),
+            MsgType::PING => {
+                msg.decode::<MPing>()?;
+                let text = command::ping_text(self);
+                self.send(id, MPing::reply(&text));
+            }
+            MsgType::STATFS => self.statfs(id, tid, &msg.decode()?),
+            MsgType::GET_POOL_STATS => self.pool_stats(id, tid, &msg.decode::<MGetPoolStats>()?),
+            MsgType::LOG => self.client_log(id, msg.decode()?),
+            MsgType::MON_COMMAND => self.mon_command(id, msg)?,
+            MsgType::COMMAND => self.tell(id, tid, &msg.decode()?),
+            MsgType::POOL_OP => {
+                msg.decode::<MPoolOp>()?;
+                self.write(id, msg);
+            }
+            MsgType::OSD_REPORT => self.osd_report(id, msg)?,
+            other => tracing::debug!("ignored message {other}"),
+        }
+        Ok(())
+    }
+
+    /// Prepares a write now or when its turn comes.
+    pub(super) fn write(&mut self, id: SessionId, msg: RawMessage) {
+        if self.may_write() {
+            self.handle_write(id, msg)
+        } else {
+            self.enqueue(id, msg)
+        }
+    }
+
+    /// A write whose turn it is. It was decoded once before, so failures cannot happen.
+    pub(super) fn handle_write(&mut self, id: SessionId, msg: RawMessage) {
+        if !self.sessions.contains_key(&id) {
+            return;
+        }
+        let tid = msg.header.tid;
+        match msg.kind() {
+            MsgType::MON_COMMAND => {
+                if let Ok(m) = msg.decode::<MMonCommand>() {
+                    self.run_command(id, tid, m);
+                }
+            }
+            MsgType::POOL_OP => {
+                if let Ok(m) = msg.decode() {
+                    self.pool_op(id, tid, &m);
+                }
+            }
+            MsgType::OSD_REPORT => {
+                if let Ok(m) = msg.decode::<OsdReport>() {
+                    self.osd_write(id, tid, m);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn subscribe(&mut self, id: SessionId, m: MMonSubscribe) {
+        let Some(s) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if !m.hostname.is_empty() {
+            s.host = m.hostname;
+        }
+        let stateful = s.features & MON_STATEFUL_SUB == MON_STATEFUL_SUB;
+        let mut names = Vec::new();
+        for (what, sub) in m.what {
+            if what.starts_with("log-")
+                || s.caps.is_allowed_service(service_of(&what), "r")
+                || what == "config"
+                || what == "monmap"
+            {
+                s.subs.insert(
+                    what.clone(),
+                    Sub {
+                        next: sub.start,
+                        onetime: sub.is_onetime(),
+                    },
+                );
+                names.push(what);
+            }
+        }
+        if !stateful {
+            let ack = MMonSubscribeAck {
+                interval: 86_400,
+                fsid: self.me.fsid,
+            };
+            self.send(id, ack.to_message());
+        }
+        for what in names {
+            self.push(id, &what);
+        }
+    }
+
+    fn get_version(&mut self, id: SessionId, tid: u64, m: &MMonGetVersion) {
+        let (version, oldest_version) = match m.what.as_str() {
+            "osdmap" => (u64::from(self.osd.map.epoch), u64::from(self.osd.first)),
+            "monmap" => (u64::from(self.monmap.map.epoch), 1),
+            "fsmap" | "mdsmap" => (u64::from(FSMAP_EPOCH), u64::from(FSMAP_EPOCH)),
+            _ => (0, 0),
+        };
+        let reply = MMonGetVersionReply {
+            handle: m.handle,
+            version,
+            oldest_version,
+        };
+        self.send(id, reply.to_message().with_tid(tid));
+    }
+
+    fn get_osdmaps(&mut self, id: SessionId, m: &MMonGetOsdMap) {
+        if let Some(reply) = self
+            .osd
+            .ranges_message((m.full_first, m.full_last), (m.inc_first, m.inc_last))
+        {
+            self.send(id, reply);
+        }
+    }
+
+    fn get_config(&mut self, id: SessionId, tid: u64, m: &MGetConfig) {
+        let kind = spirula_denc::EntityType(u8::try_from(m.name.kind).unwrap_or(0));
+        let config = self
+            .config
+            .for_daemon(kind.name(), &m.name.id, &m.host, &m.device_class);
+        self.send(
+            id,
+            spirula_proto::mon::MConfig { config }.to_message().with_tid(tid),
+        );
+    }
+
+    fn renew(&mut self, id: SessionId, m: &MAuth) {
+        let Some(s) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let reply = s
+            .handshake
+            .handle_auth(&m.payload, &self.auth, &Env::system(self.now));
+        let msg = MAuthReply {
+            protocol: m.protocol,
+            result: reply.result,
+            global_id: s.global_id,
+            payload: reply.payload.into(),
+            message: String::new(),
+        };
+        self.send(id, msg.to_message());
+    }
+
+    fn statfs(&mut self, id: SessionId, tid: u64, m: &MStatfs) {
+        let st = self.stats.statfs(&self.osd.map, m.data_pool);
+        let reply = MStatfsReply {
+            fsid: self.me.fsid,
+            version: self.stats.version(),
+            st,
+        };
+        self.send(id, reply.to_message().with_tid(tid));
+    }
+
+    fn client_log(&mut self, id: SessionId, m: MLog) {
+        let allowed = self
+            .sessions
+            .get(&id)
+            .is_some_and(|s| s.caps.is_allowed_service("log", "w"));
+        let last = m.entries.last().map(|e| (e.seq, e.channel.clone()));
+        if allowed {
+            for e in m.entries {
+                self.clog.add(e);
+            }
+        }
+        if let Some((last, channel)) = last {
+            self.send(
+                id,
+                MLogAck {
+                    fsid: self.me.fsid,
+                    last,
+                    channel,
+                }
+                .to_message(),
+            );
+        }
+    }
+
+    /// A command: parsed and checked at once; answered at once where it only reads.
+    fn mon_command(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+        let m: MMonCommand = msg.decode()?;
+        if command::is_write(&m.cmd) {
+            self.write(id, msg);
+        } else {
+            self.run_command(id, msg.header.tid, m);
+        }
+        Ok(())
+    }
+
+    fn run_command(&mut self, id: SessionId, tid: u64, m: MMonCommand) {
+        let input = m.input.to_bytes();
+        let outcome = command::run(self, id, &m.cmd, &input);
+        let ack = move |mon: &Monitor, reply: Reply| {
+            MMonCommandAck {
+                paxos: PaxosVersion(u64::from(mon.osd.map.epoch)),
+                result: reply.code,
+                status: reply.status,
+                cmd: m.cmd,
+                output: reply.data.into(),
+            }
+            .to_message()
+            .with_tid(tid)
+        };
+        match outcome {
+            Outcome::Now(reply) => {
+                let msg = ack(self, reply);
+                self.send(id, msg);
+            }
+            Outcome::Commit(reply) => {
+                let make = Box::new(move |mon: &Monitor| ack(mon, reply));
+                self.writes.waiters.push(Waiter { session: id, make });
+            }
+        }
+    }
+
+    fn tell(&mut self, id: SessionId, tid: u64, m: &MCommand) {
+        let reply = command::tell(self, id, &m.cmd);
+        let msg = MCommandReply {
+            result: reply.code,
+            status: reply.status,
+            output: reply.data.into(),
+        };
+        self.send(id, msg.to_message().with_tid(tid));
+    }
+}
+
+/// The service whose maps a subscription is to, for the capability check.
+fn service_of(what: &str) -> &'static str {
+    match what {
+        "osdmap" | "osd_pg_creates" => "osd",
+        "mgrmap" | "mgrdigest" => "mgr",
+        w if w.starts_with("mdsmap") || w.starts_with("fsmap") => "mds",
+        _ => "mon",
+    }
+}

@@ -1,0 +1,257 @@
+//! The monitor as a state machine without I/O.
+//!
+//! Call order: [`Monitor::load`] from the committed state; then [`Monitor::open`], [`Monitor::message`],
+//! [`Monitor::close`], [`Monitor::tick`] and [`Monitor::committed`] as things happen, and after each of them
+//! [`Monitor::take_outputs`], whose commands the daemon carries out in order.
+//!
+//! Everything that changes replicated state goes one at a time: while a proposal is in flight, further writes wait in
+//! a queue, so that each of them sees the committed result of the one before. Reads are answered at once.
+
+mod dispatch;
+mod osd_report;
+mod pool_op;
+mod push;
+mod session;
+mod write;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use spirula_denc::{EntityAddrVec, Fsid, UTime};
+use spirula_proto::RawMessage;
+
+pub use session::{NewSession, Session, SessionId, Sub};
+pub use write::Waiter;
+
+use crate::kv::{KvError, KvRead, Txn};
+use crate::options::Values;
+use crate::raft::Applied;
+use crate::service::{Auth, ClusterLog, Config, MonMaps, OsdMaps, Stats};
+
+/// What the core wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a message on a session.
+    Send(SessionId, RawMessage),
+    /// End a session after what was sent before.
+    Close(SessionId),
+    /// Replicate a transaction; it comes back through [`Monitor::committed`].
+    Propose(Txn),
+}
+
+/// Who this monitor is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The cluster.
+    pub fsid: Fsid,
+    /// The name: `a` in `mon.a`.
+    pub name: String,
+    /// The host it runs on.
+    pub hostname: String,
+    /// Where it listens.
+    pub addrs: EntityAddrVec,
+    /// `ceph mon metadata`.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// The committed state cannot be read: the monitor must not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The store.
+    #[error(transparent)]
+    Kv(#[from] KvError),
+    /// A stored value does not decode.
+    #[error("stored {what}: {source}")]
+    Decode {
+        /// Which value.
+        what: &'static str,
+        /// Why.
+        source: spirula_denc::Error,
+    },
+    /// Something that every initialised monitor has is missing.
+    #[error("the store holds no {0}: was mkfs run?")]
+    Missing(&'static str),
+    /// Stored maps do not fit together.
+    #[error("stored osdmap {epoch}: {why}")]
+    Map {
+        /// The epoch that could not be made.
+        epoch: u32,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The monitor.
+pub struct Monitor {
+    pub(crate) me: Identity,
+    pub(crate) kv: Rc<dyn KvRead>,
+    pub(crate) now: UTime,
+    pub(crate) started: UTime,
+    /// Raft's term: the election epoch in dumps.
+    pub(crate) term: u64,
+    pub(crate) values: Values,
+    pub(crate) monmap: MonMaps,
+    pub(crate) osd: OsdMaps,
+    pub(crate) auth: Auth,
+    pub(crate) config: Config,
+    pub(crate) clog: ClusterLog,
+    pub(crate) stats: Stats,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) writes: write::Writes,
+    queue: VecDeque<(SessionId, RawMessage)>,
+    out: Vec<Output>,
+    /// The first unreadable value, which ends the daemon.
+    failed: Option<LoadError>,
+}
+
+impl Monitor {
+    /// Makes the core from the committed state. `local` are the values from `ceph.conf`.
+    ///
+    /// # Errors
+    /// Where the state is missing or unreadable.
+    pub fn load(
+        me: Identity,
+        kv: Rc<dyn KvRead>,
+        local: BTreeMap<String, String>,
+        term: u64,
+        now: UTime,
+    ) -> Result<Self, LoadError> {
+        let config = Config::load(kv.as_ref())?;
+        let mut m = Self {
+            monmap: MonMaps::load(kv.as_ref())?,
+            osd: OsdMaps::load(kv.clone())?,
+            auth: Auth::load(kv.as_ref())?,
+            clog: ClusterLog::load(kv.as_ref())?,
+            stats: Stats::new(now),
+            values: Values {
+                local,
+                central: BTreeMap::new(),
+            },
+            config,
+            me,
+            kv,
+            now,
+            started: now,
+            term,
+            sessions: BTreeMap::new(),
+            writes: write::Writes::default(),
+            queue: VecDeque::new(),
+            out: Vec::new(),
+            failed: None,
+        };
+        m.refresh_values();
+        m.osd.start(now);
+        // A fresh range of global ids, and secrets if they are due, before the first client can log in.
+        m.maintain();
+        m.pump();
+        Ok(m)
+    }
+
+    /// What there is to do since the last call.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// The error that makes going on impossible, once.
+    pub fn take_failure(&mut self) -> Option<LoadError> {
+        self.failed.take()
+    }
+
+    /// The keys that handshakes check against.
+    pub fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
+    /// The values in force, for the daemon.
+    pub fn values(&self) -> &Values {
+        &self.values
+    }
+
+    /// Time passes; call about twice a second.
+    pub fn tick(&mut self, now: UTime) {
+        self.now = now;
+        self.stats.tick(now, &self.osd.map);
+        if self.writes.idle() && self.queue.is_empty() {
+            self.maintain();
+        }
+        self.writes.flush_log = true;
+        self.pump();
+    }
+
+    /// What falls due by time: down and out OSDs, full pools, secrets, ids, trimming.
+    fn maintain(&mut self) {
+        self.auth_maintenance();
+        self.osd_maintenance();
+    }
+
+    /// The log committed something: ours, or (in larger groups) the leader's.
+    pub fn committed(&mut self, applied: &Applied, now: UTime) {
+        self.now = now;
+        let result = match applied {
+            Applied::Txn { txn, .. } => self.apply(txn),
+            Applied::Snapshot { .. } => self.reload(),
+        };
+        if let Err(e) = result {
+            tracing::error!("committed state: {e}");
+            self.failed = Some(e);
+            return;
+        }
+        self.push_all();
+        self.answer_waiters(matches!(applied, Applied::Txn { .. }));
+        self.pump();
+    }
+
+    fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
+        let mut config_changed = false;
+        for op in &txn.ops {
+            let value = op.value.as_ref();
+            match op.service.as_str() {
+                "osdmap" => self.osd.apply(&op.key, value)?,
+                "auth" => self.auth.apply(&op.key, value)?,
+                "config" => {
+                    self.config.apply(&op.key, value);
+                    config_changed = true;
+                }
+                "log" => self.clog.apply(&op.key, value)?,
+                "monmap" => self.monmap.apply(&op.key, value)?,
+                // Read from the store when needed.
+                _ => {}
+            }
+        }
+        if config_changed {
+            self.refresh_values();
+            self.push_config_all();
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self) -> Result<(), LoadError> {
+        self.config = Config::load(self.kv.as_ref())?;
+        self.monmap = MonMaps::load(self.kv.as_ref())?;
+        self.osd = OsdMaps::load(self.kv.clone())?;
+        self.auth = Auth::load(self.kv.as_ref())?;
+        self.clog = ClusterLog::load(self.kv.as_ref())?;
+        self.osd.start(self.now);
+        self.refresh_values();
+        Ok(())
+    }
+
+    fn refresh_values(&mut self) {
+        self.values.central = self
+            .config
+            .for_daemon("mon", &self.me.name, &self.me.hostname, "");
+        self.auth.set_values(&self.values);
+    }
+
+    pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {
+        self.out.push(Output::Send(session, msg));
+    }
+
+    /// Notes an event in the cluster log.
+    pub(crate) fn log_event(&mut self, priority: spirula_proto::mon::LogPriority, text: impl Into<String>) {
+        let entry = self
+            .clog
+            .own_entry(&self.me, self.now, priority, "cluster", text.into());
+        self.clog.add(entry);
+    }
+}

@@ -1,0 +1,586 @@
+//! OSDs: booting, dying, reporting.
+
+use std::time::Duration;
+
+use spirula_denc::UTime;
+use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdMapFlags, OsdState, OsdXInfo, PoolFlags};
+use spirula_proto::internal::report::{
+    BootDenied, FailureKind, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply, PgStatsAck,
+    PgStatsReport,
+};
+use spirula_proto::mon::LogPriority;
+use spirula_proto::{Payload, RawMessage};
+
+use super::{Monitor, SessionId, Waiter};
+use crate::command::errno;
+use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
+
+/// Largest OSD id: keeps a mistyped one from growing the map without bound.
+const MAX_OSD_ID: i32 = 65_535;
+
+impl Monitor {
+    /// A report on a session. Reads are served at once; what changes the map waits for its turn.
+    pub(super) fn osd_report(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+        let report: OsdReport = msg.decode()?;
+        let Some(osd) = self.sessions.get(&id).and_then(|s| s.osd()) else {
+            tracing::warn!("a report from something that is no OSD");
+            return Ok(());
+        };
+        self.osd.seen(osd, self.now);
+        match report {
+            OsdReport::Beacon(b) => {
+                let life = self.osd.lives.entry(osd);
+                life.min_last_epoch_clean = b.min_last_epoch_clean;
+                life.interval = Duration::from_millis(u64::from(b.interval_ms));
+            }
+            OsdReport::PgStats(r) => self.pg_stats(id, osd, msg.header.tid, &r),
+            OsdReport::WantMaps(w) => {
+                let last = if w.last == 0 { self.osd.map.epoch } else { w.last };
+                let range = (w.first.max(1), last);
+                let (full, inc) = if w.full { (range, (0, 0)) } else { ((0, 0), range) };
+                if let Some(m) = self.osd.ranges_message(full, inc) {
+                    self.send(id, m);
+                }
+            }
+            _ => self.write(id, msg),
+        }
+        Ok(())
+    }
+
+    fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
+        self.osd.lives.entry(osd).slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
+        if let Err(e) = self.stats.report(osd, r, &self.osd.map, self.now) {
+            tracing::warn!("osd.{osd}: statistics do not decode: {e}");
+            return;
+        }
+        let ack = OsdReportReply::PgStatsAck(PgStatsAck {
+            seq: r.seq,
+            stamp: self.now,
+        });
+        self.send(id, ack.to_message().with_tid(tid));
+    }
+
+    /// A report that may change the map, in its turn.
+    pub(super) fn osd_write(&mut self, id: SessionId, tid: u64, report: OsdReport) {
+        let Some(osd) = self.sessions.get(&id).and_then(|s| s.osd()) else {
+            return;
+        };
+        match report {
+            OsdReport::Boot(boot) => {
+                if let Err((result, reason)) = self.boot(osd, &boot) {
+                    tracing::warn!("osd.{osd} may not boot: {reason}");
+                    let denied = OsdReportReply::BootDenied(BootDenied { result, reason });
+                    self.send(id, denied.to_message().with_tid(tid));
+                }
+            }
+            OsdReport::Alive(a) => {
+                let up_thru = self.osd.map.osd_info.get(osd as usize).map_or(0, |i| i.up_thru);
+                if self.osd.map.is_up(osd) && a.want > up_thru && a.want <= self.osd.map.epoch {
+                    self.pending_osd().new_up_thru.insert(osd, a.want);
+                }
+            }
+            OsdReport::Failure(f) => self.failure(osd, &f),
+            OsdReport::Full(f) => self.fullness(osd, f.state),
+            OsdReport::GoingDown(g) => self.going_down(id, osd, tid, g),
+            OsdReport::PgTemp(t) => {
+                let map = self.osd.map.clone();
+                for (pg, acting) in t.acting {
+                    let sane = map
+                        .pool_of(pg)
+                        .is_some_and(|p| acting.len() <= usize::from(p.size))
+                        && acting.iter().all(|o| map.is_up(*o));
+                    let changes =
+                        map.pg_temp.get(&pg).map(Vec::as_slice).unwrap_or_default() != acting.as_slice();
+                    if sane && changes {
+                        self.pending_osd().new_pg_temp.insert(pg, acting);
+                    }
+                }
+            }
+            OsdReport::Beacon(_) | OsdReport::PgStats(_) | OsdReport::WantMaps(_) => {}
+        }
+    }
+
+    /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
+    fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<(), (i32, String)> {
+        let map = self.osd.map.clone();
+        if b.osd != osd || !(0..=MAX_OSD_ID).contains(&osd) {
+            return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
+        }
+        if b.fsid != self.me.fsid {
+            return Err((errno::EINVAL, format!("its store belongs to cluster {}", b.fsid)));
+        }
+        let index = osd as usize;
+        let known = map.exists(osd);
+        let uuid = map.osd_uuid.get(index).copied().unwrap_or_default();
+        if known && !uuid.is_zero() && uuid != b.uuid {
+            return Err((
+                errno::EEXIST,
+                format!("its store is {}, the map says {uuid}", b.uuid),
+            ));
+        }
+        if b.public_addrs.v2().is_none() {
+            return Err((errno::EINVAL, "it has no msgr2 address".to_owned()));
+        }
+        if map.flags.contains(OsdMapFlags::NOUP) || map.state(osd).contains(OsdState::NOUP) {
+            return Err((errno::EAGAIN, "noup is set".to_owned()));
+        }
+        if map.is_up(osd) && map.client_addrs[index] == b.public_addrs {
+            return Ok(());
+        }
+        if map.is_up(osd) {
+            // Another process with its id: this one first goes down, then comes back in the next epoch.
+            self.mark_down(osd, "it restarted");
+            let again = OsdReport::Boot(b.clone()).to_message();
+            let session = self
+                .sessions
+                .iter()
+                .find(|(_, s)| s.osd() == Some(osd))
+                .map(|(id, _)| *id);
+            if let Some(session) = session {
+                self.enqueue(session, again);
+            }
+            return Ok(());
+        }
+        let crush = self.place(&map, osd, b)?;
+        let now = self.now;
+        let inc = self.pending_osd();
+        if let Some(crush) = crush {
+            inc.crush = CrushBlob::new(crush).raw().clone();
+        }
+        if !known {
+            if osd as u32 >= map.max_osd {
+                inc.new_max_osd = osd + 1;
+            }
+            inc.new_state.insert(osd, OsdState::EXISTS);
+        }
+        come_up(inc, &map, osd, b, now);
+        self.osd.lives.entry(osd).complaints.clear();
+        self.osd.lives.entry(osd).down_since = None;
+        let metadata = serde_json::to_vec(&b.metadata).unwrap_or_default();
+        self.writes.txn.put("osd_metadata", format!("{osd}"), metadata);
+        let addrs = b.public_addrs.clone();
+        self.log_event(LogPriority::INFO, format!("osd.{osd} {addrs} boot"));
+        Ok(())
+    }
+
+    /// The CRUSH map with the OSD in its place; `None` where it stands there already.
+    fn place(
+        &self,
+        map: &OsdMap,
+        osd: i32,
+        b: &OsdBoot,
+    ) -> Result<Option<spirula_crush::CrushMap>, (i32, String)> {
+        if !self.values.flag("osd_crush_update_on_start") {
+            return Ok(None);
+        }
+        let mut crush = (**map.crush.map()).clone();
+        let fail = |e: spirula_crush::Error| (-e.errno(), e.to_string());
+        let mut changed = false;
+        let name = format!("osd.{osd}");
+        if !b.crush_location.is_empty() {
+            let tib = b.size as f64 / (1u64 << 40) as f64;
+            let weight = match self.values.float("osd_crush_initial_weight") {
+                w if w >= 0.0 => w,
+                // Official OSDs round to four decimals too, and never down to nothing.
+                _ => ((tib * 10_000.0).round() / 10_000.0).max(0.0001),
+            };
+            let weight = spirula_crush::weight_from_f64(weight).map_err(fail)?;
+            changed |= crush
+                .create_or_move_item(osd, weight, &name, &b.crush_location)
+                .map_err(fail)?;
+        }
+        if !b.device_class.is_empty() && crush.class_of(osd).is_none() && crush.item_type(osd).is_some() {
+            changed |= crush.set_device_class(osd, &b.device_class).map_err(fail)?;
+        }
+        Ok(changed.then_some(crush))
+    }
+
+    /// Marks an OSD down in the next map.
+    pub(crate) fn mark_down(&mut self, osd: i32, why: &str) {
+        if !self.osd.map.is_up(osd) {
+            return;
+        }
+        let xinfo = self
+            .osd
+            .map
+            .osd_xinfo
+            .get(osd as usize)
+            .copied()
+            .unwrap_or_default();
+        let now = self.now;
+        let inc = self.pending_osd();
+        inc.new_state.insert(osd, OsdState::UP);
+        inc.new_xinfo.insert(
+            osd,
+            OsdXInfo {
+                down_stamp: now,
+                ..xinfo
+            },
+        );
+        inc.new_last_up_change = now;
+        let life = self.osd.lives.entry(osd);
+        life.complaints.clear();
+        life.lost = None;
+        life.down_since = Some(now);
+        self.osd.lives.forget_reporter(osd);
+        self.log_event(LogPriority::INFO, format!("osd.{osd} marked down: {why}"));
+    }
+
+    /// Marks an OSD in or out in the next map.
+    pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
+        let was = self.osd.map.weight(osd);
+        let now = self.now;
+        let inc = self.pending_osd();
+        inc.new_weight.insert(osd, weight);
+        if (was == WEIGHT_OUT) != (weight == WEIGHT_OUT) {
+            inc.new_last_in_change = now;
+        }
+    }
+
+    fn may_mark_down(&self, osd: i32) -> bool {
+        let map = &self.osd.map;
+        map.is_up(osd)
+            && !map.flags.contains(OsdMapFlags::NODOWN)
+            && !map.state(osd).contains(OsdState::NODOWN)
+    }
+
+    fn failure(&mut self, reporter: i32, f: &spirula_proto::internal::report::OsdFailureReport) {
+        let target = f.target;
+        let same_life = self
+            .osd
+            .map
+            .client_addrs(target)
+            .is_some_and(|a| *a == f.target_addrs)
+            || self
+                .osd
+                .map
+                .cluster_addrs(target)
+                .is_some_and(|a| *a == f.target_addrs);
+        if !same_life || !self.osd.map.is_up(reporter) || !self.may_mark_down(target) {
+            return;
+        }
+        let now = self.now;
+        match f.kind {
+            FailureKind::RECOVERED => {
+                self.osd.lives.entry(target).complaints.remove(&reporter);
+            }
+            FailureKind::IMMEDIATE => {
+                self.mark_down(target, &format!("osd.{reporter} reported that it is gone"));
+            }
+            _ => {
+                let since = UTime::from(
+                    now.to_duration()
+                        .saturating_sub(Duration::from_millis(u64::from(f.failed_for_ms))),
+                );
+                self.osd.lives.entry(target).complaints.insert(reporter, since);
+                self.judge(target);
+            }
+        }
+    }
+
+    /// Enough OSDs have complained for long enough.
+    fn judge(&mut self, target: i32) {
+        let others = self
+            .osd
+            .map
+            .osds()
+            .filter(|o| *o != target && self.osd.map.is_up(*o))
+            .count();
+        let wanted = usize::try_from(self.values.uint("mon_osd_min_down_reporters"))
+            .unwrap_or(2)
+            .min(others)
+            .max(1);
+        let grace = Duration::from_secs(self.values.uint("osd_heartbeat_grace"));
+        let now = self.now;
+        let Some(life) = self.osd.lives.get(target) else {
+            return;
+        };
+        let valid = life
+            .complaints
+            .values()
+            .filter(|since| now.since(**since) >= grace)
+            .count();
+        if valid >= wanted {
+            self.mark_down(target, &format!("{valid} OSDs reported that it does not answer"));
+        }
+    }
+
+    fn fullness(&mut self, osd: i32, state: Fullness) {
+        let all = OsdState::NEARFULL
+            .with(OsdState::BACKFILLFULL)
+            .with(OsdState::FULL);
+        let want = match state {
+            Fullness::NEARFULL => OsdState::NEARFULL,
+            Fullness::BACKFILLFULL => OsdState::BACKFILLFULL,
+            Fullness::FULL => OsdState::FULL,
+            _ => OsdState::empty(),
+        };
+        let have = OsdState(self.osd.map.state(osd).0 & all.0);
+        if self.osd.map.exists(osd) && have != want {
+            self.pending_osd()
+                .new_state
+                .insert(osd, OsdState(have.0 ^ want.0));
+        }
+    }
+
+    fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
+        if g.osd == osd && self.osd.map.is_up(osd) {
+            let up_from = self.osd.map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
+            self.mark_down(
+                osd,
+                if g.reason.is_empty() {
+                    "it is shutting down"
+                } else {
+                    &g.reason
+                },
+            );
+            let epoch = self.osd.map.epoch;
+            self.pending_osd()
+                .new_last_clean_interval
+                .insert(osd, (up_from, epoch));
+        }
+        let make = Box::new(move |_: &Monitor| OsdReportReply::GoDown(g).to_message().with_tid(tid));
+        self.writes.waiters.push(Waiter { session: id, make });
+    }
+
+    /// Down, out and full OSDs, quotas, expired blocklist entries, old epochs. Only when nothing else changes.
+    pub(super) fn osd_maintenance(&mut self) {
+        self.mark_silent_down();
+        self.mark_long_down_out();
+        let (map, now) = (self.osd.map.clone(), self.now);
+        let expired: Vec<_> = map
+            .blocklist
+            .iter()
+            .filter(|(_, until)| **until < now)
+            .map(|(a, _)| *a)
+            .collect();
+        if !expired.is_empty() {
+            self.pending_osd().old_blocklist = expired;
+        }
+        self.check_quotas(&map);
+        let trim = self.osd.trim(self.keep_from());
+        self.writes.txn.extend(trim);
+    }
+
+    fn mark_silent_down(&mut self) {
+        let now = self.now;
+        let broken = Duration::from_millis(self.values.uint("spirula_osd_down_grace"));
+        let silent = Duration::from_secs(self.values.uint("osd_heartbeat_grace"));
+        let map = self.osd.map.clone();
+        for osd in map.osds() {
+            let Some(life) = self.osd.lives.get(osd).filter(|_| self.may_mark_down(osd)) else {
+                continue;
+            };
+            let patience = silent.max(life.interval * 4);
+            let gone = life.lost.is_some_and(|t| now.since(t) >= broken);
+            let quiet = now.since(life.seen) >= patience;
+            if gone {
+                self.mark_down(osd, "its connection broke");
+            } else if quiet {
+                self.mark_down(osd, "no beacon");
+            } else {
+                self.judge(osd);
+            }
+        }
+    }
+
+    fn mark_long_down_out(&mut self) {
+        let interval = self.values.uint("mon_osd_down_out_interval");
+        let map = self.osd.map.clone();
+        if interval == 0 || map.flags.contains(OsdMapFlags::NOOUT) {
+            return;
+        }
+        let (total, _, mut inside) = map.counts();
+        let least = self.values.float("mon_osd_min_in_ratio") * total as f64;
+        for osd in map.osds() {
+            let skip = map.is_up(osd) || map.is_out(osd) || map.state(osd).contains(OsdState::NOOUT);
+            let Some(life) = self.osd.lives.get(osd).filter(|_| !skip) else {
+                continue;
+            };
+            let due = life
+                .down_since
+                .is_some_and(|t| self.now.since(t).as_secs() >= interval);
+            if due && (inside as f64 - 1.0) >= least {
+                inside -= 1;
+                let weight = map.weight(osd);
+                self.set_weight(osd, WEIGHT_OUT);
+                let inc = self.pending_osd();
+                inc.new_state.entry(osd).or_default().insert(OsdState::AUTOOUT);
+                let base = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
+                inc.new_xinfo.entry(osd).or_insert(base).old_weight = weight;
+                self.log_event(
+                    LogPriority::INFO,
+                    format!("Marking osd.{osd} out (has been down for {interval} seconds)"),
+                );
+            }
+        }
+    }
+
+    fn check_quotas(&mut self, map: &OsdMap) {
+        for (id, pool) in &map.pools {
+            let t = self.stats.pool(*id);
+            let over = |max: u64, now: i64| max > 0 && u64::try_from(now).unwrap_or(0) >= max;
+            let reached = over(pool.quota_max_bytes, t.sum.num_bytes)
+                || over(pool.quota_max_objects, t.sum.num_objects);
+            if reached == pool.flags.contains(PoolFlags::FULL_QUOTA) {
+                continue;
+            }
+            let mut next = pool.clone();
+            let flags = PoolFlags::FULL_QUOTA.with(PoolFlags::FULL);
+            if reached {
+                next.flags.insert(flags)
+            } else {
+                next.flags.remove(flags)
+            }
+            self.pending_osd().new_pools.insert(*id, next);
+            let name = map.pool_name(*id).unwrap_or_default().to_owned();
+            let text = if reached {
+                format!("pool '{name}' is full (reached quota)")
+            } else {
+                format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag")
+            };
+            self.log_event(LogPriority::WARN, text);
+        }
+    }
+
+    /// Which epochs must stay: the last ones, and everything since the oldest epoch in which all PGs were clean.
+    fn keep_from(&self) -> u32 {
+        let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
+            .unwrap_or(500)
+            .max(1);
+        let recent = self.osd.map.epoch.saturating_sub(keep);
+        let clean = self
+            .stats
+            .pgs
+            .values()
+            .map(|s| s.effective_last_epoch_clean())
+            .min();
+        // Without any statistics nothing is known about what is still needed.
+        let clean = if self.osd.map.pools.is_empty() {
+            recent
+        } else {
+            clean.unwrap_or(0)
+        };
+        let beacons = self.osd.map.osds().filter(|o| self.osd.map.is_up(*o));
+        let reported = beacons
+            .map(|o| self.osd.lives.get(o).map_or(0, |l| l.min_last_epoch_clean))
+            .min();
+        recent.min(clean).min(reported.unwrap_or(recent))
+    }
+
+    /// Completes a map's changes: what follows from them.
+    pub(super) fn finish_incremental(&mut self, inc: &mut Incremental) {
+        let mut next = (*self.osd.map).clone();
+        if next
+            .apply(&Incremental {
+                full_crc: 0,
+                ..inc.clone()
+            })
+            .is_err()
+        {
+            // Encoding will refuse it with the reason.
+            return;
+        }
+        let full: Vec<i32> = next
+            .osds()
+            .filter(|o| next.state(*o).contains(OsdState::FULL))
+            .collect();
+        let back: Vec<i32> = next
+            .osds()
+            .filter(|o| next.state(*o).contains(OsdState::BACKFILLFULL))
+            .collect();
+        let near: Vec<i32> = next
+            .osds()
+            .filter(|o| next.state(*o).contains(OsdState::NEARFULL))
+            .collect();
+        for (id, pool) in &next.pools {
+            let devices = crate::service::rule_weights(&next, u32::from(pool.crush_rule));
+            let any = |list: &[i32]| list.iter().any(|o| devices.contains_key(o));
+            let quota = pool.flags.contains(PoolFlags::FULL_QUOTA);
+            let mut flags = pool.flags;
+            flags.remove(
+                PoolFlags::FULL
+                    .with(PoolFlags::BACKFILLFULL)
+                    .with(PoolFlags::NEARFULL),
+            );
+            if any(&full) || quota {
+                flags.insert(PoolFlags::FULL);
+            } else if any(&back) {
+                flags.insert(PoolFlags::BACKFILLFULL);
+            } else if any(&near) {
+                flags.insert(PoolFlags::NEARFULL);
+            }
+            if flags != pool.flags {
+                let mut changed = pool.clone();
+                changed.flags = flags;
+                inc.new_pools.insert(*id, changed);
+            }
+        }
+        drop_stale_mappings(inc, &next);
+    }
+}
+
+/// Temporary mappings that say nothing any more, and any mapping of a pool that is gone.
+fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
+    for (pg, acting) in &next.pg_temp {
+        let useless = next.pool_of(*pg).is_none() || acting.iter().all(|o| next.is_down(*o)) || {
+            let m = next.map_pg(*pg);
+            m.up == *acting
+        };
+        if useless {
+            inc.new_pg_temp.insert(*pg, Vec::new());
+        }
+    }
+    for (pg, osd) in &next.primary_temp {
+        if next.pool_of(*pg).is_none() || next.is_down(*osd) {
+            inc.new_primary_temp.insert(*pg, -1);
+        }
+    }
+    for pg in next.pg_upmap.keys().filter(|pg| next.pool_of(**pg).is_none()) {
+        inc.new_pg_upmap.remove(pg);
+        inc.old_pg_upmap.insert(*pg);
+    }
+    for pg in next
+        .pg_upmap_items
+        .keys()
+        .filter(|pg| next.pool_of(**pg).is_none())
+    {
+        inc.new_pg_upmap_items.remove(pg);
+        inc.old_pg_upmap_items.insert(*pg);
+    }
+}
+
+/// What changes when an OSD comes up.
+fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTime) {
+    inc.new_up_client.insert(osd, b.public_addrs.clone());
+    inc.new_up_cluster.insert(osd, b.cluster_addrs.clone());
+    inc.new_hb_back_up.insert(osd, b.heartbeat_back.clone());
+    inc.new_hb_front_up.insert(osd, b.heartbeat_front.clone());
+    inc.new_last_up_change = now;
+    let index = osd as usize;
+    if map.osd_uuid.get(index) != Some(&b.uuid) {
+        inc.new_uuid.insert(osd, b.uuid);
+    }
+    let state = map.state(osd);
+    let known = map.exists(osd);
+    let mut xinfo = map.osd_xinfo.get(index).copied().unwrap_or_default();
+    let weight = if state.contains(OsdState::AUTOOUT) && xinfo.old_weight > 0 {
+        Some(xinfo.old_weight)
+    } else if !known || state.intersects(OsdState::NEW.with(OsdState::AUTOOUT)) {
+        Some(WEIGHT_IN)
+    } else {
+        None
+    };
+    if let Some(w) =
+        weight.filter(|_| !map.flags.contains(OsdMapFlags::NOIN) && !state.contains(OsdState::NOIN))
+    {
+        inc.new_weight.insert(osd, w);
+        inc.new_last_in_change = now;
+        xinfo.old_weight = 0;
+    }
+    xinfo.features = b.features;
+    inc.new_xinfo.insert(osd, xinfo);
+    if state.contains(OsdState::DESTROYED) {
+        inc.new_state.entry(osd).or_default().insert(OsdState::DESTROYED);
+    }
+}

@@ -1,0 +1,91 @@
+//! A client's or daemon's session.
+
+use std::collections::BTreeMap;
+
+use spirula_cephx::{AuthName, ServerHandshake};
+use spirula_denc::{EntityAddr, EntityName, EntityType};
+
+use crate::caps::MonCap;
+
+/// Names a session; never reused by the daemon.
+pub type SessionId = u64;
+
+/// A subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sub {
+    /// The next version wanted; 0 for the newest in full.
+    pub next: u64,
+    /// The first answer ends it.
+    pub onetime: bool,
+}
+
+/// What the handshake found out about a peer.
+#[derive(Debug)]
+pub struct NewSession {
+    /// Who it is.
+    pub name: AuthName,
+    /// Its session number.
+    pub global_id: u64,
+    /// Its monitor capabilities, as text.
+    pub caps: String,
+    /// Its address.
+    pub addr: EntityAddr,
+    /// Its features.
+    pub features: u64,
+    /// The finished handshake, which renews its tickets.
+    pub handshake: ServerHandshake,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    /// Who it is.
+    pub name: AuthName,
+    /// Its session number.
+    pub global_id: u64,
+    /// What it may do.
+    pub caps: MonCap,
+    /// Its address.
+    pub addr: EntityAddr,
+    /// Its features.
+    pub features: u64,
+    /// Its host, once it has said so.
+    pub host: String,
+    /// Its subscriptions.
+    pub subs: BTreeMap<String, Sub>,
+    /// The configuration it was last sent.
+    pub config: Option<BTreeMap<String, String>>,
+    pub(crate) handshake: ServerHandshake,
+}
+
+impl Session {
+    pub(crate) fn new(new: NewSession) -> Self {
+        Self {
+            caps: MonCap::parse(&new.caps, new.name.clone(), new.addr.socket.map(|s| s.ip())),
+            name: new.name,
+            global_id: new.global_id,
+            addr: new.addr,
+            features: new.features,
+            host: String::new(),
+            subs: BTreeMap::new(),
+            config: None,
+            handshake: new.handshake,
+        }
+    }
+
+    /// The OSD's number, where it is one.
+    pub fn osd(&self) -> Option<i32> {
+        (self.name.kind == EntityType::OSD)
+            .then(|| self.name.id.parse().ok())
+            .flatten()
+    }
+
+    /// The name in messages: daemons have their number, clients the global id.
+    pub fn entity(&self) -> EntityName {
+        let num = match self.osd() {
+            Some(id) => i64::from(id),
+            None => i64::try_from(self.global_id).unwrap_or(0),
+        };
+        EntityName::new(self.name.kind, num)
+    }
+}

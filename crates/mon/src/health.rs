@@ -1,0 +1,576 @@
+//! Health checks: what is wrong, told from the maps and the statistics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags};
+
+use crate::core::Monitor;
+use crate::fmt;
+
+/// How bad a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Look at it.
+    Warn,
+    /// Act now.
+    Error,
+}
+
+impl Severity {
+    /// `HEALTH_WARN` or `HEALTH_ERR`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Warn => "HEALTH_WARN",
+            Self::Error => "HEALTH_ERR",
+        }
+    }
+
+    /// `WRN` or `ERR`.
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Warn => "WRN",
+            Self::Error => "ERR",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// How bad.
+    pub severity: Severity,
+    /// One line.
+    pub summary: String,
+    /// How many things it is about.
+    pub count: usize,
+    /// A line for each.
+    pub detail: Vec<String>,
+}
+
+/// Everything that is wrong, by code.
+pub type Checks = BTreeMap<&'static str, Check>;
+
+/// Most detail lines of a check (`mon_health_max_detail`).
+const MAX_DETAIL: usize = 50;
+
+fn warn(summary: String, count: usize, detail: Vec<String>) -> Check {
+    Check {
+        severity: Severity::Warn,
+        summary,
+        count,
+        detail,
+    }
+}
+
+fn error(summary: String, count: usize, detail: Vec<String>) -> Check {
+    Check {
+        severity: Severity::Error,
+        summary,
+        count,
+        detail,
+    }
+}
+
+/// `n thing` or `n things`.
+fn plural(n: usize, one: &str) -> String {
+    if n == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{n} {one}s")
+    }
+}
+
+/// The overall status of some checks.
+pub fn overall(checks: &Checks) -> &'static str {
+    checks
+        .values()
+        .map(|c| c.severity)
+        .max()
+        .map_or("HEALTH_OK", Severity::name)
+}
+
+impl Monitor {
+    /// All checks.
+    pub fn health(&self) -> Checks {
+        let mut out = Checks::new();
+        let map = &self.osd.map;
+        self.osds_down(map, &mut out);
+        fullness(map, &mut out);
+        flags(map, &mut out);
+        self.pools(map, &mut out);
+        self.pgs(&mut out);
+        self.counts(map, &mut out);
+        self.slow_ops(&mut out);
+        out
+    }
+
+    fn osds_down(&self, map: &OsdMap, out: &mut Checks) {
+        let crush = map.crush.map();
+        let down: Vec<i32> = map.osds().filter(|o| map.is_in(*o) && map.is_down(*o)).collect();
+        if map.osds().next().is_some() && map.osds().all(|o| map.is_out(o)) {
+            out.insert(
+                "OSD_DOWN",
+                warn("no in osds".into(), map.osds().count(), Vec::new()),
+            );
+        }
+        if down.is_empty() {
+            return;
+        }
+        let place = |osd: i32| {
+            let mut levels: Vec<String> = crush
+                .location(osd)
+                .iter()
+                .map(|(t, n)| format!("{t}={n}"))
+                .collect();
+            levels.reverse();
+            levels.join(",")
+        };
+        let detail = down
+            .iter()
+            .map(|o| format!("osd.{o} ({}) is down", place(*o)))
+            .collect();
+        out.insert(
+            "OSD_DOWN",
+            warn(format!("{} down", plural(down.len(), "osd")), down.len(), detail),
+        );
+        self.subtrees_down(map, out);
+    }
+
+    /// Hosts, and larger buckets, all of whose OSDs are down.
+    fn subtrees_down(&self, map: &OsdMap, out: &mut Checks) {
+        let crush = map.crush.map();
+        for (kind, code) in [
+            ("host", "OSD_HOST_DOWN"),
+            ("rack", "OSD_RACK_DOWN"),
+            ("root", "OSD_ROOT_DOWN"),
+        ] {
+            let Some(type_id) = crush.type_id(kind) else {
+                continue;
+            };
+            let (mut detail, mut osds) = (Vec::new(), 0);
+            for b in crush
+                .iter_buckets()
+                .filter(|b| i32::from(b.type_id) == type_id && !crush.is_shadow(b.id))
+            {
+                let below: Vec<i32> = crush
+                    .devices_below(b.id)
+                    .into_iter()
+                    .filter(|o| map.exists(*o) && map.is_in(*o))
+                    .collect();
+                if !below.is_empty() && below.iter().all(|o| map.is_down(*o)) {
+                    osds += below.len();
+                    let name = crush.name(b.id).unwrap_or_default();
+                    detail.push(format!("{kind} {name} ({}) is down", plural(below.len(), "osd")));
+                }
+            }
+            if !detail.is_empty() {
+                let summary = format!("{} ({}) down", plural(detail.len(), kind), plural(osds, "osd"));
+                out.insert(code, warn(summary, detail.len(), detail));
+            }
+        }
+    }
+
+    fn pools(&self, map: &OsdMap, out: &mut Checks) {
+        let name = |id: &i64| map.pool_name(*id).unwrap_or_default();
+        let list = |flag: PoolFlags, text: &dyn Fn(&str) -> String| -> Vec<String> {
+            let set = map.pools.iter().filter(|(_, p)| p.flags.contains(flag));
+            set.map(|(id, p)| {
+                if flag == PoolFlags::FULL && p.flags.contains(PoolFlags::FULL_QUOTA) {
+                    format!("pool '{}' is full (running out of quota)", name(id))
+                } else {
+                    text(name(id))
+                }
+            })
+            .collect()
+        };
+        for (flag, code, what, tail) in [
+            (PoolFlags::FULL, "POOL_FULL", "full", "no space"),
+            (PoolFlags::BACKFILLFULL, "POOL_BACKFILLFULL", "backfillfull", ""),
+            (PoolFlags::NEARFULL, "POOL_NEAR_FULL", "nearfull", ""),
+        ] {
+            let detail = list(flag, &|n| match tail {
+                "" => format!("pool '{n}' is {what}"),
+                t => format!("pool '{n}' is {what} ({t})"),
+            });
+            if !detail.is_empty() {
+                out.insert(
+                    code,
+                    warn(
+                        format!(
+                            "{} {what}",
+                            plural(detail.len(), "pool(s)").replace("(s)s", "(s)")
+                        ),
+                        detail.len(),
+                        detail,
+                    ),
+                );
+            }
+        }
+        if self.values.flag("mon_warn_on_pool_no_redundancy") {
+            let single: Vec<String> = map
+                .pools
+                .iter()
+                .filter(|(_, p)| p.size == 1)
+                .map(|(id, _)| format!("pool '{}' has no replicas configured", name(id)))
+                .collect();
+            if !single.is_empty() {
+                let summary = format!("{} pool(s) have no replicas configured", single.len());
+                out.insert("POOL_NO_REDUNDANCY", warn(summary, single.len(), single));
+            }
+        }
+        self.pools_without_app(map, out);
+    }
+
+    fn pools_without_app(&self, map: &OsdMap, out: &mut Checks) {
+        if !self.values.flag("mon_warn_on_pool_no_app") {
+            return;
+        }
+        let mut detail: Vec<String> = map
+            .pools
+            .iter()
+            // An empty pool may still be in the making.
+            .filter(|(id, p)| p.application_metadata.is_empty() && self.stats.pool(**id).sum.num_objects > 0)
+            .map(|(id, _)| {
+                format!(
+                    "application not enabled on pool '{}'",
+                    map.pool_name(*id).unwrap_or_default()
+                )
+            })
+            .collect();
+        if detail.is_empty() {
+            return;
+        }
+        let n = detail.len();
+        detail.push(
+            "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', 'rgw', \
+             or freeform for custom applications."
+                .to_owned(),
+        );
+        out.insert(
+            "POOL_APP_NOT_ENABLED",
+            warn(
+                format!("{n} pool(s) do not have an application enabled"),
+                n,
+                detail,
+            ),
+        );
+    }
+
+    fn counts(&self, map: &OsdMap, out: &mut Checks) {
+        let n = map.osds().count();
+        let want = usize::try_from(self.values.uint("osd_pool_default_size")).unwrap_or(3);
+        if n < want {
+            out.insert(
+                "TOO_FEW_OSDS",
+                warn(
+                    format!("OSD count {n} < osd_pool_default_size {want}"),
+                    want - n,
+                    vec![],
+                ),
+            );
+        }
+        let inside = map.osds().filter(|o| map.is_in(*o)).count();
+        let most = usize::try_from(self.values.uint("mon_max_pg_per_osd")).unwrap_or(250);
+        let placed: usize = map
+            .pools
+            .values()
+            .map(|p| p.pg_num as usize * usize::from(p.size))
+            .sum();
+        if inside > 0 && most > 0 && placed / inside > most {
+            let per = placed / inside;
+            out.insert(
+                "TOO_MANY_PGS",
+                warn(
+                    format!("too many PGs per OSD ({per} > max {most})"),
+                    per - most,
+                    vec![],
+                ),
+            );
+        }
+    }
+
+    fn slow_ops(&self, out: &mut Checks) {
+        let mut detail = Vec::new();
+        let (mut total, mut oldest) = (0usize, Duration::ZERO);
+        for osd in self.osd.map.osds().filter(|o| self.osd.map.is_up(*o)) {
+            let Some((n, age)) = self
+                .osd
+                .lives
+                .get(osd)
+                .map(|l| l.slow_ops)
+                .filter(|(n, _)| *n > 0)
+            else {
+                continue;
+            };
+            total += n as usize;
+            oldest = oldest.max(age);
+            detail.push(format!("osd.{osd}"));
+        }
+        if total > 0 {
+            let who = format!("daemons [{}] have slow ops.", detail.join(","));
+            let summary = format!(
+                "{total} slow ops, oldest one blocked for {} sec, {who}",
+                oldest.as_secs()
+            );
+            out.insert("SLOW_OPS", warn(summary, total, Vec::new()));
+        }
+    }
+
+    fn pgs(&self, out: &mut Checks) {
+        let stuck_after = Duration::from_secs(self.values.uint("mon_pg_stuck_threshold"));
+        let mut found: BTreeMap<&'static str, Found> = BTreeMap::new();
+        for (pg, stat) in &self.stats.pgs {
+            for rule in PG_RULES {
+                let Some(line) = rule.test(self, *pg, stat, stuck_after) else {
+                    continue;
+                };
+                let f = found.entry(rule.code).or_default();
+                *f.states.entry(rule.order).or_default() += 1;
+                if f.lines.len() < MAX_DETAIL {
+                    f.lines.insert(*pg, line);
+                }
+            }
+        }
+        let sum = self.stats.total().sum;
+        for (code, f) in found {
+            let (head, severe) = match code {
+                "PG_AVAILABILITY" => ("Reduced data availability: ", false),
+                "PG_DEGRADED" => ("Degraded data redundancy: ", false),
+                "PG_BACKFILL_FULL" => (
+                    "Low space hindering backfill (add storage if this doesn't resolve itself): ",
+                    false,
+                ),
+                "PG_RECOVERY_FULL" => ("Full OSDs blocking recovery: ", true),
+                _ => ("Possible data damage: ", true),
+            };
+            let mut summary = head.to_owned();
+            if code == "PG_DEGRADED" && sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
+                let share = sum.num_objects_degraded as f64 / sum.num_object_copies as f64 * 100.0;
+                summary.push_str(&format!(
+                    "{}/{} objects degraded ({share:.3}%), ",
+                    sum.num_objects_degraded, sum.num_object_copies
+                ));
+            }
+            let parts: Vec<String> = f
+                .states
+                .iter()
+                .map(|(order, n)| {
+                    format!(
+                        "{} {}",
+                        if *n > 1 {
+                            format!("{n} pgs")
+                        } else {
+                            format!("{n} pg")
+                        },
+                        rule_name(*order)
+                    )
+                })
+                .collect();
+            summary.push_str(&parts.join(", "));
+            let count = f.states.values().sum();
+            let lines = f.lines.into_values().collect();
+            out.insert(
+                code,
+                if severe {
+                    error(summary, count, lines)
+                } else {
+                    warn(summary, count, lines)
+                },
+            );
+        }
+        if sum.num_scrub_errors > 0 {
+            let n = usize::try_from(sum.num_scrub_errors).unwrap_or(1);
+            out.insert(
+                "OSD_SCRUB_ERRORS",
+                error(format!("{n} scrub errors"), n, Vec::new()),
+            );
+        }
+        if sum.num_objects_unfound > 0 && sum.num_objects > 0 {
+            let n = usize::try_from(sum.num_objects_unfound).unwrap_or(1);
+            let share = sum.num_objects_unfound as f64 / sum.num_objects as f64 * 100.0;
+            let summary = format!("{n}/{} objects unfound ({share:.3}%)", sum.num_objects);
+            out.insert("OBJECT_UNFOUND", warn(summary, n, Vec::new()));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    /// PGs by the rule's place in the table, which orders the summary.
+    states: BTreeMap<u8, usize>,
+    lines: BTreeMap<PgId, String>,
+}
+
+/// A state that makes a PG unhealthy.
+struct PgRule {
+    code: &'static str,
+    /// Ordered as the official summary orders states: by their bit.
+    order: u8,
+    state: PgState,
+    /// The state must be absent.
+    inverted: bool,
+    /// Only when it has lasted: since when.
+    since: Option<fn(&PgStat) -> spirula_denc::UTime>,
+    name: &'static str,
+}
+
+macro_rules! pg_rules {
+    ($($code:literal $order:literal $state:ident $name:literal $inverted:literal $since:expr;)*) => {
+        const PG_RULES: &[PgRule] = &[$(PgRule {
+            code: $code, order: $order, state: PgState::$state, inverted: $inverted, since: $since, name: $name,
+        }),*];
+    };
+}
+
+pg_rules! {
+    "PG_AVAILABILITY" 1 ACTIVE "inactive" true Some(|p| p.last_active);
+    "PG_AVAILABILITY" 4 DOWN "down" false None;
+    "PG_DAMAGED" 5 RECOVERY_UNFOUND "recovery_unfound" false None;
+    "PG_DAMAGED" 6 BACKFILL_UNFOUND "backfill_unfound" false None;
+    "PG_DEGRADED" 10 DEGRADED "degraded" false None;
+    "PG_DAMAGED" 11 INCONSISTENT "inconsistent" false None;
+    "PG_AVAILABILITY" 12 PEERING "peering" false Some(|p| p.last_peered);
+    "PG_AVAILABILITY" 16 INCOMPLETE "incomplete" false None;
+    "PG_AVAILABILITY" 17 STALE "stale" false Some(|p| p.last_unstale);
+    "PG_BACKFILL_FULL" 21 BACKFILL_TOOFULL "backfill_toofull" false None;
+    "PG_DEGRADED" 23 UNDERSIZED "undersized" false Some(|p| p.last_fullsized);
+    "PG_RECOVERY_FULL" 28 RECOVERY_TOOFULL "recovery_toofull" false None;
+    "PG_DAMAGED" 29 SNAPTRIM_ERROR "snaptrim_error" false None;
+}
+
+fn rule_name(order: u8) -> &'static str {
+    PG_RULES.iter().find(|r| r.order == order).map_or("", |r| r.name)
+}
+
+impl PgRule {
+    /// The detail line, where the PG is in this state.
+    fn test(&self, mon: &Monitor, pg: PgId, stat: &PgStat, stuck_after: Duration) -> Option<String> {
+        if stat.state.contains(self.state) == self.inverted {
+            return None;
+        }
+        let state = state_text(stat.state);
+        if let Some(since) = self.since {
+            let since = since(stat);
+            let started = if since.is_zero() { stat.last_change } else { since };
+            if mon.now.since(started) < stuck_after {
+                return None;
+            }
+            let age = match since.is_zero() {
+                true => "since forever".to_owned(),
+                false => format!("for {}", fmt::age(mon.now.since(since))),
+            };
+            return Some(format!(
+                "pg {pg} is stuck {} {age}, current state {state}, last acting {}",
+                self.name,
+                osd_list(&stat.acting)
+            ));
+        }
+        let mut line = format!("pg {pg} is {state}, acting {}", osd_list(&stat.acting));
+        if stat.stats.sum.num_objects_unfound > 0 {
+            line.push_str(&format!(", {} unfound", stat.stats.sum.num_objects_unfound));
+        }
+        Some(line)
+    }
+}
+
+/// A PG's state as text; a PG that nobody reported is `unknown`.
+pub fn state_text(state: PgState) -> String {
+    if state == PgState::empty() {
+        "unknown".to_owned()
+    } else {
+        state.to_string()
+    }
+}
+
+/// `[1,0,2]`, with `NONE` for holes.
+pub fn osd_list(osds: &[i32]) -> String {
+    let one = |o: &i32| {
+        if *o == spirula_maps::ITEM_NONE {
+            "NONE".to_owned()
+        } else {
+            o.to_string()
+        }
+    };
+    format!("[{}]", osds.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+fn fullness(map: &OsdMap, out: &mut Checks) {
+    for (state, code, what, severe) in [
+        (OsdState::FULL, "OSD_FULL", "full", true),
+        (OsdState::BACKFILLFULL, "OSD_BACKFILLFULL", "backfill full", false),
+        (OsdState::NEARFULL, "OSD_NEARFULL", "near full", false),
+    ] {
+        let osds: Vec<i32> = map.osds().filter(|o| map.state(*o).contains(state)).collect();
+        if osds.is_empty() {
+            continue;
+        }
+        let summary = if code == "OSD_NEARFULL" {
+            format!("{} nearfull osd(s)", osds.len())
+        } else {
+            format!("{} {} osd(s)", osds.len(), what.replace(' ', ""))
+        };
+        let detail = osds.iter().map(|o| format!("osd.{o} is {what}")).collect();
+        let n = osds.len();
+        out.insert(
+            code,
+            if severe {
+                error(summary, n, detail)
+            } else {
+                warn(summary, n, detail)
+            },
+        );
+    }
+    let ordered = map.nearfull_ratio <= map.backfillfull_ratio && map.backfillfull_ratio <= map.full_ratio;
+    if !ordered {
+        out.insert(
+            "OSD_OUT_OF_ORDER_FULL",
+            error("full ratio(s) out of order".into(), 1, Vec::new()),
+        );
+    }
+}
+
+fn flags(map: &OsdMap, out: &mut Checks) {
+    let shown = OsdMapFlags(map.flags.0 & WARN_FLAGS.0);
+    if shown != OsdMapFlags::empty() {
+        let n = map.flags.names().count();
+        out.insert(
+            "OSDMAP_FLAGS",
+            warn(format!("{shown} flag(s) set"), n, Vec::new()),
+        );
+    }
+    let detail: Vec<String> = map
+        .osds()
+        .filter_map(|o| {
+            let set = OsdState(map.state(o).0 & OSD_FLAGS.0);
+            (set != OsdState::empty()).then(|| format!("osd.{o} has flags {set}"))
+        })
+        .collect();
+    if !detail.is_empty() {
+        let n = detail.len();
+        let summary =
+            format!("{n} OSDs or CRUSH {{nodes, device-classes}} have {{NOUP,NODOWN,NOIN,NOOUT}} flags set");
+        out.insert("OSD_FLAGS", warn(summary, n, detail));
+    }
+}
+
+const OSD_FLAGS: OsdState = OsdState::NOUP
+    .with(OsdState::NODOWN)
+    .with(OsdState::NOIN)
+    .with(OsdState::NOOUT);
+
+/// Flags worth a warning.
+const WARN_FLAGS: OsdMapFlags = OsdMapFlags::PAUSERD
+    .with(OsdMapFlags::PAUSEWR)
+    .with(OsdMapFlags::PAUSEREC)
+    .with(OsdMapFlags::NOUP)
+    .with(OsdMapFlags::NODOWN)
+    .with(OsdMapFlags::NOIN)
+    .with(OsdMapFlags::NOOUT)
+    .with(OsdMapFlags::NOBACKFILL)
+    .with(OsdMapFlags::NORECOVER)
+    .with(OsdMapFlags::NOSCRUB)
+    .with(OsdMapFlags::NODEEP_SCRUB)
+    .with(OsdMapFlags::NOTIERAGENT)
+    .with(OsdMapFlags::NOSNAPTRIM)
+    .with(OsdMapFlags::NOREBALANCE);

@@ -1,0 +1,365 @@
+//! Configuration options: names, types and defaults of those that official clients and our daemons know.
+//!
+//! Options with an official counterpart have its name, type and default (`src/common/options.cc` of Ceph 16.2), or
+//! our default where the text says so. The monitor refuses to store a value that does not parse as its option's type.
+
+use std::collections::BTreeMap;
+
+/// An option's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    Str,
+    /// A signed integer.
+    Int,
+    /// An unsigned integer; SI suffixes are allowed.
+    Uint,
+    /// A float.
+    Float,
+    /// `true` or `false`.
+    Bool,
+    /// Bytes; IEC suffixes are allowed.
+    Size,
+    /// Seconds; unit suffixes are allowed.
+    Secs,
+    /// Milliseconds.
+    Millisecs,
+}
+
+impl Kind {
+    /// The name `config help` prints.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Str => "str",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Float => "float",
+            Self::Bool => "bool",
+            Self::Size => "size",
+            Self::Secs => "secs",
+            Self::Millisecs => "millisecs",
+        }
+    }
+}
+
+/// Who an option is meant for, as `config dump` prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// For every operator.
+    Basic,
+    /// For experts.
+    Advanced,
+    /// For developers.
+    Dev,
+}
+
+impl Level {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Advanced => "advanced",
+            Self::Dev => "dev",
+        }
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub struct Opt {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Who changes it.
+    pub level: Level,
+    /// The default, as text.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Which daemons read it, separated by spaces; empty for all.
+    pub services: &'static str,
+}
+
+use Kind::{Bool, Float, Int, Millisecs, Secs, Size, Str, Uint};
+use Level::{Advanced, Basic, Dev};
+
+macro_rules! options {
+    ($($name:ident $kind:ident $level:ident $default:literal [$services:literal] $help:literal;)*) => {
+        /// All options, sorted by name.
+        pub const ALL: &[Opt] = &[$(Opt {
+            name: stringify!($name), kind: $kind, level: $level, default: $default,
+            help: $help, services: $services,
+        }),*];
+    };
+}
+
+options! {
+    admin_socket Str Advanced "" [""] "path of the daemon's admin socket";
+    auth_allow_insecure_global_id_reclaim Bool Advanced "false" ["mon"] "let clients that are too old to prove it reclaim a global id";
+    auth_client_required Str Advanced "cephx" ["mon"] "authentication methods clients accept";
+    auth_cluster_required Str Advanced "cephx" [""] "authentication methods daemons accept of each other";
+    auth_mon_ticket_ttl Float Advanced "259200" ["mon"] "seconds a monitor ticket lives";
+    auth_service_required Str Advanced "cephx" [""] "authentication methods services accept";
+    auth_service_ticket_ttl Float Advanced "3600" ["mon"] "seconds a service ticket lives";
+    client_mount_timeout Secs Advanced "300" ["mds_client"] "how long mounting may take";
+    cluster_network Str Advanced "" ["osd"] "network of the replication traffic";
+    debug_client Str Advanced "0/5" [""] "log level of the file system client";
+    debug_mon Str Advanced "1/5" ["mon"] "log level of the monitor";
+    debug_ms Str Advanced "0/0" [""] "log level of the messenger";
+    debug_objecter Str Advanced "0/1" [""] "log level of the object client";
+    debug_osd Str Advanced "1/5" ["osd"] "log level of the OSD";
+    debug_rados Str Advanced "0/5" [""] "log level of librados";
+    debug_rbd Str Advanced "0/5" [""] "log level of librbd";
+    fsid Str Basic "" [""] "the cluster's id";
+    host Str Basic "" [""] "the host's name";
+    keyring Str Advanced "" [""] "path of the keyring";
+    log_file Str Basic "" [""] "path of the log";
+    max_open_files Int Advanced "131072" [""] "how many files a daemon may have open";
+    mon_allow_pool_delete Bool Advanced "false" ["mon"] "allow pools to be deleted";
+    mon_allow_pool_size_one Bool Advanced "false" ["mon"] "allow pools with a single replica";
+    mon_client_hunt_interval Float Advanced "3" [""] "seconds between attempts to reach a monitor";
+    mon_client_ping_interval Float Advanced "10" [""] "seconds between pings of the monitor";
+    mon_client_ping_timeout Float Advanced "30" [""] "seconds after which a silent monitor is given up";
+    mon_cluster_log_to_file Bool Advanced "true" ["mon"] "write the cluster log to the monitor's log";
+    mon_compact_on_start Bool Advanced "false" ["mon"] "compact the store when the monitor starts";
+    mon_data Str Advanced "" ["mon"] "the monitor's directory";
+    mon_data_avail_warn Int Advanced "30" ["mon"] "percentage of free disk below which the monitor warns";
+    mon_host Str Basic "" [""] "the monitors' addresses";
+    mon_initial_members Str Advanced "" ["mon"] "names of the first monitors";
+    mon_max_pg_per_osd Uint Advanced "250" ["mon"] "placement groups per OSD that may not be exceeded";
+    mon_max_pool_pg_num Uint Advanced "65536" ["mon"] "most placement groups of one pool";
+    mon_min_osdmap_epochs Int Advanced "500" ["mon"] "OSDMap epochs kept at least";
+    mon_osd_auto_mark_in Bool Advanced "false" ["mon"] "mark an OSD in whenever it boots";
+    mon_osd_auto_mark_auto_out_in Bool Advanced "true" ["mon"] "mark an OSD in when it boots after it was marked out automatically";
+    mon_osd_auto_mark_new_in Bool Advanced "true" ["mon"] "mark a new OSD in when it boots";
+    mon_osd_backfillfull_ratio Float Advanced "0.9" ["mon"] "use of an OSD from which nothing is backfilled to it, in new clusters";
+    mon_osd_down_out_interval Int Advanced "600" ["mon"] "seconds after which a down OSD is marked out";
+    mon_osd_down_out_subtree_limit Str Basic "rack" ["mon"] "do not mark OSDs out where a whole bucket of this type is down";
+    mon_osd_full_ratio Float Advanced "0.95" ["mon"] "use of an OSD from which writes stop, in new clusters";
+    mon_osd_min_down_reporters Uint Advanced "2" ["mon"] "reporters it takes to mark an OSD down";
+    mon_osd_min_in_ratio Float Advanced "0.75" ["mon"] "share of OSDs that are left in when others go down";
+    mon_osd_nearfull_ratio Float Advanced "0.85" ["mon"] "use of an OSD from which the monitor warns, in new clusters";
+    mon_osd_report_timeout Int Advanced "900" ["mon"] "seconds after which an OSD that does not report is marked down";
+    mon_osd_snap_trim_queue_warn_on Int Advanced "32768" ["mon"] "snapshots waiting to be trimmed from which the monitor warns";
+    mon_pg_stuck_threshold Int Advanced "60" ["mgr"] "seconds after which a placement group counts as stuck";
+    mon_pg_warn_min_per_osd Uint Advanced "0" ["mgr"] "placement groups per OSD below which the monitor warns";
+    mon_target_pg_per_osd Uint Advanced "100" ["mgr"] "placement groups per OSD to aim at";
+    mon_warn_on_pool_no_app Bool Dev "true" ["mgr"] "warn about pools without an application";
+    mon_warn_on_pool_no_redundancy Bool Advanced "true" ["mon"] "warn about pools with a single replica";
+    mon_warn_on_osd_down_out_interval_zero Bool Advanced "true" ["mon"] "warn when mon_osd_down_out_interval is zero";
+    ms_bind_ipv4 Bool Advanced "true" [""] "bind IPv4 addresses";
+    ms_bind_ipv6 Bool Advanced "false" [""] "bind IPv6 addresses";
+    ms_bind_port_max Int Advanced "7300" ["osd mds"] "highest port to bind";
+    ms_bind_port_min Int Advanced "6800" ["osd mds"] "lowest port to bind";
+    ms_client_mode Str Basic "crc secure" [""] "modes clients ask of daemons";
+    ms_cluster_mode Str Basic "crc secure" [""] "modes between daemons";
+    ms_mon_client_mode Str Basic "secure crc" [""] "modes clients ask of monitors";
+    ms_mon_cluster_mode Str Basic "secure crc" [""] "modes between monitors";
+    ms_mon_service_mode Str Basic "secure crc" ["mon"] "modes monitors accept";
+    ms_service_mode Str Basic "crc secure" [""] "modes daemons accept";
+    ms_tcp_nodelay Bool Advanced "true" [""] "send small segments at once";
+    objecter_inflight_op_bytes Size Advanced "104857600" [""] "bytes a client has in flight at most";
+    objecter_inflight_ops Uint Advanced "1024" [""] "operations a client has in flight at most";
+    osd_beacon_report_interval Int Dev "300" ["osd"] "seconds between beacons to the monitors";
+    osd_client_message_cap Uint Advanced "256" ["osd"] "client operations an OSD holds at most";
+    osd_client_message_size_cap Size Advanced "524288000" ["osd"] "bytes of client operations an OSD holds at most";
+    osd_crush_chooseleaf_type Int Dev "1" ["mon"] "bucket type over which the first rule spreads";
+    osd_crush_initial_weight Float Advanced "-1" ["osd"] "CRUSH weight of a new OSD; negative for its size in TiB";
+    osd_crush_update_on_start Bool Advanced "true" ["osd"] "place an OSD in the CRUSH map when it boots";
+    osd_data Str Advanced "" ["osd"] "the OSD's directory";
+    osd_deep_scrub_interval Float Advanced "604800" ["osd"] "seconds between deep scrubs";
+    osd_heartbeat_grace Int Advanced "20" ["osd mon"] "seconds after which a silent OSD is down";
+    osd_heartbeat_interval Int Dev "6" ["osd"] "seconds between heartbeats";
+    osd_max_attr_size Uint Advanced "0" ["osd"] "largest extended attribute; 0 for no limit";
+    osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
+    osd_max_object_namespace_len Uint Advanced "256" ["osd"] "longest namespace";
+    osd_max_object_size Size Advanced "134217728" ["osd"] "largest object";
+    osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
+    osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
+    osd_pool_default_crush_rule Int Advanced "-1" ["mon"] "CRUSH rule of new pools; negative for the first";
+    osd_pool_default_erasure_code_profile Str Advanced "plugin=jerasure technique=reed_sol_van k=2 m=2" ["mon"] "the profile called default of a new cluster";
+    osd_pool_default_flag_hashpspool Bool Advanced "true" ["mon"] "set hashpspool on new pools";
+    osd_pool_default_flag_nodelete Bool Advanced "false" ["mon"] "set nodelete on new pools";
+    osd_pool_default_min_size Uint Advanced "0" ["mon"] "replicas that must be there for I/O; 0 for size minus size/2";
+    osd_pool_default_pg_autoscale_mode Str Advanced "on" ["mon"] "autoscaling of new pools";
+    osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
+    osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
+    osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
+    osd_scrub_max_interval Float Advanced "604800" ["osd"] "seconds after which a scrub is due whatever the load";
+    osd_scrub_min_interval Float Advanced "86400" ["osd"] "seconds between scrubs";
+    public_addr Str Basic "" ["mon mds osd mgr"] "address to bind";
+    public_network Str Advanced "" ["mon mds osd mgr"] "network to bind an address of";
+    rados_mon_op_timeout Secs Advanced "0" [""] "seconds a monitor operation may take; 0 for no limit";
+    rados_osd_op_timeout Secs Advanced "0" [""] "seconds an operation may take; 0 for no limit";
+    rbd_cache Bool Advanced "true" ["rbd"] "cache image data in the client";
+    rbd_cache_max_dirty Size Advanced "25165824" ["rbd"] "bytes of dirty data in the cache at most";
+    rbd_cache_size Size Advanced "33554432" ["rbd"] "bytes of the cache";
+    rbd_cache_writethrough_until_flush Bool Advanced "true" ["rbd"] "write through until the first flush";
+    rbd_default_data_pool Str Advanced "" ["rbd"] "pool for the data of new images";
+    rbd_default_features Str Advanced "61" ["rbd"] "features of new images";
+    rbd_default_order Uint Advanced "22" ["rbd"] "object size of new images, as a power of two";
+    rbd_default_pool Str Advanced "rbd" ["rbd"] "pool used where none is named";
+    run_dir Str Advanced "" [""] "directory of pid files and sockets";
+    spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
+}
+
+/// The option of this name. Spaces and dashes count as underscores.
+pub fn find(name: &str) -> Option<&'static Opt> {
+    let name = normalize(name);
+    ALL.iter().find(|o| o.name == name)
+}
+
+/// An option's name in its canonical spelling.
+pub fn normalize(name: &str) -> String {
+    name.replace([' ', '-'], "_")
+}
+
+fn suffixed(text: &str, base: u64) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let n: u64 = text[..digits].parse().ok()?;
+    let unit = text[digits..].trim_end_matches('B').trim_end_matches('i');
+    let power = ["", "K", "M", "G", "T", "P", "E"]
+        .iter()
+        .position(|u| u.eq_ignore_ascii_case(unit))?;
+    n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
+}
+
+fn seconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let n: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "s" | "sec" | "second" | "seconds" => 1,
+        "m" | "min" | "minute" | "minutes" => 60,
+        "h" | "hr" | "hour" | "hours" => 3600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "wk" | "week" | "weeks" => 604_800,
+        _ => return None,
+    };
+    n.checked_mul(unit)
+}
+
+impl Opt {
+    /// The value in its canonical spelling.
+    ///
+    /// # Errors
+    /// The official text for a value that is not of the option's type.
+    pub fn parse(&self, value: &str) -> Result<String, &'static str> {
+        let digits = "expected digit";
+        match self.kind {
+            Str => Ok(value.to_owned()),
+            Int => value
+                .trim()
+                .parse::<i64>()
+                .map(|v| v.to_string())
+                .map_err(|_| digits),
+            Uint => suffixed(value, 1000).map(|v| v.to_string()).ok_or(digits),
+            Size => suffixed(value, 1024).map(|v| v.to_string()).ok_or(digits),
+            Secs | Millisecs => seconds(value).map(|v| v.to_string()).ok_or(digits),
+            Float => match value.trim().parse::<f64>() {
+                Ok(v) if v.is_finite() => Ok(format!("{v:.6}")),
+                _ => Err("strict_sistrtod: expected float"),
+            },
+            Bool => match value.trim().to_ascii_lowercase().as_str() {
+                "true" | "yes" | "on" | "1" => Ok("true".to_owned()),
+                "false" | "no" | "off" | "0" => Ok("false".to_owned()),
+                _ => Err("Expected option value to be integer, got"),
+            },
+        }
+    }
+}
+
+/// The values of one daemon: file or command line over the central configuration over the defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Values {
+    /// From `ceph.conf` and the command line.
+    pub local: BTreeMap<String, String>,
+    /// From the monitors' configuration database.
+    pub central: BTreeMap<String, String>,
+}
+
+impl Values {
+    /// A value as text; empty for an option that nobody knows.
+    pub fn get(&self, name: &str) -> &str {
+        let set = self
+            .local
+            .get(name)
+            .or_else(|| self.central.get(name))
+            .map(String::as_str);
+        set.or_else(|| find(name).map(|o| o.default)).unwrap_or_default()
+    }
+
+    /// Where a value comes from, as `config show` names it.
+    pub fn source(&self, name: &str) -> &'static str {
+        match (self.local.contains_key(name), self.central.contains_key(name)) {
+            (true, _) => "file",
+            (_, true) => "mon",
+            _ => "default",
+        }
+    }
+
+    /// A boolean value.
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.get(name), "true" | "1" | "yes" | "on")
+    }
+
+    /// An unsigned value; 0 where the text is not one.
+    pub fn uint(&self, name: &str) -> u64 {
+        suffixed(self.get(name), 1024).unwrap_or(0)
+    }
+
+    /// A signed value; 0 where the text is not one.
+    pub fn int(&self, name: &str) -> i64 {
+        self.get(name).trim().parse().unwrap_or(0)
+    }
+
+    /// A float; 0 where the text is not one.
+    pub fn float(&self, name: &str) -> f64 {
+        self.get(name).trim().parse().unwrap_or(0.0)
+    }
+
+    /// Every option with its value, for `config show`.
+    pub fn all(&self) -> BTreeMap<String, String> {
+        let mut out: BTreeMap<String, String> = ALL
+            .iter()
+            .map(|o| (o.name.to_owned(), self.get(o.name).to_owned()))
+            .collect();
+        for (k, v) in self.central.iter().chain(&self.local) {
+            out.insert(k.clone(), v.clone());
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_parses() {
+        for o in ALL {
+            assert!(o.default.is_empty() || o.parse(o.default).is_ok(), "{}", o.name);
+        }
+    }
+
+    #[test]
+    fn values_are_checked_by_type() {
+        let size = find("osd-memory-target").unwrap();
+        assert_eq!(size.parse("256M").unwrap(), "268435456");
+        assert!(size.parse("abc").is_err());
+        assert_eq!(find("mon_allow_pool_delete").unwrap().parse("1").unwrap(), "true");
+        assert_eq!(find("rados_osd_op_timeout").unwrap().parse("2m").unwrap(), "120");
+    }
+
+    #[test]
+    fn local_values_win() {
+        let mut v = Values::default();
+        assert_eq!(v.uint("osd_pool_default_size"), 3);
+        v.central.insert("osd_pool_default_size".into(), "2".into());
+        assert_eq!(v.source("osd_pool_default_size"), "mon");
+        v.local.insert("osd_pool_default_size".into(), "1".into());
+        assert_eq!(v.uint("osd_pool_default_size"), 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! The cluster log: the last entries, replicated in batches.
+//!
+//! Keys: the entry's number in twenty digits; value: an encoded `LogEntry`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spirula_denc::{EntityName, EntityType, UTime, encode_to_vec};
+use spirula_proto::mon::{LogEntry, LogPriority, NamedEntity};
+
+use super::stored;
+use crate::core::{Identity, LoadError};
+use crate::kv::{KvRead, Txn};
+
+const SERVICE: &str = "log";
+/// Entries kept.
+const KEEP: usize = 500;
+/// Entries that may wait for the next batch; a client that logs faster loses the oldest.
+const MAX_PENDING: usize = 1000;
+
+/// The log.
+#[derive(Debug, Default)]
+pub struct ClusterLog {
+    entries: VecDeque<(u64, LogEntry)>,
+    pending: VecDeque<LogEntry>,
+    /// Numbers given so far, committed or not.
+    next: u64,
+    own_seq: u64,
+}
+
+impl ClusterLog {
+    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+        let mut log = Self {
+            next: 1,
+            ..Self::default()
+        };
+        for (key, value) in kv.scan(SERVICE)? {
+            log.apply(&key, Some(&value))?;
+        }
+        Ok(log)
+    }
+
+    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        let Ok(n) = key.parse::<u64>() else { return Ok(()) };
+        match value {
+            Some(v) => {
+                self.entries.push_back((n, stored("log entry", v)?));
+                self.next = self.next.max(n + 1);
+            }
+            None => self.entries.retain(|(m, _)| *m != n),
+        }
+        Ok(())
+    }
+
+    /// Number of the last committed entry.
+    pub fn version(&self) -> u64 {
+        self.entries.back().map_or(0, |(n, _)| *n)
+    }
+
+    /// Adds an entry to the next batch.
+    pub(crate) fn add(&mut self, entry: LogEntry) {
+        tracing::info!(target: "cluster", "{} {}", entry.priority, entry.message);
+        if self.pending.len() == MAX_PENDING {
+            self.pending.pop_front();
+        }
+        self.pending.push_back(entry);
+    }
+
+    /// An entry by this monitor.
+    pub(crate) fn own_entry(
+        &mut self,
+        me: &Identity,
+        now: UTime,
+        priority: LogPriority,
+        channel: &str,
+        message: String,
+    ) -> LogEntry {
+        self.own_seq += 1;
+        LogEntry {
+            name: NamedEntity {
+                kind: u32::from(EntityType::MON.0),
+                id: me.name.clone(),
+            },
+            rank: EntityName::new(EntityType::MON, 0),
+            addrs: me.addrs.clone(),
+            stamp: now,
+            seq: self.own_seq,
+            priority,
+            message,
+            channel: channel.to_owned(),
+        }
+    }
+
+    /// The waiting entries as a transaction that also drops the oldest ones.
+    pub(crate) fn flush(&mut self) -> Txn {
+        let mut txn = Txn::default();
+        for e in std::mem::take(&mut self.pending) {
+            txn.put(SERVICE, format!("{:020}", self.next), encode_to_vec(&e));
+            self.next += 1;
+        }
+        if !txn.is_empty() {
+            let surplus = (self.entries.len() + txn.ops.len())
+                .saturating_sub(KEEP)
+                .min(self.entries.len());
+            for (n, _) in self.entries.iter().take(surplus) {
+                txn.remove(SERVICE, format!("{n:020}"));
+            }
+        }
+        txn
+    }
+
+    /// Entries from number `from` on that a subscription of `level` (`info`, `warn`, …) shows.
+    pub fn since(&self, from: u64, level: &str) -> Vec<LogEntry> {
+        let least = level_of(level);
+        let wanted = self
+            .entries
+            .iter()
+            .filter(|(n, e)| *n >= from && e.priority >= least);
+        wanted.map(|(_, e)| e.clone()).collect()
+    }
+
+    /// The last `num` entries of a channel (`*` for all) at or above a level.
+    pub fn last(&self, num: usize, level: &str, channel: &str) -> Vec<&LogEntry> {
+        let least = level_of(level);
+        let mut out: Vec<&LogEntry> = self
+            .entries
+            .iter()
+            .rev()
+            .map(|(_, e)| e)
+            .filter(|e| e.priority >= least && (channel == "*" || e.channel == channel))
+            .take(num)
+            .collect();
+        out.reverse();
+        out
+    }
+}
+
+fn level_of(name: &str) -> LogPriority {
+    match name {
+        "debug" => LogPriority::DEBUG,
+        "sec" => LogPriority::SEC,
+        "warn" | "warning" => LogPriority::WARN,
+        "error" | "err" => LogPriority::ERROR,
+        _ => LogPriority::INFO,
+    }
+}

@@ -1,0 +1,30 @@
+//! The services: each keeps what it needs of its part of the committed state in memory, and applies committed changes.
+
+mod auth;
+mod clog;
+mod config;
+mod fixed;
+mod monmaps;
+mod osd_lives;
+mod osdmaps;
+mod stats;
+
+pub use auth::Auth;
+pub use clog::ClusterLog;
+pub use config::{Config, ConfigEntry, Who};
+pub use fixed::{FSMAP_EPOCH, mgr_map};
+pub use monmaps::MonMaps;
+pub use osd_lives::Life;
+pub use osdmaps::OsdMaps;
+pub use stats::{PoolTotals, Stats};
+pub(crate) use stats::{add_statfs, rule_weights};
+
+use bytes::Bytes;
+use spirula_denc::{Decode, decode_all};
+
+use crate::core::LoadError;
+
+/// Decodes a stored value.
+pub(crate) fn stored<T: Decode>(what: &'static str, value: &Bytes) -> Result<T, LoadError> {
+    decode_all(value).map_err(|source| LoadError::Decode { what, source })
+}

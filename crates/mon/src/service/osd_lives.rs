@@ -1,0 +1,79 @@
+//! What the monitor knows of each OSD besides the map: when it was last heard of, and who complains about it. It is
+//! not replicated: a new leader starts to count anew.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spirula_denc::UTime;
+use spirula_maps::OsdMap;
+
+/// One OSD.
+#[derive(Debug, Clone, Default)]
+pub struct Life {
+    /// The last sign of life.
+    pub seen: UTime,
+    /// When its last session broke; `None` while it has one.
+    pub lost: Option<UTime>,
+    /// Which OSDs say it does not answer, and since when.
+    pub complaints: BTreeMap<i32, UTime>,
+    /// None of its PGs needs older maps.
+    pub min_last_epoch_clean: u32,
+    /// How it paces its beacons.
+    pub interval: Duration,
+    /// Requests that take long, and the oldest one's age.
+    pub slow_ops: (u32, Duration),
+    /// When it was seen to be down, for marking it out.
+    pub down_since: Option<UTime>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Lives {
+    lives: BTreeMap<i32, Life>,
+}
+
+impl Lives {
+    pub(crate) fn start(&mut self, now: UTime, map: &OsdMap) {
+        self.lives.clear();
+        for osd in map.osds() {
+            let down = (!map.is_up(osd)).then_some(now);
+            self.lives.insert(
+                osd,
+                Life {
+                    seen: now,
+                    down_since: down,
+                    ..Life::default()
+                },
+            );
+        }
+    }
+
+    pub(crate) fn get(&self, osd: i32) -> Option<&Life> {
+        self.lives.get(&osd)
+    }
+
+    pub(crate) fn entry(&mut self, osd: i32) -> &mut Life {
+        self.lives.entry(osd).or_default()
+    }
+
+    pub(crate) fn remove(&mut self, osd: i32) {
+        self.lives.remove(&osd);
+    }
+
+    pub(crate) fn seen(&mut self, osd: i32, now: UTime) {
+        let life = self.entry(osd);
+        life.seen = now;
+        life.lost = None;
+    }
+
+    pub(crate) fn lost(&mut self, osd: i32, now: UTime) {
+        self.entry(osd).lost = Some(now);
+    }
+
+    /// Forgets complaints by an OSD that is itself down.
+    pub(crate) fn forget_reporter(&mut self, osd: i32) {
+        for life in self.lives.values_mut() {
+            life.complaints.remove(&osd);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The OSDMap: its history in the store, the newest one in memory.
+//!
+//! Keys: `inc_EPOCH` for every kept epoch but the first, `full_EPOCH` for the first and every twentieth, `first` and
+//! `last` for the range. A full map between two stored ones is the one before with incrementals applied.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_denc::{UTime, decode_all, encode_to_vec};
+use spirula_maps::{Incremental, OsdMap};
+use spirula_proto::mon::MOsdMap;
+use spirula_proto::{Payload, RawMessage};
+
+use super::osd_lives::Lives;
+use super::stored;
+use crate::core::LoadError;
+use crate::kv::{KvRead, Txn};
+
+const SERVICE: &str = "osdmap";
+/// A full map is stored at epochs that are multiples of this.
+const FULL_EVERY: u32 = 20;
+
+/// The OSDMaps.
+pub struct OsdMaps {
+    kv: Rc<dyn KvRead>,
+    /// The newest map.
+    pub map: Rc<OsdMap>,
+    /// The newest map, encoded.
+    full: Bytes,
+    /// The oldest epoch that is kept.
+    pub first: u32,
+    /// What is known of the OSDs besides the map.
+    pub(crate) lives: Lives,
+}
+
+fn full_key(epoch: u32) -> String {
+    format!("full_{epoch:010}")
+}
+
+fn inc_key(epoch: u32) -> String {
+    format!("inc_{epoch:010}")
+}
+
+fn broken(epoch: u32, why: impl std::fmt::Display) -> LoadError {
+    LoadError::Map {
+        epoch,
+        why: why.to_string(),
+    }
+}
+
+impl OsdMaps {
+    pub(crate) fn load(kv: Rc<dyn KvRead>) -> Result<Self, LoadError> {
+        let number = |key: &'static str| -> Result<u32, LoadError> {
+            stored(
+                "osdmap range",
+                &kv.get(SERVICE, key)?.ok_or(LoadError::Missing("osdmap"))?,
+            )
+        };
+        let (first, last) = (number("first")?, number("last")?);
+        let map = Self::read_full(kv.as_ref(), first, last)?;
+        let full = map.encode_with_crc().0;
+        Ok(Self {
+            kv,
+            map: Rc::new(map),
+            full,
+            first,
+            lives: Lives::default(),
+        })
+    }
+
+    fn read_full(kv: &dyn KvRead, first: u32, epoch: u32) -> Result<OsdMap, LoadError> {
+        let mut base = epoch;
+        let mut map: OsdMap = loop {
+            match kv.get(SERVICE, &full_key(base))? {
+                Some(b) => break decode_all(&b).map_err(|e| broken(base, e))?,
+                None if base > first => base -= 1,
+                None => return Err(broken(epoch, "no full map before it")),
+            }
+        };
+        for e in base + 1..=epoch {
+            let inc = kv
+                .get(SERVICE, &inc_key(e))?
+                .ok_or_else(|| broken(e, "no incremental"))?;
+            let inc: Incremental = decode_all(&inc).map_err(|x| broken(e, x))?;
+            map.apply_checked(&inc).map_err(|x| broken(e, x))?;
+        }
+        Ok(map)
+    }
+
+    /// The map of an epoch; `None` where it is not kept.
+    ///
+    /// # Errors
+    /// Where the store is damaged.
+    pub fn at(&self, epoch: u32) -> Result<Option<Rc<OsdMap>>, LoadError> {
+        if epoch == self.map.epoch {
+            return Ok(Some(self.map.clone()));
+        }
+        if epoch < self.first || epoch > self.map.epoch {
+            return Ok(None);
+        }
+        Self::read_full(self.kv.as_ref(), self.first, epoch).map(|m| Some(Rc::new(m)))
+    }
+
+    /// The newest map, encoded.
+    pub fn encoded(&self) -> &Bytes {
+        &self.full
+    }
+
+    /// The transaction that commits `inc`.
+    pub(crate) fn encode(&self, mut inc: Incremental) -> Result<Txn, spirula_maps::ApplyError> {
+        let mut next = (*self.map).clone();
+        inc.full_crc = 0;
+        next.apply(&inc)?;
+        let (full, crc) = next.encode_with_crc();
+        inc.full_crc = crc;
+        let mut txn = Txn::default();
+        txn.put(SERVICE, inc_key(inc.epoch), encode_to_vec(&inc));
+        if inc.epoch.is_multiple_of(FULL_EVERY) {
+            txn.put(SERVICE, full_key(inc.epoch), full);
+        }
+        txn.put(SERVICE, "last", encode_to_vec(&inc.epoch));
+        Ok(txn)
+    }
+
+    /// Stores the first map.
+    pub(crate) fn create(map: &OsdMap, txn: &mut Txn) {
+        txn.put(SERVICE, full_key(map.epoch), map.encode_with_crc().0);
+        txn.put(SERVICE, "first", encode_to_vec(&map.epoch));
+        txn.put(SERVICE, "last", encode_to_vec(&map.epoch));
+    }
+
+    /// Forgets epochs before `keep_from`, as far as a stored full map allows.
+    pub(crate) fn trim(&self, keep_from: u32) -> Txn {
+        let mut txn = Txn::default();
+        let new_first = keep_from / FULL_EVERY * FULL_EVERY;
+        if new_first <= self.first || new_first > self.map.epoch {
+            return txn;
+        }
+        for epoch in self.first..new_first {
+            txn.remove(SERVICE, inc_key(epoch));
+            if epoch == self.first || epoch.is_multiple_of(FULL_EVERY) {
+                txn.remove(SERVICE, full_key(epoch));
+            }
+        }
+        txn.put(SERVICE, "first", encode_to_vec(&new_first));
+        txn
+    }
+
+    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        let Some(value) = value else { return Ok(()) };
+        if key == "first" {
+            self.first = stored("osdmap range", value)?;
+        } else if key.starts_with("inc_") {
+            let inc: Incremental = stored("incremental", value)?;
+            if inc.epoch != self.map.epoch + 1 {
+                // Everything up to the map was in the state that was loaded.
+                return Ok(());
+            }
+            let mut next = (*self.map).clone();
+            next.apply(&inc).map_err(|e| broken(inc.epoch, e))?;
+            let (full, crc) = next.encode_with_crc();
+            if crc != inc.full_crc {
+                return Err(broken(inc.epoch, "checksum"));
+            }
+            self.full = full;
+            self.map = Rc::new(next);
+        }
+        Ok(())
+    }
+
+    fn message(&self, incrementals: BTreeMap<u32, Bytes>, maps: BTreeMap<u32, Bytes>) -> RawMessage {
+        MOsdMap {
+            fsid: self.map.fsid,
+            incrementals,
+            maps,
+            oldest: self.first,
+            newest: self.map.epoch,
+        }
+        .to_message()
+    }
+
+    /// A message with one full map.
+    pub(crate) fn full_message(&self, epoch: u32) -> Option<RawMessage> {
+        let full = self.full_bytes(epoch)?;
+        Some(self.message(BTreeMap::new(), BTreeMap::from([(epoch, full)])))
+    }
+
+    fn full_bytes(&self, epoch: u32) -> Option<Bytes> {
+        if epoch == self.map.epoch {
+            return Some(self.full.clone());
+        }
+        match self.kv.get(SERVICE, &full_key(epoch)) {
+            Ok(Some(b)) => Some(b),
+            _ => Some(self.at(epoch).ok()??.encode_with_crc().0),
+        }
+    }
+
+    fn inc_bytes(&self, epoch: u32) -> Option<Bytes> {
+        self.kv.get(SERVICE, &inc_key(epoch)).ok().flatten()
+    }
+
+    /// Incrementals from `first` to `last`, with a full map in place of those that are no longer kept. Also gives the
+    /// last epoch that is in it.
+    pub(crate) fn range_message(&self, first: u32, last: u32) -> Option<(RawMessage, u32)> {
+        let mut maps = BTreeMap::new();
+        let mut from = first;
+        if first <= self.first {
+            maps.insert(self.first, self.full_bytes(self.first)?);
+            from = self.first + 1;
+        }
+        let last = last.max(from.saturating_sub(1)).min(self.map.epoch);
+        let mut incs = BTreeMap::new();
+        for epoch in from..=last {
+            incs.insert(epoch, self.inc_bytes(epoch)?);
+        }
+        Some((self.message(incs, maps), last))
+    }
+
+    /// What an `MMonGetOSDMap` asks for, as far as it is kept; 0 for an empty range.
+    pub(crate) fn ranges_message(&self, full: (u32, u32), inc: (u32, u32)) -> Option<RawMessage> {
+        const MOST: u32 = 40;
+        let clamp = |(a, b): (u32, u32), low: u32| {
+            let a = a.max(low);
+            (a, b.min(self.map.epoch).min(a.saturating_add(MOST - 1)))
+        };
+        let (mut maps, mut incs) = (BTreeMap::new(), BTreeMap::new());
+        if full.0 > 0 {
+            let (a, b) = clamp(full, self.first);
+            for e in a..=b {
+                maps.insert(e, self.full_bytes(e)?);
+            }
+        }
+        if inc.0 > 0 {
+            let (a, b) = clamp(inc, self.first + 1);
+            for e in a..=b {
+                incs.insert(e, self.inc_bytes(e)?);
+            }
+        }
+        Some(self.message(incs, maps))
+    }
+
+    /// Called when this monitor starts to lead: silence is counted from now.
+    pub(crate) fn start(&mut self, now: UTime) {
+        self.lives.start(now, &self.map);
+    }
+
+    /// An OSD gave a sign of life.
+    pub(crate) fn seen(&mut self, osd: i32, now: UTime) {
+        self.lives.seen(osd, now);
+    }
+
+    /// An OSD's last session broke.
+    pub(crate) fn lost(&mut self, osd: i32, now: UTime) {
+        self.lives.lost(osd, now);
+    }
+}

@@ -1,0 +1,19 @@
+//! What this software calls itself towards Ceph's tools: the release whose behaviour it has, and whose it is.
+
+use serde_json::{Value, json};
+
+/// The release.
+pub const RELEASE: &str = "pacific";
+/// The version whose protocol level this is.
+pub const SHORT: &str = "16.2.15";
+/// As `ceph version` prints it. The official tools parse the version after `ceph version`.
+pub const LONG: &str = concat!(
+    "ceph version 16.2.15 (spirula ",
+    env!("CARGO_PKG_VERSION"),
+    ") pacific (stable)"
+);
+
+/// The answer to `version` on a daemon.
+pub fn daemon() -> Value {
+    json!({"version": SHORT, "release": RELEASE, "release_type": "stable"})
+}
