@@ -198,7 +198,7 @@ impl Store {
         }
         for (pblk, dirty) in table.dirty {
             if let Dirty::Full(block) = dirty {
-                self.keep_block(pblk, block);
+                self.keep_block(pblk, &block);
             }
         }
         self.releases.push_back((self.last_read, freed));
@@ -207,11 +207,11 @@ impl Store {
     }
 
     /// Keeps a written block for later reads.
-    fn keep_block(&mut self, pblk: u64, block: Bytes) {
-        // Part of a larger buffer would keep all of that.
-        if self.state.cfg.data_cache_bytes > 0 && block.is_unique() {
-            let crc = crc32c::crc32c(&block);
-            self.state.data.insert(pblk, (crc, block), BLOCK + 128);
+    fn keep_block(&mut self, pblk: u64, block: &Bytes) {
+        if self.state.cfg.data_cache_bytes > 0 {
+            // A copy: the block is part of a larger piece of memory, all of which it would keep.
+            let entry = (crc32c::crc32c(block), Bytes::copy_from_slice(block));
+            self.state.data.insert(pblk, entry, BLOCK + 128);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use spirula_buf::Pool;
 
 use crate::alloc::{Allocator, Run};
@@ -48,6 +48,8 @@ pub(crate) struct Current {
 pub(crate) struct State {
     pub(crate) cfg: Config,
     pub(crate) pool: Pool,
+    /// What is left of the memory that blocks are cut from.
+    arena: BytesMut,
     pub(crate) index: Arc<Index>,
     /// Oldest first; the last one takes changes.
     pub(crate) tables: VecDeque<MemTable>,
@@ -86,6 +88,7 @@ impl State {
         Self {
             cfg,
             pool,
+            arena: BytesMut::new(),
             index,
             tables,
             cache,
@@ -98,6 +101,18 @@ impl State {
             current: None,
             bases: Vec::new(),
         }
+    }
+
+    /// Aligned memory for blocks that stay until they are written back: `len` bytes, a multiple of the block size. Cut
+    /// from larger pieces, as the allocator wastes much on single aligned blocks.
+    pub(crate) fn block_buf(&mut self, len: usize) -> BytesMut {
+        if self.arena.len() < len {
+            let mut fresh = BytesMut::zeroed(len.max(ARENA) + BLOCK);
+            let at = fresh.as_ptr().addr();
+            fresh.advance(at.next_multiple_of(BLOCK) - at);
+            self.arena = fresh;
+        }
+        self.arena.split_to(len)
     }
 
     /// The generation that takes changes.
@@ -282,13 +297,12 @@ impl State {
         let Some(at) = self.tables.iter().position(|t| t.generation == read.generation) else {
             return;
         };
-        let table = &mut self.tables[at];
-        let patched = match table.dirty.get(&read.target) {
+        let patched = match self.tables[at].dirty.get(&read.target) {
             Some(Dirty::Patched(p)) if p.base == read.base => p.clone(),
             // Written over as a whole, or removed, in the meantime.
             _ => return,
         };
-        let mut block = self.pool.get(BLOCK);
+        let mut block = self.block_buf(BLOCK);
         match base {
             Some(base) => block.copy_from_slice(base),
             None => block.fill(0),
@@ -299,6 +313,7 @@ impl State {
         let good = crc32c::crc32c(&block);
         // A checksum that does not match keeps the loss visible to every later reader.
         let crc = if base.is_some() { good } else { !good };
+        let table = &mut self.tables[at];
         table.unresolved -= 1;
         let lost = base.is_none();
         table.dirty.insert(
@@ -336,6 +351,9 @@ impl State {
         }
     }
 }
+
+/// Memory that blocks are cut from, in bytes.
+const ARENA: usize = 256 << 10;
 
 /// Memory of a block in a generation, in bytes.
 pub(crate) const DIRTY_WEIGHT: usize = BLOCK + 96;

@@ -6,6 +6,7 @@
 //! each flush the tables of the changed leaves are written, each over its older copy. See FORMAT.md, "Index file".
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,8 +29,8 @@ const RESIDENT_LEAVES: usize = 4096;
 
 const MAP_MAGIC: u32 = 0x4d49_5053;
 const LEAF_MAGIC: u32 = 0x4c49_5053;
-const MAP_HEADER: usize = 32;
-const LEAF_HEADER: usize = 28;
+const MAP_HEADER: usize = 40;
+const LEAF_HEADER: usize = 32;
 
 /// Most groups the index can have.
 pub(crate) const MAX_INDEX_GROUPS: usize = (INDEX_MAP_LEN - MAP_HEADER - 4) / 8;
@@ -54,6 +55,8 @@ struct State {
     len: u64,
     map: Vec<Option<Mapped>>,
     version: u32,
+    /// Random, given by `mkfs`: tells leaf tables from those of an earlier store on the same device.
+    nonce: u64,
     map_dirty: bool,
     leaves: HashMap<u32, Leaf>,
     dirty: BTreeSet<u32>,
@@ -220,7 +223,7 @@ impl IndexFile {
         let pages = self.pages_per_leaf() as usize;
         let copies = buf
             .chunks(BLOCK)
-            .filter_map(|b| decode_leaf(b, leaf, mapped.birth, pages));
+            .filter_map(|b| decode_leaf(b, leaf, (mapped.birth, state.nonce), pages));
         let newest = copies.max_by_key(|l| l.seq);
         let found =
             newest.ok_or_else(|| corrupt(format!("no valid checksum table for leaf {leaf} of the index")))?;
@@ -359,7 +362,7 @@ impl IndexFile {
                 l.dirty = false;
                 tables.push((
                     (first + l.seq % u64::from(TABLES)) * BLOCK64,
-                    encode_leaf(l, leaf, mapped.birth),
+                    encode_leaf(l, leaf, (mapped.birth, state.nonce)),
                 ));
             }
             state.written += (tables.len() * BLOCK) as u64;
@@ -443,6 +446,7 @@ fn encode_map(state: &State) -> PoolBuf {
     e.u64(state.len);
     e.u32(state.map.len() as u32);
     e.u32((state.spare.len() + state.dropped.len()) as u32);
+    e.u64(state.nonce);
     e.0.resize(MAP_HEADER, 0);
     for m in &state.map {
         let m = m.unwrap_or(Mapped {
@@ -471,7 +475,8 @@ fn decode_map(block: &[u8]) -> Option<State> {
     };
     let count = d.u32()? as usize;
     let spare = d.u32()? as usize;
-    d.take(MAP_HEADER - 24)?;
+    state.nonce = d.u64()?;
+    d.take(MAP_HEADER - 32)?;
     if count.checked_add(spare)? > MAX_INDEX_GROUPS {
         return None;
     }
@@ -489,7 +494,7 @@ fn decode_map(block: &[u8]) -> Option<State> {
     Some(state)
 }
 
-fn encode_leaf(leaf: &Leaf, number: u32, birth: u32) -> PoolBuf {
+fn encode_leaf(leaf: &Leaf, number: u32, (birth, nonce): (u32, u64)) -> PoolBuf {
     let mut out = Vec::with_capacity(BLOCK);
     let mut e = Enc(&mut out);
     e.u32(LEAF_MAGIC);
@@ -497,19 +502,22 @@ fn encode_leaf(leaf: &Leaf, number: u32, birth: u32) -> PoolBuf {
     e.u32(birth);
     e.u32(leaf.crcs.len() as u32);
     e.u64(leaf.seq);
+    e.u64(nonce);
     e.0.resize(LEAF_HEADER, 0);
     e.crcs(&leaf.crcs);
     seal(out, BLOCK)
 }
 
-fn decode_leaf(block: &[u8], number: u32, birth: u32, pages: usize) -> Option<Leaf> {
+fn decode_leaf(block: &[u8], number: u32, (birth, nonce): (u32, u64), pages: usize) -> Option<Leaf> {
     let mut d = unseal(block)?;
     let header = [d.u32()?, d.u32()?, d.u32()?, d.u32()?];
     if header != [LEAF_MAGIC, number, birth, pages as u32] {
         return None;
     }
     let seq = d.u64()?;
-    d.take(LEAF_HEADER - 24)?;
+    if d.u64()? != nonce {
+        return None;
+    }
     Some(Leaf {
         crcs: d.crcs(pages)?,
         seq,
