@@ -57,7 +57,7 @@ impl Default for PgConfig {
             max_object_name_len: 2048,
             max_object_namespace_len: 256,
             max_attr_name_len: 100,
-            max_attr_size: 64 << 10,
+            max_attr_size: 1 << 20,
             max_attrs_total: 1 << 20,
             max_write_size: 90 << 20,
             max_pgls: 1024,
