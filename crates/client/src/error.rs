@@ -10,6 +10,8 @@ pub mod errno {
     pub const ENXIO: i32 = 6;
     /// The OSD asks for another attempt; never seen outside the client.
     pub const EAGAIN: i32 = 11;
+    /// Not allowed.
+    pub const EACCES: i32 = 13;
     /// Exists already.
     pub const EEXIST: i32 = 17;
     /// A malformed request.
@@ -32,9 +34,12 @@ pub enum Error {
     /// No option names a monitor.
     #[error("no monitors in mon_host")]
     NoMonitors,
-    /// There is no key for who wants to log in.
+    /// There is no keyring.
     #[error("{0}")]
     NoKey(String),
+    /// The keyring has no key for who wants to log in.
+    #[error("{0}")]
+    NotInKeyring(String),
     /// Monitors that don't answer or refuse.
     #[error(transparent)]
     Mon(#[from] spirula_monc::Error),
@@ -66,6 +71,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Config(_) => -errno::EINVAL,
+            Self::NotInKeyring(_) => -errno::EACCES,
             Self::Conf(_) | Self::NoMonitors | Self::NoKey(_) => -errno::ENOENT,
             Self::Mon(e) => e.errno(),
             Self::Os { errno, .. } => *errno,

@@ -76,7 +76,7 @@ impl Source {
     /// Reads the file and works out what a connection needs.
     ///
     /// # Errors
-    /// [`Error::Conf`], [`Error::NoMonitors`], [`Error::NoKey`], or [`Error::Config`] for a bad value.
+    /// [`Error::Conf`], [`Error::NoMonitors`], [`Error::NoKey`], [`Error::NotInKeyring`], or [`Error::Config`] for a bad value.
     pub fn read(&self) -> Result<Options> {
         let file = self.file()?;
         let look = Lookup {
@@ -203,7 +203,10 @@ fn key(look: &Lookup<'_>, name: &AuthName) -> Result<CryptoKey> {
                 if let Some(key) = ring.key(name) {
                     return Ok(key.clone());
                 }
-                tried.push(format!("{} has no key for {name}", path.display()));
+                return Err(Error::NotInKeyring(format!(
+                    "{} has no key for {name}",
+                    path.display()
+                )));
             }
             Err(e) => tried.push(format!("{}: {e}", path.display())),
         }

@@ -96,7 +96,13 @@ impl Rados {
         });
         let task = tokio::task::spawn_local(run(Rc::downgrade(&inner), mon_events, osd_events));
         *inner.task.borrow_mut() = Some(task);
+        let deadline = tokio::time::Instant::now() + options.connect_timeout;
         monc.connected(options.connect_timeout).await?;
+        // Requests carry the cluster's id, which the monitor map tells.
+        let monmap = inner.arrived(|inner| inner.monmap.borrow().as_ref().map(|_| ()));
+        tokio::time::timeout_at(deadline, monmap)
+            .await
+            .map_err(|_| spirula_monc::Error::Timeout)?;
         Ok(Self { inner })
     }
 

@@ -49,7 +49,7 @@ impl Rados {
     /// Runs a command on the active manager itself (`ceph tell mgr`); `name` must be its name or empty.
     ///
     /// # Errors
-    /// `ENXIO` where no manager is active, `ENOENT` where another one is.
+    /// `ENXIO` where no manager or another one is active.
     pub async fn tell_mgr(&self, name: &str, json: &str, input: Bytes) -> Result<CommandReply> {
         let msg = self.tell(json, input);
         Ok(reply(self.ask_mgr(name, &msg).await?.decode()?))
@@ -144,7 +144,7 @@ impl Rados {
             let addr = map.active_addrs.v2().filter(|a| !a.is_blank()).copied();
             let addr = addr.ok_or(Error::os("manager", errno::ENXIO))?;
             if !name.is_empty() && name != map.active_name {
-                return Err(Error::os("manager", errno::ENOENT));
+                return Err(Error::os("manager", errno::ENXIO));
             }
             let mut login = self.inner.monc.login_at(EntityType::MGR);
             match spirula_msgr::connect(addr, EntityType::MGR, &self.inner.config, &mut login).await {

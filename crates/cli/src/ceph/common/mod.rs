@@ -1,0 +1,12 @@
+//! What the `ceph` and `rados` commands share: connection arguments, errno texts, sizes, times.
+
+pub(crate) mod conn;
+pub(crate) mod errno;
+pub(crate) mod text;
+
+/// What `--version` prints. Tools parse the version after `ceph version`.
+pub(crate) const VERSION: &str = concat!(
+    "ceph version 16.2.15 (spirula ",
+    env!("CARGO_PKG_VERSION"),
+    ") pacific (stable)"
+);

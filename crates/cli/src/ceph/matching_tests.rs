@@ -1,0 +1,28 @@
+//! The official tool's matcher ran over the same descriptions and lines; `testdata/ceph` holds what it said.
+
+use super::*;
+use crate::ceph::signature;
+
+const DESCRIPTIONS: &[u8] = include_bytes!("../../testdata/ceph/descriptions.json");
+const MATCHES: &[u8] = include_bytes!("../../testdata/ceph/matches.json");
+
+#[test]
+fn lines_mean_what_they_mean_to_the_official_tool() {
+    let commands = signature::parse(DESCRIPTIONS).unwrap();
+    let recorded: Vec<(Vec<String>, Option<Map<String, Value>>, Vec<String>)> =
+        serde_json::from_slice(MATCHES).unwrap();
+    let mut wrong = Vec::new();
+    for (words, values, messages) in recorded {
+        let expected = values.map(|v| (v, Vec::new())).ok_or(messages);
+        let found = match find(&commands, &words) {
+            Match::Found(_, values) => Ok((values, Vec::<String>::new())),
+            Match::None(messages) => Err(messages),
+        };
+        if found != expected {
+            wrong.push(format!(
+                "{words:?}\n  official {expected:?}\n  ours     {found:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
