@@ -107,13 +107,9 @@ impl Monitor {
 
     fn osds_down(&self, map: &OsdMap, out: &mut Checks) {
         let crush = map.crush.map();
-        let down: Vec<i32> = map.osds().filter(|o| map.is_in(*o) && map.is_down(*o)).collect();
-        if map.osds().next().is_some() && map.osds().all(|o| map.is_out(o)) {
-            out.insert(
-                "OSD_DOWN",
-                warn("no in osds".into(), map.osds().count(), Vec::new()),
-            );
-        }
+        // One that never came up is not missed.
+        let missed = |o: i32| map.is_in(o) && map.is_down(o) && !map.state(o).contains(OsdState::NEW);
+        let down: Vec<i32> = map.osds().filter(|o| missed(*o)).collect();
         if down.is_empty() {
             return;
         }

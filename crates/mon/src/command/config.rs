@@ -153,7 +153,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     // Types are indented below global, entities below their type.
     let indent = |section: &str| match (section, section.contains('.')) {
-        ("global", _) => String::new(),
+        ("global", _) => "global".to_owned(),
         (s, false) => format!("  {s}"),
         (s, true) => format!("    {s}"),
     };

@@ -79,6 +79,7 @@ fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
         _ => OsdState::EXISTS.with(OsdState::NEW),
     };
     inc.new_state.insert(osd, flip);
+    inc.new_weight.insert(osd, spirula_maps::osdmap::WEIGHT_IN);
     if let Some(u) = uuid {
         inc.new_uuid.insert(osd, u);
     }
@@ -265,7 +266,7 @@ fn setmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(new) = i32::try_from(n) else {
         return refuse(errno::ERANGE, format!("cannot set max_osd to {n}"));
     };
-    if new < 0 || new > 65_536 {
+    if !(0..=65_536).contains(&new) {
         return refuse(
             errno::ERANGE,
             format!("cannot set max_osd to {n} which is > conf.mon_max_osd (65536)"),

@@ -377,7 +377,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
         .filter(|o| below.as_ref().is_none_or(|b| b.contains(o)))
         .collect();
     let row = |o: i32| {
-        let s = m.stats.osds.get(&o).map(|s| s.statfs.clone()).unwrap_or_default();
+        let s = m.stats.osds.get(&o).map(|s| s.statfs).unwrap_or_default();
         let host = super::misc::osd_metadata(m, o)
             .remove("hostname")
             .unwrap_or_default();

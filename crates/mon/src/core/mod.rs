@@ -12,6 +12,8 @@ mod osd_report;
 mod pool_op;
 mod push;
 mod session;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{BTreeMap, VecDeque};

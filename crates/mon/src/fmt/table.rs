@@ -20,21 +20,11 @@ struct Column {
 }
 
 /// A table under construction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
     indent: usize,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            columns: Vec::new(),
-            rows: Vec::new(),
-            indent: 0,
-        }
-    }
 }
 
 impl Table {

@@ -84,7 +84,7 @@ impl RaftLogStorage<Types> for Store {
         let done = blocking(ErrorSubject::Logs, move || store.append(&entries)).await;
         callback.log_io_completed(
             done.as_ref()
-                .map(|()| ())
+                .copied()
                 .map_err(|e| std::io::Error::other(e.to_string())),
         );
         done

@@ -132,7 +132,7 @@ impl KeyServer for Auth {
     }
 
     fn lifetimes(&self) -> TicketLifetimes {
-        self.lifetimes.clone()
+        self.lifetimes
     }
 
     fn new_global_id(&self) -> Option<u64> {

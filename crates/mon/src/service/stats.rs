@@ -221,7 +221,7 @@ impl Stats {
         let mut sum = ObjectStatSum::default();
         for (id, s) in new.iter().filter(|(id, _)| pool.is_none_or(|p| p == **id)) {
             if let Some(o) = old.get(id) {
-                let mut d = s.clone();
+                let mut d = *s;
                 d.sub(o);
                 sum.add(&d);
             }

@@ -1,0 +1,359 @@
+//! The core with OSDs that are only messages.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spirula_cephx::{AuthName, Keyring, ServerHandshake};
+use spirula_crush::CrushMap;
+use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
+use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgStat, PgState, release};
+use spirula_proto::internal::report::{OsdBoot, OsdGoingDown, OsdReport, PgStatsReport};
+use spirula_proto::mon::{MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap, PaxosVersion, Subscription};
+use spirula_proto::{Blob, MsgType, Payload, RawMessage};
+
+use super::{Identity, Monitor, NewSession, Output, SessionId};
+use crate::kv::{MemKv, Txn};
+use crate::raft::Applied;
+use crate::service::{Auth, MonMaps, OsdMaps};
+
+/// A store that test and core share.
+#[derive(Default)]
+struct SharedKv(std::cell::RefCell<MemKv>);
+
+impl crate::kv::KvRead for SharedKv {
+    fn get(&self, s: &str, k: &str) -> Result<Option<bytes::Bytes>, crate::kv::KvError> {
+        self.0.borrow().get(s, k)
+    }
+
+    fn scan(&self, s: &str) -> Result<Vec<(String, bytes::Bytes)>, crate::kv::KvError> {
+        self.0.borrow().scan(s)
+    }
+}
+
+struct World {
+    kv: Rc<SharedKv>,
+    mon: Monitor,
+    now: UTime,
+    index: u64,
+    inbox: BTreeMap<SessionId, Vec<RawMessage>>,
+    proposals: usize,
+}
+
+fn identity() -> Identity {
+    let addr = EntityAddr::v2("127.0.0.1:3300".parse().unwrap(), 0);
+    Identity {
+        fsid: Fsid([7; 16]),
+        name: "a".into(),
+        hostname: "h".into(),
+        addrs: addr.into(),
+        metadata: BTreeMap::new(),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let now = UTime::from_secs(1_000_000);
+        let mut txn = Txn::default();
+        let mut monmap = MonMap::initial(Fsid([7; 16]), now);
+        monmap.add("a", identity().addrs);
+        MonMaps::create(&monmap, &mut txn);
+        let mut map = OsdMap::new(Fsid([7; 16]), CrushMap::with_default_root("osd").unwrap());
+        map.epoch = 1;
+        map.flags = OsdMapFlags::NEW_CLUSTER;
+        (map.full_ratio, map.backfillfull_ratio, map.nearfull_ratio) = (0.95, 0.9, 0.85);
+        map.require_osd_release = release::PACIFIC;
+        OsdMaps::create(&map, &mut txn);
+        Auth::create(&Keyring::default(), &mut txn);
+        let kv = Rc::new(SharedKv::default());
+        kv.0.borrow_mut().apply(&txn);
+        let options = BTreeMap::from([("mon_allow_pool_delete".to_owned(), "true".to_owned())]);
+        let mon = Monitor::load(identity(), kv.clone(), options, 1, now).unwrap();
+        let mut w = Self {
+            kv,
+            mon,
+            now,
+            index: 1,
+            inbox: BTreeMap::new(),
+            proposals: 0,
+        };
+        w.settle();
+        w
+    }
+
+    /// Commits whatever is proposed and delivers what is sent.
+    fn settle(&mut self) {
+        loop {
+            let outputs = self.mon.take_outputs();
+            if outputs.is_empty() {
+                assert!(self.mon.take_failure().is_none());
+                return;
+            }
+            for o in outputs {
+                match o {
+                    Output::Send(id, m) => self.inbox.entry(id).or_default().push(m),
+                    Output::Close(id) => panic!("session {id} closed"),
+                    Output::Propose(txn) => {
+                        self.kv.0.borrow_mut().apply(&txn);
+                        self.proposals += 1;
+                        self.index += 1;
+                        let news = Applied::Txn {
+                            index: self.index,
+                            txn: Arc::new(txn),
+                        };
+                        self.mon.committed(&news, self.now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, id: SessionId, name: AuthName, caps: &str) {
+        let new = NewSession {
+            name,
+            global_id: 4000 + id,
+            caps: caps.into(),
+            addr: EntityAddr::v2("127.0.0.1:50000".parse().unwrap(), 1),
+            features: spirula_maps::features::PACIFIC_ALL,
+            handshake: ServerHandshake::new(),
+        };
+        self.mon.open(id, new, self.now);
+        self.settle();
+    }
+
+    fn send(&mut self, id: SessionId, m: RawMessage) {
+        self.mon.message(id, m, self.now);
+        self.settle();
+    }
+
+    fn pass(&mut self, d: Duration) {
+        self.now = self.now.plus(d);
+        self.mon.tick(self.now);
+        self.settle();
+    }
+
+    fn command(&mut self, id: SessionId, json: &str) -> MMonCommandAck {
+        let m = MMonCommand {
+            paxos: PaxosVersion(0),
+            fsid: Fsid([7; 16]),
+            cmd: vec![json.to_owned()],
+            ..MMonCommand::default()
+        };
+        self.send(id, m.to_message());
+        let all = self.inbox.entry(id).or_default();
+        let at = all
+            .iter()
+            .rposition(|m| m.kind() == MsgType::MON_COMMAND_ACK)
+            .unwrap();
+        all.remove(at).decode().unwrap()
+    }
+
+    fn boot(&mut self, osd: i32) {
+        let id = 100 + SessionId::try_from(osd).unwrap();
+        self.open(
+            id,
+            AuthName::new(EntityType::OSD, osd.to_string()),
+            "allow profile osd",
+        );
+        let addr =
+            |port: i32| EntityAddr::v2(format!("127.0.0.1:{}", port + osd * 10).parse().unwrap(), 9).into();
+        let boot = OsdBoot {
+            osd,
+            fsid: Fsid([7; 16]),
+            uuid: Fsid([osd.cast_unsigned() as u8 + 1; 16]),
+            public_addrs: addr(6800),
+            cluster_addrs: addr(6801),
+            heartbeat_front: addr(6802),
+            heartbeat_back: addr(6803),
+            features: spirula_maps::features::PACIFIC_ALL,
+            size: 10 << 30,
+            crush_location: BTreeMap::from([("host".into(), "h".into()), ("root".into(), "default".into())]),
+            device_class: "ssd".into(),
+            ..OsdBoot::default()
+        };
+        self.send(id, OsdReport::Boot(boot).to_message());
+    }
+
+    fn admin(&mut self) -> SessionId {
+        self.open(1, AuthName::new(EntityType::CLIENT, "admin"), "allow *");
+        1
+    }
+}
+
+#[test]
+fn osds_boot_and_a_pool_is_placed_on_them() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    assert_eq!(w.mon.osd.map.counts(), (3, 3, 3));
+    assert_eq!(w.mon.osd.map.crush.map().class_of(2), Some("ssd"));
+    let ack = w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    assert_eq!((ack.result, ack.status.as_str()), (0, "pool 'p' created"));
+    for pg in w.mon.osd.map.pgs().collect::<Vec<_>>() {
+        assert_eq!(w.mon.osd.map.map_pg(pg).acting.len(), 3);
+    }
+}
+
+#[test]
+fn a_subscriber_is_sent_every_epoch_once() {
+    let mut w = World::new();
+    w.admin();
+    let what = BTreeMap::from([("osdmap".to_owned(), Subscription { start: 0, flags: 0 })]);
+    w.send(
+        1,
+        MMonSubscribe {
+            what,
+            hostname: String::new(),
+        }
+        .to_message(),
+    );
+    (0..3).for_each(|o| w.boot(o));
+    let maps: Vec<MOsdMap> = w.inbox[&1]
+        .iter()
+        .filter(|m| m.kind() == MsgType::OSD_MAP)
+        .map(|m| m.decode().unwrap())
+        .collect();
+    assert_eq!(maps[0].maps.len(), 1);
+    let mut map = OsdMap::decode_with_crc(&maps[0].maps[&1]).unwrap().0;
+    for m in &maps[1..] {
+        for inc in m.incrementals.values() {
+            map.apply_checked(&spirula_denc::decode_all(inc).unwrap())
+                .unwrap();
+        }
+    }
+    assert_eq!(map, *w.mon.osd.map);
+}
+
+#[test]
+fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks() {
+    let mut w = World::new();
+    (0..3).for_each(|o| w.boot(o));
+    let bye = OsdReport::GoingDown(OsdGoingDown {
+        epoch: 4,
+        osd: 0,
+        reason: String::new(),
+    });
+    w.send(100, bye.to_message());
+    assert!(w.mon.osd.map.is_down(0));
+    w.mon.close(101, w.now);
+    w.pass(Duration::from_millis(500));
+    assert!(w.mon.osd.map.is_up(1));
+    w.pass(Duration::from_millis(600));
+    assert!(w.mon.osd.map.is_down(1));
+    let health = w.mon.health();
+    assert_eq!(health["OSD_DOWN"].count, 2);
+    // It comes back with its place and weight.
+    w.boot(1);
+    assert!(w.mon.osd.map.is_up(1) && w.mon.osd.map.is_in(1));
+    // After ten minutes without a sign a down OSD is marked out, as long as enough are in.
+    w.pass(Duration::from_secs(601));
+    assert!(w.mon.osd.map.is_in(0), "2 of 3 would be too few");
+}
+
+#[test]
+fn statistics_make_health_and_status() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    for _ in 0..8 {
+        (0..3).for_each(|o| w.mon.osd.seen(o, w.now));
+        w.pass(Duration::from_secs(10));
+    }
+    assert!(
+        w.mon.health().contains_key("PG_AVAILABILITY"),
+        "unknown for a minute"
+    );
+    let pg = w.mon.osd.map.pgs().next().unwrap();
+    let at = w.mon.osd.map.map_pg(pg);
+    let primary = at.acting_primary;
+    let mut stat = PgStat {
+        state: PgState::ACTIVE.with(PgState::CLEAN),
+        acting: at.acting,
+        up: at.up,
+        ..PgStat::default()
+    };
+    (stat.acting_primary, stat.up_primary, stat.reported_epoch) = (primary, primary, w.mon.osd.map.epoch);
+    stat.last_active = w.now;
+    let report = PgStatsReport {
+        seq: 1,
+        pgs: BTreeMap::from([(pg, Blob::of(&stat))]),
+        ..PgStatsReport::default()
+    };
+    let session = 100 + SessionId::try_from(primary).unwrap();
+    w.send(session, OsdReport::PgStats(report).to_message());
+    assert!(w.mon.health().is_empty(), "{:?}", w.mon.health());
+    let ack = w.command(admin, r#"{"prefix":"pg stat"}"#);
+    assert!(String::from_utf8_lossy(&ack.output.to_bytes()).starts_with("1 pgs: 1 active+clean;"));
+}
+
+#[test]
+fn who_may_only_read_changes_nothing() {
+    let mut w = World::new();
+    w.open(5, AuthName::new(EntityType::CLIENT, "x"), "allow r");
+    let before = w.mon.osd.map.epoch;
+    let ack = w.command(5, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    assert_eq!((ack.result, ack.status.as_str()), (-13, "access denied"));
+    assert_eq!(w.command(5, r#"{"prefix":"osd dump"}"#).result, 0);
+    assert_eq!(w.command(5, r#"{"prefix":"auth ls"}"#).result, -13);
+    assert_eq!(
+        w.command(5, r#"{"prefix":"nonsense"}"#).status,
+        "command not known"
+    );
+    assert_eq!(w.mon.osd.map.epoch, before);
+}
+
+#[test]
+fn old_epochs_are_trimmed_and_a_reload_gives_the_same_state() {
+    let mut w = World::new();
+    let admin = w.admin();
+    for n in 0..600 {
+        let verb = if n % 2 == 0 { "set" } else { "unset" };
+        assert_eq!(
+            w.command(admin, &format!(r#"{{"prefix":"osd {verb}","key":"noout"}}"#))
+                .result,
+            0
+        );
+    }
+    w.pass(Duration::from_secs(1));
+    assert!(w.mon.osd.first > 1, "nothing was trimmed");
+    assert!(w.mon.osd.map.epoch - w.mon.osd.first >= 500);
+    let again = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, w.now).unwrap();
+    assert_eq!(*again.osd.map, *w.mon.osd.map);
+    assert_eq!(again.osd.first, w.mon.osd.first);
+    assert!(again.osd.at(again.osd.first + 3).unwrap().is_some());
+    assert!(again.osd.at(1).unwrap().is_none());
+}
+
+#[test]
+fn every_command_has_one_description_and_no_argument_makes_it_panic() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..2).for_each(|o| w.boot(o));
+    let text = w
+        .command(admin, r#"{"prefix":"get_command_descriptions"}"#)
+        .output
+        .to_bytes();
+    let all: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&text).unwrap();
+    assert!(all.len() > 180);
+    for c in all.values() {
+        let sig = c["sig"].as_array().unwrap();
+        let words: Vec<&str> = sig.iter().filter_map(|s| s.as_str()).collect();
+        for filler in ["", "0", "-1", "p", "99999999999999999999", "osd.0", "[1]"] {
+            for format in ["plain", "json"] {
+                let mut m = serde_json::Map::new();
+                m.insert("prefix".into(), words.join(" ").into());
+                m.insert("format".into(), format.into());
+                for p in sig.iter().filter_map(|s| s.as_object()) {
+                    let first = p
+                        .get("strings")
+                        .and_then(|s| s.as_str())
+                        .and_then(|s| s.split('|').next());
+                    m.insert(p["name"].as_str().unwrap().into(), first.unwrap_or(filler).into());
+                }
+                w.command(admin, &serde_json::Value::Object(m).to_string());
+            }
+        }
+    }
+}
