@@ -31,7 +31,7 @@ commands! {
 fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {
     let text = call.args.str("entity")?;
     text.parse()
-        .map_err(|_| Reply::error(errno::EINVAL, format!("bad entity name {text}")))
+        .map_err(|_| Reply::error(errno::EINVAL, format!("invalid entity_auth {text}")))
 }
 
 fn find(m: &Monitor, name: &AuthName) -> Result<EntityAuth, Reply> {
@@ -194,11 +194,8 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
         if same_key && old.caps == caps {
             return now(Reply::status(""));
         }
-        let what = if same_key { "cap entity keys" } else { "key" };
-        return refuse(
-            errno::EINVAL,
-            format!("entity {name} exists but {what} does not match"),
-        );
+        let what = if same_key { "caps do not" } else { "key does not" };
+        return refuse(errno::EINVAL, format!("entity {name} exists but {what} match"));
     }
     let key = match key {
         Some(k) => k,

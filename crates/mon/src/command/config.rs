@@ -164,6 +164,16 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
+/// A default as JSON of the option's type.
+fn typed(o: &options::Opt) -> Value {
+    match o.kind {
+        options::Kind::Bool => json!(o.default == "true"),
+        options::Kind::Str => json!(o.default),
+        options::Kind::Float => json!(o.default.parse::<f64>().unwrap_or(0.0)),
+        _ => json!(o.default.parse::<i64>().unwrap_or(0)),
+    }
+}
+
 fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
     let Some(o) = options::find(&key) else {
@@ -176,7 +186,7 @@ fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
     if call.format.is_json() {
         let v = json!({
             "name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help, "long_desc": "",
-            "default": o.default, "daemon_default": "", "tags": [], "services": services, "see_also": [],
+            "default": typed(o), "daemon_default": "", "tags": [], "services": services, "see_also": [],
             "min": "", "max": "", "can_update_at_runtime": true, "flags": [],
         });
         return now(Reply::json(call.format, &v));

@@ -24,7 +24,11 @@ commands! {
 
 /// A refusal by the CRUSH code as a reply.
 pub(super) fn crush_error(e: &spirula_crush::Error) -> Reply {
-    Reply::error(-e.errno(), e.to_string())
+    let text = match e {
+        spirula_crush::Error::UnknownType(t) => format!("type '{t}' does not exist"),
+        other => other.to_string(),
+    };
+    Reply::error(-e.errno(), text)
 }
 
 /// Makes a change to the CRUSH map part of the next OSDMap.

@@ -76,14 +76,14 @@ fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let mut by: BTreeMap<&'static str, BTreeMap<u64, usize>> = BTreeMap::new();
+    // Ordered by the types' numbers, as the official listing is.
+    let mut by: BTreeMap<spirula_denc::EntityType, BTreeMap<u64, usize>> = BTreeMap::new();
     let own = spirula_maps::features::PACIFIC_ALL;
-    by.entry("mon").or_default().insert(own, m.monmap.map.mons.len());
+    by.entry(spirula_denc::EntityType::MON)
+        .or_default()
+        .insert(own, m.monmap.map.mons.len());
     for s in m.sessions.values() {
-        *by.entry(s.name.kind.name())
-            .or_default()
-            .entry(s.features)
-            .or_default() += 1;
+        *by.entry(s.name.kind).or_default().entry(s.features).or_default() += 1;
     }
     let v: Map<String, Value> = by
         .into_iter()
@@ -92,7 +92,7 @@ fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
                 .into_iter()
                 .map(|(f, n)| json!({"features": format!("{f:#x}"), "release": "luminous", "num": n}))
                 .collect();
-            (kind.to_owned(), json!(list))
+            (kind.name().to_owned(), json!(list))
         })
         .collect();
     now(Reply::json(call.format.or_pretty(), &Value::Object(v)))

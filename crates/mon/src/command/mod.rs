@@ -219,10 +219,11 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
     if args.prefix() == "get_command_descriptions" {
         return Reply::data(Format::Json.render(&spirula_asok::describe(DAEMON_COMMANDS)));
     }
+    let perm = if args.prefix() == "config set" { "rw" } else { "r" };
     let allowed = mon
         .sessions
         .get(&session)
-        .is_some_and(|s| s.caps.is_allowed("mon", args.prefix(), &args.as_strings(), "r"));
+        .is_some_and(|s| s.caps.is_allowed("mon", args.prefix(), &args.as_strings(), perm));
     if !allowed {
         return Reply::error(errno::EACCES, "access denied");
     }

@@ -196,14 +196,12 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The confirmation that destructive commands want, and the OSD, which must be down.
-fn doomed(m: &Monitor, call: &Call<'_>, what: &str) -> Result<i32, Reply> {
+fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
     if !call.args.flag("yes_i_really_mean_it") && !call.args.flag("force") {
         return refuse(
             errno::EPERM,
-            format!(
-                "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do. ({what})"
-            ),
+            "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
         );
     }
     if m.osd.map.is_up(osd) {
@@ -220,7 +218,7 @@ fn remove_key(m: &mut Monitor, osd: i32) {
 }
 
 fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = doomed(m, call, "destroy")?;
+    let osd = doomed(m, call)?;
     if !m.osd.map.exists(osd) {
         return refuse(errno::ENOENT, format!("osd.{osd} does not exist"));
     }
@@ -233,7 +231,7 @@ fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = doomed(m, call, "purge")?;
+    let osd = doomed(m, call)?;
     if !m.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
@@ -413,15 +411,7 @@ fn blocklist(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let seconds = call.args.opt_float("expire")?.unwrap_or(3600.0).clamp(0.0, 1e9);
     let until = m.now.plus(Duration::from_secs_f64(seconds));
-    if known {
-        m.pending_osd().old_blocklist.push(addr);
-        // The map keeps the time of an entry that is there: it goes and comes in two steps.
-        return committed(format!(
-            "blocklisting {} until {until} ({} sec)",
-            addr_legacy(&addr),
-            float(seconds, 6)
-        ));
-    }
+    // An entry that is there keeps its time, by the rules of the map.
     m.pending_osd().new_blocklist.insert(addr, until);
     committed(format!(
         "blocklisting {} until {until} ({} sec)",

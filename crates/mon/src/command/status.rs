@@ -228,15 +228,11 @@ fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
         Some(id) if id == m.me.name => {
             let mut v = metadata_json(m);
             if let Some(o) = v.as_object_mut() {
-                o.shift_remove("addrs");
+                o.shift_remove("name");
             }
-            let mut v2 = v;
-            if let Some(o) = v2.as_object_mut() {
-                o.insert("addrs".into(), json!(m.me.addrs.to_string()));
-            }
-            now(Reply::json(format, &v2))
+            now(Reply::json(format, &v))
         }
-        Some(_) => refuse(errno::ENOENT, ""),
+        Some(_) => refuse(errno::ENOENT, "requested mon not found"),
     }
 }
 

@@ -15,6 +15,11 @@ use super::{Monitor, Output, Waiter};
 use crate::command::{self, Outcome, Reply};
 use crate::service::FSMAP_EPOCH;
 
+/// Writes that may wait for their turn; honest clients wait for answers and stay far below.
+const MAX_WAITING: usize = 4096;
+/// Subscriptions of one session.
+const MAX_SUBSCRIPTIONS: usize = 64;
+
 /// The feature of clients that renew subscriptions by themselves (`CEPH_FEATURE_MON_STATEFUL_SUB`).
 const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
 
@@ -94,6 +99,11 @@ impl Monitor {
 
     /// Prepares a write now or when its turn comes.
     pub(super) fn write(&mut self, id: SessionId, msg: RawMessage) {
+        if self.waiting() >= MAX_WAITING {
+            tracing::warn!("session {id} writes faster than the log");
+            self.out.push(Output::Close(id));
+            return;
+        }
         if self.may_write() {
             self.handle_write(id, msg)
         } else {
@@ -137,11 +147,9 @@ impl Monitor {
         let stateful = s.features & MON_STATEFUL_SUB == MON_STATEFUL_SUB;
         let mut names = Vec::new();
         for (what, sub) in m.what {
-            if what.starts_with("log-")
-                || s.caps.is_allowed_service(service_of(&what), "r")
-                || what == "config"
-                || what == "monmap"
-            {
+            let room = s.subs.len() < MAX_SUBSCRIPTIONS || s.subs.contains_key(&what);
+            let open = what.starts_with("log-") || what == "config" || what == "monmap";
+            if room && (open || s.caps.is_allowed_service(service_of(&what), "r")) {
                 s.subs.insert(
                     what.clone(),
                     Sub {
