@@ -14,6 +14,8 @@ use crate::{Error, ObjectList, Rados, Result, errno};
 pub struct IoCtx {
     rados: Rados,
     locator: ObjectLocator,
+    flags: OsdFlags,
+    mtime: Option<UTime>,
 }
 
 /// The answer to a request of one or several operations.
@@ -30,6 +32,8 @@ impl IoCtx {
         Self {
             rados,
             locator: ObjectLocator::pool(pool),
+            flags: OsdFlags::NONE,
+            mtime: None,
         }
     }
 
@@ -44,6 +48,20 @@ impl IoCtx {
     #[must_use]
     pub fn with_locator(mut self, key: &str) -> Self {
         self.locator.key = key.into();
+        self
+    }
+
+    /// The same pool with more flags on every request, such as [`OsdFlags::FULL_FORCE`].
+    #[must_use]
+    pub fn with_flags(mut self, flags: OsdFlags) -> Self {
+        self.flags |= flags;
+        self
+    }
+
+    /// The same pool with a modification time for every write instead of the clock's.
+    #[must_use]
+    pub fn with_mtime(mut self, mtime: UTime) -> Self {
+        self.mtime = Some(mtime);
         self
     }
 
@@ -80,11 +98,12 @@ impl IoCtx {
         let mut op = request(self.locator.clone(), oid);
         let writes = ops.iter().any(|o| o.op.code.is_modify());
         let direction = if writes { OsdFlags::WRITE } else { OsdFlags::READ };
-        op.flags = direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
+        op.flags = self.flags | direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
         if matches!(aim, Aim::Pg(_)) {
             op.flags |= OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
         }
         op.ops = ops;
+        op.mtime = self.mtime.unwrap_or(op.mtime);
         if self.rados.map().is_none() {
             self.rados.latest_map().await?;
         }

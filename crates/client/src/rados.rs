@@ -1,6 +1,7 @@
 //! A connection to a cluster.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
-use spirula_maps::{MonMap, OsdMap};
+use spirula_maps::{MonMap, OsdMap, PoolStat};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
 use spirula_proto::mgr::{MMgrMap, MgrMap};
 use spirula_proto::mon::{
-    MCommand, MConfig, MGetPoolStats, MLog, MMonMap, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply,
-    PoolOpCode, Statfs,
+    MCommand, MConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMonMap, MPoolOp, MPoolOpReply, MStatfs,
+    MStatfsReply, PoolOpCode, Statfs,
 };
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::{Notify, mpsc};
@@ -248,18 +249,23 @@ impl Rados {
             .st)
     }
 
-    /// The raw answer to `MGetPoolStats` for these pools.
+    /// The statistics of these pools, by name, and whether stored bytes in them are counted by pool.
     ///
     /// # Errors
     /// Where no monitor answers.
-    pub async fn pool_stats(&self, pools: Vec<String>) -> Result<RawMessage> {
+    pub async fn pool_stats(&self, pools: Vec<String>) -> Result<(BTreeMap<String, PoolStat>, bool)> {
         let fsid = self.latest_map().await?.fsid;
         let msg = MGetPoolStats {
             fsid,
             pools,
             ..MGetPoolStats::default()
         };
-        Ok(self.inner.monc.request(msg.to_message()).await?)
+        let reply: MGetPoolStatsReply = self.inner.monc.request(msg.to_message()).await?.decode()?;
+        let mut stats = BTreeMap::new();
+        for (name, section) in reply.pools {
+            stats.insert(name, decode_all(&spirula_denc::encode_to_vec(&section))?);
+        }
+        Ok((stats, reply.per_pool))
     }
 
     /// The cluster log from now on, of at least the level `what` (`log-info`).
