@@ -30,6 +30,9 @@ pub struct ConfFile {
     sections: BTreeMap<String, BTreeMap<String, String>>,
 }
 
+/// Longest value that metavariables make, in bytes: options that name each other several times grow exponentially.
+const EXPANDED_MAX: usize = 16 << 10;
+
 /// `mon host`, `mon-host` and `mon_host` are one key.
 fn canonical(key: &str) -> String {
     key.split([' ', '\t', '_', '-']).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
@@ -136,16 +139,16 @@ impl ConfFile {
         // An option may name options; a loop among them stops at this depth and stays as it is.
         let mut out = value.to_owned();
         for _ in 0..8 {
-            let next = self.expand_once(&out, name);
-            if next == out {
-                break;
+            match self.expand_once(&out, name) {
+                Some(next) if next != out => out = next,
+                _ => break,
             }
-            out = next;
         }
         out
     }
 
-    fn expand_once(&self, value: &str, name: &str) -> String {
+    /// Replaces what stands in `value` itself; `None` where it becomes too long.
+    fn expand_once(&self, value: &str, name: &str) -> Option<String> {
         let (kind, id) = name.split_once('.').unwrap_or((name, ""));
         let mut out = String::new();
         let mut rest = value;
@@ -172,9 +175,12 @@ impl ConfFile {
                 },
             }
             rest = tail;
+            if out.len() + rest.len() > EXPANDED_MAX.max(value.len()) {
+                return None;
+            }
         }
         out.push_str(rest);
-        out
+        Some(out)
     }
 }
 
@@ -217,6 +223,17 @@ mon-host = 10.0.0.2, \\
         let c = ConfFile::parse("a = $b\nb = ${a}\nc = x$nosuch/y").unwrap();
         assert_eq!(c.get("mon.a", "c").as_deref(), Some("x$nosuch/y"));
         assert!(c.get("mon.a", "a").is_some());
+    }
+
+    #[test]
+    fn options_that_multiply_each_other_stay_short() {
+        let c = ConfFile::parse(&format!("a = {}\nb = x$a", "$a".repeat(100))).unwrap();
+        for key in ["a", "b"] {
+            assert!(c.get("mon.a", key).is_some_and(|v| v.len() <= EXPANDED_MAX));
+        }
+        let long = "x".repeat(3 * EXPANDED_MAX);
+        let c = ConfFile::parse(&format!("a = {long}")).unwrap();
+        assert_eq!(c.get("mon.a", "a"), Some(long));
     }
 
     #[test]
