@@ -1,0 +1,141 @@
+//! Entry functions that throw arbitrary bytes at everything that decodes bytes from outside.
+//!
+//! Each function of [`TARGETS`] takes the input of a fuzzer. It must return, whatever the input is: a panic is a
+//! defect of the decoder that it drives, and so is memory beyond [`Target::memory`]. Where a format carries checksums
+//! or encryption, which a fuzzer can't guess, the function adds them, as a hostile peer would.
+//!
+//! `fuzz/` has one program for each function, for use with cargo-fuzz; `tests/corpus.rs` replays the committed corpus with a
+//! stable compiler.
+
+mod cephx;
+mod conf;
+mod counting;
+mod crush;
+mod input;
+mod maps;
+mod messages;
+mod msgr;
+mod op_data;
+mod store;
+mod text;
+
+pub use counting::Counting;
+
+/// A function to fuzz and its share of memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name: that of the program in `fuzz/fuzz_targets` and of the directory in `fuzz/corpus`.
+    pub name: &'static str,
+    /// Runs one input.
+    pub run: fn(&[u8]),
+    /// Bytes that may be allocated at one time beyond those that grow with the input.
+    pub base: usize,
+}
+
+/// Bytes that may be allocated at one time for each byte of input.
+///
+/// The smallest elements that the formats have are small against their structures in memory (a node of a `BTreeMap`
+/// for one pair, a `Vec` for an empty list), and vectors grow by doubling.
+const PER_INPUT_BYTE: usize = 64;
+
+impl Target {
+    /// Most bytes that a run over `len` bytes of input may have allocated at one time.
+    pub fn memory(&self, len: usize) -> usize {
+        self.base + len * PER_INPUT_BYTE
+    }
+
+    /// Runs an input and gives the most bytes that it had allocated at one time, 0 where [`Counting`] is not the
+    /// program's allocator.
+    ///
+    /// # Panics
+    /// Where the decoder has a defect: it panics, or allocates more than [`Target::memory`].
+    pub fn check(&self, data: &[u8]) -> usize {
+        let peak = counting::peak_of(|| (self.run)(data));
+        let allowed = self.memory(data.len());
+        assert!(
+            peak <= allowed,
+            "{}: {peak} bytes allocated for {} of input, {allowed} allowed",
+            self.name,
+            data.len()
+        );
+        peak
+    }
+
+    /// The target of this name.
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        TARGETS.iter().find(|t| t.name == name)
+    }
+}
+
+/// The first byte of an input of `target` that makes the rest of it a `structure`, by its official name. Of the
+/// targets that are for many structures: `small_maps` and `cephx_wire`.
+pub fn kind(target: &str, structure: &str) -> Option<u8> {
+    let kinds = match target {
+        "small_maps" => maps::SMALL,
+        "cephx_wire" => cephx::STRUCTURES,
+        _ => return None,
+    };
+    let at = kinds.iter().position(|(name, _)| *name == structure)?;
+    u8::try_from(at).ok()
+}
+
+/// Checks an input with the target of this name: what the fuzz programs do.
+///
+/// # Panics
+/// As [`Target::check`], and where there is no such target.
+pub fn check(target: &str, data: &[u8]) {
+    let target = Target::by_name(target);
+    assert!(target.is_some(), "no such target");
+    target.map(|t| t.check(data));
+}
+
+macro_rules! targets {
+    ($($(#[$doc:meta])* $name:ident = $run:path, base $base:expr;)*) => {
+        $($(#[$doc])*
+        pub fn $name(data: &[u8]) {
+            $run(data);
+        })*
+
+        /// All targets.
+        pub const TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: $name, base: $base },)*];
+    };
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+targets! {
+    /// Raw bytes at both sides of a connection that was just made.
+    msgr_raw = msgr::raw, base 256 * KIB;
+    /// Frames with valid checksums or encryption, in any order and with any content, at any state of a session.
+    msgr_frames = msgr::frames, base 2 * MIB;
+    /// A message of any type and version.
+    message = messages::run, base 64 * KIB;
+    /// Input and output of an OSD operation.
+    osd_op_data = op_data::run, base 64 * KIB;
+    /// A full OSDMap, and where it puts PGs.
+    osdmap = maps::osdmap, base 256 * KIB;
+    /// An OSDMap incremental, applied to a map.
+    osdmap_incremental = maps::incremental, base MIB;
+    /// The smaller maps and what messages carry of them: monmap, mgrmap, pools, statistics.
+    small_maps = maps::small, base 64 * KIB;
+    /// A CRUSH map and its rules.
+    crush = crush::run, base 256 * KIB;
+    /// The monitor's side of a login, and of what follows it on the session.
+    cephx_server = cephx::server, base 128 * KIB;
+    /// A service that verifies an authorizer.
+    cephx_authorizer = cephx::authorizer, base 128 * KIB;
+    /// The client's side of logins, renewals and authorizers.
+    cephx_client = cephx::client, base 128 * KIB;
+    /// The structures of cephx without their encryption.
+    cephx_wire = cephx::wire, base 64 * KIB;
+    /// Capability texts of all four services. A regular expression in them takes up to 64 KiB once compiled, however
+    /// short it is; only who may set capabilities can write one.
+    caps = text::caps, base 4 * MIB;
+    /// A keyring file.
+    keyring = text::keyring, base 64 * KIB;
+    /// A configuration file, addresses of monitors, sizes.
+    conf = conf::run, base 128 * KIB;
+    /// A store on a disk that is not as it was written.
+    store = store::run, base 48 * MIB;
+}

@@ -1,0 +1,97 @@
+//! What operations on objects carry.
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, decode_all, encode_to_vec};
+use spirula_proto::osd::{OpArgs, OpCode, OpFlags, OsdOp, OsdOpIn};
+use spirula_proto::osd_op_data::*;
+
+use crate::input::Input;
+
+/// An input is the code of an operation (`u16`), its 28 bytes of arguments and its data.
+pub(crate) fn run(data: &[u8]) {
+    let mut from = Input::new(data);
+    let mut op = OsdOp {
+        code: OpCode(from.u16()),
+        flags: OpFlags::default(),
+        raw_args: from.array(),
+        payload_len: 0,
+    };
+    let data = Bytes::copy_from_slice(from.rest());
+    op.payload_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    output(&op, &data);
+    input(&OsdOpIn { op, data });
+}
+
+fn decode<T: Decode>(data: &[u8]) {
+    let _ = Reader::new(data).get::<T>();
+}
+
+/// Of what is encoded too: what was decoded encodes to something that decodes to the same.
+fn decode_twice<T: Decode + Encode + PartialEq>(data: &[u8]) {
+    if let Ok(first) = Reader::new(data).get::<T>() {
+        assert!(
+            decode_all(&encode_to_vec(&first)) == Ok(first),
+            "a value does not encode"
+        );
+    }
+}
+
+/// Reads the input of an operation as an OSD does.
+pub(crate) fn input(op: &OsdOpIn) {
+    let args = op.op.args();
+    assert!(
+        OsdOp::new(op.op.code, args.clone()).args() == args,
+        "arguments of {} do not survive being sent on",
+        op.op.code
+    );
+    let _ = (XattrInput::of(op), CallInput::of(op));
+    let data = &op.data;
+    match op.op.code {
+        OpCode::CHECKSUM => {
+            if let OpArgs::Checksum(args) = args {
+                let _ = checksum_init(args.kind, data);
+            }
+        }
+        OpCode::NOTIFY => decode_twice::<NotifyRequest>(data),
+        OpCode::NOTIFY_ACK => decode_twice::<NotifyAck>(data),
+        OpCode::OMAPGETKEYS => decode_twice::<OmapGetKeys>(data),
+        OpCode::OMAPGETVALS => decode_twice::<OmapGetVals>(data),
+        OpCode::OMAPGETVALSBYKEYS | OpCode::OMAPRMKEYS => decode_twice::<OmapKeys>(data),
+        OpCode::OMAPSETVALS => decode_twice::<OmapVals>(data),
+        OpCode::OMAPRMKEYRANGE => decode_twice::<OmapRange>(data),
+        OpCode::OMAP_CMP => decode_twice::<OmapCmp>(data),
+        OpCode::COPY_FROM | OpCode::COPY_FROM2 => decode_twice::<CopySource>(data),
+        OpCode::PGLS | OpCode::PGNLS => drop(list_input(data)),
+        OpCode::PGLS_FILTER | OpCode::PGNLS_FILTER => {
+            if let Ok(filter) = Reader::new(data).get::<ListFilter>() {
+                let _ = list_input(&filter.rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Reads the output of an operation as a client does.
+pub(crate) fn output(op: &OsdOp, data: &Bytes) {
+    match op.code {
+        OpCode::STAT => decode_twice::<StatResult>(data),
+        OpCode::SPARSE_READ => drop(read_sparse(data)),
+        OpCode::CHECKSUM => {
+            if let OpArgs::Checksum(args) = op.args()
+                && let Ok(sums) = ChecksumResult::decode(args.kind, data)
+            {
+                assert!(sums.encode(args.kind).is_some_and(|b| data.starts_with(&b)));
+            }
+        }
+        OpCode::GETXATTRS => decode_twice::<Xattrs>(data),
+        OpCode::LIST_WATCHERS => decode_twice::<ListWatchersResponse>(data),
+        OpCode::LIST_SNAPS => decode_twice::<ListSnapsResponse>(data),
+        OpCode::NOTIFY => decode_twice::<NotifyReplies>(data),
+        OpCode::OMAPGETKEYS => decode_twice::<OmapKeysReply>(data),
+        OpCode::OMAPGETVALS => decode_twice::<OmapValsReply>(data),
+        OpCode::OMAPGETVALSBYKEYS => decode_twice::<OmapVals>(data),
+        OpCode::PGNLS | OpCode::PGNLS_FILTER => decode_twice::<PgNlsResponse>(data),
+        OpCode::PGLS | OpCode::PGLS_FILTER => decode_twice::<PgLsResponse>(data),
+        _ => decode::<u64>(data),
+    }
+}

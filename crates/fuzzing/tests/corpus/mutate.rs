@@ -1,0 +1,74 @@
+//! Seeded changes of an input: the same on every machine.
+
+/// A small generator of numbers (SplitMix64).
+pub(crate) struct Random(u64);
+
+/// Values at which decoders go wrong.
+const EDGES: [u64; 12] = [
+    0,
+    1,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0xffff,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    i64::MAX.cast_unsigned(),
+    u64::MAX,
+];
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`; 0 where `n` is.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+
+    /// A range of at most 64 bytes.
+    fn range(&mut self, len: usize) -> std::ops::Range<usize> {
+        let start = self.below(len + 1);
+        start..(start + self.below(64)).min(len)
+    }
+
+    /// `data` with a few changes, for which `other` lends bytes.
+    pub(crate) fn mutate(&mut self, data: &[u8], other: &[u8]) -> Vec<u8> {
+        let mut out = data.to_vec();
+        for _ in 0..=self.below(4) {
+            let at = self.below(out.len());
+            match self.below(8) {
+                0 => out.truncate(at),
+                1 => {
+                    let piece = other[self.range(other.len())].to_vec();
+                    out.splice(at..at, piece);
+                }
+                2 => drop(out.drain(self.range(out.len()))),
+                3 => {
+                    let piece = out[self.range(out.len())].to_vec();
+                    out.splice(at..at, piece);
+                }
+                4 | 5 => {
+                    let value = EDGES[self.below(EDGES.len())].to_le_bytes();
+                    let width = [1, 2, 4, 8][self.below(4)];
+                    let end = (at + width).min(out.len());
+                    out[at..end].copy_from_slice(&value[..end - at]);
+                }
+                _ if out.is_empty() => out.push(self.next() as u8),
+                _ => out[at] ^= 1 << self.below(8),
+            }
+        }
+        out
+    }
+}
