@@ -7,7 +7,7 @@ use spirula_proto::osd::{Extent, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn,
 use spirula_proto::osd_op_data::{StatResult, XattrInput, Xattrs};
 
 use crate::objecter::{Aim, request};
-use crate::{Error, ObjectList, Rados, Result, errno};
+use crate::{Error, ObjectList, Rados, Result};
 
 /// A pool with a namespace and locator key. Cheap to clone.
 #[derive(Clone)]
@@ -266,14 +266,6 @@ impl IoCtx {
     /// The objects of the pool, PG by PG; those of all namespaces with `all`.
     pub fn list(&self, all: bool) -> ObjectList {
         ObjectList::new(self.clone(), all)
-    }
-
-    /// The number of PGs, from the map at hand.
-    pub(crate) fn pg_num(&self) -> Result<u32> {
-        let map = self.rados.map().ok_or(Error::os("list", errno::ENOENT))?;
-        map.pool(self.locator.pool)
-            .map(|p| p.pg_num)
-            .ok_or(Error::os("list", errno::ENOENT))
     }
 }
 

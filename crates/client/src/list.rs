@@ -25,12 +25,12 @@ pub struct Listed {
     pub locator: ObjectName,
 }
 
-/// A listing under way. Goes through the PGs in order, each with a cursor that survives splits.
+/// A listing under way. Goes through the objects in the order of their bit-reversed hashes, and so through one PG
+/// after the other. The cursor is a place in that order: it survives splits of PGs.
 pub struct ObjectList {
     io: IoCtx,
-    seed: u32,
+    /// Where the next batch begins; the maximum at the end.
     cursor: HObject,
-    done: bool,
     batch: VecDeque<ListEntry>,
 }
 
@@ -43,9 +43,7 @@ impl ObjectList {
         };
         Self {
             io,
-            seed: 0,
             cursor: HObject::min(),
-            done: false,
             batch: VecDeque::new(),
         }
     }
@@ -63,7 +61,7 @@ impl ObjectList {
                     locator: e.locator,
                 }));
             }
-            if self.done {
+            if self.cursor.max {
                 return Ok(None);
             }
             self.fetch().await?;
@@ -74,9 +72,10 @@ impl ObjectList {
         if self.io.rados().map().is_none() {
             self.io.rados().latest_map().await?;
         }
+        // The PG that holds this hash, whatever the number of PGs is by the time the request arrives.
         let pg = PgId {
             pool: self.io.pool_id().cast_unsigned(),
-            seed: self.seed,
+            seed: self.cursor.hash,
         };
         let args = ListArgs {
             count: BATCH,
@@ -94,14 +93,11 @@ impl ObjectList {
         let data = reply.ops.first().map(|o| o.data.to_bytes()).unwrap_or_default();
         let page: PgNlsResponse = spirula_denc::Reader::new(&data).get()?;
         self.batch = page.entries.into();
-        // Result 1: the PG is at its end; the handle is where the next one begins.
-        if reply.result == 1 {
-            self.seed += 1;
-            self.cursor = HObject::min();
-            self.done = self.seed >= self.io.pg_num()?;
-        } else {
-            self.cursor = page.handle;
+        // At the end of a PG the handle is where the next one begins.
+        if page.handle <= self.cursor && self.batch.is_empty() {
+            return Err(Error::Malformed("a listing that does not go on".into()));
         }
+        self.cursor = page.handle;
         Ok(())
     }
 }

@@ -6,11 +6,13 @@ use crate::ceph::signature;
 const DESCRIPTIONS: &[u8] = include_bytes!("../../testdata/ceph/descriptions.json");
 const MATCHES: &[u8] = include_bytes!("../../testdata/ceph/matches.json");
 
+/// Words, the arguments they came to, and the messages where they came to none.
+type Recorded = (Vec<String>, Option<Map<String, Value>>, Vec<String>);
+
 #[test]
 fn lines_mean_what_they_mean_to_the_official_tool() {
     let commands = signature::parse(DESCRIPTIONS).unwrap();
-    let recorded: Vec<(Vec<String>, Option<Map<String, Value>>, Vec<String>)> =
-        serde_json::from_slice(MATCHES).unwrap();
+    let recorded: Vec<Recorded> = serde_json::from_slice(MATCHES).unwrap();
     let mut wrong = Vec::new();
     for (words, values, messages) in recorded {
         let expected = values.map(|v| (v, Vec::new())).ok_or(messages);

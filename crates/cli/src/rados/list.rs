@@ -7,6 +7,7 @@ use serde_json::json;
 use spirula_client::Listed;
 
 use super::args::Format;
+use super::objects::unwritten;
 use super::{Done, Tool, complain};
 use crate::ceph::common::errno::{describe, of};
 
@@ -54,7 +55,7 @@ impl Tool {
             None if to_stdout => Box::new(BufWriter::new(io::stdout())),
             None => return Err(complain(1, "Please use --output to specify the output file name")),
         };
-        let broken = |e: io::Error| complain(1, format!("error writing to file: {}", describe(of(&e))));
+        let broken = |e: io::Error| unwritten(&e);
         let all = self.all_namespaces();
         let mut entries = io.list(all);
         let mut objects = Vec::new();

@@ -12,11 +12,22 @@ use super::{Done, Tool, complain, shown};
 use crate::ceph::common::errno::{describe, of};
 use crate::ceph::common::text::local_time;
 
+/// The exit code after output that nobody reads any more: as if the signal had ended the process.
+const PIPE: i32 = 128 + 13;
+
+/// The exit code after output that could not be written, once the reason is printed.
+pub(super) fn unwritten(e: &io::Error) -> i32 {
+    match e.kind() {
+        io::ErrorKind::BrokenPipe => PIPE,
+        _ => complain(1, format!("error writing to file: {}", describe(of(e)))),
+    }
+}
+
 /// Writes to standard output.
 pub(super) fn print(data: &[u8]) -> Done {
     let mut out = io::stdout().lock();
     let written = out.write_all(data).and_then(|()| out.flush());
-    written.map_err(|e| complain(1, format!("error writing to file: {}", describe(of(&e)))))
+    written.map_err(|e| unwritten(&e))
 }
 
 /// Input in pieces.
