@@ -208,11 +208,35 @@ impl Rados {
             .collect())
     }
 
-    /// Creates or deletes a pool, through the protocol that librados uses.
+    /// Creates a pool, with the default CRUSH rule where `crush_rule` is negative.
     ///
     /// # Errors
-    /// What the monitors answer.
-    pub async fn pool_op(&self, op: PoolOpCode, pool: u32, name: &str, crush_rule: i16) -> Result<Bytes> {
+    /// `EEXIST`, and what the monitors answer.
+    pub async fn create_pool(&self, name: &str, crush_rule: i16) -> Result<()> {
+        // The monitors take it for an answered request that came again, and say that all is well.
+        if self.latest_map().await?.pool_id(name).is_some() {
+            return Err(Error::os("create pool", errno::EEXIST));
+        }
+        self.pool_op(PoolOpCode::CREATE, 0, name, crush_rule)
+            .await
+            .map(drop)
+    }
+
+    /// Deletes a pool and all its objects.
+    ///
+    /// # Errors
+    /// `ENOENT`, and what the monitors answer: `EPERM` where they are told not to.
+    pub async fn delete_pool(&self, name: &str) -> Result<()> {
+        let id = self.latest_map().await?.pool_id(name);
+        let id = id.ok_or(Error::os("delete pool", errno::ENOENT))?;
+        let id = u32::try_from(id).map_err(|_| Error::Malformed("pool id".into()))?;
+        // librados sends this name. With the pool's own name the official monitors do nothing and say that all is well.
+        self.pool_op(PoolOpCode::DELETE, id, "delete", 0).await.map(drop)
+    }
+
+    /// An operation on a pool, through the protocol that librados uses; returns its data once the map with the change
+    /// is here.
+    async fn pool_op(&self, op: PoolOpCode, pool: u32, name: &str, crush_rule: i16) -> Result<Bytes> {
         let map = self.latest_map().await?;
         let msg = MPoolOp {
             fsid: map.fsid,
@@ -223,10 +247,12 @@ impl Rados {
             ..MPoolOp::default()
         };
         let reply: MPoolOpReply = self.inner.monc.request(msg.to_message()).await?.decode()?;
-        match reply.result {
-            e if e < 0 => Err(Error::os("pool operation", e)),
-            _ => Ok(reply.data),
+        if reply.result < 0 {
+            return Err(Error::os("pool operation", reply.result));
         }
+        let wait = self.inner.objecter.borrow_mut().wait_for_map(reply.epoch);
+        wait.await.map_err(|_| spirula_monc::Error::ShutDown)?;
+        Ok(reply.data)
     }
 
     /// The cluster's space, or a data pool's.

@@ -1,9 +1,7 @@
 //! `lspools`, `mkpool`, `rmpool`, `df`.
 
 use serde_json::json;
-use spirula_client::errno;
 use spirula_maps::PoolStat;
-use spirula_proto::mon::PoolOpCode;
 
 use super::args::Format;
 use super::{Done, Tool, complain};
@@ -99,7 +97,7 @@ impl Tool {
     }
 
     pub(super) async fn create_pool(&self, name: &str, rule: i16) -> Done {
-        let created = self.rados.pool_op(PoolOpCode::CREATE, 0, name, rule).await;
+        let created = self.rados.create_pool(name, rule).await;
         created
             .map(drop)
             .map_err(|e| complain(1, format!("error creating pool {name}: {}", describe(e.errno()))))
@@ -135,19 +133,15 @@ impl Tool {
                  pass the pool to remove twice, followed by\n  --yes-i-really-really-mean-it",
             ));
         }
-        let failed = |errno: i32| complain(1, format!("error deleting pool {name}: {}", describe(errno)));
-        let map = self.rados.latest_map().await.map_err(|e| failed(e.errno()))?;
-        let id = map.pool_id(name).ok_or_else(|| failed(errno::ENOENT))?;
-        let id = u32::try_from(id).map_err(|_| failed(errno::EINVAL))?;
-        let removed = self.rados.pool_op(PoolOpCode::DELETE, id, name, 0).await;
+        let removed = self.rados.delete_pool(name).await;
         removed.map_err(|e| {
-            let code = failed(e.errno());
+            eprintln!("error deleting pool {name}: {}", describe(e.errno()));
             if e.errno() == -1 {
                 eprintln!(
                     "Check your monitor configuration - `mon allow pool delete` is set to false by default"
                 );
             }
-            code
+            1
         })?;
         println!("successfully deleted pool {name}");
         Ok(())
