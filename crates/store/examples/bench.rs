@@ -32,7 +32,7 @@ struct Bench {
 
 impl Bench {
     fn open(path: &Path, log: Option<&Path>) -> Res<Self> {
-        Ok(Self { store: Store::open(path, log, Config::default())?, events: Vec::new() })
+        Ok(Self { store: Store::open(path, log, Config { pool: Some(Pool::new(64 << 20)), ..Config::default() })?, events: Vec::new() })
     }
 
     /// Sleeps until something has happened, then takes it.

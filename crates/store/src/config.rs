@@ -1,12 +1,14 @@
 //! Sizes and limits.
 
+use spirula_buf::Pool;
+
 /// Unit of allocation, checksums and direct I/O, in bytes.
 pub const BLOCK: usize = 4096;
 /// [`BLOCK`] as `u64`.
 pub(crate) const BLOCK64: u64 = BLOCK as u64;
 
 /// Run-time settings of a store. None of them is part of the disk format.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Config {
     /// Bytes that unsaved transactions may occupy before they are written back: half of it per generation.
     pub memtable_bytes: usize,
@@ -22,6 +24,8 @@ pub struct Config {
     pub direct_min: usize,
     /// Largest write to the log, in bytes (a single larger transaction makes a larger one).
     pub group_bytes: usize,
+    /// Where buffers for reads come from; `None`: a pool of the store's own.
+    pub pool: Option<Pool>,
 }
 
 impl Default for Config {
@@ -29,20 +33,22 @@ impl Default for Config {
         Self {
             memtable_bytes: 16 << 20,
             memtable_entries: 12_000,
-            index_cache_bytes: 16 << 20,
+            // The page cache stands behind it.
+            index_cache_bytes: 8 << 20,
             onode_cache_bytes: 8 << 20,
-            data_cache_bytes: 6 << 20,
+            data_cache_bytes: 4 << 20,
             direct_min: 64 << 10,
             group_bytes: 1 << 20,
+            pool: None,
         }
     }
 }
 
 impl Config {
-    /// Settings that share `total` bytes over caches and memtables as the defaults do (those are for 46 MiB).
+    /// Settings that share `total` bytes over caches and memtables as the defaults do (those are for 36 MiB).
     pub fn with_budget(total: usize) -> Self {
         let d = Self::default();
-        let share = |bytes: usize| bytes / 46 * (total >> 20).max(4);
+        let share = |bytes: usize| bytes / 36 * (total >> 20).max(4);
         Self {
             memtable_bytes: share(d.memtable_bytes),
             memtable_entries: d.memtable_entries,

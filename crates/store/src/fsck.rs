@@ -108,7 +108,7 @@ pub(crate) fn open_read_only(path: &Path, log: Option<&Path>) -> Result<Opened> 
 /// As [`fsck`], on open devices.
 pub fn fsck_on(dev: &Arc<dyn BlockIo>, log: Option<&Arc<dyn BlockIo>>, depth: Depth) -> FsckReport {
     let mut report = FsckReport::default();
-    let mounted = match Mounted::read(dev, log, Config::default(), true) {
+    let mounted = match Mounted::read(dev, log, Arc::clone(dev), Config::default(), true) {
         Ok(mounted) => mounted,
         Err(e) => {
             report.problem(e);

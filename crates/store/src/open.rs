@@ -115,10 +115,11 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Reads superblock, index and log.
+    /// Reads superblock, index (through `index`) and log.
     pub(crate) fn read(
         dev: &Arc<dyn BlockIo>,
         log: Option<&Arc<dyn BlockIo>>,
+        index: Arc<dyn BlockIo>,
         cfg: Config,
         read_only: bool,
     ) -> Result<Self> {
@@ -131,7 +132,7 @@ impl Mounted {
             }
             (true, None) => return Err(StoreError::NotAStore("its log device must be given".into())),
         };
-        let index = Index::open_at(Arc::clone(dev), &sb, cfg.index_cache_bytes, read_only)?;
+        let index = Index::open_at(index, &sb, cfg.index_cache_bytes, read_only)?;
         let applied = index.applied()?;
         let mut alloc = Allocator::new(&sb);
         for group in index.file().groups() {
@@ -263,7 +264,7 @@ impl Store {
         let group_bytes = cfg.group_bytes;
         let Mounted {
             mut sb, state, scan, ..
-        } = Mounted::read(&dev, log_io.as_ref(), cfg, false)?;
+        } = Mounted::read(&dev, log_io.as_ref(), devices.main.cached(), cfg, false)?;
         sb.mounts += 1;
         sb.write(&dev)?;
         let log = Log::new(&sb, group_bytes, &scan);

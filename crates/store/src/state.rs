@@ -79,8 +79,7 @@ impl State {
     ) -> Self {
         let cache = Cache::new(cfg.onode_cache_bytes);
         let data = Cache::new(cfg.data_cache_bytes);
-        // Its buffers are counted with the generations and the caches; here they are only recycled.
-        let pool = Pool::new(cfg.memtable_bytes / 4);
+        let pool = cfg.pool.clone().unwrap_or_else(|| Pool::new(cfg.memtable_bytes / 4));
         let tables = VecDeque::from([MemTable {
             generation: 1,
             ..MemTable::default()

@@ -289,6 +289,7 @@ impl Run {
             data_cache_bytes: rng.below(2) as usize * 50_000,
             direct_min: 16_384 << rng.below(3),
             group_bytes: 32 << 10,
+            pool: None,
         };
         let (now, durable) = Default::default();
         Self {

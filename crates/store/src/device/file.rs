@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
@@ -20,6 +21,8 @@ pub(super) const MAX_IOV: usize = 1024;
 #[derive(Debug)]
 pub struct FileIo {
     file: File,
+    /// The same, through the page cache.
+    cached: File,
     size: u64,
 }
 
@@ -57,10 +60,8 @@ impl FileIo {
             file.try_lock().map_err(io::Error::from)?;
         }
         let size = file.seek(SeekFrom::End(0))?;
-        Ok(Self {
-            file,
-            size: size / BLOCK64 * BLOCK64,
-        })
+        let cached = open(0)?;
+        Ok(Self { file, cached, size: size / BLOCK64 * BLOCK64 })
     }
 
     /// Creates a file of `size` bytes (without allocating its blocks), or checks that a block device has that many.
@@ -152,5 +153,27 @@ impl BlockIo for FileIo {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+}
+
+/// A [`FileIo`] seen through the page cache.
+#[derive(Debug)]
+pub struct CachedIo(pub Arc<FileIo>);
+
+impl BlockIo for CachedIo {
+    fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.cached.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.cached.write_all_at(data, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.cached.sync_data()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_buf::PoolBuf;
 
-pub use file::FileIo;
+pub use file::{CachedIo, FileIo};
 pub use pool::PoolDevice;
 pub use sim::{Fault, SimDevice, SimDisk};
 pub use uring::UringDevice;
@@ -34,6 +34,11 @@ pub trait Device {
     fn reap(&mut self, out: &mut Vec<Done>);
     /// The same device for threads that may block.
     fn blocking(&self) -> Arc<dyn BlockIo>;
+    /// As [`Device::blocking`], through the system's page cache if there is one: for the index, whose pages are worth
+    /// keeping in memory that nobody else needs. Not to be mixed with the others on the same blocks.
+    fn cached(&self) -> Arc<dyn BlockIo> {
+        self.blocking()
+    }
 }
 
 /// A block device for callers that may block: the index and the opening of a store.

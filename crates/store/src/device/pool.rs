@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::{BlockIo, Device, Done, FileIo, Io, IoKind};
+use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind};
 use crate::notify::Notify;
 
 #[derive(Default)]
@@ -123,6 +123,10 @@ impl Device for PoolDevice {
 
     fn blocking(&self) -> Arc<dyn BlockIo> {
         Arc::clone(&self.shared.file) as Arc<dyn BlockIo>
+    }
+
+    fn cached(&self) -> Arc<dyn BlockIo> {
+        Arc::new(CachedIo(Arc::clone(&self.shared.file)))
     }
 }
 

@@ -14,7 +14,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode, types};
 
 use super::file::MAX_IOV;
-use super::{BlockIo, Device, Done, FileIo, Io, IoKind};
+use super::{BlockIo, CachedIo, Device, Done, FileIo, Io, IoKind};
 use crate::notify::Notify;
 
 /// Operations in the kernel at most; more wait in a queue.
@@ -266,6 +266,10 @@ impl Device for UringDevice {
 
     fn blocking(&self) -> Arc<dyn BlockIo> {
         Arc::clone(&self.file) as Arc<dyn BlockIo>
+    }
+
+    fn cached(&self) -> Arc<dyn BlockIo> {
+        Arc::new(CachedIo(Arc::clone(&self.file)))
     }
 }
 

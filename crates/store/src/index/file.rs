@@ -92,15 +92,8 @@ fn corrupt(detail: String) -> io::Error {
 impl IndexFile {
     /// A new, empty file; [`IndexFile::sync`] writes its map.
     pub(crate) fn create(dev: Arc<dyn BlockIo>, sb: &Superblock) -> Self {
-        Self::with_state(
-            dev,
-            sb,
-            State {
-                map_dirty: true,
-                ..State::default()
-            },
-            false,
-        )
+        let nonce = RandomState::new().build_hasher().finish();
+        Self::with_state(dev, sb, State { nonce, map_dirty: true, ..State::default() }, false)
     }
 
     /// Opens the file by the newer of the two valid maps. With `read_only`, what the library writes stays in memory.
@@ -406,14 +399,11 @@ fn page_crc(page: u64, data: &[u8]) -> u32 {
 }
 
 fn check_page(page: u64, data: &mut [u8], crc: u32) -> io::Result<()> {
-    if page == 0 {
-        return Ok(());
-    }
     if crc == 0 {
         data.fill(0);
         return Ok(());
     }
-    if page_crc(page, data) != crc {
+    if page != 0 && page_crc(page, data) != crc {
         return Err(corrupt(format!("checksum mismatch in page {page} of the index")));
     }
     Ok(())
@@ -561,7 +551,7 @@ impl StorageBackend for IndexFile {
         for page in len.div_ceil(BLOCK64)..old.div_ceil(BLOCK64) {
             let (leaf, at) = self.locate(page);
             if self.leaf_block(state, leaf).is_none() {
-                break;
+                continue;
             }
             self.load_leaf(state, leaf)?;
             if let Some(l) = state.leaves.get_mut(&leaf) {
