@@ -1,2 +1,125 @@
-//! A Ceph-compatible storage cluster in one small binary.
-fn main() {}
+//! `spirula`: a Ceph-compatible storage cluster in one small binary.
+//!
+//! The same binary is the supervisor (`up`, `down`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
+//! clients (`ceph`, `rados`), the latter also when it is called through a link of their name.
+
+mod admin;
+mod ceph;
+mod daemon;
+mod down;
+mod error;
+mod layout;
+mod pidfile;
+mod rados;
+mod store;
+mod up;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::Error;
+
+/// A Ceph-compatible storage cluster in one small binary
+#[derive(Debug, Parser)]
+#[command(name = "spirula", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Args),
+    Down(down::Args),
+    /// The monitor daemon
+    #[command(subcommand)]
+    Mon(daemon::MonCommand),
+    /// The object storage daemon
+    #[command(subcommand)]
+    Osd(daemon::OsdCommand),
+    /// Make, check and show object stores
+    #[command(subcommand)]
+    Store(store::Command),
+    /// The cluster's administration, with the official tool's arguments
+    #[command(disable_help_flag = true)]
+    Ceph {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Object access, with the official tool's arguments
+    #[command(disable_help_flag = true)]
+    Rados {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let called = args
+        .first()
+        .and_then(|a| Path::new(a).file_name())
+        .map(|n| n.to_string_lossy().into_owned());
+    let command = match called.as_deref() {
+        Some("ceph") => Command::Ceph {
+            args: args[1..].to_vec(),
+        },
+        Some("rados") => Command::Rados {
+            args: args[1..].to_vec(),
+        },
+        _ => Cli::parse_from(args).command,
+    };
+    match command {
+        Command::Ceph { args } => client(ceph::run(args)),
+        Command::Rados { args } => client(rados::run(args)),
+        Command::Up(args) => report(local(up::run(args))),
+        Command::Down(args) => report(local(down::run(args))),
+        Command::Mon(command) => report(local(daemon::mon(command))),
+        Command::Osd(command) => report(local(daemon::osd(command))),
+        Command::Store(command) => store::run(command),
+    }
+}
+
+/// Runs a future with tasks of its own on this thread.
+fn local<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    logging();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(2)
+        .build()
+        .map_err(Error::Runtime)?;
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
+fn client(run: impl Future<Output = i32>) -> ExitCode {
+    match local(async { Ok(run.await) }) {
+        // The shell sees the low byte, as with the official tools.
+        Ok(code) => ExitCode::from(code as u8),
+        Err(e) => report(Err(e)),
+    }
+}
+
+fn report(result: Result<(), Error>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("Error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Logs to standard error; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`).
+fn logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SPIRULA_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // A second call, as tests make, keeps the first subscriber.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}

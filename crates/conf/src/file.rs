@@ -35,7 +35,10 @@ const EXPANDED_MAX: usize = 16 << 10;
 
 /// `mon host`, `mon-host` and `mon_host` are one key.
 fn canonical(key: &str) -> String {
-    key.split([' ', '\t', '_', '-']).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
+    key.split([' ', '\t', '_', '-'])
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("_")
 }
 
 /// Cuts an unquoted comment and the quotes around a whole value.
@@ -65,8 +68,10 @@ impl ConfFile {
     /// # Errors
     /// Where it can't be read or has a line that is no configuration.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::Read { path: path.display().to_string(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.display().to_string(),
+            source,
+        })?;
         Self::parse(&text)
     }
 
@@ -102,14 +107,20 @@ impl ConfFile {
             if key.is_empty() {
                 return Err(syntax("an option without a name"));
             }
-            conf.sections.entry(section.clone()).or_default().insert(key, value_of(value));
+            conf.sections
+                .entry(section.clone())
+                .or_default()
+                .insert(key, value_of(value));
         }
         Ok(conf)
     }
 
     /// The raw value of `key` in exactly this section.
     pub fn in_section(&self, section: &str, key: &str) -> Option<&str> {
-        self.sections.get(section)?.get(&canonical(key)).map(String::as_str)
+        self.sections
+            .get(section)?
+            .get(&canonical(key))
+            .map(String::as_str)
     }
 
     /// Every option that applies to the entity `name` (`osd.0`), nearest section first, expanded.
@@ -132,7 +143,9 @@ impl ConfFile {
 
     fn raw(&self, name: &str, key: &str) -> Option<&str> {
         let kind = name.split('.').next().unwrap_or(name);
-        [name, kind, "global"].into_iter().find_map(|s| self.in_section(s, key))
+        [name, kind, "global"]
+            .into_iter()
+            .find_map(|s| self.in_section(s, key))
     }
 
     fn expand(&self, value: &str, name: &str) -> String {
@@ -158,7 +171,9 @@ impl ConfFile {
             let (var, tail) = match after.strip_prefix('{').and_then(|a| a.split_once('}')) {
                 Some(braced) => braced,
                 None => {
-                    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+                    let end = after
+                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                        .unwrap_or(after.len());
                     after.split_at(end)
                 }
             };
@@ -185,7 +200,7 @@ impl ConfFile {
 }
 
 /// The machine's short host name.
-fn hostname() -> String {
+pub fn hostname() -> String {
     let full = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     full.trim().split('.').next().unwrap_or_default().to_owned()
 }
@@ -238,7 +253,13 @@ mon-host = 10.0.0.2, \\
 
     #[test]
     fn nonsense_is_refused_with_its_line() {
-        assert!(matches!(ConfFile::parse("\n[global\n"), Err(Error::Syntax { line: 2, .. })));
-        assert!(matches!(ConfFile::parse("no option"), Err(Error::Syntax { line: 1, .. })));
+        assert!(matches!(
+            ConfFile::parse("\n[global\n"),
+            Err(Error::Syntax { line: 2, .. })
+        ));
+        assert!(matches!(
+            ConfFile::parse("no option"),
+            Err(Error::Syntax { line: 1, .. })
+        ));
     }
 }

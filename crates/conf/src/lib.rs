@@ -7,6 +7,6 @@ mod file;
 mod mon_host;
 mod size;
 
-pub use file::{ConfFile, Error};
+pub use file::{ConfFile, Error, hostname};
 pub use mon_host::parse_mon_host;
 pub use size::parse_size;

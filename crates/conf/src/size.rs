@@ -3,7 +3,9 @@
 /// Parses a size in bytes with an optional binary suffix: `4096`, `64K`, `10G`, `10GiB`, `1.5T`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
     let shift = match suffix.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,

@@ -44,7 +44,11 @@ const LEGACY_STORAGE: usize = 126;
 impl EntityAddr {
     /// A msgr2 address.
     pub const fn v2(socket: SocketAddr, nonce: u32) -> Self {
-        Self { kind: AddrType::MSGR2, nonce, socket: Some(socket) }
+        Self {
+            kind: AddrType::MSGR2,
+            nonce,
+            socket: Some(socket),
+        }
     }
 
     /// The same address under another protocol.
@@ -68,7 +72,11 @@ impl EntityAddr {
         let nonce = r.u32()?;
         let family = u16::from_be_bytes(r.array()?);
         let socket = decode_sockaddr(family, r.bytes(LEGACY_STORAGE)?)?;
-        let kind = if socket.is_some() { AddrType::LEGACY } else { AddrType::NONE };
+        let kind = if socket.is_some() {
+            AddrType::LEGACY
+        } else {
+            AddrType::NONE
+        };
         Ok(Self { kind, nonce, socket })
     }
 
@@ -179,7 +187,11 @@ impl std::str::FromStr for EntityAddr {
         if text == "-" {
             return Ok(Self::default());
         }
-        let prefixes = [("v1:", AddrType::LEGACY), ("v2:", AddrType::MSGR2), ("any:", AddrType::ANY)];
+        let prefixes = [
+            ("v1:", AddrType::LEGACY),
+            ("v2:", AddrType::MSGR2),
+            ("any:", AddrType::ANY),
+        ];
         let (kind, rest) = prefixes
             .iter()
             .find_map(|(p, k)| text.strip_prefix(p).map(|rest| (*k, rest)))
@@ -191,10 +203,17 @@ impl std::str::FromStr for EntityAddr {
         let socket = host
             .parse::<SocketAddr>()
             .or_else(|_| {
-                host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0))
+                host.trim_start_matches('[')
+                    .trim_end_matches(']')
+                    .parse::<IpAddr>()
+                    .map(|ip| SocketAddr::new(ip, 0))
             })
             .map_err(|_| Error::Invalid("address"))?;
-        Ok(Self { kind, nonce, socket: Some(socket) })
+        Ok(Self {
+            kind,
+            nonce,
+            socket: Some(socket),
+        })
     }
 }
 
@@ -262,7 +281,13 @@ mod tests {
 
     #[test]
     fn every_shape_of_address_round_trips() {
-        for text in ["v2:127.0.0.1:6800/77", "v1:10.0.0.1:0/0", "v2:[::1]:3300/0", "192.168.1.1:0/3710147553", "-"] {
+        for text in [
+            "v2:127.0.0.1:6800/77",
+            "v1:10.0.0.1:0/0",
+            "v2:[::1]:3300/0",
+            "192.168.1.1:0/3710147553",
+            "-",
+        ] {
             let a: EntityAddr = text.parse().unwrap();
             assert_eq!(a.to_string(), text);
             assert_eq!(decode_all::<EntityAddr>(&encode_to_vec(&a)), Ok(a));
@@ -276,8 +301,8 @@ mod tests {
     fn encodes_as_the_official_tools_do() {
         let a: EntityAddr = "v2:127.0.0.1:43300/0".parse().unwrap();
         let want = [
-            1, 1, 1, 28, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 2, 0, 0xa9, 0x24, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0,
-            0, 0,
+            1, 1, 1, 28, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 2, 0, 0xa9, 0x24, 127, 0, 0, 1, 0, 0,
+            0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(encode_to_vec(&a), want);
     }

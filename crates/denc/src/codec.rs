@@ -123,7 +123,11 @@ impl<T: Encode> Encode for Option<T> {
 
 impl<T: Decode> Decode for Option<T> {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        if r.bool()? { T::decode(r).map(Some) } else { Ok(None) }
+        if r.bool()? {
+            T::decode(r).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 

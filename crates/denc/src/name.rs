@@ -38,9 +38,16 @@ impl EntityType {
 
     /// The type called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::MON, Self::MDS, Self::OSD, Self::CLIENT, Self::MGR, Self::AUTH]
-            .into_iter()
-            .find(|t| t.name() == name)
+        [
+            Self::MON,
+            Self::MDS,
+            Self::OSD,
+            Self::CLIENT,
+            Self::MGR,
+            Self::AUTH,
+        ]
+        .into_iter()
+        .find(|t| t.name() == name)
     }
 }
 
@@ -62,7 +69,11 @@ impl EntityName {
 
 impl fmt::Display for EntityName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.num < 0 { write!(f, "{}.?", self.kind.name()) } else { write!(f, "{}.{}", self.kind.name(), self.num) }
+        if self.num < 0 {
+            write!(f, "{}.?", self.kind.name())
+        } else {
+            write!(f, "{}.{}", self.kind.name(), self.num)
+        }
     }
 }
 
@@ -75,7 +86,10 @@ impl Encode for EntityName {
 
 impl Decode for EntityName {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { kind: EntityType(r.u8()?), num: r.i64()? })
+        Ok(Self {
+            kind: EntityType(r.u8()?),
+            num: r.i64()?,
+        })
     }
 }
 
@@ -90,7 +104,10 @@ impl Fsid {
         if b.len() != 36 || [8, 13, 18, 23].iter().any(|&i| b[i] != b'-') {
             return None;
         }
-        let mut digits = b.iter().filter(|&&c| c != b'-').map(|&c| char::from(c).to_digit(16));
+        let mut digits = b
+            .iter()
+            .filter(|&&c| c != b'-')
+            .map(|&c| char::from(c).to_digit(16));
         let mut out = [0u8; 16];
         for byte in &mut out {
             let (hi, lo) = (digits.next()??, digits.next()??);

@@ -73,7 +73,10 @@ impl<'a> Reader<'a> {
     /// The next `n` bytes, borrowed.
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
         if n > self.remaining() {
-            return Err(Error::Truncated { wanted: n, left: self.remaining() });
+            return Err(Error::Truncated {
+                wanted: n,
+                left: self.remaining(),
+            });
         }
         let out = &self.buf[self.pos..self.pos + n];
         self.pos += n;
@@ -162,7 +165,9 @@ impl<'a> Reader<'a> {
 
     /// A `u32`-counted string. Ceph's strings are bytes; where a name must be text, invalid UTF-8 is an error.
     pub fn string(&mut self) -> Result<String> {
-        std::str::from_utf8(self.blob()?).map(str::to_owned).map_err(|_| Error::Invalid("UTF-8 string"))
+        std::str::from_utf8(self.blob()?)
+            .map(str::to_owned)
+            .map_err(|_| Error::Invalid("UTF-8 string"))
     }
 
     /// The `u32` element count of a container whose elements take at least `min_element_size` bytes each.
@@ -171,7 +176,10 @@ impl<'a> Reader<'a> {
         let n = usize::try_from(self.u32()?).map_err(|_| Error::Invalid("count"))?;
         let wanted = n.saturating_mul(min_element_size.max(1));
         if wanted > self.remaining() {
-            return Err(Error::Truncated { wanted, left: self.remaining() });
+            return Err(Error::Truncated {
+                wanted,
+                left: self.remaining(),
+            });
         }
         Ok(n)
     }
@@ -217,7 +225,13 @@ mod tests {
     #[test]
     fn a_count_beyond_the_input_is_refused_before_any_allocation() {
         let mut r = Reader::new(&[0xff, 0xff, 0xff, 0xff, 1, 2]);
-        assert_eq!(r.count(1), Err(Error::Truncated { wanted: 0xffff_ffff, left: 2 }));
+        assert_eq!(
+            r.count(1),
+            Err(Error::Truncated {
+                wanted: 0xffff_ffff,
+                left: 2
+            })
+        );
     }
 
     #[test]
@@ -233,6 +247,13 @@ mod tests {
     fn a_section_for_newer_readers_is_refused() {
         let mut r = Reader::new(&[9, 8, 0, 0, 0, 0]);
         let e = r.section("test", 2, |_, _| Ok(()));
-        assert_eq!(e, Err(Error::TooNew { what: "test", compat: 8, known: 2 }));
+        assert_eq!(
+            e,
+            Err(Error::TooNew {
+                what: "test",
+                compat: 8,
+                known: 2
+            })
+        );
     }
 }

@@ -58,8 +58,14 @@ impl UTime {
 impl From<Duration> for UTime {
     fn from(d: Duration) -> Self {
         match u32::try_from(d.as_secs()) {
-            Ok(sec) => Self { sec, nsec: d.subsec_nanos() },
-            Err(_) => Self { sec: u32::MAX, nsec: 999_999_999 },
+            Ok(sec) => Self {
+                sec,
+                nsec: d.subsec_nanos(),
+            },
+            Err(_) => Self {
+                sec: u32::MAX,
+                nsec: 999_999_999,
+            },
         }
     }
 }
@@ -79,7 +85,10 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
     let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
     let mp = (5 * doy + 2) / 153;
-    let (d, m) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let (d, m) = (
+        doy - (153 * mp + 2) / 5 + 1,
+        if mp < 10 { mp + 3 } else { mp - 9 },
+    );
     (yoe + era * 400 + i64::from(m <= 2), m, d)
 }
 
@@ -92,7 +101,13 @@ impl fmt::Display for UTime {
         }
         let (y, m, d) = civil(i64::from(self.sec / 86_400));
         let s = self.sec % 86_400;
-        write!(f, "{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}.{usec:06}+0000", s / 3600, s / 60 % 60, s % 60)
+        write!(
+            f,
+            "{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}.{usec:06}+0000",
+            s / 3600,
+            s / 60 % 60,
+            s % 60
+        )
     }
 }
 
@@ -105,7 +120,10 @@ impl Encode for UTime {
 
 impl Decode for UTime {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { sec: r.u32()?, nsec: r.u32()? })
+        Ok(Self {
+            sec: r.u32()?,
+            nsec: r.u32()?,
+        })
     }
 }
 
@@ -115,8 +133,29 @@ mod tests {
 
     #[test]
     fn prints_as_ceph_does() {
-        assert_eq!(UTime { sec: 1_795_255_241, nsec: 5_000 }.to_string(), "2026-11-21T10:00:41.000005+0000");
-        assert_eq!(UTime { sec: 951_782_400, nsec: 0 }.to_string(), "2000-02-29T00:00:00.000000+0000");
-        assert_eq!(UTime { sec: 3, nsec: 250_000_000 }.to_string(), "3.250000");
+        assert_eq!(
+            UTime {
+                sec: 1_795_255_241,
+                nsec: 5_000
+            }
+            .to_string(),
+            "2026-11-21T10:00:41.000005+0000"
+        );
+        assert_eq!(
+            UTime {
+                sec: 951_782_400,
+                nsec: 0
+            }
+            .to_string(),
+            "2000-02-29T00:00:00.000000+0000"
+        );
+        assert_eq!(
+            UTime {
+                sec: 3,
+                nsec: 250_000_000
+            }
+            .to_string(),
+            "3.250000"
+        );
     }
 }

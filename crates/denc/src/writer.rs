@@ -30,7 +30,9 @@ impl Writer {
 
     /// An empty writer with room for `n` bytes.
     pub fn with_capacity(n: usize) -> Self {
-        Self { buf: Vec::with_capacity(n) }
+        Self {
+            buf: Vec::with_capacity(n),
+        }
     }
 
     /// Bytes written so far.
@@ -123,7 +125,10 @@ impl Writer {
     /// # Panics
     /// Above `u32::MAX`: nothing that large is ever built in memory here, so it is a broken invariant.
     pub fn count(&mut self, n: usize) {
-        assert!(n <= u32::MAX as usize, "container of {n} elements can't be encoded");
+        assert!(
+            n <= u32::MAX as usize,
+            "container of {n} elements can't be encoded"
+        );
         self.u32(n as u32);
     }
 

@@ -1,0 +1,314 @@
+//! The daemons' entry points: `spirula mon` and `spirula osd`, configured by a `ceph.conf` as Ceph's daemons are.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use spirula_cephx::{AuthName, CryptoKey, Keyring};
+use spirula_conf::{ConfFile, parse_mon_host, parse_size};
+use spirula_denc::{EntityAddr, Fsid};
+use spirula_mon::{MkfsConfig, MonConfig};
+use spirula_osd::daemon::OsdConfig;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::error::Error;
+use crate::pidfile::PidFile;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum MonCommand {
+    /// Make the data of a new monitor of a new cluster
+    Mkfs {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+        /// Keyring with the first entities: mon., client.admin
+        #[arg(long)]
+        keyring: PathBuf,
+    },
+    /// Run a monitor
+    Run {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum OsdCommand {
+    /// Make the store of a new OSD; what the device held before is gone
+    Mkfs {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+        /// The OSD's UUID, as given to `ceph osd new`
+        #[arg(long)]
+        osd_uuid: String,
+        /// Size of the store, where it is a file
+        #[arg(long, default_value = "10G")]
+        size: String,
+    },
+    /// Run an OSD
+    Run {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DaemonArgs {
+    /// The daemon's id: `a`, `0`
+    #[arg(long, short = 'i')]
+    id: String,
+    /// The configuration file
+    #[arg(long, short = 'c')]
+    conf: PathBuf,
+}
+
+/// A daemon's section of its configuration file.
+struct Section {
+    name: String,
+    path: PathBuf,
+    file: ConfFile,
+}
+
+impl Section {
+    fn load(kind: &str, args: &DaemonArgs) -> Result<Self, Error> {
+        let file = ConfFile::read(&args.conf)?;
+        Ok(Self {
+            name: format!("{kind}.{}", args.id),
+            path: args.conf.clone(),
+            file,
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        self.file.get(&self.name, key)
+    }
+
+    fn bad(&self, what: String) -> Error {
+        Error::Option {
+            path: self.path.clone(),
+            what,
+        }
+    }
+
+    fn need(&self, key: &str) -> Result<String, Error> {
+        self.get(key)
+            .ok_or_else(|| self.bad(format!("{key} is missing for {}", self.name)))
+    }
+
+    fn path(&self, key: &str) -> Result<PathBuf, Error> {
+        self.need(key).map(PathBuf::from)
+    }
+
+    fn fsid(&self) -> Result<Fsid, Error> {
+        let text = self.need("fsid")?;
+        Fsid::parse(&text).ok_or_else(|| self.bad(format!("fsid: {text:?} is not a UUID")))
+    }
+
+    fn monitors(&self) -> Result<Vec<EntityAddr>, Error> {
+        let monitors = parse_mon_host(&self.need("mon_host")?);
+        if monitors.is_empty() {
+            Err(self.bad("no monitors in mon_host".into()))
+        } else {
+            Ok(monitors)
+        }
+    }
+
+    fn size(&self, key: &str, default: u64) -> Result<u64, Error> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(text) => parse_size(&text).ok_or_else(|| self.bad(format!("{key}: {text:?} is not a size"))),
+        }
+    }
+
+    fn bind(&self) -> Result<IpAddr, Error> {
+        let text = self.need("public_addr")?;
+        text.parse()
+            .map_err(|_| self.bad(format!("public_addr: {text:?} is not an address")))
+    }
+
+    fn key(&self) -> Result<CryptoKey, Error> {
+        let path = self.path("keyring")?;
+        let ring = read_keyring(&path)?;
+        let name: AuthName = self
+            .name
+            .parse()
+            .map_err(|_| self.bad(format!("{} is no entity", self.name)))?;
+        ring.key(&name)
+            .cloned()
+            .ok_or_else(|| self.bad(format!("{}: no key of {}", path.display(), self.name)))
+    }
+
+    /// Takes the pid file for as long as the daemon runs.
+    fn pid_file(&self) -> Result<Option<PidFile>, Error> {
+        self.get("pid_file")
+            .map(|p| PidFile::take(Path::new(&p)).map_err(|e| Error::path("take", Path::new(&p), e)))
+            .transpose()
+    }
+
+    fn crush_location(&self) -> BTreeMap<String, String> {
+        let text = self
+            .get("crush_location")
+            .unwrap_or_else(|| "root=default host=$host".into());
+        let host = spirula_conf::hostname();
+        let pairs = text.split_whitespace().filter_map(|w| w.split_once('='));
+        pairs
+            .map(|(k, v)| (k.to_owned(), v.replace("$host", &host)))
+            .collect()
+    }
+}
+
+fn read_keyring(path: &Path) -> Result<Keyring, Error> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::path("read", path, e))?;
+    Keyring::parse(&text).map_err(|e| Error::Option {
+        path: path.to_owned(),
+        what: e.to_string(),
+    })
+}
+
+/// Runs `spirula mon …`.
+pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
+    match command {
+        MonCommand::Mkfs { daemon, keyring } => {
+            mon_mkfs(&Section::load("mon", &daemon)?, read_keyring(&keyring)?).await
+        }
+        MonCommand::Run { daemon } => {
+            let section = Section::load("mon", &daemon)?;
+            let _pid_file = section.pid_file()?;
+            spirula_mon::run(mon_config(&section)?, stop_signal())
+                .await
+                .map_err(|e| Error::Daemon(e.to_string()))
+        }
+    }
+}
+
+fn mon_config(section: &Section) -> Result<MonConfig, Error> {
+    let text = section.need("mon_addr")?;
+    Ok(MonConfig {
+        data: section.path("mon_data")?,
+        name: section.name.trim_start_matches("mon.").to_owned(),
+        fsid: section.fsid()?,
+        bind: text
+            .parse()
+            .map_err(|_| section.bad(format!("mon_addr: {text:?} is not an address with a port")))?,
+        admin_socket: section.get("admin_socket").map(PathBuf::from),
+        options: section.file.all_for(&section.name),
+    })
+}
+
+async fn mon_mkfs(section: &Section, keyring: Keyring) -> Result<(), Error> {
+    let seed = MkfsConfig {
+        keyring,
+        ..MkfsConfig::default()
+    };
+    spirula_mon::mkfs(&mon_config(section)?, &seed)
+        .await
+        .map_err(|e| Error::Daemon(e.to_string()))
+}
+
+/// Makes the data of monitor `id`, as `spirula mon mkfs` does.
+pub(crate) async fn mon_mkfs_for(conf: &Path, id: &str, keyring: Keyring) -> Result<(), Error> {
+    let args = DaemonArgs {
+        id: id.to_owned(),
+        conf: conf.to_owned(),
+    };
+    mon_mkfs(&Section::load("mon", &args)?, keyring).await
+}
+
+/// Completes when the daemon is asked to stop.
+async fn asked_to_stop() -> Result<(), Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+async fn stop_signal() {
+    if let Err(e) = asked_to_stop().await {
+        tracing::error!("{e}; only kill -9 stops this daemon");
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Runs `spirula osd …`.
+pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
+    match command {
+        OsdCommand::Mkfs {
+            daemon,
+            osd_uuid,
+            size,
+        } => {
+            let section = Section::load("osd", &daemon)?;
+            let uuid =
+                Fsid::parse(&osd_uuid).ok_or_else(|| Error::Usage(format!("{osd_uuid:?} is not a UUID")))?;
+            let size = parse_size(&size).ok_or_else(|| Error::Usage(format!("{size:?} is not a size")))?;
+            osd_mkfs(&section, uuid, size)
+        }
+        OsdCommand::Run { daemon } => {
+            let section = Section::load("osd", &daemon)?;
+            let _pid_file = section.pid_file()?;
+            spirula_osd::daemon::run(osd_config(&section)?, stop_signal())
+                .await
+                .map_err(|e| Error::Daemon(e.to_string()))
+        }
+    }
+}
+
+fn osd_id(section: &Section) -> Result<i32, Error> {
+    let id = section.name.trim_start_matches("osd.");
+    id.parse()
+        .ok()
+        .filter(|n| *n >= 0)
+        .ok_or_else(|| Error::Usage(format!("{id:?} is not an OSD's number")))
+}
+
+/// Where an OSD's store lies: `osd_data/block`, a file or a link to a device.
+fn osd_device(section: &Section) -> Result<PathBuf, Error> {
+    Ok(section.path("osd_data")?.join("block"))
+}
+
+fn osd_mkfs(section: &Section, uuid: Fsid, size: u64) -> Result<(), Error> {
+    let device = osd_device(section)?;
+    let log_device = section.get("osd_log_device").map(PathBuf::from);
+    spirula_osd::daemon::mkfs(&spirula_osd::daemon::MkfsConfig {
+        id: osd_id(section)?,
+        device: &device,
+        log_device: log_device.as_deref(),
+        size,
+        fsid: section.fsid()?,
+        uuid,
+    })
+    .map_err(|e| Error::Daemon(e.to_string()))
+}
+
+/// Makes the store of OSD `n`, as `spirula osd mkfs` does.
+pub(crate) fn osd_mkfs_for(conf: &Path, n: u32, uuid: Fsid, size: u64) -> Result<(), Error> {
+    let args = DaemonArgs {
+        id: n.to_string(),
+        conf: conf.to_owned(),
+    };
+    osd_mkfs(&Section::load("osd", &args)?, uuid, size)
+}
+
+/// What an OSD may take by default.
+const OSD_MEMORY: u64 = 128 << 20;
+
+fn osd_config(section: &Section) -> Result<OsdConfig, Error> {
+    let memory = section.size("osd_memory_target", OSD_MEMORY)?;
+    Ok(OsdConfig {
+        id: osd_id(section)?,
+        device: osd_device(section)?,
+        log_device: section.get("osd_log_device").map(PathBuf::from),
+        fsid: section.fsid()?,
+        monitors: section.monitors()?,
+        key: section.key()?,
+        bind: section.bind()?,
+        admin_socket: section.get("admin_socket").map(PathBuf::from),
+        memory_target: usize::try_from(memory)
+            .map_err(|_| section.bad("osd_memory_target is more than this machine addresses".into()))?,
+        crush_location: section.crush_location(),
+        device_class: section.get("osd_crush_device_class").unwrap_or_default(),
+        options: section.file.all_for(&section.name),
+    })
+}

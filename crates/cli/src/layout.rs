@@ -1,0 +1,200 @@
+//! Where a cluster made by `spirula up` keeps what, and what it was asked to be.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use spirula_denc::Fsid;
+
+use crate::error::Error;
+
+/// The monitor that `spirula up` runs.
+pub(crate) const MON_ID: &str = "a";
+
+/// What the cluster in a directory was asked to be; kept as `cluster.json` beside the data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// Version of this file: 1.
+    pub(crate) version: u32,
+    /// The cluster's id, as text.
+    pub(crate) fsid: String,
+    /// The monitor's address; its port was chosen free when the cluster was made and stays.
+    pub(crate) mon: SocketAddr,
+    /// How many OSDs.
+    pub(crate) osds: u32,
+    /// Bytes of each new OSD's store.
+    pub(crate) osd_size: u64,
+}
+
+/// The paths of one cluster's directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The directory `dir`, made absolute; it need not exist.
+    pub(crate) fn new(dir: &Path) -> Result<Self, Error> {
+        let root = std::path::absolute(dir).map_err(|e| Error::path("resolve", dir, e))?;
+        Ok(Self { root })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn conf(&self) -> PathBuf {
+        self.root.join("ceph.conf")
+    }
+
+    pub(crate) fn admin_keyring(&self) -> PathBuf {
+        self.root.join("ceph.client.admin.keyring")
+    }
+
+    pub(crate) fn data(&self, daemon: &str) -> PathBuf {
+        self.root.join(daemon)
+    }
+
+    pub(crate) fn run(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    pub(crate) fn pid_file(&self, daemon: &str) -> PathBuf {
+        self.run().join(format!("{daemon}.pid"))
+    }
+
+    pub(crate) fn log_file(&self, daemon: &str) -> PathBuf {
+        self.root.join("log").join(format!("{daemon}.log"))
+    }
+
+    fn spec_file(&self) -> PathBuf {
+        self.root.join("cluster.json")
+    }
+
+    /// The names of the daemons that `spec` asks for, in starting order.
+    pub(crate) fn daemons(spec: &Spec) -> Vec<String> {
+        let osds = (0..spec.osds).map(|n| format!("osd.{n}"));
+        std::iter::once(format!("mon.{MON_ID}")).chain(osds).collect()
+    }
+
+    /// The spec of the cluster here, `None` where there is no cluster yet.
+    pub(crate) fn load_spec(&self) -> Result<Option<Spec>, Error> {
+        let path = self.spec_file();
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let spec: Spec =
+                    serde_json::from_slice(&bytes).map_err(|e| Error::Spec { path, source: e })?;
+                Ok(Some(spec))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::path("read", &path, e)),
+        }
+    }
+
+    /// Writes the spec so that a crash leaves the old one or the new one.
+    pub(crate) fn save_spec(&self, spec: &Spec) -> Result<(), Error> {
+        let path = self.spec_file();
+        let text = serde_json::to_vec_pretty(spec).map_err(|e| Error::Spec {
+            path: path.clone(),
+            source: e,
+        })?;
+        write_durably(&path, &text, 0o644)
+    }
+
+    /// Makes the directories, and `ceph.conf` where it is missing: an administrator's edits stay.
+    pub(crate) fn create(&self, spec: &Spec) -> Result<(), Error> {
+        for dir in [self.root.clone(), self.run(), self.root.join("log")] {
+            std::fs::create_dir_all(&dir).map_err(|e| Error::path("create", &dir, e))?;
+        }
+        if !self.conf().exists() {
+            write_durably(&self.conf(), self.conf_text(spec).as_bytes(), 0o644)?;
+        }
+        Ok(())
+    }
+
+    fn conf_text(&self, spec: &Spec) -> String {
+        let root = self.root.display();
+        let size = spec.osds.clamp(1, 3);
+        let min_size = size - size / 2;
+        format!(
+            "\
+[global]
+fsid = {fsid}
+mon_host = [v2:{mon}/0]
+mon_initial_members = {MON_ID}
+auth_cluster_required = cephx
+auth_service_required = cephx
+auth_client_required = cephx
+public_addr = {ip}
+run_dir = {root}/run
+keyring = {root}/$cluster.$name.keyring
+osd_pool_default_size = {size}
+osd_pool_default_min_size = {min_size}
+# One host: replicas spread over OSDs. With several hosts this line goes, and they spread over hosts.
+osd_crush_chooseleaf_type = 0
+
+[mon.{MON_ID}]
+mon_addr = {mon}
+
+[mon]
+mon_data = {root}/$name
+keyring = {root}/$name/keyring
+admin_socket = {root}/run/$name.asok
+pid_file = {root}/run/$name.pid
+log_file = {root}/log/$name.log
+
+[osd]
+osd_data = {root}/$name
+keyring = {root}/$name/keyring
+admin_socket = {root}/run/$name.asok
+pid_file = {root}/run/$name.pid
+log_file = {root}/log/$name.log
+",
+            fsid = spec.fsid,
+            mon = spec.mon,
+            ip = spec.mon.ip(),
+        )
+    }
+}
+
+impl Spec {
+    /// A new cluster on `bind`, with a fresh id and a free port for its monitor.
+    pub(crate) fn new(bind: IpAddr, osds: u32, osd_size: u64) -> Result<Self, Error> {
+        let listener =
+            std::net::TcpListener::bind((bind, 0)).map_err(|source| Error::Bind { bind, source })?;
+        let mon = listener
+            .local_addr()
+            .map_err(|source| Error::Bind { bind, source })?;
+        let fsid = Fsid(uuid::Uuid::new_v4().into_bytes()).to_string();
+        Ok(Self {
+            version: 1,
+            fsid,
+            mon,
+            osds,
+            osd_size,
+        })
+    }
+}
+
+/// Replaces `path` by `bytes` so that a crash leaves the old file or the new one, never a part.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let tmp = path.with_extension("new");
+    let written = (|| {
+        let mut f = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(&tmp)?;
+        f.write_all(bytes)?;
+        f.sync_all()?;
+        std::fs::rename(&tmp, path)?;
+        match path.parent() {
+            Some(dir) => std::fs::File::open(dir)?.sync_all(),
+            None => Ok(()),
+        }
+    })();
+    written.map_err(|e| Error::path("write", path, e))
+}

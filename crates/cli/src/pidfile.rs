@@ -1,0 +1,78 @@
+//! Pid files that tell the truth: the daemon holds a lock on its own for as long as it lives, so a file that
+//! a crash left behind is never mistaken for a running process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A held pid file; dropping it releases the lock.
+#[derive(Debug)]
+pub(crate) struct PidFile {
+    _file: File,
+}
+
+impl PidFile {
+    /// Takes the file at `path` for this process.
+    ///
+    /// # Errors
+    /// `AddrInUse` where another process holds it; what the file system says otherwise.
+    pub(crate) fn take(path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("{} is held by a running process", path.display()),
+            )
+        })?;
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// The process that holds the pid file at `path`, `None` where nobody does.
+pub(crate) fn holder(path: &Path) -> Option<Pid> {
+    let mut file = File::open(path).ok()?;
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return None;
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    Pid::from_raw(text.trim().parse().ok()?)
+}
+
+/// Sends `signal`; a process that is gone already is no error.
+pub(crate) fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
+    match kill_process(pid, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_living_holder_counts() {
+        let path = std::env::temp_dir().join(format!("spirula-pidfile-{}", std::process::id()));
+        let held = PidFile::take(&path).unwrap();
+        assert_eq!(
+            holder(&path).map(Pid::as_raw_pid),
+            Some(std::process::id() as i32)
+        );
+        assert!(PidFile::take(&path).is_err());
+        drop(held);
+        assert_eq!(holder(&path), None);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,91 @@
+//! `spirula store`: makes, checks and shows the object store of an OSD that is not running.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use spirula_conf::parse_size;
+use spirula_denc::Fsid;
+use spirula_store::{Depth, MkfsOptions, fsck, mkfs};
+
+use crate::error::Error;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Make an empty store; what the device held before is gone
+    Mkfs {
+        /// File or block device
+        path: PathBuf,
+        /// Size of a file to make; a block device's own size otherwise
+        #[arg(long, value_parser = size, default_value = "0")]
+        size: u64,
+        /// A separate file or device for the log
+        #[arg(long)]
+        log: Option<PathBuf>,
+        /// Id of the cluster
+        #[arg(long, value_parser = fsid)]
+        fsid: Fsid,
+        /// Id of the OSD
+        #[arg(long, value_parser = fsid)]
+        osd_uuid: Fsid,
+    },
+    /// Check a store without changing it; exits with 1 if it is damaged
+    Fsck {
+        /// File or block device
+        path: PathBuf,
+        /// The separate log, if there is one
+        #[arg(long)]
+        log: Option<PathBuf>,
+        /// Also read all data and compare its checksums
+        #[arg(long)]
+        deep: bool,
+    },
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| format!("{text:?} is not a size such as 10G"))
+}
+
+fn fsid(text: &str) -> Result<Fsid, String> {
+    Fsid::parse(text).ok_or_else(|| format!("{text:?} is not a UUID"))
+}
+
+/// Runs the command.
+pub(crate) fn run(command: Command) -> ExitCode {
+    match try_run(command) {
+        Ok(code) => code,
+        Err(e) => {
+            eprintln!("Error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(command: Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Mkfs {
+            path,
+            size,
+            log,
+            fsid,
+            osd_uuid,
+        } => {
+            let options = MkfsOptions {
+                fsid: fsid.0,
+                osd_uuid: osd_uuid.0,
+                ..MkfsOptions::default()
+            };
+            mkfs(&path, size, log.as_deref(), &options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Fsck { path, log, deep } => {
+            let depth = if deep { Depth::Deep } else { Depth::Shallow };
+            let report = fsck(&path, log.as_deref(), depth)?;
+            println!("{report}");
+            Ok(if report.is_clean() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
+    }
+}

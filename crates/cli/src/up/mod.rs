@@ -1,0 +1,206 @@
+//! `spirula up`: one command from nothing, or from what is there, to a healthy cluster.
+
+mod progress;
+mod provision;
+pub(crate) mod supervisor;
+
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use spirula_conf::parse_size;
+
+use crate::admin::Admin;
+use crate::error::Error;
+use crate::layout::{Layout, Spec};
+use crate::pidfile;
+use progress::Progress;
+use supervisor::Supervisor;
+
+/// How long a cluster may take to become healthy before `up` says that it did not.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Make what is missing and start the cluster
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the cluster keeps its data, configuration, logs and pid files
+    #[arg(long, default_value = "./spirula-data")]
+    dir: PathBuf,
+    /// How many OSDs; more than before adds some, fewer is refused [default: 3, or what the cluster has]
+    #[arg(long)]
+    osds: Option<u32>,
+    /// Size of each new OSD's store
+    #[arg(long, default_value = "10G", value_parser = size)]
+    osd_size: u64,
+    /// Address to listen on, when the cluster is made
+    #[arg(long, default_value = "127.0.0.1")]
+    bind: IpAddr,
+    /// Return when the cluster is healthy and leave it running
+    #[arg(long)]
+    detach: bool,
+    /// Leave a daemon that dies dead
+    #[arg(long)]
+    no_respawn: bool,
+    /// Be the supervisor of an existing directory and nothing else; what --detach starts
+    #[arg(long, hide = true)]
+    supervise: bool,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| format!("{text:?} is not a size such as 10G"))
+}
+
+/// Below this a store has no room for its log and index.
+const MIN_OSD_SIZE: u64 = 256 << 20;
+
+/// Runs the command.
+pub(crate) async fn run(args: Args) -> Result<(), Error> {
+    let layout = Layout::new(&args.dir)?;
+    if args.supervise {
+        return Supervisor::new(layout, !args.no_respawn)?.run().await;
+    }
+    let progress = Progress::new();
+    let (spec, is_new) = settle_spec(&layout, &args)?;
+    layout.create(&spec)?;
+    layout.save_spec(&spec)?;
+    let made = if is_new { "Creating" } else { "Starting" };
+    progress.step(format!(
+        "{made} a cluster of 1 monitor and {} OSDs in {}",
+        spec.osds,
+        layout.root().display()
+    ));
+    let begun = Instant::now();
+
+    if let Some(pid) = pidfile::holder(&layout.pid_file(supervisor::NAME)) {
+        pidfile::signal(pid, Signal::HUP)
+            .map_err(|e| Error::path("signal the supervisor of", layout.root(), e))?;
+        wait_until_healthy(&layout, &spec, &progress, || Ok(())).await?;
+        progress.done(&layout, begun.elapsed());
+        return Ok(());
+    }
+    if args.detach {
+        let mut child = detach(&layout, &args)?;
+        let log = layout.log_file(supervisor::NAME);
+        let alive = || match child.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(Error::Daemon(format!(
+                "the cluster stopped while starting: {}",
+                last_line(&log)
+            ))),
+        };
+        wait_until_healthy(&layout, &spec, &progress, alive).await?;
+        progress.done(&layout, begun.elapsed());
+        return Ok(());
+    }
+    let running = Supervisor::new(layout.clone(), !args.no_respawn)?.run();
+    let greeting = async {
+        match wait_until_healthy(&layout, &spec, &progress, || Ok(())).await {
+            Ok(()) => progress.done(&layout, begun.elapsed()),
+            Err(e) => progress.warn(format!("{e}")),
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        r = running => r,
+        () = greeting => Ok(()),
+    }
+}
+
+/// What the cluster shall be: what it is, with what the command line adds. The flag tells a new one.
+fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
+    if args.osd_size < MIN_OSD_SIZE {
+        return Err(Error::Usage(format!(
+            "--osd-size must be at least {} MiB",
+            MIN_OSD_SIZE >> 20
+        )));
+    }
+    let Some(mut spec) = layout.load_spec()? else {
+        let osds = args.osds.unwrap_or(3);
+        if osds == 0 {
+            return Err(Error::Usage("--osds must be at least 1".into()));
+        }
+        return Ok((Spec::new(args.bind, osds, args.osd_size)?, true));
+    };
+    if let Some(osds) = args.osds {
+        if osds < spec.osds {
+            return Err(Error::Usage(format!(
+                "the cluster in {} has {} OSDs; taking OSDs away is not what `up` does",
+                layout.root().display(),
+                spec.osds
+            )));
+        }
+        spec.osds = osds;
+    }
+    spec.osd_size = args.osd_size;
+    Ok((spec, false))
+}
+
+/// Starts this program again as the supervisor, away from the terminal.
+fn detach(layout: &Layout, args: &Args) -> Result<std::process::Child, Error> {
+    let failed = |source| Error::Spawn {
+        daemon: supervisor::NAME.into(),
+        source,
+    };
+    let log_path = layout.log_file(supervisor::NAME);
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log_path)
+        .map_err(|e| Error::path("open", &log_path, e))?;
+    let err = log.try_clone().map_err(failed)?;
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(["up", "--supervise", "--dir"]).arg(layout.root());
+    if args.no_respawn {
+        command.arg("--no-respawn");
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(err)
+        .process_group(0)
+        .spawn()
+        .map_err(failed)
+}
+
+fn last_line(log: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().last().unwrap_or("no log").to_owned()
+}
+
+/// Polls the cluster's health until it is HEALTH_OK with every OSD up.
+async fn wait_until_healthy(
+    layout: &Layout,
+    spec: &Spec,
+    progress: &Progress,
+    mut alive: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + HEALTH_PATIENCE;
+    let mut admin = None;
+    let mut why = String::from("the monitor does not answer");
+    while Instant::now() < deadline {
+        alive()?;
+        if admin.is_none() {
+            admin = Admin::connect(layout).await.ok();
+        }
+        if let Some(connected) = &admin {
+            match connected.health(spec.osds).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(not_yet)) => why = not_yet,
+                Err(e) => {
+                    why = e.to_string();
+                    admin = None;
+                }
+            }
+        }
+        progress.wait(&why);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Err(Error::Unhealthy {
+        what: why,
+        seconds: HEALTH_PATIENCE.as_secs(),
+        log: layout.log_file(supervisor::NAME),
+    })
+}

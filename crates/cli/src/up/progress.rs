@@ -1,0 +1,62 @@
+//! What `spirula up` shows: a spinner at a terminal, plain lines elsewhere.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use crate::layout::Layout;
+
+/// The progress display.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+        if let Some(bar) = &bar {
+            bar.enable_steady_tick(Duration::from_millis(100));
+        }
+        Self { bar }
+    }
+
+    /// A line that stays.
+    pub(crate) fn step(&self, line: String) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// A warning, which stays too.
+    pub(crate) fn warn(&self, line: String) {
+        self.step(format!("Warning: {line}"));
+    }
+
+    /// What is being waited for; only shown at a terminal.
+    pub(crate) fn wait(&self, what: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("waiting: {what}"));
+        }
+    }
+
+    /// The cluster is healthy: says how long that took and what to type next.
+    pub(crate) fn done(&self, layout: &Layout, took: Duration) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let conf = layout.conf();
+        let root = layout.root().display();
+        eprintln!(
+            "HEALTH_OK after {:.1} s. Next:\n\
+             \n    export CEPH_CONF={}\
+             \n    ceph -s                            # or: spirula ceph -s\
+             \n    ceph osd pool create mypool\
+             \n    rados -p mypool put hello /etc/hostname\
+             \n    spirula down --dir {root}",
+            took.as_secs_f64(),
+            conf.display(),
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Making daemons that don't exist yet, in the steps that an administrator would take.
+
+use std::path::Path;
+
+use serde_json::json;
+use spirula_cephx::{CryptoKey, Env, Keyring};
+use spirula_denc::{Fsid, UTime};
+
+use crate::admin::Admin;
+use crate::daemon;
+use crate::error::Error;
+use crate::layout::{Layout, MON_ID, Spec, write_durably};
+
+/// A daemon's directory holds this file once the daemon was made completely.
+pub(super) const READY: &str = "ready";
+
+fn is_ready(layout: &Layout, name: &str) -> bool {
+    layout.data(name).join(READY).exists()
+}
+
+fn set_ready(layout: &Layout, name: &str) -> Result<(), Error> {
+    write_durably(&layout.data(name).join(READY), b"ready\n", 0o644)
+}
+
+fn create_dir(path: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(path).map_err(|e| Error::path("create", path, e))
+}
+
+fn new_key() -> Result<CryptoKey, Error> {
+    CryptoKey::generate(&Env::system(UTime::now())).map_err(|e| Error::Daemon(format!("no new key: {e}")))
+}
+
+/// Makes the monitor, with the keys of `mon.` and `client.admin`, where it is missing.
+pub(super) async fn mon(layout: &Layout) -> Result<(), Error> {
+    let name = format!("mon.{MON_ID}");
+    if is_ready(layout, &name) {
+        return Ok(());
+    }
+    let data = layout.data(&name);
+    if data.exists() {
+        // A crash in the middle of making it: nothing in it was ever used.
+        std::fs::remove_dir_all(&data).map_err(|e| Error::path("remove", &data, e))?;
+    }
+    create_dir(&data)?;
+    let all = "allow *";
+    let admin = format!(
+        "[client.admin]\n\tkey = {}\n\tcaps mds = \"{all}\"\n\tcaps mgr = \"{all}\"\n\tcaps mon = \"{all}\"\n\tcaps osd = \"{all}\"\n",
+        new_key()?.to_base64()
+    );
+    let own = format!(
+        "[mon.]\n\tkey = {}\n\tcaps mon = \"{all}\"\n",
+        new_key()?.to_base64()
+    );
+    write_durably(&data.join("keyring"), own.as_bytes(), 0o600)?;
+    write_durably(&layout.admin_keyring(), admin.as_bytes(), 0o600)?;
+    let initial =
+        Keyring::parse(&(own + &admin)).map_err(|e| Error::Daemon(format!("initial keyring: {e}")))?;
+    daemon::mon_mkfs_for(&layout.conf(), MON_ID, initial).await?;
+    set_ready(layout, &name)
+}
+
+/// Makes the OSDs of the spec that are missing: an entry in the cluster's map, a key, a store.
+pub(super) async fn osds(layout: &Layout, spec: &Spec) -> Result<(), Error> {
+    let missing: Vec<u32> = (0..spec.osds)
+        .filter(|n| !is_ready(layout, &format!("osd.{n}")))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let admin = Admin::connect(layout).await?;
+    for n in missing {
+        osd(layout, spec, &admin, n).await?;
+    }
+    Ok(())
+}
+
+async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), Error> {
+    let name = format!("osd.{n}");
+    let data = layout.data(&name);
+    create_dir(&data)?;
+    // The UUID is kept first, so that a second attempt finds the entry that the first one made.
+    let uuid_file = data.join("fsid");
+    let uuid = match std::fs::read_to_string(&uuid_file)
+        .ok()
+        .and_then(|t| Fsid::parse(t.trim()))
+    {
+        Some(uuid) => uuid,
+        None => {
+            let uuid = Fsid(uuid::Uuid::new_v4().into_bytes());
+            write_durably(&uuid_file, format!("{uuid}\n").as_bytes(), 0o644)?;
+            uuid
+        }
+    };
+    let key_file = data.join("keyring");
+    let key = match std::fs::read_to_string(&key_file)
+        .ok()
+        .and_then(|t| Keyring::parse(&t).ok())
+    {
+        Some(ring) => name.parse().ok().and_then(|n| ring.key(&n).cloned()),
+        None => None,
+    };
+    let key = match key {
+        Some(key) => key,
+        None => {
+            let key = new_key()?;
+            let text = format!("[{name}]\n\tkey = {}\n", key.to_base64());
+            write_durably(&key_file, text.as_bytes(), 0o600)?;
+            key
+        }
+    };
+    let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
+    let command = json!({"prefix": "osd new", "uuid": uuid.to_string(), "id": n, "format": "json"});
+    admin.command(command, secrets.into()).await?;
+    daemon::osd_mkfs_for(&layout.conf(), n, uuid, spec.osd_size)?;
+    set_ready(layout, &name)
+}

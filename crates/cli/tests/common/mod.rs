@@ -1,0 +1,196 @@
+//! A cluster for one test, and the official tools against it.
+#![allow(dead_code, reason = "each test file uses its part of the harness")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A running cluster in a temporary directory; stopped and removed when dropped.
+pub struct Cluster {
+    dir: PathBuf,
+}
+
+/// The binary under test.
+pub fn spirula() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_spirula"))
+}
+
+impl Cluster {
+    /// Starts a cluster of `osds` OSDs with `extra` arguments to `up`.
+    pub fn up(test: &str, osds: u32, extra: &[&str]) -> Self {
+        let dir = std::env::temp_dir().join(format!("spirula-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let cluster = Self { dir };
+        cluster.start(osds, extra);
+        cluster
+    }
+
+    /// `spirula up` on this directory, again.
+    pub fn start(&self, osds: u32, extra: &[&str]) {
+        let mut up = spirula();
+        up.args(["up", "--detach", "--osds", &osds.to_string(), "--dir"])
+            .arg(&self.dir)
+            .args(extra);
+        // The daemons inherit what `up` writes to: a pipe would keep the test waiting for its end.
+        let log = self.dir.with_extension("up.log");
+        let file = std::fs::File::create(&log).unwrap();
+        let status = up
+            .stdin(std::process::Stdio::null())
+            .stderr(file)
+            .status()
+            .unwrap();
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        assert!(status.success(), "spirula up failed: {said}\n{}", self.logs());
+        let _ = std::fs::remove_file(log);
+    }
+
+    /// `spirula down`.
+    pub fn down(&self) {
+        let out = spirula().args(["down", "--dir"]).arg(&self.dir).output().unwrap();
+        assert!(out.status.success(), "spirula down: {}", text(&out.stderr));
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+
+    /// The last lines of every daemon's log, for a failed assertion.
+    pub fn logs(&self) -> String {
+        let mut out = String::new();
+        let Ok(entries) = std::fs::read_dir(self.dir.join("log")) else {
+            return out;
+        };
+        for entry in entries.flatten() {
+            let log = std::fs::read(entry.path()).unwrap_or_default();
+            let tail = text(&log[log.len().saturating_sub(2000)..]);
+            out.push_str(&format!("--- {}\n{tail}\n", entry.file_name().display()));
+        }
+        out
+    }
+
+    /// The process id in a daemon's pid file.
+    pub fn pid(&self, daemon: &str) -> u32 {
+        let path = self.dir.join("run").join(format!("{daemon}.pid"));
+        std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    }
+
+    /// The peak resident memory of a daemon in bytes.
+    pub fn peak_rss(&self, daemon: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid(daemon))).unwrap();
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// kill -9 of a daemon.
+    pub fn kill(&self, daemon: &str) {
+        let status = Command::new("kill")
+            .args(["-9", &self.pid(daemon).to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// A command line for `sh` with CEPH_CONF set, not yet run.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut c = Command::new("bash");
+        c.args(["-euo", "pipefail", "-c", script])
+            .env("CEPH_CONF", self.conf())
+            .current_dir(&self.dir);
+        c.stdin(std::process::Stdio::null());
+        c
+    }
+
+    /// Runs a script that must succeed; returns what it printed.
+    pub fn sh(&self, script: &str) -> String {
+        let out = self.shell(script).output().unwrap();
+        assert!(
+            out.status.success(),
+            "`{script}` failed: {}\n{}\n{}\n{}",
+            out.status,
+            text(&out.stdout),
+            text(&out.stderr),
+            self.logs()
+        );
+        text(&out.stdout)
+    }
+
+    /// Runs a script that must fail; returns its exit code and what it wrote to standard error.
+    pub fn sh_fails(&self, script: &str) -> (i32, String) {
+        let out = self.shell(script).output().unwrap();
+        assert!(
+            !out.status.success(),
+            "`{script}` succeeded: {}",
+            text(&out.stdout)
+        );
+        (out.status.code().unwrap_or(-1), text(&out.stderr))
+    }
+
+    /// Runs a Python program (Debian's interpreter, which has python3-rados) that must succeed.
+    pub fn python(&self, program: &str) -> String {
+        let out = self.python_command(program).output().unwrap();
+        assert!(
+            out.status.success(),
+            "python failed: {}\n{}\n{}",
+            text(&out.stdout),
+            text(&out.stderr),
+            self.logs()
+        );
+        text(&out.stdout)
+    }
+
+    /// A Python program with `cluster` connected and `rados` imported, not yet run.
+    pub fn python_command(&self, program: &str) -> Command {
+        let prologue = "import os, sys, errno, hashlib, json, threading, time, rados\n\
+                        cluster = rados.Rados(conffile=os.environ['CEPH_CONF'])\n\
+                        cluster.connect()\n";
+        let mut c = Command::new("/usr/bin/python3");
+        c.arg("-c")
+            .arg(format!("{prologue}{program}"))
+            .env("CEPH_CONF", self.conf());
+        c
+    }
+
+    /// Waits until the cluster says HEALTH_OK.
+    pub fn wait_healthy(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let health = self
+                .shell("timeout 20 ceph health detail")
+                .output()
+                .map(|o| output(&o))
+                .unwrap();
+            if health.starts_with("HEALTH_OK") {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "not healthy: {health}\n{}",
+                self.logs()
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = spirula().args(["down", "--dir"]).arg(&self.dir).output();
+        if std::env::var_os("SPIRULA_KEEP").is_none() && !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Everything a command printed.
+pub fn output(o: &Output) -> String {
+    text(&o.stdout) + &text(&o.stderr)
+}
