@@ -84,3 +84,168 @@ fn a_device_can_be_formatted_again() {
         assert_eq!(read(&mut store, 100).unwrap(), data(100, 5000));
     }
 }
+
+#[test]
+fn flipped_bits_are_reported_and_never_returned() {
+    for seed in 0..60u64 {
+        let disk = SimDisk::new(8 << 20, seed);
+        format(&disk);
+        let mut store = open(&disk).unwrap();
+        for i in 0..60 {
+            write(&mut store, i, if i % 5 == 0 { 100_000 } else { 6000 }).unwrap();
+        }
+        settle(&mut store);
+        drop(store);
+        // Anywhere behind the superblocks and the log: data, index, or free space.
+        let start = (256 << 10) + (512 << 10);
+        for n in 0..40 {
+            let at = start + (seed as usize * 7_919_317 + n * 104_729 * 13) % ((8 << 20) - start);
+            disk.flip_bit(at, n as u32);
+        }
+        let deep = fsck_on(&io(&disk), None, Depth::Deep);
+        let mut bad = 0;
+        match open(&disk) {
+            Ok(mut store) => {
+                for i in 0..60 {
+                    match read(&mut store, i) {
+                        Ok(bytes) => {
+                            let len = if i % 5 == 0 { 100_000 } else { 6000 };
+                            assert!(bytes == data(i, len), "seed {seed}: object {i} is wrong");
+                        }
+                        Err(StoreError::Corrupt { .. } | StoreError::Index(_) | StoreError::Damaged { .. }) => bad += 1,
+                        Err(e) => panic!("seed {seed}: {e}"),
+                    }
+                }
+            }
+            Err(StoreError::Index(_) | StoreError::Damaged { .. }) => bad += 1,
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+        assert_eq!(bad > 0, !deep.is_clean(), "seed {seed}: reads found {bad}, fsck says {deep}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_lets_removals_through_and_fills_again() {
+    let disk = SimDisk::new(8 << 20, 5);
+    format(&disk);
+    let mut store = open(&disk).unwrap();
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let mut count = 0;
+        loop {
+            match write(&mut store, count, 20_000) {
+                Ok(()) => count += 1,
+                Err(StoreError::NoSpace { .. }) => {
+                    settle(&mut store);
+                    if write(&mut store, count, 20_000).is_err() {
+                        break;
+                    }
+                    count += 1;
+                }
+                Err(e) => panic!("{e}"),
+            }
+            store.poll(&mut Vec::new());
+        }
+        settle(&mut store);
+        counts.push(count);
+        assert!(store.statfs().available < 64 << 10, "{:?}", store.statfs());
+        for i in 0..count {
+            assert_eq!(read(&mut store, i).unwrap(), data(i, 20_000));
+        }
+        for i in 0..count {
+            let mut txn = Transaction::new();
+            txn.truncate(&key(i), 10).remove(&key(i)).meta_put(format!("log-{i}"), vec![0; 100]);
+            store.submit(txn, Token(1)).expect("removals always succeed");
+            store.poll(&mut Vec::new());
+        }
+        settle(&mut store);
+        assert_eq!(store.statfs().objects, 0);
+        let report = fsck_on(&io(&disk), None, Depth::Deep);
+        assert!(report.is_clean(), "{report}");
+    }
+    assert!(counts[0] > 100 && counts.iter().all(|c| c.abs_diff(counts[0]) < 30), "{counts:?}");
+}
+
+#[test]
+fn a_failed_flush_or_write_poisons_the_store() {
+    for fault in [
+        Fault { fail_flush: Some(3), ..Fault::default() },
+        Fault { fail_write: Some(2), ..Fault::default() },
+    ] {
+        let disk = SimDisk::new(8 << 20, 3);
+        format(&disk);
+        let mut store = open(&disk).unwrap();
+        settle(&mut store);
+        disk.arm(fault);
+        let (mut committed, mut fatal, mut refused) = (0, 0, false);
+        for i in 0..200 {
+            refused |= write(&mut store, i, 5000).is_err();
+            let mut events = Vec::new();
+            store.poll(&mut events);
+            for e in events {
+                match e {
+                    Event::Committed(_) => {
+                        assert_eq!(fatal, 0, "acknowledged after a failure");
+                        committed += 1;
+                    }
+                    Event::Fatal(_) => fatal += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!((fatal, refused), (1, true));
+        assert!(matches!(store.lookup(&key(0), Token(0)), Err(StoreError::Fatal(_))));
+        drop(store);
+        let disk = disk.power_cycle(9);
+        let mut store = open(&disk).unwrap();
+        for i in 0..committed {
+            assert_eq!(read(&mut store, i).unwrap(), data(i, 5000));
+        }
+    }
+}
+
+#[test]
+fn a_failed_read_is_typed_and_harmless() {
+    let disk = SimDisk::new(8 << 20, 3);
+    format(&disk);
+    let mut store = open(&disk).unwrap();
+    write(&mut store, 1, 5000).unwrap();
+    settle(&mut store);
+    assert_eq!(read(&mut store, 1).unwrap(), data(1, 5000));
+    disk.arm(Fault { fail_read: Some(0), ..Fault::default() });
+    assert!(matches!(read(&mut store, 1), Err(StoreError::ReadFailed { .. })));
+    assert_eq!(read(&mut store, 1).unwrap(), data(1, 5000));
+    assert!(matches!(read(&mut store, 2), Err(StoreError::NoObject(_))));
+}
+
+#[test]
+fn damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
+    let disk = SimDisk::new(8 << 20, 3);
+    format(&disk);
+    let mut store = open(&disk).unwrap();
+    for i in 0..8 {
+        write(&mut store, i, 3000).unwrap();
+        let mut events = Vec::new();
+        while events.is_empty() {
+            store.poll(&mut events);
+        }
+    }
+    drop(store);
+    let report = fsck_on(&io(&disk), None, Depth::Deep);
+    assert!(report.is_clean() && report.replayed == 8, "{report}");
+    disk.flip_bit((256 << 10) + 3 * 4096 + 200, 1);
+    assert!(matches!(open(&disk), Err(StoreError::Damaged { what: "log", .. })));
+}
+
+#[test]
+fn another_device_is_refused() {
+    let disk = SimDisk::new(8 << 20, 3);
+    assert!(matches!(open(&disk), Err(StoreError::NotAStore(_))));
+    format(&disk);
+    // One copy of the superblock may be lost.
+    disk.flip_bit(100, 3);
+    assert!(open(&disk).is_ok());
+    disk.flip_bit(100, 3);
+    disk.flip_bit((64 << 10) + 100, 3);
+    assert!(matches!(open(&disk), Err(StoreError::Damaged { what: "superblock", .. })));
+}

@@ -441,45 +441,40 @@ impl Run {
         None
     }
 
+    /// The answer, unless the power has gone.
+    fn good<T>(&self, result: Result<T, StoreError>) -> Result<T, End> {
+        result.map_err(|e| {
+            assert!(self.disks.main.is_cut(), "{e}");
+            End::Power
+        })
+    }
+
     /// Reads everything.
     fn contents(&mut self, store: &mut Store) -> Result<Model, End> {
         let mut model = Model::default();
         let mut from = Some(ObjectKey::from(""));
         let limit = 1 + self.rng.below(6) as usize;
         while let Some(at) = from {
-            store.list(&at, None, limit, Token(0)).unwrap();
-            let page = self.wait(
-                store,
-                |e| matches!(e, Event::List(..)),
-                |e| match e {
-                    Event::List(_, r) => r.unwrap(),
-                    _ => unreachable!(),
-                },
-            )?;
+            let asked = store.list(&at, None, limit, Token(0));
+            self.good(asked)?;
+            let page = self.wait(store, |e| matches!(e, Event::List(..)), |e| match e {
+                Event::List(_, r) => r,
+                _ => unreachable!(),
+            })?;
+            let page = self.good(page)?;
             for (key, onode) in page.objects {
-                store.read(&key, 0, u64::MAX, Token(0)).unwrap();
-                let data = self.wait(
-                    store,
-                    |e| matches!(e, Event::Read(..)),
-                    |e| match e {
-                        Event::Read(_, r) => r.unwrap(),
-                        _ => unreachable!(),
-                    },
-                )?;
+                let asked = store.read(&key, 0, u64::MAX, Token(0));
+                self.good(asked)?;
+                let data = self.wait(store, |e| matches!(e, Event::Read(..)), |e| match e {
+                    Event::Read(_, r) => r,
+                    _ => unreachable!(),
+                })?;
+                let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
                 let omap = self.all_pairs(store, |s, from| s.omap_list(&key, from, None, limit, Token(0)))?;
                 let attrs = onode.attrs().iter().cloned().collect();
                 let (info, header) = (onode.info().clone(), onode.omap_header().clone());
-                model.objects.insert(
-                    key,
-                    Object {
-                        data: data.to_vec(),
-                        info,
-                        attrs,
-                        omap,
-                        header,
-                    },
-                );
+                model.objects.insert(key, Object { data: data.to_vec(), info, attrs, omap, header });
             }
             from = page.next;
         }
@@ -495,15 +490,13 @@ impl Run {
         let mut out = BTreeMap::new();
         let mut from = Some(Bytes::new());
         while let Some(at) = from {
-            list(store, &at).unwrap();
-            let page = self.wait(
-                store,
-                |e| matches!(e, Event::Pairs(..)),
-                |e| match e {
-                    Event::Pairs(_, r) => r.unwrap(),
-                    _ => unreachable!(),
-                },
-            )?;
+            let asked = list(store, &at);
+            self.good(asked)?;
+            let page = self.wait(store, |e| matches!(e, Event::Pairs(..)), |e| match e {
+                Event::Pairs(_, r) => r,
+                _ => unreachable!(),
+            })?;
+            let page = self.good(page)?;
             out.extend(page.pairs);
             from = page.next;
         }
