@@ -240,7 +240,8 @@ impl Tool {
         let (target, beginning) = if self.word(0) == "tell" && self.words.len() > 1 {
             let target = target::of(&self.words).map_err(|e| fail(1, e))?;
             let kind = self.word(1).split('.').next().unwrap_or_default();
-            println!("{}", help::heading(&format!("Tell {kind} commands:")));
+            let colon = if self.options.help { ":" } else { "" };
+            println!("{}", help::heading(&format!("Tell {kind} commands{colon}")));
             let own = if self.options.help { &self.words[2..] } else { &[] };
             (target, own.join(" "))
         } else {
