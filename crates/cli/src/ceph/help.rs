@@ -122,8 +122,12 @@ mod tests {
         let all = signature::parse(text.as_bytes()).unwrap();
         let shown = commands(&all, "", 41);
         // As the official tool prints it.
-        let expected = "osd find <id|osd.id> find osd <id> in \n                      the CRUSH map and \n      \
-                                        show its location\nosd tree             print OSD tree\n";
+        let expected = concat!(
+            "osd find <id|osd.id> find osd <id> in \n",
+            "                      the CRUSH map and \n",
+            "                      show its location\n",
+            "osd tree             print OSD tree\n"
+        );
         assert_eq!(shown, expected);
         assert_eq!(
             commands(&all, "osd t", 41),

@@ -138,7 +138,7 @@ impl Stats {
         } else {
             ("0".to_owned(), "-".to_owned())
         };
-        let in_flight = self.started - self.finished;
+        let in_flight = self.started.saturating_sub(self.finished);
         let text = format!(
             "{:5} {in_flight:7} {:9} {:9} {:>9} {current:>9} {last:>11} {:>11}",
             self.lines,
@@ -302,6 +302,7 @@ mod tests {
                 .text
                 .contains(" 0           - ")
         );
+        stats.started += 512;
         (0..512).for_each(|_| stats.finish(Duration::from_micros(10)));
         assert_eq!(stats.line(Duration::from_secs(3)).json["cur_bw"], "1.000000");
         assert_eq!((stats.min_iops, stats.max_iops), (0, 256));
