@@ -32,7 +32,17 @@ struct Bench {
 
 impl Bench {
     fn open(path: &Path, log: Option<&Path>) -> Res<Self> {
-        Ok(Self { store: Store::open(path, log, Config { pool: Some(Pool::new(64 << 20)), ..Config::default() })?, events: Vec::new() })
+        Ok(Self {
+            store: Store::open(
+                path,
+                log,
+                Config {
+                    pool: Some(Pool::new(64 << 20)),
+                    ..Config::default()
+                },
+            )?,
+            events: Vec::new(),
+        })
     }
 
     /// Sleeps until something has happened, then takes it.
@@ -40,7 +50,10 @@ impl Bench {
         self.store.poll(&mut self.events);
         if self.events.is_empty() {
             let fd = self.store.event_fd();
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+                fd,
+                rustix::event::PollFlags::IN,
+            )];
             rustix::event::poll(&mut fds, None)?;
             self.store.poll(&mut self.events);
         }
@@ -155,16 +168,26 @@ fn small_write(kind: &str, i: u64, data: &Bytes) -> Transaction {
 
 fn main() -> Res<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let path = PathBuf::from(args.first().ok_or("usage: bench FILE [SIZE_MIB] [OBJECTS] [--log]")?);
+    let path = PathBuf::from(
+        args.first()
+            .ok_or("usage: bench FILE [SIZE_MIB] [OBJECTS] [--log]")?,
+    );
     let number = |i: usize, default: u64| args.get(i).and_then(|s| s.parse().ok()).unwrap_or(default);
     let (size, objects) = (number(1, 12_288) << 20, number(2, 1_000_000));
-    let log = args.iter().any(|a| a == "--log").then(|| path.with_extension("log"));
+    let log = args
+        .iter()
+        .any(|a| a == "--log")
+        .then(|| path.with_extension("log"));
     let begin = Instant::now();
     mkfs(&path, size, log.as_deref(), &MkfsOptions::default())?;
     println!("mkfs {:.3} s", begin.elapsed().as_secs_f64());
     let begin = Instant::now();
     let mut b = Bench::open(&path, log.as_deref())?;
-    println!("open {:.3} s, rss {}", begin.elapsed().as_secs_f64(), status("VmRSS"));
+    println!(
+        "open {:.3} s, rss {}",
+        begin.elapsed().as_secs_f64(),
+        status("VmRSS")
+    );
     let pool = Pool::new(256 << 20);
     let filled = |len: usize| {
         let mut buf = pool.get(len);
@@ -174,9 +197,13 @@ fn main() -> Res<()> {
     let (small, large) = (filled(4096), filled(4 << 20));
     for depth in [1, 16] {
         let kind = format!("s{depth}");
-        b.run(&format!("4 KiB write, new object, depth {depth}"), 30_000, depth, 4096, |s, i| {
-            Ok(s.submit(small_write(&kind, i, &small), Token(i))?)
-        })?;
+        b.run(
+            &format!("4 KiB write, new object, depth {depth}"),
+            30_000,
+            depth,
+            4096,
+            |s, i| Ok(s.submit(small_write(&kind, i, &small), Token(i))?),
+        )?;
     }
     b.run("4 KiB overwrite, 16", 30_000, 16, 4096, |s, i| {
         Ok(s.submit(small_write("s16", i % 10_000, &small), Token(i))?)
@@ -192,21 +219,37 @@ fn main() -> Res<()> {
     b.settle()?;
     b.run("4 KiB random read of 4 MiB, 16", 50_000, 16, 4096, |s, i| {
         let object = i.wrapping_mul(7919) % 500;
-        Ok(s.read(&key("large", object), i.wrapping_mul(104_729) % 1024 * 4096, 4096, Token(i))?)
+        Ok(s.read(
+            &key("large", object),
+            i.wrapping_mul(104_729) % 1024 * 4096,
+            4096,
+            Token(i),
+        )?)
     })?;
-    b.run("4 MiB read, 16", 500, 16, 4 << 20, |s, i| Ok(s.read(&key("large", i), 0, 4 << 20, Token(i))?))?;
+    b.run("4 MiB read, 16", 500, 16, 4 << 20, |s, i| {
+        Ok(s.read(&key("large", i), 0, 4 << 20, Token(i))?)
+    })?;
     b.run("4 KiB random overwrite of 4 MiB, 16", 50_000, 16, 4096, |s, i| {
         let mut txn = Transaction::new();
         let key = key("large", i.wrapping_mul(7919) % 500);
         txn.write(&key, i.wrapping_mul(104_729) % 1024 * 4096, small.clone());
-        txn.set_info(&key, vec![3u8; 250]).meta_put(format!("log.{:03}.{i:016}", i % 32), vec![1u8; 200]);
+        txn.set_info(&key, vec![3u8; 250])
+            .meta_put(format!("log.{:03}.{i:016}", i % 32), vec![1u8; 200]);
         Ok(s.submit(txn, Token(i))?)
     })?;
-    b.run(&format!("{objects} small objects, 64"), objects, 64, 4096, |s, i| {
-        Ok(s.submit(small_write("m", i, &small), Token(i))?)
-    })?;
+    b.run(
+        &format!("{objects} small objects, 64"),
+        objects,
+        64,
+        4096,
+        |s, i| Ok(s.submit(small_write("m", i, &small), Token(i))?),
+    )?;
     b.settle()?;
-    println!("after {objects} objects: rss {}, peak {}", status("VmRSS"), status("VmHWM"));
+    println!(
+        "after {objects} objects: rss {}, peak {}",
+        status("VmRSS"),
+        status("VmHWM")
+    );
     b.run("4 KiB read of a random small object", 50_000, 16, 4096, |s, i| {
         let key = key("m", i.wrapping_mul(2_654_435_761) % objects);
         Ok(s.read(&key, 0, 4096, Token(i))?)
@@ -222,7 +265,11 @@ fn main() -> Res<()> {
     drop(b);
     let begin = Instant::now();
     let b = Bench::open(&path, log.as_deref())?;
-    println!("open again {:.3} s; peak rss {}", begin.elapsed().as_secs_f64(), status("VmHWM"));
+    println!(
+        "open again {:.3} s; peak rss {}",
+        begin.elapsed().as_secs_f64(),
+        status("VmHWM")
+    );
     drop(b);
     Ok(())
 }

@@ -155,23 +155,6 @@ impl Allocator {
         true
     }
 
-    /// Takes a group back from the index.
-    pub(crate) fn return_group(&mut self, group: u32) {
-        let size = self.group_blocks;
-        if let Some(g) = self
-            .groups
-            .get_mut(group as usize)
-            .filter(|g| g.owner == Owner::Index)
-        {
-            *g = Group {
-                owner: Owner::Data,
-                free: size,
-                bits: None,
-            };
-            self.free += u64::from(size);
-        }
-    }
-
     /// Allocates `want` blocks; the caller has checked that there are as many.
     pub(crate) fn alloc(&mut self, mut want: u32, kind: Kind, out: &mut Vec<Run>) {
         debug_assert!(u64::from(want) <= self.free);

@@ -98,7 +98,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
         self.bytes
     }
 }

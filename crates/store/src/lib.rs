@@ -34,6 +34,7 @@ mod checkpoint;
 mod codec;
 mod config;
 pub mod device;
+mod dump;
 mod error;
 mod event;
 mod exec;
@@ -56,6 +57,7 @@ mod table;
 mod txn;
 
 pub use config::{BLOCK, Config, MkfsOptions, StatFs};
+pub use dump::Dump;
 pub use error::{Result, StoreError};
 pub use event::{Event, Listing, Lookup, Pairs, Token};
 pub use fsck::{Depth, FsckReport, fsck, fsck_on};

@@ -122,11 +122,6 @@ impl Log {
         self.queue.len()
     }
 
-    /// Bytes of the log that are still needed.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        self.used * BLOCK64
-    }
-
     /// Number of transactions and bytes at the front of the queue that make the next group.
     fn ready(&self) -> (usize, usize) {
         let (mut count, mut bytes) = (0, HEADER);

@@ -79,7 +79,10 @@ impl State {
     ) -> Self {
         let cache = Cache::new(cfg.onode_cache_bytes);
         let data = Cache::new(cfg.data_cache_bytes);
-        let pool = cfg.pool.clone().unwrap_or_else(|| Pool::new(cfg.memtable_bytes / 4));
+        let pool = cfg
+            .pool
+            .clone()
+            .unwrap_or_else(|| Pool::new(cfg.memtable_bytes / 4));
         let tables = VecDeque::from([MemTable {
             generation: 1,
             ..MemTable::default()

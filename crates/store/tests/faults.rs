@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction, fsck_on,
-    mkfs_on,
+    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction,
+    fsck_on, mkfs_on,
 };
 
 fn io(disk: &SimDisk) -> Arc<dyn BlockIo> {
@@ -14,16 +14,27 @@ fn io(disk: &SimDisk) -> Arc<dyn BlockIo> {
 }
 
 fn format(disk: &SimDisk) {
-    let opts = MkfsOptions { log_bytes: 512 << 10, ..MkfsOptions::default() };
+    let opts = MkfsOptions {
+        log_bytes: 512 << 10,
+        ..MkfsOptions::default()
+    };
     mkfs_on(&io(disk), None, &opts).unwrap();
 }
 
 fn small() -> Config {
-    Config { memtable_bytes: 256 << 10, index_cache_bytes: 1 << 20, data_cache_bytes: 0, ..Config::default() }
+    Config {
+        memtable_bytes: 256 << 10,
+        index_cache_bytes: 1 << 20,
+        data_cache_bytes: 0,
+        ..Config::default()
+    }
 }
 
 fn open(disk: &SimDisk) -> Result<Store, StoreError> {
-    let devices = Devices { main: Box::new(disk.device()), log: None };
+    let devices = Devices {
+        main: Box::new(disk.device()),
+        log: None,
+    };
     Store::open_on(devices, small(), Notify::new().unwrap(), false)
 }
 
@@ -32,12 +43,16 @@ fn key(i: usize) -> ObjectKey {
 }
 
 fn data(i: usize, len: usize) -> Bytes {
-    (0..len).map(|b| (b / 7 + i * 31 + b % 13) as u8).collect::<Vec<u8>>().into()
+    (0..len)
+        .map(|b| (b / 7 + i * 31 + b % 13) as u8)
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 fn write(store: &mut Store, i: usize, len: usize) -> Result<(), StoreError> {
     let mut txn = Transaction::new();
-    txn.write(&key(i), 0, data(i, len)).set_info(&key(i), vec![i as u8; 40]);
+    txn.write(&key(i), 0, data(i, len))
+        .set_info(&key(i), vec![i as u8; 40]);
     store.submit(txn, Token(i as u64))
 }
 
@@ -112,7 +127,9 @@ fn flipped_bits_are_reported_and_never_returned() {
                             let len = if i % 5 == 0 { 100_000 } else { 6000 };
                             assert!(bytes == data(i, len), "seed {seed}: object {i} is wrong");
                         }
-                        Err(StoreError::Corrupt { .. } | StoreError::Index(_) | StoreError::Damaged { .. }) => bad += 1,
+                        Err(
+                            StoreError::Corrupt { .. } | StoreError::Index(_) | StoreError::Damaged { .. },
+                        ) => bad += 1,
                         Err(e) => panic!("seed {seed}: {e}"),
                     }
                 }
@@ -120,7 +137,11 @@ fn flipped_bits_are_reported_and_never_returned() {
             Err(StoreError::Index(_) | StoreError::Damaged { .. }) => bad += 1,
             Err(e) => panic!("seed {seed}: {e}"),
         }
-        assert_eq!(bad > 0, !deep.is_clean(), "seed {seed}: reads found {bad}, fsck says {deep}");
+        assert_eq!(
+            bad > 0,
+            !deep.is_clean(),
+            "seed {seed}: reads found {bad}, fsck says {deep}"
+        );
     }
 }
 
@@ -154,7 +175,9 @@ fn a_full_disk_refuses_writes_lets_removals_through_and_fills_again() {
         }
         for i in 0..count {
             let mut txn = Transaction::new();
-            txn.truncate(&key(i), 10).remove(&key(i)).meta_put(format!("log-{i}"), vec![0; 100]);
+            txn.truncate(&key(i), 10)
+                .remove(&key(i))
+                .meta_put(format!("log-{i}"), vec![0; 100]);
             store.submit(txn, Token(1)).expect("removals always succeed");
             store.poll(&mut Vec::new());
         }
@@ -163,14 +186,23 @@ fn a_full_disk_refuses_writes_lets_removals_through_and_fills_again() {
         let report = fsck_on(&io(&disk), None, Depth::Deep);
         assert!(report.is_clean(), "{report}");
     }
-    assert!(counts[0] > 100 && counts.iter().all(|c| c.abs_diff(counts[0]) < 30), "{counts:?}");
+    assert!(
+        counts[0] > 100 && counts.iter().all(|c| c.abs_diff(counts[0]) < 30),
+        "{counts:?}"
+    );
 }
 
 #[test]
 fn a_failed_flush_or_write_poisons_the_store() {
     for fault in [
-        Fault { fail_flush: Some(3), ..Fault::default() },
-        Fault { fail_write: Some(2), ..Fault::default() },
+        Fault {
+            fail_flush: Some(3),
+            ..Fault::default()
+        },
+        Fault {
+            fail_write: Some(2),
+            ..Fault::default()
+        },
     ] {
         let disk = SimDisk::new(8 << 20, 3);
         format(&disk);
@@ -194,7 +226,10 @@ fn a_failed_flush_or_write_poisons_the_store() {
             }
         }
         assert_eq!((fatal, refused), (1, true));
-        assert!(matches!(store.lookup(&key(0), Token(0)), Err(StoreError::Fatal(_))));
+        assert!(matches!(
+            store.lookup(&key(0), Token(0)),
+            Err(StoreError::Fatal(_))
+        ));
         drop(store);
         let disk = disk.power_cycle(9);
         let mut store = open(&disk).unwrap();
@@ -212,7 +247,10 @@ fn a_failed_read_is_typed_and_harmless() {
     write(&mut store, 1, 5000).unwrap();
     settle(&mut store);
     assert_eq!(read(&mut store, 1).unwrap(), data(1, 5000));
-    disk.arm(Fault { fail_read: Some(0), ..Fault::default() });
+    disk.arm(Fault {
+        fail_read: Some(0),
+        ..Fault::default()
+    });
     assert!(matches!(read(&mut store, 1), Err(StoreError::ReadFailed { .. })));
     assert_eq!(read(&mut store, 1).unwrap(), data(1, 5000));
     assert!(matches!(read(&mut store, 2), Err(StoreError::NoObject(_))));
@@ -234,7 +272,10 @@ fn damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
     let report = fsck_on(&io(&disk), None, Depth::Deep);
     assert!(report.is_clean() && report.replayed == 8, "{report}");
     disk.flip_bit((256 << 10) + 3 * 4096 + 200, 1);
-    assert!(matches!(open(&disk), Err(StoreError::Damaged { what: "log", .. })));
+    assert!(matches!(
+        open(&disk),
+        Err(StoreError::Damaged { what: "log", .. })
+    ));
 }
 
 #[test]
@@ -247,5 +288,11 @@ fn another_device_is_refused() {
     assert!(open(&disk).is_ok());
     disk.flip_bit(100, 3);
     disk.flip_bit((64 << 10) + 100, 3);
-    assert!(matches!(open(&disk), Err(StoreError::Damaged { what: "superblock", .. })));
+    assert!(matches!(
+        open(&disk),
+        Err(StoreError::Damaged {
+            what: "superblock",
+            ..
+        })
+    ));
 }

@@ -457,24 +457,41 @@ impl Run {
         while let Some(at) = from {
             let asked = store.list(&at, None, limit, Token(0));
             self.good(asked)?;
-            let page = self.wait(store, |e| matches!(e, Event::List(..)), |e| match e {
-                Event::List(_, r) => r,
-                _ => unreachable!(),
-            })?;
+            let page = self.wait(
+                store,
+                |e| matches!(e, Event::List(..)),
+                |e| match e {
+                    Event::List(_, r) => r,
+                    _ => unreachable!(),
+                },
+            )?;
             let page = self.good(page)?;
             for (key, onode) in page.objects {
                 let asked = store.read(&key, 0, u64::MAX, Token(0));
                 self.good(asked)?;
-                let data = self.wait(store, |e| matches!(e, Event::Read(..)), |e| match e {
-                    Event::Read(_, r) => r,
-                    _ => unreachable!(),
-                })?;
+                let data = self.wait(
+                    store,
+                    |e| matches!(e, Event::Read(..)),
+                    |e| match e {
+                        Event::Read(_, r) => r,
+                        _ => unreachable!(),
+                    },
+                )?;
                 let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
                 let omap = self.all_pairs(store, |s, from| s.omap_list(&key, from, None, limit, Token(0)))?;
                 let attrs = onode.attrs().iter().cloned().collect();
                 let (info, header) = (onode.info().clone(), onode.omap_header().clone());
-                model.objects.insert(key, Object { data: data.to_vec(), info, attrs, omap, header });
+                model.objects.insert(
+                    key,
+                    Object {
+                        data: data.to_vec(),
+                        info,
+                        attrs,
+                        omap,
+                        header,
+                    },
+                );
             }
             from = page.next;
         }
@@ -492,10 +509,14 @@ impl Run {
         while let Some(at) = from {
             let asked = list(store, &at);
             self.good(asked)?;
-            let page = self.wait(store, |e| matches!(e, Event::Pairs(..)), |e| match e {
-                Event::Pairs(_, r) => r,
-                _ => unreachable!(),
-            })?;
+            let page = self.wait(
+                store,
+                |e| matches!(e, Event::Pairs(..)),
+                |e| match e {
+                    Event::Pairs(_, r) => r,
+                    _ => unreachable!(),
+                },
+            )?;
             let page = self.good(page)?;
             out.extend(page.pairs);
             from = page.next;

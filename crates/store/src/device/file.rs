@@ -61,7 +61,11 @@ impl FileIo {
         }
         let size = file.seek(SeekFrom::End(0))?;
         let cached = open(0)?;
-        Ok(Self { file, cached, size: size / BLOCK64 * BLOCK64 })
+        Ok(Self {
+            file,
+            cached,
+            size: size / BLOCK64 * BLOCK64,
+        })
     }
 
     /// Creates a file of `size` bytes (without allocating its blocks), or checks that a block device has that many.

@@ -93,7 +93,16 @@ impl IndexFile {
     /// A new, empty file; [`IndexFile::sync`] writes its map.
     pub(crate) fn create(dev: Arc<dyn BlockIo>, sb: &Superblock) -> Self {
         let nonce = RandomState::new().build_hasher().finish();
-        Self::with_state(dev, sb, State { nonce, map_dirty: true, ..State::default() }, false)
+        Self::with_state(
+            dev,
+            sb,
+            State {
+                nonce,
+                map_dirty: true,
+                ..State::default()
+            },
+            false,
+        )
     }
 
     /// Opens the file by the newer of the two valid maps. With `read_only`, what the library writes stays in memory.
