@@ -352,13 +352,12 @@ mod tests {
             pblk: 63 * 64,
             len: 1
         }));
-        a.return_group(g);
         assert!(a.mark_used(Run {
-            pblk: 63 * 64 - 1,
-            len: 2
+            pblk: 62 * 64,
+            len: 64
         }));
         assert!(!a.mark_used(Run {
-            pblk: 63 * 64,
+            pblk: 62 * 64 + 5,
             len: 1
         }));
     }

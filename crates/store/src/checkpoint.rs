@@ -218,8 +218,13 @@ impl Store {
     /// Makes freed blocks allocatable once no read can be looking at them.
     pub(crate) fn release(&mut self) {
         let oldest = self.reading.first().copied().unwrap_or(u64::MAX);
-        while let Some((_, runs)) = self.releases.pop_front_if(|(mark, _)| *mark < oldest) {
-            for run in runs {
+        while self.releases.front().is_some_and(|(mark, _)| *mark < oldest) {
+            for run in self
+                .releases
+                .pop_front()
+                .map(|(_, runs)| runs)
+                .unwrap_or_default()
+            {
                 self.state.alloc.release(run);
             }
         }

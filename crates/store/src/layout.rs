@@ -75,7 +75,7 @@ impl Superblock {
             log_blocks: log_bytes / BLOCK64,
             mounts: 0,
         };
-        if log_bytes < MIN_LOG || log_bytes > 1 << 40 {
+        if !(MIN_LOG..=1 << 40).contains(&log_bytes) {
             return Err(StoreError::Invalid("the log must have 256 KiB to 1 TiB"));
         }
         if sb.groups() < sb.fixed_groups() + 16 {

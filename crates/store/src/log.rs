@@ -314,7 +314,8 @@ impl Scan {
     /// Drops group `number` and all behind it: what it refers to never reached the device, so it was never acknowledged.
     pub(crate) fn cut(&mut self, number: u64, log_blocks: u64) {
         self.records.retain(|r| r.group < number);
-        while let Some(k) = self.kept.pop_back_if(|k| k.number >= number) {
+        while let Some(k) = self.kept.back().copied().filter(|k| k.number >= number) {
+            self.kept.pop_back();
             self.head = if k.skip > 0 { log_blocks - k.skip } else { k.block };
             self.next_group = k.number;
         }

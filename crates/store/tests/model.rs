@@ -3,6 +3,9 @@
 //! A failure prints its seed; `SPIRULA_SEED=n cargo test -p spirula-store --test model` runs only that one, and `SPIRULA_SEEDS=n`
 //! runs n of them.
 
+// A failed test may stop where it is.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -46,13 +49,13 @@ struct Object {
 
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
-    objects: BTreeMap<ObjectKey, Object>,
+    objects: BTreeMap<ObjectKey, Arc<Object>>,
     meta: BTreeMap<Bytes, Bytes>,
 }
 
 impl Model {
     fn at(&mut self, key: &ObjectKey) -> &mut Object {
-        self.objects.entry(key.clone()).or_default()
+        Arc::make_mut(self.objects.entry(key.clone()).or_default())
     }
 
     fn apply(&mut self, op: &Op) {
@@ -92,12 +95,12 @@ impl Model {
             Op::SetInfo { key, info } => self.at(key).info = info.clone(),
             Op::OmapSet { key, pairs } => self.at(key).omap.extend(pairs.iter().cloned()),
             Op::OmapRm { key, names } => {
-                if let Some(o) = self.objects.get_mut(key) {
+                if let Some(o) = self.objects.get_mut(key).map(Arc::make_mut) {
                     names.iter().for_each(|n| drop(o.omap.remove(n)));
                 }
             }
             Op::OmapRmRange { key, from, to } => {
-                if let Some(o) = self.objects.get_mut(key) {
+                if let Some(o) = self.objects.get_mut(key).map(Arc::make_mut) {
                     o.omap.retain(|k, _| k < from || k >= to);
                 }
             }
@@ -484,13 +487,13 @@ impl Run {
                 let (info, header) = (onode.info().clone(), onode.omap_header().clone());
                 model.objects.insert(
                     key,
-                    Object {
+                    Arc::new(Object {
                         data: data.to_vec(),
                         info,
                         attrs,
                         omap,
                         header,
-                    },
+                    }),
                 );
             }
             from = page.next;

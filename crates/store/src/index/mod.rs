@@ -4,6 +4,7 @@
 mod file;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -312,11 +313,9 @@ fn apply_bitmaps(
     for (runs, used) in [(allocated, true), (freed, false)] {
         for pblk in runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len)) {
             let group = (pblk / u64::from(group_blocks)) as u32;
-            if !loaded.contains_key(&group) {
-                loaded.insert(group, stored_bitmap(table, group, group_blocks)?);
-            }
-            let Some(bitmap) = loaded.get_mut(&group) else {
-                continue;
+            let bitmap = match loaded.entry(group) {
+                Entry::Occupied(e) => e.into_mut(),
+                Entry::Vacant(e) => e.insert(stored_bitmap(table, group, group_blocks)?),
             };
             let bit = (pblk % u64::from(group_blocks)) as usize;
             if (bitmap[bit / 8] >> (bit % 8) & 1 == 1) == used {
