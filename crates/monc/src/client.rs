@@ -288,7 +288,10 @@ async fn dial(inner: &Inner, target: EntityAddr) -> Option<Connection> {
         }
         Err(e) => {
             tracing::debug!("monitor {target}: {e}");
-            if let spirula_msgr::Error::Session(SessionError::Denied(errno)) = e {
+            // A monitor that is busy says nothing about the key: it is tried again.
+            if let spirula_msgr::Error::Session(SessionError::Denied(errno)) = e
+                && errno != spirula_cephx::EBUSY
+            {
                 // An old session that is no longer believed must not stand in the way of a new one.
                 if inner.session.take().is_none() {
                     inner.denied.set(Some(errno));

@@ -53,7 +53,11 @@ impl MonAuth {
             }
             Outcome::Denied { errno, why } => {
                 tracing::info!("authentication refused: {why}");
-                bad(errno)
+                match errno {
+                    // Not ready to tell (the secrets are still being committed): that is no verdict on the key.
+                    spirula_cephx::EBUSY => AcceptReply::HangUp(errno),
+                    _ => bad(errno),
+                }
             }
         }
     }
