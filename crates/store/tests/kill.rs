@@ -6,12 +6,14 @@
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use spirula_store::device::{FileIo, PoolDevice};
 use spirula_store::{
-    BLOCK, Config, Depth, Dump, Event, MkfsOptions, ObjectKey, Store, StoreError, Token, Transaction, fsck,
-    mkfs,
+    BLOCK, Config, Depth, Devices, Dump, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token,
+    Transaction, fsck, mkfs,
 };
 
 /// Contents of version `i` of an object.
@@ -211,4 +213,44 @@ fn a_separate_log_file_is_used_and_must_be_given() {
     assert!(fsck(&path, Some(&log), Depth::Deep).unwrap().is_clean());
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&log).unwrap();
+}
+
+#[test]
+fn threads_do_where_io_uring_is_forbidden() {
+    let path = scratch("pool");
+    mkfs(
+        &path,
+        64 << 20,
+        None,
+        &MkfsOptions {
+            log_bytes: 1 << 20,
+            ..MkfsOptions::default()
+        },
+    )
+    .unwrap();
+    for round in 0..2 {
+        let notify = Notify::new().unwrap();
+        let file = Arc::new(FileIo::open(&path).unwrap());
+        let main = Box::new(PoolDevice::new(file, notify.clone(), 2).unwrap());
+        let mut store = Store::open_on(Devices { main, log: None }, Config::default(), notify, true).unwrap();
+        let mut events = Vec::new();
+        for i in 0..50 {
+            let key = ObjectKey::from(format!("object-{i:03}").as_str());
+            if round == 0 {
+                let mut txn = Transaction::new();
+                txn.write(&key, 0, Bytes::from(contents(i)));
+                store.submit(txn, Token(i)).unwrap();
+                store.poll(&mut events);
+            } else {
+                assert!(read(&mut store, &key).unwrap() == contents(i));
+            }
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while round == 0 && !events.iter().any(|e| matches!(e, Event::Committed(Token(49)))) {
+            store.poll(&mut events);
+            assert!(Instant::now() < deadline, "never committed");
+        }
+    }
+    assert!(fsck(&path, None, Depth::Deep).unwrap().is_clean());
+    std::fs::remove_file(&path).unwrap();
 }

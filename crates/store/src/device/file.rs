@@ -1,11 +1,13 @@
 //! A file or raw block device with direct I/O where it is possible.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
@@ -57,7 +59,7 @@ impl FileIo {
             other => other?,
         };
         if write {
-            file.try_lock().map_err(io::Error::from)?;
+            lock(&file)?;
         }
         let size = file.seek(SeekFrom::End(0))?;
         let cached = open(0)?;
@@ -124,6 +126,21 @@ impl FileIo {
             }
         }
         Ok(())
+    }
+}
+
+/// Locks the file. Waits a little: a process that was killed may hold it until the kernel has ended its I/O.
+fn lock(file: &File) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if tries < 100 => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(e) => return Err(e.into()),
+        }
     }
 }
 
