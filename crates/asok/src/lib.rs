@@ -7,6 +7,8 @@
 //! The daemon implements [`Handler`] in its own event loop; this module only moves bytes, on the caller's
 //! single-threaded runtime.
 
+pub mod config;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -28,7 +30,8 @@ const MAX_CLIENTS: usize = 16;
 pub struct Command {
     /// Literal words, such as `config show`.
     pub name: &'static str,
-    /// Parameters: name and Ceph type, such as `("var", "CephString")`; a name that ends with `?` is optional.
+    /// Parameters: name and Ceph type, such as `("var", "CephString")`; a name that ends with `?` is optional, one that
+    /// ends with `*` may be given more than once.
     pub params: &'static [(&'static str, &'static str)],
     /// One line of help.
     pub help: &'static str,
@@ -46,7 +49,8 @@ pub struct Failure {
 
 /// What a daemon offers on its socket.
 pub trait Handler {
-    /// The commands, besides `help`, `get_command_descriptions`, `version` and `0`, which are served here.
+    /// The commands, besides `help`, `get_command_descriptions`, `version` and `0`, which are served here, and those of
+    /// [`config`], which every daemon runs on its own values.
     fn commands(&self) -> &'static [Command];
 
     /// The version object: `{"version": …, "release": …, "release_type": …}`.
@@ -167,7 +171,15 @@ async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
         "help" => Ok(help(handler.commands())),
         "get_command_descriptions" => Ok(describe(handler.commands())),
         "git_version" => Ok(json!({"git_version": handler.version()["version"].clone()})),
-        known if handler.commands().iter().any(|c| c.name == known) => handler.run(known, &args).await,
+        known
+            if handler
+                .commands()
+                .iter()
+                .chain(config::COMMANDS)
+                .any(|c| c.name == known) =>
+        {
+            handler.run(known, &args).await
+        }
         _ => Err(Failure {
             code: -22,
             message: "unrecognized command! [".to_owned() + &text + "]",
@@ -228,9 +240,11 @@ const BUILTIN: &[Command] = &[
     },
 ];
 
-fn help(commands: &[Command]) -> Value {
+/// The commands with what they do.
+pub fn help(commands: &[Command]) -> Value {
     let mut all: Vec<&Command> = commands
         .iter()
+        .chain(config::COMMANDS)
         .chain(BUILTIN)
         .filter(|c| !c.help.is_empty())
         .collect();
@@ -241,15 +255,18 @@ fn help(commands: &[Command]) -> Value {
 /// The JSON that the official `ceph` tool parses to validate a command line.
 pub fn describe(commands: &[Command]) -> Value {
     let mut out = Map::new();
-    for (i, c) in commands.iter().chain(BUILTIN).enumerate() {
+    for (i, c) in commands.iter().chain(config::COMMANDS).chain(BUILTIN).enumerate() {
         let mut sig: Vec<Value> = c.name.split(' ').map(Value::from).collect();
         for (name, kind) in c.params {
             let mut p = Map::from_iter([
-                ("name".to_owned(), json!(name.trim_end_matches('?'))),
+                ("name".to_owned(), json!(name.trim_end_matches(['?', '*']))),
                 ("type".to_owned(), json!(kind)),
             ]);
             if name.ends_with('?') {
                 p.insert("req".to_owned(), json!("false"));
+            }
+            if name.ends_with('*') {
+                p.insert("n".to_owned(), json!("N"));
             }
             sig.push(Value::Object(p));
         }

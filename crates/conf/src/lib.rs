@@ -1,10 +1,12 @@
-//! `ceph.conf`: its grammar, the order of its sections, metavariables, and the monitors' addresses.
+//! `ceph.conf`: its grammar, the order of its sections, metavariables, and the monitors' addresses; and the options
+//! with their types, defaults and sources.
 //!
 //! The grammar is documented at docs.ceph.com under "Configuring Ceph"; it is close to INI but for keys in
 //! which space, `_` and `-` are one, values continued by a backslash, and values that name other options.
 
 mod file;
 mod mon_host;
+pub mod options;
 mod size;
 
 pub use file::{ConfFile, Error, hostname};

@@ -15,9 +15,10 @@ pub mod daemon;
 pub mod fmt;
 pub mod health;
 pub mod kv;
-pub mod options;
 pub mod raft;
 pub mod service;
 pub mod version;
+
+pub use spirula_conf::options;
 
 pub use daemon::{MkfsConfig, MonConfig, mkfs, run};

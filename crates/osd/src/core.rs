@@ -90,6 +90,14 @@ impl Core {
         self.next_slot
     }
 
+    /// Settings that hold from now on, for ops that are executed from now on.
+    pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
+        self.pgs
+            .values_mut()
+            .for_each(|pg| pg.set_config(Arc::clone(&cfg)));
+        self.cfg = cfg;
+    }
+
     /// The newest map.
     pub fn map(&self) -> &Arc<dyn ClusterMap> {
         &self.map

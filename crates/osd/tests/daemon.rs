@@ -1,6 +1,8 @@
 //! Three real daemons with real stores and sockets in one process, a monitor that knows only what they need, and a
 //! client of a few lines.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -226,12 +226,11 @@ fn rows(m: &Monitor, who: &str, defaults: bool) -> Result<Vec<(String, String, &
         .filter(|_| kind == "osd")
         .and_then(|o| m.osd.map.crush.map().class_of(o));
     let central = m.config.for_daemon(kind, id, "", class.unwrap_or_default());
-    let values = options::Values {
-        central,
-        local: if mine {
-            m.values.local.clone()
-        } else {
-            Default::default()
+    let values = match mine {
+        true => m.values.clone(),
+        false => options::Values {
+            central,
+            ..Default::default()
         },
     };
     Ok(values

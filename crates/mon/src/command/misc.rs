@@ -8,7 +8,7 @@ use spirula_asok::{Command as DaemonCommand, Failure};
 use super::{Call, Done, Reply, commands, errno, now, refuse, status};
 use crate::core::Monitor;
 use crate::fmt::Format;
-use crate::{options, service, version};
+use crate::{service, version};
 
 commands! {
     "fsid" "mon" "r" fsid, "show the cluster's id";
@@ -189,31 +189,6 @@ fn service_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
 /// What the admin socket and `ceph tell mon.X` offer.
 pub(crate) const DAEMON_COMMANDS: &[DaemonCommand] = &[
     DaemonCommand {
-        name: "config show",
-        params: &[],
-        help: "show all values",
-    },
-    DaemonCommand {
-        name: "config get",
-        params: &[("var", "CephString")],
-        help: "show a value",
-    },
-    DaemonCommand {
-        name: "config set",
-        params: &[("var", "CephString"), ("val", "CephString")],
-        help: "set a value until the restart",
-    },
-    DaemonCommand {
-        name: "config diff",
-        params: &[],
-        help: "show the values that are not defaults",
-    },
-    DaemonCommand {
-        name: "config help",
-        params: &[("var?", "CephString")],
-        help: "describe options",
-    },
-    DaemonCommand {
         name: "perf dump",
         params: &[],
         help: "show counters",
@@ -267,47 +242,18 @@ pub(super) fn daemon_command(
     prefix: &str,
     args: &Map<String, Value>,
 ) -> Result<Value, Failure> {
-    let arg = |name: &str| args.get(name).and_then(Value::as_str).map(options::normalize);
+    let name = format!("mon.{}", m.me.name);
+    let daemon = spirula_asok::config::Daemon {
+        name: &name,
+        // The core looks values up when it needs them; only the messenger's are taken at the start.
+        live: |option| !option.starts_with("ms_"),
+    };
+    if let Some(answer) = spirula_asok::config::run(daemon, &mut m.values, prefix, args) {
+        m.refresh_values();
+        return answer;
+    }
     match prefix {
         "version" => Ok(version::daemon()),
-        "config show" => Ok(json!(m.values.all())),
-        "config get" => {
-            let var = arg("var").ok_or_else(|| fail(errno::EINVAL, "syntax error: 'config get <var>'"))?;
-            match m.values.all().get(&var) {
-                Some(v) => Ok(json!({var: v})),
-                None => Err(fail(
-                    errno::ENOENT,
-                    format!("error getting '{var}': (2) No such file or directory"),
-                )),
-            }
-        }
-        "config set" => {
-            let var =
-                arg("var").ok_or_else(|| fail(errno::EINVAL, "syntax error: 'config set <var> <value>'"))?;
-            let val = args
-                .get("val")
-                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-            let val = val.ok_or_else(|| fail(errno::EINVAL, "syntax error: 'config set <var> <value>'"))?;
-            let option =
-                options::find(&var).ok_or_else(|| fail(errno::ENOENT, format!("no option '{var}'")))?;
-            let parsed = option.parse(&val).map_err(|e| fail(errno::EINVAL, e))?;
-            m.values.local.insert(var.clone(), parsed.clone());
-            Ok(json!({"success": format!("{var} = '{parsed}' ")}))
-        }
-        "config diff" => {
-            let all = m.values.all();
-            let changed: Map<String, Value> = all
-                .into_iter()
-                .filter(|(k, _)| m.values.source(k) != "default")
-                .map(|(k, v)| {
-                    let source = m.values.source(&k);
-                    let default = options::find(&k).map_or("", |o| o.default);
-                    (k, json!({"default": default, source: v, "final": v}))
-                })
-                .collect();
-            Ok(json!({"diff": changed}))
-        }
-        "config help" => Ok(help_json(arg("var").as_deref())),
         "perf dump" => Ok(counters(m)),
         "perf schema" => Ok(schema(&counters(m))),
         "mon_status" | "quorum_status" => Ok(status::mon_status(m)),
@@ -315,12 +261,6 @@ pub(super) fn daemon_command(
         "ops" | "dump_ops_in_flight" => Ok(json!({"ops": [], "num_ops": m.waiting()})),
         _ => Err(fail(errno::EINVAL, "command not known")),
     }
-}
-
-fn help_json(var: Option<&str>) -> Value {
-    let list = options::ALL.iter().filter(|o| var.is_none_or(|v| v == o.name));
-    list.map(|o| json!({"name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help, "default": o.default}))
-        .collect()
 }
 
 fn sessions(m: &Monitor) -> Value {

@@ -125,10 +125,7 @@ impl Monitor {
             auth: Auth::load(kv.as_ref())?,
             clog: ClusterLog::load(kv.as_ref())?,
             stats: Stats::new(now),
-            values: Values {
-                local,
-                central: BTreeMap::new(),
-            },
+            values: Values::from_file(local),
             config,
             me,
             kv,
@@ -238,7 +235,7 @@ impl Monitor {
         Ok(())
     }
 
-    fn refresh_values(&mut self) {
+    pub(crate) fn refresh_values(&mut self) {
         self.values.central = self
             .config
             .for_daemon("mon", &self.me.name, &self.me.hostname, "");

@@ -66,10 +66,7 @@ fn monmap(config: &MonConfig, seed: &MkfsConfig, now: UTime) -> MonMap {
 }
 
 fn osdmap(config: &MonConfig, now: UTime) -> Result<OsdMap, Error> {
-    let values = Values {
-        local: config.options.clone(),
-        central: BTreeMap::new(),
-    };
+    let values = Values::from_file(config.options.clone());
     let types = CrushMap::new().types;
     let wanted = i32::try_from(values.int("osd_crush_chooseleaf_type")).unwrap_or(1);
     let domain = types.get(&wanted).map_or("host", String::as_str);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use spirula_asok::{Command, Failure, Handler};
 use spirula_maps::PgId;
 
+use super::options;
 use super::state::{Osd, Shared};
 use crate::pg::errno::*;
 
@@ -20,26 +21,6 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "bench",
         params: &[("count?", "CephInt"), ("size?", "CephInt")],
         help: "OSD benchmark: write <count> bytes (default 1G) in <size>-byte objects (default 4MB).",
-    },
-    Command {
-        name: "config get",
-        params: &[("var", "CephString")],
-        help: "config get <field>: get the config value",
-    },
-    Command {
-        name: "config set",
-        params: &[("var", "CephString"), ("val", "CephString")],
-        help: "config set <field> <val>: set a config variable",
-    },
-    Command {
-        name: "config show",
-        params: &[],
-        help: "dump current config settings",
-    },
-    Command {
-        name: "config unset",
-        params: &[("var", "CephString")],
-        help: "config unset <field>: unset a config variable",
     },
     Command {
         name: "dump_historic_ops",
@@ -117,38 +98,19 @@ fn version() -> Value {
 /// # Errors
 /// As the official daemon's.
 pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+    let name = format!("osd.{}", o.cfg.id);
+    let daemon = spirula_asok::config::Daemon {
+        name: &name,
+        live: options::is_live,
+    };
+    if let Some(answer) = spirula_asok::config::run(daemon, &mut o.values, prefix, args) {
+        o.apply_options();
+        return answer;
+    }
     match prefix {
         "version" => Ok(version()),
         "get_command_descriptions" => Ok(spirula_asok::describe(COMMANDS)),
-        "help" => Ok(Value::Object(
-            COMMANDS
-                .iter()
-                .map(|c| (c.name.to_owned(), json!(c.help)))
-                .collect(),
-        )),
-        "config show" => Ok(o.options()),
-        "config get" => {
-            let var = text(args, "var")?;
-            let value = o.options().get(var).cloned().ok_or_else(|| {
-                failure(
-                    ENOENT,
-                    format!("error getting '{var}': (2) No such file or directory"),
-                )
-            })?;
-            Ok(json!({var: value}))
-        }
-        "config set" => {
-            let (var, val) = (text(args, "var")?.to_owned(), args.get("val"));
-            let val = val
-                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-                .unwrap_or_default();
-            o.cfg.options.insert(var, val);
-            Ok(json!({"success": ""}))
-        }
-        "config unset" => {
-            o.cfg.options.remove(text(args, "var")?);
-            Ok(json!({"success": ""}))
-        }
+        "help" => Ok(spirula_asok::help(COMMANDS)),
         "perf dump" => Ok(o.perf.dump(o.io.store.stats())),
         "perf schema" => Ok(o.perf.schema(o.io.store.stats())),
         "dump_historic_ops" => Ok(o.perf.history()),
@@ -168,22 +130,6 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
 }
 
 impl Osd {
-    fn options(&self) -> Value {
-        let mut all = Map::new();
-        all.insert("name".into(), json!(format!("osd.{}", self.cfg.id)));
-        all.insert("cluster".into(), json!("ceph"));
-        all.insert("fsid".into(), json!(self.cfg.fsid.to_string()));
-        all.insert(
-            "osd_memory_target".into(),
-            json!(self.cfg.memory_target.to_string()),
-        );
-        all.insert("osd_data".into(), json!(self.cfg.device.display().to_string()));
-        for (name, value) in &self.cfg.options {
-            all.insert(name.clone(), json!(value));
-        }
-        Value::Object(all)
-    }
-
     fn ops_in_flight(&self) -> Value {
         let now = self.usec();
         let ops: Vec<Value> = self

@@ -9,8 +9,6 @@ use spirula_proto::internal::report::{FailureKind, OsdFailureReport, OsdReport};
 
 use super::state::Osd;
 
-/// `osd_heartbeat_grace`: silence after which a peer is reported, in microseconds.
-const GRACE: u64 = 20_000_000;
 /// Complaints are repeated after that long.
 const AGAIN: u64 = 5_000_000;
 
@@ -52,6 +50,8 @@ impl Osd {
     pub(super) fn send_heartbeats(&mut self) {
         let now = self.usec();
         let me = self.cfg.id;
+        // Silence after which a peer is reported.
+        let grace = self.values.uint("osd_heartbeat_grace").saturating_mul(1_000_000);
         let mut wanted: BTreeSet<i32> = self.core.pgs().flat_map(|pg| pg.members()).collect();
         wanted.retain(|o| *o != me && self.maps.map().is_up(*o));
         if !self.is_up() {
@@ -65,7 +65,7 @@ impl Osd {
             });
             let silent = now.saturating_sub(peer.heard);
             let due = now.saturating_sub(peer.reported) > AGAIN;
-            if silent > GRACE && due {
+            if silent > grace && due {
                 peer.reported = now;
                 self.complain(osd, FailureKind::TIMEOUT, silent);
             }

@@ -15,6 +15,7 @@ mod links;
 mod map_view;
 mod maps;
 mod mon;
+mod options;
 mod perf;
 mod report;
 mod run;

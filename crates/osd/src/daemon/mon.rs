@@ -49,9 +49,8 @@ impl Osd {
             }
             MsgType::CONFIG => {
                 let m: MConfig = msg.decode()?;
-                for (name, value) in m.config {
-                    self.cfg.options.insert(name, value);
-                }
+                self.values.central = m.config;
+                self.apply_options();
             }
             MsgType::OSD_REPORT_REPLY => match msg.decode()? {
                 OsdReportReply::BootDenied(d) => {

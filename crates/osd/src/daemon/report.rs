@@ -10,8 +10,6 @@ use spirula_proto::{Blob, Payload};
 use super::state::Osd;
 use crate::pg::PgReport;
 
-/// Share of the space above which nothing may grow, whatever the monitors say (`osd_failsafe_full_ratio`).
-const FAILSAFE: f64 = 0.97;
 /// A report is sent after so many ticks even if nothing changed.
 const QUIET_TICKS: u32 = 10;
 
@@ -190,10 +188,10 @@ impl Osd {
         }
     }
 
-    fn check_space(&mut self) {
+    pub(super) fn check_space(&mut self) {
         let s = self.io.store.statfs();
         let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
-        self.failsafe_full = used >= FAILSAFE;
+        self.failsafe_full = used >= self.failsafe_ratio;
         let map = self.maps.map();
         let level = match used {
             u if u >= f64::from(map.full_ratio) && map.full_ratio > 0.0 => Fullness::FULL,

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use spirula_asok::AdminSocket;
 use spirula_buf::Pool;
-use spirula_cephx::{AuthName, RotatingKeys};
+use spirula_cephx::{AuthName, OsRandom, RandomSource, RotatingKeys};
+use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, decode_all};
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Acceptor, Config};
@@ -22,9 +23,8 @@ use super::links::Links;
 use super::maps::Maps;
 use super::state::{Osd, Parts, Shared, Shell};
 use super::store_io::{StoreIo, info_range};
-use super::{OsdError, accept, admin, mon};
+use super::{OsdError, accept, admin, mon, options};
 use crate::core::Core;
-use crate::pg::config::PgConfig;
 use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::log::LogEntry;
@@ -72,7 +72,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let mut io = StoreIo::new(store);
     let core = load_core(&cfg, &maps, &mut io)?;
 
-    let nonce = std::process::id();
+    let nonce = nonce()?;
     let (public, public_addr) = bind(&cfg, nonce).await?;
     let (cluster, cluster_addr) = bind(&cfg, nonce).await?;
     let name = EntityName::new(EntityType::OSD, i64::from(cfg.id));
@@ -149,6 +149,17 @@ fn io_error(what: &'static str) -> impl Fn(std::io::Error) -> OsdError {
     }
 }
 
+/// What tells this process from the one before at the same address. Random, as a container's first process always has the
+/// same number.
+fn nonce() -> Result<u32, OsdError> {
+    let mut bytes = [0; 4];
+    OsRandom
+        .fill(&mut bytes)
+        .map_err(|_| OsdError::Config("the system gives no random numbers"))?;
+    // Monitors have 0.
+    Ok(u32::from_le_bytes(bytes).max(1))
+}
+
 async fn bind(cfg: &OsdConfig, nonce: u32) -> Result<(TcpListener, EntityAddr), OsdError> {
     let listener = TcpListener::bind(SocketAddr::new(cfg.bind, 0))
         .await
@@ -170,7 +181,8 @@ fn messenger(name: EntityName, addr: EntityAddr, pool: Pool) -> Config {
 
 /// The PGs that the store remembers.
 fn load_core(cfg: &OsdConfig, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
-    let pg_cfg = Arc::new(PgConfig::default());
+    let values = Values::from_file(cfg.options.clone());
+    let pg_cfg = Arc::new(options::pg_config(&values));
     let mut core = Core::new(cfg.id, (0, 1), pg_cfg, maps.view().clone());
     let (from, to) = info_range();
     for (k, v) in io.load_records(&from, &to)? {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, UTime};
 use spirula_maps::{HObject, ObjectName};
 use spirula_monc::MonClient;
@@ -53,6 +54,10 @@ pub(super) struct Osd {
     pub(super) public_addr: EntityAddr,
     pub(super) cluster_addr: EntityAddr,
     pub(super) failsafe_full: bool,
+    /// Share of the space above which nothing may grow, whatever the monitors say.
+    pub(super) failsafe_ratio: f64,
+    /// The options in force.
+    pub(super) values: Values,
     started: Instant,
     out: Vec<Output>,
     last_conn: u64,
@@ -85,7 +90,10 @@ pub(super) struct Parts {
 
 impl Shell {
     pub(super) fn new(p: Parts) -> Shared {
+        let values = Values::from_file(p.cfg.options.clone());
         let osd = Osd {
+            failsafe_ratio: values.float("osd_failsafe_full_ratio"),
+            values,
             cfg: p.cfg,
             core: p.core,
             io: p.io,

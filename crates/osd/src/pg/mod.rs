@@ -263,6 +263,11 @@ impl Pg {
         self.shares = (self.cfg.log_share(pgs), self.cfg.context_share(pgs));
     }
 
+    /// Settings for what is executed from now on.
+    pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
+        self.cfg = cfg;
+    }
+
     /// Whether this OSD leads the PG.
     pub fn is_primary(&self) -> bool {
         matches!(self.role, Role::Peering(_) | Role::Active(_))

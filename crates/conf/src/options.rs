@@ -165,18 +165,24 @@ options! {
     osd_client_message_cap Uint Advanced "256" ["osd"] "client operations an OSD holds at most";
     osd_client_message_size_cap Size Advanced "524288000" ["osd"] "bytes of client operations an OSD holds at most";
     osd_crush_chooseleaf_type Int Dev "1" ["mon"] "bucket type over which the first rule spreads";
+    osd_crush_device_class Str Advanced "" ["osd"] "device class of a new OSD";
     osd_crush_initial_weight Float Advanced "-1" ["osd"] "CRUSH weight of a new OSD; negative for its size in TiB";
     osd_crush_update_on_start Bool Advanced "true" ["osd"] "place an OSD in the CRUSH map when it boots";
     osd_data Str Advanced "" ["osd"] "the OSD's directory";
     osd_deep_scrub_interval Float Advanced "604800" ["osd"] "seconds between deep scrubs";
+    osd_failsafe_full_ratio Float Advanced "0.97" ["osd"] "use of an OSD from which it refuses to grow, whatever the map says";
     osd_heartbeat_grace Int Advanced "20" ["osd mon"] "seconds after which a silent OSD is down";
     osd_heartbeat_interval Int Dev "6" ["osd"] "seconds between heartbeats";
+    osd_max_attr_name_len Uint Advanced "100" ["osd"] "longest name of an extended attribute";
     osd_max_attr_size Uint Advanced "0" ["osd"] "largest extended attribute; 0 for no limit";
     osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
     osd_max_object_namespace_len Uint Advanced "256" ["osd"] "longest namespace";
     osd_max_object_size Size Advanced "134217728" ["osd"] "largest object";
+    osd_max_pgls Uint Advanced "1024" ["osd"] "objects in one listing";
+    osd_max_write_op_reply_len Size Advanced "64" ["osd"] "bytes that an operation of a write may return";
     osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
     osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
+    osd_op_complaint_time Float Advanced "30" ["osd"] "seconds after which an operation counts as slow";
     osd_pool_default_crush_rule Int Advanced "-1" ["mon"] "CRUSH rule of new pools; negative for the first";
     osd_pool_default_erasure_code_profile Str Advanced "plugin=jerasure technique=reed_sol_van k=2 m=2" ["mon"] "the profile called default of a new cluster";
     osd_pool_default_flag_hashpspool Bool Advanced "true" ["mon"] "set hashpspool on new pools";
@@ -188,6 +194,7 @@ options! {
     osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
     osd_scrub_max_interval Float Advanced "604800" ["osd"] "seconds after which a scrub is due whatever the load";
     osd_scrub_min_interval Float Advanced "86400" ["osd"] "seconds between scrubs";
+    pid_file Str Advanced "" [""] "path of the daemon's process id";
     public_addr Str Basic "" ["mon mds osd mgr"] "address to bind";
     public_network Str Advanced "" ["mon mds osd mgr"] "network to bind an address of";
     rados_mon_op_timeout Secs Advanced "0" [""] "seconds a monitor operation may take; 0 for no limit";
@@ -271,33 +278,81 @@ impl Opt {
     }
 }
 
-/// The values of one daemon: file or command line over the central configuration over the defaults.
+/// Where a value can come from, the weakest first (`src/common/config_values.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The monitors' configuration database.
+    Mon,
+    /// `ceph.conf` and the command line.
+    File,
+    /// Set in the running daemon: `ceph tell … config set`, `ceph daemon … config set`.
+    Override,
+}
+
+impl Source {
+    /// All, the weakest first.
+    pub const ALL: [Self; 3] = [Self::Mon, Self::File, Self::Override];
+
+    /// The name that `config show` and `config diff` print.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mon => "mon",
+            Self::File => "file",
+            Self::Override => "override",
+        }
+    }
+}
+
+/// The values of one daemon: those set in it while it runs over the file and command line over the central
+/// configuration over the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
     /// From `ceph.conf` and the command line.
     pub local: BTreeMap<String, String>,
     /// From the monitors' configuration database.
     pub central: BTreeMap<String, String>,
+    /// Set while the daemon runs; gone with it.
+    pub overrides: BTreeMap<String, String>,
 }
 
 impl Values {
+    /// Values of a file.
+    pub fn from_file(local: BTreeMap<String, String>) -> Self {
+        Self {
+            local,
+            ..Self::default()
+        }
+    }
+
+    /// What one source says.
+    pub fn layer(&self, source: Source) -> &BTreeMap<String, String> {
+        match source {
+            Source::Mon => &self.central,
+            Source::File => &self.local,
+            Source::Override => &self.overrides,
+        }
+    }
+
+    /// The strongest source that sets an option, and its value.
+    fn set(&self, name: &str) -> Option<(Source, &str)> {
+        let found = |s: &Source| self.layer(*s).get(name).map(|v| (*s, v.as_str()));
+        Source::ALL.iter().rev().find_map(found)
+    }
+
     /// A value as text; empty for an option that nobody knows.
     pub fn get(&self, name: &str) -> &str {
-        let set = self
-            .local
-            .get(name)
-            .or_else(|| self.central.get(name))
-            .map(String::as_str);
+        let set = self.set(name).map(|(_, v)| v);
         set.or_else(|| find(name).map(|o| o.default)).unwrap_or_default()
     }
 
     /// Where a value comes from, as `config show` names it.
     pub fn source(&self, name: &str) -> &'static str {
-        match (self.local.contains_key(name), self.central.contains_key(name)) {
-            (true, _) => "file",
-            (_, true) => "mon",
-            _ => "default",
-        }
+        self.set(name).map_or("default", |(s, _)| s.name())
+    }
+
+    /// Whether anybody set an option to something else than its default.
+    pub fn is_default(&self, name: &str) -> bool {
+        self.set(name).is_none()
     }
 
     /// A boolean value.
@@ -305,31 +360,48 @@ impl Values {
         matches!(self.get(name), "true" | "1" | "yes" | "on")
     }
 
-    /// An unsigned value; 0 where the text is not one.
+    /// An unsigned value; where the text is none, the default, or else 0. Suffixes count as the option's type says.
     pub fn uint(&self, name: &str) -> u64 {
-        suffixed(self.get(name), 1024).unwrap_or(0)
+        let opt = find(name);
+        let parse = |text: &str| match opt.map(|o| o.kind) {
+            Some(Secs | Millisecs) => seconds(text),
+            Some(Uint) => suffixed(text, 1000),
+            _ => suffixed(text, 1024),
+        };
+        let default = || opt.and_then(|o| parse(o.default));
+        parse(self.get(name)).or_else(default).unwrap_or(0)
     }
 
-    /// A signed value; 0 where the text is not one.
+    /// A signed value; where the text is none, the default, or else 0.
     pub fn int(&self, name: &str) -> i64 {
-        self.get(name).trim().parse().unwrap_or(0)
+        let parse = |text: &str| text.trim().parse().ok();
+        let default = || find(name).and_then(|o| parse(o.default));
+        parse(self.get(name)).or_else(default).unwrap_or(0)
     }
 
-    /// A float; 0 where the text is not one.
+    /// A float; where the text is no finite one, the default, or else 0.
     pub fn float(&self, name: &str) -> f64 {
-        self.get(name).trim().parse().unwrap_or(0.0)
+        let parse = |text: &str| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
+        let default = || find(name).and_then(|o| parse(o.default));
+        parse(self.get(name)).or_else(default).unwrap_or(0.0)
+    }
+
+    /// A value in its canonical spelling; `None` for an option that nobody knows or set.
+    pub fn canonical(&self, name: &str) -> Option<String> {
+        let opt = find(name);
+        let text = self.set(name).map(|(_, v)| v).or(opt.map(|o| o.default))?;
+        let parsed = opt.and_then(|o| o.parse(text).ok());
+        Some(parsed.unwrap_or_else(|| text.to_owned()))
     }
 
     /// Every option with its value, for `config show`.
     pub fn all(&self) -> BTreeMap<String, String> {
-        let mut out: BTreeMap<String, String> = ALL
-            .iter()
-            .map(|o| (o.name.to_owned(), self.get(o.name).to_owned()))
-            .collect();
-        for (k, v) in self.central.iter().chain(&self.local) {
-            out.insert(k.clone(), v.clone());
-        }
-        out
+        let known = ALL.iter().map(|o| o.name.to_owned());
+        let set = Source::ALL.iter().flat_map(|s| self.layer(*s).keys().cloned());
+        known
+            .chain(set)
+            .filter_map(|name| self.canonical(&name).map(|v| (name, v)))
+            .collect()
     }
 }
 
@@ -361,5 +433,17 @@ mod tests {
         assert_eq!(v.source("osd_pool_default_size"), "mon");
         v.local.insert("osd_pool_default_size".into(), "1".into());
         assert_eq!(v.uint("osd_pool_default_size"), 1);
+        v.overrides.insert("osd_pool_default_size".into(), "4".into());
+        assert_eq!(
+            (v.uint("osd_pool_default_size"), v.source("osd_pool_default_size")),
+            (4, "override")
+        );
+        v.overrides
+            .insert("osd_pool_default_size".into(), "nonsense".into());
+        assert_eq!(v.uint("osd_pool_default_size"), 3);
+        assert_eq!(
+            v.canonical("osd_failsafe_full_ratio").as_deref(),
+            Some("0.970000")
+        );
     }
 }

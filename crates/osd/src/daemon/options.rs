@@ -1,0 +1,83 @@
+//! The options that take effect while the daemon runs, from `ceph.conf`, the monitors and `config set`.
+
+use std::sync::Arc;
+
+use spirula_conf::options::Values;
+use spirula_store::MAX_OBJECT_SIZE;
+
+use super::state::Osd;
+use crate::pg::config::PgConfig;
+
+/// What may change at any time. Other options are taken at the start, or by official daemons only.
+const LIVE: &[&str] = &[
+    "osd_failsafe_full_ratio",
+    "osd_heartbeat_grace",
+    "osd_max_attr_name_len",
+    "osd_max_attr_size",
+    "osd_max_object_name_len",
+    "osd_max_object_namespace_len",
+    "osd_max_object_size",
+    "osd_max_pgls",
+    "osd_max_write_op_reply_len",
+    "osd_max_write_size",
+    "osd_op_complaint_time",
+];
+
+/// Whether a change of this option takes effect while the daemon runs.
+pub(super) fn is_live(name: &str) -> bool {
+    LIVE.contains(&name)
+}
+
+/// The PG core's settings under these options, within what the store and the messenger can do.
+pub(super) fn pg_config(values: &Values) -> PgConfig {
+    let base = PgConfig::default();
+    let size = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
+    // 0 is no limit but the index's.
+    let attr = Some(size("osd_max_attr_size")).filter(|n| *n > 0);
+    PgConfig {
+        max_object_size: values.uint("osd_max_object_size").min(MAX_OBJECT_SIZE),
+        max_object_name_len: size("osd_max_object_name_len").min(base.max_object_name_len),
+        max_object_namespace_len: size("osd_max_object_namespace_len").min(base.max_object_namespace_len),
+        max_attr_name_len: size("osd_max_attr_name_len").min(spirula_store::MAX_ATTR_NAME),
+        max_attr_size: attr.unwrap_or(usize::MAX).min(base.max_attr_size),
+        max_write_size: size("osd_max_write_size").saturating_mul(1 << 20),
+        max_pgls: values.uint("osd_max_pgls").clamp(1, base.max_pgls * 16),
+        max_write_op_reply_len: size("osd_max_write_op_reply_len").min(1 << 20),
+        ..base
+    }
+}
+
+impl Osd {
+    /// Hands changed options to those who use them.
+    pub(super) fn apply_options(&mut self) {
+        self.core.set_config(Arc::new(pg_config(&self.values)));
+        self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
+        self.check_space();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_core() {
+        let (ours, core) = (pg_config(&Values::default()), PgConfig::default());
+        assert_eq!(format!("{ours:?}"), format!("{core:?}"));
+    }
+
+    #[test]
+    fn values_stay_within_what_can_be_done() {
+        let mut v = Values::default();
+        v.central.insert("osd_max_object_size".into(), "1T".into());
+        v.central.insert("osd_max_write_size".into(), "4".into());
+        v.local.insert("osd_max_attr_size".into(), "1000".into());
+        let c = pg_config(&v);
+        assert_eq!(c.max_object_size, MAX_OBJECT_SIZE);
+        assert_eq!(c.max_write_size, 4 << 20);
+        assert_eq!(c.max_attr_size, 1000);
+        for name in LIVE {
+            assert!(spirula_conf::options::find(name).is_some(), "{name}");
+        }
+    }
+}
