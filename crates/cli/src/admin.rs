@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use spirula_cephx::AuthName;
 use spirula_client::{Options, Rados};
 use spirula_denc::EntityType;
@@ -47,29 +47,57 @@ impl Admin {
             .map_err(|e| Error::Daemon(format!("{}: unreadable answer: {e}", command["prefix"])))
     }
 
-    /// `None` where the cluster is healthy with `osds` OSDs up, else what is missing.
-    pub(crate) async fn health(&self, osds: u32) -> Result<Option<String>, Error> {
+    /// Whether the cluster has come up: every OSD is up and every PG is active and clean. What else its health
+    /// names (a full OSD, a pool without application) was there before, and is shown.
+    pub(crate) async fn progress(&self, osds: u32) -> Result<Progress, Error> {
         let status = self
-            .command(
-                serde_json::json!({"prefix": "status", "format": "json"}),
-                Bytes::new(),
-            )
+            .command(json!({"prefix": "status", "format": "json"}), Bytes::new())
             .await?;
         let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
         if up < u64::from(osds) {
-            return Ok(Some(format!("{up} of {osds} OSDs are up")));
+            return Ok(Progress::Waiting(format!("{up} of {osds} OSDs are up")));
         }
-        match status["health"]["status"].as_str() {
-            Some("HEALTH_OK") => Ok(None),
-            Some(other) => {
-                let checks = status["health"]["checks"].as_object().into_iter().flatten();
-                let summaries = checks.filter_map(|(_, c)| c["summary"]["message"].as_str());
-                Ok(Some(format!(
-                    "{other}: {}",
-                    summaries.collect::<Vec<_>>().join("; ")
-                )))
+        let states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
+        let unclean = states.filter(|s| {
+            s["state_name"]
+                .as_str()
+                .is_some_and(|n| !n.starts_with("active+clean"))
+        });
+        if let Some(s) = unclean.into_iter().next() {
+            return Ok(Progress::Waiting(format!(
+                "{} PGs are {}",
+                s["count"], s["state_name"]
+            )));
+        }
+        let health = status["health"]["status"]
+            .as_str()
+            .unwrap_or("HEALTH_UNKNOWN")
+            .to_owned();
+        let checks = status["health"]["checks"].as_object();
+        let mut summaries = Vec::new();
+        for (name, check) in checks.into_iter().flatten() {
+            let summary = check["summary"]["message"].as_str().unwrap_or(name);
+            if COMING_UP.iter().any(|prefix| name.starts_with(prefix)) {
+                return Ok(Progress::Waiting(summary.to_owned()));
             }
-            None => Ok(Some("no health in the status".into())),
+            summaries.push(format!("    {name}: {summary}"));
         }
+        Ok(Progress::Up { health, summaries })
     }
+}
+
+/// The health checks that end by themselves while a cluster comes up.
+const COMING_UP: [&str; 4] = ["OSD_DOWN", "OSD_HOST", "PG_", "MON_DOWN"];
+
+/// How far a starting cluster is.
+pub(crate) enum Progress {
+    /// Not there yet, for this reason.
+    Waiting(String),
+    /// It serves.
+    Up {
+        /// `HEALTH_OK`, or what it is otherwise.
+        health: String,
+        /// The checks behind it, a line each.
+        summaries: Vec<String>,
+    },
 }

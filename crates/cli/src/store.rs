@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use spirula_conf::parse_size;
 use spirula_denc::Fsid;
-use spirula_store::{Depth, MkfsOptions, fsck, mkfs};
+use spirula_osd::pg::key::parse_object_key;
+use spirula_store::{Depth, Dump, MkfsOptions, ObjectKey, fsck, mkfs};
 
 use crate::error::Error;
 
@@ -38,6 +39,20 @@ pub(crate) enum Command {
         /// Also read all data and compare its checksums
         #[arg(long)]
         deep: bool,
+    },
+    /// Show what a store holds: its summary and every object
+    Dump {
+        /// File or block device
+        path: PathBuf,
+        /// The separate log, if there is one
+        #[arg(long)]
+        log: Option<PathBuf>,
+        /// Show only this object, by its name in the listing, with its attributes and extents
+        #[arg(long)]
+        object: Option<String>,
+        /// Show the transactions that are in the log and not in the index yet
+        #[arg(long)]
+        transactions: bool,
     },
 }
 
@@ -87,5 +102,43 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
                 ExitCode::FAILURE
             })
         }
+        Command::Dump {
+            path,
+            log,
+            object,
+            transactions,
+        } => {
+            let dump = Dump::open(&path, log.as_deref())?;
+            match object {
+                Some(name) => print_object(&dump, &name)?,
+                None if transactions => print!("{}", dump.log()?),
+                None => {
+                    print!("{}", dump.summary()?);
+                    dump.objects(&ObjectKey::new(Vec::new()), |key, onode| {
+                        println!("{} {}", onode.size(), object_name(key));
+                        true
+                    })?;
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+/// An object as the OSD names it, or its raw key where no OSD wrote it.
+fn object_name(key: &ObjectKey) -> String {
+    parse_object_key(key.as_bytes()).map_or_else(|| key.to_string(), |o| o.to_string())
+}
+
+fn print_object(dump: &Dump, name: &str) -> Result<(), Error> {
+    let mut found = None;
+    dump.objects(&ObjectKey::new(Vec::new()), |key, _| {
+        if object_name(key) == name {
+            found = Some(key.clone());
+        }
+        found.is_none()
+    })?;
+    let key = found.ok_or_else(|| Error::Usage(format!("no object {name}")))?;
+    print!("{}", dump.object(&key)?);
+    Ok(())
 }

@@ -41,13 +41,7 @@ fn a_wrong_key_is_refused() {
     let c = Cluster::up("wrong-key", 1, &[]);
     c.sh("ceph-authtool -C bad.keyring -n client.admin --gen-key > /dev/null");
     let (_, said) = c.sh_fails("timeout 20 ceph -k bad.keyring -s");
-    assert!(
-        said.contains("Permission denied") || said.contains("EACCES"),
-        "{said}"
-    );
+    assert!(said.to_lowercase().contains("permission denied"), "{said}");
     let (_, said) = c.sh_fails("ceph-authtool -C nobody.keyring -n client.nobody --gen-key > /dev/null; timeout 20 ceph -n client.nobody -k nobody.keyring -s");
-    assert!(
-        said.contains("Permission denied") || said.contains("EACCES"),
-        "{said}"
-    );
+    assert!(said.to_lowercase().contains("permission denied"), "{said}");
 }

@@ -74,7 +74,7 @@ fn nothing_acknowledged_is_lost_in_fifty_deaths() {
         .and_then(|v| v.parse().ok())
         .unwrap_or(50);
     let c = Cluster::up("deaths", 3, &["--no-respawn", "--osd-size", "2G"]);
-    c.sh("ceph osd pool create data 16 16 replicated");
+    c.sh("ceph osd pool create data 16 16 replicated; ceph osd pool application enable data test");
     let mut client = c
         .python_command(LOAD)
         .stdin(Stdio::piped())

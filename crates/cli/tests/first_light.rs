@@ -107,7 +107,7 @@ try:
 except rados.ObjectNotFound:
     pass
 done = []
-comps = [io.aio_write_full('a%d' % i, b'x' * i, oncomplete=lambda c, i=i: done.append(i)) for i in range(500)]
+comps = [io.aio_write_full('a%d' % i, b'x' * (i + 1), oncomplete=lambda c, i=i: done.append(i)) for i in range(500)]
 for comp in comps:
     comp.wait_for_complete_and_cb()
     assert comp.get_return_value() == 0
@@ -118,7 +118,7 @@ def got(comp, data, i):
 comps = [io.aio_read('a%d' % i, 1000, 0, lambda c, d, i=i: got(c, d, i)) for i in range(500)]
 for comp in comps:
     comp.wait_for_complete_and_cb()
-assert all(seen[i] == b'x' * i for i in range(500))
+assert all(seen[i] == b'x' * (i + 1) for i in range(500))
 assert sorted(o.key for o in io.list_objects()) == sorted(['o'] + ['a%d' % i for i in range(500)])
 with rados.WriteOpCtx() as op:
     op.new(rados.LIBRADOS_CREATE_EXCLUSIVE)

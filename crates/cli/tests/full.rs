@@ -7,7 +7,7 @@ use common::Cluster;
 #[test]
 fn a_full_cluster_takes_deletes_and_recovers() {
     let c = Cluster::up("full", 3, &["--osd-size", "512M"]);
-    c.sh("ceph osd pool create f 8 8 replicated; head -c 4194304 /dev/urandom > in");
+    c.sh("ceph osd pool create f 8 8 replicated; ceph osd pool application enable f test; head -c 4194304 /dev/urandom > in");
     // Writes until the cluster says that it is full: librados answers ENOSPC or holds the write.
     let written = c.sh(
         "i=0; while timeout 10 rados -p f put o$i in 2>err; do i=$((i+1)); [ $i -lt 400 ]; done; echo $i",

@@ -114,7 +114,7 @@ fn addresses(c: &Cluster) -> Vec<SocketAddr> {
 #[test]
 fn a_thousand_hostile_connections_change_nothing() {
     let c = Cluster::up("hostile", 3, &["--no-respawn"]);
-    c.sh("ceph osd pool create h 8 8 replicated; head -c 1000000 /dev/urandom > in; rados -p h put o in");
+    c.sh("ceph osd pool create h 8 8 replicated; ceph osd pool application enable h test; head -c 1000000 /dev/urandom > in; rados -p h put o in");
     let targets = addresses(&c);
     assert!(targets.len() >= 4, "{targets:?}");
     let mon = targets[targets.len() - 1];

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use spirula_conf::parse_size;
 
-use crate::admin::Admin;
+use crate::admin::{self, Admin};
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 use crate::pidfile;
@@ -77,8 +77,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     if let Some(pid) = pidfile::holder(&layout.pid_file(supervisor::NAME)) {
         pidfile::signal(pid, Signal::HUP)
             .map_err(|e| Error::path("signal the supervisor of", layout.root(), e))?;
-        wait_until_healthy(&layout, &spec, &progress, || Ok(())).await?;
-        progress.done(&layout, begun.elapsed());
+        let health = wait_until_healthy(&layout, &spec, &progress, || Ok(())).await?;
+        progress.done(&layout, begun.elapsed(), &health);
         return Ok(());
     }
     if args.detach {
@@ -91,14 +91,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
                 last_line(&log)
             ))),
         };
-        wait_until_healthy(&layout, &spec, &progress, alive).await?;
-        progress.done(&layout, begun.elapsed());
+        let health = wait_until_healthy(&layout, &spec, &progress, alive).await?;
+        progress.done(&layout, begun.elapsed(), &health);
         return Ok(());
     }
     let running = Supervisor::new(layout.clone(), !args.no_respawn)?.run();
     let greeting = async {
         match wait_until_healthy(&layout, &spec, &progress, || Ok(())).await {
-            Ok(()) => progress.done(&layout, begun.elapsed()),
+            Ok(health) => progress.done(&layout, begun.elapsed(), &health),
             Err(e) => progress.warn(format!("{e}")),
         }
         std::future::pending::<()>().await;
@@ -170,13 +170,16 @@ fn last_line(log: &std::path::Path) -> String {
     text.lines().last().unwrap_or("no log").to_owned()
 }
 
-/// Polls the cluster's health until it is HEALTH_OK with every OSD up.
+/// The health of a cluster that is up, and the lines that explain it.
+type Health = (String, Vec<String>);
+
+/// Polls the cluster's status until every OSD is up and every PG is active and clean.
 async fn wait_until_healthy(
     layout: &Layout,
     spec: &Spec,
     progress: &Progress,
     mut alive: impl FnMut() -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<Health, Error> {
     let deadline = Instant::now() + HEALTH_PATIENCE;
     let mut admin = None;
     let mut why = String::from("the monitor does not answer");
@@ -186,9 +189,9 @@ async fn wait_until_healthy(
             admin = Admin::connect(layout).await.ok();
         }
         if let Some(connected) = &admin {
-            match connected.health(spec.osds).await {
-                Ok(None) => return Ok(()),
-                Ok(Some(not_yet)) => why = not_yet,
+            match connected.progress(spec.osds).await {
+                Ok(admin::Progress::Up { health, summaries }) => return Ok((health, summaries)),
+                Ok(admin::Progress::Waiting(not_yet)) => why = not_yet,
                 Err(e) => {
                     why = e.to_string();
                     admin = None;

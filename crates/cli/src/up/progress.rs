@@ -41,15 +41,16 @@ impl Progress {
         }
     }
 
-    /// The cluster is healthy: says how long that took and what to type next.
-    pub(crate) fn done(&self, layout: &Layout, took: Duration) {
+    /// The cluster is up: says how long that took and what to type next.
+    pub(crate) fn done(&self, layout: &Layout, took: Duration, (health, summaries): &super::Health) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         let conf = layout.conf();
         let root = layout.root().display();
+        let health = [std::slice::from_ref(health), summaries].concat().join("\n");
         eprintln!(
-            "HEALTH_OK after {:.1} s. Next:\n\
+            "Up after {:.1} s: {health}\nNext:\n\
              \n    export CEPH_CONF={}\
              \n    ceph -s                            # or: spirula ceph -s\
              \n    ceph osd pool create mypool\
