@@ -145,6 +145,8 @@ log_file = {root}/log/$name.log
 
 [osd]
 osd_data = {root}/$name
+# The log in a file of its own: flushing it never waits for the file system to allocate room for data.
+osd_log_device = {root}/$name/log
 keyring = {root}/$name/keyring
 admin_socket = {root}/run/$name.asok
 pid_file = {root}/run/$name.pid

@@ -127,7 +127,7 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
 
 /// An object as the OSD names it, or its raw key where no OSD wrote it.
 fn object_name(key: &ObjectKey) -> String {
-    parse_object_key(key.as_bytes()).map_or_else(|| key.to_string(), |o| o.to_string())
+    parse_object_key(key.as_slice()).map_or_else(|| key.to_string(), |o| o.to_string())
 }
 
 fn print_object(dump: &Dump, name: &str) -> Result<(), Error> {

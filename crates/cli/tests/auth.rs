@@ -1,4 +1,10 @@
 //! Who may do what: connection modes, capabilities, wrong keys.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! kill -9 of everything under load, again and again: nothing acknowledged may be missing or old.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 mod common;
 
@@ -119,6 +125,8 @@ fn nothing_acknowledged_is_lost_in_fifty_deaths() {
         let out = spirula()
             .args(["store", "fsck", "--deep"])
             .arg(c.dir().join(format!("osd.{osd}/block")))
+            .arg("--log")
+            .arg(c.dir().join(format!("osd.{osd}/log")))
             .output()
             .unwrap();
         assert!(

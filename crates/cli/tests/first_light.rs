@@ -1,4 +1,10 @@
 //! The first tour: every command of the official `rados` tool that users begin with, and python3-rados.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! A full cluster refuses or holds writes, lets deletes through, and recovers by itself.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 mod common;
 

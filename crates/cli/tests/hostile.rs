@@ -1,4 +1,10 @@
 //! Connections that send nonsense: no daemon dies, grows or stops serving.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 mod common;
 

@@ -1,4 +1,10 @@
 //! Memory is a budget: an OSD stays within it whatever the load.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 mod common;
 

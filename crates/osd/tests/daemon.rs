@@ -1,7 +1,7 @@
 //! Three real daemons with real stores and sockets in one process, a monitor that knows only what they need, and a
 //! client of a few lines.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use spirula_cephx::{
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Fsid, UTime};
 use spirula_maps::{Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdState, PgPool, SpgId, snap};
-use spirula_monc::{Event, MonClient, Options};
+use spirula_monc::{MonClient, Options};
 use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connection, Sender, SessionKeys};
 use spirula_osd::{MkfsConfig, OsdConfig, mkfs, run};
 use spirula_proto::internal::report::{OsdBoot, OsdReport};
@@ -401,11 +401,8 @@ impl Client {
             services: vec![EntityType::OSD],
             rotating: None,
         });
-        tokio::task::spawn_local(async move {
-            while let Some(e) = events.recv().await {
-                drop(matches!(e, Event::Lost));
-            }
-        });
+        // The session's task lives as long as somebody listens.
+        tokio::task::spawn_local(async move { while events.recv().await.is_some() {} });
         mon.connected(Duration::from_secs(5)).await.unwrap();
         let maps = Rc::new(RefCell::new(cluster.mon.map.borrow().clone()));
         Self {

@@ -1,5 +1,12 @@
 //! A cluster for one test, and the official tools against it.
 #![allow(dead_code, reason = "each test file uses its part of the harness")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -242,7 +242,9 @@ fn checksums_are_those_of_the_official_osd() {
     };
     let (seven, all) = (7u32.to_le_bytes(), u32::MAX.to_le_bytes());
     // Recorded from Ceph 16.2.15 through librados.
-    let table: [(ChecksumType, &[u8], u64, u32, Result<&[u8], i32>); 6] = [
+    /// Kind, initial value, length, chunk size, and what comes back.
+    type Case<'a> = (ChecksumType, &'a [u8], u64, u32, Result<&'a [u8], i32>);
+    let table: [Case<'_>; 6] = [
         (
             ChecksumType::XXHASH32,
             &seven,
