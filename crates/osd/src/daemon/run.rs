@@ -42,6 +42,8 @@ struct Budget {
     clients: usize,
     /// Payloads from other OSDs; apart, so that two full OSDs can still finish each other's writes.
     peers: usize,
+    /// Payloads read for replies.
+    reads: usize,
     /// The store's tables and caches.
     store: usize,
 }
@@ -49,8 +51,9 @@ struct Budget {
 impl Budget {
     fn of(target: usize) -> Self {
         Self {
-            clients: target / 5,
-            peers: target / 6,
+            clients: target / 8,
+            peers: target / 8,
+            reads: target / 8,
             store: target * 3 / 10,
         }
     }
@@ -62,14 +65,16 @@ impl Budget {
 /// Where it can't start, or had to stop.
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
     let budget = Budget::of(cfg.memory_target);
-    let store_cfg = spirula_store::Config::with_budget(budget.store);
+    let reads = Pool::new(budget.reads);
+    let mut store_cfg = spirula_store::Config::with_budget(budget.store);
+    store_cfg.pool = Some(reads.clone());
     let mut store = Store::open(&cfg.device, cfg.log_device.as_deref(), store_cfg)?;
     let sb = store.superblock();
     if sb.fsid != cfg.fsid.0 || i64::from(sb.whoami) != i64::from(cfg.id) {
         return Err(OsdError::Config("the store belongs to another OSD or cluster"));
     }
     let maps = Maps::load(&mut store, cfg.fsid)?;
-    let mut io = StoreIo::new(store);
+    let mut io = StoreIo::new(store, reads.clone());
     let core = load_core(&cfg, &maps, &mut io)?;
 
     let nonce = nonce()?;
@@ -126,6 +131,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     ));
     tasks.spawn_local(mon::serve(Rc::clone(&shell), events, secrets));
     tasks.spawn_local(work_store(Rc::clone(&shell)));
+    tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
     tasks.spawn_local(tick(Rc::clone(&shell)));
     if let Some(socket) = asok {
@@ -207,6 +213,22 @@ async fn work_store(shell: Shared) {
     loop {
         shell.wake.notified().await;
         shell.work();
+    }
+}
+
+/// Lets reads that wait for room go on when replies have left.
+async fn admit_reads(shell: Shared, pool: Pool) {
+    loop {
+        // A read waits only while others hold the room, so there is a buffer whose return wakes this task.
+        let wanted = shell.with(|o| o.io.deferred_bytes());
+        match wanted {
+            Some(bytes) => {
+                std::future::poll_fn(|cx| pool.poll_room(bytes.min(pool.limit()), cx)).await;
+                shell.wake.notify_one();
+                tokio::task::yield_now().await;
+            }
+            None => shell.deferred.notified().await,
+        }
     }
 }
 

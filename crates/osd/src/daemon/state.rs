@@ -69,6 +69,8 @@ pub(super) struct Shell {
     osd: RefCell<Osd>,
     /// The store has work.
     pub(super) wake: Notify,
+    /// Reads wait for room.
+    pub(super) deferred: Notify,
     /// The daemon is to stop.
     pub(super) stop: Notify,
 }
@@ -116,6 +118,7 @@ impl Shell {
         Rc::new(Self {
             osd: RefCell::new(osd),
             wake: Notify::new(),
+            deferred: Notify::new(),
             stop: Notify::new(),
         })
     }
@@ -142,6 +145,9 @@ impl Shell {
             let mut osd = self.osd.borrow_mut();
             osd.poll_store();
             osd.links.start_wanted(self);
+            if osd.io.deferred_bytes().is_some() {
+                self.deferred.notify_one();
+            }
             osd.failed.is_some()
         };
         if failed {
@@ -209,7 +215,7 @@ impl Osd {
         match o {
             Output::Submit { token, txn } => self.io.submit(token, txn)?,
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
-            Output::Read { token, key, ranges } => self.io.read(token, key, &ranges)?,
+            Output::Read { token, key, ranges } => self.io.read(token, key, ranges)?,
             Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
             Output::Send {
                 osd,

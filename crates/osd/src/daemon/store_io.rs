@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
+use spirula_buf::Pool;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
 use crate::core::DAEMON_SLOT;
@@ -30,9 +31,20 @@ struct Read {
     failed: bool,
 }
 
+/// A read that waits for room in the pool.
+struct Deferred {
+    token: Token,
+    key: Bytes,
+    ranges: Vec<ReadRange>,
+    bytes: usize,
+}
+
 /// The store and the calls under way.
 pub(super) struct StoreIo {
     pub(super) store: Store,
+    /// Where data is read into. Replies keep it until they are sent: at its limit further reads wait.
+    pool: Pool,
+    deferred: VecDeque<Deferred>,
     calls: HashMap<u64, Call>,
     reads: HashMap<u64, Read>,
     last: u64,
@@ -46,9 +58,11 @@ pub(super) struct StoreIo {
 }
 
 impl StoreIo {
-    pub(super) fn new(store: Store) -> Self {
+    pub(super) fn new(store: Store, pool: Pool) -> Self {
         Self {
             store,
+            pool,
+            deferred: VecDeque::new(),
             calls: HashMap::new(),
             reads: HashMap::new(),
             last: 0,
@@ -104,7 +118,40 @@ impl StoreIo {
         Ok(())
     }
 
-    pub(super) fn read(&mut self, token: Token, key: Bytes, ranges: &[ReadRange]) -> Result<(), StoreError> {
+    /// Reads now, or once the pool has room. The core lets no write of the object pass a read that is under way.
+    pub(super) fn read(&mut self, token: Token, key: Bytes, ranges: Vec<ReadRange>) -> Result<(), StoreError> {
+        let bytes = ranges.iter().map(|r| r.len).fold(0, u64::saturating_add);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if self.deferred.is_empty() && self.has_room(bytes) {
+            return self.read_now(token, key, &ranges);
+        }
+        self.deferred.push_back(Deferred { token, key, ranges, bytes });
+        Ok(())
+    }
+
+    /// Whether a read of so many bytes may begin: it fits the pool, or never will and is alone.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.pool.has_room(bytes) || bytes > self.pool.limit() / 2 && self.reads.is_empty()
+    }
+
+    /// How many bytes the first read that waits for room needs.
+    pub(super) fn deferred_bytes(&self) -> Option<usize> {
+        self.deferred.front().map(|d| d.bytes)
+    }
+
+    /// Begins the reads that have room now.
+    pub(super) fn read_deferred(&mut self) -> Result<(), StoreError> {
+        while let Some(d) = self.deferred.pop_front() {
+            if !self.has_room(d.bytes) {
+                self.deferred.push_front(d);
+                break;
+            }
+            self.read_now(d.token, d.key, &d.ranges)?;
+        }
+        Ok(())
+    }
+
+    fn read_now(&mut self, token: Token, key: Bytes, ranges: &[ReadRange]) -> Result<(), StoreError> {
         let key = ObjectKey::new(key);
         let mut parts = Vec::with_capacity(ranges.len());
         for (i, r) in ranges.iter().enumerate() {
@@ -186,6 +233,7 @@ impl StoreIo {
         }
         self.events = events;
         self.retry()?;
+        self.read_deferred()?;
         Ok(std::mem::take(&mut self.ready))
     }
 
