@@ -28,6 +28,8 @@ pub(crate) enum Error {
     Usage(String),
     #[error("can't start {daemon}: {source}")]
     Spawn { daemon: String, source: io::Error },
+    #[error("can't write the output: {0}")]
+    Output(io::Error),
     #[error("no runtime: {0}")]
     Runtime(io::Error),
     #[error("the supervisor can't watch for signals: {0}")]

@@ -1,5 +1,6 @@
 //! `spirula store`: makes, checks and shows the object store of an OSD that is not running.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -109,16 +110,21 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             transactions,
         } => {
             let dump = Dump::open(&path, log.as_deref())?;
-            match object {
-                Some(name) => print_object(&dump, &name)?,
-                None if transactions => print!("{}", dump.log()?),
-                None => {
-                    print!("{}", dump.summary()?);
+            let mut out = std::io::stdout().lock();
+            // Whoever reads may have seen enough: a closed pipe ends the listing.
+            let shown = match object {
+                Some(name) => out.write_all(object_detail(&dump, &name)?.as_bytes()),
+                None if transactions => out.write_all(dump.log()?.as_bytes()),
+                None => out.write_all(dump.summary()?.as_bytes()).and_then(|()| {
                     dump.objects(&ObjectKey::new(Vec::new()), |key, onode| {
-                        println!("{} {}", onode.size(), object_name(key));
-                        true
-                    })?;
-                }
+                        writeln!(out, "{} {}", onode.size(), object_name(key)).is_ok()
+                    })
+                    .map_err(std::io::Error::other)
+                }),
+            };
+            match shown {
+                Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => return Err(Error::Output(e)),
+                _ => {}
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -130,7 +136,7 @@ fn object_name(key: &ObjectKey) -> String {
     parse_object_key(key.as_slice()).map_or_else(|| key.to_string(), |o| o.to_string())
 }
 
-fn print_object(dump: &Dump, name: &str) -> Result<(), Error> {
+fn object_detail(dump: &Dump, name: &str) -> Result<String, Error> {
     let mut found = None;
     dump.objects(&ObjectKey::new(Vec::new()), |key, _| {
         if object_name(key) == name {
@@ -139,6 +145,5 @@ fn print_object(dump: &Dump, name: &str) -> Result<(), Error> {
         found.is_none()
     })?;
     let key = found.ok_or_else(|| Error::Usage(format!("no object {name}")))?;
-    print!("{}", dump.object(&key)?);
-    Ok(())
+    Ok(dump.object(&key)?)
 }
