@@ -36,30 +36,37 @@ pub(crate) struct NewPool {
 /// Official pools are created with at most this many replicas.
 const MAX_SIZE: u8 = 10;
 
-fn check_pg_num(m: &Monitor, pg_num: u32, size: u8) -> Result<(), Reply> {
+/// A pool's `pg_num` as a number that is allowed at all.
+pub(super) fn pg_num_in_range(m: &Monitor, n: i64) -> Result<u32, Reply> {
     let most = m.values.uint("mon_max_pool_pg_num");
-    if pg_num == 0 || u64::from(pg_num) > most {
-        return refuse(
+    let fits = |n: &u32| *n > 0 && u64::from(*n) <= most;
+    match u32::try_from(n).ok().filter(fits) {
+        Some(n) => Ok(n),
+        None => refuse(
             errno::ERANGE,
             format!(
                 "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon max pool pg num' for higher values)"
             ),
-        );
+        ),
     }
+}
+
+/// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of that size.
+pub(super) fn check_pg_num(m: &Monitor, id: Option<i64>, pg_num: u32, size: u8) -> Result<(), Reply> {
     let map = &m.osd.map;
     let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;
     let per = m.values.uint("mon_max_pg_per_osd");
-    let now: u64 = map
-        .pools
-        .values()
-        .map(|p| u64::from(p.pg_num) * u64::from(p.size))
+    let others = map.pools.iter().filter(|(other, _)| id != Some(**other));
+    let now: u64 = others
+        .map(|(_, p)| u64::from(p.pg_num_target) * u64::from(p.size))
         .sum();
     let total = now + u64::from(pg_num) * u64::from(size);
     if total > per * inside {
+        let which = id.map(|id| format!("pool id {id}")).unwrap_or_default();
         return refuse(
             errno::ERANGE,
             format!(
-                " pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {} (mon_max_pg_per_osd {per} * num_in_osds {inside})",
+                "{which} pg_num {pg_num} size {size} would mean {total} total pgs, which exceeds max {} (mon_max_pg_per_osd {per} * num_in_osds {inside})",
                 per * inside
             ),
         );
@@ -112,7 +119,8 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
         .unwrap_or_else(|| m.values.get("osd_pool_default_pg_autoscale_mode").to_owned());
     let default_pgs = u32::try_from(m.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
     let pg_num = new.pg_num.filter(|n| *n > 0).unwrap_or(default_pgs);
-    check_pg_num(m, pg_num, size)?;
+    pg_num_in_range(m, i64::from(pg_num))?;
+    check_pg_num(m, None, pg_num, size)?;
     let pgp_num = new.pgp_num.filter(|n| *n > 0).unwrap_or(pg_num);
     if pgp_num > pg_num {
         return refuse(

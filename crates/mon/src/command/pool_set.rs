@@ -3,6 +3,7 @@
 use spirula_maps::pool::{AutoscaleMode, PoolOption, PoolOptionKind, PoolOptions};
 use spirula_maps::{PgPool, PoolFlags};
 
+use super::pool::{check_pg_num, pg_num_in_range};
 use super::pool_get::flag;
 use super::pool_list::pool_id;
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
@@ -78,9 +79,9 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
         }
     } else {
         match var.as_str() {
-            "size" => set_size(m, &mut p, int(&var, &val)?, sure)?,
+            "size" => set_size(m, id, &mut p, int(&var, &val)?, sure)?,
             "min_size" => set_min_size(&mut p, int(&var, &val)?)?,
-            "pg_num" => set_pg_num(m, &mut p, int(&var, &val)?)?,
+            "pg_num" => set_pg_num(m, id, &mut p, int(&var, &val)?)?,
             "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&var, &val)?)?,
             "crush_rule" => {
                 let Some(rule) = m
@@ -113,11 +114,12 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
             _ => set_option(&mut p, &var, &val)?,
         }
     }
+    m.adjust_pg_num(id, &mut p);
     store(m, id, p);
     committed(format!("set pool {id} {var} to {val}"))
 }
 
-fn set_size(m: &Monitor, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
+fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOSIZECHANGE) {
         return refuse(
             errno::EPERM,
@@ -141,6 +143,9 @@ fn set_size(m: &Monitor, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply
             errno::EPERM,
             "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
         );
+    }
+    if size > p.size {
+        check_pg_num(m, Some(id), p.pg_num_target, size)?;
     }
     p.size = size;
     let default = u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0);
@@ -173,22 +178,18 @@ fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
     }
 }
 
-fn set_pg_num(m: &Monitor, p: &mut PgPool, n: i64) -> Result<(), Reply> {
+/// Sets where `pg_num` is to go; [`Monitor::adjust_pg_nums`] takes it there. `pgp_num` follows where it was the same.
+fn set_pg_num(m: &Monitor, id: i64, p: &mut PgPool, n: i64) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOPGCHANGE) {
         return refuse(
             errno::EPERM,
             "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
         );
     }
-    let most = m.values.uint("mon_max_pool_pg_num");
-    let Some(new) = u32::try_from(n).ok().filter(|n| *n > 0 && u64::from(*n) <= most) else {
-        return refuse(
-            errno::ERANGE,
-            format!(
-                "'pg_num' must be greater than 0 and less than or equal to {most} (you may adjust 'mon max pool pg num' for higher values)"
-            ),
-        );
-    };
+    if n == i64::from(p.pg_num_target) {
+        return Ok(());
+    }
+    let new = pg_num_in_range(m, n)?;
     if new < p.pg_num {
         return refuse(
             errno::EOPNOTSUPP,
@@ -198,12 +199,23 @@ fn set_pg_num(m: &Monitor, p: &mut PgPool, n: i64) -> Result<(), Reply> {
             ),
         );
     }
-    if new != p.pg_num {
-        return refuse(
-            errno::EOPNOTSUPP,
-            "splitting placement groups is not supported by this version",
-        );
+    check_pg_num(m, Some(id), new, p.size)?;
+    for (key, outside) in [
+        ("pg_num_min", (|n, limit| n < limit) as fn(i64, i64) -> bool),
+        ("pg_num_max", |n, limit| n > limit),
+    ] {
+        if let Some(PoolOption::Int(limit)) = p.opts.get(key)
+            && *limit > 0
+            && outside(n, *limit)
+        {
+            // The official text has the same sign for both.
+            return refuse(errno::EINVAL, format!("specified pg_num {n} < {key} {limit}"));
+        }
     }
+    if p.pg_num_target == p.pgp_num_target {
+        p.pgp_num_target = new;
+    }
+    p.pg_num_target = new;
     Ok(())
 }
 
@@ -220,13 +232,13 @@ fn set_pgp_num(p: &mut PgPool, n: i64) -> Result<(), Reply> {
             format!("specified pgp_num must > 0, but you set to {n}"),
         );
     };
-    if new > p.pg_num {
+    if new > p.pg_num_target {
         return refuse(
             errno::EINVAL,
-            format!("specified pgp_num {new} > pg_num {}", p.pg_num),
+            format!("specified pgp_num {new} > pg_num {}", p.pg_num_target),
         );
     }
-    (p.pgp_num, p.pgp_num_target) = (new, new);
+    p.pgp_num_target = new;
     Ok(())
 }
 

@@ -9,6 +9,7 @@
 
 mod dispatch;
 mod osd_report;
+mod pg_num;
 mod pool_op;
 mod push;
 mod session;

@@ -358,6 +358,7 @@ impl Monitor {
             self.pending_osd().old_blocklist = expired;
         }
         self.check_quotas(&map);
+        self.adjust_pg_nums();
         let trim = self.osd.trim(self.keep_from());
         self.writes.txn.extend(trim);
     }

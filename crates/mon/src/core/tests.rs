@@ -175,6 +175,30 @@ impl World {
         self.send(id, OsdReport::Boot(boot).to_message());
     }
 
+    /// Every PG's primary says that it is active and clean.
+    fn all_active(&mut self) {
+        for pg in self.mon.osd.map.pgs().collect::<Vec<_>>() {
+            let at = self.mon.osd.map.map_pg(pg);
+            let stat = PgStat {
+                state: PgState::ACTIVE.with(PgState::CLEAN),
+                acting_primary: at.acting_primary,
+                up_primary: at.up_primary,
+                acting: at.acting,
+                up: at.up,
+                reported_epoch: self.mon.osd.map.epoch,
+                last_active: self.now,
+                ..PgStat::default()
+            };
+            let session = 100 + SessionId::try_from(stat.acting_primary).unwrap();
+            let report = PgStatsReport {
+                seq: 1,
+                pgs: BTreeMap::from([(pg, Blob::of(&stat))]),
+                ..PgStatsReport::default()
+            };
+            self.send(session, OsdReport::PgStats(report).to_message());
+        }
+    }
+
     fn admin(&mut self) -> SessionId {
         self.open(1, AuthName::new(EntityType::CLIENT, "admin"), "allow *");
         1
@@ -265,27 +289,55 @@ fn statistics_make_health_and_status() {
         w.mon.health().contains_key("PG_AVAILABILITY"),
         "unknown for a minute"
     );
-    let pg = w.mon.osd.map.pgs().next().unwrap();
-    let at = w.mon.osd.map.map_pg(pg);
-    let primary = at.acting_primary;
-    let mut stat = PgStat {
-        state: PgState::ACTIVE.with(PgState::CLEAN),
-        acting: at.acting,
-        up: at.up,
-        ..PgStat::default()
-    };
-    (stat.acting_primary, stat.up_primary, stat.reported_epoch) = (primary, primary, w.mon.osd.map.epoch);
-    stat.last_active = w.now;
-    let report = PgStatsReport {
-        seq: 1,
-        pgs: BTreeMap::from([(pg, Blob::of(&stat))]),
-        ..PgStatsReport::default()
-    };
-    let session = 100 + SessionId::try_from(primary).unwrap();
-    w.send(session, OsdReport::PgStats(report).to_message());
+    w.all_active();
     assert!(w.mon.health().is_empty(), "{:?}", w.mon.health());
     let ack = w.command(admin, r#"{"prefix":"pg stat"}"#);
     assert!(String::from_utf8_lossy(&ack.output.to_bytes()).starts_with("1 pgs: 1 active+clean;"));
+}
+
+#[test]
+fn pg_num_grows_first_and_pgp_num_follows_when_all_pgs_serve() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let set = |w: &mut World, var: &str, val: u32| {
+        let cmd = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        let ack = w.command(admin, &cmd);
+        (ack.result, ack.status)
+    };
+    let nums = |w: &World| {
+        let p = w.mon.osd.map.pools.values().next().unwrap();
+        (p.pg_num, p.pgp_num, p.pg_num_target, p.pgp_num_target)
+    };
+    // Nothing serves yet: only the goal changes.
+    assert_eq!(set(&mut w, "pg_num", 16).0, 0);
+    assert_eq!(nums(&w), (8, 8, 16, 16));
+    w.all_active();
+    w.pass(Duration::from_secs(1));
+    assert_eq!(nums(&w), (16, 8, 16, 16));
+    w.pass(Duration::from_secs(1));
+    assert_eq!(nums(&w), (16, 8, 16, 16));
+    w.all_active();
+    assert_eq!(set(&mut w, "pgp_num", 12).0, 0);
+    assert_eq!(nums(&w), (16, 12, 16, 12));
+    assert_eq!(set(&mut w, "pg_num", 32).0, 0);
+    assert_eq!(nums(&w), (32, 12, 32, 12), "at once where all serve");
+    let errors = [
+        ("pgp_num", 64, -22, "specified pgp_num 64 > pg_num 32"),
+        ("pg_num", 0, -34, "'pg_num' must be greater than 0"),
+        (
+            "pg_num",
+            4096,
+            -34,
+            "pool id 1 pg_num 4096 size 3 would mean 12288 total pgs, which exceeds max 750",
+        ),
+        ("pg_num", 8, -95, "specified pg_num 8 < current 32: merging"),
+    ];
+    for (var, val, result, text) in errors {
+        let got = set(&mut w, var, val);
+        assert!(got.0 == result && got.1.starts_with(text), "{got:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! Taking pools to the number of PGs that was asked for. In Ceph the manager does this.
+
+use spirula_maps::{PgId, PgPool, PgState};
+
+use super::Monitor;
+
+impl Monitor {
+    /// Takes a pool closer to its targets where its PGs are ready for it. Whether it changed.
+    ///
+    /// First PGs split where they are; once the new ones are active, `pgp_num` spreads them. Not both at once: a PG that
+    /// is born and moved in one step would have to be looked for.
+    pub(crate) fn adjust_pg_num(&self, id: i64, p: &mut PgPool) -> bool {
+        let pgp_num = p.pgp_num_target.min(p.pg_num);
+        let split = p.pg_num_target > p.pg_num;
+        if (!split && pgp_num == p.pgp_num) || !self.all_active(id) {
+            return false;
+        }
+        if split {
+            p.pg_num = p.pg_num_target;
+            p.pg_num_pending = p.pg_num_target;
+            // Clients that know nothing of splits send their ops again.
+            p.last_force_op_resend_preluminous = self.osd.map.epoch + 1;
+        } else {
+            p.pgp_num = pgp_num;
+        }
+        true
+    }
+
+    /// Whether every PG of a pool serves, as its primary reported since the last change of their number.
+    fn all_active(&self, id: i64) -> bool {
+        let (Some(p), Ok(pool)) = (self.osd.map.pool(id), u64::try_from(id)) else {
+            return false;
+        };
+        (0..p.pg_num).all(|seed| {
+            let stat = self.stats.pgs.get(&PgId { pool, seed });
+            stat.is_some_and(|s| s.state.contains(PgState::ACTIVE) && !s.state.contains(PgState::STALE))
+        })
+    }
+
+    /// Adjusts all pools.
+    pub(super) fn adjust_pg_nums(&mut self) {
+        let map = self.osd.map.clone();
+        for (id, pool) in &map.pools {
+            let mut next = pool.clone();
+            if self.adjust_pg_num(*id, &mut next) {
+                // Another change of the pool goes first; this one is found again.
+                self.pending_osd().new_pools.entry(*id).or_insert(next);
+            }
+        }
+    }
+}
