@@ -32,8 +32,9 @@ fn a_full_cluster_takes_deletes_and_recovers() {
     );
     // What was acknowledged reads back from the full cluster.
     c.sh("rados -p f get o0 out; cmp in out");
+    // Without this flag the official client itself holds removals for as long as the map says that the pool is full.
     c.sh(&format!(
-        "for i in $(seq 0 {}); do rados -p f rm o$i; done",
+        "for i in $(seq 0 {}); do timeout 20 rados -p f rm o$i --force-full; done",
         written - 1
     ));
     c.wait_healthy();

@@ -117,6 +117,7 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: P
     let conn = shell.with(|o| {
         let conn = o.next_conn();
         o.incoming.insert(osd, (conn, sender.clone()));
+        o.tell_room();
         conn
     });
     while let Ok(incoming) = connection.recv().await {

@@ -156,7 +156,7 @@ pub(super) async fn bench(shell: &Shared, args: &Map<String, Value>) -> Result<V
 }
 
 async fn submit(shell: &Shared, i: u64, ops: Vec<ObjectOp>) {
-    while !shell.with(|o| o.io.store.writable() && !o.failsafe_full) {
+    while !shell.with(|o| o.io.store.writable() && !o.full.contains(&o.cfg.id)) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     shell.with(|o| {

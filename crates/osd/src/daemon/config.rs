@@ -39,6 +39,13 @@ pub struct OsdConfig {
     pub options: BTreeMap<String, String>,
 }
 
+impl OsdConfig {
+    /// Bytes of clients' payloads that may be in memory.
+    pub(super) fn client_bytes(&self) -> usize {
+        self.memory_target / 8
+    }
+}
+
 /// A store to be made.
 #[derive(Debug, Clone)]
 pub struct MkfsConfig<'a> {

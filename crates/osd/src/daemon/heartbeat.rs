@@ -43,6 +43,24 @@ impl Osd {
             epoch: map.epoch,
             up_from: map.osd_info.get(index).map_or(0, |i| i.up_from),
             stamp,
+            full: self.full.contains(&self.cfg.id),
+        }
+    }
+
+    /// Tells the OSDs that may lead this one's PGs whether there is room here: on the connections on which they are
+    /// told that writes are durable, so that the news comes before the room in their windows.
+    pub(super) fn tell_room(&self) {
+        let news = Heartbeat::Pong(self.beat(0)).to_message();
+        for (_, sender) in self.incoming.values() {
+            sender.send(news.clone());
+        }
+    }
+
+    fn note_room(&mut self, osd: i32, beat: &Beat) {
+        if beat.full {
+            self.full.insert(osd);
+        } else {
+            self.full.remove(&osd);
         }
     }
 
@@ -99,8 +117,13 @@ impl Osd {
     }
 
     /// A peer asks.
-    pub(super) fn heartbeat_asked(&self, osd: i32, beat: &Heartbeat) -> Option<spirula_proto::RawMessage> {
+    pub(super) fn heartbeat_asked(
+        &mut self,
+        osd: i32,
+        beat: &Heartbeat,
+    ) -> Option<spirula_proto::RawMessage> {
         let Heartbeat::Ping(ping) = beat else { return None };
+        self.note_room(osd, ping);
         let answer = self.beat(ping.stamp);
         let dead = answer.epoch > ping.epoch && !self.maps.map().is_up(osd);
         let answer = if dead {
@@ -114,9 +137,9 @@ impl Osd {
     /// A peer answers.
     pub(super) fn heartbeat_answer(&mut self, osd: i32, beat: &Heartbeat) {
         let now = self.usec();
-        if let Heartbeat::Pong(_) = beat
-            && let Some(p) = self.heartbeats.peers.get_mut(&osd)
-        {
+        let Heartbeat::Pong(pong) = beat else { return };
+        self.note_room(osd, pong);
+        if let Some(p) = self.heartbeats.peers.get_mut(&osd) {
             p.heard = now;
             if p.reported != 0 {
                 p.reported = 0;

@@ -180,6 +180,8 @@ async fn run(shell: Shared, osd: i32, addr: EntityAddr, config: Rc<Config>, mon:
     }
     shell.with(|o| {
         o.links.ended(osd);
+        // Another life of it, or another connection, tells anew.
+        o.full.remove(&osd);
         o.drive(|core, cx| core.handle_peer_reset(osd, cx));
     });
 }

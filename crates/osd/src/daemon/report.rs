@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use spirula_denc::UTime;
-use spirula_maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgId, PgStat, PgState, StoreStatfs};
+use spirula_maps::{
+    ObjectStatCollection, ObjectStatSum, OsdStat, OsdState, PgId, PgStat, PgState, StoreStatfs,
+};
 use spirula_proto::internal::report::{FullState, Fullness, OsdReport, PgStatsReport};
 use spirula_proto::{Blob, Payload};
 
 use super::state::Osd;
 use crate::pg::PgReport;
 
+/// The reserve is at most one part in so many of the store.
+const TINY_RESERVE: u64 = 7;
 /// A report is sent after so many ticks even if nothing changed.
 const QUIET_TICKS: u32 = 10;
 
@@ -125,6 +129,7 @@ impl Osd {
     /// Looks at the space, and reports what changed.
     pub(super) fn report(&mut self) {
         self.check_space();
+        self.check_room();
         if !self.is_up() {
             return;
         }
@@ -188,18 +193,60 @@ impl Osd {
         }
     }
 
+    /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
+    /// each at most what clients may have under way. On a tiny store not more than a share of it.
+    fn reserve(&self) -> u64 {
+        let total = self.io.store.statfs().total;
+        let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
+        let primaries = self.heartbeats.peers().len() as u64 + 1;
+        let under_way = primaries.saturating_mul(self.cfg.client_bytes() as u64);
+        failsafe.max(under_way.min(total / TINY_RESERVE))
+    }
+
+    /// Whether anything may still grow here. Cheap: called after each batch of the store's work.
+    pub(super) fn check_room(&mut self) {
+        let (me, available) = (self.cfg.id, self.io.store.statfs().available);
+        let was_full = self.full.contains(&me);
+        // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
+        let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.is_up();
+        let is_full = if was_full {
+            !told || available < self.reserve + self.reserve / 4
+        } else {
+            available < self.reserve
+        };
+        if is_full == was_full {
+            return;
+        }
+        if is_full {
+            tracing::warn!(
+                available,
+                reserve = self.reserve,
+                "no room left: nothing may grow"
+            );
+            self.full.insert(me);
+        } else {
+            tracing::info!(available, "there is room again");
+            self.full.remove(&me);
+        }
+        self.tell_room();
+        self.check_space();
+    }
+
+    /// Tells the monitors how full the store is, where that has changed.
     pub(super) fn check_space(&mut self) {
+        self.reserve = self.reserve();
         let s = self.io.store.statfs();
         let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
-        self.failsafe_full = used >= self.failsafe_ratio;
         let map = self.maps.map();
-        let level = match used {
-            u if u >= f64::from(map.full_ratio) && map.full_ratio > 0.0 => Fullness::FULL,
-            u if u >= f64::from(map.backfillfull_ratio) && map.backfillfull_ratio > 0.0 => {
-                Fullness::BACKFILLFULL
-            }
-            u if u >= f64::from(map.nearfull_ratio) && map.nearfull_ratio > 0.0 => Fullness::NEARFULL,
-            _ => Fullness::NONE,
+        let above = |ratio: f32| ratio > 0.0 && used >= f64::from(ratio);
+        let level = if self.full.contains(&self.cfg.id) || above(map.full_ratio) {
+            Fullness::FULL
+        } else if above(map.backfillfull_ratio) {
+            Fullness::BACKFILLFULL
+        } else if above(map.nearfull_ratio) {
+            Fullness::NEARFULL
+        } else {
+            Fullness::NONE
         };
         if level != self.reports.fullness && self.is_up() {
             let state = FullState {

@@ -49,9 +49,10 @@ struct Budget {
 }
 
 impl Budget {
-    fn of(target: usize) -> Self {
+    fn of(cfg: &OsdConfig) -> Self {
+        let target = cfg.memory_target;
         Self {
-            clients: target / 8,
+            clients: cfg.client_bytes(),
             peers: target / 8,
             reads: target / 8,
             store: target * 3 / 10,
@@ -64,7 +65,7 @@ impl Budget {
 /// # Errors
 /// Where it can't start, or had to stop.
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
-    let budget = Budget::of(cfg.memory_target);
+    let budget = Budget::of(&cfg);
     let reads = Pool::new(budget.reads);
     let mut store_cfg = spirula_store::Config::with_budget(budget.store);
     store_cfg.pool = Some(reads.clone());

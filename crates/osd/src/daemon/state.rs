@@ -1,7 +1,7 @@
 //! The daemon's state, and how commands of the core are carried out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,9 +53,12 @@ pub(super) struct Osd {
     pub(super) mon: MonClient,
     pub(super) public_addr: EntityAddr,
     pub(super) cluster_addr: EntityAddr,
-    pub(super) failsafe_full: bool,
+    /// OSDs, this one among them, on which nothing may grow.
+    pub(super) full: BTreeSet<i32>,
     /// Share of the space above which nothing may grow, whatever the monitors say.
     pub(super) failsafe_ratio: f64,
+    /// Bytes below which this OSD is full.
+    pub(super) reserve: u64,
     /// The options in force.
     pub(super) values: Values,
     started: Instant,
@@ -96,6 +99,7 @@ impl Shell {
         let osd = Osd {
             failsafe_ratio: values.float("osd_failsafe_full_ratio"),
             values,
+            reserve: 0,
             cfg: p.cfg,
             core: p.core,
             io: p.io,
@@ -109,7 +113,7 @@ impl Shell {
             mon: p.mon,
             public_addr: p.public_addr,
             cluster_addr: p.cluster_addr,
-            failsafe_full: false,
+            full: BTreeSet::new(),
             started: Instant::now(),
             out: Vec::new(),
             last_conn: 0,
@@ -143,6 +147,8 @@ impl Shell {
     pub(super) fn work(self: &Rc<Self>) {
         let failed = {
             let mut osd = self.osd.borrow_mut();
+            // First, so that others hear of a store that is full before they hear that what filled it is durable.
+            osd.check_room();
             osd.poll_store();
             osd.links.start_wanted(self);
             if osd.io.deferred_bytes().is_some() {
@@ -199,7 +205,7 @@ impl Osd {
         let mut cx = Ctx {
             now: UTime::now(),
             usec,
-            failsafe_full: self.failsafe_full,
+            full: &self.full,
             out: &mut out,
         };
         f(&mut self.core, &mut cx);

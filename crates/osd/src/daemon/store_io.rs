@@ -50,7 +50,7 @@ pub(super) struct StoreIo {
     last: u64,
     /// Answers that were there at once.
     ready: VecDeque<(Token, StoreReply)>,
-    /// Transactions that found no room, in order; what comes after waits too.
+    /// Transactions that found no room, in order. What comes after in the same PG waits too.
     stuck: VecDeque<(Transaction, Token)>,
     events: Vec<Event>,
     /// Transactions that are durable.
@@ -84,26 +84,24 @@ impl StoreIo {
 
     pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
         let txn = translate(txn);
-        if !self.stuck.is_empty() {
+        if self.stuck.iter().any(|(_, t)| t.slot() == token.slot()) {
             self.stuck.push_back((txn, token));
             return Ok(());
         }
-        self.try_submit(txn, token)
+        if let Some(txn) = self.try_submit(txn, token)? {
+            tracing::warn!("a transaction waits for room in the store");
+            self.stuck.push_back((txn, token));
+        }
+        Ok(())
     }
 
-    fn try_submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError> {
+    /// Submits, or gives the transaction back where there is no room for it: until a checkpoint frees what was removed,
+    /// or for longer where more was accepted than the reserve holds.
+    fn try_submit(&mut self, txn: Transaction, token: Token) -> Result<Option<Transaction>, StoreError> {
         let again = txn.clone();
         match self.store.submit(txn, spirula_store::Token(token.0)) {
-            Err(StoreError::NoSpace { needed, available }) => {
-                tracing::error!(
-                    needed,
-                    available,
-                    "the store is full: a transaction waits for room"
-                );
-                self.stuck.push_front((again, token));
-                Ok(())
-            }
-            other => other,
+            Err(StoreError::NoSpace { .. }) => Ok(Some(again)),
+            other => other.map(|()| None),
         }
     }
 
@@ -242,12 +240,21 @@ impl StoreIo {
         self.ready.pop_front()
     }
 
+    /// Tries again what found no room; each PG's transactions stay in order.
     fn retry(&mut self) -> Result<(), StoreError> {
-        while let Some((txn, token)) = self.stuck.pop_front() {
-            let before = self.stuck.len();
-            self.try_submit(txn, token)?;
-            if self.stuck.len() > before {
-                break;
+        if self.stuck.is_empty() {
+            return Ok(());
+        }
+        let mut waiting: Vec<u32> = Vec::new();
+        for (txn, token) in std::mem::take(&mut self.stuck) {
+            let back = if waiting.contains(&token.slot()) {
+                Some(txn)
+            } else {
+                self.try_submit(txn, token)?
+            };
+            if let Some(txn) = back {
+                waiting.push(token.slot());
+                self.stuck.push_back((txn, token));
             }
         }
         Ok(())

@@ -68,7 +68,7 @@ impl Pg {
         if op.is_pg_op() {
             return self.list(op, cx);
         }
-        match self.check_object_op(&op, cx) {
+        match self.check_object_op(&op) {
             Verdict::Pass => {}
             Verdict::Drop => return,
             Verdict::Fail(e) => return self.fail(&mut op, e, cx),
@@ -102,7 +102,7 @@ impl Pg {
         Verdict::Pass
     }
 
-    fn check_object_op(&self, op: &ClientOp, cx: &Ctx<'_>) -> Verdict {
+    fn check_object_op(&self, op: &ClientOp) -> Verdict {
         let o = &op.object;
         let (cfg, pool) = (&self.cfg, &self.pool);
         if o.oid.len() > cfg.max_object_name_len
@@ -116,10 +116,6 @@ impl Pg {
         }
         if self.map.is_blocklisted(&op.client.addr) {
             return Verdict::Fail(-EBLOCKLISTED);
-        }
-        let tries = op.flags.has(OsdFlags::FULL_TRY);
-        if op.write_ordered() && cx.failsafe_full && !tries {
-            return Verdict::Drop;
         }
         if pool.eio {
             let knows = op.flags.has(OsdFlags::SUPPORTSPOOLEIO);
@@ -196,15 +192,24 @@ impl Pg {
         self.reply(&op, reply, 0, cx);
     }
 
-    /// Whether a change of the PG's usage is possible now; if not, the error, or `None` to say nothing.
-    pub(super) fn check_full(&self, op: &ClientOp, grows: bool, cx: &Ctx<'_>) -> Result<(), Option<i32>> {
-        if !grows || op.flags.has(OsdFlags::FULL_FORCE) && !cx.failsafe_full {
+    /// Whether there is room for a change; if not, the error, or `None` to say nothing: the client sends it again when
+    /// the map no longer says that the pool is full. `grows`: the PG's usage; `stores`: new data, even if it replaces
+    /// old.
+    pub(super) fn check_full(
+        &self,
+        op: &ClientOp,
+        grows: bool,
+        stores: bool,
+        cx: &Ctx<'_>,
+    ) -> Result<(), Option<i32>> {
+        let force = op.flags.has(OsdFlags::FULL_FORCE);
+        // What is in the log must be stored by every member: where one has no room left, no flag helps.
+        let no_room =
+            stores && !cx.full.is_empty() && self.interval.place.acting.iter().any(|o| cx.full.contains(o));
+        if !no_room && (!grows || !self.pool.full || force) {
             return Ok(());
         }
-        if !self.pool.full && !cx.failsafe_full {
-            return Ok(());
-        }
-        if op.flags.has(OsdFlags::FULL_TRY) {
+        if force || op.flags.has(OsdFlags::FULL_TRY) {
             let e = if self.pool.full_quota { EDQUOT } else { ENOSPC };
             return Err(Some(-e));
         }

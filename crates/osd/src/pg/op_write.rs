@@ -82,7 +82,8 @@ impl Pg {
             );
         }
         let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
-        if let Err(answer) = self.check_full(&op, grows, cx) {
+        let stores = grows || exec.stores_data();
+        if let Err(answer) = self.check_full(&op, grows, stores, cx) {
             if let Some(e) = answer {
                 self.log_failure(
                     op,

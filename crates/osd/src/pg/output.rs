@@ -1,5 +1,6 @@
 //! What the core asks of the daemon, and what it is told about the world with each event.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -139,8 +140,8 @@ pub struct Ctx<'a> {
     pub now: UTime,
     /// Microseconds of a monotonic clock.
     pub usec: u64,
-    /// Whether this OSD is so full that nothing may grow (`osd_failsafe_full_ratio`).
-    pub failsafe_full: bool,
+    /// OSDs, this one among them, that are so full that nothing may grow on them (`osd_failsafe_full_ratio`).
+    pub full: &'a BTreeSet<i32>,
     /// Where commands go.
     pub out: &'a mut Vec<Output>,
 }

@@ -67,6 +67,8 @@ struct Sim {
     tid: u64,
     client: Arc<Client>,
     cfg: Arc<PgConfig>,
+    /// OSDs without room.
+    full: BTreeSet<i32>,
     seen_states: BTreeSet<String>,
 }
 
@@ -94,6 +96,7 @@ impl Sim {
             tid: 0,
             client,
             cfg: Arc::new(cfg),
+            full: BTreeSet::new(),
             seen_states: BTreeSet::new(),
         };
         let mut map = FakeMap::new(osds);
@@ -202,7 +205,7 @@ impl Sim {
         let mut cx = Ctx {
             now,
             usec: self.usec,
-            failsafe_full: false,
+            full: &self.full,
             out: &mut out,
         };
         f(core, &mut cx);

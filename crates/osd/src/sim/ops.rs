@@ -379,3 +379,33 @@ fn a_read_waits_for_the_write_before_it_to_be_durable_everywhere() {
     assert_eq!(sim.reply_to(w).unwrap().result, 0);
     assert_eq!(sim.reply_to(r).unwrap().ops[0].data.to_bytes(), "new");
 }
+
+#[test]
+fn a_member_without_room_stops_what_stores_and_nothing_else() {
+    for full in 0..3 {
+        let mut sim = cluster();
+        for name in ["a", "b"] {
+            assert_eq!(sim.write_full(name, "before").result, 0);
+        }
+        sim.full.insert(full);
+        let stores = || vec![write_full("beyond"), write_full("new"), write_full("")];
+        for (i, op) in stores().into_iter().enumerate() {
+            let name = ["a", "c", "c"][i];
+            for flag in [OsdFlags::FULL_TRY, OsdFlags::FULL_FORCE] {
+                let mut op = sim.build(name, vec![op.clone()]);
+                op.flags |= flag;
+                assert_eq!(sim.call_op(op).result, -28, "op {i}");
+            }
+            // Others wait for the map that tells of room.
+            let op = sim.build(name, vec![op]);
+            let tid = sim.submit(op).expect("no primary");
+            sim.run_some(100_000);
+            assert!(sim.reply_to(tid).is_none(), "op {i}");
+        }
+        assert_eq!(sim.read("a").unwrap(), "before");
+        assert_eq!(sim.call("a", vec![extent(OpCode::TRUNCATE, 3, 0, "")]).result, 0);
+        assert_eq!(sim.call("b", vec![plain(OpCode::DELETE)]).result, 0);
+        sim.full.clear();
+        assert_eq!(sim.write_full("b", "again").result, 0);
+    }
+}

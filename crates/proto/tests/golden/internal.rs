@@ -243,6 +243,7 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         epoch: 5,
         up_from: 3,
         stamp: 99,
+        full: true,
     };
     let body = RaftBody {
         tid: 4,

@@ -214,6 +214,17 @@ impl<'a> Exec<'a> {
             && e.offset.saturating_add(e.length) >= self.info.size
     }
 
+    /// Whether the changes need room for data or attributes, be it in place of old ones.
+    pub(super) fn stores_data(&self) -> bool {
+        let stores = |c: &ObjectOp| {
+            !matches!(
+                c,
+                ObjectOp::Remove | ObjectOp::RmAttr(_) | ObjectOp::Truncate { .. }
+            )
+        };
+        self.changes.iter().any(stores) || self.attr_changes.values().any(Option::is_some)
+    }
+
     fn maybe_create(&mut self) {
         if !self.exists {
             self.exists = true;
