@@ -117,13 +117,23 @@ impl StoreIo {
     }
 
     /// Reads now, or once the pool has room. The core lets no write of the object pass a read that is under way.
-    pub(super) fn read(&mut self, token: Token, key: Bytes, ranges: Vec<ReadRange>) -> Result<(), StoreError> {
+    pub(super) fn read(
+        &mut self,
+        token: Token,
+        key: Bytes,
+        ranges: Vec<ReadRange>,
+    ) -> Result<(), StoreError> {
         let bytes = ranges.iter().map(|r| r.len).fold(0, u64::saturating_add);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if self.deferred.is_empty() && self.has_room(bytes) {
             return self.read_now(token, key, &ranges);
         }
-        self.deferred.push_back(Deferred { token, key, ranges, bytes });
+        self.deferred.push_back(Deferred {
+            token,
+            key,
+            ranges,
+            bytes,
+        });
         Ok(())
     }
 
