@@ -99,7 +99,8 @@ impl RotatingSecrets {
                 None => env.now,
                 Some((_, newest)) => env.now.plus(ttl).max(newest.expiration),
             };
-            self.max_id += 1;
+            // Only damaged secrets count so far that there is no next id.
+            self.max_id = self.max_id.checked_add(1).ok_or(crate::Error::NotReady)?;
             let secret = ExpiringKey {
                 key: CryptoKey::generate(env)?,
                 expiration: start.plus(ttl),

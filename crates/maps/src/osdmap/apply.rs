@@ -6,8 +6,9 @@ use crate::features::OSDMAP_SIGNIFICANT;
 
 use super::{CrushBlob, Incremental, MAX_PRIMARY_AFFINITY, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo};
 
-/// More OSD ids than any map has; keeps a hostile map from making us allocate for billions.
-const MAX_OSD_LIMIT: u32 = 1 << 20;
+/// The most OSD ids of a map: more than any cluster has, and few enough that a hostile incremental of a few bytes costs
+/// a few megabytes.
+pub const MAX_OSD_LIMIT: u32 = 16_384;
 
 /// Why an incremental can't be applied. The map is unchanged or to be thrown away.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityAddrVec, Fsid, UTime};
 
-pub use apply::ApplyError;
+pub use apply::{ApplyError, MAX_OSD_LIMIT};
 pub use cache::MappingCache;
 pub use incremental::Incremental;
 pub use mapping::{NO_OSD, PgMapping};

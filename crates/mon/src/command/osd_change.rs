@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use spirula_cephx::{AuthName, CryptoKey, EntityAuth};
 use spirula_denc::{AddrType, EntityAddr, EntityType, Fsid};
+use spirula_maps::osdmap::MAX_OSD_LIMIT;
 use spirula_maps::{OsdMapFlags, OsdState, release};
 
 use super::osd_query::{existing, osd_ids};
@@ -104,7 +105,7 @@ fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<
         Some(id) if m.osd.map.exists(id) && !m.osd.map.state(id).contains(OsdState::DESTROYED) => {
             refuse(errno::EEXIST, format!("osd.{id} has not been destroyed"))
         }
-        Some(id) if id > 65_535 => refuse(errno::ERANGE, format!("osd id {id} is too large")),
+        Some(id) if id >= MAX_OSD_LIMIT.cast_signed() => refuse(errno::ERANGE, format!("osd id {id} is too large")),
         Some(id) => Ok(Ok(id)),
         None => Ok(Ok(free_id(m))),
     }
@@ -264,10 +265,10 @@ fn setmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(new) = i32::try_from(n) else {
         return refuse(errno::ERANGE, format!("cannot set max_osd to {n}"));
     };
-    if !(0..=65_536).contains(&new) {
+    if !(0..=MAX_OSD_LIMIT.cast_signed()).contains(&new) {
         return refuse(
             errno::ERANGE,
-            format!("cannot set max_osd to {n} which is > conf.mon_max_osd (65536)"),
+            format!("cannot set max_osd to {n} which is > conf.mon_max_osd ({MAX_OSD_LIMIT})"),
         );
     }
     if let Some(o) = m.osd.map.osds().find(|o| *o >= new) {

@@ -13,10 +13,7 @@ use spirula_proto::{Payload, RawMessage};
 
 use super::{Monitor, SessionId, Waiter};
 use crate::command::errno;
-use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
-
-/// Largest OSD id: keeps a mistyped one from growing the map without bound.
-const MAX_OSD_ID: i32 = 65_535;
+use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
 impl Monitor {
     /// A report on a session. Reads are served at once; what changes the map waits for its turn.
@@ -103,7 +100,7 @@ impl Monitor {
     /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
     fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<(), (i32, String)> {
         let map = self.osd.map.clone();
-        if b.osd != osd || !(0..=MAX_OSD_ID).contains(&osd) {
+        if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
             return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
         }
         if b.fsid != self.me.fsid {

@@ -113,6 +113,7 @@ impl Stats {
                 *known = stat;
             }
         }
+        self.stores.retain(|(_, of), _| *of != osd);
         for (pool, blob) in &report.pool_statfs {
             self.stores.insert((*pool, osd), decode_all(blob)?);
         }

@@ -202,6 +202,7 @@ impl Osd {
         let epoch = self.maps.epoch();
         self.mon.received("osdmap", u64::from(epoch));
         self.links.map_changed(&self.maps);
+        self.map_news.notify_one();
         tracing::debug!(epoch, up = self.is_up(), "new OSDMap");
     }
 }

@@ -35,6 +35,7 @@ pub(super) struct Reports {
     seq: u64,
     acked: u64,
     quiet: u32,
+    slow_ops: u32,
     fullness: Fullness,
 }
 
@@ -126,8 +127,52 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
 }
 
 impl Osd {
-    /// Looks at the space, and reports what changed.
-    pub(super) fn report(&mut self) {
+    /// Ops that have been here for longer than `osd_op_complaint_time`: how many, and the oldest one's milliseconds.
+    fn slow_ops(&self) -> (u32, u32) {
+        let (now, limit) = (self.usec(), self.values.float("osd_op_complaint_time") * 1e6);
+        let mut found = (0, 0);
+        for age in self
+            .core
+            .pgs()
+            .flat_map(crate::pg::Pg::ops_received)
+            .map(|t| now.saturating_sub(t))
+            .filter(|age| *age as f64 >= limit)
+        {
+            found.0 += 1;
+            found.1 = found.1.max(u32::try_from(age / 1000).unwrap_or(u32::MAX));
+        }
+        found
+    }
+
+    /// What each pool takes of this store. The store does not know pools: its allocated bytes are shared out by what
+    /// the PGs hold, each object counting for a block at least.
+    fn pool_statfs(&self) -> BTreeMap<i64, Blob> {
+        let mut pools: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
+        for pg in self.core.pgs() {
+            let Some(info) = pg.info() else { continue };
+            let (bytes, objects) = (info.usage.bytes.max(0) as u64, info.usage.objects.max(0) as u64);
+            let pool = pools.entry(pg.pgid().pool.cast_signed()).or_default();
+            pool.0 += bytes;
+            pool.1 += bytes.max(objects.saturating_mul(spirula_store::BLOCK as u64));
+        }
+        let all: u64 = pools.values().map(|(_, weight)| weight).sum();
+        let allocated = self.io.store.statfs().allocated;
+        let share = |weight: u64| u128::from(allocated) * u128::from(weight) / u128::from(all.max(1));
+        pools
+            .into_iter()
+            .map(|(pool, (bytes, weight))| {
+                let statfs = StoreStatfs {
+                    allocated: i64::try_from(share(weight)).unwrap_or(i64::MAX),
+                    data_stored: i64::try_from(bytes).unwrap_or(i64::MAX),
+                    ..StoreStatfs::default()
+                };
+                (pool, Blob::of(&statfs))
+            })
+            .collect()
+    }
+
+    /// Looks at the space, and reports what changed; every so many ticks, everything.
+    pub(super) fn report(&mut self, is_tick: bool) {
         self.check_space();
         self.check_room();
         if !self.is_up() {
@@ -154,18 +199,22 @@ impl Osd {
                 self.reports.sent.insert(r.pgid, r);
             }
         }
-        if pgs.is_empty() && !everything {
-            self.reports.quiet += 1;
+        let slow_ops = self.slow_ops();
+        // While something is slow, its age is news.
+        let slow = slow_ops.0 > 0 && is_tick || slow_ops.0 != self.reports.slow_ops;
+        if pgs.is_empty() && !everything && !slow {
+            self.reports.quiet += u32::from(is_tick);
             return;
         }
+        self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;
         let report = PgStatsReport {
             seq,
             epoch: self.maps.epoch(),
             osd_stat: Blob::of(&self.osd_stat(seq)),
             pgs,
-            pool_statfs: BTreeMap::new(),
-            slow_ops: (0, 0),
+            pool_statfs: self.pool_statfs(),
+            slow_ops,
         };
         self.mon.send(OsdReport::PgStats(report).to_message());
     }

@@ -33,6 +33,9 @@ use crate::pg::log::LogEntry;
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between beacons.
 const BEACON_TICKS: u32 = 5;
+/// Reports after a new map, and the time between them.
+const NEWS_REPORTS: u32 = 10;
+const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a stop may take.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
@@ -135,6 +138,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
     tasks.spawn_local(tick(Rc::clone(&shell)));
+    tasks.spawn_local(report_news(Rc::clone(&shell)));
     if let Some(socket) = asok {
         let handler = Rc::new(admin::AdminHandler(Rc::clone(&shell)));
         tasks.spawn_local(async move { socket.serve(handler).await });
@@ -252,12 +256,24 @@ async fn tick(shell: Shared) {
         shell.with(|o| {
             o.drive(Core::handle_tick);
             o.send_heartbeats();
-            o.report();
+            o.report(true);
             if n % BEACON_TICKS == 0 {
                 o.send_beacon();
                 o.boot_if_down();
             }
         });
+    }
+}
+
+/// Reports at short intervals after each new map, so that what it brought about shows at once.
+async fn report_news(shell: Shared) {
+    let news = shell.with(|o| Rc::clone(&o.map_news));
+    loop {
+        news.notified().await;
+        for _ in 0..NEWS_REPORTS {
+            tokio::time::sleep(NEWS_INTERVAL).await;
+            shell.with(|o| o.report(false));
+        }
     }
 }
 

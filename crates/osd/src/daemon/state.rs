@@ -57,6 +57,8 @@ pub(super) struct Osd {
     pub(super) full: BTreeSet<i32>,
     /// Share of the space above which nothing may grow, whatever the monitors say.
     pub(super) failsafe_ratio: f64,
+    /// A new map has come.
+    pub(super) map_news: Rc<Notify>,
     /// Bytes below which this OSD is full.
     pub(super) reserve: u64,
     /// The options in force.
@@ -100,6 +102,7 @@ impl Shell {
             failsafe_ratio: values.float("osd_failsafe_full_ratio"),
             values,
             reserve: 0,
+            map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
             core: p.core,
             io: p.io,

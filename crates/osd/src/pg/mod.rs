@@ -303,40 +303,47 @@ impl Pg {
         self.held.len() + self.contexts.waiting() + writes + reads
     }
 
+    /// The ops that wait or are under way, and what for.
+    fn ops(&self) -> impl Iterator<Item = (&ClientOp, &'static str)> {
+        let in_flight = match &self.role {
+            Role::Active(a) => Some(a.in_flight.iter()),
+            _ => None,
+        };
+        let held = self.held.iter().map(|op| (op, "waiting for active"));
+        let writes = in_flight
+            .into_iter()
+            .flatten()
+            .map(|w| (w.op(), "waiting for commit"));
+        let queued = self.contexts.queued().map(|op| (op, "waiting for its object"));
+        let reads = self
+            .pending
+            .values()
+            .filter_map(Pending::op)
+            .map(|op| (op, "reading"));
+        held.chain(writes).chain(queued).chain(reads)
+    }
+
     /// The ops that wait or are under way: a description and when each was received.
     pub fn describe_ops(&self) -> Vec<(String, u64)> {
-        let describe = |op: &ClientOp, why: &str| {
-            let codes: Vec<String> = op.ops.iter().map(|o| o.code.to_string()).collect();
-            let text = format!(
-                "osd_op({} {} {} [{}] e{}) {why}",
-                op.reqid,
-                self.pgid,
-                op.object,
-                codes.join(","),
-                op.epoch
-            );
-            (text, op.stamps.received)
-        };
-        let mut all: Vec<_> = self
-            .held
-            .iter()
-            .map(|op| describe(op, "waiting for active"))
-            .collect();
-        if let Role::Active(a) = &self.role {
-            all.extend(a.in_flight.iter().map(|w| describe(w.op(), "waiting for commit")));
-        }
-        all.extend(
-            self.contexts
-                .queued()
-                .map(|op| describe(op, "waiting for its object")),
-        );
-        all.extend(
-            self.pending
-                .values()
-                .filter_map(Pending::op)
-                .map(|op| describe(op, "reading")),
-        );
-        all
+        self.ops()
+            .map(|(op, why)| {
+                let codes: Vec<String> = op.ops.iter().map(|o| o.code.to_string()).collect();
+                let text = format!(
+                    "osd_op({} {} {} [{}] e{}) {why}",
+                    op.reqid,
+                    self.pgid,
+                    op.object,
+                    codes.join(","),
+                    op.epoch
+                );
+                (text, op.stamps.received)
+            })
+            .collect()
+    }
+
+    /// When the ops that wait or are under way were received.
+    pub fn ops_received(&self) -> impl Iterator<Item = u64> {
+        self.ops().map(|(op, _)| op.stamps.received)
     }
 
     /// Object contexts in memory.
