@@ -105,7 +105,9 @@ fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<
         Some(id) if m.osd.map.exists(id) && !m.osd.map.state(id).contains(OsdState::DESTROYED) => {
             refuse(errno::EEXIST, format!("osd.{id} has not been destroyed"))
         }
-        Some(id) if id >= MAX_OSD_LIMIT.cast_signed() => refuse(errno::ERANGE, format!("osd id {id} is too large")),
+        Some(id) if id >= MAX_OSD_LIMIT.cast_signed() => {
+            refuse(errno::ERANGE, format!("osd id {id} is too large"))
+        }
         Some(id) => Ok(Ok(id)),
         None => Ok(Ok(free_id(m))),
     }

@@ -1,7 +1,7 @@
 //! The daemon around the core: sockets, store, monitors, other OSDs.
 //!
 //! Everything runs on one thread (the reactor), on tokio's current-thread runtime; the store has threads of its own. What
-//! happens is handed to the [`Osd`](state::Osd) synchronously by the task that saw it; one more task lets the store work
+//! happens is handed to its `Osd` synchronously by the task that saw it; one more task lets the store work
 //! after each batch.
 
 mod accept;
