@@ -1,10 +1,9 @@
 //! Messages: every type with every version.
 
 use bytes::Bytes;
+use spirula_osd::pg::message::PeerMessage;
 use spirula_proto::internal::heartbeat::Heartbeat;
-use spirula_proto::internal::peering::Peering;
 use spirula_proto::internal::raft::Raft;
-use spirula_proto::internal::replication::Replication;
 use spirula_proto::internal::report::{OsdReport, OsdReportReply};
 use spirula_proto::mgr::*;
 use spirula_proto::mon::*;
@@ -42,6 +41,7 @@ pub(crate) fn decode_any(msg: &RawMessage) {
         MOsdOp::TYPE => osd_op(msg),
         MOsdOpReply::TYPE => osd_op_reply(msg),
         MsgType::OSD_MAP => osd_maps(msg),
+        kind if PeerMessage::is_kind(kind) => between_osds(msg),
         kind => {
             if let Some((_, decode)) = DECODERS.iter().find(|(t, _)| *t == kind) {
                 decode(msg);
@@ -83,8 +83,7 @@ decoders! {
     MGetPoolStatsReply, MLog, MLogAck, MMdsMap, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrMap,
     MMgrOpen, MMgrReport, MMonCommand, MMonCommandAck, MMonGetMap, MMonGetOsdMap, MMonGetVersion,
     MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdBackoff, MPing, MPoolOp, MPoolOpReply,
-    MServiceMap, MStatfs, MStatfsReply, MWatchNotify, Heartbeat, OsdReport, OsdReportReply, Peering, Raft,
-    Replication,
+    MServiceMap, MStatfs, MStatfsReply, MWatchNotify, Heartbeat, OsdReport, OsdReportReply, Raft,
 }
 
 fn osd_op(msg: &RawMessage) {
@@ -108,6 +107,18 @@ fn osd_op_reply(msg: &RawMessage) {
     for out in &reply.ops {
         op_data::output(&out.op, &out.data.to_bytes());
     }
+}
+
+fn between_osds(msg: &RawMessage) {
+    let Ok(first) = PeerMessage::from_raw(msg) else {
+        return;
+    };
+    let again = PeerMessage::from_raw(&first.to_raw());
+    assert_eq!(
+        again,
+        Ok(first),
+        "a message between OSDs does not survive being sent on"
+    );
 }
 
 fn osd_maps(msg: &RawMessage) {

@@ -105,9 +105,9 @@ msg_types! {
     MGR_COMMAND = 0x709, "mgr_command";
     /// MMgrCommandReply.
     MGR_COMMAND_REPLY = 0x70a, "mgr_command_reply";
-    /// Ours: [`crate::internal::replication`].
+    /// Ours, between OSDs: writes and their acknowledgements.
     REPLICATION = 0x7000, "replication";
-    /// Ours: [`crate::internal::peering`].
+    /// Ours, between OSDs: agreeing on a PG.
     PEERING = 0x7001, "peering";
     /// Ours, OSD to monitor: [`crate::internal::report`].
     OSD_REPORT = 0x7002, "osd_report";

@@ -5,19 +5,16 @@
 //! come its fields. The header's version and compat are the protocol's; each bump says why where the protocol
 //! is declared. A reader refuses messages whose compat is above its own version, so a change that old readers
 //! may ignore (a new field at the end, a new variant that only newer daemons are sent) bumps only the version.
+//!
+//! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd` crate.
 
 pub mod heartbeat;
-pub mod peering;
 pub mod raft;
-pub mod replication;
 pub mod report;
-mod sums;
 
 use spirula_denc::{Reader, Result};
 
 use crate::{Body, RawMessage};
-
-pub use sums::{BlockSums, CheckedData};
 
 /// A variant of a protocol.
 pub(crate) trait Part: Sized {
