@@ -1,0 +1,123 @@
+//! `spirula up` and `down`: what a user can expect of the supervisor.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
+
+mod common;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Cluster, spirula, text};
+
+fn wait_until(what: &str, seconds: u64, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}: not within {seconds} s");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn two_clusters_run_side_by_side() {
+    let (a, b) = (Cluster::up("side-a", 1, &[]), Cluster::up("side-b", 2, &[]));
+    assert_ne!(a.sh("ceph fsid"), b.sh("ceph fsid"));
+    assert_eq!(a.sh("ceph osd ls").lines().count(), 1);
+    assert_eq!(b.sh("ceph osd ls").lines().count(), 2);
+    a.down();
+    assert_eq!(b.sh("ceph health"), "HEALTH_OK\n");
+}
+
+#[test]
+fn a_cluster_goes_on_with_its_data_and_grows() {
+    let c = Cluster::up("grows", 2, &[]);
+    c.sh(
+        "ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test
+          for i in $(seq 20); do rados -p p put o$i ceph.conf; done",
+    );
+    c.down();
+    let (_, said) = c.sh_fails("timeout 2 ceph -s");
+    assert!(!said.contains("HEALTH"), "{said}");
+    c.start(2, &[]);
+    // A running cluster: the third OSD is added, and data moves to it.
+    c.start(3, &[]);
+    assert_eq!(c.sh("ceph osd ls").lines().count(), 3);
+    c.sh("ceph osd pool set p size 3");
+    c.wait_healthy();
+    c.sh("for i in $(seq 20); do rados -p p get o$i out; cmp out ceph.conf; done");
+    let out = spirula()
+        .args(["up", "--detach", "--osds", "1", "--dir"])
+        .arg(c.dir())
+        .output()
+        .unwrap();
+    assert!(
+        !out.status.success() && text(&out.stderr).contains("has 3 OSDs"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+#[test]
+fn a_daemon_that_dies_comes_back() {
+    let c = Cluster::up("respawn", 3, &[]);
+    let before = c.pid("osd.1");
+    c.kill("osd.1");
+    wait_until("osd.1 is started again", 20, || c.pid("osd.1") != before);
+    c.wait_healthy();
+    let before = c.pid("mon.a");
+    c.kill("mon.a");
+    wait_until("mon.a is started again", 20, || c.pid("mon.a") != before);
+    c.wait_healthy();
+}
+
+#[test]
+fn requests_are_held_while_a_member_is_away() {
+    let c = Cluster::up("away", 3, &["--no-respawn"]);
+    c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test; rados -p p put a ceph.conf");
+    c.kill("osd.2");
+    wait_until("health names the OSD", 20, || {
+        c.sh("ceph health detail").contains("osd.2 (root=default,host=")
+    });
+    let mut held = c
+        .shell("rados -p p put b ceph.conf")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(
+        held.try_wait().unwrap().is_none(),
+        "a write was acknowledged without osd.2"
+    );
+    // `up` on a running cluster starts what is missing.
+    c.start(3, &["--no-respawn"]);
+    assert!(held.wait().unwrap().success());
+    c.sh("rados -p p get a out; cmp out ceph.conf; rados -p p get b out; cmp out ceph.conf");
+    c.wait_healthy();
+}
+
+#[test]
+fn our_own_clients_answer_like_the_official_ones() {
+    let c = Cluster::up("own-clients", 3, &[]);
+    c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test");
+    let bin = env!("CARGO_BIN_EXE_spirula");
+    c.sh(&format!(
+        "mkdir bin; ln -s {bin} bin/ceph; ln -s {bin} bin/rados; own=$PWD/bin
+         for command in 'osd tree' 'osd pool ls detail' 'osd dump' 'fsid' 'auth ls' 'osd df' 'mon dump -f json' 'config dump'; do
+             $own/ceph $command > own.out 2> own.err; ceph $command > official.out 2> official.err
+             cmp own.out official.out
+         done
+         for bad in 'osd pool get nosuch size' 'nonsense' 'osd pool create'; do
+             own_code=0; $own/ceph $bad > /dev/null 2>&1 || own_code=$?
+             code=0; ceph $bad > /dev/null 2>&1 || code=$?
+             [ $own_code = $code ]
+         done
+         $own/rados -p p put o ceph.conf; rados -p p get o out; cmp out ceph.conf
+         rados -p p put q ceph.conf; $own/rados -p p get q out; cmp out ceph.conf
+         [ \"$($own/rados -p p ls | sort)\" = \"$(rados -p p ls | sort)\" ]
+         {bin} rados -p p rm o; [ \"$(rados -p p ls)\" = q ]
+         {bin} rados bench -p p 1 write -b 4096 > /dev/null"
+    ));
+}
