@@ -74,12 +74,23 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     ));
     let begun = Instant::now();
 
-    if let Some(pid) = pidfile::holder(&layout.pid_file(supervisor::NAME)) {
+    let supervisor_pid = || pidfile::holder(&layout.pid_file(supervisor::NAME));
+    if let Some(pid) = supervisor_pid() {
         pidfile::signal(pid, Signal::HUP)
             .map_err(|e| Error::path("signal the supervisor of", layout.root(), e))?;
-        let health = wait_until_healthy(&layout, &spec, &progress, || Ok(())).await?;
-        progress.done(&layout, begun.elapsed(), &health);
-        return Ok(());
+        let alive = || match supervisor_pid() {
+            Some(now) if now == pid => Ok(()),
+            _ => Err(Error::Daemon("the supervisor ended".into())),
+        };
+        match wait_until_healthy(&layout, &spec, &progress, alive).await {
+            Ok(health) => {
+                progress.done(&layout, begun.elapsed(), &health);
+                return Ok(());
+            }
+            // It was dying when it was found: another one takes over.
+            Err(_) if supervisor_pid().is_none() => {}
+            Err(e) => return Err(e),
+        }
     }
     if args.detach {
         let mut child = detach(&layout, &args)?;

@@ -25,6 +25,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A daemon that lived this long is not dying early: its delay starts afresh.
 const STEADY: Duration = Duration::from_secs(30);
+/// A daemon that ends so soon after it was found running had been killed before.
+const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop before it is killed.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,7 +35,7 @@ enum Process {
     /// Our child.
     Child(Child, Instant),
     /// Found running when we came (an earlier supervisor was killed): watched through its pid file.
-    Adopted(Pid),
+    Adopted(Pid, Instant),
     /// Dead; to be started at this time.
     Waiting(Instant),
     /// Dead, and respawning is off.
@@ -127,11 +129,11 @@ impl Supervisor {
 
     fn start_if_down(&mut self, name: &str) -> Result<(), Error> {
         match self.daemons.get(name).map(|d| &d.process) {
-            Some(Process::Child(..) | Process::Adopted(_)) => return Ok(()),
+            Some(Process::Child(..) | Process::Adopted(..)) => return Ok(()),
             Some(Process::Waiting(_) | Process::Dead) | None => {}
         }
         let process = match pidfile::holder(&self.layout.pid_file(name)) {
-            Some(pid) => Process::Adopted(pid),
+            Some(pid) => Process::Adopted(pid, Instant::now()),
             None => Process::Child(self.spawn(name)?, Instant::now()),
         };
         self.daemons.insert(
@@ -189,8 +191,10 @@ impl Supervisor {
                         Some(since.elapsed())
                     }
                 },
-                Process::Adopted(pid) => match pidfile::holder(&self.layout.pid_file(&name)) {
+                Process::Adopted(pid, since) => match pidfile::holder(&self.layout.pid_file(&name)) {
                     Some(held) if held == *pid => continue,
+                    // It was dying when it was found: it is one of those to be started.
+                    _ if since.elapsed() < ADOPTION => None,
                     _ => Some(Duration::ZERO),
                 },
                 Process::Waiting(at) if *at <= now => None,
@@ -258,7 +262,7 @@ impl Supervisor {
 async fn stop(layout: &Layout, mut daemons: Vec<(String, Daemon)>) {
     let pid_of = |d: &Daemon| match &d.process {
         Process::Child(c, _) => Pid::from_raw(c.id().cast_signed()),
-        Process::Adopted(pid) => Some(*pid),
+        Process::Adopted(pid, _) => Some(*pid),
         Process::Waiting(_) | Process::Dead => None,
     };
     let tell = |daemons: &[(String, Daemon)], what: Signal| {
@@ -273,7 +277,7 @@ async fn stop(layout: &Layout, mut daemons: Vec<(String, Daemon)>) {
     loop {
         daemons.retain_mut(|(name, d)| match &mut d.process {
             Process::Child(c, _) => matches!(c.try_wait(), Ok(None)),
-            Process::Adopted(_) => pidfile::holder(&layout.pid_file(name)).is_some(),
+            Process::Adopted(..) => pidfile::holder(&layout.pid_file(name)).is_some(),
             Process::Waiting(_) | Process::Dead => false,
         });
         if daemons.is_empty() {
