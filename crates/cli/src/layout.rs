@@ -162,11 +162,7 @@ log_file = {root}/log/$name.log
 impl Spec {
     /// A new cluster on `bind`, with a fresh id and a free port for its monitor.
     pub(crate) fn new(bind: IpAddr, osds: u32, osd_size: u64) -> Result<Self, Error> {
-        let listener =
-            std::net::TcpListener::bind((bind, 0)).map_err(|source| Error::Bind { bind, source })?;
-        let mon = listener
-            .local_addr()
-            .map_err(|source| Error::Bind { bind, source })?;
+        let mon = free_address(bind).map_err(|source| Error::Bind { bind, source })?;
         let fsid = Fsid(uuid::Uuid::new_v4().into_bytes()).to_string();
         Ok(Self {
             version: 1,
@@ -176,6 +172,23 @@ impl Spec {
             osd_size,
         })
     }
+}
+
+/// A free address for a monitor. Its port lies below those that the system gives to outgoing connections: one of
+/// these could take it while the monitor is down, and a client that dials it would even meet itself.
+fn free_address(bind: IpAddr) -> std::io::Result<SocketAddr> {
+    const PORTS: std::ops::Range<u16> = 10_000..32_000;
+    const ATTEMPTS: u32 = 100;
+    let mut last = std::io::Error::from(std::io::ErrorKind::AddrInUse);
+    for _ in 0..ATTEMPTS {
+        let random = uuid::Uuid::new_v4().as_u128() % u128::from(PORTS.end - PORTS.start);
+        let port = PORTS.start + random as u16;
+        match std::net::TcpListener::bind((bind, port)) {
+            Ok(listener) => return listener.local_addr(),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
 }
 
 /// Replaces `path` by `bytes` so that a crash leaves the old file or the new one, never a part.
