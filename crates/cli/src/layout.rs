@@ -138,6 +138,9 @@ mon_addr = {mon}
 
 [mon]
 mon_data = {root}/$name
+# The disk has other users too: warn where it gets tight, not where less than a third of it is free.
+mon_data_avail_warn = 2
+mon_data_avail_crit = 1
 keyring = {root}/$name/keyring
 admin_socket = {root}/run/$name.asok
 pid_file = {root}/run/$name.pid

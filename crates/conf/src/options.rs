@@ -124,7 +124,9 @@ options! {
     mon_cluster_log_to_file Bool Advanced "true" ["mon"] "write the cluster log to the monitor's log";
     mon_compact_on_start Bool Advanced "false" ["mon"] "compact the store when the monitor starts";
     mon_data Str Advanced "" ["mon"] "the monitor's directory";
-    mon_data_avail_warn Int Advanced "30" ["mon"] "percentage of free disk below which the monitor warns";
+    mon_data_avail_crit Int Advanced "5" ["mon"] "percentage of free disk at or below which the monitor's health is an error";
+    mon_data_avail_warn Int Advanced "30" ["mon"] "percentage of free disk at or below which the monitor warns";
+    mon_data_size_warn Size Advanced "16106127360" ["mon"] "bytes of the monitor's store from which it warns";
     mon_host Str Basic "" [""] "the monitors' addresses";
     mon_initial_members Str Advanced "" ["mon"] "names of the first monitors";
     mon_max_pg_per_osd Uint Advanced "250" ["mon"] "placement groups per OSD that may not be exceeded";
@@ -145,6 +147,9 @@ options! {
     mon_pg_stuck_threshold Int Advanced "60" ["mgr"] "seconds after which a placement group counts as stuck";
     mon_pg_warn_min_per_osd Uint Advanced "0" ["mgr"] "placement groups per OSD below which the monitor warns";
     mon_target_pg_per_osd Uint Advanced "100" ["mgr"] "placement groups per OSD to aim at";
+    mon_warn_older_version_delay Secs Advanced "604800" ["mon"] "seconds that daemons may run different versions before the monitor warns";
+    mon_warn_on_insecure_global_id_reclaim_allowed Bool Advanced "true" ["mon"] "warn where insecure global_id reclaim is allowed";
+    mon_warn_on_older_version Bool Advanced "true" ["mon"] "warn when daemons run different versions";
     mon_warn_on_pool_no_app Bool Dev "true" ["mgr"] "warn about pools without an application";
     mon_warn_on_pool_no_redundancy Bool Advanced "true" ["mon"] "warn about pools with a single replica";
     mon_warn_on_osd_down_out_interval_zero Bool Advanced "true" ["mon"] "warn when mon_osd_down_out_interval is zero";

@@ -1,5 +1,8 @@
 //! Health checks: what is wrong, told from the maps and the statistics.
 
+mod daemons;
+mod mutes;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,6 +10,11 @@ use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFla
 
 use crate::core::Monitor;
 use crate::fmt;
+
+pub use daemons::DiskUse;
+pub(crate) use daemons::Versions;
+pub use mutes::Mute;
+pub(crate) use mutes::Mutes;
 
 /// How bad a check is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,15 +89,6 @@ fn plural(n: usize, one: &str) -> String {
     }
 }
 
-/// The overall status of some checks.
-pub fn overall(checks: &Checks) -> &'static str {
-    checks
-        .values()
-        .map(|c| c.severity)
-        .max()
-        .map_or("HEALTH_OK", Severity::name)
-}
-
 impl Monitor {
     /// All checks.
     pub fn health(&self) -> Checks {
@@ -102,6 +101,7 @@ impl Monitor {
         self.pgs(&mut out);
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
+        self.daemons(&mut out);
         out
     }
 

@@ -1,59 +1,144 @@
-//! `ceph health`.
+//! `ceph health`, and muting what it says.
 
-use serde_json::{Map, Value, json};
+use std::time::Duration;
 
-use super::{Call, Done, Reply, commands, now};
+use serde_json::Value;
+
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
-use crate::health::{Checks, overall};
+use crate::health::{Mute, Mutes};
 
 commands! {
     "health detail?:{detail}" "mon" "r" health, "show whether the cluster is healthy";
-}
-
-/// The checks as JSON.
-pub(super) fn checks_json(checks: &Checks, detail: bool) -> Value {
-    let mut out = Map::new();
-    for (code, c) in checks {
-        let mut v = Map::new();
-        v.insert("severity".into(), json!(c.severity.name()));
-        v.insert("summary".into(), json!({"message": c.summary, "count": c.count}));
-        if detail {
-            v.insert(
-                "detail".into(),
-                c.detail.iter().map(|d| json!({"message": d})).collect(),
-            );
-        }
-        v.insert("muted".into(), json!(false));
-        out.insert((*code).to_owned(), Value::Object(v));
-    }
-    json!({"status": overall(checks), "checks": out, "mutes": []})
+    "health mute code:String ttl?:String sticky?:Bool" "mon" "rw" mute, "mute a health check";
+    "health unmute code?:String" "mon" "rw" unmute, "let a health check, or all of them, be heard again";
 }
 
 /// The health as JSON.
 pub(super) fn health_json(mon: &Monitor, detail: bool) -> Value {
-    checks_json(&mon.health(), detail)
+    mon.health_report().json(detail)
 }
 
 fn health(mon: &mut Monitor, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
-    let checks = mon.health();
+    let report = mon.health_report();
     if call.format.is_json() {
-        return now(Reply::json(call.format, &checks_json(&checks, detail)));
+        return now(Reply::json(call.format, &report.json(detail)));
     }
-    let mut text = overall(&checks).to_owned();
-    if !checks.is_empty() {
-        text.push(' ');
-        let summaries: Vec<&str> = checks.values().map(|c| c.summary.as_str()).collect();
-        text.push_str(&summaries.join("; "));
+    let mut text = report.line(" ", "; ") + "\n";
+    if detail {
+        text.push_str(&report.detail());
     }
-    if detail && !checks.is_empty() {
-        for (code, c) in &checks {
-            text.push_str(&format!("\n[{}] {code}: {}", c.severity.short(), c.summary));
-            for line in &c.detail {
-                text.push_str(&format!("\n    {line}"));
-            }
+    now(Reply::text(text))
+}
+
+/// Longest code that can be muted; sticky ones need not exist.
+const MAX_CODE: usize = 128;
+/// Most mutes.
+const MAX_MUTES: usize = 1024;
+
+fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
+    let code = call.args.str("code")?;
+    if code.is_empty() || code.len() > MAX_CODE || mon.mutes.iter().count() >= MAX_MUTES {
+        return refuse(errno::EINVAL, "must specify an alert code to mute");
+    }
+    let mut mute = Mute {
+        sticky: call.args.flag("sticky"),
+        ..Mute::default()
+    };
+    if let Some(ttl) = call.args.opt_str("ttl") {
+        let lasts = timespan(&ttl).and_then(|d| match d.is_zero() {
+            true => Err("timespan = 0".to_owned()),
+            false => Ok(d),
+        });
+        match lasts {
+            Ok(d) => mute.until = mon.now.plus(d),
+            Err(why) => return refuse(errno::EINVAL, format!("invalid duration: {ttl} ({why})")),
         }
     }
-    text.push('\n');
-    now(Reply::text(text))
+    if !mute.sticky {
+        let checks = mon.health();
+        let Some(check) = checks.get(code.as_str()) else {
+            return refuse(
+                errno::ENOENT,
+                format!("health alert {code} is not currently raised"),
+            );
+        };
+        mute.summary = check.summary.clone();
+        mute.count = check.count as u64;
+    }
+    Mutes::set(&code, &mute, &mut mon.writes.txn);
+    committed("")
+}
+
+fn unmute(mon: &mut Monitor, call: &Call<'_>) -> Done {
+    let codes: Vec<String> = match call.args.opt_str("code") {
+        Some(code) => vec![code],
+        None => mon.mutes.iter().map(|(code, _)| code.clone()).collect(),
+    };
+    for code in codes.iter().filter(|c| mon.mutes.contains(c)) {
+        Mutes::remove(code, &mut mon.writes.txn);
+    }
+    committed("")
+}
+
+const DAY: u64 = 86_400;
+/// Units of a time span with their seconds.
+const UNITS: [(&[&str], u64); 7] = [
+    (&["", "s", "sec", "second", "seconds"], 1),
+    (&["m", "min", "minute", "minutes"], 60),
+    (&["h", "hr", "hour", "hours"], 3600),
+    (&["d", "day", "days"], DAY),
+    (&["w", "wk", "week", "weeks"], 7 * DAY),
+    (&["mo", "month", "months"], 30 * DAY),
+    (&["y", "yr", "year", "years"], 365 * DAY),
+];
+
+/// Reads `90`, `1h 30m`, `2weeks`; the error is the official text.
+fn timespan(text: &str) -> Result<Duration, String> {
+    let cut = |s: &mut &str, want: fn(&char) -> bool| -> String {
+        let end = s.find(|c: char| !want(&c)).unwrap_or(s.len());
+        let (head, tail) = s.split_at(end);
+        *s = tail;
+        head.to_owned()
+    };
+    let (mut rest, mut total) = (text.trim_start(), 0u64);
+    while !rest.is_empty() {
+        let digits = cut(&mut rest, char::is_ascii_digit);
+        if digits.is_empty() {
+            return Err("expected digit".to_owned());
+        }
+        rest = rest.trim_start();
+        let unit = cut(&mut rest, char::is_ascii_alphabetic);
+        if unit.is_empty() && !rest.is_empty() {
+            return Err(format!("unexpected trailing '{rest}'"));
+        }
+        let found = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()));
+        // The official text's own spelling.
+        let (_, seconds) = found.ok_or_else(|| format!("unrecogized unit '{unit}'"))?;
+        let add = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(*seconds));
+        let sum = add.and_then(|n| total.checked_add(n)).filter(|n| *n <= MAX_SPAN);
+        total = sum.ok_or_else(|| "out of range".to_owned())?;
+        rest = rest.trim_start();
+    }
+    Ok(Duration::from_secs(total))
+}
+
+/// Longer than any time stamp reaches would wrap.
+const MAX_SPAN: u64 = 50 * 365 * DAY;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_spans_are_read_with_units() {
+        let secs = |t| timespan(t).map(|d| d.as_secs());
+        assert_eq!(secs("90"), Ok(90));
+        assert_eq!(secs("1h 30m"), Ok(5400));
+        assert_eq!(secs("2weeks"), Ok(14 * DAY));
+        assert_eq!(secs("xx"), Err("expected digit".into()));
+        assert_eq!(secs("1 q"), Err("unrecogized unit 'q'".into()));
+        assert!(secs("99999999999999999999y").is_err());
+    }
 }

@@ -56,6 +56,16 @@ pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
     out
 }
 
+/// Every daemon with the version it runs.
+pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
+    let osds = m.osd.map.osds().filter_map(|osd| {
+        let version = osd_metadata(m, osd).remove("ceph_version")?;
+        Some((format!("osd.{osd}"), version))
+    });
+    let own = (format!("mon.{}", m.me.name), version::LONG.to_owned());
+    std::iter::once(own).chain(osds).collect()
+}
+
 /// What an OSD said of itself when it booted.
 pub(super) fn osd_metadata(m: &Monitor, osd: i32) -> BTreeMap<String, String> {
     match m.kv.get("osd_metadata", &osd.to_string()) {

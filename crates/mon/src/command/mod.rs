@@ -242,7 +242,7 @@ pub(crate) fn daemon_command(
     misc::daemon_command(mon, prefix, args)
 }
 
-pub(crate) use misc::DAEMON_COMMANDS;
+pub(crate) use misc::{DAEMON_COMMANDS, daemon_versions};
 
 /// The answer to a ping: health and monitor status, as `ceph ping mon.a` prints it.
 pub(crate) fn ping_text(mon: &Monitor) -> String {

@@ -10,7 +10,7 @@ use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
 use super::{Call, Done, Reply, commands, errno, health_cmd, now, refuse};
 use crate::core::Monitor;
 use crate::fmt;
-use crate::health::{overall, state_text};
+use crate::health::state_text;
 use crate::{service, version};
 
 commands! {
@@ -405,17 +405,16 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(status_text(m)))
 }
 
+/// Before each check of `status`.
+const HEALTH_PAD: &str = "\n            ";
+
 fn status_text(m: &Monitor) -> String {
-    let checks = m.health();
     let map = &m.osd.map;
     let mut t = format!(
         "  cluster:\n    id:     {}\n    health: {}\n",
         m.me.fsid,
-        overall(&checks)
+        m.health_report().line(HEALTH_PAD, HEALTH_PAD)
     );
-    for c in checks.values() {
-        t.push_str(&format!("            {}\n", c.summary));
-    }
     t.push_str(&format!(
         " \n  services:\n    mon: {} daemons, quorum {} (age {})\n    mgr: no daemons active\n    osd: {}",
         m.monmap.map.mons.len(),

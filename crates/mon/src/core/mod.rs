@@ -26,6 +26,7 @@ use spirula_proto::RawMessage;
 pub use session::{NewSession, Session, SessionId, Sub};
 pub use write::Waiter;
 
+use crate::health::{DiskUse, Mutes, Versions};
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
 use crate::raft::Applied;
@@ -99,6 +100,10 @@ pub struct Monitor {
     pub(crate) config: Config,
     pub(crate) clog: ClusterLog,
     pub(crate) stats: Stats,
+    pub(crate) mutes: Mutes,
+    pub(crate) versions: Versions,
+    /// `None` until the daemon has told it.
+    pub(crate) disk: Option<DiskUse>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) writes: write::Writes,
     queue: VecDeque<(SessionId, RawMessage)>,
@@ -126,6 +131,9 @@ impl Monitor {
             auth: Auth::load(kv.as_ref())?,
             clog: ClusterLog::load(kv.as_ref())?,
             stats: Stats::new(now),
+            mutes: Mutes::load(kv.as_ref())?,
+            versions: Versions::default(),
+            disk: None,
             values: Values::from_file(local),
             config,
             me,
@@ -141,6 +149,7 @@ impl Monitor {
         };
         m.refresh_values();
         m.osd.start(now);
+        m.refresh_versions();
         // A fresh range of global ids, and secrets if they are due, before the first client can log in.
         m.maintain();
         m.pump();
@@ -178,10 +187,16 @@ impl Monitor {
         self.pump();
     }
 
-    /// What falls due by time: down and out OSDs, full pools, secrets, ids, trimming.
+    /// How full the monitor's disk is.
+    pub fn disk(&mut self, disk: DiskUse) {
+        self.disk = Some(disk);
+    }
+
+    /// What falls due by time: mutes, down and out OSDs, full pools, secrets, ids, trimming.
     fn maintain(&mut self) {
         self.auth_maintenance();
         self.osd_maintenance();
+        self.review_mutes();
     }
 
     /// The log committed something: ours, or (in larger groups) the leader's.
@@ -202,7 +217,7 @@ impl Monitor {
     }
 
     fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
-        let mut config_changed = false;
+        let (mut config_changed, mut metadata_changed) = (false, false);
         for op in &txn.ops {
             let value = op.value.as_ref();
             match op.service.as_str() {
@@ -214,9 +229,14 @@ impl Monitor {
                 }
                 "log" => self.clog.apply(&op.key, value)?,
                 "monmap" => self.monmap.apply(&op.key, value)?,
+                "osd_metadata" => metadata_changed = true,
+                s if Mutes::owns(s) => self.mutes.apply(&op.key, value)?,
                 // Read from the store when needed.
                 _ => {}
             }
+        }
+        if metadata_changed {
+            self.refresh_versions();
         }
         if config_changed {
             self.refresh_values();
@@ -231,7 +251,9 @@ impl Monitor {
         self.osd = OsdMaps::load(self.kv.clone())?;
         self.auth = Auth::load(self.kv.as_ref())?;
         self.clog = ClusterLog::load(self.kv.as_ref())?;
+        self.mutes = Mutes::load(self.kv.as_ref())?;
         self.osd.start(self.now);
+        self.refresh_versions();
         self.refresh_values();
         Ok(())
     }
@@ -241,6 +263,11 @@ impl Monitor {
             .config
             .for_daemon("mon", &self.me.name, &self.me.hostname, "");
         self.auth.set_values(&self.values);
+    }
+
+    fn refresh_versions(&mut self) {
+        let daemons = crate::command::daemon_versions(self);
+        self.versions.set(daemons.into_iter(), self.now);
     }
 
     pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {

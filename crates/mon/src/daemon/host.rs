@@ -1,7 +1,9 @@
 //! What a daemon tells of its host, as `ceph mon|osd metadata` shows it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use crate::health::DiskUse;
 use crate::version;
 
 fn read(path: &str) -> Option<String> {
@@ -76,4 +78,14 @@ pub fn host_metadata() -> BTreeMap<String, String> {
         ("os", "Linux".to_owned()),
     ];
     pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+}
+
+/// How full the disk under the monitor's store is; `None` where the file system does not tell.
+pub(super) fn disk_use(store: &Path) -> Option<DiskUse> {
+    let fs = rustix::fs::statvfs(store).ok()?;
+    Some(DiskUse {
+        total: fs.f_blocks.saturating_mul(fs.f_frsize),
+        available: fs.f_bavail.saturating_mul(fs.f_frsize),
+        store: std::fs::metadata(store).ok()?.len(),
+    })
 }

@@ -30,6 +30,8 @@ use shell::Shell;
 
 /// How often the core is told that time passes.
 const TICK: Duration = Duration::from_millis(250);
+/// How often the free space on the disk is looked at.
+const DISK_CHECK: Duration = Duration::from_secs(5);
 /// Memory for messages being received, all sessions together.
 const RECEIVE_BYTES: usize = 8 << 20;
 
@@ -135,6 +137,7 @@ pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Resul
     tracing::info!("mon.{} listens on {}", config.name, config.bind);
     shell.carry_out();
 
+    let mut disk_check = tokio::time::interval(DISK_CHECK);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -147,6 +150,9 @@ pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Resul
                 Some(a) => shell.with_core(|c| c.committed(&a, UTime::now())),
                 None => break Err(raft::Error::Raft("stopped".to_owned()).into()),
             },
+            _ = disk_check.tick() => {
+                shell.with_core(|c| host::disk_use(&config.store_path()).map(|d| c.disk(d)));
+            }
             _ = tick.tick() => shell.with_core(|c| c.tick(UTime::now())),
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
