@@ -59,11 +59,7 @@ fn use_map(map: &OsdMap) {
             pool: *id,
             ..ObjectLocator::default()
         };
-        let _ = (
-            map.object_to_pg(&name, &locator),
-            pool.snap_context(),
-            map.pool_name(*id),
-        );
+        let _ = (map.object_to_pg(&name, &locator), map.pool_name(*id));
     }
     let _ = (
         map.counts(),
@@ -167,11 +163,7 @@ fn pool(data: &[u8]) {
             pool: 1,
             seed: u32::MAX,
         });
-        let _ = (
-            pool.placement_seed(pg),
-            pool.hash_object(b"name", b"", b"ns"),
-            pool.snap_context(),
-        );
+        let _ = (pool.placement_seed(pg), pool.hash_object(b"name", b"", b"ns"));
     }
 }
 

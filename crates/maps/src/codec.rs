@@ -1,13 +1,13 @@
-//! What the codecs of this crate share: versioned structures from a table of their fields, checksums.
+//! What the codecs of this crate share: versioned structures from a table of their fields, sets of flags.
 
-use spirula_denc::{Result, Writer};
+use spirula_denc::{Error, Result};
 
 /// Declares a structure whose encoding is one versioned section holding its fields in order.
 ///
 /// `, since N` on a field: only sections of version N and later have it; older ones leave its default, which
-/// `= VALUE` sets. `[reserved T = VALUE]` before a field: a dead field of that type, written as VALUE and
-/// skipped when read. `oldest N`: older versions are refused. `fix F`: `F(version, &mut value)` completes what an
-/// old version lacked.
+/// `= VALUE` sets. `, via M`: module M's `encode(&field, writer)` and `decode(reader)` take the place of the type's
+/// own. `[reserved T = VALUE]` before a field: a dead field of that type, written as VALUE and skipped when read.
+/// `oldest N`: older versions are refused. `fix F`: `F(version, &mut value)` completes what an old version lacked.
 macro_rules! versioned {
     (
         $(#[$meta:meta])*
@@ -16,7 +16,7 @@ macro_rules! versioned {
             $(
                 $(#[$fmeta:meta])*
                 $([reserved $rty:ty = $rval:expr $(, since $rsince:literal)?])*
-                pub $field:ident: $ty:ty $(= $default:expr)? $(, since $since:literal)?;
+                pub $field:ident: $ty:ty $(= $default:expr)? $(, via $via:ident)? $(, since $since:literal)?;
             )*
         }
     ) => {
@@ -40,7 +40,7 @@ macro_rules! versioned {
                             let dead: $rty = $rval;
                             w.put(&dead);
                         })*
-                        w.put(&self.$field);
+                        $crate::codec::put_field!(w, &self.$field $(, $via)?);
                     )*
                 });
             }
@@ -49,16 +49,14 @@ macro_rules! versioned {
         impl spirula_denc::Decode for $name {
             fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
                 r.section($what, $version, |version, r| {
-                    $(if version < $oldest {
-                        return Err(spirula_denc::Error::TooOld { what: $what, version });
-                    })?
+                    $($crate::codec::at_least($what, version, $oldest)?;)?
                     let mut v = Self::default();
                     $(
                         $(if $crate::codec::present!(version $(, $rsince)?) {
                             r.get::<$rty>()?;
                         })*
                         if $crate::codec::present!(version $(, $since)?) {
-                            v.$field = r.get()?;
+                            v.$field = $crate::codec::get_field!(r $(, $via)?);
                         }
                     )*
                     $($fix(version, &mut v);)?
@@ -69,6 +67,61 @@ macro_rules! versioned {
             }
         }
     };
+}
+
+/// Declares how a section of a larger structure is encoded: both directions from one table of its fields, in order.
+/// `via` and `since` are those of [`versioned`].
+macro_rules! section_of {
+    (
+        impl $name:ident($what:literal, version $version:literal, compat $compat:literal, oldest $oldest:literal) {
+            fn $encode:ident, fn $decode:ident;
+            $($field:ident $(, via $via:ident)? $(, since $since:literal)?;)*
+        }
+    ) => {
+        impl $name {
+            fn $encode(&self, w: &mut spirula_denc::Writer) {
+                w.section($version, $compat, |w| {
+                    $($crate::codec::put_field!(w, &self.$field $(, $via)?);)*
+                });
+            }
+
+            fn $decode(&mut self, r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<()> {
+                r.section($what, $version, |version, r| {
+                    $crate::codec::at_least($what, version, $oldest)?;
+                    $(if $crate::codec::present!(version $(, $since)?) {
+                        self.$field = $crate::codec::get_field!(r $(, $via)?);
+                    })*
+                    Ok(())
+                })
+            }
+        }
+    };
+}
+
+macro_rules! put_field {
+    ($w:ident, $value:expr) => {
+        $w.put($value)
+    };
+    ($w:ident, $value:expr, $via:ident) => {
+        $via::encode($value, $w)
+    };
+}
+
+macro_rules! get_field {
+    ($r:ident) => {
+        $r.get()?
+    };
+    ($r:ident, $via:ident) => {
+        $via::decode($r)?
+    };
+}
+
+/// Refuses versions of a structure from before `oldest`.
+pub(crate) fn at_least(what: &'static str, version: u8, oldest: u8) -> Result<()> {
+    if version < oldest {
+        return Err(Error::TooOld { what, version });
+    }
+    Ok(())
 }
 
 macro_rules! field_default {
@@ -176,7 +229,7 @@ macro_rules! flags {
     };
 }
 
-pub(crate) use {field_default, flags, present, versioned};
+pub(crate) use {field_default, flags, get_field, present, put_field, section_of, versioned};
 
 /// Writes `items` separated by `separator`.
 pub(crate) fn write_joined<T: std::fmt::Display>(
@@ -188,49 +241,4 @@ pub(crate) fn write_joined<T: std::fmt::Display>(
         write!(f, "{}{item}", if i == 0 { "" } else { separator })?;
     }
     Ok(())
-}
-
-/// Ceph's CRC-32C: as the standard one, but without the inversions before and after.
-pub(crate) fn crc32c(seed: u32, data: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, data)
-}
-
-/// Where the encoding of a map holds its own checksum.
-pub(crate) struct CrcHole {
-    start: usize,
-    hole: spirula_denc::Hole,
-}
-
-impl CrcHole {
-    /// Leaves room for the checksum of the map that began at offset `start`.
-    pub(crate) fn leave(w: &mut Writer, start: usize) -> Self {
-        Self {
-            start,
-            hole: w.hole_u32(),
-        }
-    }
-
-    /// Fills the room with the checksum over everything around it, and returns that.
-    pub(crate) fn fill(self, w: &mut Writer) -> u32 {
-        let at = self.hole.offset();
-        let buf = w.as_slice();
-        let crc = crc_around(&buf[self.start..], at - self.start);
-        w.fill_u32(self.hole, crc);
-        crc
-    }
-}
-
-/// The checksum of `buf` without the four bytes at `hole`.
-pub(crate) fn crc_around(buf: &[u8], hole: usize) -> u32 {
-    let front = crc32c(u32::MAX, &buf[..hole]);
-    crc32c(front, &buf[hole + 4..])
-}
-
-/// Verifies the checksum that an encoded map holds at `hole`.
-pub(crate) fn check_crc(buf: &[u8], hole: usize, expected: u32) -> Result<()> {
-    if crc_around(buf, hole) == expected {
-        Ok(())
-    } else {
-        Err(spirula_denc::Error::Invalid("map checksum"))
-    }
 }

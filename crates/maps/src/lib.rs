@@ -4,13 +4,12 @@
 //! Nautilus' and later; what a newer writer appends is skipped. Nothing here does I/O.
 //!
 //! - [`types`]: identifiers of versions, PGs, objects, requests, snapshots.
-//! - [`MonMap`], [`OsdMap`] and its [`Incremental`], [`MgrMap`], and the maps of a cluster without file systems.
+//! - [`MonMap`], [`OsdMap`] and its [`Incremental`], [`MgrMap`]: the maps.
 //! - [`OsdMap::object_to_pg`] and [`OsdMap::map_pg`]: where an object is.
 //! - [`stats`]: statistics of PGs, pools and OSDs.
 
 mod codec;
 pub mod features;
-pub mod fsmap;
 pub mod hash;
 mod interval_set;
 mod mgrmap;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Error, Fsid, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, EntityAddrVec, Fsid, Reader, Result, UTime, Writer};
 
 use crate::codec::{flags, versioned, write_joined};
 use crate::features::release;
@@ -83,76 +83,53 @@ impl Decode for ElectionStrategy {
     }
 }
 
-/// A set of monitor features; encoded as a section of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct FeatureSection(MonFeatures);
+/// A set of monitor features, in a section of its own.
+mod feature_section {
+    use super::*;
 
-impl Encode for FeatureSection {
-    fn encode(&self, w: &mut Writer) {
-        w.section(1, 1, |w| w.put(&self.0));
+    pub(super) fn encode(features: &MonFeatures, w: &mut Writer) {
+        w.section(1, 1, |w| w.put(features));
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<MonFeatures> {
+        r.section("mon_feature_t", 1, |_, r| r.get())
     }
 }
 
-impl Decode for FeatureSection {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("mon_feature_t", 1, |_, r| r.get().map(Self))
-    }
-}
-
-/// The monitors of a cluster. Written as version 9; versions from 6 (Nautilus) on are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MonMap {
-    /// The cluster.
-    pub fsid: Fsid,
-    /// Counts the maps.
-    pub epoch: u32,
-    /// When this map was made.
-    pub last_changed: UTime,
-    /// When the first was.
-    pub created: UTime,
-    /// Features that stay required.
-    pub persistent_features: MonFeatures,
-    /// Features that are required while configured.
-    pub optional_features: MonFeatures,
-    /// The monitors by name.
-    pub mons: BTreeMap<String, MonInfo>,
-    /// The monitors' names by rank.
-    pub ranks: Vec<String>,
-    /// The oldest release that may join.
-    pub min_mon_release: u8,
-    /// Ranks of monitors that were removed.
-    pub removed_ranks: BTreeSet<u32>,
-    /// How the leader is elected.
-    pub strategy: ElectionStrategy,
-    /// Who can't be leader.
-    pub disallowed_leaders: BTreeSet<String>,
-    /// Stretch mode.
-    pub stretch_mode_enabled: bool,
-    /// Stretch mode.
-    pub tiebreaker_mon: String,
-    /// Stretch mode.
-    pub stretch_marked_down_mons: BTreeSet<String>,
-}
-
-impl Default for MonMap {
-    fn default() -> Self {
-        Self {
-            fsid: Fsid::default(),
-            epoch: 0,
-            last_changed: UTime::ZERO,
-            created: UTime::ZERO,
-            persistent_features: MonFeatures::empty(),
-            optional_features: MonFeatures::empty(),
-            mons: BTreeMap::new(),
-            ranks: Vec::new(),
-            min_mon_release: release::UNKNOWN,
-            removed_ranks: BTreeSet::new(),
-            strategy: ElectionStrategy::CLASSIC,
-            disallowed_leaders: BTreeSet::new(),
-            stretch_mode_enabled: false,
-            tiebreaker_mon: String::new(),
-            stretch_marked_down_mons: BTreeSet::new(),
-        }
+versioned! {
+    /// The monitors of a cluster. Written as version 9; versions from 6 (Nautilus) on are read.
+    #[derive(Eq)]
+    pub struct MonMap("MonMap", version 9, compat 6, oldest 6) {
+        /// The cluster.
+        pub fsid: Fsid;
+        /// Counts the maps.
+        pub epoch: u32;
+        /// When this map was made.
+        pub last_changed: UTime;
+        /// When the first was.
+        pub created: UTime;
+        /// Features that stay required.
+        pub persistent_features: MonFeatures, via feature_section;
+        /// Features that are required while configured.
+        pub optional_features: MonFeatures, via feature_section;
+        /// The monitors by name.
+        pub mons: BTreeMap<String, MonInfo>;
+        /// The monitors' names by rank.
+        pub ranks: Vec<String>;
+        /// The oldest release that may join.
+        pub min_mon_release: u8 = release::UNKNOWN, since 7;
+        /// Ranks of monitors that were removed.
+        pub removed_ranks: BTreeSet<u32>, since 8;
+        /// How the leader is elected.
+        pub strategy: ElectionStrategy = ElectionStrategy::CLASSIC, since 8;
+        /// Who can't be leader.
+        pub disallowed_leaders: BTreeSet<String>, since 8;
+        /// Stretch mode.
+        pub stretch_mode_enabled: bool, since 9;
+        /// Stretch mode.
+        pub tiebreaker_mon: String, since 9;
+        /// Stretch mode.
+        pub stretch_marked_down_mons: BTreeSet<String>, since 9;
     }
 }
 
@@ -189,70 +166,5 @@ impl MonMap {
     /// The rank of a monitor.
     pub fn rank_of(&self, name: &str) -> Option<usize> {
         self.ranks.iter().position(|n| n == name)
-    }
-
-    /// The monitor that has `addr` among its addresses.
-    pub fn by_addr(&self, addr: &EntityAddr) -> Option<&MonInfo> {
-        self.mons.values().find(|m| m.public_addrs.0.contains(addr))
-    }
-}
-
-impl Encode for MonMap {
-    fn encode(&self, w: &mut Writer) {
-        w.section(9, 6, |w| {
-            w.put(&self.fsid);
-            w.u32(self.epoch);
-            w.put(&self.last_changed);
-            w.put(&self.created);
-            w.put(&FeatureSection(self.persistent_features));
-            w.put(&FeatureSection(self.optional_features));
-            w.put(&self.mons);
-            w.put(&self.ranks);
-            w.u8(self.min_mon_release);
-            w.put(&self.removed_ranks);
-            w.put(&self.strategy);
-            w.put(&self.disallowed_leaders);
-            w.bool(self.stretch_mode_enabled);
-            w.put(&self.tiebreaker_mon);
-            w.put(&self.stretch_marked_down_mons);
-        });
-    }
-}
-
-impl Decode for MonMap {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("MonMap", 9, |version, r| {
-            if version < 6 {
-                return Err(Error::TooOld {
-                    what: "MonMap",
-                    version,
-                });
-            }
-            let mut m = Self {
-                fsid: r.get()?,
-                epoch: r.u32()?,
-                last_changed: r.get()?,
-                created: r.get()?,
-                persistent_features: r.get::<FeatureSection>()?.0,
-                optional_features: r.get::<FeatureSection>()?.0,
-                mons: r.get()?,
-                ranks: r.get()?,
-                ..Self::default()
-            };
-            if version >= 7 {
-                m.min_mon_release = r.u8()?;
-            }
-            if version >= 8 {
-                m.removed_ranks = r.get()?;
-                m.strategy = r.get()?;
-                m.disallowed_leaders = r.get()?;
-            }
-            if version >= 9 {
-                m.stretch_mode_enabled = r.bool()?;
-                m.tiebreaker_mon = r.get()?;
-                m.stretch_marked_down_mons = r.get()?;
-            }
-            Ok(m)
-        })
     }
 }

@@ -5,7 +5,6 @@
 
 use proptest::prelude::*;
 use spirula_denc::{Decode, decode_all};
-use spirula_maps::fsmap::EmptyFsMap;
 use spirula_maps::*;
 
 fn decode_as_anything(bytes: &[u8]) {
@@ -16,7 +15,6 @@ fn decode_as_anything(bytes: &[u8]) {
     one::<Incremental>(bytes);
     one::<MonMap>(bytes);
     one::<MgrMap>(bytes);
-    one::<EmptyFsMap>(bytes);
     one::<PgPool>(bytes);
     one::<PgStat>(bytes);
     one::<PoolStat>(bytes);

@@ -1,44 +1,95 @@
-//! The encoding of a full map: a section for clients, one for OSDs, and a checksum over both.
+//! The encoding of a full map.
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, EntityAddr, Error, Reader, Result, UTime, Writer, encode_to_vec};
+use spirula_denc::{Decode, Encode, Error, Fsid, Reader, Result, Writer};
 
+use super::frame::{self, by_addr};
 use super::{CrushBlob, OsdMap, OsdMapFlags};
-use crate::codec::{CrcHole, check_crc};
+use crate::codec::section_of;
 use crate::features::release;
-use std::collections::BTreeMap;
 
-/// The meta-encoding around both sections.
-pub(super) const OUTER_VERSION: u8 = 8;
-pub(super) const OUTER_COMPAT: u8 = 7;
-const CLIENT_VERSION: u8 = 9;
-const OSD_VERSION: u8 = 9;
-/// Nautilus: the oldest sections that have everything which is needed.
-const OLDEST_CLIENT: u8 = 8;
-const OLDEST_OSD: u8 = 7;
+// Nautilus' sections are the oldest that have everything which is needed.
 
-/// Writes a map by address in the order of the official encoder: that of the bytes of type, nonce and socket
-/// address in memory.
-pub(super) fn encode_by_addr(w: &mut Writer, map: &BTreeMap<EntityAddr, UTime>) {
-    // Marker and section header, type, nonce, the length of the socket address; then the socket address.
-    const TYPE_AT: usize = 7;
-    const LENGTH_AT: usize = TYPE_AT + 8;
-    let mut entries: Vec<_> = map
-        .iter()
-        .map(|(addr, until)| (encode_to_vec(addr), until))
-        .collect();
-    entries.sort_by(|(a, _), (b, _)| {
-        let key = |e: &[u8]| (e[TYPE_AT..LENGTH_AT].to_vec(), e[LENGTH_AT + 4..].to_vec());
-        key(a).cmp(&key(b))
-    });
-    w.count(entries.len());
-    for (addr, until) in entries {
-        w.bytes(&addr);
-        w.put(until);
+section_of! {
+    impl OsdMap("OSDMap for clients", version 9, compat 1, oldest 8) {
+        fn encode_client, fn decode_client;
+        fsid;
+        epoch;
+        created;
+        modified;
+        pools;
+        pool_names;
+        pool_max;
+        flags;
+        max_osd;
+        osd_state;
+        osd_weight;
+        client_addrs;
+        pg_temp;
+        primary_temp;
+        primary_affinity, via affinity;
+        crush, via crush_blob;
+        erasure_code_profiles;
+        pg_upmap;
+        pg_upmap_items;
+        crush_version;
+        new_removed_snaps;
+        new_purged_snaps;
+        last_up_change, since 9;
+        last_in_change, since 9;
     }
 }
 
-/// Encodes a full map.
+section_of! {
+    impl OsdMap("OSDMap for OSDs", version 9, compat 1, oldest 7) {
+        fn encode_osd, fn decode_osd;
+        hb_back_addrs;
+        osd_info;
+        blocklist, via by_addr;
+        cluster_addrs;
+        cluster_snapshot_epoch;
+        cluster_snapshot;
+        osd_uuid;
+        osd_xinfo;
+        hb_front_addrs;
+        nearfull_ratio;
+        full_ratio;
+        backfillfull_ratio;
+        require_min_compat_client;
+        require_osd_release;
+        removed_snaps_queue;
+        crush_node_flags, since 8;
+        device_class_flags, since 9;
+    }
+}
+
+/// Primary affinities: an empty table where none was ever set.
+mod affinity {
+    use super::*;
+
+    pub(super) fn encode(table: &Option<Vec<u32>>, w: &mut Writer) {
+        w.put(table.as_deref().unwrap_or_default());
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Option<Vec<u32>>> {
+        let table: Vec<u32> = r.get()?;
+        Ok((!table.is_empty()).then_some(table))
+    }
+}
+
+/// The CRUSH map inside a byte string.
+mod crush_blob {
+    use super::*;
+
+    pub(super) fn encode(crush: &CrushBlob, w: &mut Writer) {
+        w.put(crush.raw());
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<CrushBlob> {
+        CrushBlob::decode(r.get()?)
+    }
+}
+
 impl OsdMap {
     /// The encoded map and its checksum.
     pub fn encode_with_crc(&self) -> (Bytes, u32) {
@@ -48,72 +99,13 @@ impl OsdMap {
     }
 
     fn encode_into(&self, w: &mut Writer) -> u32 {
-        let start = w.len();
-        let mut hole = None;
-        w.section(OUTER_VERSION, OUTER_COMPAT, |w| {
-            w.section(CLIENT_VERSION, 1, |w| self.encode_client(w));
-            w.section(OSD_VERSION, 1, |w| self.encode_osd(w));
-            hole = Some(CrcHole::leave(w, start));
-        });
-        // Only now the outer length, which the checksum covers, is known.
-        hole.map_or(0, |hole| hole.fill(w))
+        let sections = |w: &mut Writer| {
+            self.encode_client(w);
+            self.encode_osd(w);
+        };
+        frame::encode(w, sections, |_| ())
     }
 
-    fn encode_client(&self, w: &mut Writer) {
-        w.put(&self.fsid);
-        w.u32(self.epoch);
-        w.put(&self.created);
-        w.put(&self.modified);
-        w.put(&self.pools);
-        w.put(&self.pool_names);
-        w.i32(self.pool_max);
-        w.put(&self.flags);
-        w.u32(self.max_osd);
-        w.put(&self.osd_state);
-        w.put(&self.osd_weight);
-        w.put(&self.client_addrs);
-        w.put(&self.pg_temp);
-        w.put(&self.primary_temp);
-        w.put(self.primary_affinity.as_deref().unwrap_or_default());
-        w.put(self.crush.raw());
-        w.put(&self.erasure_code_profiles);
-        w.put(&self.pg_upmap);
-        w.put(&self.pg_upmap_items);
-        w.u32(self.crush_version);
-        w.put(&self.new_removed_snaps);
-        w.put(&self.new_purged_snaps);
-        w.put(&self.last_up_change);
-        w.put(&self.last_in_change);
-    }
-
-    fn encode_osd(&self, w: &mut Writer) {
-        w.put(&self.hb_back_addrs);
-        w.put(&self.osd_info);
-        encode_by_addr(w, &self.blocklist);
-        w.put(&self.cluster_addrs);
-        w.u32(self.cluster_snapshot_epoch);
-        w.put(&self.cluster_snapshot);
-        w.put(&self.osd_uuid);
-        w.put(&self.osd_xinfo);
-        w.put(&self.hb_front_addrs);
-        w.f32(self.nearfull_ratio);
-        w.f32(self.full_ratio);
-        w.f32(self.backfillfull_ratio);
-        w.u8(self.require_min_compat_client);
-        w.u8(self.require_osd_release);
-        w.put(&self.removed_snaps_queue);
-        w.put(&self.crush_node_flags);
-        w.put(&self.device_class_flags);
-    }
-}
-
-impl Encode for OsdMap {
-    fn encode(&self, w: &mut Writer) {
-        self.encode_into(w);
-    }
-}
-
-impl OsdMap {
     /// Decodes a full map and gives its checksum, which was verified.
     ///
     /// # Errors
@@ -126,95 +118,15 @@ impl OsdMap {
     }
 
     fn decode_from(r: &mut Reader<'_>) -> Result<(Self, u32)> {
-        let mut whole = r.clone();
-        let before = r.remaining();
-        let mut hole = 0;
-        let (map, crc) = r.section("OSDMap", OUTER_VERSION, |version, r| {
-            if version < OUTER_VERSION {
-                return Err(Error::TooOld {
-                    what: "OSDMap",
-                    version,
-                });
-            }
-            let mut map = r.section("OSDMap for clients", CLIENT_VERSION, Self::decode_client)?;
-            r.section("OSDMap for OSDs", OSD_VERSION, |version, r| {
-                map.decode_osd(version, r)
-            })?;
-            // The inner reader began after version, compat and length.
-            hole = r.position() + 6;
-            Ok((map, r.u32()?))
-        })?;
-        check_crc(whole.bytes(before - r.remaining())?, hole, crc)?;
-        Ok((map, crc))
-    }
-
-    fn decode_client(version: u8, r: &mut Reader<'_>) -> Result<Self> {
-        if version < OLDEST_CLIENT {
-            return Err(Error::TooOld {
-                what: "OSDMap for clients",
-                version,
-            });
-        }
-        let mut m = Self::new(r.get()?, spirula_crush::CrushMap::default());
-        m.epoch = r.u32()?;
-        m.created = r.get()?;
-        m.modified = r.get()?;
-        m.pools = r.get()?;
-        m.pool_names = r.get()?;
-        m.pool_max = r.i32()?;
-        m.flags = r.get()?;
-        m.max_osd = r.u32()?;
-        m.osd_state = r.get()?;
-        m.osd_weight = r.get()?;
-        m.client_addrs = r.get()?;
-        m.pg_temp = r.get()?;
-        m.primary_temp = r.get()?;
-        let affinity: Vec<u32> = r.get()?;
-        m.primary_affinity = (!affinity.is_empty()).then_some(affinity);
-        m.crush = CrushBlob::decode(r.get()?)?;
-        m.erasure_code_profiles = r.get()?;
-        m.pg_upmap = r.get()?;
-        m.pg_upmap_items = r.get()?;
-        m.crush_version = r.u32()?;
-        m.new_removed_snaps = r.get()?;
-        m.new_purged_snaps = r.get()?;
-        if version >= 9 {
-            m.last_up_change = r.get()?;
-            m.last_in_change = r.get()?;
-        }
-        Ok(m)
-    }
-
-    fn decode_osd(&mut self, version: u8, r: &mut Reader<'_>) -> Result<()> {
-        if version < OLDEST_OSD {
-            return Err(Error::TooOld {
-                what: "OSDMap for OSDs",
-                version,
-            });
-        }
-        self.hb_back_addrs = r.get()?;
-        self.osd_info = r.get()?;
-        self.blocklist = r.get()?;
-        self.cluster_addrs = r.get()?;
-        self.cluster_snapshot_epoch = r.u32()?;
-        self.cluster_snapshot = r.get()?;
-        self.osd_uuid = r.get()?;
-        self.osd_xinfo = r.get()?;
-        self.hb_front_addrs = r.get()?;
-        self.nearfull_ratio = r.f32()?;
-        self.full_ratio = r.f32()?;
-        self.backfillfull_ratio = r.f32()?;
-        self.require_min_compat_client = r.u8()?;
-        self.require_osd_release = r.u8()?;
-        self.removed_snaps_queue = r.get()?;
-        if version >= 8 {
-            self.crush_node_flags = r.get()?;
-        }
-        if version >= 9 {
-            self.device_class_flags = r.get()?;
-        }
-        self.require_release_flags();
-        self.check_lengths()
+        let sections = |r: &mut Reader<'_>| {
+            let mut map = Self::new(Fsid::default(), spirula_crush::CrushMap::default());
+            map.decode_client(r)?;
+            map.decode_osd(r)?;
+            map.require_release_flags();
+            map.check_lengths()?;
+            Ok(map)
+        };
+        frame::decode("OSDMap", r, sections, |_, _| Ok(()))
     }
 
     /// The flags that a release implies.
@@ -248,6 +160,12 @@ impl OsdMap {
         } else {
             Err(Error::Invalid("length of an OSDMap's OSD table"))
         }
+    }
+}
+
+impl Encode for OsdMap {
+    fn encode(&self, w: &mut Writer) {
+        self.encode_into(w);
     }
 }
 

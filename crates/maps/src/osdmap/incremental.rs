@@ -3,22 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Error, Fsid, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Fsid, Reader, Result, UTime, Writer};
 
-use super::full::{OUTER_COMPAT, OUTER_VERSION, encode_by_addr};
+use super::frame::{self, by_addr};
 use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
-use crate::codec::{CrcHole, check_crc};
+use crate::codec::section_of;
 use crate::features::OSDMAP_SIGNIFICANT;
 use crate::pool::PgPool;
 use crate::types::PgId;
-
-const CLIENT_VERSION: u8 = 8;
-const OSD_VERSION: u8 = 9;
-/// Nautilus: the oldest sections that have everything which is needed.
-const OLDEST_CLIENT: u8 = 7;
-const OLDEST_OSD: u8 = 7;
-/// A release that is not set.
-const NO_RELEASE: u8 = 0xff;
 
 /// What changes from the epoch before to `epoch`. What is empty, negative or `None` stays as it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,180 +175,106 @@ impl Incremental {
             ..Self::default()
         }
     }
+}
 
-    fn encode_client(&self, w: &mut Writer) {
-        w.put(&self.fsid);
-        w.u32(self.epoch);
-        w.put(&self.modified);
-        w.i64(self.new_pool_max);
-        w.i32(self.new_flags);
-        w.put(&self.fullmap);
-        w.put(&self.crush);
-        w.i32(self.new_max_osd);
-        w.put(&self.new_pools);
-        w.put(&self.new_pool_names);
-        w.put(&self.old_pools);
-        w.put(&self.new_up_client);
-        w.put(&self.new_state);
-        w.put(&self.new_weight);
-        w.put(&self.new_pg_temp);
-        w.put(&self.new_primary_temp);
-        w.put(&self.new_primary_affinity);
-        w.put(&self.new_erasure_code_profiles);
-        w.put(&self.old_erasure_code_profiles);
-        w.put(&self.new_pg_upmap);
-        w.put(&self.old_pg_upmap);
-        w.put(&self.new_pg_upmap_items);
-        w.put(&self.old_pg_upmap_items);
-        w.put(&self.new_removed_snaps);
-        w.put(&self.new_purged_snaps);
-        w.put(&self.new_last_up_change);
-        w.put(&self.new_last_in_change);
+// Nautilus' sections are the oldest that have everything which is needed.
+
+section_of! {
+    impl Incremental("OSDMap::Incremental for clients", version 8, compat 1, oldest 7) {
+        fn encode_client, fn decode_client;
+        fsid;
+        epoch;
+        modified;
+        new_pool_max;
+        new_flags;
+        fullmap;
+        crush;
+        new_max_osd;
+        new_pools;
+        new_pool_names;
+        old_pools;
+        new_up_client;
+        new_state;
+        new_weight;
+        new_pg_temp;
+        new_primary_temp;
+        new_primary_affinity;
+        new_erasure_code_profiles;
+        old_erasure_code_profiles;
+        new_pg_upmap;
+        old_pg_upmap;
+        new_pg_upmap_items;
+        old_pg_upmap_items;
+        new_removed_snaps;
+        new_purged_snaps;
+        new_last_up_change, since 8;
+        new_last_in_change, since 8;
+    }
+}
+
+section_of! {
+    impl Incremental("OSDMap::Incremental for OSDs", version 9, compat 1, oldest 7) {
+        fn encode_osd, fn decode_osd;
+        new_hb_back_up;
+        new_up_thru;
+        new_last_clean_interval;
+        new_lost;
+        new_blocklist, via by_addr;
+        old_blocklist;
+        new_up_cluster;
+        cluster_snapshot;
+        new_uuid;
+        new_xinfo;
+        new_hb_front_up;
+        encode_features;
+        new_nearfull_ratio;
+        new_full_ratio;
+        new_backfillfull_ratio;
+        new_require_min_compat_client, via maybe_release;
+        new_require_osd_release, via maybe_release;
+        new_crush_node_flags, since 8;
+        new_device_class_flags, since 9;
+    }
+}
+
+/// A release, or that none is set.
+mod maybe_release {
+    use super::*;
+
+    const NONE: u8 = 0xff;
+
+    pub(super) fn encode(release: &Option<u8>, w: &mut Writer) {
+        w.u8(release.unwrap_or(NONE));
     }
 
-    fn encode_osd(&self, w: &mut Writer) {
-        w.put(&self.new_hb_back_up);
-        w.put(&self.new_up_thru);
-        w.put(&self.new_last_clean_interval);
-        w.put(&self.new_lost);
-        encode_by_addr(w, &self.new_blocklist);
-        w.put(&self.old_blocklist);
-        w.put(&self.new_up_cluster);
-        w.put(&self.cluster_snapshot);
-        w.put(&self.new_uuid);
-        w.put(&self.new_xinfo);
-        w.put(&self.new_hb_front_up);
-        w.u64(self.encode_features);
-        w.f32(self.new_nearfull_ratio);
-        w.f32(self.new_full_ratio);
-        w.f32(self.new_backfillfull_ratio);
-        w.u8(self.new_require_min_compat_client.unwrap_or(NO_RELEASE));
-        w.u8(self.new_require_osd_release.unwrap_or(NO_RELEASE));
-        w.put(&self.new_crush_node_flags);
-        w.put(&self.new_device_class_flags);
-    }
-
-    fn decode_client(version: u8, r: &mut Reader<'_>) -> Result<Self> {
-        if version < OLDEST_CLIENT {
-            return Err(Error::TooOld {
-                what: "OSDMap::Incremental for clients",
-                version,
-            });
-        }
-        let mut i = Self {
-            fsid: r.get()?,
-            epoch: r.u32()?,
-            modified: r.get()?,
-            new_pool_max: r.i64()?,
-            new_flags: r.i32()?,
-            fullmap: r.get()?,
-            crush: r.get()?,
-            new_max_osd: r.i32()?,
-            new_pools: r.get()?,
-            new_pool_names: r.get()?,
-            old_pools: r.get()?,
-            new_up_client: r.get()?,
-            new_state: r.get()?,
-            new_weight: r.get()?,
-            new_pg_temp: r.get()?,
-            new_primary_temp: r.get()?,
-            new_primary_affinity: r.get()?,
-            new_erasure_code_profiles: r.get()?,
-            old_erasure_code_profiles: r.get()?,
-            new_pg_upmap: r.get()?,
-            old_pg_upmap: r.get()?,
-            new_pg_upmap_items: r.get()?,
-            old_pg_upmap_items: r.get()?,
-            new_removed_snaps: r.get()?,
-            new_purged_snaps: r.get()?,
-            ..Self::default()
-        };
-        if version >= 8 {
-            i.new_last_up_change = r.get()?;
-            i.new_last_in_change = r.get()?;
-        }
-        Ok(i)
-    }
-
-    fn decode_osd(&mut self, version: u8, r: &mut Reader<'_>) -> Result<()> {
-        if version < OLDEST_OSD {
-            return Err(Error::TooOld {
-                what: "OSDMap::Incremental for OSDs",
-                version,
-            });
-        }
-        let release = |n: u8| (n != NO_RELEASE).then_some(n);
-        self.new_hb_back_up = r.get()?;
-        self.new_up_thru = r.get()?;
-        self.new_last_clean_interval = r.get()?;
-        self.new_lost = r.get()?;
-        self.new_blocklist = r.get()?;
-        self.old_blocklist = r.get()?;
-        self.new_up_cluster = r.get()?;
-        self.cluster_snapshot = r.get()?;
-        self.new_uuid = r.get()?;
-        self.new_xinfo = r.get()?;
-        self.new_hb_front_up = r.get()?;
-        self.encode_features = r.u64()?;
-        self.new_nearfull_ratio = r.f32()?;
-        self.new_full_ratio = r.f32()?;
-        self.new_backfillfull_ratio = r.f32()?;
-        self.new_require_min_compat_client = release(r.u8()?);
-        self.new_require_osd_release = release(r.u8()?);
-        if version >= 8 {
-            self.new_crush_node_flags = r.get()?;
-        }
-        if version >= 9 {
-            self.new_device_class_flags = r.get()?;
-        }
-        Ok(())
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Option<u8>> {
+        Ok(Some(r.u8()?).filter(|release| *release != NONE))
     }
 }
 
 impl Encode for Incremental {
     fn encode(&self, w: &mut Writer) {
-        let start = w.len();
-        let mut hole = None;
-        w.section(OUTER_VERSION, OUTER_COMPAT, |w| {
-            w.section(CLIENT_VERSION, 1, |w| self.encode_client(w));
-            w.section(OSD_VERSION, 1, |w| self.encode_osd(w));
-            hole = Some(CrcHole::leave(w, start));
-            w.u32(self.full_crc);
-        });
-        if let Some(hole) = hole {
-            hole.fill(w);
-        }
+        let sections = |w: &mut Writer| {
+            self.encode_client(w);
+            self.encode_osd(w);
+        };
+        frame::encode(w, sections, |w| w.u32(self.full_crc));
     }
 }
 
 impl Decode for Incremental {
     /// Verifies the incremental's own checksum too.
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        let mut whole = r.clone();
-        let before = r.remaining();
-        let mut hole = 0;
-        let (inc, crc) = r.section("OSDMap::Incremental", OUTER_VERSION, |version, r| {
-            if version < OUTER_VERSION {
-                return Err(Error::TooOld {
-                    what: "OSDMap::Incremental",
-                    version,
-                });
-            }
-            let mut inc = r.section(
-                "OSDMap::Incremental for clients",
-                CLIENT_VERSION,
-                Self::decode_client,
-            )?;
-            r.section("OSDMap::Incremental for OSDs", OSD_VERSION, |version, r| {
-                inc.decode_osd(version, r)
-            })?;
-            // The inner reader began after version, compat and length.
-            hole = r.position() + 6;
-            let crc = r.u32()?;
+        let sections = |r: &mut Reader<'_>| {
+            let mut inc = Self::default();
+            inc.decode_client(r)?;
+            inc.decode_osd(r)?;
+            Ok(inc)
+        };
+        let behind = |inc: &mut Self, r: &mut Reader<'_>| {
             inc.full_crc = r.u32()?;
-            Ok((inc, crc))
-        })?;
-        check_crc(whole.bytes(before - r.remaining())?, hole, crc)?;
-        Ok(inc)
+            Ok(())
+        };
+        frame::decode("OSDMap::Incremental", r, sections, behind).map(|(inc, _)| inc)
     }
 }

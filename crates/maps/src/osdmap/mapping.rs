@@ -35,11 +35,6 @@ impl PgMapping {
             acting_primary: NO_OSD,
         }
     }
-
-    /// The position of an OSD in the acting set.
-    pub fn acting_role(&self, osd: i32) -> Option<usize> {
-        self.acting.iter().position(|o| *o == osd)
-    }
 }
 
 impl OsdMap {

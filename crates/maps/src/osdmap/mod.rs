@@ -2,6 +2,7 @@
 
 mod apply;
 mod cache;
+mod frame;
 mod full;
 mod incremental;
 mod mapping;

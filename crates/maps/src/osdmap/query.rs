@@ -98,15 +98,6 @@ impl OsdMap {
             .find(|osd| self.index(*osd).is_some_and(|i| self.osd_uuid[i] == *uuid))
     }
 
-    /// The OSD with an address for clients or other OSDs.
-    pub fn osd_by_addr(&self, addr: &EntityAddr) -> Option<i32> {
-        self.osds().find(|osd| {
-            self.index(*osd).is_some_and(|i| {
-                self.client_addrs[i].0.contains(addr) || self.cluster_addrs[i].0.contains(addr)
-            })
-        })
-    }
-
     /// A pool by its id.
     pub fn pool(&self, id: i64) -> Option<&PgPool> {
         self.pools.get(&id)
@@ -156,11 +147,6 @@ impl OsdMap {
         socket.set_port(0);
         wanted.nonce = 0;
         self.blocklist.contains_key(&wanted)
-    }
-
-    /// Whether any of an entity's addresses is refused.
-    pub fn any_blocklisted(&self, addrs: &EntityAddrVec) -> bool {
-        addrs.0.iter().any(|a| self.is_blocklisted(a))
     }
 
     /// The oldest release whose clients understand the map.

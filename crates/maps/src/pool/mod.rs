@@ -9,7 +9,7 @@ pub use options::{PoolOption, PoolOptionKind, PoolOptions};
 pub use types::{HitSetParams, PgMergeMeta, PgPool, PoolSnap};
 
 use crate::hash::StrHash;
-use crate::types::{ObjectLocator, PgId, SnapContext, stable_mask, stable_mod};
+use crate::types::{ObjectLocator, PgId, stable_mask, stable_mod};
 
 /// What separates namespace and name when both are hashed.
 const NAMESPACE_SEPARATOR: &[u8] = b"\x1f";
@@ -81,23 +81,5 @@ impl PgPool {
             // The oldest pools: PGs of several pools overlap.
             seed.wrapping_add(pool)
         }
-    }
-
-    /// The pool's own snapshots as a context for writes, where it has pool snapshots.
-    pub fn snap_context(&self) -> SnapContext {
-        SnapContext {
-            seq: self.snap_seq,
-            snaps: self.snaps.keys().rev().copied().collect(),
-        }
-    }
-
-    /// Whether clients manage the snapshots of the pool's objects.
-    pub fn has_selfmanaged_snaps(&self) -> bool {
-        self.flags.contains(PoolFlags::SELFMANAGED_SNAPS)
-    }
-
-    /// Whether the pool has snapshots of itself.
-    pub fn has_pool_snaps(&self) -> bool {
-        self.flags.contains(PoolFlags::POOL_SNAPS)
     }
 }

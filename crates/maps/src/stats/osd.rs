@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 use super::object::summed;
-use crate::codec::versioned;
+use crate::codec::{at_least, versioned};
 
 summed! {
     /// `store_statfs_t`: the space of a store, in bytes.
@@ -221,12 +221,7 @@ fn decode_perf_stat(r: &mut Reader<'_>) -> Result<ObjectStorePerfStat> {
 impl Decode for OsdStat {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("osd_stat_t", 14, |v, r| {
-            if v < 9 {
-                return Err(spirula_denc::Error::TooOld {
-                    what: "osd_stat_t",
-                    version: v,
-                });
-            }
+            at_least("osd_stat_t", v, 9)?;
             // Sizes in KiB, which `statfs` repeats.
             r.skip(24)?;
             let mut s = Self {

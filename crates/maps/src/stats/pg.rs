@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
 
 use super::{ObjectStatCollection, PgState, StoreStatfs};
-use crate::codec::versioned;
+use crate::codec::{at_least, versioned};
 use crate::interval_set::IntervalSet;
 use crate::types::{EVersion, PgId, PgShard};
 
@@ -239,12 +239,7 @@ impl Encode for PgStat {
 impl Decode for PgStat {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("pg_stat_t", 26, |version, r| {
-            if version < 26 {
-                return Err(Error::TooOld {
-                    what: "pg_stat_t",
-                    version,
-                });
-            }
+            at_least("pg_stat_t", version, 26)?;
             let mut s = Self::default();
             pg_stat_fields!(decode_pg_stat!(s, r));
             Ok(s)
@@ -270,22 +265,5 @@ versioned! {
         pub store_stats: StoreStatfs, since 7;
         /// How many OSDs that sums over.
         pub num_store_stats: i32, since 7;
-    }
-}
-
-impl PoolStat {
-    /// Adds a PG's numbers.
-    pub fn add_pg(&mut self, pg: &PgStat) {
-        self.stats.sum.add(&pg.stats.sum);
-        self.log_size += pg.log_size;
-        self.ondisk_log_size += pg.ondisk_log_size;
-        self.up += i32::try_from(pg.up.len()).unwrap_or(i32::MAX);
-        self.acting += i32::try_from(pg.acting.len()).unwrap_or(i32::MAX);
-    }
-
-    /// Adds the space that one OSD uses for the pool.
-    pub fn add_store(&mut self, statfs: &StoreStatfs) {
-        self.store_stats.add(statfs);
-        self.num_store_stats += 1;
     }
 }

@@ -270,12 +270,6 @@ impl HObject {
         self.snap == snap::NOSNAP
     }
 
-    /// The same object at another snapshot.
-    #[must_use]
-    pub fn with_snap(&self, snap: SnapId) -> Self {
-        Self { snap, ..self.clone() }
-    }
-
     /// What the hash was made from besides the namespace: the key, or else the name.
     pub fn effective_key(&self) -> &ObjectName {
         if self.key.is_empty() { &self.oid } else { &self.key }
