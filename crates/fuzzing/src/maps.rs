@@ -54,7 +54,7 @@ fn use_map(map: &OsdMap) {
         }
     }
     let name = ObjectName::from("object".as_bytes());
-    for (id, pool) in map.pools.iter().take(8) {
+    for id in map.pools.keys().take(8) {
         let locator = ObjectLocator {
             pool: *id,
             ..ObjectLocator::default()

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, decode_all, encode_to_vec};
-use spirula_proto::osd::{OpArgs, OpCode, OpFlags, OsdOp, OsdOpIn};
+use spirula_maps::HObject;
+use spirula_proto::osd::{OpCode, OpFlags, OsdOp, OsdOpIn};
 use spirula_proto::osd_op_data::*;
 
 use crate::input::Input;
@@ -47,11 +48,6 @@ pub(crate) fn input(op: &OsdOpIn) {
     let _ = (XattrInput::of(op), CallInput::of(op));
     let data = &op.data;
     match op.op.code {
-        OpCode::CHECKSUM => {
-            if let OpArgs::Checksum(args) = args {
-                let _ = checksum_init(args.kind, data);
-            }
-        }
         OpCode::NOTIFY => decode_twice::<NotifyRequest>(data),
         OpCode::NOTIFY_ACK => decode_twice::<NotifyAck>(data),
         OpCode::OMAPGETKEYS => decode_twice::<OmapGetKeys>(data),
@@ -61,10 +57,10 @@ pub(crate) fn input(op: &OsdOpIn) {
         OpCode::OMAPRMKEYRANGE => decode_twice::<OmapRange>(data),
         OpCode::OMAP_CMP => decode_twice::<OmapCmp>(data),
         OpCode::COPY_FROM | OpCode::COPY_FROM2 => decode_twice::<CopySource>(data),
-        OpCode::PGLS | OpCode::PGNLS => drop(list_input(data)),
+        OpCode::PGLS | OpCode::PGNLS => decode_twice::<HObject>(data),
         OpCode::PGLS_FILTER | OpCode::PGNLS_FILTER => {
             if let Ok(filter) = Reader::new(data).get::<ListFilter>() {
-                let _ = list_input(&filter.rest);
+                decode_twice::<HObject>(&filter.rest);
             }
         }
         _ => {}
@@ -75,14 +71,6 @@ pub(crate) fn input(op: &OsdOpIn) {
 pub(crate) fn output(op: &OsdOp, data: &Bytes) {
     match op.code {
         OpCode::STAT => decode_twice::<StatResult>(data),
-        OpCode::SPARSE_READ => drop(read_sparse(data)),
-        OpCode::CHECKSUM => {
-            if let OpArgs::Checksum(args) = op.args()
-                && let Ok(sums) = ChecksumResult::decode(args.kind, data)
-            {
-                assert!(sums.encode(args.kind).is_some_and(|b| data.starts_with(&b)));
-            }
-        }
         OpCode::GETXATTRS => decode_twice::<Xattrs>(data),
         OpCode::LIST_WATCHERS => decode_twice::<ListWatchersResponse>(data),
         OpCode::LIST_SNAPS => decode_twice::<ListSnapsResponse>(data),

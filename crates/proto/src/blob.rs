@@ -84,14 +84,6 @@ impl Section {
     pub fn of<T: Encode>(v: &T) -> Self {
         Self(spirula_denc::encode_to_vec(v).into())
     }
-
-    /// Decodes the structure.
-    ///
-    /// # Errors
-    /// Where it is no `T`.
-    pub fn decode_as<T: Decode>(&self) -> Result<T> {
-        spirula_denc::decode_all(&self.0)
-    }
 }
 
 impl std::fmt::Debug for Section {

@@ -6,8 +6,6 @@ use crate::MsgType;
 
 /// Message priorities (`CEPH_MSG_PRIO_*`): a higher value goes first.
 pub mod priority {
-    /// Background work.
-    pub const LOW: u16 = 64;
     /// What most messages use.
     pub const DEFAULT: u16 = 127;
     /// Replies that unblock others, maps.

@@ -73,13 +73,6 @@ impl RawMessage {
         self
     }
 
-    /// The same message with a priority.
-    #[must_use]
-    pub fn with_priority(mut self, priority: u16) -> Self {
-        self.header.priority = priority;
-        self
-    }
-
     /// Decodes the message as a `T`.
     ///
     /// # Errors

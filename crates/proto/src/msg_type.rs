@@ -113,8 +113,6 @@ msg_types! {
     OSD_REPORT = 0x7002, "osd_report";
     /// Ours, monitor to OSD: [`crate::internal::report`].
     OSD_REPORT_REPLY = 0x7003, "osd_report_reply";
-    /// Ours, between monitors: [`crate::internal::raft`].
-    RAFT = 0x7004, "raft";
     /// Ours, between OSDs: [`crate::internal::heartbeat`].
     HEARTBEAT = 0x7005, "heartbeat";
 }

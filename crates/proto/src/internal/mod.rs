@@ -9,7 +9,6 @@
 //! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd` crate.
 
 pub mod heartbeat;
-pub mod raft;
 pub mod report;
 
 use spirula_denc::{Reader, Result};

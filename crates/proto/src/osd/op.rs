@@ -1,7 +1,7 @@
 //! `struct ceph_osd_op` of `src/include/rados.h`: code, flags, 28 bytes of arguments, payload length.
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 
 use super::args::OpArgs;
 use super::{OpCode, OpFlags};
@@ -44,6 +44,31 @@ impl OsdOp {
     /// The arguments as this code has them.
     pub fn args(&self) -> OpArgs {
         OpArgs::from_raw(self.code, &self.raw_args)
+    }
+
+    /// Reads `n` operations and cuts what belongs to each from the data segment; `make` joins the two.
+    pub(super) fn decode_many<T>(
+        n: usize,
+        r: &mut Reader<'_>,
+        data: &BytesList,
+        make: impl Fn(Self, Bytes) -> T,
+    ) -> Result<Vec<T>> {
+        let wanted = n.saturating_mul(Self::SIZE);
+        if wanted > r.remaining() {
+            let left = r.remaining();
+            return Err(Error::Truncated { wanted, left });
+        }
+        let mut ops = Vec::with_capacity(n);
+        let mut at = 0;
+        for _ in 0..n {
+            let op: Self = r.get()?;
+            let wanted = usize::try_from(op.payload_len).map_err(|_| Error::Invalid("payload length"))?;
+            let left = data.len() - at;
+            let payload = data.slice(at, wanted).ok_or(Error::Truncated { wanted, left })?;
+            at += wanted;
+            ops.push(make(op, payload));
+        }
+        Ok(ops)
     }
 }
 

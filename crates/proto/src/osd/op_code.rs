@@ -174,7 +174,6 @@ impl OpCode {
     const MODE_CACHE: u16 = 0x8000;
     const TYPE: u16 = 0x0f00;
     const TYPE_ATTR: u16 = 0x0300;
-    const TYPE_EXEC: u16 = 0x0400;
     const TYPE_PG: u16 = 0x0500;
 
     /// Whether it reads the object. [`OpCode::CALL`] carries the read bit by mistake: its method decides.
@@ -200,11 +199,6 @@ impl OpCode {
     /// Whether it concerns an attribute.
     pub fn is_attr(self) -> bool {
         self.0 & Self::TYPE == Self::TYPE_ATTR
-    }
-
-    /// Whether it calls an object class.
-    pub fn is_exec(self) -> bool {
-        self.0 & Self::TYPE == Self::TYPE_EXEC
     }
 
     /// Whether its arguments are an extent.
@@ -241,6 +235,6 @@ mod tests {
         assert_eq!(OpCode::CACHE_FLUSH.to_string(), "cache-flush");
         assert_eq!(OpCode(7).to_string(), "unknown(7)");
         assert!(OpCode::TMAPUP.is_read() && OpCode::TMAPUP.is_modify());
-        assert!(!OpCode::CALL.is_read() && OpCode::CALL.is_exec());
+        assert!(!OpCode::CALL.is_read());
     }
 }

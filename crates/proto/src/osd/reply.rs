@@ -3,6 +3,7 @@
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::{EVersion, ObjectLocator, ObjectName, PgId};
 
+use super::request::name;
 use super::{MOsdOp, OsdFlags, OsdOp, OsdOpOut, Trace};
 use crate::{Body, MsgType, Payload, RawMessage};
 
@@ -138,28 +139,15 @@ impl Payload for MOsdOpReply {
     }
 
     fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
-        let oid = ObjectName(msg.front.slice_ref(r.blob()?));
+        let oid = name(r, msg)?;
         let pgid = r.get()?;
         let flags = u32::try_from(r.u64()?).map_err(|_| Error::Invalid("OSD flags"))?;
         let (result, bad_replay_version, epoch) = (r.i32()?, r.get()?, r.u32()?);
-        let n = r.count(OsdOp::SIZE)?;
-        let mut ops = Vec::with_capacity(n);
-        let mut at = 0;
-        for _ in 0..n {
-            let op: OsdOp = r.get()?;
-            let len = usize::try_from(op.payload_len).map_err(|_| Error::Invalid("payload length"))?;
-            let left = msg.data.len() - at;
-            let data = msg
-                .data
-                .slice(at, len)
-                .ok_or(Error::Truncated { wanted: len, left })?;
-            at += len;
-            ops.push(OsdOpOut {
-                op,
-                result: 0,
-                data: data.into(),
-            });
-        }
+        let n = usize::try_from(r.u32()?).map_err(|_| Error::Invalid("count"))?;
+        let mut ops = OsdOp::decode_many(n, r, &msg.data, |op, data| OsdOpOut {
+            data: data.into(),
+            ..op.into()
+        })?;
         let retry_attempt = r.i32()?;
         for o in &mut ops {
             o.result = r.i32()?;

@@ -1,6 +1,6 @@
 //! `MOSDOp` of `src/messages/MOSDOp.h`: a client's request.
 
-use spirula_denc::{EntityName, Error, Reader, Result, UTime, Writer};
+use spirula_denc::{EntityName, Reader, Result, UTime, Writer};
 use spirula_maps::{HObject, ObjectLocator, ObjectName, ReqId, SnapContext, SnapId, SpgId};
 
 use super::{OsdFlags, OsdOp, OsdOpIn};
@@ -92,34 +92,8 @@ impl MOsdOp {
 }
 
 /// A name without a copy: it shares the front segment.
-fn name(r: &mut Reader<'_>, msg: &RawMessage) -> Result<ObjectName> {
+pub(super) fn name(r: &mut Reader<'_>, msg: &RawMessage) -> Result<ObjectName> {
     Ok(ObjectName(msg.front.slice_ref(r.blob()?)))
-}
-
-/// Operations with their parts of the data segment.
-fn decode_ops(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Vec<OsdOpIn>> {
-    let n = usize::from(r.u16()?);
-    let wanted = n * OsdOp::SIZE;
-    if wanted > r.remaining() {
-        return Err(Error::Truncated {
-            wanted,
-            left: r.remaining(),
-        });
-    }
-    let mut ops = Vec::with_capacity(n);
-    let mut at = 0;
-    for _ in 0..n {
-        let op: OsdOp = r.get()?;
-        let len = usize::try_from(op.payload_len).map_err(|_| Error::Invalid("payload length"))?;
-        let left = msg.data.len() - at;
-        let data = msg
-            .data
-            .slice(at, len)
-            .ok_or(Error::Truncated { wanted: len, left })?;
-        at += len;
-        ops.push(OsdOpIn { op, data });
-    }
-    Ok(ops)
 }
 
 impl Payload for MOsdOp {
@@ -178,7 +152,8 @@ impl Payload for MOsdOp {
         let (client_inc, mtime) = (r.u32()?, r.get()?);
         let locator: ObjectLocator = r.get()?;
         let oid = name(r, msg)?;
-        let ops = decode_ops(r, msg)?;
+        let n = usize::from(r.u16()?);
+        let ops = OsdOp::decode_many(n, r, &msg.data, |op, data| OsdOpIn { op, data })?;
         Ok(Self {
             tid: msg.header.tid,
             spg,

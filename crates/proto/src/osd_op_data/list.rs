@@ -83,14 +83,3 @@ impl Decode for ListFilter {
         })
     }
 }
-
-/// Where an unfiltered listing goes on: the input of `PGLS` and `PGNLS`. Empty input starts at the PG's begin.
-///
-/// # Errors
-/// Where the input is no handle.
-pub fn list_input(input: &[u8]) -> Result<HObject> {
-    if input.is_empty() {
-        return Ok(HObject::default());
-    }
-    HObject::decode(&mut Reader::new(input))
-}

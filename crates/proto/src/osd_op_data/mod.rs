@@ -10,8 +10,8 @@ mod omap;
 mod snap;
 mod watch;
 
-pub use data::{ChecksumResult, StatResult, checksum_init, cmpext_mismatch, read_sparse, sparse_read};
-pub use list::{ListEntry, ListFilter, PgLsEntry, PgLsResponse, PgNlsResponse, list_input};
+pub use data::StatResult;
+pub use list::{ListEntry, ListFilter, PgLsEntry, PgLsResponse, PgNlsResponse};
 pub use named::{CallInput, XattrInput, Xattrs};
 pub use omap::{
     OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals, OmapValsReply,

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use spirula_denc::{EntityAddr, Fsid, UTime};
 use spirula_maps::PgId;
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
-use spirula_proto::internal::raft::{Raft, RaftBody, RaftCall, RaftFields};
 use spirula_proto::internal::report::*;
 use spirula_proto::{MsgType, Payload, RawMessage, Result};
 
@@ -75,18 +73,8 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         stamp: 99,
         full: true,
     };
-    let body = RaftBody {
-        tid: 4,
-        fields: RaftFields {
-            call: RaftCall::VOTE,
-            from: 1,
-            monmap_epoch: 1,
-        },
-        body: Bytes::from_static(b"raft"),
-    };
     let mut out = vec![
         Heartbeat::Ping(beat).to_message(),
-        Raft::Request(body).to_message(),
         OsdReportReply::BootDenied(BootDenied {
             result: -1,
             reason: "no".into(),
@@ -109,7 +97,6 @@ pub(crate) fn round_trip(m: &RawMessage) -> Option<Result<RawMessage>> {
     }
     match m.kind() {
         MsgType::HEARTBEAT => again::<Heartbeat>(m),
-        MsgType::RAFT => again::<Raft>(m),
         MsgType::OSD_REPORT => again::<OsdReport>(m),
         MsgType::OSD_REPORT_REPLY => again::<OsdReportReply>(m),
         _ => None,

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use spirula_denc::Writer;
+use spirula_proto::osd::ChecksumType;
 use xxhash_rust::{xxh32, xxh64};
 
 use super::Exec;
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
-/// `CEPH_OSD_CHECKSUM_OP_TYPE_*`, with the initial value that the client sent.
+/// The algorithm, with the initial value that the client sent.
 #[derive(Clone, Copy)]
 enum Kind {
     XxHash32(u32),
@@ -19,12 +20,12 @@ enum Kind {
 impl Kind {
     fn parse(kind: u8, init: &[u8]) -> Option<Self> {
         let word = || init.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
-        match kind {
-            0 => word().map(Self::XxHash32),
-            1 => init
+        match ChecksumType(kind) {
+            ChecksumType::XXHASH32 => word().map(Self::XxHash32),
+            ChecksumType::XXHASH64 => init
                 .first_chunk::<8>()
                 .map(|b| Self::XxHash64(u64::from_le_bytes(*b))),
-            2 => word().map(Self::Crc32c),
+            ChecksumType::CRC32C => word().map(Self::Crc32c),
             _ => None,
         }
     }

@@ -1,31 +1,12 @@
 //! Ops on attributes.
 
-use std::cmp::Ordering;
-
 use bytes::Bytes;
 use spirula_denc::Writer;
+use spirula_proto::osd::{CmpMode, CmpOp};
 
 use super::{Exec, kib};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
-
-/// `CEPH_OSD_CMPXATTR_MODE_STRING`.
-const MODE_STRING: u8 = 1;
-/// `CEPH_OSD_CMPXATTR_MODE_U64`.
-const MODE_U64: u8 = 2;
-
-/// Whether the given value compares with the attribute's as `CEPH_OSD_CMPXATTR_OP_*` says; `None` for no such op.
-fn holds(op: u8, order: Ordering) -> Option<bool> {
-    Some(match op {
-        1 => order.is_eq(),
-        2 => order.is_ne(),
-        3 => order.is_gt(),
-        4 => order.is_ge(),
-        5 => order.is_lt(),
-        6 => order.is_le(),
-        _ => return None,
-    })
-}
 
 /// The number that an attribute starts with, as text; an empty one is 0.
 fn leading_u64(value: &[u8]) -> Option<u64> {
@@ -98,18 +79,18 @@ impl Exec<'_> {
         self.io.rd_kb += kib(have.len() as u64);
         let (_, _, cmp, mode) = op.xattr();
         let given = &op.indata[name.len()..];
-        let order = match mode {
-            MODE_STRING => match name_and_value(op) {
+        let order = match CmpMode(mode) {
+            CmpMode::STRING => match name_and_value(op) {
                 Some((_, given)) => given.cmp(&have),
                 None => return -EINVAL,
             },
-            MODE_U64 => match (given.first_chunk::<8>(), leading_u64(&have)) {
+            CmpMode::U64 => match (given.first_chunk::<8>(), leading_u64(&have)) {
                 (Some(given), Some(have)) => u64::from_le_bytes(*given).cmp(&have),
                 _ => return -EINVAL,
             },
             _ => return -EINVAL,
         };
-        match holds(cmp, order) {
+        match CmpOp(cmp).holds(order) {
             // A true comparison's result is positive, which only requests without writes show.
             Some(true) => 1,
             Some(false) => -ECANCELED,
