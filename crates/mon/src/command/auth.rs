@@ -53,7 +53,7 @@ fn keyring(entries: impl IntoIterator<Item = (AuthName, EntityAuth)>) -> String 
 }
 
 fn show(call: &Call<'_>, name: &AuthName, e: EntityAuth) -> Reply {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return Reply::json(call.format, &json!([entity_json(name, &e)]));
     }
     Reply::text(keyring([(name.clone(), e)]))
@@ -91,7 +91,7 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn key_reply(call: &Call<'_>, e: &EntityAuth) -> Reply {
     let key = e.key.to_base64();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         Reply::json(call.format, &json!({"key": key}))
     } else {
         Reply::text(key)
@@ -108,7 +108,7 @@ fn get_key(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let all = ordered(m);
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = all.iter().map(|(n, e)| entity_json(n, e)).collect();
         return now(Reply::json(
             call.format,
@@ -240,7 +240,7 @@ fn get_or_create(m: &mut Monitor, call: &Call<'_>) -> Done {
             call,
             name,
             EntityAuth {
-                caps: if call.format.is_json() {
+                caps: if call.format.is_structured() {
                     e.caps
                 } else {
                     BTreeMap::new()

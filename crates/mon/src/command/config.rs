@@ -111,13 +111,13 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
             (None, None) if key == "fsid" => m.me.fsid.to_string(),
             (None, None) => return refuse(errno::ENOENT, format!("unrecognized key '{key}'")),
         };
-        let reply = match call.format.is_json() {
+        let reply = match call.format.is_structured() {
             true => Reply::json(call.format, &json!({key: value})),
             false => Reply::text(value + "\n"),
         };
         return now(reply);
     }
-    if !call.format.is_json() {
+    if !call.format.is_structured() {
         return now(Reply::text(table(
             found.into_values().map(|e| (e.who.section.clone(), e)),
         )));
@@ -140,7 +140,7 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = m
             .config
             .entries()
@@ -183,7 +183,7 @@ fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
         );
     };
     let services: Vec<&str> = o.services.split(' ').filter(|s| !s.is_empty()).collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({
             "name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help, "long_desc": "",
             "default": typed(o), "daemon_default": "", "tags": [], "services": services, "see_also": [],
@@ -203,7 +203,7 @@ fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &ALL.iter().map(|o| o.name).collect()));
     }
     now(Reply::text(
@@ -242,7 +242,7 @@ fn rows(m: &Monitor, who: &str, defaults: bool) -> Result<Vec<(String, String, &
 }
 
 fn show_rows(call: &Call<'_>, rows: Vec<(String, String, &'static str)>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = rows
             .into_iter()
             .map(|(name, value, source)| {

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
-use crate::fmt::Format;
 
 const SERVICE: &str = "config-key";
 /// Largest value (`mon_config_key_max_entry_size`).
@@ -70,14 +69,14 @@ fn exists(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn ls(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let keys: Vec<String> =
         m.kv.scan(SERVICE)
             .map_err(|e| io(&e))?
             .into_iter()
             .map(|(k, _)| k)
             .collect();
-    now(Reply::json(Format::JsonPretty, &json!(keys)))
+    now(Reply::json(call.format.or_pretty(), &json!(keys)))
 }
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -94,5 +93,5 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             (k, json!(text))
         })
         .collect();
-    now(Reply::json(Format::JsonPretty, &Value::Object(out)))
+    now(Reply::json(call.format.or_pretty(), &Value::Object(out)))
 }

@@ -120,14 +120,14 @@ fn show_tunables(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn get_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
     let n = m.osd.map.crush.map().tunables.straw_calc_version;
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"straw_calc_version": n}))),
         false => now(Reply::text(format!("{n}\n"))),
     }
 }
 
 fn names(call: &Call<'_>, list: Vec<String>) -> Done {
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!(list))),
         false => now(Reply::text(
             list.iter().map(|n| format!("{n}\n")).collect::<String>(),
@@ -193,7 +193,7 @@ fn class_ls_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
         .class_id(&class)
         .map(|c| crush.devices_of_class(c).collect())
         .unwrap_or_default();
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!(osds))),
         false => now(Reply::text(
             osds.iter().map(|o| format!("{o}\n")).collect::<String>(),
@@ -207,7 +207,7 @@ fn get_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     if let Some(o) = osds.iter().find(|o| !m.osd.map.exists(**o)) {
         return refuse(errno::EINVAL, format!("osd.{o} does not exist"));
     }
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = osds
             .iter()
             .map(|o| json!({"osd": o, "device_class": crush.class_of(*o).unwrap_or_default()}))

@@ -22,7 +22,7 @@ pub(super) fn health_json(mon: &Monitor, detail: bool) -> Value {
 fn health(mon: &mut Monitor, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
     let report = mon.health_report();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &report.json(detail)));
     }
     let mut text = report.line(" ", "; ") + "\n";

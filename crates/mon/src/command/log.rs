@@ -73,7 +73,7 @@ fn last(m: &mut Monitor, call: &Call<'_>) -> Done {
         .opt_str("channel")
         .unwrap_or_else(|| "cluster".to_owned());
     let entries = m.clog.last(num, &level, &channel);
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = entries.into_iter().map(entry_json).collect();
         return now(Reply::json(call.format, &json!(v)));
     }

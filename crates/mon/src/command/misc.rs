@@ -31,14 +31,14 @@ commands! {
 
 fn fsid(m: &mut Monitor, call: &Call<'_>) -> Done {
     let id = m.me.fsid.to_string();
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"fsid": id}))),
         false => now(Reply::text(id + "\n")),
     }
 }
 
 fn version_cmd(_: &mut Monitor, call: &Call<'_>) -> Done {
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"version": version::LONG}))),
         false => now(Reply::text(format!("{}\n", version::LONG))),
     }
@@ -159,7 +159,7 @@ fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"fsmap": {"epoch": service::FSMAP_EPOCH, "filesystems": [], "standbys": []}, "mdsmap_first_committed": 1, "mdsmap_last_committed": 1});
         return now(Reply::json(call.format, &v));
     }
@@ -167,7 +167,7 @@ fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!([]))),
         false => now(Reply::text("No filesystems enabled\n")),
     }
@@ -181,7 +181,7 @@ fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
         Some(_) => return refuse(errno::ENOENT, ""),
     }
     let status = format!("dumped fsmap epoch {epoch}");
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"epoch": epoch, "default_fscid": -1, "standbys": [], "filesystems": []});
         return now(Reply::json(call.format, &v).with_status(status));
     }

@@ -27,6 +27,7 @@ mod reply;
 mod signature;
 mod space;
 mod status;
+mod xml_names;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -198,16 +199,18 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
         return refuse(errno::EACCES, "access denied");
     }
     signature::check(command.signature, &args)?;
+    let names = xml_names::of(&args);
     let format = args.format();
-    (command.run)(
-        mon,
-        &Call {
-            args,
-            format,
-            session,
-            input,
-        },
-    )
+    let call = Call {
+        args,
+        format,
+        session,
+        input,
+    };
+    Ok(match (command.run)(mon, &call)? {
+        Outcome::Now(reply) => Outcome::Now(reply.named(names.get())),
+        Outcome::Commit(reply) => Outcome::Commit(reply.named(names.get())),
+    })
 }
 
 /// A command for this monitor itself: `ceph tell mon.a …`.
@@ -228,7 +231,7 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
         return Reply::error(errno::EACCES, "access denied");
     }
     match daemon_command(mon, args.prefix(), &args.to_map()) {
-        Ok(v) => Reply::json(args.format().or_pretty(), &v),
+        Ok(v) => Reply::json(args.format().or_pretty(), &v).named(xml_names::of(&args).get()),
         Err(e) => Reply::error(e.code, e.message),
     }
 }

@@ -87,7 +87,7 @@ fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
 }
 
 fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => Reply::json(call.format, &json!({"osdid": osd})),
         false => Reply::text(format!("{osd}\n")),
     }

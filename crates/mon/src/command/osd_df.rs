@@ -122,7 +122,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
         .sum::<f64>()
         / n)
         .sqrt();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let nodes: Vec<Value> = all.iter().map(|s| node_json(m, s, var(&s.sum))).collect();
         let v = json!({"nodes": nodes, "stray": [], "summary": {
             "total_kb": total.total / 1024, "total_kb_used": total.used_raw() / 1024,
@@ -267,7 +267,7 @@ fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
 }
 
 fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let list: Vec<Value> = m
             .stats
             .osds
@@ -300,7 +300,7 @@ fn blocked_by(m: &mut Monitor, call: &Call<'_>) -> Done {
     for osd in m.stats.pgs.values().flat_map(|s| &s.blocked_by) {
         *counts.entry(*osd).or_default() += 1;
     }
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let list: Vec<Value> = counts
             .iter()
             .map(|(o, n)| json!({"id": o, "num_blocked": n}))
@@ -341,7 +341,7 @@ fn utilization(m: &mut Monitor, call: &Call<'_>) -> Done {
     let avg = total as f64 / n;
     let dev = (per.values().map(|x| (*x as f64 - avg).powi(2)).sum::<f64>() / n).sqrt();
     let baseline = (avg * (1.0 - 1.0 / n)).sqrt();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"avg_pgs": f64::from(avg as f32), "std_dev": dev, "expected_baseline_std_dev": baseline,
             "min_osd": least.0, "min_osd_pgs": least.1, "max_osd": most.0, "max_osd_pgs": most.1});
         return now(Reply::json(call.format, &v));
@@ -383,7 +383,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
             .unwrap_or_default();
         (host, s)
     };
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let list: Vec<Value> = osds
             .iter()
             .map(|o| {

@@ -166,7 +166,7 @@ pub(super) fn pools_text(map: &OsdMap) -> String {
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = map_of(m, call)?;
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &dump_json(&map))),
         false => now(Reply::text(dump_text(&map))),
     }
@@ -363,7 +363,7 @@ fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::EINVAL, format!("osd.{id} does not exist"));
     }
     let ids: Vec<i32> = map.osds().filter(|o| one.is_none_or(|id| id == *o)).collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let list: Vec<Value> = ids.iter().map(|o| osd_json(&map, *o)).collect();
         let v = if one.is_some() {
             list.into_iter().next().unwrap_or_default()

@@ -32,7 +32,7 @@ commands! {
 }
 
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &osdmap_summary(m)));
     }
     let map = &m.osd.map;
@@ -50,7 +50,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osds: Vec<i32> = super::osd_dump::map_of(m, call)?.osds().collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &json!(osds)));
     }
     now(Reply::text(
@@ -60,7 +60,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn getmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.osd.map;
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(
             call.format,
             &json!({"epoch": map.epoch, "max_osd": map.max_osd}),
@@ -161,7 +161,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
     } else {
         format!("{nspace}/{object}")
     };
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"epoch": map.epoch, "pool": pool, "pool_id": id, "objname": full, "raw_pgid": raw.to_string(),
             "pgid": pg.to_string(), "up": at.up, "up_primary": at.up_primary, "acting": at.acting,
             "acting_primary": at.acting_primary});
@@ -185,7 +185,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
     let names = &m.osd.map.pool_names;
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = names
             .iter()
             .map(|(id, n)| json!({"poolnum": id, "poolname": n}))
@@ -203,7 +203,7 @@ fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn blocklist_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let list = &m.osd.map.blocklist;
     let status = format!("listed {} entries", list.len());
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = list
             .iter()
             .map(|(a, t)| json!({"addr": addr_legacy(a), "until": t.to_string()}))
@@ -225,7 +225,7 @@ fn min_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
 
 fn ec_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let profiles = &m.osd.map.erasure_code_profiles;
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &profiles.keys().cloned().collect()));
     }
     now(Reply::text(
@@ -238,7 +238,7 @@ fn ec_get(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Some(p) = m.osd.map.erasure_code_profiles.get(&name) else {
         return refuse(errno::ENOENT, format!("unknown erasure code profile '{name}'"));
     };
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &json!(p)));
     }
     now(Reply::text(
@@ -287,7 +287,7 @@ fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
             safe.push(*o);
         }
     }
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"safe_to_destroy": safe, "active": active, "missing_stats": missing, "stored_pgs": stored});
         return now(Reply::json(call.format, &v));
     }
@@ -352,7 +352,7 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn last_stat_seq(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = existing(m, call, "id")?;
     let seq = m.stats.osds.get(&osd).map_or(0, |s| s.seq);
-    match call.format.is_json() {
+    match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!(seq))),
         false => now(Reply::text(format!("{seq}\n"))),
     }

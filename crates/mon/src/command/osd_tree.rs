@@ -152,7 +152,7 @@ fn tree_reply(m: &Monitor, call: &Call<'_>, root: Option<&str>) -> Done {
         .osds()
         .filter(|o| root.is_none() && !crush.is_held(*o) && wanted(&map, *o, &states))
         .collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &tree_json(&map, &lines, &strays)));
     }
     now(Reply::text(tree_text(&map, &lines, &strays)))
@@ -257,7 +257,7 @@ fn ls_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
         .into_iter()
         .filter(|o| map.exists(*o))
         .collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         return now(Reply::json(call.format, &json!(osds)));
     }
     now(Reply::text(
@@ -269,7 +269,7 @@ fn crush_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
     let crush = m.osd.map.crush.map().clone();
     let shadow = call.args.opt_str("shadow").is_some();
     let lines = lines(&crush, None, shadow, &|_| true, true);
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let nodes: Vec<Value> = lines
             .iter()
             .map(|l| {

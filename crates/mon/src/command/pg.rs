@@ -28,7 +28,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
     let total = m.stats.total();
     let raw = m.stats.raw(&m.osd.map);
     let states = m.stats.states();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let list: Vec<Value> = states
             .iter()
             .map(|(s, n)| json!({"name": state_text(*s), "num": n}))
@@ -92,7 +92,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::ENOENT, format!("pg '{text}' does not exist"));
     };
     let at = map.map_pg(pg);
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"epoch": map.epoch, "raw_pgid": raw.to_string(), "pgid": pg.to_string(), "up": at.up,
             "acting": at.acting});
         return now(Reply::json(call.format, &v));
@@ -144,7 +144,7 @@ fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat
                 && wanted(s)
         })
         .collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = pgs.iter().map(|(pg, s)| pg_json(**pg, s)).collect();
         return now(Reply::json(
             call.format,
@@ -264,7 +264,7 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
         })
     };
     let pgs: Vec<(&PgId, &PgStat)> = m.stats.pgs.iter().filter(|(_, s)| stuck(s)).collect();
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = pgs.iter().map(|(pg, s)| pg_json(**pg, s)).collect();
         return now(Reply::json(call.format, &json!({"stuck_pg_stats": v})).with_status("ok"));
     }

@@ -460,7 +460,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             what.join(",")
         }
     );
-    let reply = match call.format.is_json() {
+    let reply = match call.format.is_structured() {
         true => Reply::json(call.format, &to_json(m, &what)),
         false => Reply::text(to_text(m, &what)),
     };

@@ -154,7 +154,7 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("option '{var}' is not set on pool '{name}'"),
         );
     }
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let mut v = Map::from_iter([
             ("pool".to_owned(), json!(name)),
             ("pool_id".to_owned(), json!(id)),

@@ -26,12 +26,12 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.osd.map;
     if call.args.opt_str("detail").is_none() {
         let names: Vec<&str> = map.pools.keys().filter_map(|id| map.pool_name(*id)).collect();
-        return now(match call.format.is_json() {
+        return now(match call.format.is_structured() {
             true => Reply::json(call.format, &json!(names)),
             false => Reply::text(names.iter().map(|n| format!("{n}\n")).collect::<String>()),
         });
     }
-    if !call.format.is_json() {
+    if !call.format.is_structured() {
         return now(Reply::text(pools_text(map) + "\n"));
     }
     let v: Vec<Value> = map
@@ -159,7 +159,7 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
     if ids.is_empty() {
         return now(Reply::text("there are no pools!"));
     }
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = ids
             .iter()
             .map(|id| {
@@ -230,7 +230,7 @@ fn get_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::ENOENT, "");
     };
     let s = m.stats.pool(id).sum;
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({"pool_name": name, "pool_id": id, "quota_max_objects": p.quota_max_objects,
             "current_num_objects": s.num_objects, "quota_max_bytes": p.quota_max_bytes,
             "current_num_bytes": s.num_bytes});
@@ -294,7 +294,7 @@ fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn autoscale(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = m.osd.map.clone();
     let raw = m.stats.raw(&map).total;
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v: Vec<Value> = map
             .pools
             .iter()

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::fmt::Format;
+use crate::fmt::{Format, Names, render_xml};
 
 /// Result code, status line (standard error) and output (standard output).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Reply {
     pub status: String,
     /// The output.
     pub data: Bytes,
+    /// Output that is still to be rendered as XML (pretty or not), which takes the command's names.
+    tree: Option<(bool, Value)>,
 }
 
 impl Reply {
@@ -38,9 +40,24 @@ impl Reply {
         Self::data(text.into().into_bytes())
     }
 
-    /// Success with a JSON value as output.
+    /// Success with a value as output: JSON, or XML once [`Self::named`] has told the names.
     pub fn json(format: Format, v: &Value) -> Self {
-        Self::data(format.render(v))
+        match format.xml() {
+            None => Self::data(format.render(v)),
+            Some(pretty) => Self {
+                tree: Some((pretty, v.clone())),
+                ..Self::default()
+            },
+        }
+    }
+
+    /// The reply with its output rendered.
+    #[must_use]
+    pub(super) fn named(mut self, names: Names<'_>) -> Self {
+        if let Some((pretty, v)) = self.tree.take() {
+            self.data = render_xml(&v, names, pretty).into();
+        }
+        self
     }
 
     /// Failure.

@@ -140,7 +140,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
     let raw = m.stats.raw(&m.osd.map);
     let ids: Vec<i64> = m.osd.map.pools.keys().copied().collect();
-    if !call.format.is_json() {
+    if !call.format.is_structured() {
         return now(Reply::text(df_text(m, &raw, &ids, detail)));
     }
     let mut stats = raw_json(&raw);

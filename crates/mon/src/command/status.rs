@@ -145,7 +145,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::ENOENT, format!("there is no map for epoch {e}"));
     }
     let status = format!("dumped monmap epoch {}", map.epoch);
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let mut v = monmap_json(map);
         v.insert("quorum".into(), json!(quorum(m)));
         return now(Reply::json(call.format, &Value::Object(v)).with_status(status));
@@ -170,7 +170,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.monmap.map;
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let members: Vec<Value> = map
             .ranks
             .iter()
@@ -385,7 +385,7 @@ fn inactive(m: &Monitor) -> (usize, usize) {
 }
 
 fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_json() {
+    if call.format.is_structured() {
         let v = json!({
             "fsid": m.me.fsid.to_string(), "health": health_cmd::health_json(m, false),
             "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.monmap.map.ranks,

@@ -12,6 +12,10 @@ pub enum Format {
     Json,
     /// JSON with line breaks and four spaces of indentation.
     JsonPretty,
+    /// XML in one line.
+    Xml,
+    /// XML with line breaks and one space of indentation.
+    XmlPretty,
 }
 
 impl Format {
@@ -20,12 +24,14 @@ impl Format {
         match name {
             Some("json") => Self::Json,
             Some("json-pretty") => Self::JsonPretty,
+            Some("xml") => Self::Xml,
+            Some("xml-pretty") => Self::XmlPretty,
             _ => Self::Plain,
         }
     }
 
-    /// Whether JSON is wanted.
-    pub fn is_json(self) -> bool {
+    /// Whether a tree is wanted, not text for people.
+    pub fn is_structured(self) -> bool {
         self != Self::Plain
     }
 
@@ -47,7 +53,16 @@ impl Format {
         }
     }
 
-    /// Renders a value. Plain counts as compact.
+    /// Whether it is XML, and if so, whether the pretty kind.
+    pub fn xml(self) -> Option<bool> {
+        match self {
+            Self::Xml => Some(false),
+            Self::XmlPretty => Some(true),
+            Self::Plain | Self::Json | Self::JsonPretty => None,
+        }
+    }
+
+    /// Renders a value as JSON. Everything but the pretty kind counts as compact.
     pub fn render(self, v: &Value) -> Vec<u8> {
         let mut out = String::new();
         write(&mut out, v, (self == Self::JsonPretty).then_some(0));

@@ -1,9 +1,12 @@
-//! Output as the official monitor lays it out: JSON, tables and units.
+//! Output as the official monitor lays it out: JSON, XML, tables and units.
 
 mod json;
 mod table;
 mod units;
+mod xml;
 
 pub use json::{Format, float};
 pub use table::{Align, Table};
 pub use units::{addr_legacy, age, bytes, count, percent, time_iso};
+pub use xml::Names;
+pub(crate) use xml::render as render_xml;
