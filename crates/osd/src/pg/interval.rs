@@ -1,13 +1,15 @@
 //! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one ends.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use spirula_maps::PgId;
 
 use super::cluster::{ClusterMap, Placement};
 use super::message::{PeerBody, PeeringId};
+use super::op::ClientOp;
 use super::replica::Replica;
-use super::{Ctx, Pg, Role};
+use super::{Ctx, Output, Pg, Role};
 
 /// The present interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +112,7 @@ impl Pg {
         if !up {
             if !was_idle {
                 self.leave_interval();
-                self.held.clear();
+                self.drop_held(u32::MAX, cx);
                 self.role = Role::Idle;
             }
         } else if !same || was_idle || gap {
@@ -156,23 +158,36 @@ impl Pg {
         }
     }
 
+    /// Drops the client ops that were sent before epoch `since`. Their clients get the map that makes them send again:
+    /// nobody else tells it to a client that only waits for answers.
+    pub(super) fn drop_held(&mut self, since: u32, cx: &mut Ctx<'_>) {
+        let (stale, kept) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|op| op.epoch < since);
+        self.held = kept;
+        let stale: VecDeque<ClientOp> = stale;
+        for op in stale {
+            cx.out.push(Output::ShareMap {
+                client: op.client,
+                epoch: op.epoch,
+            });
+        }
+    }
+
     fn new_interval(&mut self, cx: &mut Ctx<'_>) {
         self.leave_interval();
         if matches!(self.role, Role::Deleting) {
             // What is left of the copy is marked incomplete: it can be made whole, but never counts.
             self.role = Role::Stray;
         }
-        let place = &self.interval.place;
-        let since = self.interval.since;
-        if place.primary == self.whoami {
-            let epoch = self.interval.same_primary_since;
-            self.held.retain(|op| op.epoch >= epoch);
+        if self.interval.place.primary == self.whoami {
+            self.drop_held(self.interval.same_primary_since, cx);
             self.begin_peering(cx);
         } else {
-            self.held.clear();
-            if place.acting.contains(&self.whoami) {
+            self.drop_held(u32::MAX, cx);
+            if self.interval.place.acting.contains(&self.whoami) {
                 self.id = PeeringId {
-                    epoch: since,
+                    epoch: self.interval.since,
                     round: 0,
                 };
                 self.role = Role::Replica(Replica::default());

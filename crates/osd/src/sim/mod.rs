@@ -62,6 +62,8 @@ struct Sim {
     maps: BTreeMap<u32, Arc<FakeMap>>,
     links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
+    /// How often a client was to be sent newer maps.
+    maps_shared: u32,
     rng: u64,
     usec: u64,
     tid: u64,
@@ -91,6 +93,7 @@ impl Sim {
             maps: BTreeMap::new(),
             links: BTreeMap::new(),
             replies: VecDeque::new(),
+            maps_shared: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             usec: 1,
             tid: 0,
@@ -232,7 +235,7 @@ impl Sim {
                     self.links.entry((id, osd)).or_default().push_back(msg);
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
-                Output::ShareMap { .. } => {}
+                Output::ShareMap { .. } => self.maps_shared += 1,
             }
         }
     }
