@@ -185,7 +185,7 @@ impl CrushMap {
         Ok(())
     }
 
-    fn add_child(&mut self, bucket: i32, item: i32, weight: u32) -> Result<()> {
+    pub(crate) fn add_child(&mut self, bucket: i32, item: i32, weight: u32) -> Result<()> {
         let version = self.tunables.straw_calc_version;
         self.bucket_mut(bucket)?.add_item(item, weight, version)?;
         for args in self.choose_args.values_mut() {

@@ -34,15 +34,6 @@ fn mix(a: &mut u32, b: &mut u32, c: &mut u32) {
     round!(3, 10, 15);
 }
 
-/// Hashes one word.
-#[inline]
-pub fn hash32(mut a: u32) -> u32 {
-    let (mut b, mut x, mut y, mut h) = (a, X, Y, SEED ^ a);
-    mix(&mut b, &mut x, &mut h);
-    mix(&mut y, &mut a, &mut h);
-    h
-}
-
 /// Hashes two words: placement seeds from (PG seed, pool), the reweight test from (x, device).
 #[inline]
 pub fn hash32_2(mut a: u32, mut b: u32) -> u32 {
@@ -75,20 +66,5 @@ pub fn hash32_4(mut a: u32, mut b: u32, mut c: u32, mut d: u32) -> u32 {
     mix(&mut y, &mut b, &mut h);
     mix(&mut c, &mut x, &mut h);
     mix(&mut y, &mut d, &mut h);
-    h
-}
-
-/// Hashes five words. No bucket uses it; it belongs to the published function set.
-#[inline]
-pub fn hash32_5(mut a: u32, mut b: u32, mut c: u32, mut d: u32, mut e: u32) -> u32 {
-    let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c ^ d ^ e);
-    mix(&mut a, &mut b, &mut h);
-    mix(&mut c, &mut d, &mut h);
-    mix(&mut e, &mut x, &mut h);
-    mix(&mut y, &mut a, &mut h);
-    mix(&mut b, &mut x, &mut h);
-    mix(&mut y, &mut c, &mut h);
-    mix(&mut d, &mut x, &mut h);
-    mix(&mut y, &mut e, &mut h);
     h
 }

@@ -25,15 +25,17 @@ mod reweigh;
 mod rule;
 mod simple_rule;
 mod straw;
+mod swap;
 mod tunables;
 mod walk;
 mod weight;
+mod weight_set;
 
 pub use bucket::{Alg, Bucket, TREE_MAX_ITEMS, Weights};
 pub use build::Location;
 pub use choose_args::{ChooseArg, ChooseArgs, DEFAULT_CHOOSE_ARGS};
 pub use error::{Error, Result};
-pub use hash::{HASH_RJENKINS1, hash_name, hash32, hash32_2, hash32_3, hash32_4, hash32_5};
+pub use hash::{HASH_RJENKINS1, hash_name, hash32_2, hash32_3, hash32_4};
 pub use map::{CrushMap, is_valid_name};
 pub(crate) use mapper::ITEM_UNDEF;
 pub use mapper::{ITEM_NONE, Workspace};

@@ -270,15 +270,6 @@ impl CrushMap {
             .find_map(|b| Some(b.item_weight(b.position(item)?)))
     }
 
-    /// The rules that may place data on a device.
-    pub fn rules_using_device(&self, device: i32) -> Vec<u32> {
-        let uses = |r: &Rule| r.takes().any(|root| self.subtree_contains(root, device));
-        self.iter_rules()
-            .filter(|(_, r)| uses(r))
-            .map(|(i, _)| i)
-            .collect()
-    }
-
     /// The rules that take from a shadow tree of the class.
     pub fn rules_using_class(&self, class: i32) -> Vec<u32> {
         let uses = |r: &Rule| r.takes().any(|root| self.unshadow(root).1 == Some(class));

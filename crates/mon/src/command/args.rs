@@ -127,6 +127,15 @@ impl Args {
         self.opt_float(name)?.ok_or_else(|| missing(name))
     }
 
+    /// A list of floats; empty where absent.
+    pub fn floats(&self, name: &str) -> ArgResult<Vec<f64>> {
+        let parse = |t: &String| t.trim().parse().ok().filter(|f: &f64| f.is_finite());
+        self.list(name)
+            .iter()
+            .map(|t| parse(t).ok_or_else(|| bad(name)))
+            .collect()
+    }
+
     /// A flag; absent is false. Old clients send the option's text instead of `true`.
     pub fn flag(&self, name: &str) -> bool {
         match self.get(name) {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use spirula_crush::{CrushMap, Op, Profile, Rule, hash_name};
 
+use super::crush_weight_set::choose_args_json;
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
 use crate::core::Monitor;
 
@@ -109,7 +110,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
         .collect();
     let rules: Vec<Value> = crush.iter_rules().map(|(n, r)| rule_json(crush, n, r)).collect();
     let v = json!({"devices": devices_json(crush), "types": types, "buckets": buckets_json(crush), "rules": rules,
-        "tunables": tunables_json(crush), "choose_args": {}});
+        "tunables": tunables_json(crush), "choose_args": choose_args_json(crush)});
     misc::pretty(call.format, &v)
 }
 

@@ -7,6 +7,7 @@ mod config_key;
 mod crush;
 mod crush_change;
 mod crush_dump;
+mod crush_weight_set;
 pub mod errno;
 mod health_cmd;
 mod log;
@@ -111,6 +112,7 @@ const FAMILIES: &[&[Command]] = &[
     crush::COMMANDS,
     crush_change::COMMANDS,
     crush_dump::COMMANDS,
+    crush_weight_set::COMMANDS,
     pool::COMMANDS,
     pool_list::COMMANDS,
     pool_get::COMMANDS,

@@ -60,7 +60,6 @@ impl Auth {
                 Some(v) => self.db.entities.insert(name, stored("entity", v)?),
                 None => self.db.entities.remove(&name),
             };
-            self.db.version += 1;
         } else if let (ROTATING, Some(v)) = (key, value) {
             self.db.secrets = stored("rotating secrets", v)?;
         } else if let (GID_END, Some(v)) = (key, value) {
