@@ -159,19 +159,6 @@ fn mon_profiles() {
     assert!(!mon("profile nonsense").may("mon", Access::R));
 }
 
-#[test]
-fn mon_file_systems() {
-    let c = mon("allow rw fsname=a, allow r fsname=b").0;
-    assert_eq!(c.fs_names(), ["a", "b"]);
-    assert!(
-        c.is_fs_capable("a", Access::W)
-            && !c.is_fs_capable("b", Access::W)
-            && !c.is_fs_capable("c", Access::R)
-    );
-    assert!(mon("allow r").0.fs_names().is_empty() && mon("allow r").0.is_fs_capable("c", Access::R));
-    assert!(mon("profile mgr").0.is_fs_capable("c", Access::W));
-}
-
 struct Op<'a> {
     caps: OsdCap,
     pool: &'a str,

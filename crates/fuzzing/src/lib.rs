@@ -129,9 +129,8 @@ targets! {
     cephx_client = cephx::client, base 128 * KIB;
     /// The structures of cephx without their encryption.
     cephx_wire = cephx::wire, base 64 * KIB;
-    /// Capability texts of all four services. A regular expression in them takes up to 64 KiB once compiled, however
-    /// short it is; only who may set capabilities can write one.
-    caps = text::caps, base 4 * MIB;
+    /// Capability texts of all four services. One regular expression at a time is compiled, to 64 KiB at most.
+    caps = text::caps, base 512 * KIB;
     /// A keyring file.
     keyring = text::keyring, base 64 * KIB;
     /// A configuration file, addresses of monitors, sizes.

@@ -39,8 +39,6 @@ pub(crate) fn caps(data: &[u8]) {
             });
             assert!(allowed || !caps.is_allow_all());
         }
-        let fs = caps.fs_names().first().map(ToString::to_string);
-        caps.is_fs_capable(fs.as_deref().unwrap_or("fs"), Access::R);
     }
     if let Ok(caps) = MgrCap::parse(&text) {
         let allowed = caps.is_capable(&MgrRequest {

@@ -2,6 +2,8 @@
 //! accepted is never taken back by a later failure of another, as in the official parsers, so that both stop at the
 //! same place.
 
+use std::collections::BTreeMap;
+
 use super::constraint::{Constraint, Match};
 use super::network::Network;
 use super::{Access, CapsError};
@@ -127,14 +129,14 @@ impl<'a> Cursor<'a> {
     /// `key=value`, `key prefix value` or `key regex value`, several with white space between them. `loose` allows
     /// white space around `=`.
     pub(super) fn constraints(&mut self, loose: bool) -> Option<Vec<Constraint>> {
-        let mut found = vec![self.constraint(loose)?];
+        let first = self.constraint(loose)?;
+        let mut found = BTreeMap::from([(first.key, first.matches)]);
         while let Some(next) = self.attempt(|c| c.spaces().and_then(|()| c.constraint(loose))) {
-            // The first one of a name holds, as in a map.
-            if !found.iter().any(|f| f.key == next.key) {
-                found.push(next);
-            }
+            // The first one of a name holds.
+            found.entry(next.key).or_insert(next.matches);
         }
-        Some(found)
+        let constraint = |(key, matches)| Constraint { key, matches };
+        Some(found.into_iter().map(constraint).collect())
     }
 
     fn constraint(&mut self, loose: bool) -> Option<Constraint> {
@@ -154,7 +156,7 @@ impl<'a> Cursor<'a> {
                 Some(value) => Match::Equal(value),
                 None => match c.keyword_value("prefix") {
                     Some(value) => Match::Prefix(value),
-                    None => Match::regex(&c.keyword_value("regex")?),
+                    None => Match::Regex(c.keyword_value("regex")?),
                 },
             };
             Some(Constraint { key, matches })

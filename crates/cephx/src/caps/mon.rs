@@ -28,7 +28,7 @@ pub(super) enum Subject {
     /// One command.
     Command(String, Vec<Constraint>),
     /// Whatever the profile stands for.
-    Profile(Vec<Grant>),
+    Profile(&'static [Grant]),
 }
 
 #[derive(Debug, Clone)]
@@ -133,30 +133,6 @@ impl MonCap {
             }
         }
         false
-    }
-
-    /// The file systems that the grants are limited to; empty where they are not.
-    pub fn fs_names(&self) -> Vec<&str> {
-        self.grants
-            .iter()
-            .map(|g| g.fs_name.as_deref())
-            .collect::<Option<Vec<_>>>()
-            .unwrap_or_default()
-    }
-
-    /// Whether a file system may be accessed in any of the ways in `access`.
-    pub fn is_fs_capable(&self, fs_name: &str, access: Access) -> bool {
-        let about_fs =
-            |g: &Grant| g.fs_name.as_deref().is_none_or(|n| n == fs_name) && g.access.meets(access);
-        self.grants.iter().any(|g| {
-            let in_profile = match &g.subject {
-                Subject::Profile(grants) => grants.iter().any(|g| {
-                    matches!(&g.subject, Subject::Service(s) if s == "fs" || s == "mds") && about_fs(g)
-                }),
-                _ => false,
-            };
-            g.is_allow_all() || about_fs(g) || in_profile
-        })
     }
 }
 

@@ -1,6 +1,9 @@
 //! What the profiles of monitor capabilities stand for (`MonCapGrant::expand_profile` of Ceph's
 //! `src/mon/MonCap.cc`; documented in `doc/rados/operations/user-management.rst`).
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use super::Access;
 use super::constraint::{Constraint, Match};
 use super::mon::{Grant, Subject};
@@ -163,38 +166,51 @@ const CEPHFS_MIRROR: &[Rule] = &[
 ];
 const ROLE_DEFINER: &[Rule] = &[Service("mon", R), Service("auth", RWX)];
 
-/// The tables that make up a profile. A profile that there isn't allows nothing.
-fn tables(profile: &str) -> &'static [&'static [Rule]] {
-    match profile {
-        "read-only" => &[&[Everything(R)]],
-        "read-write" => &[&[Everything(RW)]],
-        "mon" => &[MON, DAEMON_KEYS],
-        "osd" => &[OSD, DAEMON_KEYS],
-        "mds" => &[MDS, DAEMON_KEYS],
-        "mgr" => &[MGR, DAEMON_KEYS],
-        "bootstrap-osd" => &[BOOTSTRAP, BOOTSTRAP_OSD],
-        "bootstrap-mds" => &[BOOTSTRAP, BOOTSTRAP_MDS],
-        "bootstrap-mgr" => &[BOOTSTRAP, BOOTSTRAP_MGR],
-        "bootstrap-rgw" => &[BOOTSTRAP, BOOTSTRAP_RGW],
-        "bootstrap-rbd" => &[BOOTSTRAP_RBD],
-        "bootstrap-rbd-mirror" => &[BOOTSTRAP_RBD_MIRROR],
-        "fs-client" => &[READS_MAPS, &[Service("mds", R)]],
-        "simple-rados-client" => &[READS_MAPS],
-        "simple-rados-client-with-blocklist" => &[READS_MAPS, BLOCKLISTS],
-        "rbd-mirror" => &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR],
-        "rbd-mirror-peer" => &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR_PEER],
-        // `rbd`, `rbd-read-only` and whatever else begins so.
-        rbd if rbd.starts_with("rbd") => &[READS_MAPS, BLOCKLISTS, BLACKLISTS],
-        "crash" => &[&[Service("mon", R)]],
-        "cephfs-mirror" => &[READS_MAPS, CEPHFS_MIRROR],
-        "role-definer" => &[ROLE_DEFINER],
-        _ => &[],
-    }
-}
+/// The tables that make up each profile.
+const PROFILES: &[(&str, &[&[Rule]])] = &[
+    ("read-only", &[&[Everything(R)]]),
+    ("read-write", &[&[Everything(RW)]]),
+    ("mon", &[MON, DAEMON_KEYS]),
+    ("osd", &[OSD, DAEMON_KEYS]),
+    ("mds", &[MDS, DAEMON_KEYS]),
+    ("mgr", &[MGR, DAEMON_KEYS]),
+    ("bootstrap-osd", &[BOOTSTRAP, BOOTSTRAP_OSD]),
+    ("bootstrap-mds", &[BOOTSTRAP, BOOTSTRAP_MDS]),
+    ("bootstrap-mgr", &[BOOTSTRAP, BOOTSTRAP_MGR]),
+    ("bootstrap-rgw", &[BOOTSTRAP, BOOTSTRAP_RGW]),
+    ("bootstrap-rbd", &[BOOTSTRAP_RBD]),
+    ("bootstrap-rbd-mirror", &[BOOTSTRAP_RBD_MIRROR]),
+    ("fs-client", &[READS_MAPS, &[Service("mds", R)]]),
+    ("simple-rados-client", &[READS_MAPS]),
+    ("simple-rados-client-with-blocklist", &[READS_MAPS, BLOCKLISTS]),
+    ("rbd-mirror", &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR]),
+    (
+        "rbd-mirror-peer",
+        &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR_PEER],
+    ),
+    (RBD, &[READS_MAPS, BLOCKLISTS, BLACKLISTS]),
+    ("crash", &[&[Service("mon", R)]]),
+    ("cephfs-mirror", &[READS_MAPS, CEPHFS_MIRROR]),
+    ("role-definer", &[ROLE_DEFINER]),
+];
 
-/// The grants that a profile stands for.
-pub(super) fn expand(profile: &str) -> Vec<Grant> {
-    tables(profile).iter().copied().flatten().map(grant).collect()
+/// Also what `rbd-read-only` and every unknown profile that begins so stand for.
+const RBD: &str = "rbd";
+
+/// Made once: a text may name a profile many times.
+static EXPANDED: LazyLock<BTreeMap<&str, Vec<Grant>>> = LazyLock::new(|| {
+    let expanded = |tables: &[&[Rule]]| tables.iter().copied().flatten().map(grant).collect();
+    PROFILES
+        .iter()
+        .map(|(name, tables)| (*name, expanded(tables)))
+        .collect()
+});
+
+/// The grants that a profile stands for. A profile that there isn't allows nothing.
+pub(super) fn expand(profile: &str) -> &'static [Grant] {
+    let known = EXPANDED.get(profile);
+    let found = known.or_else(|| profile.starts_with(RBD).then(|| EXPANDED.get(RBD)).flatten());
+    found.map_or(&[], Vec::as_slice)
 }
 
 fn grant(rule: &Rule) -> Grant {
@@ -215,7 +231,7 @@ fn matcher(arg: Arg) -> Match {
     match arg {
         Is(value) => Match::Equal(value.to_owned()),
         Starts(value) => Match::Prefix(value.to_owned()),
-        Matches(pattern) => Match::regex(pattern),
+        Matches(pattern) => Match::Regex(pattern.to_owned()),
         DaemonPrivate => Match::DaemonPrivate,
     }
 }

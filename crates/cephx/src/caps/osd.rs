@@ -8,6 +8,7 @@
 //! spec    := "*" | "all" | [r][w][x] [class-read] [class-write] | class NAME [METHOD]
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -104,8 +105,9 @@ impl Tag {
 struct Scope {
     pool: Option<String>,
     namespace: Option<Pattern>,
-    tag: Option<Tag>,
-    object_prefix: Option<String>,
+    /// Boxed, as few have one: a short text may hold many scopes.
+    tag: Option<Box<Tag>>,
+    object_prefix: Option<Cow<'static, str>>,
 }
 
 impl Scope {
@@ -124,7 +126,10 @@ impl Scope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Spec {
     Bits(u8),
-    Class { class: String, method: Option<String> },
+    Class {
+        class: Cow<'static, str>,
+        method: Option<Cow<'static, str>>,
+    },
 }
 
 impl Spec {
@@ -248,8 +253,9 @@ fn spec(c: &mut Cursor<'_>) -> Option<Spec> {
     if let Some(bits) = rwx(c) {
         return Some(Spec::Bits(bits));
     }
-    let class = named(c, "class", false, Cursor::string)?;
+    let class = named(c, "class", false, Cursor::string)?.into();
     let method = c.attempt(|c| c.some(is_c_space).and_then(|_| c.string()));
+    let method = method.map(Cow::from);
     Some(Spec::Class { class, method })
 }
 
@@ -338,7 +344,7 @@ fn scope(c: &mut Cursor<'_>) -> Scope {
         let namespace = namespace(c);
         Some(Scope {
             namespace,
-            tag: Some(tag(c)?),
+            tag: Some(Box::new(tag(c)?)),
             ..Scope::default()
         })
     });
@@ -346,7 +352,7 @@ fn scope(c: &mut Cursor<'_>) -> Scope {
         pool: pool(c),
         namespace: namespace(c),
         tag: None,
-        object_prefix: named(c, "object_prefix", false, Cursor::string),
+        object_prefix: named(c, "object_prefix", false, Cursor::string).map(Cow::from),
     })
 }
 
@@ -368,13 +374,13 @@ fn profile(c: &mut Cursor<'_>) -> Option<Vec<(Scope, Spec)>> {
 
 /// The rules that a profile stands for. A profile that there isn't allows nothing.
 fn expand(profile: &str, scope: &Scope) -> Vec<(Scope, Spec)> {
-    let prefixed = |scope: &Scope, prefix: &str| Scope {
-        object_prefix: Some(prefix.to_owned()),
+    let prefixed = |scope: &Scope, prefix: &'static str| Scope {
+        object_prefix: Some(prefix.into()),
         ..scope.clone()
     };
-    let method = |method: &str| Spec::Class {
-        class: "rbd".to_owned(),
-        method: Some(method.to_owned()),
+    let method = |method: &'static str| Spec::Class {
+        class: "rbd".into(),
+        method: Some(method.into()),
     };
     // The pool's directory of namespaces is in its default namespace.
     let default_namespace = Scope {

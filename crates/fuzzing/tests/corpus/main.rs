@@ -72,6 +72,7 @@ fn replay(name: &str) {
             let mut random = Random::new(at as u64 * 1_000_003 + change);
             let other = &corpus[random.below(corpus.len())].1;
             target.check(&random.mutate(data, other));
+            target.check(&random.grow(data));
         }
     }
 }
@@ -98,6 +99,30 @@ macro_rules! replays {
 replays! {
     msgr_raw msgr_frames message osd_op_data osdmap osdmap_incremental small_maps crush cephx_server
     cephx_authorizer cephx_client cephx_wire caps keyring conf store
+}
+
+/// However often a text says it: profiles that stand for many grants, expressions that are large once compiled.
+#[test]
+fn long_capability_texts_take_memory_in_proportion() {
+    let target = Target::by_name("caps").unwrap();
+    (target.run)(b"profile rbd");
+    for grant in [
+        "allow r",
+        "profile mgr",
+        "profile rbd",
+        "profile bootstrap-rbd",
+        "allow command osd with addr regex a{255}{99}",
+        "allow command \"osd blocklist\" with addr regex \"(.{99}){50}\" key regex \"([a-z]{99}){9}\"",
+        "profile rbd network 10.0.0.0/8",
+        "allow rw path=/a uid=1 gids=1,2,3",
+    ] {
+        for separator in [",", "; "] {
+            let text = [grant].repeat(4000).join(separator);
+            target.check(text.as_bytes());
+        }
+    }
+    let many: String = (0..4000).map(|n| format!(" k{n} regex a{{255}}{{99}}")).collect();
+    target.check(format!("allow command x with{many}").as_bytes());
 }
 
 #[test]

@@ -71,4 +71,46 @@ impl Random {
         }
         out
     }
+
+    /// `data` with one list in it made long: what may be its count is set to many, and as many elements follow. The
+    /// sections around it grow with it.
+    pub(crate) fn grow(&mut self, data: &[u8]) -> Vec<u8> {
+        const ELEMENTS: usize = 3000;
+        let word = |buf: &[u8], at: usize| -> Option<usize> {
+            let bytes = buf.get(at..at + 4)?.first_chunk()?;
+            usize::try_from(u32::from_le_bytes(*bytes)).ok()
+        };
+        let counts: Vec<usize> = (0..data.len())
+            .filter(|at| word(data, *at).is_some_and(|n| n <= 64))
+            .collect();
+        let Some(at) = counts.get(self.below(counts.len())).copied() else {
+            return data.to_vec();
+        };
+        let size = [1, 4, 5, 6, 8, 10, 12, 16, 20, 24][self.below(10)];
+        let follows = &data[(at + 4).min(data.len())..(at + 4 + size).min(data.len())];
+        let mut element = if self.below(2) == 0 {
+            vec![0; size]
+        } else {
+            follows.to_vec()
+        };
+        element.resize(size, 0);
+        let grown = element.repeat(ELEMENTS);
+        let mut out = data.to_vec();
+        out[at..at + 4].copy_from_slice(&(ELEMENTS as u32).to_le_bytes());
+        // Version, compat and the length of a section that the list is in.
+        for start in 0..at.saturating_sub(5) {
+            let len_at = start + 2;
+            if let Some(len) = word(data, len_at)
+                && (1..64).contains(&data[start])
+                && data[start + 1] <= data[start]
+                && len_at + 4 + len > at
+                && len_at + 4 + len <= data.len()
+            {
+                let longer = (len + grown.len()) as u32;
+                out[len_at..len_at + 4].copy_from_slice(&longer.to_le_bytes());
+            }
+        }
+        out.splice(at + 4..at + 4, grown);
+        out
+    }
 }
