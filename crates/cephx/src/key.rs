@@ -4,8 +4,6 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 use spirula_denc::{Decode, Encode, Reader, UTime, Writer, decode_all, encode_to_vec};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -111,16 +109,6 @@ impl CryptoKey {
     pub fn secret(&self) -> &[u8] {
         &self.secret
     }
-
-    /// HMAC-SHA256 under the secret, with which msgr2 signs its handshake.
-    pub fn hmac_sha256(&self, data: &[u8]) -> [u8; 32] {
-        // HMAC takes keys of any length, so making one can't fail.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
-            return [0; 32];
-        };
-        mac.update(data);
-        mac.finalize().into_bytes().into()
-    }
 }
 
 impl fmt::Debug for CryptoKey {
@@ -215,14 +203,6 @@ impl ConnectionMode {
             .find(|m| m.to_wire() == mode)
     }
 
-    /// The first of the modes that the peer prefers which is also allowed here.
-    pub fn pick(preferred: &[u32], allowed: &[Self]) -> Option<Self> {
-        preferred
-            .iter()
-            .filter_map(|m| Self::from_wire(*m))
-            .find(|m| allowed.contains(m))
-    }
-
     /// Bytes of connection secret that the mode needs.
     pub fn secret_len(self) -> usize {
         match self {
@@ -260,20 +240,6 @@ mod tests {
             CryptoKey::from_parts(KeyType(2), UTime::ZERO, &[1; 32]),
             Err(Error::BadKey)
         );
-    }
-
-    #[test]
-    fn the_peers_preference_decides_among_allowed_modes() {
-        let both = [ConnectionMode::Crc, ConnectionMode::Secure];
-        assert_eq!(
-            ConnectionMode::pick(&[9, 2, 1], &both),
-            Some(ConnectionMode::Secure)
-        );
-        assert_eq!(
-            ConnectionMode::pick(&[2, 1], &both[..1]),
-            Some(ConnectionMode::Crc)
-        );
-        assert_eq!(ConnectionMode::pick(&[1], &both[1..]), None);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use error::{EACCES, EBUSY, EINVAL, EIO, EOPNOTSUPP, EPERM, Error, Result};
 pub use global_id::{GLOBAL_ID_STEP, GlobalIds};
 pub use key::{ConnectionMode, ConnectionSecret, CryptoKey, KeyType};
 pub use keyring::{Keyring, KeyringError};
-pub use keyserver::{KeyChange, KeyDatabase, KeyServer};
+pub use keyserver::{KeyDatabase, KeyServer};
 pub use name::AuthName;
 pub use outcome::{Accepted, GlobalIdStatus, Outcome};
 pub use rotating::{

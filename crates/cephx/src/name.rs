@@ -25,11 +25,6 @@ impl AuthName {
     pub fn monitors() -> Self {
         Self::new(EntityType::MON, "")
     }
-
-    /// Whether it is a daemon, to which `auth_cluster_required` applies, and not a client.
-    pub fn is_daemon(&self) -> bool {
-        [EntityType::MON, EntityType::OSD, EntityType::MDS, EntityType::MGR].contains(&self.kind)
-    }
 }
 
 impl fmt::Display for AuthName {

@@ -197,16 +197,7 @@ impl Encode for ServiceSecrets {
 impl Decode for ServiceSecrets {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.u8()?;
-        Self::decode_unversioned(r.u64()?, r)
-    }
-}
-
-impl ServiceSecrets {
-    pub(crate) fn encode_services(&self, w: &mut Writer) {
-        w.put(&self.services);
-    }
-
-    pub(crate) fn decode_unversioned(version: u64, r: &mut Reader<'_>) -> Result<Self> {
+        let version = r.u64()?;
         let services: BTreeMap<u32, RotatingSecrets> = r.get()?;
         if services.keys().any(|s| *s > u32::from(u8::MAX)) {
             return Err(Error::Invalid("service"));

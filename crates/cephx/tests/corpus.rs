@@ -9,8 +9,7 @@ use spirula_cephx::wire::{
     ServiceTicket, ServiceTicketInfo, ServiceTicketRequest, TicketBlob,
 };
 use spirula_cephx::{
-    AuthCaps, AuthName, AuthTicket, CryptoKey, EntityAuth, ExpiringKey, KeyChange, KeyDatabase,
-    RotatingSecrets, ServiceSecrets,
+    AuthCaps, AuthName, AuthTicket, CryptoKey, EntityAuth, ExpiringKey, RotatingSecrets, ServiceSecrets,
 };
 use spirula_denc::{Decode, Encode, Result, decode_all, encode_to_vec};
 
@@ -39,8 +38,6 @@ const TYPES: &[(&str, Recode)] = &[
     ("EntityAuth", recode::<EntityAuth>),
     ("EntityName", recode::<AuthName>),
     ("ExpiringCryptoKey", recode::<ExpiringKey>),
-    ("KeyServerData", recode::<KeyDatabase>),
-    ("KeyServerData::Incremental", recode::<KeyChange>),
     ("RotatingSecrets", recode::<RotatingSecrets>),
     ("rotating part of KeyServerData", recode::<ServiceSecrets>),
 ];

@@ -62,11 +62,6 @@ impl EntityAddr {
         self.socket.is_none()
     }
 
-    /// Whether both name one place and life, whatever the protocol: how blocklists compare.
-    pub fn same_instance(&self, other: &Self) -> bool {
-        self.nonce == other.nonce && self.socket == other.socket
-    }
-
     fn decode_legacy_after_marker(r: &mut Reader<'_>) -> Result<Self> {
         r.skip(3)?;
         let nonce = r.u32()?;

@@ -9,8 +9,8 @@ use spirula_cephx::wire::{
 };
 use spirula_cephx::{
     AuthCaps, AuthName, AuthTicket, AuthorizerVerifier, ClientHandshake, ClientSession, ConnectionMode,
-    CryptoKey, EntityAuth, Env, ExpiringKey, KeyChange, KeyDatabase, KeyServer, KeyType, Outcome,
-    RandomSource, RotatingKeys, RotatingSecrets, ServerHandshake, ServiceSecrets, TicketLifetimes, method,
+    CryptoKey, EntityAuth, Env, ExpiringKey, KeyDatabase, KeyServer, KeyType, Outcome, RandomSource,
+    RotatingKeys, RotatingSecrets, ServerHandshake, ServiceSecrets, TicketLifetimes, method,
 };
 use spirula_denc::{Decode, Encode, EntityType, Reader, UTime, decode_all, encode_to_vec};
 
@@ -347,8 +347,6 @@ structures! {
     "EntityAuth" => EntityAuth,
     "EntityName" => AuthName,
     "ExpiringCryptoKey" => ExpiringKey,
-    "KeyServerData" => KeyDatabase,
-    "KeyServerData::Incremental" => KeyChange,
     "RotatingSecrets" => RotatingSecrets,
     "rotating part of KeyServerData" => ServiceSecrets,
 }
