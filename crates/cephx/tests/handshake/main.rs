@@ -1,0 +1,13 @@
+//! Both sides of every handshake against each other, in memory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests may fail as tests do"
+)]
+
+mod authorizer;
+mod cluster;
+mod hostile;
+mod login;
+mod session;
