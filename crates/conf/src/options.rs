@@ -146,6 +146,10 @@ options! {
     mon_osd_snap_trim_queue_warn_on Int Advanced "32768" ["mon"] "snapshots waiting to be trimmed from which the monitor warns";
     mon_pg_stuck_threshold Int Advanced "60" ["mgr"] "seconds after which a placement group counts as stuck";
     mon_pg_warn_min_per_osd Uint Advanced "0" ["mgr"] "placement groups per OSD below which the monitor warns";
+    mon_reweight_max_change Float Advanced "0.05" ["mgr"] "most that reweight-by-* changes an OSD's weight by";
+    mon_reweight_max_osds Int Advanced "4" ["mgr"] "most OSDs that reweight-by-* changes at once";
+    mon_reweight_min_bytes_per_osd Size Advanced "104857600" ["mgr"] "bytes per OSD below which reweight-by-utilization refuses";
+    mon_reweight_min_pgs_per_osd Uint Advanced "10" ["mgr"] "placement groups per OSD below which reweight-by-pg refuses";
     mon_target_pg_per_osd Uint Advanced "100" ["mgr"] "placement groups per OSD to aim at";
     mon_warn_older_version_delay Secs Advanced "604800" ["mon"] "seconds that daemons may run different versions before the monitor warns";
     mon_warn_on_insecure_global_id_reclaim_allowed Bool Advanced "true" ["mon"] "warn where insecure global_id reclaim is allowed";

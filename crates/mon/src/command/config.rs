@@ -6,7 +6,7 @@ use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{Align, Table};
 use crate::options::{self, ALL};
-use crate::service::{Config, ConfigEntry, Who};
+use crate::service::{ConfigEntry, Who};
 
 commands! {
     "config set who:String name:String value:String force?:Bool" "config" "rw" set, "set an option";
@@ -26,6 +26,12 @@ fn who(call: &Call<'_>) -> Result<Who, Reply> {
         .ok_or_else(|| Reply::error(errno::EINVAL, format!("unrecognized config target '{text}'")))
 }
 
+fn change(m: &mut Monitor, values: Vec<(Who, String, Option<String>)>, name: String) -> Done {
+    let now = m.now;
+    m.config.change(values, name, now, &mut m.writes.txn);
+    committed("")
+}
+
 fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     let who = who(call)?;
     let name = options::normalize(&call.args.str("name")?);
@@ -40,8 +46,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
             Err(e) => return refuse(errno::EINVAL, format!("error parsing value: {e}")),
         },
     };
-    Config::set(&who, &name, &value, &mut m.writes.txn);
-    committed("")
+    change(m, vec![(who, name, Some(value))], String::new())
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -50,8 +55,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     if !m.config.entries().any(|e| e.who == who && e.name == name) {
         return now(Reply::default());
     }
-    Config::remove(&who, &name, &mut m.writes.txn);
-    committed("")
+    change(m, vec![(who, name, None)], String::new())
 }
 
 fn level(name: &str) -> &'static str {

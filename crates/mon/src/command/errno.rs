@@ -27,6 +27,8 @@ errnos! {
     ENOTDIR = 20;
     /// Invalid argument.
     EINVAL = 22;
+    /// Outside of what makes sense.
+    EDOM = 33;
     /// Out of range.
     ERANGE = 34;
     /// Not empty.

@@ -3,6 +3,7 @@
 mod args;
 mod auth;
 mod config;
+mod config_history;
 mod config_key;
 mod crush;
 mod crush_change;
@@ -25,6 +26,7 @@ mod pool_get;
 mod pool_list;
 mod pool_set;
 mod reply;
+mod reweight_by;
 mod signature;
 mod space;
 mod status;
@@ -109,6 +111,7 @@ const FAMILIES: &[&[Command]] = &[
     osd_df::COMMANDS,
     osd_change::COMMANDS,
     osd_weight::COMMANDS,
+    reweight_by::COMMANDS,
     crush::COMMANDS,
     crush_change::COMMANDS,
     crush_dump::COMMANDS,
@@ -119,6 +122,7 @@ const FAMILIES: &[&[Command]] = &[
     pool_set::COMMANDS,
     auth::COMMANDS,
     config::COMMANDS,
+    config_history::COMMANDS,
     config_key::COMMANDS,
     log::COMMANDS,
 ];

@@ -13,7 +13,6 @@ commands! {
         "show how full the OSDs are";
     "osd perf" "osd" "r" perf, "show the OSDs' commit latencies";
     "osd blocked-by" "osd" "r" blocked_by, "count which OSDs keep PGs from peering";
-    "osd utilization" "osd" "r" utilization, "show how evenly the PGs are spread";
     "osd status bucket?:String" "mgr" "r" status, "summarize each OSD";
 }
 
@@ -85,7 +84,7 @@ fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply
             };
             for osd in below.iter().filter(|o| map.exists(**o)) {
                 if let Some(s) = m.stats.osds.get(osd) {
-                    crate::service::add_statfs(&mut sum, &s.statfs);
+                    sum.add(&s.statfs);
                 }
             }
             let pgs = (line.id >= 0).then(|| m.stats.pgs_of(line.id).0);
@@ -100,7 +99,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
     let all = collect(m, call, tree)?;
     let mut total = StoreStatfs::default();
     for s in all.iter().filter(|s| s.line.id >= 0) {
-        crate::service::add_statfs(&mut total, &s.sum);
+        total.add(&s.sum);
     }
     let average = use_percent(&total);
     let var = |s: &StoreStatfs| {
@@ -316,50 +315,6 @@ fn blocked_by(m: &mut Monitor, call: &Call<'_>) -> Done {
         t.row([o.to_string(), n.to_string()]);
     }
     now(Reply::text(t.render()))
-}
-
-fn utilization(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = m.osd.map.clone();
-    let mut per: std::collections::BTreeMap<i32, usize> =
-        map.osds().filter(|o| map.is_in(*o)).map(|o| (o, 0)).collect();
-    for pg in map.pgs() {
-        for osd in map.map_pg(pg).up {
-            if let Some(n) = per.get_mut(&osd) {
-                *n += 1;
-            }
-        }
-    }
-    let Some((least, most)) = per
-        .iter()
-        .min_by_key(|(_, n)| **n)
-        .zip(per.iter().rev().max_by_key(|(_, n)| **n))
-    else {
-        return refuse(errno::EINVAL, "no in osds");
-    };
-    let n = per.len() as f64;
-    let total: usize = per.values().sum();
-    let avg = total as f64 / n;
-    let dev = (per.values().map(|x| (*x as f64 - avg).powi(2)).sum::<f64>() / n).sqrt();
-    let baseline = (avg * (1.0 - 1.0 / n)).sqrt();
-    if call.format.is_structured() {
-        let v = json!({"avg_pgs": f64::from(avg as f32), "std_dev": dev, "expected_baseline_std_dev": baseline,
-            "min_osd": least.0, "min_osd_pgs": least.1, "max_osd": most.0, "max_osd_pgs": most.1});
-        return now(Reply::json(call.format, &v));
-    }
-    let f = |v: f64| crate::fmt::float(v, 6);
-    let share = |x: usize| f(if avg == 0.0 { 0.0 } else { x as f64 / avg });
-    now(Reply::text(format!(
-        "avg {}\nstddev {} (expected baseline {})\nmin osd.{} with {} pgs ({} * mean)\nmax osd.{} with {} pgs ({} * mean)\n",
-        f(avg),
-        f(dev),
-        f(baseline),
-        least.0,
-        least.1,
-        share(*least.1),
-        most.0,
-        most.1,
-        share(*most.1)
-    )))
 }
 
 fn status(m: &mut Monitor, call: &Call<'_>) -> Done {

@@ -131,7 +131,7 @@ fn by_class(m: &Monitor) -> BTreeMap<String, StoreStatfs> {
     let mut out: BTreeMap<String, StoreStatfs> = BTreeMap::new();
     for (osd, stat) in m.stats.osds.iter().filter(|(o, _)| m.osd.map.is_in(**o)) {
         let class = m.osd.map.crush.map().class_of(*osd).unwrap_or_default();
-        crate::service::add_statfs(out.entry(class.to_owned()).or_default(), &stat.statfs);
+        out.entry(class.to_owned()).or_default().add(&stat.statfs);
     }
     out
 }

@@ -230,6 +230,7 @@ impl Monitor {
                 "log" => self.clog.apply(&op.key, value)?,
                 "monmap" => self.monmap.apply(&op.key, value)?,
                 "osd_metadata" => metadata_changed = true,
+                s if Config::owns_history(s) => self.config.apply_history(&op.key),
                 s if Mutes::owns(s) => self.mutes.apply(&op.key, value)?,
                 // Read from the store when needed.
                 _ => {}

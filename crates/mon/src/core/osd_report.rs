@@ -492,7 +492,11 @@ impl Monitor {
             .filter(|o| next.state(*o).contains(OsdState::NEARFULL))
             .collect();
         for (id, pool) in &next.pools {
-            let devices = crate::service::rule_weights(&next, u32::from(pool.crush_rule));
+            let devices = next
+                .crush
+                .map()
+                .rule_device_shares(u32::from(pool.crush_rule))
+                .unwrap_or_default();
             let any = |list: &[i32]| list.iter().any(|o| devices.contains_key(o));
             let quota = pool.flags.contains(PoolFlags::FULL_QUOTA);
             let mut flags = pool.flags;

@@ -1,4 +1,4 @@
-//! The central configuration: options by whom they are for.
+//! The central configuration: options by whom they are for, and its history.
 //!
 //! A key is `WHO\nOPTION`; WHO is a section (`global`, `osd`, `osd.3`) with optional masks (`osd/class:ssd`).
 
@@ -6,11 +6,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Error, Reader, UTime, Writer, encode_to_vec};
 
+use super::stored;
 use crate::core::LoadError;
 use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "config";
+/// The history: a change set a version, from the second one on.
+const HISTORY: &str = "config_history";
+/// How many change sets are kept.
+const MAX_HISTORY: u64 = 1000;
 
 /// Whom a value is for. Ordered by how specific it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +105,78 @@ pub struct ConfigEntry {
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     entries: BTreeMap<(Who, String), String>,
+    /// The newest change set.
+    version: u64,
+}
+
+/// What changed for one option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Whom it is for.
+    pub who: Who,
+    /// The option.
+    pub name: String,
+    /// The value before, if it was set.
+    pub old: Option<String>,
+    /// The value since, if it is set.
+    pub new: Option<String>,
+}
+
+/// One entry of the history.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// When.
+    pub stamp: UTime,
+    /// What it was, where that is no plain setting.
+    pub name: String,
+    /// What changed.
+    pub changes: Vec<Change>,
+}
+
+/// Version byte of an encoded [`ChangeSet`]. 1: the first form.
+const CHANGES_VERSION: u8 = 1;
+
+impl Encode for ChangeSet {
+    fn encode(&self, w: &mut Writer) {
+        CHANGES_VERSION.encode(w);
+        self.stamp.encode(w);
+        self.name.encode(w);
+        (self.changes.len() as u32).encode(w);
+        for c in &self.changes {
+            c.who.to_string().encode(w);
+            c.name.encode(w);
+            for value in [&c.old, &c.new] {
+                value.is_some().encode(w);
+                value.as_deref().unwrap_or_default().encode(w);
+            }
+        }
+    }
+}
+
+impl Decode for ChangeSet {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        if r.u8()? != CHANGES_VERSION {
+            return Err(Error::Invalid("configuration history version"));
+        }
+        let (stamp, name) = (r.get()?, r.string()?);
+        let n = r.count(18)?;
+        let mut changes = Vec::with_capacity(n);
+        let value = |r: &mut Reader<'_>| -> spirula_denc::Result<Option<String>> {
+            let set = r.bool()?;
+            Ok(Some(r.string()?).filter(|_| set))
+        };
+        for _ in 0..n {
+            let who = Who::parse(&r.string()?).ok_or(Error::Invalid("configuration section"))?;
+            let name = r.string()?;
+            let (old, new) = (value(r)?, value(r)?);
+            changes.push(Change { who, name, old, new });
+        }
+        Ok(Self { stamp, name, changes })
+    }
+}
+
+fn history_key(version: u64) -> String {
+    format!("{version:012}")
 }
 
 fn key(who: &Who, name: &str) -> String {
@@ -110,6 +188,11 @@ impl Config {
         let mut c = Self::default();
         for (k, v) in kv.scan(SERVICE)? {
             c.apply(&k, Some(&v));
+        }
+        // The first version is the empty configuration, of which nothing is stored.
+        c.version = 1;
+        if let Some((k, _)) = kv.scan(HISTORY)?.pop() {
+            c.apply_history(&k);
         }
         Ok(c)
     }
@@ -130,12 +213,58 @@ impl Config {
         }
     }
 
-    pub(crate) fn set(who: &Who, name: &str, value: &str, txn: &mut Txn) {
-        txn.put(SERVICE, key(who, name), value.to_owned().into_bytes());
+    /// A change set was committed.
+    pub(crate) fn apply_history(&mut self, key: &str) {
+        self.version = self.version.max(key.parse().unwrap_or(0));
     }
 
-    pub(crate) fn remove(who: &Who, name: &str, txn: &mut Txn) {
-        txn.remove(SERVICE, key(who, name));
+    /// Whether this service keeps its history under that name.
+    pub(crate) fn owns_history(service: &str) -> bool {
+        service == HISTORY
+    }
+
+    /// The newest version.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What one version changed; `None` where that is forgotten, or was nothing.
+    ///
+    /// # Errors
+    /// Where the store is damaged.
+    pub fn changes(kv: &dyn KvRead, version: u64) -> Result<Option<ChangeSet>, LoadError> {
+        let value = kv.get(HISTORY, &history_key(version))?;
+        value.map(|v| stored("configuration history", &v)).transpose()
+    }
+
+    /// Sets and clears values in one transaction, as a version of its own.
+    pub(crate) fn change(
+        &self,
+        values: Vec<(Who, String, Option<String>)>,
+        name: String,
+        stamp: UTime,
+        txn: &mut Txn,
+    ) {
+        let mut set = ChangeSet {
+            stamp,
+            name,
+            changes: Vec::new(),
+        };
+        for (who, name, new) in values {
+            match &new {
+                Some(v) => txn.put(SERVICE, key(&who, &name), v.clone().into_bytes()),
+                None => txn.remove(SERVICE, key(&who, &name)),
+            }
+            let at = (who, name);
+            let old = self.entries.get(&at).cloned();
+            let (who, name) = at;
+            set.changes.push(Change { who, name, old, new });
+        }
+        let version = self.version + 1;
+        txn.put(HISTORY, history_key(version), encode_to_vec(&set));
+        if version > MAX_HISTORY {
+            txn.remove(HISTORY, history_key(version - MAX_HISTORY));
+        }
     }
 
     /// All values, by section.
@@ -193,6 +322,37 @@ mod tests {
         assert_eq!(c.for_daemon("osd", "0", "", "ssd")["x"], "3");
         assert_eq!(c.for_daemon("osd", "1", "", "ssd")["x"], "4");
         assert_eq!(c.for_daemon("osd", "11", "", "")["x"], "2");
+    }
+
+    #[test]
+    fn changes_are_numbered_and_round_trip() {
+        let mut kv = crate::kv::MemKv::default();
+        let mut c = Config::load(&kv).unwrap();
+        let osd = || Who::parse("osd").unwrap();
+        for value in [Some("1"), Some("2"), None] {
+            let mut txn = Txn::default();
+            let value = value.map(str::to_owned);
+            c.change(
+                vec![(osd(), "x".into(), value)],
+                String::new(),
+                UTime::ZERO,
+                &mut txn,
+            );
+            kv.apply(&txn);
+            c = Config::load(&kv).unwrap();
+        }
+        assert_eq!(c.version(), 4);
+        assert_eq!(c.entries().count(), 0);
+        let set = Config::changes(&kv, 3).unwrap().unwrap();
+        let (old, new) = (Some("1".to_owned()), Some("2".to_owned()));
+        let want = Change {
+            who: osd(),
+            name: "x".into(),
+            old,
+            new,
+        };
+        assert_eq!(set.changes, [want]);
+        assert_eq!(Config::changes(&kv, 1).unwrap(), None);
     }
 
     #[test]

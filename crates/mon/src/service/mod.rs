@@ -11,13 +11,12 @@ mod stats;
 
 pub use auth::Auth;
 pub use clog::ClusterLog;
-pub use config::{Config, ConfigEntry, Who};
+pub use config::{Change, ChangeSet, Config, ConfigEntry, Who};
 pub use fixed::{FSMAP_EPOCH, mgr_map};
 pub use monmaps::MonMaps;
 pub use osd_lives::Life;
 pub use osdmaps::OsdMaps;
 pub use stats::{PoolTotals, Stats};
-pub(crate) use stats::{add_statfs, rule_weights};
 
 use bytes::Bytes;
 use spirula_denc::{Decode, decode_all};

@@ -183,7 +183,7 @@ impl Stats {
             .range((pool, i32::MIN)..=(pool, i32::MAX))
             .map(|(_, s)| s)
         {
-            add_statfs(&mut t.store, store);
+            t.store.add(store);
             t.stores += 1;
         }
         t
@@ -208,7 +208,7 @@ impl Stats {
         let mut sum = StoreStatfs::default();
         for (osd, stat) in &self.osds {
             if map.is_in(*osd) {
-                add_statfs(&mut sum, &stat.statfs);
+                sum.add(&stat.statfs);
             }
         }
         sum
@@ -230,20 +230,22 @@ impl Stats {
         (sum, t1.since(*t0).as_secs_f64())
     }
 
-    /// Bytes that can still be written to a pool, before replication is multiplied in.
+    /// Bytes that can still be written to a pool, before replication is multiplied in: until the first OSD is full, if
+    /// all fill by their share in the pool's rule. As in Ceph an OSD that is out keeps its share, and reweights do not
+    /// count.
     pub fn max_avail(&self, map: &OsdMap, pool: i64) -> u64 {
         let Some(p) = map.pool(pool) else { return 0 };
-        let weights = rule_weights(map, u32::from(p.crush_rule));
-        let total: f64 = weights.values().sum();
+        let rule = u32::from(p.crush_rule);
+        let shares = map.crush.map().rule_device_shares(rule).unwrap_or_default();
         let mut least: Option<f64> = None;
-        for (osd, weight) in weights {
+        for (osd, share) in shares {
             let Some(stat) = self.osds.get(&osd) else { continue };
-            if stat.statfs.total == 0 || weight <= 0.0 {
+            if stat.statfs.total == 0 || share <= 0.0 || !map.is_in(osd) {
                 continue;
             }
             let unusable = stat.statfs.total as f64 * (1.0 - f64::from(map.full_ratio));
             let avail = (stat.statfs.available as f64 - unusable).max(0.0);
-            let projected = avail / (weight / total);
+            let projected = avail / f64::from(share);
             least = Some(least.map_or(projected, |l| l.min(projected)));
         }
         let per_copy = least.unwrap_or(0.0) / f64::from(p.size.max(1));
@@ -292,31 +294,4 @@ impl Stats {
         }
         n
     }
-}
-
-pub(crate) fn add_statfs(sum: &mut StoreStatfs, s: &StoreStatfs) {
-    sum.total += s.total;
-    sum.available += s.available;
-    sum.internally_reserved += s.internally_reserved;
-    sum.allocated += s.allocated;
-    sum.data_stored += s.data_stored;
-    sum.data_compressed += s.data_compressed;
-    sum.data_compressed_allocated += s.data_compressed_allocated;
-    sum.data_compressed_original += s.data_compressed_original;
-    sum.omap_allocated += s.omap_allocated;
-    sum.internal_metadata += s.internal_metadata;
-}
-
-/// The devices that a rule may use, with their CRUSH weight times reweight.
-pub(crate) fn rule_weights(map: &OsdMap, rule: u32) -> BTreeMap<i32, f64> {
-    let crush = map.crush.map();
-    let mut out = BTreeMap::new();
-    let Some(rule) = crush.rule(rule) else { return out };
-    for root in rule.takes() {
-        for osd in crush.devices_below(root) {
-            let weight = crush.item_weight(osd).unwrap_or(0);
-            *out.entry(osd).or_insert(0.0) += spirula_crush::weight_to_f64(weight) * map.weight_f64(osd);
-        }
-    }
-    out
 }
