@@ -248,7 +248,8 @@ impl Stats {
             let projected = avail / f64::from(share);
             least = Some(least.map_or(projected, |l| l.min(projected)));
         }
-        let per_copy = least.unwrap_or(0.0) / f64::from(p.size.max(1));
+        // In single precision, as in Ceph.
+        let per_copy = least.unwrap_or(0.0) as u64 as f32 / p.size.max(1) as f32;
         per_copy as u64
     }
 
@@ -293,5 +294,47 @@ impl Stats {
             n.1 += usize::from(s.up_primary == osd);
         }
         n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_crush::CrushMap;
+    use spirula_denc::Fsid;
+    use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
+    use spirula_maps::{OsdState, PgPool};
+
+    use super::*;
+
+    /// With the numbers of a Ceph 16.2.15 cluster, and what its `ceph df` said.
+    #[test]
+    fn a_pool_holds_what_fits_until_the_first_osd_is_full() {
+        let mut crush = CrushMap::with_default_root("osd").unwrap();
+        let root = CrushMap::parse_location(["root=default"]).unwrap();
+        let mut stats = Stats::new(UTime::ZERO);
+        for (osd, avail_kib) in [(0, 3_896_624), (1, 3_896_856), (2, 3_896_624)] {
+            let name = format!("osd.{osd}");
+            crush.insert_item(osd, 255, &name, &root).unwrap();
+            let stat = stats.osds.entry(osd).or_default();
+            stat.statfs.total = 4 << 30;
+            stat.statfs.available = avail_kib * 1024;
+        }
+        let mut map = OsdMap::new(Fsid::default(), crush);
+        map.full_ratio = 0.95;
+        map.set_max_osd(3);
+        map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
+        map.osd_weight.fill(WEIGHT_IN);
+        for size in [1, 3] {
+            let pool = PgPool {
+                size,
+                ..PgPool::default()
+            };
+            map.pools.insert(i64::from(size), pool);
+        }
+        assert_eq!(stats.max_avail(&map, 1), 11_326_183_424);
+        assert_eq!(stats.max_avail(&map, 3), 3_775_394_560);
+        map.osd_weight[0] = WEIGHT_IN / 2;
+        map.osd_weight[1] = WEIGHT_OUT;
+        assert_eq!(stats.max_avail(&map, 3), 3_775_394_560);
     }
 }
