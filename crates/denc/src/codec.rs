@@ -39,6 +39,24 @@ pub fn decode_all<T: Decode>(buf: &[u8]) -> Result<T> {
     Ok(v)
 }
 
+/// Implements [`Encode`] and [`Decode`] for types of one field that are encoded as this field is.
+#[macro_export]
+macro_rules! transparent {
+    ($($name:ty),+) => {$(
+        impl $crate::Encode for $name {
+            fn encode(&self, w: &mut $crate::Writer) {
+                w.put(&self.0);
+            }
+        }
+
+        impl $crate::Decode for $name {
+            fn decode(r: &mut $crate::Reader<'_>) -> $crate::Result<Self> {
+                r.get().map(Self)
+            }
+        }
+    )+};
+}
+
 macro_rules! primitive {
     ($($t:ident),*) => {$(
         impl Encode for $t {

@@ -215,17 +215,7 @@ macro_rules! flags {
             }
         }
 
-        impl spirula_denc::Encode for $name {
-            fn encode(&self, w: &mut spirula_denc::Writer) {
-                w.put(&self.0);
-            }
-        }
-
-        impl spirula_denc::Decode for $name {
-            fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
-                r.get().map(Self)
-            }
-        }
+        spirula_denc::transparent!($name);
     };
 }
 

@@ -38,17 +38,7 @@ impl Default for StrHash {
     }
 }
 
-impl spirula_denc::Encode for StrHash {
-    fn encode(&self, w: &mut spirula_denc::Writer) {
-        w.u8(self.0);
-    }
-}
-
-impl spirula_denc::Decode for StrHash {
-    fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
-        r.u8().map(Self)
-    }
-}
+spirula_denc::transparent!(StrHash);
 
 fn linux_dcache(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(0, |hash: u32, c| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spirula_denc::{Decode, Encode, EntityAddrVec, Fsid, Reader, Result, UTime, Writer};
+use spirula_denc::{EntityAddrVec, Fsid, Reader, Result, UTime, Writer};
 
 use crate::codec::{flags, versioned, write_joined};
 use crate::features::release;
@@ -71,17 +71,7 @@ impl ElectionStrategy {
     pub const CONNECTIVITY: Self = Self(3);
 }
 
-impl Encode for ElectionStrategy {
-    fn encode(&self, w: &mut Writer) {
-        w.u8(self.0);
-    }
-}
-
-impl Decode for ElectionStrategy {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.u8().map(Self)
-    }
-}
+spirula_denc::transparent!(ElectionStrategy);
 
 /// A set of monitor features, in a section of its own.
 mod feature_section {

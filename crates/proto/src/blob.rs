@@ -40,18 +40,8 @@ impl std::fmt::Debug for Blob {
     }
 }
 
-/// With a `u32` length before it.
-impl Encode for Blob {
-    fn encode(&self, w: &mut Writer) {
-        w.blob(&self.0);
-    }
-}
-
-impl Decode for Blob {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.get().map(Self)
-    }
-}
+// With a `u32` length before it, like `Bytes`.
+spirula_denc::transparent!(Blob);
 
 /// Everything to the end of the segment, without a length: fields that are passed on but not looked into.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -44,11 +44,6 @@ impl Access {
     pub fn covers(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    /// Whether anything of `other` is in this.
-    pub fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
 }
 
 impl std::ops::BitOr for Access {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-
 use crate::codec::{flags, write_joined};
 
 flags! {
@@ -89,17 +87,7 @@ macro_rules! named {
             }
         }
 
-        impl Encode for $name {
-            fn encode(&self, w: &mut Writer) {
-                w.u8(self.0);
-            }
-        }
-
-        impl Decode for $name {
-            fn decode(r: &mut Reader<'_>) -> Result<Self> {
-                r.u8().map(Self)
-            }
-        }
+        spirula_denc::transparent!($name);
     };
 }
 

@@ -98,17 +98,7 @@ impl fmt::Debug for ObjectName {
     }
 }
 
-impl Encode for ObjectName {
-    fn encode(&self, w: &mut Writer) {
-        w.blob(&self.0);
-    }
-}
-
-impl Decode for ObjectName {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.get().map(Self)
-    }
-}
+spirula_denc::transparent!(ObjectName);
 
 /// `object_locator_t`: what besides the name decides where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
