@@ -14,7 +14,7 @@ impl Pg {
     pub(super) fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
         if !matches!(self.role, Role::Deleting) {
             self.leave_interval();
-            self.drop_held(u32::MAX, cx);
+            self.recheck_held(u32::MAX, cx);
             self.begin_delete(cx);
         }
     }

@@ -1,13 +1,11 @@
 //! Intervals: spans of epochs in which a PG belongs to the same OSDs, and what happens when one ends.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use spirula_maps::PgId;
 
 use super::cluster::{ClusterMap, Placement};
 use super::message::{PeerBody, PeeringId};
-use super::op::ClientOp;
 use super::replica::Replica;
 use super::{Ctx, Output, Pg, Role};
 
@@ -112,7 +110,7 @@ impl Pg {
         if !up {
             if !was_idle {
                 self.leave_interval();
-                self.drop_held(u32::MAX, cx);
+                self.recheck_held(u32::MAX, cx);
                 self.role = Role::Idle;
             }
         } else if !same || was_idle || gap {
@@ -158,20 +156,14 @@ impl Pg {
         }
     }
 
-    /// Drops the client ops that were sent before epoch `since`. Their clients get the map that makes them send again:
-    /// nobody else tells it to a client that only waits for answers.
-    pub(super) fn drop_held(&mut self, since: u32, cx: &mut Ctx<'_>) {
-        let (stale, kept) = std::mem::take(&mut self.held)
-            .into_iter()
-            .partition(|op| op.epoch < since);
-        self.held = kept;
-        let stale: VecDeque<ClientOp> = stale;
-        for op in stale {
-            cx.out.push(Output::ShareMap {
-                client: op.client,
-                epoch: op.epoch,
-            });
-        }
+    /// Drops the held client ops that were sent before epoch `since`. The clients of all held ops get the map: it makes
+    /// them send again what was dropped or waits elsewhere, and nobody else tells it to a client that only waits.
+    pub(super) fn recheck_held(&mut self, since: u32, cx: &mut Ctx<'_>) {
+        cx.out.extend(self.held.iter().map(|op| Output::ShareMap {
+            client: Arc::clone(&op.client),
+            epoch: op.epoch,
+        }));
+        self.held.retain(|op| op.epoch >= since);
     }
 
     fn new_interval(&mut self, cx: &mut Ctx<'_>) {
@@ -181,10 +173,10 @@ impl Pg {
             self.role = Role::Stray;
         }
         if self.interval.place.primary == self.whoami {
-            self.drop_held(self.interval.same_primary_since, cx);
+            self.recheck_held(self.interval.same_primary_since, cx);
             self.begin_peering(cx);
         } else {
-            self.drop_held(u32::MAX, cx);
+            self.recheck_held(u32::MAX, cx);
             if self.interval.place.acting.contains(&self.whoami) {
                 self.id = PeeringId {
                     epoch: self.interval.since,
