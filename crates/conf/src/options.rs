@@ -129,6 +129,7 @@ options! {
     mon_data_size_warn Size Advanced "16106127360" ["mon"] "bytes of the monitor's store from which it warns";
     mon_host Str Basic "" [""] "the monitors' addresses";
     mon_initial_members Str Advanced "" ["mon"] "names of the first monitors";
+    mon_max_osd Int Advanced "10000" ["mon"] "most OSD ids";
     mon_max_pg_per_osd Uint Advanced "250" ["mon"] "placement groups per OSD that may not be exceeded";
     mon_max_pool_pg_num Uint Advanced "65536" ["mon"] "most placement groups of one pool";
     mon_min_osdmap_epochs Int Advanced "500" ["mon"] "OSDMap epochs kept at least";
@@ -242,6 +243,17 @@ fn suffixed(text: &str, base: u64) -> Option<u64> {
     n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
 }
 
+/// The official text for an amount that is none, with binary units or decimal ones.
+pub fn amount_error(text: &str, binary: bool) -> &'static str {
+    let text = text.trim();
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
+    match (binary, unit.len() > 2) {
+        (true, true) => "strict_iecstrtoll: illegal prefix (length > 2)",
+        (true, false) => "strict_iecstrtoll: unit prefix not recognized",
+        (false, _) => "strict_si_cast: unit prefix not recognized",
+    }
+}
+
 fn seconds(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -262,26 +274,31 @@ impl Opt {
     ///
     /// # Errors
     /// The official text for a value that is not of the option's type.
-    pub fn parse(&self, value: &str) -> Result<String, &'static str> {
-        let digits = "expected digit";
+    pub fn parse(&self, value: &str) -> Result<String, String> {
+        let digits = || "expected digit".to_owned();
+        let integer = || format!("Expected option value to be integer, got '{value}'");
         match self.kind {
             Str => Ok(value.to_owned()),
             Int => value
                 .trim()
                 .parse::<i64>()
                 .map(|v| v.to_string())
-                .map_err(|_| digits),
-            Uint => suffixed(value, 1000).map(|v| v.to_string()).ok_or(digits),
-            Size => suffixed(value, 1024).map(|v| v.to_string()).ok_or(digits),
-            Secs | Millisecs => seconds(value).map(|v| v.to_string()).ok_or(digits),
+                .map_err(|_| integer()),
+            Uint => suffixed(value, 1000)
+                .map(|v| v.to_string())
+                .ok_or_else(|| amount_error(value, false).to_owned()),
+            Size => suffixed(value, 1024)
+                .map(|v| v.to_string())
+                .ok_or_else(|| amount_error(value, true).to_owned()),
+            Secs | Millisecs => seconds(value).map(|v| v.to_string()).ok_or_else(digits),
             Float => match value.trim().parse::<f64>() {
                 Ok(v) if v.is_finite() => Ok(format!("{v:.6}")),
-                _ => Err("strict_sistrtod: expected float"),
+                _ => Err(format!("strict_strtod: expected double, got: '{value}'")),
             },
             Bool => match value.trim().to_ascii_lowercase().as_str() {
                 "true" | "yes" | "on" | "1" => Ok("true".to_owned()),
                 "false" | "no" | "off" | "0" => Ok("false".to_owned()),
-                _ => Err("Expected option value to be integer, got"),
+                _ => Err(integer()),
             },
         }
     }

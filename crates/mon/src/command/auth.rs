@@ -28,6 +28,11 @@ commands! {
     "auth rm entity:String" "auth" "rwx" rm, "remove an entity";
 }
 
+/// Like [`entity`], where the official monitor says it differently.
+fn named(call: &Call<'_>) -> Result<AuthName, Reply> {
+    entity(call).map_err(|e| Reply::error(e.code, "bad entity name"))
+}
+
 fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {
     let text = call.args.str("entity")?;
     text.parse()
@@ -210,7 +215,7 @@ fn get_or_create_with(
     call: &Call<'_>,
     show: impl Fn(&Call<'_>, &AuthName, EntityAuth) -> Reply,
 ) -> Done {
-    let name = entity(call)?;
+    let name = named(call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
     if let Some(e) = m.auth.lookup(&name) {
         if let Some((service, _)) = caps.iter().find(|(s, c)| e.caps.get(*s) != Some(c)) {
@@ -266,7 +271,7 @@ fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let name = entity(call)?;
+    let name = named(call)?;
     if m.auth.lookup(&name).is_none() {
         return now(Reply::status(format!("entity {name} does not exist")));
     }

@@ -217,8 +217,9 @@ fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// The values of a daemon as far as the monitor knows them: its central configuration, and for this monitor its own.
 fn rows(m: &Monitor, who: &str, defaults: bool) -> Result<Vec<(String, String, &'static str)>, Reply> {
-    let unknown = || Reply::error(errno::ENOENT, "");
-    let (kind, id) = who.split_once('.').ok_or_else(unknown)?;
+    let unknown = || Reply::error(errno::ENOENT, format!("no config state for daemon {who}"));
+    let bad_name = || Reply::error(errno::EINVAL, "invalid daemon name: use <type>.<id>");
+    let (kind, id) = who.split_once('.').ok_or_else(bad_name)?;
     let mine = kind == "mon" && id == m.me.name;
     let online = m.sessions.values().any(|s| s.name.to_string() == who);
     if !mine && !online {

@@ -24,11 +24,7 @@ commands! {
 
 /// A refusal by the CRUSH code as a reply.
 pub(super) fn crush_error(e: &spirula_crush::Error) -> Reply {
-    let text = match e {
-        spirula_crush::Error::UnknownType(t) => format!("type '{t}' does not exist"),
-        other => other.to_string(),
-    };
-    Reply::error(-e.errno(), text)
+    Reply::error(-e.errno(), e.to_string())
 }
 
 /// Makes a change to the CRUSH map part of the next OSDMap.
@@ -110,7 +106,7 @@ fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         .values()
         .any(|p| u32::from(p.crush_rule) == number)
     {
-        return refuse(errno::EBUSY, format!("crush rule {name} ({number}) is in use"));
+        return refuse(errno::EBUSY, format!("crush ruleset {name} {number} is in use"));
     }
     edit(m, |c| c.remove_rule(number))?;
     committed("")
@@ -121,6 +117,9 @@ fn rule_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let crush = m.osd.map.crush.map();
     if crush.rule_id(&from).is_none() && crush.rule_id(&to).is_some() {
         return now(Reply::status("already renamed to '".to_owned() + &to + "'"));
+    }
+    if crush.rule_id(&from).is_none() {
+        return refuse(errno::ENOENT, format!("source rule name '{from}' does not exist"));
     }
     edit(m, |c| c.rename_rule(&from, &to))?;
     committed("")
@@ -150,31 +149,100 @@ fn set_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("adjusted tunable straw_calc_version to {v}"))
 }
 
+/// The OSDs that a command names, with the official remarks on words that name none.
+fn class_osds(m: &Monitor, call: &Call<'_>) -> (Vec<i32>, String, bool) {
+    let (mut osds, mut notes, mut unreadable) = (Vec::new(), String::new(), false);
+    let words = call.args.list("ids");
+    if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
+        return (m.osd.map.osds().collect(), notes, false);
+    }
+    for word in words
+        .iter()
+        .flat_map(|w| w.split([' ', ',']))
+        .filter(|w| !w.is_empty())
+    {
+        match super::parse_osd(word) {
+            Some(osd) if m.osd.map.exists(osd) => osds.push(osd),
+            Some(osd) => notes.push_str(&format!("osd.{osd} does not exist. ")),
+            None => {
+                unreadable = true;
+                notes.push_str(&format!(
+                    "Expected option value to be integer, got '{word}', unable to parse osd id:\"{word}\". "
+                ));
+            }
+        }
+    }
+    (osds, notes, unreadable)
+}
+
+fn joined(osds: &[i32]) -> String {
+    osds.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
+}
+
 fn set_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
-    let osds = super::osd_query::osd_ids(m, &call.args.list("ids"))?;
-    if let Some(o) = osds.iter().find(|o| !m.osd.map.exists(**o)) {
-        return refuse(errno::ENOENT, format!("osd.{o} does not exist. "));
+    let (osds, mut notes, _) = class_osds(m, call);
+    let crush = m.osd.map.crush.map().clone();
+    let mut changed = Vec::new();
+    for osd in osds {
+        match crush.class_of(osd) {
+            Some(old) if old == class => {
+                notes.push_str(&format!("osd.{osd} already set to class {class}. "));
+            }
+            Some(old) => {
+                return refuse(
+                    errno::EBUSY,
+                    format!(
+                        "osd.{osd} has already bound to class '{old}', can not reset class to '{class}'; use 'ceph osd crush rm-device-class <id>' to remove old class first"
+                    ),
+                );
+            }
+            None => changed.push(osd),
+        }
     }
-    edit(m, |c| {
-        osds.iter()
-            .try_for_each(|o| c.set_device_class(*o, &class).map(drop))
-    })?;
-    let list: Vec<String> = osds.iter().map(i32::to_string).collect();
-    committed(format!("set osd(s) {} to class '{class}'", list.join(",")))
+    if !changed.is_empty() {
+        edit(m, |c| {
+            changed
+                .iter()
+                .try_for_each(|o| c.set_device_class(*o, &class).map(drop))
+        })?;
+    }
+    committed(format!(
+        "{notes}set osd(s) {} to class '{class}'",
+        joined(&changed)
+    ))
 }
 
 fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = super::osd_query::osd_ids(m, &call.args.list("ids"))?;
-    edit(m, |c| {
-        osds.iter().try_for_each(|o| c.remove_device_class(*o).map(drop))
-    })?;
-    let list: Vec<String> = osds.iter().map(i32::to_string).collect();
-    committed(format!("done removing class of osd(s): {}", list.join(",")))
+    let (osds, mut notes, unreadable) = class_osds(m, call);
+    if unreadable {
+        return refuse(errno::EINVAL, notes);
+    }
+    let crush = m.osd.map.crush.map().clone();
+    let (with, without): (Vec<i32>, Vec<i32>) = osds.into_iter().partition(|o| crush.class_of(*o).is_some());
+    for osd in without {
+        notes.push_str(&format!("osd.{osd} belongs to no class, "));
+    }
+    if !with.is_empty() {
+        edit(m, |c| {
+            with.iter().try_for_each(|o| c.remove_device_class(*o).map(drop))
+        })?;
+    }
+    committed(format!("{notes}done removing class of osd(s): {}", joined(&with)))
 }
 
 fn class_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
+    let crush = m.osd.map.crush.map();
+    let why = match (crush.class_id(&from), crush.class_id(&to)) {
+        (None, Some(_)) => return now(Reply::status(format!("already renamed to '{to}'"))),
+        (Some(_), Some(_)) => Some((errno::EEXIST, "(17) File exists")),
+        (None, None) => Some((errno::ENOENT, "(2) No such file or directory")),
+        (Some(_), None) => None,
+    };
+    if let Some((code, why)) = why {
+        return refuse(code, format!("fail to rename '{from}' to '{to}' : {why}"));
+    }
     edit(m, |c| c.rename_class(&from, &to))?;
     committed(format!("rename class '{from}' to '{to}'"))
 }

@@ -113,6 +113,9 @@ fn add_bucket(m: &mut Monitor, call: &Call<'_>) -> Done {
     if m.osd.map.crush.map().item_id(&name).is_some() {
         return now(Reply::status(format!("bucket '{name}' already exists")));
     }
+    if m.osd.map.crush.map().type_id(&kind).is_none() {
+        return refuse(errno::EINVAL, format!("type '{kind}' does not exist"));
+    }
     edit(m, |c| {
         let id = c.add_bucket(&name, &kind, None)?;
         if loc.is_empty() {
@@ -132,8 +135,15 @@ fn add_bucket(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
     let crush = m.osd.map.crush.map();
-    if crush.item_id(&from).is_none() && crush.item_id(&to).is_some() {
-        return now(Reply::status(format!("already renamed '{from}' to '{to}'")));
+    match (crush.item_id(&from).is_some(), crush.item_id(&to).is_some()) {
+        (false, true) => {
+            return now(Reply::status(format!(
+                "srcname = '{from}' does not exist and dstname = '{to}' already exists"
+            )));
+        }
+        (false, false) => return refuse(errno::ENOENT, format!("srcname = '{from}' does not exist")),
+        (true, true) => return refuse(errno::EEXIST, format!("dstname = '{to}' already exists")),
+        (true, false) => {}
     }
     edit(m, |c| c.rename_item(&from, &to))?;
     committed(format!("renamed bucket {from} into {to}"))

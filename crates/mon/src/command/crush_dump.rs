@@ -101,17 +101,20 @@ fn buckets_json(crush: &CrushMap) -> Vec<Value> {
         .collect()
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let crush = m.osd.map.crush.map();
+/// The whole map.
+pub(super) fn map_json(crush: &CrushMap) -> Value {
     let types: Vec<Value> = crush
         .types
         .iter()
         .map(|(id, n)| json!({"type_id": id, "name": n}))
         .collect();
     let rules: Vec<Value> = crush.iter_rules().map(|(n, r)| rule_json(crush, n, r)).collect();
-    let v = json!({"devices": devices_json(crush), "types": types, "buckets": buckets_json(crush), "rules": rules,
-        "tunables": tunables_json(crush), "choose_args": choose_args_json(crush)});
-    misc::pretty(call.format, &v)
+    json!({"devices": devices_json(crush), "types": types, "buckets": buckets_json(crush), "rules": rules,
+        "tunables": tunables_json(crush), "choose_args": choose_args_json(crush)})
+}
+
+fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &map_json(m.osd.map.crush.map()))
 }
 
 fn show_tunables(m: &mut Monitor, call: &Call<'_>) -> Done {

@@ -21,7 +21,7 @@ commands! {
     "mgr stat" "mgr" "r" mgr_stat, "summarize the manager map";
     "mgr services" "mgr" "r" empty_object, "list the manager's services";
     "mgr versions" "mgr" "r" empty_object, "count the managers' versions";
-    "mgr metadata who?:String" "mgr" "r" empty_list, "show what is known of managers";
+    "mgr metadata who?:String" "mgr" "r" mgr_metadata, "show what is known of managers";
     "mds stat" "mds" "r" mds_stat, "summarize the metadata servers";
     "fs ls" "fs" "r" fs_ls, "list the file systems";
     "fs dump epoch?:Int(0)" "mds" "r" fs_dump, "show the file systems' map";
@@ -154,7 +154,10 @@ fn empty_object(_: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_pretty(), &json!({})))
 }
 
-fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn mgr_metadata(_: &mut Monitor, call: &Call<'_>) -> Done {
+    if let Some(who) = call.args.opt_str("who") {
+        return refuse(errno::ENOENT, format!("mgr.{who} does not exist"));
+    }
     now(Reply::json(call.format.or_pretty(), &json!([])))
 }
 
@@ -173,6 +176,11 @@ fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
+/// The map of a cluster without file systems.
+pub(super) fn fsmap_json() -> Value {
+    json!({"epoch": service::FSMAP_EPOCH, "default_fscid": -1, "standbys": [], "filesystems": []})
+}
+
 fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
     let epoch = service::FSMAP_EPOCH;
     match call.args.opt_int("epoch")? {
@@ -182,8 +190,7 @@ fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let status = format!("dumped fsmap epoch {epoch}");
     if call.format.is_structured() {
-        let v = json!({"epoch": epoch, "default_fscid": -1, "standbys": [], "filesystems": []});
-        return now(Reply::json(call.format, &v).with_status(status));
+        return now(Reply::json(call.format, &fsmap_json()).with_status(status));
     }
     let text = format!(
         "e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n"
@@ -191,9 +198,13 @@ fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(text).with_status(status))
 }
 
+/// The map of services that nobody registered.
+pub(super) fn servicemap_json() -> Value {
+    json!({"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}})
+}
+
 fn service_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let v = json!({"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}});
-    now(Reply::json(call.format.or_pretty(), &v))
+    now(Reply::json(call.format.or_pretty(), &servicemap_json()))
 }
 
 /// What the admin socket and `ceph tell mon.X` offer.

@@ -24,8 +24,10 @@ mod pg_dump;
 mod pool;
 mod pool_get;
 mod pool_list;
+mod pool_option;
 mod pool_set;
 mod reply;
+mod report;
 mod reweight_by;
 mod signature;
 mod space;
@@ -103,6 +105,7 @@ const FAMILIES: &[&[Command]] = &[
     health_cmd::COMMANDS,
     space::COMMANDS,
     misc::COMMANDS,
+    report::COMMANDS,
     pg::COMMANDS,
     pg_dump::COMMANDS,
     osd_query::COMMANDS,

@@ -8,7 +8,7 @@ use spirula_denc::{AddrType, EntityAddr, EntityType, Fsid};
 use spirula_maps::osdmap::MAX_OSD_LIMIT;
 use spirula_maps::{OsdMapFlags, OsdState, release};
 
-use super::osd_query::{existing, osd_ids};
+use super::osd_query::{existing, osd_ids, removable};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{addr_legacy, float};
@@ -201,7 +201,15 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// The confirmation that destructive commands want, and the OSD, which must be down.
 fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
-    if !call.args.flag("yes_i_really_mean_it") && !call.args.flag("force") {
+    let sure = call.args.flag("yes_i_really_mean_it") || call.args.flag("force");
+    // The plain commands ask the statistics, their official inner halves the caller.
+    let inner = call.args.prefix().ends_with("-actual") || call.args.prefix().ends_with("-new");
+    if !sure && !inner {
+        if let Err(why) = removable(m, &[osd]) {
+            let tail = "You can proceed by passing --force, but be warned that this will likely mean real, permanent data loss.";
+            return refuse(why.code, format!("{}\n{tail}", why.status));
+        }
+    } else if !sure {
         return refuse(
             errno::EPERM,
             "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
@@ -223,7 +231,7 @@ fn remove_key(m: &mut Monitor, osd: i32) {
 fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = doomed(m, call)?;
     if !m.osd.map.exists(osd) {
-        return refuse(errno::ENOENT, format!("osd.{osd} does not exist"));
+        return now(Reply::status(format!("osd.{osd} does not exist")));
     }
     if !m.osd.map.state(osd).contains(OsdState::DESTROYED) {
         m.pending_osd().new_state.insert(osd, OsdState::DESTROYED);
@@ -267,10 +275,11 @@ fn setmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(new) = i32::try_from(n) else {
         return refuse(errno::ERANGE, format!("cannot set max_osd to {n}"));
     };
-    if !(0..=MAX_OSD_LIMIT.cast_signed()).contains(&new) {
+    let limit = m.values.int("mon_max_osd").min(i64::from(MAX_OSD_LIMIT));
+    if !(0..=limit).contains(&n) {
         return refuse(
             errno::ERANGE,
-            format!("cannot set max_osd to {n} which is > conf.mon_max_osd ({MAX_OSD_LIMIT})"),
+            format!("cannot set max_osd to {n} which is > conf.mon_max_osd ({limit})"),
         );
     }
     if let Some(o) = m.osd.map.osds().find(|o| *o >= new) {
@@ -372,6 +381,9 @@ fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Some(r) = release::from_name(&name) else {
         return refuse(errno::EINVAL, format!("unrecognized release {name}"));
     };
+    if r < release::OCTOPUS {
+        return refuse(errno::EPERM, "not supported for this release yet");
+    }
     match r.cmp(&m.osd.map.require_osd_release) {
         std::cmp::Ordering::Equal => now(Reply::default()),
         std::cmp::Ordering::Less => refuse(
@@ -467,6 +479,13 @@ fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
             );
         }
     }
+    let plugin = profile.get("plugin").map(String::as_str).unwrap_or_default();
+    if !["jerasure", "isa", "lrc", "shec", "clay"].contains(&plugin) {
+        return refuse(
+            errno::EIO,
+            format!("load: there is no erasure code plugin '{plugin}'"),
+        );
+    }
     if let Some(old) = m.osd.map.erasure_code_profiles.get(&name) {
         if *old == profile {
             return now(Reply::default());
@@ -475,13 +494,21 @@ fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
             return refuse(
                 errno::EPERM,
                 format!(
-                    "will not override erasure code profile {name} because the existing profile {old:?} is different from the proposed profile {profile:?}"
+                    "will not override erasure code profile {name} because the existing profile {} is different from the proposed profile {}",
+                    braces(old),
+                    braces(&profile)
                 ),
             );
         }
     }
     m.pending_osd().new_erasure_code_profiles.insert(name, profile);
     committed("")
+}
+
+/// A profile as messages print it: `{k=2,m=2}`.
+fn braces(profile: &std::collections::BTreeMap<String, String>) -> String {
+    let parts: Vec<String> = profile.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("{{{}}}", parts.join(","))
 }
 
 fn ec_rm(m: &mut Monitor, call: &Call<'_>) -> Done {

@@ -43,6 +43,11 @@ fn use_percent(s: &StoreStatfs) -> f64 {
     }
 }
 
+fn unknown_filter<T>(name: &str) -> Result<T, Reply> {
+    let text = format!("'{name}' not a pool, crush node or device class name");
+    refuse(errno::EINVAL, text)
+}
+
 fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
     let map = &m.osd.map;
     let crush = map.crush.map().clone();
@@ -56,13 +61,13 @@ fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply
     match (by.as_deref(), filter) {
         (Some("class"), Some(c)) => {
             if crush.class_id(&c).is_none() {
-                return refuse(errno::EINVAL, format!("specified class '{c}' does not exist"));
+                return unknown_filter(&c);
             }
             class = Some(c);
         }
         (_, Some(name)) => match crush.item_id(&name) {
             Some(id) => root = Some(id),
-            None => return refuse(errno::EINVAL, format!("specified name '{name}' does not exist")),
+            None => return unknown_filter(&name),
         },
         _ => {}
     }

@@ -267,7 +267,8 @@ fn snaps_json(map: &std::collections::BTreeMap<i64, IntervalSet>) -> Value {
         .collect()
 }
 
-fn dump_json(map: &OsdMap) -> Value {
+/// The map as JSON.
+pub(super) fn dump_json(map: &OsdMap) -> Value {
     let mut flags: Vec<&str> = map.flags.names().collect();
     flags.sort_unstable();
     let pools: Vec<Value> = map

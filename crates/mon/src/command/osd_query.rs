@@ -259,17 +259,30 @@ pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> 
     {
         match parse_osd(w) {
             Some(id) => out.push(id),
-            None => return refuse(errno::EINVAL, format!("invalid osd id {w}")),
+            // Two official texts, one after the other.
+            None => {
+                return refuse(
+                    errno::EINVAL,
+                    format!("Expected option value to be integer, got '{w}'invalid osd id-1"),
+                );
+            }
         }
     }
-    out.dedup();
     Ok(out)
 }
 
-fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = osd_ids(m, &call.args.list("ids"))?;
+/// OSDs by whether they may be removed for good.
+struct Removable {
+    safe: Vec<i32>,
+    active: Vec<i32>,
+    missing: Vec<i32>,
+    /// PGs on the active ones.
+    pgs: usize,
+}
+
+fn sort_removable(m: &Monitor, osds: &[i32]) -> Removable {
     let map = &m.osd.map;
-    let (mut safe, mut active, mut missing, stored) = (vec![], vec![], vec![], Vec::<i32>::new());
+    let (mut safe, mut active, mut missing) = (vec![], vec![], vec![]);
     let mut affected = 0;
     for o in osds.iter().filter(|o| map.exists(**o)) {
         let n = m
@@ -287,16 +300,28 @@ fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
             safe.push(*o);
         }
     }
-    if call.format.is_structured() {
-        let v = json!({"safe_to_destroy": safe, "active": active, "missing_stats": missing, "stored_pgs": stored});
-        return now(Reply::json(call.format, &v));
+    Removable {
+        safe,
+        active,
+        missing,
+        pgs: affected,
     }
+}
+
+/// Refuses where one of the OSDs holds something that is needed, or may.
+pub(super) fn removable(m: &Monitor, osds: &[i32]) -> Result<(), Reply> {
+    let Removable {
+        active,
+        missing,
+        pgs: affected,
+        ..
+    } = sort_removable(m, osds);
     let list = |o: &[i32]| o.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
     if !active.is_empty() {
         return refuse(
             errno::EBUSY,
             format!(
-                "OSD(s) {} have {affected} pgs currently mapped to them.",
+                "OSD(s) {} have {affected} pgs currently mapped to them. ",
                 list(&active)
             ),
         );
@@ -310,9 +335,22 @@ fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
             ),
         );
     }
+    Ok(())
+}
+
+fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds = osd_ids(m, &call.args.list("ids"))?;
+    if call.format.is_structured() {
+        let r = sort_removable(m, &osds);
+        let stored = Vec::<i32>::new();
+        let v = json!({"safe_to_destroy": r.safe, "active": r.active, "missing_stats": r.missing, "stored_pgs": stored});
+        return now(Reply::json(call.format, &v));
+    }
+    removable(m, &osds)?;
+    let list: Vec<String> = osds.iter().map(i32::to_string).collect();
     now(Reply::status(format!(
         "OSD(s) {} are safe to destroy without reducing data durability.",
-        list(&osds)
+        list.join(",")
     )))
 }
 
@@ -336,8 +374,14 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
             bad.push(pg.to_string())
         }
     }
-    let v = json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": ok.len(), "num_not_ok_pgs": bad.len(),
-        "bad_become_inactive": bad, "ok_become_degraded": ok});
+    let mut v = json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": ok.len(), "num_not_ok_pgs": bad.len()});
+    if let Value::Object(o) = &mut v {
+        for (key, pgs) in [("bad_become_inactive", &bad), ("ok_become_degraded", &ok)] {
+            if !pgs.is_empty() {
+                o.insert(key.to_owned(), json!(pgs));
+            }
+        }
+    }
     let mut reply = Reply::json(call.format.or_json(), &v);
     if !bad.is_empty() {
         reply.code = errno::EBUSY;

@@ -133,10 +133,15 @@ fn tree_reply(m: &Monitor, call: &Call<'_>, root: Option<&str>) -> Done {
     let map = map_of(m, call)?;
     let crush = map.crush.map().clone();
     let states = call.args.list("states");
-    for (a, b) in [("up", "down"), ("in", "out")] {
-        if states.iter().any(|s| s == a) && states.iter().any(|s| s == b) {
-            return refuse(errno::EINVAL, format!("cannot specify both '{a}' and '{b}'"));
-        }
+    let given = |names: &[&str]| names.iter().filter(|n| states.iter().any(|s| s == *n)).count();
+    if given(&["in", "out"]) > 1 {
+        return refuse(errno::EINVAL, "cannot specify both 'in' and 'out'");
+    }
+    if given(&["up", "down", "destroyed"]) > 1 {
+        return refuse(
+            errno::EINVAL,
+            "can specify only one of 'up', 'down' and 'destroyed'",
+        );
     }
     let root = match root {
         None => None,

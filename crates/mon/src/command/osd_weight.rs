@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spirula_maps::{OsdState, PgId};
 
 use super::osd_query::{existing, osd_ids};
-use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
+use super::{Call, Done, Outcome, Reply, commands, committed, errno, refuse};
 use crate::core::Monitor;
 use crate::fmt::float;
 use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
@@ -134,22 +134,22 @@ fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn reweightn(m: &mut Monitor, call: &Call<'_>) -> Done {
     let text = call.args.str("weights")?;
-    let bad = |what: &str| Reply::error(errno::EINVAL, what.to_owned());
+    let bad = |code: i32| Reply::error(code, format!("unable to parse 'weights' value '{text}'"));
+    // The manager's module sends it with single quotes.
     let weights: BTreeMap<String, serde_json::Value> =
-        serde_json::from_str(&text).map_err(|_| bad("unable to parse 'weights' value"))?;
+        serde_json::from_str(&text.replace('\'', "\"")).map_err(|_| bad(errno::EINVAL))?;
     let mut parsed = Vec::new();
     for (osd, w) in weights {
         let osd = super::parse_osd(&osd)
             .filter(|o| m.osd.map.exists(*o))
-            .ok_or_else(|| bad("unknown osd in 'weights'"))?;
+            .ok_or_else(|| bad(errno::ENOENT))?;
         let w = w
             .as_u64()
             .or_else(|| w.as_str()?.parse().ok())
             .and_then(|w| u32::try_from(w).ok());
         parsed.push((
             osd,
-            w.filter(|w| *w <= WEIGHT_IN)
-                .ok_or_else(|| bad("weight out of range"))?,
+            w.filter(|w| *w <= WEIGHT_IN).ok_or_else(|| bad(errno::EINVAL))?,
         ));
     }
     for (osd, w) in parsed {
@@ -237,7 +237,7 @@ fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {
     if exists {
         Ok(pg)
     } else {
-        refuse(errno::ENOENT, format!("pgid '{pg}' does not exist"))
+        refuse(errno::ENOENT, format!("pg {pg} does not exist"))
     }
 }
 
@@ -280,14 +280,30 @@ fn upmap_allowed(m: &Monitor) -> Result<(), Reply> {
 
 fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     upmap_allowed(m)?;
-    let (pg, osds) = (pgid(m, call)?, members(m, call)?);
-    let size = m.osd.map.pool_of(pg).map_or(0, |p| usize::from(p.size));
-    let min = m.osd.map.pool_of(pg).map_or(0, |p| usize::from(p.min_size));
-    if osds.len() < min || osds.len() > size {
+    let pg = pgid(m, call)?;
+    let given = call.args.list("id").len();
+    let (size, min) = m
+        .osd
+        .map
+        .pool_of(pg)
+        .map_or((0, 0), |p| (usize::from(p.size), usize::from(p.min_size)));
+    if given < min {
         return refuse(
             errno::EINVAL,
-            format!("num of osds ({}) not in [{min}, {size}]", osds.len()),
+            format!("num of osds ({given}) < pool min size ({min})"),
         );
+    }
+    if given > size {
+        return refuse(
+            errno::EINVAL,
+            format!("num of osds ({given}) > pool size ({size})"),
+        );
+    }
+    let mut osds = Vec::new();
+    for osd in members(m, call)? {
+        if !osds.contains(&osd) {
+            osds.push(osd);
+        }
     }
     let text = format!("set {pg} pg_upmap mapping to {}", crate::health::osd_list(&osds));
     m.pending_osd().new_pg_upmap.insert(pg, osds);
@@ -296,10 +312,9 @@ fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rm_pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     let pg = pgid(m, call)?;
-    if !m.osd.map.pg_upmap.contains_key(&pg) {
-        return now(Reply::status(format!("no pg_upmap mapping for {pg}")));
+    if m.osd.map.pg_upmap.contains_key(&pg) {
+        m.pending_osd().old_pg_upmap.insert(pg);
     }
-    m.pending_osd().old_pg_upmap.insert(pg);
     committed(format!("clear {pg} pg_upmap mapping"))
 }
 
@@ -307,25 +322,32 @@ fn upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
     upmap_allowed(m)?;
     let (pg, osds) = (pgid(m, call)?, members(m, call)?);
     if osds.is_empty() || !osds.len().is_multiple_of(2) {
-        return refuse(
-            errno::EINVAL,
-            "you must specify pairs of OSDs: from to [from to ...]",
-        );
+        return refuse(errno::EINVAL, "you must specify pairs of osd ids to be remapped");
     }
     let items: Vec<(i32, i32)> = osds.chunks(2).map(|p| (p[0], p[1])).collect();
-    if items.iter().any(|(a, b)| a == b) {
-        return refuse(errno::EINVAL, "source and target OSD are the same");
+    let same = items.iter().filter(|(a, b)| a == b);
+    let notes: String = same
+        .map(|(a, b)| format!("from osd.{a} == to osd.{b}, "))
+        .collect();
+    let items: Vec<(i32, i32)> = items.into_iter().filter(|(a, b)| a != b).collect();
+    if items.is_empty() {
+        return refuse(
+            errno::EINVAL,
+            format!("{notes}no valid upmap items(pairs) is specified"),
+        );
     }
     let text: Vec<String> = items.iter().map(|(a, b)| format!("{a}->{b}")).collect();
     m.pending_osd().new_pg_upmap_items.insert(pg, items);
-    committed(format!("set {pg} pg_upmap_items mapping to [{}]", text.join(",")))
+    committed(format!(
+        "{notes}set {pg} pg_upmap_items mapping to [{}]",
+        text.join(",")
+    ))
 }
 
 fn rm_upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
     let pg = pgid(m, call)?;
-    if !m.osd.map.pg_upmap_items.contains_key(&pg) {
-        return now(Reply::status(format!("no pg_upmap_items mapping for {pg}")));
+    if m.osd.map.pg_upmap_items.contains_key(&pg) {
+        m.pending_osd().old_pg_upmap_items.insert(pg);
     }
-    m.pending_osd().old_pg_upmap_items.insert(pg);
     committed(format!("clear {pg} pg_upmap_items mapping"))
 }

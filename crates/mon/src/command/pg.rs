@@ -121,7 +121,7 @@ fn wanted_states(words: &[String]) -> Result<Vec<PgState>, Reply> {
                             .iter()
                             .map(|(_, n)| *n)
                             .collect::<Vec<_>>()
-                            .join(",")
+                            .join("+")
                     ),
                 )
             })
@@ -224,17 +224,26 @@ fn ls_by_pool(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("poolstr")?;
     match m.osd.map.pool_id(&name) {
         Some(id) => list(m, call, Some(id), |_| true),
-        None => refuse(errno::ENOENT, format!("pool '{name}' does not exist")),
+        None => refuse(errno::ENOENT, format!("pool {name} does not exist")),
     }
 }
 
 fn ls_by_primary(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = super::osd_query::existing(m, call, "osd")?;
+    let osd = running(m, call)?;
     list(m, call, call.args.opt_int("pool")?, |s| s.acting_primary == osd)
 }
 
+/// The OSD whose PGs are asked for.
+fn running(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
+    let osd = call.args.osd("osd")?;
+    match m.osd.map.is_up(osd) {
+        true => Ok(osd),
+        false => refuse(errno::EAGAIN, format!("osd {osd} is not up")),
+    }
+}
+
 fn ls_by_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = super::osd_query::existing(m, call, "osd")?;
+    let osd = running(m, call)?;
     list(m, call, call.args.opt_int("pool")?, |s| {
         s.up.contains(&osd) || s.acting.contains(&osd)
     })

@@ -117,7 +117,8 @@ fn osd_json(osd: Option<i32>, s: &OsdStat) -> Value {
     Value::Object(v)
 }
 
-fn totals_json(t: &PoolTotals) -> Map<String, Value> {
+/// A pool's sums, or all pools'.
+pub(super) fn totals_json(t: &PoolTotals) -> Map<String, Value> {
     Map::from_iter([
         ("stat_sum".to_owned(), sum_json(&t.sum)),
         ("store_stats".to_owned(), statfs_fields(&t.store)),
@@ -127,6 +128,11 @@ fn totals_json(t: &PoolTotals) -> Map<String, Value> {
         ("acting".to_owned(), json!(t.acting)),
         ("num_store_stats".to_owned(), json!(t.stores)),
     ])
+}
+
+/// The sum of all OSDs' statistics.
+pub(super) fn osd_sum_json(m: &Monitor) -> Value {
+    osd_json(None, &osd_sum(m))
 }
 
 fn osd_sum(m: &Monitor) -> OsdStat {
@@ -144,7 +150,8 @@ fn pgs_json(m: &Monitor) -> Value {
     m.stats.pgs.iter().map(|(pg, s)| pg_json(*pg, s)).collect()
 }
 
-fn pools_json(m: &Monitor) -> Value {
+/// Each pool's sums.
+pub(super) fn pools_json(m: &Monitor) -> Value {
     m.osd
         .map
         .pools
@@ -191,7 +198,7 @@ fn sums(m: &Monitor) -> Map<String, Value> {
             "pg_stats_sum".to_owned(),
             Value::Object(totals_json(&m.stats.total())),
         ),
-        ("osd_stats_sum".to_owned(), osd_json(None, &osd_sum(m))),
+        ("osd_stats_sum".to_owned(), osd_sum_json(m)),
         ("pg_stats_delta".to_owned(), Value::Object(d)),
     ])
 }

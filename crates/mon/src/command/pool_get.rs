@@ -17,7 +17,7 @@ commands! {
 /// Properties that belong to erasure-coded pools.
 const ERASURE: [&str; 2] = ["erasure_code_profile", "allow_ec_overwrites"];
 /// Properties that belong to cache tiers, which are not supported.
-const TIER: [&str; 18] = [
+const TIER: [&str; 15] = [
     "hit_set_type",
     "hit_set_period",
     "hit_set_count",
@@ -33,9 +33,6 @@ const TIER: [&str; 18] = [
     "min_write_recency_for_promote",
     "hit_set_grade_decay_rate",
     "hit_set_search_last_n",
-    "dedup_tier",
-    "dedup_chunk_algorithm",
-    "dedup_cdc_chunk_size",
 ];
 
 /// The properties that `all` shows, in its order; options that are set follow.
@@ -74,6 +71,11 @@ pub(super) fn flag(name: &str) -> Option<PoolFlags> {
         .contains(&name)
         .then(|| PoolFlags::from_name(name))
         .flatten()
+}
+
+/// Whether a property only applies to cache tiers.
+pub(super) fn is_tier_var(name: &str) -> bool {
+    TIER.contains(&name)
 }
 
 fn option(v: &PoolOption) -> Value {
@@ -138,7 +140,7 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
             errno::EACCES,
             format!("pool '{name}' is not a erasure pool: variable not applicable"),
         );
-    } else if TIER.contains(&var.as_str()) {
+    } else if is_tier_var(&var) {
         return refuse(
             errno::EACCES,
             format!("pool '{name}' is not a tier pool: variable not applicable"),

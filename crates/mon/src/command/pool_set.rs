@@ -1,14 +1,16 @@
 //! `ceph osd pool set` and what else changes a pool.
 
-use spirula_maps::pool::{AutoscaleMode, PoolOption, PoolOptionKind, PoolOptions};
+use spirula_maps::pool::{AutoscaleMode, PoolOption};
 use spirula_maps::{PgPool, PoolFlags};
 
 use super::pool::{check_pg_num, pg_num_in_range};
-use super::pool_get::flag;
+use super::pool_get::{flag, is_tier_var};
 use super::pool_list::pool_id;
+use super::pool_option::{self, amount, int};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{bytes, count};
+use crate::options::amount_error;
 
 commands! {
     "osd pool set pool:Poolname var:{size|min_size|pg_num|pgp_num|pgp_num_actual|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_bytes|target_max_objects|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|min_read_recency_for_promote|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk} val:String yes_i_really_mean_it?:Bool"
@@ -38,26 +40,11 @@ fn store(m: &mut Monitor, id: i64, p: PgPool) {
     m.pending_osd().new_pools.insert(id, p);
 }
 
-/// An integer, with the official text for anything else.
-fn int(var: &str, val: &str) -> Result<i64, Reply> {
-    val.parse().map_err(|_| {
-        Reply::error(
-            errno::EINVAL,
-            format!(
-                "error parsing int value '{val}' for {var}: strict_strtoll: expected integer, got: '{val}'"
-            ),
-        )
-    })
-}
-
-fn yes_no(var: &str, val: &str) -> Result<bool, Reply> {
+fn yes_no(val: &str) -> Result<bool, Reply> {
     match val {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
-        _ => refuse(
-            errno::EINVAL,
-            format!("expecting value 'true', 'false', '0', or '1' for {var}"),
-        ),
+        _ => refuse(errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
     }
 }
 
@@ -65,6 +52,10 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (var, val) = (call.args.str("var")?, call.args.str("val")?);
     let (_, id, mut p) = pool(m, call)?;
     let sure = call.args.flag("yes_i_really_mean_it");
+    // The official monitor says no more than the number's meaning.
+    if is_tier_var(&var) {
+        return refuse(errno::EACCES, "(13) Permission denied");
+    }
     if let Some(f) = flag(&var) {
         if f == PoolFlags::HASHPSPOOL && !sure {
             return refuse(
@@ -72,17 +63,17 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
                 "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, pass --yes-i-really-mean-it if you really do.",
             );
         }
-        if yes_no(&var, &val)? {
+        if yes_no(&val)? {
             p.flags.insert(f)
         } else {
             p.flags.remove(f)
         }
     } else {
         match var.as_str() {
-            "size" => set_size(m, id, &mut p, int(&var, &val)?, sure)?,
-            "min_size" => set_min_size(&mut p, int(&var, &val)?)?,
-            "pg_num" => set_pg_num(m, id, &mut p, int(&var, &val)?)?,
-            "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&var, &val)?)?,
+            "size" => set_size(m, id, &mut p, int(&val)?, sure)?,
+            "min_size" => set_min_size(&mut p, int(&val)?)?,
+            "pg_num" => set_pg_num(m, id, &mut p, int(&val)?)?,
+            "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&val)?)?,
             "crush_rule" => {
                 let Some(rule) = m
                     .osd
@@ -101,7 +92,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
                 None => return refuse(errno::EINVAL, format!("specified invalid mode {val}")),
             },
             "fast_read" => {
-                if !p.is_erasure() && yes_no(&var, &val)? {
+                if !p.is_erasure() {
                     return refuse(errno::EINVAL, "fast read is not supported in replication pool");
                 }
             }
@@ -111,7 +102,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
                     "ec overwrites can only be enabled for an erasure coded pool",
                 );
             }
-            _ => set_option(&mut p, &var, &val)?,
+            _ => pool_option::set(m, &mut p, &var, &val)?,
         }
     }
     m.adjust_pg_num(id, &mut p);
@@ -242,52 +233,6 @@ fn set_pgp_num(p: &mut PgPool, n: i64) -> Result<(), Reply> {
     Ok(())
 }
 
-/// Options with a key of their own: 0, an empty text and `unset` remove them.
-fn set_option(p: &mut PgPool, var: &str, val: &str) -> Result<(), Reply> {
-    let Some(kind) = PoolOptions::kind(var) else {
-        return refuse(
-            errno::EOPNOTSUPP,
-            format!("{var} is not supported by this version"),
-        );
-    };
-    let value = match kind {
-        PoolOptionKind::Text if val.is_empty() || val == "unset" => None,
-        PoolOptionKind::Text => Some(PoolOption::Text(val.to_owned())),
-        PoolOptionKind::Int => Some(int(var, val)?).filter(|n| *n != 0).map(PoolOption::Int),
-        PoolOptionKind::Float => {
-            let bad = || {
-                Reply::error(
-                    errno::EINVAL,
-                    format!("error parsing floating point value '{val}' for {var}"),
-                )
-            };
-            let f: f64 = val.parse().map_err(|_| bad())?;
-            if !f.is_finite() || f < 0.0 {
-                return Err(bad());
-            }
-            Some(f).filter(|f| *f != 0.0).map(PoolOption::Float)
-        }
-    };
-    match value {
-        None => p.opts.unset(var),
-        Some(v) => {
-            p.opts.set(var, v);
-        }
-    }
-    Ok(())
-}
-
-/// A number with a unit suffix, binary for bytes.
-fn amount(text: &str, base: u64) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let n: u64 = text[..digits].parse().ok()?;
-    let unit = text[digits..].trim().trim_end_matches('B').trim_end_matches('i');
-    let power = ["", "K", "M", "G", "T", "P", "E"]
-        .iter()
-        .position(|u| u.eq_ignore_ascii_case(unit))?;
-    n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
-}
-
 fn set_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, id, mut p) = pool(m, call)?;
     let (field, val) = (call.args.str("field")?, call.args.str("val")?);
@@ -295,7 +240,10 @@ fn set_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Some(n) = amount(&val, base) else {
         return refuse(
             errno::EINVAL,
-            format!("error parsing value '{val}': expected digit"),
+            format!(
+                "error parsing value '{val}': {}",
+                amount_error(&val, base == 1024)
+            ),
         );
     };
     let shown = if field == "max_bytes" {

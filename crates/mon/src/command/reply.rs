@@ -15,7 +15,7 @@ pub struct Reply {
     /// The output.
     pub data: Bytes,
     /// Output that is still to be rendered as XML (pretty or not), which takes the command's names.
-    tree: Option<(bool, Value)>,
+    tree: Option<Box<(bool, Value)>>,
 }
 
 impl Reply {
@@ -45,7 +45,7 @@ impl Reply {
         match format.xml() {
             None => Self::data(format.render(v)),
             Some(pretty) => Self {
-                tree: Some((pretty, v.clone())),
+                tree: Some(Box::new((pretty, v.clone()))),
                 ..Self::default()
             },
         }
@@ -54,8 +54,8 @@ impl Reply {
     /// The reply with its output rendered.
     #[must_use]
     pub(super) fn named(mut self, names: Names<'_>) -> Self {
-        if let Some((pretty, v)) = self.tree.take() {
-            self.data = render_xml(&v, names, pretty).into();
+        if let Some(tree) = self.tree.take() {
+            self.data = render_xml(&tree.1, names, tree.0).into();
         }
         self
     }

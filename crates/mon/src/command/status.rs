@@ -55,7 +55,7 @@ pub(super) fn legacy_addr(a: &EntityAddrVec) -> String {
 }
 
 /// The map as JSON.
-fn monmap_json(m: &MonMap) -> Map<String, Value> {
+pub(super) fn monmap_json(m: &MonMap) -> Map<String, Value> {
     let features = |f: spirula_maps::MonFeatures| f.names().collect::<Vec<_>>();
     let mons: Vec<Value> = m
         .ranks
@@ -85,7 +85,7 @@ fn monmap_json(m: &MonMap) -> Map<String, Value> {
     }
 }
 
-fn quorum(m: &Monitor) -> Vec<usize> {
+pub(super) fn quorum(m: &Monitor) -> Vec<usize> {
     (0..m.monmap.map.ranks.len()).collect()
 }
 

@@ -1,0 +1,172 @@
+//! Values of the pool properties that are options: which are allowed, and what the official monitor says of others.
+
+use spirula_maps::PgPool;
+use spirula_maps::pool::{PoolOption, PoolOptionKind, PoolOptions};
+
+use super::{Reply, errno, refuse};
+use crate::core::Monitor;
+use crate::options::amount_error;
+
+fn invalid<T>(text: String) -> Result<T, Reply> {
+    refuse(errno::EINVAL, text)
+}
+
+/// An integer, with the official text for anything else.
+pub(super) fn int(val: &str) -> Result<i64, Reply> {
+    let text =
+        || format!("error parsing integer value '{val}': Expected option value to be integer, got '{val}'");
+    val.parse().map_err(|_| Reply::error(errno::EINVAL, text()))
+}
+
+fn float(val: &str) -> Result<f64, Reply> {
+    let parsed: Option<f64> = val.parse().ok().filter(|f: &f64| f.is_finite());
+    let text = || {
+        format!("error parsing floating point value '{val}': strict_strtod: expected double, got: '{val}'")
+    };
+    parsed.ok_or_else(|| Reply::error(errno::EINVAL, text()))
+}
+
+/// A number with a unit suffix, binary for bytes.
+pub(super) fn amount(text: &str, base: u64) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let n: u64 = text[..digits].parse().ok()?;
+    let unit = text[digits..].trim().trim_end_matches('B').trim_end_matches('i');
+    let power = ["", "K", "M", "G", "T", "P", "E"]
+        .iter()
+        .position(|u| u.eq_ignore_ascii_case(unit))?;
+    n.checked_mul(base.checked_pow(u32::try_from(power).ok()?)?)
+}
+
+/// Checksum types by the number that is stored, from 1.
+const CSUM_TYPES: [&str; 6] = ["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
+const COMPRESSION_MODES: [&str; 4] = ["none", "passive", "aggressive", "force"];
+const COMPRESSION_ALGORITHMS: [&str; 5] = ["none", "snappy", "zlib", "zstd", "lz4"];
+const FINGERPRINTS: [&str; 4] = ["none", "sha1", "sha256", "sha512"];
+
+/// An option's value that is an integer in the map.
+fn integer(m: &Monitor, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
+    match var {
+        "csum_type" => match CSUM_TYPES.iter().zip(1..).find(|(name, _)| **name == val) {
+            Some((_, n)) => return Ok(n),
+            None => return invalid(format!("unrecognized csum_type '{val}'")),
+        },
+        "dedup_tier" => {
+            let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{val}'"));
+            return m.osd.map.pool_id(val).ok_or_else(missing);
+        }
+        "target_size_bytes"
+        | "compression_max_blob_size"
+        | "compression_min_blob_size"
+        | "csum_max_block"
+        | "csum_min_block" => {
+            let n = amount(val, 1024).and_then(|n| i64::try_from(n).ok());
+            let text = || format!("error parsing unit value '{val}': {}", amount_error(val, true));
+            return n.ok_or_else(|| Reply::error(errno::EINVAL, text()));
+        }
+        _ => {}
+    }
+    let n = int(val)?;
+    match var {
+        "recovery_priority" if !(-10..=10).contains(&n) => {
+            invalid("pool recovery_priority must be between -10 and 10".to_owned())
+        }
+        "pg_num_min" if n > i64::from(p.pg_num_target) => {
+            invalid(format!("specified pg_num_min {n} > pg_num {}", p.pg_num_target))
+        }
+        "pg_num_max" if n != 0 && n < i64::from(p.pg_num_target) => {
+            invalid(format!("specified pg_num_max {n} < pg_num {}", p.pg_num_target))
+        }
+        _ => Ok(n),
+    }
+}
+
+fn real(var: &str, val: &str) -> Result<f64, Reply> {
+    let f = float(val)?;
+    match var {
+        "compression_required_ratio" if !(0.0..=1.0).contains(&f) => invalid(format!(
+            "compression_required_ratio is out of range (0-1): '{val}'"
+        )),
+        "target_size_ratio" if f < 0.0 => invalid("target_size_ratio cannot be negative".to_owned()),
+        "pg_autoscale_bias" if !(0.0..=1000.0).contains(&f) => {
+            invalid("pg_autoscale_bias must be between 0 and 1000".to_owned())
+        }
+        _ => Ok(f),
+    }
+}
+
+fn text(var: &str, val: &str) -> Result<String, Reply> {
+    let (allowed, what): (&[&str], &str) = match var {
+        "compression_mode" => (&COMPRESSION_MODES, "compression mode"),
+        "compression_algorithm" => (&COMPRESSION_ALGORITHMS, "compression_algorithm"),
+        "fingerprint_algorithm" => (&FINGERPRINTS, "fingerprint_algorithm"),
+        _ => return Ok(val.to_owned()),
+    };
+    match allowed.contains(&val) {
+        true => Ok(val.to_owned()),
+        false => invalid(format!("unrecognized {what} '{val}'")),
+    }
+}
+
+/// Sets an option: 0, an empty text and `unset` remove it.
+pub(super) fn set(m: &Monitor, p: &mut PgPool, var: &str, val: &str) -> Result<(), Reply> {
+    let Some(kind) = PoolOptions::kind(var) else {
+        return refuse(
+            errno::EOPNOTSUPP,
+            format!("{var} is not supported by this version"),
+        );
+    };
+    let value = match kind {
+        _ if val == "unset" => None,
+        PoolOptionKind::Text if val.is_empty() => None,
+        PoolOptionKind::Text => Some(PoolOption::Text(text(var, val)?)),
+        PoolOptionKind::Int => Some(integer(m, p, var, val)?)
+            .filter(|n| *n != 0)
+            .map(PoolOption::Int),
+        PoolOptionKind::Float => Some(real(var, val)?).filter(|f| *f != 0.0).map(PoolOption::Float),
+    };
+    match value {
+        None => p.opts.unset(var),
+        Some(v) => {
+            p.opts.set(var, v);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_take_units() {
+        assert_eq!(amount("10K", 1024), Some(10_240));
+        assert_eq!(amount("10K", 1000), Some(10_000));
+        assert_eq!(amount("1Z", 1024), None);
+        assert_eq!(amount("99999999999E", 1024), None);
+    }
+
+    #[test]
+    fn texts_are_the_official_ones() {
+        let said = |r: Result<f64, Reply>| r.unwrap_err().status;
+        assert_eq!(
+            said(real("target_size_ratio", "-1")),
+            "target_size_ratio cannot be negative"
+        );
+        assert_eq!(
+            said(real("scrub_min_interval", "abc")),
+            "error parsing floating point value 'abc': strict_strtod: expected double, got: 'abc'"
+        );
+        assert_eq!(
+            text("compression_mode", "bogus").unwrap_err().status,
+            "unrecognized compression mode 'bogus'"
+        );
+        assert_eq!(
+            amount_error("abc", true),
+            "strict_iecstrtoll: illegal prefix (length > 2)"
+        );
+        assert_eq!(
+            amount_error("1Z", true),
+            "strict_iecstrtoll: unit prefix not recognized"
+        );
+    }
+}

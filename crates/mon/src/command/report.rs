@@ -1,0 +1,144 @@
+//! `ceph report`: everything the monitor knows, for someone who cannot look.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use spirula_maps::PgState;
+
+use super::{Call, Done, Reply, commands, misc, now};
+use super::{crush_dump, health_cmd, osd_dump, pg_dump, status};
+use crate::core::Monitor;
+use crate::fmt::Names;
+use crate::health::state_text;
+use crate::{service, version};
+
+commands! {
+    "report tags?:String..." "mon" "r" report, "report the cluster's whole state";
+}
+
+/// What the checksum in the status line starts with: the official monitor's old port.
+const CRC_SEED: u32 = 6789;
+
+/// Ceph's CRC-32C neither begins nor ends with an inversion.
+fn checksum(data: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!CRC_SEED, data)
+}
+
+fn clean_epochs(m: &Monitor) -> Value {
+    let mut floors: BTreeMap<u64, u32> = BTreeMap::new();
+    for (pg, s) in &m.stats.pgs {
+        let floor = floors.entry(pg.pool).or_insert(u32::MAX);
+        *floor = (*floor).min(s.effective_last_epoch_clean());
+    }
+    let pools: Vec<Value> = floors
+        .iter()
+        .map(|(p, f)| json!({"poolid": p, "floor": f}))
+        .collect();
+    let up = m.osd.map.osds().filter(|o| m.osd.map.is_up(*o));
+    let osds: Vec<(i32, u32)> = up
+        .filter_map(|o| Some((o, m.osd.lives.get(o)?.min_last_epoch_clean)))
+        .collect();
+    let least = osds.iter().map(|(_, e)| *e).min().unwrap_or(0);
+    let list: Vec<Value> = osds.iter().map(|(o, e)| json!({"id": o, "epoch": e})).collect();
+    json!({"min_last_epoch_clean": least, "last_epoch_clean": {"per_pool": pools}, "osd_epochs": list})
+}
+
+fn pgs_by_osd(m: &Monitor) -> Value {
+    // Primary, acting, up but not acting.
+    let mut counts: BTreeMap<i32, (usize, usize, usize)> = BTreeMap::new();
+    for s in m.stats.pgs.values() {
+        if s.acting_primary >= 0 {
+            counts.entry(s.acting_primary).or_default().0 += 1;
+        }
+        for osd in s.acting.iter().filter(|o| m.osd.map.exists(**o)) {
+            counts.entry(*osd).or_default().1 += 1;
+        }
+        for osd in s.up.iter().filter(|o| !s.acting.contains(o)) {
+            counts.entry(*osd).or_default().2 += 1;
+        }
+    }
+    let one = |(osd, (primary, acting, up)): (i32, (usize, usize, usize))| json!({"osd": osd, "num_primary_pg": primary, "num_acting_pg": acting, "num_up_not_acting_pg": up});
+    counts.into_iter().map(one).collect()
+}
+
+fn osd_metadata(m: &Monitor) -> Value {
+    let one = |osd: i32| {
+        let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
+        v.extend(misc::osd_metadata(m, osd).into_iter().map(|(k, x)| (k, json!(x))));
+        Value::Object(v)
+    };
+    m.osd.map.osds().map(one).collect()
+}
+
+/// The maps.
+fn maps(m: &Monitor) -> Value {
+    let map = &m.osd.map;
+    let monmap = &m.monmap.map;
+    json!({
+        "monmap_first_committed": 1, "monmap_last_committed": monmap.epoch, "monmap": status::monmap_json(monmap),
+        "quorum": status::quorum(m), "osdmap": osd_dump::dump_json(map), "osd_metadata": osd_metadata(m),
+        "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.osd.first,
+        "osdmap_last_committed": map.epoch, "crushmap": crush_dump::map_json(map.crush.map()),
+        "fsmap": misc::fsmap_json(), "mdsmap_first_committed": service::FSMAP_EPOCH,
+        "mdsmap_last_committed": service::FSMAP_EPOCH,
+        "auth": {"num_secrets": m.auth.entities().len()},
+    })
+}
+
+/// The statistics.
+fn statistics(m: &Monitor) -> Value {
+    let pgs = &m.stats.pgs;
+    let count = |wanted: fn(PgState) -> bool| pgs.values().filter(|s| wanted(s.state)).count();
+    let states = m.stats.states();
+    let states = states
+        .iter()
+        .map(|(s, n)| json!({"state": state_text(*s), "num": n}));
+    let osds = m.stats.osds.iter();
+    json!({
+        "num_pg": pgs.len(), "num_pg_active": count(|s| s.contains(PgState::ACTIVE)),
+        "num_pg_unknown": count(|s| s == PgState::empty()), "num_osd": m.stats.osds.len(),
+        "pool_sum": pg_dump::totals_json(&m.stats.total()), "osd_sum": pg_dump::osd_sum_json(m),
+        "pool_stats": pg_dump::pools_json(m),
+        "osd_stats": osds.map(|(o, s)| json!({"osd": o, "seq": s.seq})).collect::<Vec<_>>(),
+        "num_pg_by_state": states.collect::<Vec<_>>(), "num_pg_by_osd": pgs_by_osd(m),
+        "servicemap": misc::servicemap_json(),
+    })
+}
+
+fn report(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let head = json!({
+        "cluster_fingerprint": m.me.fsid.to_string(), "version": version::SHORT,
+        "commit": concat!("spirula ", env!("CARGO_PKG_VERSION")), "timestamp": m.now.to_string(),
+        "tag": call.args.list("tags").join(" "), "health": health_cmd::health_json(m, true),
+    });
+    let mut all = Map::new();
+    for part in [head, maps(m), statistics(m)] {
+        if let Value::Object(o) = part {
+            all.extend(o);
+        }
+    }
+    // Rendered here because the status line says the checksum.
+    let names = Names {
+        root: "report",
+        item: "",
+    };
+    let reply = Reply::json(call.format.or_pretty(), &Value::Object(all)).named(names);
+    let status = format!("report {}", checksum(&reply.data));
+    now(reply.with_status(status))
+}
+
+#[cfg(test)]
+mod tests {
+    /// `ceph_crc32c(6789, "foo bar baz", 11)`, computed bit by bit.
+    #[test]
+    fn the_checksum_is_cephs() {
+        let slow = b"foo bar baz".iter().fold(6789u32, |mut crc, byte| {
+            crc ^= u32::from(*byte);
+            for _ in 0..8 {
+                crc = (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+            }
+            crc
+        });
+        assert_eq!(super::checksum(b"foo bar baz"), slow);
+    }
+}
