@@ -1,5 +1,7 @@
 //! The core with OSDs that are only messages.
 
+mod refusals;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
