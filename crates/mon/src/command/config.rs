@@ -250,9 +250,7 @@ fn show_rows(call: &Call<'_>, rows: Vec<(String, String, &'static str)>) -> Done
     if call.format.is_structured() {
         let v: Vec<Value> = rows
             .into_iter()
-            .map(|(name, value, source)| {
-                json!({"name": name, "value": value, "source": source, "overrides": [], "ignores": ""})
-            })
+            .map(|(name, value, source)| json!({"name": name, "value": value, "source": source}))
             .collect();
         return now(Reply::json(call.format, &json!(v)));
     }

@@ -226,7 +226,9 @@ fn to_json(m: &Monitor, what: &[String]) -> Value {
         out.insert("pool_stats".into(), pools_json(m));
     }
     if has("osds") {
-        out.insert("osd_stats".into(), json!({"osd_stats": osds_json(m)}));
+        out.insert("osd_stats".into(), osds_json(m));
+        let none: [u8; 0] = [];
+        out.insert("pool_statfs".into(), json!(none));
     }
     if has("pgs") {
         out.insert("pg_stats".into(), pgs_json(m));

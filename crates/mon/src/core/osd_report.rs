@@ -167,14 +167,11 @@ impl Monitor {
         osd: i32,
         b: &OsdBoot,
     ) -> Result<Option<spirula_crush::CrushMap>, (i32, String)> {
-        if !self.values.flag("osd_crush_update_on_start") {
-            return Ok(None);
-        }
         let mut crush = (**map.crush.map()).clone();
         let fail = |e: spirula_crush::Error| (-e.errno(), e.to_string());
         let mut changed = false;
         let name = format!("osd.{osd}");
-        if !b.crush_location.is_empty() {
+        if !b.crush_location.is_empty() && self.values.flag("osd_crush_update_on_start") {
             let tib = b.size as f64 / (1u64 << 40) as f64;
             let weight = match self.values.float("osd_crush_initial_weight") {
                 w if w >= 0.0 => w,

@@ -16,7 +16,7 @@ pub struct Names<'a> {
     pub item: &'a str,
 }
 
-/// Elements of arrays whose name depends on the command: root, array, element.
+/// Elements of arrays whose name depends on the command: root, array (`*` for all), element.
 const BY_ROOT: &[(&str, &str, &str)] = &[
     ("status", "quorum", "rank"),
     ("status", "quorum_names", "id"),
@@ -24,13 +24,15 @@ const BY_ROOT: &[(&str, &str, &str)] = &[
     ("pg_map", "acting", "acting_osd"),
     ("ok_to_stop", "osds", "osd"),
     ("pg_info", "num_pg_by_state", "state"),
+    ("features", "*", "group"),
 ];
 
 /// Elements of arrays whose own name is data, by what encloses them.
 const BY_PARENT: &[(&str, &str)] = &[
+    ("mapping", "osd"),
+    ("osds", "osd"),
     ("pool_weights", "weight"),
     ("choose_args", "choose_args"),
-    ("features", "group"),
     ("feature_map", "group"),
     ("crush_node_flags", "flag"),
     ("device_class_flags", "flag"),
@@ -77,6 +79,7 @@ const BY_NAME: &[(&str, &str)] = &[
     ("osd_perf_infos", "osd"),
     ("osd_stats", "osd_stat"),
     ("osd_xinfo", "xinfo"),
+    ("osds", "osd_info"),
     ("overrides", "value"),
     ("per_pool", "pool"),
     ("persistent", "bit_flag"),
@@ -139,7 +142,7 @@ impl Printer<'_> {
     fn item_name(&self, array: &str, parent: &str) -> &'static str {
         let by_root = BY_ROOT
             .iter()
-            .find(|(r, a, _)| *r == self.names.root && *a == array)
+            .find(|(r, a, _)| *r == self.names.root && (*a == array || *a == "*"))
             .map(|(_, _, e)| *e);
         let by_parent = || BY_PARENT.iter().find(|(p, _)| *p == parent).map(|(_, e)| *e);
         let by_name = || BY_NAME.iter().find(|(a, _)| *a == array).map(|(_, e)| *e);
@@ -251,6 +254,21 @@ mod tests {
                 true
             ),
             "<health>\n <checks>\n  <X>\n   <count>1</count>\n  </X>\n </checks>\n <mutes>\n </mutes>\n</health>\n\n"
+        );
+    }
+
+    #[test]
+    fn members_of_a_pg_are_no_osds_in_full() {
+        let v = json!({"osds": [{"osd": 0}], "pg_temp": [{"osds": [1]}], "pg_upmap": [{"osds": [2]}]});
+        assert_eq!(
+            text(&v, "osdmap", "", false),
+            "<osdmap><osds><osd_info><osd>0</osd></osd_info></osds><pg_temp><osds><osds><osd>1</osd></osds></osds></pg_temp>\
+             <pg_upmap><mapping><osds><osd>2</osd></osds></mapping></pg_upmap></osdmap>"
+        );
+        let v = json!({"mon": [1]});
+        assert_eq!(
+            text(&v, "features", "", false),
+            "<features><mon><group>1</group></mon></features>"
         );
     }
 
