@@ -33,7 +33,7 @@ pub struct OsdConfig {
     pub memory_target: usize,
     /// Its place in the CRUSH map, such as `host=a`.
     pub crush_location: BTreeMap<String, String>,
-    /// Its device class; empty for none.
+    /// Its device class; empty for what its device is, `hdd` or `ssd`.
     pub device_class: String,
     /// Options that were set, for `config show`, by their official names.
     pub options: BTreeMap<String, String>,

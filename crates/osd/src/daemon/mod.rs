@@ -9,6 +9,7 @@ mod admin;
 mod auth;
 mod commands;
 mod config;
+mod device;
 mod event_fd;
 mod heartbeat;
 mod links;

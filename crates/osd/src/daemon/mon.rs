@@ -86,11 +86,24 @@ impl Osd {
             metadata: self.metadata(size),
             size,
             crush_location: self.cfg.crush_location.clone(),
-            device_class: self.cfg.device_class.clone(),
+            device_class: self.device_class(),
             boot_epoch: 0,
             newest_map: self.maps.epoch(),
         };
         self.mon.send(OsdReport::Boot(boot).to_message());
+    }
+
+    /// The class that the monitors shall give this OSD where it has none.
+    fn device_class(&self) -> String {
+        if !self.values.flag("osd_class_update_on_start") {
+            return String::new();
+        }
+        match self.cfg.device_class.as_str() {
+            "" => super::device::class(&self.cfg.device)
+                .unwrap_or_default()
+                .to_owned(),
+            set => set.to_owned(),
+        }
     }
 
     fn has_secrets(&self) -> bool {
@@ -105,6 +118,8 @@ impl Osd {
             .get("host")
             .cloned()
             .unwrap_or_else(hostname);
+        let class = super::device::class(&self.cfg.device).unwrap_or_default();
+        let rotational = if class == "hdd" { "1" } else { "0" };
         let pairs = [
             ("id", self.cfg.id.to_string()),
             ("arch", std::env::consts::ARCH.to_owned()),
@@ -116,6 +131,9 @@ impl Osd {
             ("osd_objectstore", "spirula".to_owned()),
             ("osd_data", self.cfg.device.display().to_string()),
             ("bluestore_bdev_size", size.to_string()),
+            ("bluestore_bdev_type", class.to_owned()),
+            ("default_device_class", class.to_owned()),
+            ("rotational", rotational.to_owned()),
             ("front_addr", EntityAddrVec::from(self.public_addr).to_string()),
             ("back_addr", EntityAddrVec::from(self.cluster_addr).to_string()),
             ("memory_target", self.cfg.memory_target.to_string()),
