@@ -1,5 +1,6 @@
 //! The administrator's connection that `up` itself needs: provisioning and health.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use spirula_cephx::AuthName;
 use spirula_client::{Options, Rados};
 use spirula_denc::EntityType;
 
+use crate::ceph::asok;
 use crate::error::Error;
 use crate::layout::Layout;
 
@@ -49,7 +51,10 @@ impl Admin {
 
     /// Whether the cluster has come up: every OSD is up and every PG is active and clean. What else its health
     /// names (a full OSD, a pool without application) was there before, and is shown.
-    pub(crate) async fn progress(&self, osds: u32) -> Result<Progress, Error> {
+    pub(crate) async fn progress(&self, layout: &Layout, osds: u32) -> Result<Progress, Error> {
+        if let Some(why) = still_booting(layout, osds).await {
+            return Ok(Progress::Waiting(why));
+        }
         let status = self
             .command(json!({"prefix": "status", "format": "json"}), Bytes::new())
             .await?;
@@ -69,6 +74,9 @@ impl Admin {
                 s["count"], s["state_name"]
             )));
         }
+        if let Some(why) = self.stale().await? {
+            return Ok(Progress::Waiting(why));
+        }
         let health = status["health"]["status"]
             .as_str()
             .unwrap_or("HEALTH_UNKNOWN")
@@ -84,6 +92,50 @@ impl Admin {
         }
         Ok(Progress::Up { health, summaries })
     }
+
+    /// Which PGs were last reported before one of their OSDs was started.
+    async fn stale(&self) -> Result<Option<String>, Error> {
+        let dump = json!({"prefix": "osd dump", "format": "json"});
+        let dump = self.command(dump, Bytes::new()).await?;
+        let osds = dump["osds"].as_array().into_iter().flatten();
+        let started: BTreeMap<i64, u64> = osds
+            .filter_map(|o| Some((o["osd"].as_i64()?, o["up_from"].as_u64()?)))
+            .collect();
+        let pgs = json!({"prefix": "pg dump", "dumpcontents": ["pgs"], "format": "json"});
+        let pgs = self.command(pgs, Bytes::new()).await?;
+        let stale = pgs["pg_stats"].as_array().into_iter().flatten().filter(|pg| {
+            let acting = pg["acting"].as_array().into_iter().flatten();
+            let since = acting
+                .filter_map(|o| started.get(&o.as_i64()?))
+                .max()
+                .copied()
+                .unwrap_or(0);
+            pg["reported_epoch"].as_u64().unwrap_or(0) < since
+        });
+        let count = stale.count();
+        Ok((count > 0).then(|| format!("{count} PGs have not been reported yet")))
+    }
+}
+
+/// How long an OSD on this machine may take to answer.
+const OSD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Which OSD's present process is not in the cluster's map: the map may still name an earlier one that was killed.
+async fn still_booting(layout: &Layout, osds: u32) -> Option<String> {
+    for n in 0..osds {
+        let path = layout.admin_socket(&format!("osd.{n}"));
+        let ask = move || asok::exchange(&path, br#"{"prefix": "status"}"#, Some(OSD_PATIENCE));
+        let answer = tokio::task::spawn_blocking(ask)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .unwrap_or_default();
+        let state: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        if state["state"] != "active" {
+            return Some(format!("osd.{n} is starting"));
+        }
+    }
+    None
 }
 
 /// The health checks that end by themselves while a cluster comes up.

@@ -59,6 +59,11 @@ impl Layout {
         self.root.join("run")
     }
 
+    /// The admin socket of `daemon`, as the configuration file names it.
+    pub(crate) fn admin_socket(&self, daemon: &str) -> PathBuf {
+        self.root.join("run").join(format!("{daemon}.asok"))
+    }
+
     pub(crate) fn pid_file(&self, daemon: &str) -> PathBuf {
         self.run().join(format!("{daemon}.pid"))
     }

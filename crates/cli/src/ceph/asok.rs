@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use spirula_client::Source;
 
@@ -36,8 +37,14 @@ fn shown(e: &io::Error) -> String {
     }
 }
 
-fn exchange(path: &Path, request: &[u8]) -> io::Result<Vec<u8>> {
+/// Sends a request and returns the answer. Each silence of the daemon may be `patience` long, or for ever.
+///
+/// # Errors
+/// Where the daemon can't be reached, is silent too long, or answers too much.
+pub(crate) fn exchange(path: &Path, request: &[u8], patience: Option<Duration>) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
     stream.write_all(request)?;
     stream.write_all(&[0])?;
     let mut len = [0; 4];
@@ -56,7 +63,7 @@ fn exchange(path: &Path, request: &[u8]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// What to print after `admin_socket: `. Messages about an unknown command have been printed then.
 pub(crate) fn run(path: &Path, words: &[String], format: Option<&str>) -> Result<Vec<u8>, String> {
-    let descriptions = exchange(path, br#"{"prefix": "get_command_descriptions"}"#)
+    let descriptions = exchange(path, br#"{"prefix": "get_command_descriptions"}"#, None)
         .map_err(|e| format!("exception getting command descriptions: {}", shown(&e)))?;
     let commands = signature::parse(&descriptions).map_err(|e| e.to_string())?;
     let mut values = match matching::find(&commands, words) {
@@ -72,5 +79,5 @@ pub(crate) fn run(path: &Path, words: &[String], format: Option<&str>) -> Result
         values.insert("format".into(), format.into());
     }
     let request = serde_json::Value::Object(values).to_string();
-    exchange(path, request.as_bytes()).map_err(|e| format!("exception: exception: {}", shown(&e)))
+    exchange(path, request.as_bytes(), None).map_err(|e| format!("exception: exception: {}", shown(&e)))
 }

@@ -1,7 +1,7 @@
 //! `spirula ceph`: the cluster's administration, with the arguments, output and exit codes of the official `ceph` of
 //! Ceph 16.2. Which commands there are, the monitors say; see [`matching`].
 
-mod asok;
+pub(crate) mod asok;
 pub(crate) mod common;
 mod exec;
 mod help;

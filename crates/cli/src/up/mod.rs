@@ -200,7 +200,7 @@ async fn wait_until_healthy(
             admin = Admin::connect(layout).await.ok();
         }
         if let Some(connected) = &admin {
-            match connected.progress(spec.osds).await {
+            match connected.progress(layout, spec.osds).await {
                 Ok(admin::Progress::Up { health, summaries }) => return Ok((health, summaries)),
                 Ok(admin::Progress::Waiting(not_yet)) => why = not_yet,
                 Err(e) => {
