@@ -39,8 +39,11 @@ const MAX_MUTES: usize = 1024;
 
 fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
     let code = call.args.str("code")?;
-    if code.is_empty() || code.len() > MAX_CODE || mon.mutes.iter().count() >= MAX_MUTES {
+    if code.is_empty() {
         return refuse(errno::EINVAL, "must specify an alert code to mute");
+    }
+    if code.len() > MAX_CODE || mon.mutes.iter().count() >= MAX_MUTES {
+        return refuse(errno::E2BIG, "too many mutes, or too long a code");
     }
     let mut mute = Mute {
         sticky: call.args.flag("sticky"),

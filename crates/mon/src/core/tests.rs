@@ -1,6 +1,6 @@
 //! The core with OSDs that are only messages.
 
-mod refusals;
+mod operator;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

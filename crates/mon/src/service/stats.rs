@@ -249,7 +249,7 @@ impl Stats {
             least = Some(least.map_or(projected, |l| l.min(projected)));
         }
         // In single precision, as in Ceph.
-        let per_copy = least.unwrap_or(0.0) as u64 as f32 / p.size.max(1) as f32;
+        let per_copy = least.unwrap_or(0.0) as u64 as f32 / f32::from(p.size.max(1));
         per_copy as u64
     }
 

@@ -1,4 +1,4 @@
-//! Bad commands are refused as the official monitor refuses them, and change nothing.
+//! Bad commands are refused as the official monitor refuses them; health checks of the daemons; mutes and history.
 
 use super::World;
 
@@ -58,4 +58,61 @@ fn mutes_and_history_are_replicated_state() {
     w.pass(std::time::Duration::from_secs(3601));
     let health = text(w.command(admin, r#"{"prefix":"health"}"#));
     assert!(!health.contains("muted"), "{health}");
+}
+
+#[test]
+fn an_osd_of_another_version_is_told_after_the_delay() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    let ours = crate::version::LONG;
+    let metadata = |version: &str| format!(r#"{{"ceph_version":"{version}"}}"#).into_bytes();
+    for (osd, version) in [
+        ("0", ours),
+        ("1", "ceph version 16.2.15 (spirula 0.0.1) pacific (stable)"),
+    ] {
+        w.mon.writes.txn.put("osd_metadata", osd, metadata(version));
+    }
+    w.mon.pump();
+    w.settle();
+    let health = |w: &mut World| {
+        let ack = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
+        String::from_utf8(ack.output.to_bytes().to_vec()).unwrap()
+    };
+    assert!(!health(&mut w).contains("DAEMON_OLD_VERSION"));
+    w.pass(std::time::Duration::from_secs(604_800));
+    let text = health(&mut w);
+    assert!(
+        text.contains(
+            "[WRN] DAEMON_OLD_VERSION: There is a daemon running an older version of ceph\n    \
+             osd.1 is running an older version of ceph: 16.2.15 (spirula 0.0.1)\n"
+        ),
+        "{text}"
+    );
+    w.mon.writes.txn.put("osd_metadata", "1", metadata(ours));
+    w.mon.pump();
+    w.settle();
+    assert!(!health(&mut w).contains("DAEMON_OLD_VERSION"));
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let mut w = World::new();
+    let admin = w.admin();
+    for (available, code) in [(31, None), (30, Some("MON_DISK_LOW")), (5, Some("MON_DISK_CRIT"))] {
+        let (total, store) = (100, 1);
+        w.mon.disk(crate::health::DiskUse {
+            total,
+            available,
+            store,
+        });
+        let ack = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
+        let text = String::from_utf8(ack.output.to_bytes().to_vec()).unwrap();
+        assert_eq!(text.contains("MON_DISK"), code.is_some(), "{text}");
+        let line = format!("    mon.a has {available}% avail\n");
+        assert!(
+            code.is_none_or(|c| text.contains(c) && text.contains(&line)),
+            "{text}"
+        );
+    }
 }
