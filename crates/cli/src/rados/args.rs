@@ -38,7 +38,8 @@ BENCHMARK
    bench <seconds> write|seq|rand [-t concurrent-operations] [--no-cleanup] [--run-name name]
                                     16 operations of 4 MiB at once unless told otherwise
    cleanup [--run-name name] [--prefix prefix]
-                                    remove the objects of a benchmark";
+                                    remove the objects of a benchmark
+   load-gen                         generate load on the cluster";
 
 /// Object access and benchmarks
 #[derive(Debug, Parser)]
@@ -125,6 +126,8 @@ pub(crate) struct Args {
     /// Date and time before every line of a benchmark
     #[arg(long)]
     pub(crate) show_time: bool,
+    #[command(flatten)]
+    pub(super) load: super::load_gen::LoadArgs,
     #[arg(long, hide = true)]
     pub(crate) pretty_format: bool,
     #[arg(long, hide = true)]

@@ -4,9 +4,11 @@
 mod args;
 mod bench;
 mod list;
+mod load_gen;
 mod objects;
 mod omap;
 mod pools;
+mod random;
 mod xattr;
 
 use std::ffi::OsString;
@@ -268,6 +270,7 @@ impl Tool {
             "rmomapkey" => self.remove_omap_key().await,
             "bench" => self.bench().await,
             "cleanup" => self.cleanup().await,
+            "load-gen" => self.load_gen().await,
             other => Err(complain(
                 1,
                 format!(

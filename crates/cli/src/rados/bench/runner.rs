@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::Destination;
 use super::names::{self, Run};
 use super::stats::Stats;
+use crate::rados::random::Random;
 
 /// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ pub(super) struct Progress {
     pub(super) stats: RefCell<Stats>,
     /// Blocks that were not what was written.
     pub(super) errors: Cell<u64>,
-    random: Cell<u64>,
+    random: Random,
 }
 
 impl Progress {
@@ -65,17 +66,7 @@ impl Progress {
         if self.plan.kind != Kind::Rand {
             return Some(number);
         }
-        Some(self.random() % self.plan.run.operations.max(1))
-    }
-
-    /// xorshift64 (G. Marsaglia, 2003): spread, no secrecy.
-    fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.set(x);
-        x
+        Some(self.random.next() % self.plan.run.operations.max(1))
     }
 
     fn place(&self, number: u64) -> (String, u64) {
@@ -184,14 +175,13 @@ impl Progress {
 
 /// Runs a benchmark; `tick` is called at once and every second.
 pub(super) async fn run(io: &IoCtx, plan: Plan, mut tick: impl FnMut(&Progress)) -> Result<Rc<Progress>> {
-    let seed = spirula_denc::UTime::now().nsec ^ std::process::id();
     let concurrent = plan.concurrent;
     let progress = Rc::new(Progress {
         stats: RefCell::new(Stats::new(plan.run.op_size, plan.run.object_size)),
         plan,
         start: Instant::now(),
         errors: Cell::new(0),
-        random: Cell::new(u64::from(seed) | 1),
+        random: Random::new(),
     });
     let mut workers = JoinSet::new();
     for _ in 0..concurrent {
