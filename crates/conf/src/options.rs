@@ -3,7 +3,9 @@
 //! Options with an official counterpart have its name, type and default (`src/common/options.cc` of Ceph 16.2), or
 //! our default where the text says so. The monitor refuses to store a value that does not parse as its option's type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::auth_methods;
 
 /// An option's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +106,7 @@ options! {
     auth_service_ticket_ttl Float Advanced "3600" ["mon"] "seconds a service ticket lives";
     client_mount_timeout Secs Advanced "300" ["mds_client"] "how long mounting may take";
     cluster_network Str Advanced "" ["osd"] "network of the replication traffic";
+    crush_location Str Advanced "" ["osd"] "where an OSD belongs in the CRUSH map";
     debug_client Str Advanced "0/5" [""] "log level of the file system client";
     debug_mon Str Advanced "1/5" ["mon"] "log level of the monitor";
     debug_ms Str Advanced "0/0" [""] "log level of the messenger";
@@ -116,17 +119,22 @@ options! {
     keyring Str Advanced "" [""] "path of the keyring";
     log_file Str Basic "" [""] "path of the log";
     max_open_files Int Advanced "131072" [""] "how many files a daemon may have open";
+    mon_addr Str Basic "" ["mon"] "address and port of a monitor";
     mon_allow_pool_delete Bool Advanced "false" ["mon"] "allow pools to be deleted";
     mon_allow_pool_size_one Bool Advanced "false" ["mon"] "allow pools with a single replica";
     mon_client_hunt_interval Float Advanced "3" [""] "seconds between attempts to reach a monitor";
     mon_client_ping_interval Float Advanced "10" [""] "seconds between pings of the monitor";
     mon_client_ping_timeout Float Advanced "30" [""] "seconds after which a silent monitor is given up";
+    mon_clock_drift_allowed Float Advanced "0.05" ["mon"] "seconds that the clocks of daemons may differ from the monitor's before it warns";
     mon_cluster_log_to_file Bool Advanced "true" ["mon"] "write the cluster log to the monitor's log";
     mon_compact_on_start Bool Advanced "false" ["mon"] "compact the store when the monitor starts";
     mon_data Str Advanced "" ["mon"] "the monitor's directory";
     mon_data_avail_crit Int Advanced "5" ["mon"] "percentage of free disk at or below which the monitor's health is an error";
     mon_data_avail_warn Int Advanced "30" ["mon"] "percentage of free disk at or below which the monitor warns";
     mon_data_size_warn Size Advanced "16106127360" ["mon"] "bytes of the monitor's store from which it warns";
+    mon_health_log_update_period Int Dev "5" ["mon"] "seconds between cluster log entries about the same health check";
+    mon_health_to_clog Bool Advanced "true" ["mon"] "tell the cluster log of changes of the health";
+    mon_health_to_clog_interval Int Advanced "600" ["mon"] "seconds between entries in the cluster log that sum up the health; 0 for none";
     mon_host Str Basic "" [""] "the monitors' addresses";
     mon_initial_members Str Advanced "" ["mon"] "names of the first monitors";
     mon_max_osd Int Advanced "10000" ["mon"] "most OSD ids";
@@ -184,6 +192,7 @@ options! {
     osd_failsafe_full_ratio Float Advanced "0.97" ["osd"] "use of an OSD from which it refuses to grow, whatever the map says";
     osd_heartbeat_grace Int Advanced "20" ["osd mon"] "seconds after which a silent OSD is down";
     osd_heartbeat_interval Int Dev "6" ["osd"] "seconds between heartbeats";
+    osd_log_device Str Advanced "" ["osd"] "file or device of the store's log (ours)";
     osd_max_attr_name_len Uint Advanced "100" ["osd"] "longest name of an extended attribute";
     osd_max_attr_size Uint Advanced "0" ["osd"] "largest extended attribute; 0 for no limit";
     osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
@@ -221,6 +230,46 @@ options! {
     run_dir Str Advanced "" [""] "directory of pid files and sockets";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }
+
+/// What a daemon takes from its `ceph.conf` when it starts, whatever the monitors' configuration database says.
+const START_ONLY: &[&str] = &[
+    "admin_socket",
+    "cluster_network",
+    "crush_location",
+    "fsid",
+    "host",
+    "keyring",
+    "log_file",
+    "mon_addr",
+    "mon_data",
+    "mon_host",
+    "mon_initial_members",
+    "mon_osd_backfillfull_ratio",
+    "mon_osd_full_ratio",
+    "mon_osd_nearfull_ratio",
+    "osd_crush_device_class",
+    "osd_data",
+    "osd_log_device",
+    "osd_memory_target",
+    "pid_file",
+    "public_addr",
+    "public_network",
+    "run_dir",
+];
+
+/// What makes no sense in that database: the official monitors refuse to store it.
+const NOT_CENTRAL: &[&str] = &[
+    "fsid",
+    "host",
+    "keyring",
+    "mon_data",
+    "mon_host",
+    "mon_initial_members",
+    "mon_osd_backfillfull_ratio",
+    "mon_osd_full_ratio",
+    "mon_osd_nearfull_ratio",
+    "osd_data",
+];
 
 /// The option of this name. Spaces and dashes count as underscores.
 pub fn find(name: &str) -> Option<&'static Opt> {
@@ -271,6 +320,11 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 impl Opt {
+    /// Whether the monitors' configuration database may hold it.
+    pub fn is_central(&self) -> bool {
+        !NOT_CENTRAL.contains(&self.name)
+    }
+
     /// The value in its canonical spelling.
     ///
     /// # Errors
@@ -279,6 +333,9 @@ impl Opt {
         let digits = || "expected digit".to_owned();
         let integer = || format!("Expected option value to be integer, got '{value}'");
         match self.kind {
+            Str if auth_methods::OPTIONS.contains(&self.name) => {
+                auth_methods::check(self.name, value).map(|()| value.to_owned())
+            }
             Str => Ok(value.to_owned()),
             Int => value
                 .trim()
@@ -340,6 +397,8 @@ pub struct Values {
     pub central: BTreeMap<String, String>,
     /// Set while the daemon runs; gone with it.
     pub overrides: BTreeMap<String, String>,
+    /// Options that the configuration database sets, but that a daemon takes only when it starts or cannot use.
+    pub ignored: BTreeSet<String>,
 }
 
 impl Values {
@@ -349,6 +408,26 @@ impl Values {
             local,
             ..Self::default()
         }
+    }
+
+    /// Takes what the monitors' configuration database says over, as far as a running daemon follows it.
+    pub fn set_central(&mut self, all: BTreeMap<String, String>) {
+        let follows = |name: &str, value: &str| match find(name) {
+            Some(o) => !START_ONLY.contains(&o.name) && o.parse(value).is_ok(),
+            // Of use to somebody else.
+            None => false,
+        };
+        let (used, ignored): (BTreeMap<_, _>, _) = all.into_iter().partition(|(k, v)| follows(k, v));
+        self.central = used;
+        self.ignored = ignored.into_keys().filter(|k| find(k).is_some()).collect();
+    }
+
+    /// Each source that sets an option with what it says, the strongest first, in canonical spelling.
+    pub fn sources(&self, name: &str) -> Vec<(Source, String)> {
+        let opt = find(name);
+        let spell = |v: &String| opt.and_then(|o| o.parse(v).ok()).unwrap_or_else(|| v.clone());
+        let found = |s: &Source| self.layer(*s).get(name).map(|v| (*s, spell(v)));
+        Source::ALL.iter().rev().filter_map(found).collect()
     }
 
     /// What one source says.
@@ -450,6 +529,31 @@ mod tests {
         assert!(size.parse("abc").is_err());
         assert_eq!(find("mon_allow_pool_delete").unwrap().parse("1").unwrap(), "true");
         assert_eq!(find("rados_osd_op_timeout").unwrap().parse("2m").unwrap(), "120");
+    }
+
+    #[test]
+    fn a_running_daemon_follows_only_what_it_can() {
+        let mut v = Values::default();
+        let all = [
+            ("osd_max_pgls", "5k"),
+            ("osd_memory_target", "1G"),
+            ("osd_max_write_size", "much"),
+            ("osd_nonsense", "1"),
+        ];
+        v.set_central(all.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert_eq!(v.central.keys().collect::<Vec<_>>(), ["osd_max_pgls"]);
+        let ignored: Vec<&String> = v.ignored.iter().collect();
+        assert_eq!(ignored, ["osd_max_write_size", "osd_memory_target"]);
+        v.overrides.insert("osd_max_pgls".into(), "7".into());
+        let want = [
+            (Source::Override, "7".to_owned()),
+            (Source::Mon, "5000".to_owned()),
+        ];
+        assert_eq!(v.sources("osd_max_pgls"), want);
+        assert!(v.sources("osd_memory_target").is_empty());
+        for name in START_ONLY.iter().chain(NOT_CENTRAL) {
+            assert!(find(name).is_some(), "{name}");
+        }
     }
 
     #[test]
