@@ -1,5 +1,7 @@
 //! Health checks: what is wrong, told from the maps and the statistics.
 
+mod changes;
+mod clocks;
 mod daemons;
 mod mutes;
 
@@ -11,6 +13,8 @@ use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFla
 use crate::core::Monitor;
 use crate::fmt;
 
+pub(crate) use changes::HealthLog;
+pub use clocks::Clock;
 pub use daemons::DiskUse;
 pub(crate) use daemons::Versions;
 pub use mutes::Mute;
@@ -101,6 +105,7 @@ impl Monitor {
         self.pgs(&mut out);
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
+        self.clocks(&mut out);
         self.daemons(&mut out);
         out
     }

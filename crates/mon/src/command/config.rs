@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use super::{Call, Done, Reply, commands, committed, config_show, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{Align, Table};
 use crate::options::{self, ALL};
@@ -15,8 +15,8 @@ commands! {
     "config dump" "mon" "r" dump, "show everything that is set";
     "config help key:String" "config" "r" help, "describe an option";
     "config ls" "config" "r" ls, "list the options";
-    "config show who:String key?:String" "mgr" "r" show, "show a daemon's values that are not defaults";
-    "config show-with-defaults who:String" "mgr" "r" show_all, "show all values of a daemon";
+    "config show who:String key?:String" "mgr" "r" config_show::show, "show a daemon's values that are not defaults";
+    "config show-with-defaults who:String" "mgr" "r" config_show::show_all, "show all values of a daemon";
     "config generate-minimal-conf" "config" "r" minimal, "give a minimal ceph.conf";
 }
 
@@ -42,11 +42,20 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
         None if force || name.starts_with("mgr/") => value,
         None => return refuse(errno::EINVAL, format!("unrecognized config option '{name}'")),
         Some(o) => match o.parse(&value) {
+            Ok(_) if !o.is_central() => return special(&name),
             Ok(_) => value,
             Err(e) => return refuse(errno::EINVAL, format!("error parsing value: {e}")),
         },
     };
     change(m, vec![(who, name, Some(value))], String::new())
+}
+
+/// Refuses an option that only a `ceph.conf` can set.
+fn special(name: &str) -> Done {
+    refuse(
+        errno::EINVAL,
+        format!("{name} is special and cannot be stored by the mon"),
+    )
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -110,9 +119,10 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
     if let Some(key) = call.args.opt_str("key") {
         let key = options::normalize(&key);
         let value = match (found.get(&key), options::find(&key)) {
+            _ if key == "fsid" => m.me.fsid.to_string(),
+            (_, Some(o)) if !o.is_central() => return special(&key),
             (Some(e), _) => e.value.clone(),
             (None, Some(o)) => o.default.to_owned(),
-            (None, None) if key == "fsid" => m.me.fsid.to_string(),
             (None, None) => return refuse(errno::ENOENT, format!("unrecognized key '{key}'")),
         };
         let reply = match call.format.is_structured() {
@@ -213,76 +223,6 @@ fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(
         ALL.iter().map(|o| format!("{}\n", o.name)).collect::<String>(),
     ))
-}
-
-/// The values of a daemon as far as the monitor knows them: its central configuration, and for this monitor its own.
-fn rows(m: &Monitor, who: &str, defaults: bool) -> Result<Vec<(String, String, &'static str)>, Reply> {
-    let unknown = || Reply::error(errno::ENOENT, format!("no config state for daemon {who}"));
-    let bad_name = || Reply::error(errno::EINVAL, "invalid daemon name: use <type>.<id>");
-    let (kind, id) = who.split_once('.').ok_or_else(bad_name)?;
-    let mine = kind == "mon" && id == m.me.name;
-    let online = m.sessions.values().any(|s| s.name.to_string() == who);
-    if !mine && !online {
-        return Err(unknown());
-    }
-    let class = id
-        .parse()
-        .ok()
-        .filter(|_| kind == "osd")
-        .and_then(|o| m.osd.map.crush.map().class_of(o));
-    let central = m.config.for_daemon(kind, id, "", class.unwrap_or_default());
-    let values = match mine {
-        true => m.values.clone(),
-        false => options::Values {
-            central,
-            ..Default::default()
-        },
-    };
-    Ok(values
-        .all()
-        .into_iter()
-        .map(|(k, v)| (k.clone(), v, values.source(&k)))
-        .filter(|(_, _, source)| defaults || *source != "default")
-        .collect())
-}
-
-fn show_rows(call: &Call<'_>, rows: Vec<(String, String, &'static str)>) -> Done {
-    if call.format.is_structured() {
-        let v: Vec<Value> = rows
-            .into_iter()
-            .map(|(name, value, source)| json!({"name": name, "value": value, "source": source}))
-            .collect();
-        return now(Reply::json(call.format, &json!(v)));
-    }
-    use Align::Left;
-    let mut t = Table::new(&[
-        ("NAME", Left, Left),
-        ("VALUE", Left, Left),
-        ("SOURCE", Left, Left),
-        ("OVERRIDES", Left, Left),
-        ("IGNORES", Left, Left),
-    ]);
-    for (name, value, source) in rows {
-        t.row([name, value, source.to_owned()]);
-    }
-    now(Reply::text(t.render()))
-}
-
-fn show(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let who = call.args.str("who")?;
-    let Some(key) = call.args.opt_str("key") else {
-        return show_rows(call, rows(m, &who, false)?);
-    };
-    let key = options::normalize(&key);
-    match rows(m, &who, true)?.into_iter().find(|(k, _, _)| *k == key) {
-        Some((_, v, _)) => now(Reply::text(v + "\n")),
-        None => refuse(errno::ENOENT, ""),
-    }
-}
-
-fn show_all(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let rows = rows(m, &call.args.str("who")?, true)?;
-    show_rows(call, rows)
 }
 
 fn minimal(m: &mut Monitor, _: &Call<'_>) -> Done {

@@ -5,6 +5,7 @@ mod auth;
 mod config;
 mod config_history;
 mod config_key;
+mod config_show;
 mod crush;
 mod crush_change;
 mod crush_dump;

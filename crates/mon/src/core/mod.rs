@@ -9,6 +9,7 @@
 
 mod dispatch;
 mod osd_report;
+mod osd_told;
 mod pg_num;
 mod pool_op;
 mod push;
@@ -26,7 +27,7 @@ use spirula_proto::RawMessage;
 pub use session::{NewSession, Session, SessionId, Sub};
 pub use write::Waiter;
 
-use crate::health::{DiskUse, Mutes, Versions};
+use crate::health::{DiskUse, HealthLog, Mutes, Versions};
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
 use crate::raft::Applied;
@@ -101,6 +102,7 @@ pub struct Monitor {
     pub(crate) clog: ClusterLog,
     pub(crate) stats: Stats,
     pub(crate) mutes: Mutes,
+    pub(crate) health_log: HealthLog,
     pub(crate) versions: Versions,
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
@@ -132,6 +134,7 @@ impl Monitor {
             clog: ClusterLog::load(kv.as_ref())?,
             stats: Stats::new(now),
             mutes: Mutes::load(kv.as_ref())?,
+            health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
             disk: None,
             values: Values::from_file(local),
@@ -192,11 +195,12 @@ impl Monitor {
         self.disk = Some(disk);
     }
 
-    /// What falls due by time: mutes, down and out OSDs, full pools, secrets, ids, trimming.
+    /// What falls due by time: mutes, down and out OSDs, full pools, secrets, ids, trimming, news of the health.
     fn maintain(&mut self) {
         self.auth_maintenance();
         self.osd_maintenance();
         self.review_mutes();
+        self.log_health();
     }
 
     /// The log committed something: ours, or (in larger groups) the leader's.
@@ -232,6 +236,7 @@ impl Monitor {
                 "osd_metadata" => metadata_changed = true,
                 s if Config::owns_history(s) => self.config.apply_history(&op.key),
                 s if Mutes::owns(s) => self.mutes.apply(&op.key, value)?,
+                s if HealthLog::owns(s) => self.health_log.apply(&op.key, value)?,
                 // Read from the store when needed.
                 _ => {}
             }
@@ -253,6 +258,7 @@ impl Monitor {
         self.auth = Auth::load(self.kv.as_ref())?;
         self.clog = ClusterLog::load(self.kv.as_ref())?;
         self.mutes = Mutes::load(self.kv.as_ref())?;
+        self.health_log = HealthLog::load(self.kv.as_ref())?;
         self.osd.start(self.now);
         self.refresh_versions();
         self.refresh_values();
@@ -260,9 +266,10 @@ impl Monitor {
     }
 
     pub(crate) fn refresh_values(&mut self) {
-        self.values.central = self
+        let central = self
             .config
             .for_daemon("mon", &self.me.name, &self.me.hostname, "");
+        self.values.set_central(central);
         self.auth.set_values(&self.values);
     }
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 use spirula_denc::UTime;
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdMapFlags, OsdState, OsdXInfo, PoolFlags};
 use spirula_proto::internal::report::{
-    BootDenied, FailureKind, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply, PgStatsAck,
-    PgStatsReport,
+    BootDenied, FailureKind, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
 };
 use spirula_proto::mon::LogPriority;
 use spirula_proto::{Payload, RawMessage};
 
 use super::{Monitor, SessionId, Waiter};
 use crate::command::errno;
+use crate::health::Clock;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
 impl Monitor {
@@ -39,22 +39,10 @@ impl Monitor {
                     self.send(id, m);
                 }
             }
+            OsdReport::Config(c) => self.config_report(id, osd, c),
             _ => self.write(id, msg),
         }
         Ok(())
-    }
-
-    fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
-        self.osd.lives.entry(osd).slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
-        if let Err(e) = self.stats.report(osd, r, &self.osd.map, self.now) {
-            tracing::warn!("osd.{osd}: statistics do not decode: {e}");
-            return;
-        }
-        let ack = OsdReportReply::PgStatsAck(PgStatsAck {
-            seq: r.seq,
-            stamp: self.now,
-        });
-        self.send(id, ack.to_message().with_tid(tid));
     }
 
     /// A report that may change the map, in its turn.
@@ -93,7 +81,7 @@ impl Monitor {
                     }
                 }
             }
-            OsdReport::Beacon(_) | OsdReport::PgStats(_) | OsdReport::WantMaps(_) => {}
+            OsdReport::Beacon(_) | OsdReport::PgStats(_) | OsdReport::WantMaps(_) | OsdReport::Config(_) => {}
         }
     }
 
@@ -214,6 +202,7 @@ impl Monitor {
         inc.new_last_up_change = now;
         let life = self.osd.lives.entry(osd);
         life.complaints.clear();
+        life.clock = Clock::default();
         life.lost = None;
         life.down_since = Some(now);
         self.osd.lives.forget_reporter(osd);

@@ -6,6 +6,7 @@ use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName, EntityType};
 
 use crate::caps::MonCap;
+use crate::options::Values;
 
 /// Names a session; never reused by the daemon.
 pub type SessionId = u64;
@@ -55,6 +56,8 @@ pub struct Session {
     pub subs: BTreeMap<String, Sub>,
     /// The configuration it was last sent.
     pub config: Option<BTreeMap<String, String>>,
+    /// The options it runs with, where it is a daemon that has told them.
+    pub running: Option<Values>,
     pub(crate) handshake: ServerHandshake,
 }
 
@@ -69,6 +72,7 @@ impl Session {
             host: String::new(),
             subs: BTreeMap::new(),
             config: None,
+            running: None,
             handshake: new.handshake,
         }
     }

@@ -1,6 +1,7 @@
 //! The core with OSDs that are only messages.
 
 mod operator;
+mod told;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -101,6 +101,8 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
 /// # Errors
 /// Where it cannot start, and where the store or the log fails: it then stops and must not be retried in place.
 pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    let option = |name: &str| config.options.get(name).map(String::as_str);
+    spirula_conf::auth_methods::check_all(option).map_err(Error::Config)?;
     let store = Store::open(&config.store_path())?;
     let members = BTreeMap::from([(0, config.bind.to_string())]);
     let (raft, mut applied) = Raft::start(0, store.clone(), &members).await?;

@@ -162,10 +162,14 @@ impl Report<'_> {
         checks.map(|(_, c)| c)
     }
 
-    /// `HEALTH_OK`, or how bad the worst check is that is not muted.
+    /// How bad the worst check is that is not muted.
+    pub(crate) fn worst(&self) -> Option<Severity> {
+        self.loud().map(|c| c.severity).max()
+    }
+
+    /// The same as text; `HEALTH_OK` where there is none.
     pub(crate) fn overall(&self) -> &'static str {
-        let worst = self.loud().map(|c| c.severity).max();
-        worst.map_or("HEALTH_OK", Severity::name)
+        self.worst().map_or("HEALTH_OK", Severity::name)
     }
 
     /// The overall status, what is wrong and what is muted, in one text.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use spirula_denc::UTime;
 use spirula_maps::OsdMap;
 
+use crate::health::Clock;
+
 /// One OSD.
 #[derive(Debug, Clone, Default)]
 pub struct Life {
@@ -22,6 +24,8 @@ pub struct Life {
     pub interval: Duration,
     /// Requests that take long, and the oldest one's age.
     pub slow_ops: (u32, Duration),
+    /// How far its clock is from the monitor's.
+    pub clock: Clock,
     /// When it was seen to be down, for marking it out.
     pub down_since: Option<UTime>,
 }

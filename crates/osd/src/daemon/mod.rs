@@ -7,6 +7,7 @@
 mod accept;
 mod admin;
 mod auth;
+mod clock;
 mod commands;
 mod config;
 mod device;
@@ -43,6 +44,9 @@ pub enum OsdError {
     /// A setting makes no sense.
     #[error("{0}")]
     Config(&'static str),
+    /// An option of the configuration asks for something that is not offered.
+    #[error("{0}")]
+    Option(String),
     /// A record in the store can't be read.
     #[error("{what} in the store is damaged: {source}")]
     Damaged {

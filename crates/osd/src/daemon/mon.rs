@@ -24,6 +24,7 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
                 o.mon.subscribe("osdmap", if next == 1 { 0 } else { next });
                 o.mon.subscribe("config", 0);
                 o.reports.forget();
+                o.report_config();
                 o.boot_if_down();
             }),
             Event::Lost => tracing::info!("the monitor session is lost"),
@@ -49,14 +50,18 @@ impl Osd {
             }
             MsgType::CONFIG => {
                 let m: MConfig = msg.decode()?;
-                self.values.central = m.config;
+                self.values.set_central(m.config);
                 self.apply_options();
             }
             MsgType::OSD_REPORT_REPLY => match msg.decode()? {
                 OsdReportReply::BootDenied(d) => {
                     tracing::error!("booting is refused: {}", d.reason);
                 }
-                OsdReportReply::PgStatsAck(ack) => self.reports.acknowledged(ack.seq),
+                OsdReportReply::PgStatsAck(ack) => {
+                    let usec = self.usec();
+                    self.reports.clock.acknowledged(ack.seq, ack.stamp, usec);
+                    self.reports.acknowledged(ack.seq);
+                }
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
             kind => tracing::debug!("a monitor sent {kind}"),

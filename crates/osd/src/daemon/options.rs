@@ -53,6 +53,7 @@ impl Osd {
         self.core.set_config(Arc::new(pg_config(&self.values)));
         self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
         self.check_space();
+        self.report_config();
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
     ObjectStatCollection, ObjectStatSum, OsdStat, OsdState, PgId, PgStat, PgState, StoreStatfs,
 };
-use spirula_proto::internal::report::{FullState, Fullness, OsdReport, PgStatsReport};
+use spirula_proto::internal::report::{ConfigReport, FullState, Fullness, OsdReport, PgStatsReport};
 use spirula_proto::{Blob, Payload};
 
+use super::clock::ClockCheck;
 use super::state::Osd;
 use crate::pg::PgReport;
 
@@ -37,6 +39,9 @@ pub(super) struct Reports {
     quiet: u32,
     slow_ops: u32,
     fullness: Fullness,
+    pub(super) clock: ClockCheck,
+    /// The options as they were told on this session.
+    config: Option<ConfigReport>,
 }
 
 impl Reports {
@@ -44,6 +49,8 @@ impl Reports {
     pub(super) fn forget(&mut self) {
         self.sent.clear();
         self.fullness = Fullness::default();
+        self.clock.forget();
+        self.config = None;
         self.quiet = QUIET_TICKS;
     }
 
@@ -215,8 +222,33 @@ impl Osd {
             pgs,
             pool_statfs: self.pool_statfs(),
             slow_ops,
+            clock: self.reports.clock.take(),
         };
+        let usec = self.usec();
+        self.reports.clock.sent(seq, usec, UTime::now());
         self.mon.send(OsdReport::PgStats(report).to_message());
+    }
+
+    /// Tells the monitors which options are in force, where that has changed.
+    pub(super) fn report_config(&mut self) {
+        let known = |source| -> BTreeMap<String, String> {
+            let set = self.values.layer(source).iter();
+            // The file may hold anything, secrets too.
+            set.filter(|(k, _)| spirula_conf::options::find(k).is_some())
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect()
+        };
+        let report = ConfigReport {
+            file: known(Source::File),
+            central: known(Source::Mon),
+            overrides: known(Source::Override),
+            ignored: self.values.ignored.iter().cloned().collect(),
+        };
+        if self.reports.config.as_ref() != Some(&report)
+            && self.mon.send(OsdReport::Config(report.clone()).to_message())
+        {
+            self.reports.config = Some(report);
+        }
     }
 
     fn osd_stat(&self, seq: u64) -> OsdStat {

@@ -68,6 +68,8 @@ impl Budget {
 /// # Errors
 /// Where it can't start, or had to stop.
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
+    let option = |name: &str| cfg.options.get(name).map(String::as_str);
+    spirula_conf::auth_methods::check_all(option).map_err(OsdError::Option)?;
     let budget = Budget::of(&cfg);
     let reads = Pool::new(budget.reads);
     let mut store_cfg = spirula_store::Config::with_budget(budget.store);

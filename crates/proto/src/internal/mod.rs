@@ -43,7 +43,8 @@ macro_rules! plain_parts {
 macro_rules! protocol {
     (
         $(#[$doc:meta])*
-        pub enum $name:ident: $kind:ident, version $version:literal, compat $compat:literal, priority $priority:ident {
+        pub enum $name:ident: $kind:ident, version $version:literal, compat $compat:literal
+        $(, oldest $oldest:literal)?, priority $priority:ident {
             $($(#[$vdoc:meta])* $variant:ident($body:ty) = $number:literal,)*
         }
     ) => {
@@ -57,6 +58,7 @@ macro_rules! protocol {
             const TYPE: $crate::MsgType = $crate::MsgType::$kind;
             const VERSION: u16 = $version;
             const COMPAT: u16 = $compat;
+            $(const OLDEST: u16 = $oldest;)?
             const PRIORITY: u16 = $crate::priority::$priority;
 
             fn encode(&self, out: &mut $crate::Body) {

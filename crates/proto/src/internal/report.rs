@@ -13,7 +13,9 @@ protocol! {
     /// OSD to monitor.
     ///
     /// - Version 1: first.
-    pub enum OsdReport: OSD_REPORT, version 1, compat 1, priority HIGH {
+    /// - Version 2: `OsdReport::Config`, as the monitor answers `config show` and cannot know what a daemon reads from
+    ///   its file; `PgStatsReport::clock`, for the health of clocks. Reports of version 1 are still read.
+    pub enum OsdReport: OSD_REPORT, version 2, compat 2, oldest 1, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,
         /// Record that I was alive in this epoch (`up_thru`), so that I can go active.
@@ -32,6 +34,8 @@ protocol! {
         GoingDown(OsdGoingDown) = 8,
         /// Another acting set, for a while.
         PgTemp(PgTempWanted) = 9,
+        /// The options I run with, sent on each session and whenever they change.
+        Config(ConfigReport) = 10,
     }
 }
 
@@ -124,6 +128,32 @@ packed! {
         pub pool_statfs: BTreeMap<i64, Blob>,
         /// Requests that take long, for health: how many, and the oldest one's age in milliseconds.
         pub slow_ops: (u32, u32),
+        /// The measurement of the clock since the last report, where there is one.
+        pub clock: Option<ClockSample> = if_left,
+    }
+}
+
+packed! {
+    /// An OSD's clock, compared with the monitor's by a report and its acknowledgement.
+    pub struct ClockSample {
+        /// How far it is ahead of the monitor's, in microseconds; right to half the round trip either way.
+        pub ahead_us: i64,
+        /// The round trip in microseconds.
+        pub round_trip_us: u64,
+    }
+}
+
+packed! {
+    /// The options that were set in a daemon, by who set them. What it does not know is left out.
+    pub struct ConfigReport {
+        /// In `ceph.conf` and on the command line.
+        pub file: BTreeMap<String, String>,
+        /// By the monitors' configuration database.
+        pub central: BTreeMap<String, String>,
+        /// While it runs.
+        pub overrides: BTreeMap<String, String>,
+        /// Options of that database that it does not follow.
+        pub ignored: Vec<String>,
     }
 }
 
@@ -243,6 +273,7 @@ plain_parts!(
     FullState,
     OsdGoingDown,
     PgTempWanted,
+    ConfigReport,
     BootDenied,
     PgStatsAck,
 );

@@ -35,6 +35,10 @@ fn reports() -> Vec<OsdReport> {
             pgs: BTreeMap::from([(PgId::new(1, 2), vec![3].into())]),
             pool_statfs: BTreeMap::from([(1, vec![4].into())]),
             slow_ops: (1, 30_000),
+            clock: Some(ClockSample {
+                ahead_us: -5,
+                round_trip_us: 300,
+            }),
         }),
         OsdReport::WantMaps(OsdMapWanted {
             first: 1,
@@ -60,6 +64,12 @@ fn reports() -> Vec<OsdReport> {
         OsdReport::PgTemp(PgTempWanted {
             epoch: 5,
             acting: BTreeMap::from([(PgId::new(1, 2), vec![0, 1])]),
+        }),
+        OsdReport::Config(ConfigReport {
+            file: pairs(),
+            central: pairs(),
+            overrides: pairs(),
+            ignored: vec!["host".into()],
         }),
     ]
 }
@@ -101,6 +111,19 @@ pub(crate) fn round_trip(m: &RawMessage) -> Option<Result<RawMessage>> {
         MsgType::OSD_REPORT_REPLY => again::<OsdReportReply>(m),
         _ => None,
     }
+}
+
+/// A report of version 1 ended before the clock.
+#[test]
+fn reports_of_the_first_version_are_read() {
+    let new = OsdReport::PgStats(PgStatsReport::default()).to_message();
+    let mut old = new.clone();
+    old.front = new.front.slice(..new.front.len() - 1);
+    (old.header.version, old.header.compat_version) = (1, 1);
+    assert_eq!(
+        old.decode::<OsdReport>(),
+        Ok(OsdReport::PgStats(PgStatsReport::default()))
+    );
 }
 
 #[test]

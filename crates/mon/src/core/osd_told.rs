@@ -1,0 +1,50 @@
+//! What OSDs report and the monitor only remembers: nothing of it is replicated.
+
+use std::time::Duration;
+
+use spirula_proto::Payload;
+use spirula_proto::internal::report::{ConfigReport, OsdReportReply, PgStatsAck, PgStatsReport};
+
+use super::{Monitor, SessionId};
+use crate::options;
+
+/// Most bytes of options that are kept for one OSD.
+const MAX_CONFIG_BYTES: usize = 256 << 10;
+
+impl Monitor {
+    /// Kept with the session: it is over when the daemon is.
+    pub(super) fn config_report(&mut self, id: SessionId, osd: i32, c: ConfigReport) {
+        let layers = [&c.file, &c.central, &c.overrides];
+        let pairs = layers.iter().flat_map(|l| l.iter());
+        let bytes: usize = pairs.map(|(k, v)| k.len() + v.len()).sum();
+        if bytes > MAX_CONFIG_BYTES || c.ignored.len() > options::ALL.len() {
+            tracing::warn!("osd.{osd}: its options take {bytes} bytes, more than are kept");
+            return;
+        }
+        if let Some(s) = self.sessions.get_mut(&id) {
+            s.running = Some(options::Values {
+                local: c.file,
+                central: c.central,
+                overrides: c.overrides,
+                ignored: c.ignored.into_iter().collect(),
+            });
+        }
+    }
+
+    pub(super) fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
+        let life = self.osd.lives.entry(osd);
+        life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
+        if let Some(sample) = r.clock.clone() {
+            life.clock.take(sample);
+        }
+        if let Err(e) = self.stats.report(osd, r, &self.osd.map, self.now) {
+            tracing::warn!("osd.{osd}: statistics do not decode: {e}");
+            return;
+        }
+        let ack = OsdReportReply::PgStatsAck(PgStatsAck {
+            seq: r.seq,
+            stamp: self.now,
+        });
+        self.send(id, ack.to_message().with_tid(tid));
+    }
+}

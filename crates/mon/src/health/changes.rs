@@ -1,0 +1,303 @@
+//! Changes of the health in the cluster log, as the official monitor words them (`Monitor::log_health`).
+//!
+//! What was last said of each check is replicated with the log: a monitor that starts does not say it again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, encode_to_vec};
+use spirula_proto::mon::LogPriority;
+
+use super::{Checks, Severity};
+use crate::core::{LoadError, Monitor};
+use crate::kv::{KvRead, Txn};
+use crate::service::stored;
+
+const SERVICE: &str = "health_log";
+/// How often the health is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often a changed health is told in full (`mon_health_to_clog_tick_interval`).
+const DETAIL_EVERY: Duration = Duration::from_secs(60);
+/// A monitor that starts waits for the reports of OSDs that are up, but not for longer.
+const SETTLE: Duration = Duration::from_secs(15);
+
+/// What the cluster log last said of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Said {
+    severity: Severity,
+    summary: String,
+}
+
+/// Version byte of an encoded [`Said`]. 1: the first form.
+const SAID_VERSION: u8 = 1;
+
+impl Encode for Said {
+    fn encode(&self, w: &mut Writer) {
+        SAID_VERSION.encode(w);
+        (self.severity == Severity::Error).encode(w);
+        self.summary.encode(w);
+    }
+}
+
+impl Decode for Said {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        if r.u8()? != SAID_VERSION {
+            return Err(Error::Invalid("health log version"));
+        }
+        let severity = if r.bool()? {
+            Severity::Error
+        } else {
+            Severity::Warn
+        };
+        Ok(Self {
+            severity,
+            summary: r.string()?,
+        })
+    }
+}
+
+/// What the cluster log knows of the health.
+#[derive(Debug, Default)]
+pub(crate) struct HealthLog {
+    said: BTreeMap<String, Said>,
+    /// When, as far as this monitor said it.
+    times: BTreeMap<String, UTime>,
+    looked: UTime,
+    detailed: UTime,
+    /// The number of the interval in which the health was last summed up.
+    interval: u64,
+    /// The last sum.
+    overall: String,
+}
+
+type Line = (LogPriority, String);
+
+/// When the health is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// An interval has ended, or the monitor has just started.
+    Always,
+    /// Now, if it is not what was said last.
+    IfChanged,
+}
+
+fn priority(severity: Severity) -> LogPriority {
+    match severity {
+        Severity::Warn => LogPriority::WARN,
+        Severity::Error => LogPriority::ERROR,
+    }
+}
+
+impl HealthLog {
+    pub(crate) fn load(kv: &dyn KvRead) -> std::result::Result<Self, LoadError> {
+        let mut all = Self::default();
+        for (k, v) in kv.scan(SERVICE)? {
+            all.apply(&k, Some(&v))?;
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn apply(&mut self, code: &str, value: Option<&Bytes>) -> std::result::Result<(), LoadError> {
+        match value {
+            Some(v) => self.said.insert(code.to_owned(), stored("health log", v)?),
+            None => self.said.remove(code),
+        };
+        Ok(())
+    }
+
+    /// Whether this service keeps its state under that name.
+    pub(crate) fn owns(service: &str) -> bool {
+        service == SERVICE
+    }
+
+    /// What is to be said now. One check is not mentioned again within `pause` where only its words change.
+    fn compare(&mut self, checks: &Checks, pause: Duration, now: UTime, txn: &mut Txn) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (code, check) in checks {
+            let what = match self.said.get(*code) {
+                None => "failed",
+                Some(s) if s.severity != check.severity => "update",
+                Some(s) if s.summary == check.summary => continue,
+                Some(_) => {
+                    let last = self.times.get(*code);
+                    if last.is_some_and(|t| now.since(*t) < pause) {
+                        continue;
+                    }
+                    "update"
+                }
+            };
+            let text = format!("Health check {what}: {} ({code})", check.summary);
+            lines.push((priority(check.severity), text));
+            let said = Said {
+                severity: check.severity,
+                summary: check.summary.clone(),
+            };
+            txn.put(SERVICE, *code, encode_to_vec(&said));
+            self.times.insert((*code).to_owned(), now);
+        }
+        for (code, said) in &self.said {
+            if checks.contains_key(code.as_str()) {
+                continue;
+            }
+            let text = match code.as_str() {
+                "OSD_FLAGS" => "OSD flags cleared".to_owned(),
+                _ => format!("Health check cleared: {code} (was: {})", said.summary),
+            };
+            lines.push((LogPriority::INFO, text));
+            txn.remove(SERVICE, code.as_str());
+            self.times.remove(code);
+        }
+        if checks.is_empty() && !self.said.is_empty() {
+            lines.push((LogPriority::INFO, "Cluster is now healthy".to_owned()));
+        }
+        lines
+    }
+
+    /// Whether the health is to be summed up.
+    fn sum_due(&mut self, interval: u64, now: UTime) -> Option<Due> {
+        let number = now.to_duration().as_secs() / interval.max(1);
+        if std::mem::replace(&mut self.interval, number) != number {
+            return Some(Due::Always);
+        }
+        let tick = now.since(self.detailed) >= DETAIL_EVERY;
+        tick.then(|| {
+            self.detailed = now;
+            Due::IfChanged
+        })
+    }
+}
+
+impl Monitor {
+    /// Whether the statistics are complete enough to judge. Only what changes is worth a line, and after a start all of it
+    /// is unknown.
+    fn is_settled(&self) -> bool {
+        let map = &self.osd.map;
+        let reported = |o: i32| !map.is_up(o) || self.stats.osds.contains_key(&o);
+        self.now.since(self.started) >= SETTLE || map.osds().all(reported)
+    }
+
+    /// Tells the cluster log how the health has changed. Only when nothing else changes.
+    pub(crate) fn log_health(&mut self) {
+        let wanted = self.values.flag("mon_health_to_clog");
+        if !wanted || self.now.since(self.health_log.looked) < EVERY || !self.is_settled() {
+            return;
+        }
+        let now = self.now;
+        self.health_log.looked = now;
+        let checks = self.health();
+        let pause = Duration::from_secs(self.values.uint("mon_health_log_update_period"));
+        let mut lines = self.health_log.compare(&checks, pause, now, &mut self.writes.txn);
+        lines.extend(self.sum_up());
+        for (priority, text) in lines {
+            self.log_event(priority, text);
+        }
+    }
+
+    /// The whole health in one entry, where that is due.
+    fn sum_up(&mut self) -> Option<Line> {
+        let interval = u64::try_from(self.values.int("mon_health_to_clog_interval")).unwrap_or(0);
+        if interval == 0 {
+            return None;
+        }
+        let due = self.health_log.sum_due(interval, self.now)?;
+        let report = self.health_report();
+        let line = report.line(" ", "; ");
+        let is_new = line != self.health_log.overall;
+        if due == Due::IfChanged && !is_new {
+            return None;
+        }
+        let text = match report.worst() {
+            Some(_) if is_new => format!("Health detail: {line}\n{}", report.detail().trim_end()),
+            _ => format!("overall {line}"),
+        };
+        let priority = report.worst().map_or(LogPriority::INFO, priority);
+        self.health_log.overall = line;
+        Some((priority, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{error, warn};
+
+    /// Applies what `compare` prepared, as a commit does.
+    fn say(log: &mut HealthLog, checks: &Checks, at: u32) -> Vec<String> {
+        let mut txn = Txn::default();
+        let pause = Duration::from_secs(5);
+        let lines = log.compare(checks, pause, UTime::from_secs(at), &mut txn);
+        for op in txn.ops {
+            assert!(HealthLog::owns(&op.service));
+            log.apply(&op.key, op.value.as_ref()).unwrap();
+        }
+        let text = |(p, t): Line| format!("{p} {t}");
+        lines.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn changes_are_told_as_the_official_monitor_does() {
+        let mut log = HealthLog::default();
+        let down = |n| warn(format!("{n} osds down"), n, Vec::new());
+        let mut checks = Checks::from([("OSD_DOWN", down(1))]);
+        assert_eq!(
+            say(&mut log, &checks, 100),
+            ["[WRN] Health check failed: 1 osds down (OSD_DOWN)"]
+        );
+        checks.insert("OSD_DOWN", down(2));
+        assert!(
+            say(&mut log, &checks, 104).is_empty(),
+            "too soon after the last one"
+        );
+        assert_eq!(
+            say(&mut log, &checks, 105),
+            ["[WRN] Health check update: 2 osds down (OSD_DOWN)"]
+        );
+        assert!(say(&mut log, &checks, 200).is_empty());
+        // What becomes worse is told at once.
+        checks.insert("OSD_DOWN", error("2 osds down".into(), 2, Vec::new()));
+        checks.insert("OSD_FLAGS", warn("x".into(), 1, Vec::new()));
+        assert_eq!(
+            say(&mut log, &checks, 201),
+            [
+                "[ERR] Health check update: 2 osds down (OSD_DOWN)",
+                "[WRN] Health check failed: x (OSD_FLAGS)"
+            ]
+        );
+        assert_eq!(
+            say(&mut log, &Checks::new(), 202),
+            [
+                "[INF] Health check cleared: OSD_DOWN (was: 2 osds down)",
+                "[INF] OSD flags cleared",
+                "[INF] Cluster is now healthy"
+            ]
+        );
+        assert!(say(&mut log, &Checks::new(), 203).is_empty());
+    }
+
+    #[test]
+    fn the_health_is_summed_up_at_round_times_and_when_it_has_changed() {
+        let mut log = HealthLog::default();
+        let mut due = |at: u32| log.sum_due(600, UTime::from_secs(at));
+        assert_eq!(due(601), Some(Due::Always), "at the start");
+        assert_eq!(due(602), Some(Due::IfChanged));
+        assert_eq!(due(661), None);
+        assert_eq!(due(662), Some(Due::IfChanged));
+        assert_eq!(due(1200), Some(Due::Always));
+        assert_eq!(due(1201), Some(Due::IfChanged));
+        assert_eq!(due(1202), None);
+    }
+
+    #[test]
+    fn what_was_said_round_trips() {
+        let said = Said {
+            severity: Severity::Error,
+            summary: "s".into(),
+        };
+        assert_eq!(
+            spirula_denc::decode_all::<Said>(&encode_to_vec(&said)).unwrap(),
+            said
+        );
+        assert!(spirula_denc::decode_all::<Said>(&[2]).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Clocks: how far the hosts of OSDs are from the monitor's.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use spirula_proto::internal::report::ClockSample;
+
+use super::{Checks, warn};
+use crate::core::Monitor;
+use crate::fmt;
+
+/// A difference counts once it has shown in so many reports one after the other.
+const PERSISTENT: usize = 3;
+
+/// What an OSD has measured of late.
+#[derive(Debug, Clone, Default)]
+pub struct Clock {
+    recent: VecDeque<ClockSample>,
+}
+
+/// By how much the clocks differ at least: the truth is within half the round trip of what was measured.
+fn skew(s: &ClockSample) -> Duration {
+    Duration::from_micros(s.ahead_us.unsigned_abs().saturating_sub(s.round_trip_us / 2))
+}
+
+impl Clock {
+    pub(crate) fn take(&mut self, sample: ClockSample) {
+        if self.recent.len() == PERSISTENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(sample);
+    }
+
+    /// The last difference and its round trip, where the last few all exceed what is allowed.
+    fn trouble(&self, allowed: Duration) -> Option<(Duration, Duration)> {
+        let last = self.recent.back()?;
+        let bad = self.recent.len() == PERSISTENT && self.recent.iter().all(|s| skew(s) > allowed);
+        bad.then(|| (skew(last), Duration::from_micros(last.round_trip_us)))
+    }
+}
+
+impl Monitor {
+    pub(super) fn clocks(&self, out: &mut Checks) {
+        let map = &self.osd.map;
+        let limit = self.values.float("mon_clock_drift_allowed").max(0.0);
+        let allowed = Duration::try_from_secs_f64(limit).unwrap_or(Duration::MAX);
+        let (mut names, mut detail) = (Vec::new(), Vec::new());
+        for osd in map.osds().filter(|o| map.is_up(*o)) {
+            let life = self.osd.lives.get(osd);
+            let Some((skew, latency)) = life.and_then(|l| l.clock.trouble(allowed)) else {
+                continue;
+            };
+            names.push(format!("osd.{osd}"));
+            detail.push(format!(
+                "osd.{osd} clock skew {}s > max {}s (latency {}s)",
+                fmt::float(skew.as_secs_f64(), 6),
+                fmt::float(limit, 6),
+                fmt::float(latency.as_secs_f64(), 6)
+            ));
+        }
+        if !names.is_empty() {
+            let summary = format!("clock skew detected on {}", names.join(", "));
+            out.insert("OSD_CLOCK_SKEW", warn(summary, names.len(), detail));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(ahead_ms: i64, round_trip_ms: u64) -> ClockSample {
+        ClockSample {
+            ahead_us: ahead_ms * 1000,
+            round_trip_us: round_trip_ms * 1000,
+        }
+    }
+
+    #[test]
+    fn a_difference_counts_when_it_stays_and_the_network_does_not_explain_it() {
+        let allowed = Duration::from_millis(50);
+        let mut c = Clock::default();
+        let bad = |c: &Clock| c.trouble(allowed).is_some();
+        for n in 1..=PERSISTENT {
+            assert!(!bad(&c));
+            c.take(sample(-80, 20));
+            assert_eq!(bad(&c), n == PERSISTENT);
+        }
+        let want = (Duration::from_millis(70), Duration::from_millis(20));
+        assert_eq!(c.trouble(allowed), Some(want));
+        assert_eq!(c.trouble(Duration::from_millis(70)), None);
+        // One report that a slow network could explain ends it.
+        c.take(sample(-80, 60));
+        assert!(!bad(&c));
+        for _ in 0..PERSISTENT {
+            assert!(!bad(&c));
+            c.take(sample(80, 0));
+        }
+        assert!(bad(&c));
+        c.take(sample(i64::MIN / 1000, 0));
+        c.take(sample(0, 0));
+        assert!(!bad(&c));
+    }
+}

@@ -1,0 +1,112 @@
+//! How far this host's clock is from the monitor's: a report's acknowledgement carries the monitor's time.
+
+use spirula_denc::UTime;
+use spirula_proto::internal::report::ClockSample;
+
+/// After so many microseconds without an acknowledgement another report is timed: the session broke, most likely.
+const GIVE_UP: u64 = 30_000_000;
+
+/// A report that was sent and is to be acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    seq: u64,
+    /// On the monotonic clock, which the round trip is measured with.
+    usec: u64,
+    /// On the clock that is compared.
+    wall: UTime,
+}
+
+/// Times one report after the other.
+#[derive(Debug, Default)]
+pub(super) struct ClockCheck {
+    sent: Option<Sent>,
+    sample: Option<ClockSample>,
+}
+
+impl ClockCheck {
+    /// The session ended: what was sent on it is not acknowledged.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A report goes out.
+    pub(super) fn sent(&mut self, seq: u64, usec: u64, wall: UTime) {
+        let waits = |s: Sent| usec.saturating_sub(s.usec) < GIVE_UP;
+        if !self.sent.is_some_and(waits) {
+            self.sent = Some(Sent { seq, usec, wall });
+        }
+    }
+
+    /// The monitor had the report at `stamp` on its clock; its word has come at `usec`.
+    pub(super) fn acknowledged(&mut self, seq: u64, stamp: UTime, usec: u64) {
+        let Some(sent) = self.sent.take_if(|s| s.seq == seq) else {
+            return;
+        };
+        let round_trip_us = usec.saturating_sub(sent.usec);
+        // Halfway, as far as anybody can know: the truth is within half the round trip of it.
+        let ahead = micros(sent.wall) + i128::from(round_trip_us / 2) - micros(stamp);
+        self.sample = Some(ClockSample {
+            ahead_us: i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX }),
+            round_trip_us,
+        });
+    }
+
+    /// The newest measurement, once.
+    pub(super) fn take(&mut self) -> Option<ClockSample> {
+        self.sample.take()
+    }
+}
+
+fn micros(t: UTime) -> i128 {
+    // At most 2^32 seconds.
+    t.to_duration().as_micros().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(millis: u64) -> UTime {
+        UTime::from(Duration::from_millis(1_700_000_000_000 + millis))
+    }
+
+    #[test]
+    fn the_offset_is_taken_in_the_middle_of_the_round_trip() {
+        let mut c = ClockCheck::default();
+        // This clock is 500 ms ahead: sent at 0 on it, received 20 ms later at -480 on the monitor's, answered at once.
+        c.sent(1, 1_000, at(1000));
+        c.acknowledged(1, at(520), 41_000);
+        let want = ClockSample {
+            ahead_us: 500_000,
+            round_trip_us: 40_000,
+        };
+        assert_eq!((c.take(), c.take()), (Some(want), None));
+        // And behind by three seconds.
+        c.sent(2, 100_000, at(0));
+        c.acknowledged(2, at(3000), 100_000);
+        assert_eq!(c.take().map(|s| s.ahead_us), Some(-3_000_000));
+    }
+
+    #[test]
+    fn one_report_is_timed_at_a_time() {
+        let mut c = ClockCheck::default();
+        c.sent(1, 10, at(0));
+        c.sent(2, 20, at(9));
+        c.acknowledged(2, at(9), 30);
+        assert_eq!(c.take(), None, "the first is still timed");
+        c.acknowledged(1, at(0), 30);
+        assert_eq!(c.take().map(|s| s.round_trip_us), Some(20));
+        // One that is never acknowledged does not keep the others from being timed.
+        c.sent(3, 100, at(0));
+        c.sent(4, 100 + GIVE_UP, at(0));
+        c.acknowledged(4, at(0), 200 + GIVE_UP);
+        assert_eq!(c.take().map(|s| s.round_trip_us), Some(100));
+        c.sent(5, 0, at(0));
+        c.forget();
+        c.acknowledged(5, at(0), 1);
+        assert_eq!(c.take(), None);
+        c.acknowledged(6, UTime::ZERO, u64::MAX);
+    }
+}
