@@ -134,7 +134,6 @@ options! {
     mon_data_size_warn Size Advanced "16106127360" ["mon"] "bytes of the monitor's store from which it warns";
     mon_health_log_update_period Int Dev "5" ["mon"] "seconds between cluster log entries about the same health check";
     mon_health_to_clog Bool Advanced "true" ["mon"] "tell the cluster log of changes of the health";
-    mon_health_to_clog_interval Int Advanced "600" ["mon"] "seconds between entries in the cluster log that sum up the health; 0 for none";
     mon_host Str Basic "" [""] "the monitors' addresses";
     mon_initial_members Str Advanced "" ["mon"] "names of the first monitors";
     mon_max_osd Int Advanced "10000" ["mon"] "most OSD ids";

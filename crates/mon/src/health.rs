@@ -93,6 +93,34 @@ fn plural(n: usize, one: &str) -> String {
     }
 }
 
+/// The bucket types of a new CRUSH map, with the check for buckets all of whose OSDs are down.
+const SUBTREES: [(&str, &str); 11] = [
+    ("host", "OSD_HOST_DOWN"),
+    ("chassis", "OSD_CHASSIS_DOWN"),
+    ("rack", "OSD_RACK_DOWN"),
+    ("row", "OSD_ROW_DOWN"),
+    ("pdu", "OSD_PDU_DOWN"),
+    ("pod", "OSD_POD_DOWN"),
+    ("room", "OSD_ROOM_DOWN"),
+    ("datacenter", "OSD_DATACENTER_DOWN"),
+    ("zone", "OSD_ZONE_DOWN"),
+    ("region", "OSD_REGION_DOWN"),
+    ("root", "OSD_ROOT_DOWN"),
+];
+
+/// `root=default,host=a`: where an OSD or bucket stands.
+fn place(map: &OsdMap, item: i32) -> String {
+    let mut levels: Vec<String> = map
+        .crush
+        .map()
+        .location(item)
+        .iter()
+        .map(|(t, n)| format!("{t}={n}"))
+        .collect();
+    levels.reverse();
+    levels.join(",")
+}
+
 impl Monitor {
     /// All checks.
     pub fn health(&self) -> Checks {
@@ -111,29 +139,19 @@ impl Monitor {
     }
 
     fn osds_down(&self, map: &OsdMap, out: &mut Checks) {
-        let crush = map.crush.map();
         // One that never came up is not missed.
         let missed = |o: i32| map.is_in(o) && map.is_down(o) && !map.state(o).contains(OsdState::NEW);
         let down: Vec<i32> = map.osds().filter(|o| missed(*o)).collect();
         if down.is_empty() {
             return;
         }
-        let place = |osd: i32| {
-            let mut levels: Vec<String> = crush
-                .location(osd)
-                .iter()
-                .map(|(t, n)| format!("{t}={n}"))
-                .collect();
-            levels.reverse();
-            levels.join(",")
-        };
         let detail = down
             .iter()
-            .map(|o| format!("osd.{o} ({}) is down", place(*o)))
+            .map(|o| format!("osd.{o} ({}) is down", place(map, *o)))
             .collect();
         out.insert(
             "OSD_DOWN",
-            warn(format!("{} down", plural(down.len(), "osd")), down.len(), detail),
+            warn(format!("{} osds down", down.len()), down.len(), detail),
         );
         self.subtrees_down(map, out);
     }
@@ -141,11 +159,8 @@ impl Monitor {
     /// Hosts, and larger buckets, all of whose OSDs are down.
     fn subtrees_down(&self, map: &OsdMap, out: &mut Checks) {
         let crush = map.crush.map();
-        for (kind, code) in [
-            ("host", "OSD_HOST_DOWN"),
-            ("rack", "OSD_RACK_DOWN"),
-            ("root", "OSD_ROOT_DOWN"),
-        ] {
+        let top = crush.iter_buckets().map(|b| i32::from(b.type_id)).max();
+        for (kind, code) in SUBTREES {
             let Some(type_id) = crush.type_id(kind) else {
                 continue;
             };
@@ -162,11 +177,15 @@ impl Monitor {
                 if !below.is_empty() && below.iter().all(|o| map.is_down(*o)) {
                     osds += below.len();
                     let name = crush.name(b.id).unwrap_or_default();
-                    detail.push(format!("{kind} {name} ({}) is down", plural(below.len(), "osd")));
+                    let at = match Some(type_id) == top {
+                        true => String::new(),
+                        false => format!(" ({})", place(map, b.id)),
+                    };
+                    detail.push(format!("{kind} {name}{at} ({} osds) is down", below.len()));
                 }
             }
             if !detail.is_empty() {
-                let summary = format!("{} ({}) down", plural(detail.len(), kind), plural(osds, "osd"));
+                let summary = format!("{} ({osds} osds) down", plural(detail.len(), kind));
                 out.insert(code, warn(summary, detail.len(), detail));
             }
         }

@@ -17,8 +17,6 @@ use crate::service::stored;
 const SERVICE: &str = "health_log";
 /// How often the health is looked at.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often a changed health is told in full (`mon_health_to_clog_tick_interval`).
-const DETAIL_EVERY: Duration = Duration::from_secs(60);
 /// A monitor that starts waits for the reports of OSDs that are up, but not for longer.
 const SETTLE: Duration = Duration::from_secs(15);
 
@@ -64,23 +62,9 @@ pub(crate) struct HealthLog {
     /// When, as far as this monitor said it.
     times: BTreeMap<String, UTime>,
     looked: UTime,
-    detailed: UTime,
-    /// The number of the interval in which the health was last summed up.
-    interval: u64,
-    /// The last sum.
-    overall: String,
 }
 
 type Line = (LogPriority, String);
-
-/// When the health is summed up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Due {
-    /// An interval has ended, or the monitor has just started.
-    Always,
-    /// Now, if it is not what was said last.
-    IfChanged,
-}
 
 fn priority(severity: Severity) -> LogPriority {
     match severity {
@@ -153,19 +137,6 @@ impl HealthLog {
         }
         lines
     }
-
-    /// Whether the health is to be summed up.
-    fn sum_due(&mut self, interval: u64, now: UTime) -> Option<Due> {
-        let number = now.to_duration().as_secs() / interval.max(1);
-        if std::mem::replace(&mut self.interval, number) != number {
-            return Some(Due::Always);
-        }
-        let tick = now.since(self.detailed) >= DETAIL_EVERY;
-        tick.then(|| {
-            self.detailed = now;
-            Due::IfChanged
-        })
-    }
 }
 
 impl Monitor {
@@ -187,33 +158,10 @@ impl Monitor {
         self.health_log.looked = now;
         let checks = self.health();
         let pause = Duration::from_secs(self.values.uint("mon_health_log_update_period"));
-        let mut lines = self.health_log.compare(&checks, pause, now, &mut self.writes.txn);
-        lines.extend(self.sum_up());
+        let lines = self.health_log.compare(&checks, pause, now, &mut self.writes.txn);
         for (priority, text) in lines {
             self.log_event(priority, text);
         }
-    }
-
-    /// The whole health in one entry, where that is due.
-    fn sum_up(&mut self) -> Option<Line> {
-        let interval = u64::try_from(self.values.int("mon_health_to_clog_interval")).unwrap_or(0);
-        if interval == 0 {
-            return None;
-        }
-        let due = self.health_log.sum_due(interval, self.now)?;
-        let report = self.health_report();
-        let line = report.line(" ", "; ");
-        let is_new = line != self.health_log.overall;
-        if due == Due::IfChanged && !is_new {
-            return None;
-        }
-        let text = match report.worst() {
-            Some(_) if is_new => format!("Health detail: {line}\n{}", report.detail().trim_end()),
-            _ => format!("overall {line}"),
-        };
-        let priority = report.worst().map_or(LogPriority::INFO, priority);
-        self.health_log.overall = line;
-        Some((priority, text))
     }
 }
 
@@ -273,19 +221,6 @@ mod tests {
             ]
         );
         assert!(say(&mut log, &Checks::new(), 203).is_empty());
-    }
-
-    #[test]
-    fn the_health_is_summed_up_at_round_times_and_when_it_has_changed() {
-        let mut log = HealthLog::default();
-        let mut due = |at: u32| log.sum_due(600, UTime::from_secs(at));
-        assert_eq!(due(601), Some(Due::Always), "at the start");
-        assert_eq!(due(602), Some(Due::IfChanged));
-        assert_eq!(due(661), None);
-        assert_eq!(due(662), Some(Due::IfChanged));
-        assert_eq!(due(1200), Some(Due::Always));
-        assert_eq!(due(1201), Some(Due::IfChanged));
-        assert_eq!(due(1202), None);
     }
 
     #[test]

@@ -162,14 +162,10 @@ impl Report<'_> {
         checks.map(|(_, c)| c)
     }
 
-    /// How bad the worst check is that is not muted.
-    pub(crate) fn worst(&self) -> Option<Severity> {
-        self.loud().map(|c| c.severity).max()
-    }
-
-    /// The same as text; `HEALTH_OK` where there is none.
+    /// `HEALTH_OK`, or how bad the worst check is that is not muted.
     pub(crate) fn overall(&self) -> &'static str {
-        self.worst().map_or("HEALTH_OK", Severity::name)
+        let worst = self.loud().map(|c| c.severity).max();
+        worst.map_or("HEALTH_OK", Severity::name)
     }
 
     /// The overall status, what is wrong and what is muted, in one text.

@@ -71,7 +71,7 @@ impl Osd {
 
     /// Asks to be marked up, unless the newest map has this process up already.
     pub(super) fn boot_if_down(&mut self) {
-        if self.maps.epoch() == 0 || self.is_up() || !self.has_secrets() {
+        if self.stopping || self.maps.epoch() == 0 || self.is_up() || !self.has_secrets() {
             return;
         }
         let sb = self.io.store.superblock();
@@ -160,6 +160,8 @@ impl Osd {
 
     /// Says that the daemon goes down on purpose.
     pub(super) fn say_goodbye(&mut self) {
+        // The map will have it down: it must not ask to be up again meanwhile.
+        self.stopping = true;
         if self.is_up() {
             let bye = OsdGoingDown {
                 epoch: self.maps.epoch(),

@@ -67,6 +67,8 @@ pub(super) struct Osd {
     out: Vec<Output>,
     last_conn: u64,
     failed: Option<OsdError>,
+    /// The daemon has said goodbye.
+    pub(super) stopping: bool,
 }
 
 /// What the daemon's tasks share.
@@ -121,6 +123,7 @@ impl Shell {
             out: Vec::new(),
             last_conn: 0,
             failed: None,
+            stopping: false,
         };
         Rc::new(Self {
             osd: RefCell::new(osd),
