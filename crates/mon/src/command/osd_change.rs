@@ -70,14 +70,14 @@ fn free_id(m: &Monitor) -> i32 {
 fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
     let max = m.osd.map.max_osd;
     let destroyed = m.osd.map.state(osd).contains(OsdState::DESTROYED);
-    let known = m.osd.map.exists(osd);
     let inc = m.pending_osd();
     if u32::try_from(osd).is_ok_and(|o| o >= max) {
         inc.new_max_osd = osd + 1;
     }
-    let flip = match (known, destroyed) {
-        (true, true) => OsdState::DESTROYED.with(OsdState::NEW),
-        _ => OsdState::EXISTS.with(OsdState::NEW),
+    // Not EXISTS: the weight below sets that when the map is applied, and a flip would take it away again.
+    let flip = match destroyed {
+        true => OsdState::DESTROYED.with(OsdState::NEW),
+        false => OsdState::NEW,
     };
     inc.new_state.insert(osd, flip);
     inc.new_weight.insert(osd, spirula_maps::osdmap::WEIGHT_IN);
