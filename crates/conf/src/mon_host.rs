@@ -15,11 +15,8 @@ pub fn parse_mon_host(text: &str) -> Vec<EntityAddr> {
             .strip_prefix("[v")
             .map_or(word.to_owned(), |rest| format!("v{rest}"));
         // A closing bracket of a group, not of an IPv6 address, ends the word without a matching opening one.
-        let word = if word.contains('[') {
-            word.as_str()
-        } else {
-            word.trim_end_matches(']')
-        };
+        let group_ends = word.matches(']').count() > word.matches('[').count();
+        let word = word.strip_suffix(']').filter(|_| group_ends).unwrap_or(&word);
         let Ok(mut addr) = word.parse::<EntityAddr>() else {
             continue;
         };
@@ -60,5 +57,7 @@ mod tests {
             shown("[v2:[::1]:3300/0,v1:[::1]:6789/0] [fe80::1]"),
             ["v2:[::1]:3300/0", "v2:[fe80::1]:3300/0"]
         );
+        assert_eq!(shown("[v2:[::1]:3300/0]"), ["v2:[::1]:3300/0"]);
+        assert_eq!(shown("[v1:[::1]:6789,v2:[::1]:3300]"), ["v2:[::1]:3300/0"]);
     }
 }
