@@ -11,6 +11,7 @@ use spirula_mon::{MkfsConfig, MonConfig};
 use spirula_osd::daemon::OsdConfig;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
 use crate::pidfile::PidFile;
 
@@ -33,16 +34,19 @@ pub(crate) enum MonCommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum OsdCommand {
-    /// Make the store of a new OSD; what the device held before is gone
+    /// Make the store of a new OSD, on `osd_data`/block: a file, or a link to a block device
     Mkfs {
         #[command(flatten)]
         daemon: DaemonArgs,
         /// The OSD's UUID, as given to `ceph osd new`
         #[arg(long)]
         osd_uuid: String,
-        /// Size of the store, where it is a file
-        #[arg(long, default_value = "10G")]
-        size: String,
+        /// Size of the store [default: all of a block device, 10G of a file]
+        #[arg(long)]
+        size: Option<String>,
+        /// Overwrite what the file or device holds
+        #[arg(long)]
+        force: bool,
     },
     /// Run an OSD
     Run {
@@ -238,12 +242,16 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
             daemon,
             osd_uuid,
             size,
+            force,
         } => {
             let section = Section::load("osd", &daemon)?;
             let uuid =
                 Fsid::parse(&osd_uuid).ok_or_else(|| Error::Usage(format!("{osd_uuid:?} is not a UUID")))?;
-            let size = parse_size(&size).ok_or_else(|| Error::Usage(format!("{size:?} is not a size")))?;
-            osd_mkfs(&section, uuid, size)
+            let parse = |text: String| {
+                parse_size(&text).ok_or_else(|| Error::Usage(format!("{text:?} is not a size")))
+            };
+            let size = size.map(parse).transpose()?;
+            osd_mkfs(&section, uuid, size.unwrap_or(FILE_SIZE), size, force)
         }
         OsdCommand::Run { daemon } => {
             let section = Section::load("osd", &daemon)?;
@@ -268,27 +276,53 @@ fn osd_device(section: &Section) -> Result<PathBuf, Error> {
     Ok(section.path("osd_data")?.join("block"))
 }
 
-fn osd_mkfs(section: &Section, uuid: Fsid, size: u64) -> Result<(), Error> {
+/// Size of a store on a file by default.
+const FILE_SIZE: u64 = 10 << 30;
+
+fn osd_mkfs(
+    section: &Section,
+    uuid: Fsid,
+    file_size: u64,
+    device_size: Option<u64>,
+    force: bool,
+) -> Result<(), Error> {
     let device = osd_device(section)?;
     let log_device = section.get("osd_log_device").map(PathBuf::from);
+    let (id, fsid) = (osd_id(section)?, section.fsid()?);
+    let request = Request {
+        device: &device,
+        log: log_device.as_deref(),
+        file_size: Some(file_size),
+        device_size,
+        identity: Identity {
+            whoami: id.unsigned_abs(),
+            fsid,
+            uuid,
+        },
+        force,
+    };
+    let Plan::Make { size } = request.plan()? else {
+        tracing::warn!("{} holds this OSD's store already; it was kept", device.display());
+        return Ok(());
+    };
     spirula_osd::daemon::mkfs(&spirula_osd::daemon::MkfsConfig {
-        id: osd_id(section)?,
+        id,
         device: &device,
         log_device: log_device.as_deref(),
         size,
-        fsid: section.fsid()?,
+        fsid,
         uuid,
     })
     .map_err(|e| Error::Daemon(e.to_string()))
 }
 
-/// Makes the store of OSD `n`, as `spirula osd mkfs` does.
+/// Makes the store of OSD `n`, as `spirula osd mkfs` does: of `size` on a file, on all of a block device.
 pub(crate) fn osd_mkfs_for(conf: &Path, n: u32, uuid: Fsid, size: u64) -> Result<(), Error> {
     let args = DaemonArgs {
         id: n.to_string(),
         conf: conf.to_owned(),
     };
-    osd_mkfs(&Section::load("osd", &args)?, uuid, size)
+    osd_mkfs(&Section::load("osd", &args)?, uuid, size, None, false)
 }
 
 /// What an OSD may take by default.

@@ -26,6 +26,13 @@ pub(crate) enum Error {
     Option { path: PathBuf, what: String },
     #[error("{0}")]
     Usage(String),
+    #[error(
+        "{path} holds {what}; nothing was changed. If nobody needs that, wipe it \
+         (`dd if=/dev/zero of={path} bs=1M count=10`) or tell mkfs to --force it"
+    )]
+    Occupied { path: PathBuf, what: String },
+    #[error("{path} is in use: mounted, swap, part of a volume, or the store of a running OSD")]
+    Busy { path: PathBuf },
     #[error("can't start {daemon}: {source}")]
     Spawn { daemon: String, source: io::Error },
     #[error("can't write the output: {0}")]

@@ -6,6 +6,7 @@
 mod admin;
 mod ceph;
 mod daemon;
+mod device;
 mod down;
 mod error;
 mod layout;

@@ -9,17 +9,18 @@ use spirula_denc::Fsid;
 use spirula_osd::pg::key::parse_object_key;
 use spirula_store::{Depth, Dump, MkfsOptions, ObjectKey, fsck, mkfs};
 
+use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make an empty store; what the device held before is gone
+    /// Make an empty store
     Mkfs {
         /// File or block device
         path: PathBuf,
-        /// Size of a file to make; a block device's own size otherwise
-        #[arg(long, value_parser = size, default_value = "0")]
-        size: u64,
+        /// Size of a file to make, or how much of a block device to use [default: all of what is there]
+        #[arg(long, value_parser = size)]
+        size: Option<u64>,
         /// A separate file or device for the log
         #[arg(long)]
         log: Option<PathBuf>,
@@ -29,6 +30,9 @@ pub(crate) enum Command {
         /// Id of the OSD
         #[arg(long, value_parser = fsid)]
         osd_uuid: Fsid,
+        /// Overwrite what the file or device holds
+        #[arg(long)]
+        force: bool,
     },
     /// Check a store without changing it; exits with 1 if it is damaged
     Fsck {
@@ -84,13 +88,31 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             log,
             fsid,
             osd_uuid,
+            force,
         } => {
             let options = MkfsOptions {
                 fsid: fsid.0,
                 osd_uuid: osd_uuid.0,
                 ..MkfsOptions::default()
             };
-            mkfs(&path, size, log.as_deref(), &options)?;
+            let request = Request {
+                device: &path,
+                log: log.as_deref(),
+                file_size: size,
+                device_size: size,
+                identity: Identity {
+                    whoami: options.whoami,
+                    fsid,
+                    uuid: osd_uuid,
+                },
+                force,
+            };
+            match request.plan()? {
+                Plan::Make { size } => {
+                    mkfs(&path, size, log.as_deref(), &options)?;
+                }
+                Plan::Exists => println!("{} holds this store already; it was kept", path.display()),
+            }
             Ok(ExitCode::SUCCESS)
         }
         Command::Fsck { path, log, deep } => {

@@ -23,6 +23,9 @@ use supervisor::Supervisor;
 /// How long a cluster may take to become healthy before `up` says that it did not.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often it is checked meanwhile that there is still a supervisor.
+const ALIVE_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Make what is missing and start the cluster
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -68,8 +71,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     layout.save_spec(&spec)?;
     let made = if is_new { "Creating" } else { "Starting" };
     progress.step(format!(
-        "{made} a cluster of 1 monitor and {} OSDs in {}",
+        "{made} a cluster of 1 monitor and {} OSD{} in {}",
         spec.osds,
+        if spec.osds == 1 { "" } else { "s" },
         layout.root().display()
     ));
     let begun = Instant::now();
@@ -133,6 +137,12 @@ fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
         if osds == 0 {
             return Err(Error::Usage("--osds must be at least 1".into()));
         }
+        if args.bind.is_unspecified() || args.bind.is_multicast() {
+            return Err(Error::Usage(format!(
+                "--bind {}: one address of this machine is needed, for clients find the daemons by it",
+                args.bind
+            )));
+        }
         return Ok((Spec::new(args.bind, osds, args.osd_size)?, true));
     };
     if let Some(osds) = args.osds {
@@ -178,7 +188,8 @@ fn detach(layout: &Layout, args: &Args) -> Result<std::process::Child, Error> {
 
 fn last_line(log: &std::path::Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines().last().unwrap_or("no log").to_owned()
+    let last = text.lines().last().unwrap_or("no log");
+    last.trim_start_matches("Error: ").to_owned()
 }
 
 /// The health of a cluster that is up, and the lines that explain it.
@@ -195,19 +206,21 @@ async fn wait_until_healthy(
     let mut admin = None;
     let mut why = String::from("the monitor does not answer");
     while Instant::now() < deadline {
-        alive()?;
-        if admin.is_none() {
-            admin = Admin::connect(layout).await.ok();
-        }
-        if let Some(connected) = &admin {
-            match connected.progress(layout, spec.osds).await {
-                Ok(admin::Progress::Up { health, summaries }) => return Ok((health, summaries)),
-                Ok(admin::Progress::Waiting(not_yet)) => why = not_yet,
-                Err(e) => {
-                    why = e.to_string();
-                    admin = None;
-                }
+        let look = look(layout, spec, &mut admin);
+        tokio::pin!(look);
+        // A look may last long where nobody answers: an early end of the cluster is told at once.
+        let seen = loop {
+            alive()?;
+            match tokio::time::timeout(ALIVE_INTERVAL, &mut look).await {
+                Ok(seen) => break seen,
+                Err(_) => progress.wait(&why),
             }
+        };
+        match seen {
+            Some(Ok(admin::Progress::Up { health, summaries })) => return Ok((health, summaries)),
+            Some(Ok(admin::Progress::Waiting(not_yet))) => why = not_yet,
+            Some(Err(e)) => why = e.to_string(),
+            None => {}
         }
         progress.wait(&why);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -217,4 +230,20 @@ async fn wait_until_healthy(
         seconds: HEALTH_PATIENCE.as_secs(),
         log: layout.log_file(supervisor::NAME),
     })
+}
+
+/// One look at the cluster over a connection that is kept while it works; `None` where there is none.
+async fn look(
+    layout: &Layout,
+    spec: &Spec,
+    admin: &mut Option<Admin>,
+) -> Option<Result<admin::Progress, Error>> {
+    if admin.is_none() {
+        *admin = Admin::connect(layout).await.ok();
+    }
+    let progress = admin.as_ref()?.progress(layout, spec.osds).await;
+    if progress.is_err() {
+        *admin = None;
+    }
+    Some(progress)
 }

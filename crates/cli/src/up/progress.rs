@@ -1,6 +1,8 @@
 //! What `spirula up` shows: a spinner at a terminal, plain lines elsewhere.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -47,7 +49,10 @@ impl Progress {
             bar.finish_and_clear();
         }
         let conf = layout.conf();
-        let root = layout.root().display();
+        let quoted = |path: &Path| {
+            let text = path.display().to_string();
+            shlex::try_quote(&text).map_or(text.clone(), Cow::into_owned)
+        };
         let health = [std::slice::from_ref(health), summaries].concat().join("\n");
         eprintln!(
             "Up after {:.1} s: {health}\nNext:\n\
@@ -55,9 +60,10 @@ impl Progress {
              \n    ceph -s                            # or: spirula ceph -s\
              \n    ceph osd pool create mypool\
              \n    rados -p mypool put hello /etc/hostname\
-             \n    spirula down --dir {root}",
+             \n    spirula down --dir {}",
             took.as_secs_f64(),
-            conf.display(),
+            quoted(&conf),
+            quoted(layout.root()),
         );
     }
 }
