@@ -87,18 +87,13 @@ impl State {
             Step::Put { key, value } => self.put(key.clone(), Some(value.clone())),
             Step::Delete(key) => self.put(key.clone(), None),
             Step::DeleteRange { from, to } => {
-                let table = self.active();
-                table.bytes += 128 + from.len() + to.len();
-                table.pairs_mut().remove_range(from.clone(), to.clone());
+                self.active().pairs_mut().remove_range(from.clone(), to.clone());
             }
         }
     }
 
     fn put(&mut self, key: Bytes, value: Option<Bytes>) {
-        let table = self.active();
-        // Overwritten pairs count again: that only closes a generation a little early.
-        table.bytes += 128 + key.len() + value.as_ref().map_or(0, Bytes::len);
-        table.pairs_mut().put(key, value);
+        self.active().pairs_mut().put(key, value);
     }
 
     /// The current object, created if it is missing. `None` only if no object was named.

@@ -1,6 +1,9 @@
-//! Checkpoints: write the blocks of a closed generation to their places, apply it to the index, free its part of the log.
+//! Checkpoints. A closed generation is settled first: its blocks are written to their places, and their memory is free.
+//! What is settled is gathered, and once it is worth it the index takes it in, whereupon its part of the log is free. The index
+//! is touched the less often the more is gathered: new objects come in random order, a page of the index each.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -18,11 +21,13 @@ use crate::{Result, StoreError};
 const WRITE_BLOCKS: usize = 256;
 /// Writes at a time: enough to keep a disk busy, few enough to leave it to others.
 const WRITES_AT_ONCE: usize = 4;
+/// Objects that move to the cache at a time.
+const RETIRE_BATCH: usize = 64;
 
 /// A write to be done: offset in bytes, and blocks.
-type Writeback = (u64, Vec<Bytes>);
+pub(crate) type Writeback = (u64, Vec<Bytes>);
 
-/// How far the checkpoint of the oldest generation is.
+/// How far the write-back of the oldest generation that is not settled is.
 pub(crate) enum Stage {
     /// None is under way.
     Idle,
@@ -36,8 +41,6 @@ pub(crate) enum Stage {
     },
     /// Makes them durable.
     Flush,
-    /// The index applies it.
-    Commit,
 }
 
 impl Store {
@@ -57,24 +60,46 @@ impl Store {
     }
 
     pub(crate) fn seal_if_full(&mut self) {
-        let (bytes, entries) = (self.state.cfg.memtable_bytes / 2, self.state.cfg.memtable_entries);
+        let (bytes, entries) = (
+            self.state.cfg.generation_bytes(),
+            self.state.cfg.memtable_entries / 2,
+        );
         let space = Log::generation_space(&self.sb);
         let active = self.state.active();
-        if active.bytes >= bytes || active.entries() >= entries || active.log_bytes >= space {
+        if active.memory() >= bytes || active.entries() >= entries || active.log_bytes >= space {
             self.seal();
         }
     }
 
+    /// Place of the oldest generation that has to be written back.
+    fn unsettled(&self) -> Option<usize> {
+        let closed = self.state.tables.len() - 1;
+        self.state.tables.iter().take(closed).position(|t| !t.settled)
+    }
+
+    /// Generations that are not settled, with the one that takes changes.
+    pub(crate) fn unsettled_count(&self) -> usize {
+        self.unsettled().map_or(1, |at| self.state.tables.len() - at)
+    }
+
     /// Goes on with the checkpoint as far as possible.
     pub(crate) fn advance_checkpoint(&mut self) {
-        if matches!(self.stage, Stage::Idle) && self.state.tables.len() > 1 {
+        self.retire(RETIRE_BATCH);
+        self.write_back();
+        if !self.committing && self.must_commit() {
+            self.commit_front();
+        }
+    }
+
+    fn write_back(&mut self) {
+        if matches!(self.stage, Stage::Idle) && self.unsettled().is_some() {
             self.stage = Stage::Wait(self.last_read);
         }
         if let Stage::Wait(mark) = self.stage
-            && self.may_write_back(mark)
+            && let Some(at) = self.unsettled().filter(|at| self.may_write_back(*at, mark))
         {
             self.stage = Stage::Write {
-                todo: self.collect_writebacks(),
+                todo: collect_writebacks(&self.state.tables[at]),
                 outstanding: 0,
             };
         }
@@ -102,51 +127,53 @@ impl Store {
         }
     }
 
-    fn may_write_back(&self, mark: u64) -> bool {
-        let Some(front) = self.state.tables.front() else {
-            return false;
-        };
-        front.unresolved == 0
-            && self.log.durable_seq >= front.last_seq
+    fn may_write_back(&self, at: usize, mark: u64) -> bool {
+        let table = &self.state.tables[at];
+        // What is settled while the index is busy waits for it, but not without bound.
+        let waiting = &self.state.tables[at.saturating_sub(1)];
+        let stuck = self.committing && at > 1 && self.is_worth_committing(waiting);
+        !stuck
+            && table.unresolved == 0
+            && self.log.durable_seq >= table.last_seq
             && self.reading.first().is_none_or(|oldest| *oldest > mark)
-    }
-
-    /// The blocks of the oldest generation, as few large writes.
-    fn collect_writebacks(&self) -> VecDeque<Writeback> {
-        let Some(front) = self.state.tables.front() else {
-            return VecDeque::new();
-        };
-        let mut blocks: Vec<(u64, Bytes)> = front
-            .dirty
-            .iter()
-            .filter_map(|(pblk, dirty)| match dirty {
-                Dirty::Full(b) | Dirty::Lost(b) => Some((*pblk, b.clone())),
-                Dirty::Patched(_) => None,
-            })
-            .collect();
-        blocks.sort_unstable_by_key(|(pblk, _)| *pblk);
-        let mut out: VecDeque<Writeback> = VecDeque::new();
-        for (pblk, block) in blocks {
-            match out.back_mut() {
-                Some((offset, bufs))
-                    if *offset + (bufs.len() * BLOCK) as u64 == pblk * BLOCK64
-                        && bufs.len() < WRITE_BLOCKS =>
-                {
-                    bufs.push(block);
-                }
-                _ => out.push_back((pblk * BLOCK64, vec![block])),
-            }
-        }
-        out
     }
 
     /// Takes the completion of a write or flush of the checkpoint.
     pub(crate) fn checkpoint_io_done(&mut self) {
         match &mut self.stage {
             Stage::Write { outstanding, .. } => *outstanding -= 1,
-            Stage::Flush => self.commit_front(),
-            Stage::Idle | Stage::Wait(_) | Stage::Commit => {}
+            Stage::Flush => self.settle(),
+            Stage::Idle | Stage::Wait(_) => {}
         }
+    }
+
+    /// The blocks of a generation are at their places.
+    fn settle(&mut self) {
+        self.stage = Stage::Idle;
+        let Some(at) = self.unsettled() else { return };
+        for (pblk, dirty) in self.state.tables[at].settle() {
+            if let Dirty::Full(block) = dirty {
+                self.keep_block(pblk, &block);
+            }
+        }
+        let first = usize::from(self.committing);
+        if at > first
+            && let Some(table) = self.state.tables.remove(at)
+        {
+            self.state.tables[at - 1].absorb(table);
+        }
+    }
+
+    fn is_worth_committing(&self, table: &MemTable) -> bool {
+        table.memory() >= self.state.cfg.generation_bytes()
+            || table.entries() >= self.state.cfg.memtable_entries
+            || table.log_bytes >= 2 * Log::generation_space(&self.sb)
+    }
+
+    /// Whether the index should take in what is settled.
+    fn must_commit(&self) -> bool {
+        let settled = self.state.tables.front().filter(|t| t.settled);
+        settled.is_some_and(|t| self.is_worth_committing(t) || self.log.is_full() || self.draining)
     }
 
     fn commit_front(&mut self) {
@@ -174,7 +201,7 @@ impl Store {
             frozen,
             group_blocks: self.sb.group_blocks,
         });
-        self.stage = Stage::Commit;
+        self.committing = true;
     }
 
     /// The index has applied the oldest generation.
@@ -186,24 +213,30 @@ impl Store {
                 return;
             }
         };
-        self.stage = Stage::Idle;
+        self.committing = false;
         self.epoch += 1;
         self.stats.checkpoints += 1;
+        // Before newer ones of the same objects come behind them.
+        self.retire(usize::MAX);
         let Some(table) = self.state.tables.pop_front() else {
             return;
         };
+        self.draining &= self.state.tables.len() > 1;
         self.log.trim(table.last_seq);
-        for (key, known) in table.objects.iter() {
-            self.state.remember(key, known);
-        }
-        for (pblk, dirty) in table.dirty {
-            if let Dirty::Full(block) = dirty {
-                self.keep_block(pblk, &block);
-            }
-        }
+        self.state.retired = Arc::unwrap_or_clone(table.objects);
         self.releases.push_back((self.last_read, freed));
         self.release();
         self.refill_spare();
+    }
+
+    /// Moves objects that the index has taken in to the cache, a few at a time.
+    fn retire(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some((key, known)) = self.state.retired.pop_first() else {
+                return;
+            };
+            self.state.remember(&key, &known);
+        }
     }
 
     /// Keeps a written block for later reads.
@@ -245,4 +278,29 @@ impl Store {
     pub(crate) fn io_failed(&mut self, what: &str, error: &std::io::Error) -> StoreError {
         self.fail(format_args!("{what} failed: {error}"))
     }
+}
+
+/// The blocks of a generation, as few large writes.
+pub(crate) fn collect_writebacks(table: &MemTable) -> VecDeque<Writeback> {
+    let mut blocks: Vec<(u64, Bytes)> = table
+        .dirty
+        .iter()
+        .filter_map(|(pblk, dirty)| match dirty {
+            Dirty::Full(b) | Dirty::Lost(b) => Some((*pblk, b.clone())),
+            Dirty::Patched(_) => None,
+        })
+        .collect();
+    blocks.sort_unstable_by_key(|(pblk, _)| *pblk);
+    let mut out: VecDeque<Writeback> = VecDeque::new();
+    for (pblk, block) in blocks {
+        match out.back_mut() {
+            Some((offset, bufs))
+                if *offset + (bufs.len() * BLOCK) as u64 == pblk * BLOCK64 && bufs.len() < WRITE_BLOCKS =>
+            {
+                bufs.push(block);
+            }
+            _ => out.push_back((pblk * BLOCK64, vec![block])),
+        }
+    }
+    out
 }

@@ -10,12 +10,15 @@ pub(crate) const BLOCK64: u64 = BLOCK as u64;
 /// Run-time settings of a store. None of them is part of the disk format.
 #[derive(Clone)]
 pub struct Config {
-    /// Bytes that unsaved transactions may occupy before they are written back: half of it per generation.
+    /// Bytes that changes may occupy until the index has them. A quarter each: what takes changes, what is being written
+    /// back, what waits for the index, what the index takes in.
     pub memtable_bytes: usize,
-    /// Objects and pairs a generation may hold before it is written back.
+    /// Objects and pairs that wait for the index at most.
     pub memtable_entries: usize,
     /// Cache of the index library, in bytes.
     pub index_cache_bytes: usize,
+    /// Filter that tells which objects do not exist, in bytes: useful up to three objects a byte.
+    pub presence_bytes: usize,
     /// Cache of onodes, in bytes.
     pub onode_cache_bytes: usize,
     /// Cache of recently written or read small data, in bytes; 0 turns it off.
@@ -35,6 +38,7 @@ impl Default for Config {
             memtable_entries: 12_000,
             // The page cache stands behind it.
             index_cache_bytes: 8 << 20,
+            presence_bytes: 1 << 20,
             onode_cache_bytes: 8 << 20,
             data_cache_bytes: 4 << 20,
             direct_min: 64 << 10,
@@ -45,6 +49,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Memory of one generation of changes at most, in bytes.
+    pub(crate) fn generation_bytes(&self) -> usize {
+        self.memtable_bytes / 4
+    }
+
     /// Settings that share `total` bytes over caches and memtables as the defaults do (those are for 36 MiB).
     pub fn with_budget(total: usize) -> Self {
         let d = Self::default();
@@ -53,6 +62,7 @@ impl Config {
             memtable_bytes: share(d.memtable_bytes),
             memtable_entries: d.memtable_entries,
             index_cache_bytes: share(d.index_cache_bytes),
+            presence_bytes: share(d.presence_bytes),
             onode_cache_bytes: share(d.onode_cache_bytes),
             data_cache_bytes: share(d.data_cache_bytes),
             ..d

@@ -30,6 +30,8 @@ pub(crate) enum Job {
         to: Bytes,
         limit: usize,
     },
+    /// Learn which objects there are from this key on.
+    Learn(Bytes),
     Commit {
         frozen: Box<Frozen>,
         group_blocks: u32,
@@ -41,6 +43,7 @@ pub(crate) enum JobDone {
     Lookup(Vec<(u64, Result<Option<Onode>>)>),
     Objects(u64, Result<Page<Onode>>),
     Pairs(u64, Result<Page<Bytes>>),
+    Learnt(Result<Option<Bytes>>),
     Commit(Result<Vec<Run>>),
 }
 
@@ -51,6 +54,7 @@ fn run(index: &Index, job: Job) -> JobDone {
             JobDone::Objects(id, index.list_objects(&from, to.as_deref(), limit))
         }
         Job::Pairs { id, from, to, limit } => JobDone::Pairs(id, index.list_pairs(&from, Some(&to), limit)),
+        Job::Learn(from) => JobDone::Learnt(index.learn(&from)),
         Job::Commit { frozen, group_blocks } => JobDone::Commit(index.apply(&frozen, group_blocks)),
     }
 }

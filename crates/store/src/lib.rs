@@ -50,6 +50,7 @@ mod open;
 mod plan;
 mod pump;
 mod read;
+mod replay;
 mod state;
 mod step;
 mod store;

@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use spirula_buf::Pool;
 
-use crate::alloc::{Allocator, Run};
-use crate::config::{BLOCK, BLOCK64, Config, MkfsOptions};
+use crate::alloc::Allocator;
+use crate::config::{BLOCK64, Config, MkfsOptions};
 use crate::device::{BlockIo, Device, FileIo, open_device};
 use crate::exec::Executor;
 use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
-use crate::log::{self, Found, Log, Scan};
+use crate::log::{self, Log, Scan};
 use crate::notify::Notify;
-use crate::onode::block_crcs;
+use crate::replay::Replay;
 use crate::state::State;
-use crate::step::Step;
 use crate::store::{Parts, Store};
 use crate::table::Counters;
 use crate::{Result, StoreError};
@@ -132,7 +131,7 @@ impl Mounted {
             }
             (true, None) => return Err(StoreError::NotAStore("its log device must be given".into())),
         };
-        let index = Index::open_at(index, &sb, cfg.index_cache_bytes, read_only)?;
+        let index = Index::open_at(index, &sb, &cfg, read_only)?;
         let applied = index.applied()?;
         let mut alloc = Allocator::new(&sb);
         for group in index.file().groups() {
@@ -153,7 +152,17 @@ impl Mounted {
             stored: applied.stored,
         };
         let mut state = State::new(cfg, Arc::new(index), alloc, counters, applied.seq);
-        replay(&mut state, &mut scan, dev, &sb)?;
+        if !read_only {
+            // What was read from the log after a kill may not be durable yet; writing back relies on it.
+            let synced = dev.sync().and_then(|()| log_io.sync());
+            synced.map_err(|e| StoreError::io("flush", e))?;
+        }
+        Replay {
+            state: &mut state,
+            dev,
+            write_back: !read_only,
+        }
+        .run(&mut scan, &sb)?;
         Ok(Self {
             sb,
             state,
@@ -161,78 +170,6 @@ impl Mounted {
             applied,
         })
     }
-}
-
-fn replay(state: &mut State, scan: &mut Scan, dev: &Arc<dyn BlockIo>, sb: &Superblock) -> Result<()> {
-    let mut cut = None;
-    for record in &scan.records {
-        let bad = || StoreError::damaged("log", format!("transaction {} cannot be decoded", record.seq));
-        let steps = Step::decode_all(&record.steps).ok_or_else(bad)?;
-        // A group that may not have become durable as a whole: its large writes may be missing. Nobody was told otherwise.
-        if record.direct && record.group > scan.durable_group && !direct_intact(&steps, dev) {
-            cut = Some(record.group);
-            break;
-        }
-    }
-    if let Some(group) = cut {
-        tracing::info!(
-            group,
-            "the log ends before a group whose data had not reached the device"
-        );
-        scan.cut(group, sb.log_blocks);
-    }
-    for record in &scan.records {
-        replay_one(state, record)?;
-    }
-    Ok(())
-}
-
-fn replay_one(state: &mut State, record: &Found) -> Result<()> {
-    let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
-    let steps = Step::decode_all(&record.steps).ok_or_else(|| bad("cannot be decoded"))?;
-    for step in &steps {
-        match step {
-            Step::Object(key) | Step::CloneOf { source: key, .. } => state.ensure_loaded(key)?,
-            _ => {}
-        }
-        let marked = new_runs(step).iter().all(|run| state.alloc.mark_used(*run));
-        if !marked {
-            return Err(bad("allocates blocks that are used"));
-        }
-        state.apply(step);
-    }
-    state.finish(record.seq, log::record_space(record.steps.len()));
-    Ok(())
-}
-
-fn new_runs(step: &Step) -> Vec<Run> {
-    match step {
-        Step::Inline { new, .. } => new.iter().map(|n| n.run).collect(),
-        Step::Direct { runs, .. } => runs.clone(),
-        _ => Vec::new(),
-    }
-}
-
-/// Whether the blocks that a record refers to are on the device as it says.
-fn direct_intact(steps: &[Step], dev: &Arc<dyn BlockIo>) -> bool {
-    let intact = |run: &Run, crcs: &[u32]| {
-        let mut buf = Pool::new(0).get(run.len as usize * BLOCK);
-        dev.read_at(run.pblk * BLOCK64, &mut buf).is_ok() && block_crcs(&buf).eq(crcs.iter().copied())
-    };
-    steps.iter().all(|step| {
-        let Step::Direct { runs, crcs, .. } = step else {
-            return true;
-        };
-        let mut rest = &crcs[..];
-        runs.iter().all(|run| {
-            let (head, tail) = rest.split_at(run.len as usize);
-            rest = tail;
-            run.pblk
-                .checked_add(u64::from(run.len))
-                .is_some_and(|end| end <= dev.size() / BLOCK64)
-                && intact(run, head)
-        })
-    })
 }
 
 impl Store {
@@ -285,9 +222,10 @@ impl Store {
             notify,
             spare_target,
         });
+        store.learn_objects();
         store.start_base_reads();
         // What was replayed goes into the index before long.
-        store.seal();
+        store.checkpoint();
         store.refill_spare();
         Ok(store)
     }

@@ -86,6 +86,17 @@ impl Op {
         payload + self.key().map_or(0, |k| k.as_slice().len()) + 64
     }
 
+    /// Bytes it usually adds to the log: without what only partial and direct writes need.
+    fn expected_bytes(&self, direct_min: usize) -> usize {
+        match self {
+            Self::Write { key, data, .. } if data.len() < direct_min => {
+                data.len() + key.as_slice().len() + 64
+            }
+            Self::Write { .. } | Self::Zero { .. } | Self::Truncate { .. } => 256,
+            other => other.log_bytes(direct_min),
+        }
+    }
+
     /// Blocks it allocates at most.
     fn blocks(&self) -> u64 {
         match self {
@@ -176,10 +187,15 @@ impl State {
     /// # Errors
     /// The index could not be read for the omap of a clone: the state is half changed, so the store must fail.
     pub(crate) fn execute(&mut self, txn: Transaction) -> Result<Planned> {
+        let direct_min = self.direct_min(&txn);
+        let expected = txn.ops.iter().map(|op| op.expected_bytes(direct_min)).sum();
         let mut plan = Plan {
-            direct_min: self.direct_min(&txn),
+            direct_min,
             omaps: 0,
-            out: Planned::default(),
+            out: Planned {
+                record: Vec::with_capacity(expected),
+                writes: Vec::new(),
+            },
         };
         for op in txn.ops {
             plan.op(self, op)?;

@@ -115,6 +115,10 @@ impl Store {
     fn job_done(&mut self, job: JobDone) {
         match job {
             JobDone::Commit(result) => self.commit_done(result),
+            JobDone::Learnt(Ok(Some(next))) => self.exec.submit(Job::Learn(next)),
+            JobDone::Learnt(Ok(None)) => tracing::debug!("all objects are known"),
+            // Whoever needs the damaged part will be told; without the filter everything is looked up.
+            JobDone::Learnt(Err(e)) => tracing::warn!("cannot learn which objects there are: {e}"),
             JobDone::Lookup(found) => {
                 for (id, result) in found {
                     self.lookup_done(id, result);

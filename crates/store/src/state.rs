@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::config::{BLOCK, Config};
 use crate::index::Index;
 use crate::onode::{Extent, Mapped, Onode};
-use crate::table::{Counters, Dirty, MemTable, Patched};
+use crate::table::{Counters, DIRTY_WEIGHT, Dirty, MemTable, Objects, Patched, object_weight};
 use crate::{ObjectKey, Result};
 
 /// An object, or the knowledge that there is none.
@@ -50,9 +50,13 @@ pub(crate) struct State {
     pub(crate) pool: Pool,
     /// What is left of the memory that blocks are cut from.
     arena: BytesMut,
+    /// Handles of it and earlier ones, oldest first.
+    spent: VecDeque<BytesMut>,
     pub(crate) index: Arc<Index>,
     /// Oldest first; the last one takes changes.
     pub(crate) tables: VecDeque<MemTable>,
+    /// Objects of generations that the index has taken in, on their way to the cache: newer than what that has.
+    pub(crate) retired: Objects,
     pub(crate) cache: Cache<ObjectKey, Known>,
     /// Contents of blocks of the device, with their checksums.
     pub(crate) data: Cache<u64, (u32, Bytes)>,
@@ -91,8 +95,10 @@ impl State {
             cfg,
             pool,
             arena: BytesMut::new(),
+            spent: VecDeque::new(),
             index,
             tables,
+            retired: Objects::new(),
             cache,
             data,
             alloc,
@@ -109,12 +115,27 @@ impl State {
     /// from larger pieces, as the allocator wastes much on single aligned blocks.
     pub(crate) fn block_buf(&mut self, len: usize) -> BytesMut {
         if self.arena.len() < len {
-            let mut fresh = BytesMut::zeroed(len.max(ARENA) + BLOCK);
-            let at = fresh.as_ptr().addr();
-            fresh.advance(at.next_multiple_of(BLOCK) - at);
-            self.arena = fresh;
+            let whole = len.max(ARENA) + BLOCK;
+            let mut next = self.reclaim(whole).unwrap_or_default();
+            next.resize(whole, 0);
+            self.spent.push_back(next.split_off(whole));
+            let at = next.as_ptr().addr();
+            next.advance(at.next_multiple_of(BLOCK) - at);
+            self.arena = next;
         }
         self.arena.split_to(len)
+    }
+
+    /// Memory of the oldest piece that was cut up, if all its blocks are gone: fresh memory costs page faults.
+    fn reclaim(&mut self, len: usize) -> Option<BytesMut> {
+        let mut oldest = self.spent.pop_front()?;
+        if oldest.try_reclaim(len) {
+            return Some(oldest);
+        }
+        if self.spent.len() < SPENT_MAX {
+            self.spent.push_front(oldest);
+        }
+        None
     }
 
     /// The generation that takes changes.
@@ -131,7 +152,14 @@ impl State {
         if let Some(found) = self.tables.iter().rev().find_map(|t| t.objects.get(key)) {
             return Some(found.clone());
         }
-        self.cache.get(key.as_slice())
+        if let Some(found) = self.retired.get(key) {
+            return Some(found.clone());
+        }
+        let cached = self.cache.get(key.as_slice());
+        if cached.is_none() && !self.index.may_hold(key) {
+            return Some(None);
+        }
+        cached
     }
 
     /// Loads an object that the next steps need, blocking on the index if nobody looked it up.
@@ -170,7 +198,7 @@ impl State {
         }
         self.close_object();
         let taken = self.active().objects_mut().remove(key);
-        let counted = taken.as_ref().map_or(0, |k| weight(key, k));
+        let counted = taken.as_ref().map_or(0, |k| object_weight(key, k));
         let onode = match taken {
             Some(known) => known,
             None => self.loaded(key),
@@ -185,7 +213,7 @@ impl State {
     /// Puts the current object back into the generation.
     pub(crate) fn close_object(&mut self) {
         if let Some(c) = self.current.take() {
-            let weight = weight(&c.key, &c.onode);
+            let weight = object_weight(&c.key, &c.onode);
             let table = self.active();
             table.bytes = (table.bytes + weight).saturating_sub(c.counted);
             table.objects_mut().insert(c.key, c.onode);
@@ -264,12 +292,8 @@ impl State {
             len: e.len(),
         };
         let table = self.active();
-        if e.shared {
-            table.unshared.push(run);
-            return;
-        }
-        table.freed.push(run);
-        if table.dirty.is_empty() {
+        table.free(run, e.shared);
+        if e.shared || table.dirty.is_empty() {
             return;
         }
         for pblk in run.pblk..run.pblk + u64::from(run.len) {
@@ -356,10 +380,5 @@ impl State {
 
 /// Memory that blocks are cut from, in bytes.
 const ARENA: usize = 256 << 10;
-
-/// Memory of a block in a generation, in bytes.
-pub(crate) const DIRTY_WEIGHT: usize = BLOCK + 96;
-
-fn weight(key: &ObjectKey, known: &Known) -> usize {
-    96 + key.as_slice().len() + known.as_ref().map_or(0, |o| o.footprint())
-}
+/// Pieces that are watched for reuse at most.
+const SPENT_MAX: usize = 64;

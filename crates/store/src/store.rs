@@ -115,6 +115,10 @@ pub struct Store {
     pub(crate) waiting: HashMap<u64, (u64, Waiting)>,
     pub(crate) lookups: Vec<(u64, ObjectKey)>,
     pub(crate) stage: Stage,
+    /// The index takes in the oldest generation.
+    pub(crate) committing: bool,
+    /// The index takes in everything, however little it is.
+    pub(crate) draining: bool,
     /// Checkpoints completed: what the index said before is outdated.
     pub(crate) epoch: u64,
     /// Blocks to release once no read that started before (that number) is under way.
@@ -157,6 +161,8 @@ impl Store {
             waiting: HashMap::new(),
             lookups: Vec::new(),
             stage: Stage::Idle,
+            committing: false,
+            draining: false,
             epoch: 0,
             releases: VecDeque::new(),
             events: VecDeque::new(),
@@ -186,7 +192,7 @@ impl Store {
     /// Whether the store takes more writes without growing: if not, stop submitting (a transaction that is submitted all the
     /// same is still accepted) until a later [`Store::poll`] has made room.
     pub fn writable(&self) -> bool {
-        self.failed.is_none() && self.state.tables.len() <= 2 && self.log.queued() < 4096
+        self.failed.is_none() && self.unsettled_count() <= 2 && self.log.queued() < 4096
     }
 
     /// Whether there is nothing under way or to be done.
@@ -196,8 +202,10 @@ impl Store {
             && self.lookups.is_empty()
             && self.log.queued() == 0
             && self.flight.is_none()
-            && self.state.tables.len() == 1
+            && self.unsettled_count() == 1
             && matches!(self.stage, Stage::Idle)
+            && !self.committing
+            && !self.draining
             && self.events.is_empty()
     }
 
@@ -206,17 +214,25 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSpace`], [`StoreError::Invalid`], or an index that cannot be read: nothing was changed.
     /// [`StoreError::Fatal`]: the store has failed.
-    pub fn submit(&mut self, txn: Transaction, token: Token) -> Result<()> {
+    pub fn submit(&mut self, mut txn: Transaction, token: Token) -> Result<()> {
+        self.try_submit(&mut txn, token)
+    }
+
+    /// As [`Store::submit`], but takes the transaction's ops only if it succeeds: a refused one can be submitted again.
+    ///
+    /// # Errors
+    /// As [`Store::submit`].
+    pub fn try_submit(&mut self, txn: &mut Transaction, token: Token) -> Result<()> {
         self.check()?;
         let room = self.state.index.file().spare_count() >= self.spare_target / 2;
-        if let Err(e) = self.state.admit(&txn, Log::max_record(&self.sb), room) {
-            if matches!(e, StoreError::NoSpace { .. }) && self.state.active().freed_blocks() > 0 {
+        if let Err(e) = self.state.admit(txn, Log::max_record(&self.sb), room) {
+            if matches!(e, StoreError::NoSpace { .. }) && self.leaving() > 0 {
                 // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
-                self.seal();
+                self.checkpoint();
             }
             return Err(e);
         }
-        let planned = match self.state.execute(txn) {
+        let planned = match self.state.execute(std::mem::take(txn)) {
             Ok(planned) => planned,
             Err(e) => return Err(self.fail(e)),
         };
@@ -387,10 +403,8 @@ impl Store {
         Ok(known)
     }
 
-    /// Space and contents.
-    pub fn statfs(&self) -> StatFs {
-        let group = u64::from(self.sb.group_blocks) * BLOCK64;
-        let file = self.state.index.file();
+    /// Blocks that were freed and cannot be allocated yet.
+    fn leaving(&self) -> u64 {
         let pending: u64 = self
             .state
             .tables
@@ -403,11 +417,29 @@ impl Store {
             .flat_map(|(_, runs)| runs)
             .map(|r| u64::from(r.len))
             .sum();
+        pending + releasing
+    }
+
+    /// What may still be allocated to objects, in bytes. Cheap enough to ask for every batch, unlike [`Store::statfs`].
+    pub fn available(&self) -> u64 {
+        (self.state.alloc.free() + self.leaving()) * BLOCK64
+    }
+
+    /// Size of the device, in bytes.
+    pub fn total(&self) -> u64 {
+        self.sb.blocks * BLOCK64
+    }
+
+    /// Space and contents.
+    pub fn statfs(&self) -> StatFs {
+        let group = u64::from(self.sb.group_blocks) * BLOCK64;
+        let file = self.state.index.file();
+        let leaving = self.leaving();
         StatFs {
-            total: self.sb.blocks * BLOCK64,
-            available: (self.state.alloc.free() + pending + releasing) * BLOCK64,
+            total: self.total(),
+            available: self.available(),
             reserved: file.spare_count() as u64 * group,
-            allocated: self.state.alloc.used().saturating_sub(pending + releasing) * BLOCK64,
+            allocated: self.state.alloc.used().saturating_sub(leaving) * BLOCK64,
             stored: self.state.counters.stored,
             index: file.mapped_count() as u64 * group,
             fixed: u64::from(self.sb.fixed_groups()) * group,
@@ -419,6 +451,7 @@ impl Store {
     /// [`Store::is_idle`]. The log replay makes this unnecessary for safety: it only shortens the next start.
     pub fn checkpoint(&mut self) {
         self.seal();
+        self.draining = self.state.tables.len() > 1;
     }
 
     /// Does what is due and appends what has happened to `events`.
@@ -426,6 +459,13 @@ impl Store {
         self.notify.clear();
         self.advance();
         events.extend(self.events.drain(..));
+    }
+
+    /// Starts learning which objects there are, so that others need not be looked up.
+    pub(crate) fn learn_objects(&mut self) {
+        if self.state.index.can_learn(self.state.counters.objects) {
+            self.exec.submit(Job::Learn(Bytes::new()));
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

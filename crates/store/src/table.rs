@@ -1,5 +1,6 @@
 //! A generation of changes that are in the log but not yet in the index (a memtable).
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 
 use crate::ObjectKey;
 use crate::alloc::Run;
+use crate::config::BLOCK;
 use crate::index::Applied;
 use crate::onode::Onode;
 
@@ -20,11 +22,40 @@ pub(crate) struct KvOverlay {
     puts: BTreeMap<Bytes, Option<Bytes>>,
     /// Disjoint removed ranges: first key → first key not removed.
     ranges: BTreeMap<Bytes, Bytes>,
+    /// Memory that it occupies, roughly, in bytes.
+    bytes: usize,
+}
+
+/// Memory of an entry, in bytes.
+fn weight(key: &Bytes, value: Option<&Bytes>) -> usize {
+    128 + key.len() + value.map_or(0, Bytes::len)
 }
 
 impl KvOverlay {
     pub(crate) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.puts.insert(key, value);
+        let (fixed, new) = (weight(&key, None), value.as_ref().map_or(0, Bytes::len));
+        self.bytes += match self.puts.insert(key, value) {
+            Some(old) => {
+                self.bytes -= old.as_ref().map_or(0, Bytes::len);
+                new
+            }
+            None => fixed + new,
+        };
+    }
+
+    /// Lays a newer overlay over this one.
+    pub(crate) fn absorb(&mut self, newer: Self) {
+        for (from, to) in newer.ranges {
+            self.remove_range(from, to);
+        }
+        for (key, value) in newer.puts {
+            self.put(key, value);
+        }
+    }
+
+    /// Memory that it occupies, roughly, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn remove_range(&mut self, from: Bytes, to: Bytes) {
@@ -37,7 +68,9 @@ impl KvOverlay {
             .map(|(k, _)| k.clone())
             .collect();
         for key in gone {
-            self.puts.remove(&key);
+            if let Some(value) = self.puts.remove(&key) {
+                self.bytes -= weight(&key, value.as_ref());
+            }
         }
         let (mut from, mut to) = (from, to);
         while let Some((f, t)) = self
@@ -50,9 +83,11 @@ impl KvOverlay {
                 break;
             }
             self.ranges.remove(&f);
+            self.bytes -= weight(&f, Some(&t));
             from = from.min(f);
             to = to.max(t);
         }
+        self.bytes += weight(&from, Some(&to));
         self.ranges.insert(from, to);
     }
 
@@ -102,6 +137,14 @@ fn up_to(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Unbounded, Bound::Included(key))
 }
 
+/// Memory of a block in a generation, in bytes.
+pub(crate) const DIRTY_WEIGHT: usize = BLOCK + 96;
+
+/// Memory of an object in a generation, in bytes.
+pub(crate) fn object_weight(key: &ObjectKey, known: &Option<Arc<Onode>>) -> usize {
+    96 + key.as_slice().len() + known.as_ref().map_or(0, |o| o.footprint())
+}
+
 /// Contents of a block that the log holds and the device does not yet.
 #[derive(Debug, Clone)]
 pub(crate) enum Dirty {
@@ -133,6 +176,8 @@ pub(crate) struct MemTable {
     pub(crate) generation: u64,
     /// Last transaction in it; 0 while it is empty.
     pub(crate) last_seq: u64,
+    /// All its blocks are at their places: only the index lacks it.
+    pub(crate) settled: bool,
     /// Shared with the checkpoint thread while that applies it.
     pub(crate) objects: Arc<Objects>,
     pub(crate) pairs: Arc<KvOverlay>,
@@ -143,7 +188,9 @@ pub(crate) struct MemTable {
     pub(crate) freed: Vec<Run>,
     pub(crate) shared: Vec<Run>,
     pub(crate) unshared: Vec<Run>,
-    /// Memory that it occupies, roughly, in bytes.
+    /// Sum of `freed` and `unshared`.
+    pub(crate) freed_blocks: u64,
+    /// Memory that objects and blocks occupy, roughly, in bytes.
     pub(crate) bytes: usize,
     /// Space that its records may need in the log at most, in bytes.
     pub(crate) log_bytes: u64,
@@ -174,6 +221,49 @@ impl MemTable {
         self.objects.len() + self.pairs.len()
     }
 
+    /// Memory that it occupies, roughly, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes + self.pairs.bytes()
+    }
+
+    /// Takes its blocks, once they are at their places and durable.
+    pub(crate) fn settle(&mut self) -> HashMap<u64, Dirty> {
+        self.settled = true;
+        self.take_blocks()
+    }
+
+    /// Takes its blocks.
+    pub(crate) fn take_blocks(&mut self) -> HashMap<u64, Dirty> {
+        self.bytes = self.bytes.saturating_sub(self.dirty.len() * DIRTY_WEIGHT);
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Adds the next generation. Neither has blocks.
+    pub(crate) fn absorb(&mut self, newer: Self) {
+        let objects = Arc::make_mut(&mut self.objects);
+        for (key, known) in Arc::unwrap_or_clone(newer.objects) {
+            self.bytes += object_weight(&key, &known);
+            match objects.entry(key) {
+                Entry::Vacant(e) => drop(e.insert(known)),
+                Entry::Occupied(mut e) => {
+                    let old = object_weight(e.key(), e.get());
+                    self.bytes = self.bytes.saturating_sub(old);
+                    e.insert(known);
+                }
+            }
+        }
+        self.pairs_mut().absorb(Arc::unwrap_or_clone(newer.pairs));
+        self.allocated.extend(newer.allocated);
+        self.freed.extend(newer.freed);
+        self.shared.extend(newer.shared);
+        self.unshared.extend(newer.unshared);
+        self.freed_blocks += newer.freed_blocks;
+        self.log_bytes += newer.log_bytes;
+        self.generation = newer.generation;
+        self.last_seq = newer.last_seq;
+        self.counters = newer.counters;
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.last_seq == 0
     }
@@ -188,11 +278,17 @@ impl MemTable {
 
     /// Blocks that will become free with this generation.
     pub(crate) fn freed_blocks(&self) -> u64 {
-        self.freed
-            .iter()
-            .chain(&self.unshared)
-            .map(|r| u64::from(r.len))
-            .sum()
+        self.freed_blocks
+    }
+
+    /// Notes a run that an object no longer refers to; `shared`: perhaps others still do.
+    pub(crate) fn free(&mut self, run: Run, shared: bool) {
+        self.freed_blocks += u64::from(run.len);
+        if shared {
+            self.unshared.push(run);
+        } else {
+            self.freed.push(run);
+        }
     }
 }
 

@@ -288,6 +288,7 @@ impl Run {
             memtable_bytes: (64 << 10) + rng.below(500_000) as usize,
             memtable_entries: 10 + rng.below(200) as usize,
             index_cache_bytes: 1 << 20,
+            presence_bytes: 64 << rng.below(8),
             onode_cache_bytes: (1 + rng.below(3) as usize) * 10_000,
             data_cache_bytes: rng.below(2) as usize * 50_000,
             direct_min: 16_384 << rng.below(3),

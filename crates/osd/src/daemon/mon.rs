@@ -75,7 +75,7 @@ impl Osd {
             return;
         }
         let sb = self.io.store.superblock();
-        let (uuid, size) = (Fsid(sb.osd_uuid), self.io.store.statfs().total);
+        let (uuid, size) = (Fsid(sb.osd_uuid), self.io.store.total());
         let addrs = EntityAddrVec::from(self.public_addr);
         let cluster = EntityAddrVec::from(self.cluster_addr);
         let boot = OsdBoot {

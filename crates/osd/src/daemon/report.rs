@@ -277,7 +277,7 @@ impl Osd {
     /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
     /// each at most what clients may have under way. On a tiny store not more than a share of it.
     fn reserve(&self) -> u64 {
-        let total = self.io.store.statfs().total;
+        let total = self.io.store.total();
         let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
         let primaries = self.heartbeats.peers().len() as u64 + 1;
         let under_way = primaries.saturating_mul(self.cfg.client_bytes() as u64);
@@ -286,7 +286,7 @@ impl Osd {
 
     /// Whether anything may still grow here. Cheap: called after each batch of the store's work.
     pub(super) fn check_room(&mut self) {
-        let (me, available) = (self.cfg.id, self.io.store.statfs().available);
+        let (me, available) = (self.cfg.id, self.io.store.available());
         let was_full = self.full.contains(&me);
         // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
         let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.is_up();

@@ -97,10 +97,9 @@ impl StoreIo {
 
     /// Submits, or gives the transaction back where there is no room for it: until a checkpoint frees what was removed,
     /// or for longer where more was accepted than the reserve holds.
-    fn try_submit(&mut self, txn: Transaction, token: Token) -> Result<Option<Transaction>, StoreError> {
-        let again = txn.clone();
-        match self.store.submit(txn, spirula_store::Token(token.0)) {
-            Err(StoreError::NoSpace { .. }) => Ok(Some(again)),
+    fn try_submit(&mut self, mut txn: Transaction, token: Token) -> Result<Option<Transaction>, StoreError> {
+        match self.store.try_submit(&mut txn, spirula_store::Token(token.0)) {
+            Err(StoreError::NoSpace { .. }) => Ok(Some(txn)),
             other => other.map(|()| None),
         }
     }

@@ -2,6 +2,7 @@
 //! key-value library on groups of the same device.
 
 mod file;
+mod presence;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,9 +16,11 @@ use redb::{
 
 pub(crate) use file::IndexFile;
 pub(crate) use file::MAX_INDEX_GROUPS;
+pub(crate) use presence::Presence;
 
 use crate::alloc::Run;
 use crate::codec::{Dec, Enc};
+use crate::config::Config;
 use crate::device::BlockIo;
 use crate::layout::Superblock;
 use crate::onode::Onode;
@@ -87,12 +90,16 @@ pub(crate) struct Page<T> {
 pub(crate) struct Index {
     db: Database,
     file: IndexFile,
+    presence: Presence,
 }
+
+/// Objects that [`Index::learn`] looks at in one go.
+const LEARN_BATCH: usize = 2048;
 
 impl Index {
     /// Creates an empty index; `file` must have spare groups.
     pub(crate) fn create(file: IndexFile, applied: &Applied) -> Result<()> {
-        let index = Self::open(file, 1 << 20)?;
+        let index = Self::open(file, 1 << 20, 0)?;
         let mut txn = index.db.begin_write()?;
         txn.set_durability(Durability::Immediate)?;
         txn.set_quick_repair(true);
@@ -106,21 +113,53 @@ impl Index {
         Ok(())
     }
 
-    pub(crate) fn open(file: IndexFile, cache_bytes: usize) -> Result<Self> {
+    pub(crate) fn open(file: IndexFile, cache_bytes: usize, presence_bytes: usize) -> Result<Self> {
         let db = Builder::new()
             .set_cache_size(cache_bytes)
             .create_with_backend(file.clone())?;
-        Ok(Self { db, file })
+        Ok(Self {
+            db,
+            file,
+            presence: Presence::new(presence_bytes),
+        })
     }
 
     /// Opens the index of a store; with `read_only`, nothing is written to the device.
     pub(crate) fn open_at(
         dev: Arc<dyn BlockIo>,
         sb: &Superblock,
-        cache: usize,
+        cfg: &Config,
         read_only: bool,
     ) -> Result<Self> {
-        Self::open(IndexFile::open(dev, sb, read_only)?, cache)
+        let file = IndexFile::open(dev, sb, read_only)?;
+        Self::open(file, cfg.index_cache_bytes, cfg.presence_bytes)
+    }
+
+    /// `false`: there is no such object. Does not block.
+    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
+        self.presence.may_hold(key)
+    }
+
+    /// Whether learning so many objects is worth the reading.
+    pub(crate) fn can_learn(&self, objects: u64) -> bool {
+        self.presence.is_useful_for(objects)
+    }
+
+    /// Learns which objects there are, some at a time: those from `from` on. Returns where to go on, until all are known.
+    pub(crate) fn learn(&self, from: &[u8]) -> Result<Option<Bytes>> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(OBJECTS)?;
+        let mut left = LEARN_BATCH;
+        for entry in table.range::<&[u8]>(from..)? {
+            let (key, _) = entry?;
+            if left == 0 {
+                return Ok(Some(Bytes::copy_from_slice(key.value())));
+            }
+            self.presence.insert(key.value());
+            left -= 1;
+        }
+        self.presence.set_learnt();
+        Ok(None)
     }
 
     pub(crate) fn file(&self) -> &IndexFile {
@@ -238,6 +277,8 @@ impl Index {
             for (key, onode) in frozen.objects.iter() {
                 match onode {
                     Some(onode) => {
+                        // Before anyone can look for it here.
+                        self.presence.insert(key.as_slice());
                         buf.clear();
                         onode.encode(&mut buf);
                         objects.insert(key.as_slice(), buf.as_slice())?;
