@@ -6,6 +6,8 @@
 // Aligned memory has no safe interface in std: this crate is the one place that allocates it.
 #![allow(unsafe_code)]
 
+pub mod crc;
+
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -158,6 +160,7 @@ impl Pool {
         PoolBuf {
             raw: Some(raw),
             len,
+            checked: false,
             shared: Arc::clone(&self.shared),
         }
     }
@@ -179,6 +182,8 @@ impl Pool {
 pub struct PoolBuf {
     raw: Option<Raw>,
     len: usize,
+    /// Checksums are noted.
+    checked: bool,
     shared: Arc<Shared>,
 }
 
@@ -195,6 +200,16 @@ impl PoolBuf {
         } else {
             Bytes::from_owner(self)
         }
+    }
+
+    /// As [`PoolBuf::freeze`], with the CRC-32C of each block of 4 KiB (the last one may be shorter), for [`crc`] to tell.
+    pub fn freeze_checked(mut self, block_crcs: Vec<u32>) -> Bytes {
+        debug_assert_eq!(block_crcs.len(), self.len.div_ceil(ALIGN));
+        if self.len > 0 {
+            self.checked = true;
+            crc::note(&self, block_crcs);
+        }
+        self.freeze()
     }
 }
 
@@ -230,6 +245,9 @@ impl Drop for PoolBuf {
     fn drop(&mut self) {
         let Some(raw) = self.raw.take() else { return };
         let cap = raw.cap;
+        if self.checked {
+            crc::forget(raw.ptr.as_ptr().addr());
+        }
         if cap <= KEEP_MAX {
             let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
             if shelf.bytes + cap <= KEEP_TOTAL.min(self.shared.limit) {

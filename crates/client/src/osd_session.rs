@@ -112,7 +112,7 @@ impl Dial {
                     let lost = loop {
                         match connection.recv().await {
                             Ok(incoming) => {
-                                if self.events.send(Event::Message(incoming.msg)).is_err() {
+                                if self.events.send(Event::Message(incoming)).is_err() {
                                     return;
                                 }
                             }

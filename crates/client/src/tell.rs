@@ -151,9 +151,9 @@ impl Rados {
                 Ok(mut connection) => {
                     connection.sender().send(msg.clone().with_tid(TID));
                     while let Ok(incoming) = connection.recv().await {
-                        let kind = incoming.msg.kind();
+                        let kind = incoming.kind();
                         if kind == MsgType::MGR_COMMAND_REPLY || kind == MsgType::COMMAND_REPLY {
-                            return Ok(incoming.msg);
+                            return Ok(incoming);
                         }
                     }
                 }

@@ -334,7 +334,7 @@ async fn serve(inner: &Inner, mut connection: Connection, events: &mpsc::Unbound
     loop {
         let msg = tokio::select! {
             received = connection.recv() => match received {
-                Ok(incoming) => incoming.msg,
+                Ok(incoming) => incoming,
                 Err(e) => {
                     tracing::debug!("monitor session: {e}");
                     return;

@@ -14,7 +14,7 @@ pub mod session;
 pub mod shell;
 
 pub use config::{ConMode, Config, Peer};
-pub use frame::{Incoming, Limits};
+pub use frame::Limits;
 pub use session::{AcceptReply, AuthStart, SessionError, SessionKeys};
 pub use shell::{AcceptAuth, Acceptor, ConnectAuth, Connection, Error, Sender, connect};
 

@@ -291,7 +291,7 @@ async fn start_monitor(mon: &Rc<Monitor>) -> EntityAddr {
                 };
                 let sender = c.sender().clone();
                 while let Ok(m) = c.recv().await {
-                    mon.message(&sender, &mut handshake, &m.msg);
+                    mon.message(&sender, &mut handshake, &m);
                 }
             });
         }
@@ -460,7 +460,7 @@ impl Client {
         c.sender().send(op.to_message());
         let wait = async {
             loop {
-                let m = c.recv().await.unwrap().msg;
+                let m = c.recv().await.unwrap();
                 if m.kind() == MsgType::OSD_OP_REPLY && m.header.tid == self.tid {
                     return m.decode().unwrap();
                 }

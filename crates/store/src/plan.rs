@@ -359,12 +359,7 @@ impl Plan {
             return;
         }
         self.inline(state, offset, gather(&data.parts, 0, head));
-        let crcs = data
-            .block_crcs
-            .as_deref()
-            .filter(|c| head == 0 && c.len() as u64 >= middle / BLOCK64);
-        let crcs = crcs.map(|c| c[..(middle / BLOCK64) as usize].to_vec());
-        self.direct(state, offset + head, slices(&data.parts, head, middle), crcs);
+        self.direct(state, offset + head, slices(&data.parts, head, middle));
         self.inline(
             state,
             offset + head + middle,
@@ -398,7 +393,7 @@ impl Plan {
         self.step(state, Step::Inline { offset, data, new });
     }
 
-    fn direct(&mut self, state: &mut State, offset: u64, mut bufs: Vec<Bytes>, crcs: Option<Vec<u32>>) {
+    fn direct(&mut self, state: &mut State, offset: u64, mut bufs: Vec<Bytes>) {
         let aligned = |b: &Bytes| b.as_ptr().addr().is_multiple_of(BLOCK) && b.len().is_multiple_of(BLOCK);
         if !bufs.iter().all(aligned) {
             let len = bufs.iter().map(Bytes::len).sum();
@@ -410,7 +405,7 @@ impl Plan {
             }
             bufs = vec![bounce.freeze()];
         }
-        let crcs = crcs.unwrap_or_else(|| bufs.iter().flat_map(|b| block_crcs(b)).collect());
+        let crcs: Vec<u32> = bufs.iter().flat_map(known_or_computed).collect();
         let runs = allocate(state, crcs.len() as u32, Kind::Large);
         let mut at = 0;
         for run in &runs {
@@ -545,6 +540,11 @@ fn allocate(state: &mut State, count: u32, kind: Kind) -> Vec<Run> {
         state.data.remove(&pblk);
     }
     runs
+}
+
+/// Checksums of the blocks of a buffer.
+fn known_or_computed(buf: &Bytes) -> Vec<u32> {
+    spirula_buf::crc::block_crcs(buf).unwrap_or_else(|| block_crcs(buf).collect())
 }
 
 /// The part `[offset, offset + len)` of consecutive buffers, without copying.

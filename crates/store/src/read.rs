@@ -210,7 +210,11 @@ impl Store {
                     for (at, patch) in patches {
                         buf[*at..*at + patch.len()].copy_from_slice(patch);
                     }
-                    Ok(buf.freeze())
+                    if patches.is_empty() {
+                        Ok(buf.freeze_checked(crcs.clone()))
+                    } else {
+                        Ok(buf.freeze())
+                    }
                 }
                 Some(i) => Err(StoreError::Corrupt {
                     key: op.key.clone(),

@@ -1,7 +1,5 @@
 //! Transactions: what the owner asks the store to change, atomically.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::ObjectKey;
@@ -17,10 +15,6 @@ pub struct Payload {
     /// The buffers. Writes of [`Config::direct_min`](crate::Config::direct_min) bytes and more go to the device
     /// without a copy if every buffer is 4 KiB aligned in memory and (except the last) in length.
     pub parts: Vec<Bytes>,
-    /// CRC-32C (seed 0xffffffff, inverted: as the `crc32c` crate) of each whole 4 KiB block, if the caller has
-    /// them from elsewhere. Used only when the write starts at a block boundary; they must be right, as a wrong one makes
-    /// the block unreadable.
-    pub block_crcs: Option<Arc<[u32]>>,
 }
 
 impl Payload {
@@ -37,19 +31,13 @@ impl Payload {
 
 impl From<Bytes> for Payload {
     fn from(b: Bytes) -> Self {
-        Self {
-            parts: vec![b],
-            block_crcs: None,
-        }
+        Self { parts: vec![b] }
     }
 }
 
 impl From<Vec<Bytes>> for Payload {
     fn from(parts: Vec<Bytes>) -> Self {
-        Self {
-            parts,
-            block_crcs: None,
-        }
+        Self { parts }
     }
 }
 

@@ -231,8 +231,8 @@ fn serve(inbound: &mut Inbound, outbound: &mut Outbound) -> Result<(), SessionEr
             InboundEvent::Keepalive(stamp) => outbound.keepalive_ack(stamp)?,
             InboundEvent::KeepaliveAck(_) => outbound.keepalive(UTime::ZERO)?,
             InboundEvent::Message(incoming) => {
-                decode_any(&incoming.msg);
-                outbound.message(incoming.msg, incoming.data_crc, inbound.seq())?;
+                decode_any(&incoming);
+                outbound.message(incoming, inbound.seq())?;
                 let encoder = outbound.encoder();
                 encoder.wrote(encoder.pending());
             }

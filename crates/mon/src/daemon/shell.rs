@@ -135,7 +135,7 @@ pub(super) async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpS
     let id = shell.open(connection.sender().clone(), new);
     loop {
         match connection.recv().await {
-            Ok(incoming) => shell.with_core(|c| c.message(id, incoming.msg, UTime::now())),
+            Ok(incoming) => shell.with_core(|c| c.message(id, incoming, UTime::now())),
             Err(e) => {
                 tracing::debug!("session {id} from {from}: {e}");
                 break;

@@ -23,16 +23,6 @@ const SMALL_MAX: usize = 32 << 10;
 /// Data up to this size is kept on the heap: a pooled buffer would be mostly empty.
 const HEAP_MAX: usize = 1 << 10;
 
-/// A received message.
-#[derive(Debug)]
-pub struct Incoming {
-    /// The message; `data` is one buffer, aligned for direct I/O where it is larger than 1 KiB.
-    pub msg: RawMessage,
-    /// CRC32C of the data as the `crc32c` crate computes it, verified against the sender's. `None` in secure
-    /// mode, where the frame has none, and where there is no data.
-    pub data_crc: Option<u32>,
-}
-
 /// A decoded frame.
 #[derive(Debug)]
 pub enum Frame {
@@ -40,8 +30,9 @@ pub enum Frame {
     Banner(u64, u64),
     /// A control frame and its payload.
     Control(Tag, Vec<u8>),
-    /// A message.
-    Message(Incoming),
+    /// A message. Its data is one buffer, aligned for direct I/O where it is larger than 1 KiB; what was verified of a
+    /// large one, [`spirula_buf::crc`] knows.
+    Message(RawMessage),
 }
 
 /// What [`Decoder::poll`] came to.
@@ -442,14 +433,11 @@ enum Body {
 }
 
 fn message(header: MsgHeader2, s: Segments) -> Frame {
-    Frame::Message(Incoming {
-        msg: RawMessage {
-            header,
-            front: s.front,
-            middle: s.middle,
-            data: s.data.into(),
-        },
-        data_crc: s.data_crc,
+    Frame::Message(RawMessage {
+        header,
+        front: s.front,
+        middle: s.middle,
+        data: s.data.into(),
     })
 }
 
@@ -488,7 +476,6 @@ fn take_plain(p: &Preamble, body: &[u8], pool: &Pool) -> Result<Option<Segments>
         front: copy(front, pool),
         middle: copy(middle, pool),
         data: copy(data, pool),
-        data_crc: (p.segments == 4).then(|| !le32(&epilogue[9..])),
     }))
 }
 
@@ -504,7 +491,6 @@ fn take_sealed(p: &Preamble, plain: &[u8], pool: &Pool) -> Result<Option<Segment
         front: copy(&front[..p.lens[1]], pool),
         middle: copy(&middle[..p.lens[2]], pool),
         data: copy(&data[..p.lens[3]], pool),
-        data_crc: None,
     }))
 }
 

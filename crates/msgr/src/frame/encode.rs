@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use bytes::Bytes;
+use spirula_buf::crc;
 use spirula_buf::{Pool, PoolBuf};
 use spirula_denc::{Encode, Writer};
 use spirula_proto::{BytesList, MsgHeader2, RawMessage};
@@ -141,12 +142,11 @@ impl Encoder {
         })
     }
 
-    /// Adds a message. `data_crc`, where given, is the CRC32C
-    /// of all data bytes as the `crc32c` crate computes it, and is not computed again.
+    /// Adds a message. Checksums of its data that [`spirula_buf::crc`] knows are not computed again.
     ///
     /// # Errors
     /// [`FrameError::OutOfNonces`]; [`FrameError::TooLong`] for a segment of 4 GiB or more.
-    pub fn message(&mut self, msg: RawMessage, data_crc: Option<u32>) -> Result<(), FrameError> {
+    pub fn message(&mut self, msg: RawMessage) -> Result<(), FrameError> {
         let lens = [
             MsgHeader2::SIZE,
             msg.front.len(),
@@ -165,7 +165,7 @@ impl Encoder {
         msg.header.encode(&mut w);
         match self.tx.take() {
             None => {
-                self.plain_message(&preamble, w.as_slice(), msg, data_crc);
+                self.plain_message(&preamble, w.as_slice(), msg);
                 Ok(())
             }
             Some(mut tx) => {
@@ -176,7 +176,7 @@ impl Encoder {
         }
     }
 
-    fn plain_message(&mut self, preamble: &Preamble, header: &[u8], msg: RawMessage, data_crc: Option<u32>) {
+    fn plain_message(&mut self, preamble: &Preamble, header: &[u8], msg: RawMessage) {
         self.scratch_part(|s| {
             s.extend_from_slice(&preamble.encode());
             s.extend_from_slice(header);
@@ -190,8 +190,7 @@ impl Encoder {
             crcs[1] = segment_crc(&msg.middle);
         }
         if preamble.segments > 3 {
-            let crc = data_crc.unwrap_or_else(|| list_crc(&msg.data));
-            crcs[2] = !crc;
+            crcs[2] = !list_crc(&msg.data);
         }
         self.payload(&msg.front);
         self.payload(&msg.middle);
@@ -298,7 +297,7 @@ impl Encoder {
 }
 
 fn list_crc(data: &BytesList) -> u32 {
-    data.iter().fold(0, |crc, b| crc32c::crc32c_append(crc, b))
+    data.iter().fold(0, crc::append)
 }
 
 /// Lays the padded segments and the epilogue out in `buf`, which is zero or holds an earlier user's bytes,

@@ -3,6 +3,7 @@
 use std::io::IoSliceMut;
 
 use bytes::Bytes;
+use spirula_buf::crc::BlockSums;
 use spirula_buf::{ALIGN, Pool, PoolBuf};
 
 use super::{
@@ -15,15 +16,14 @@ pub(super) struct Segments {
     pub(super) front: Bytes,
     pub(super) middle: Bytes,
     pub(super) data: Bytes,
-    pub(super) data_crc: Option<u32>,
 }
 
 /// A buffer that is being filled.
 struct Filling {
     buf: PoolBuf,
     filled: usize,
-    /// CRC32C of what was filled, kept up while the bytes are in the CPU's cache.
-    crc: u32,
+    /// Checksums of what was filled, kept up while the bytes are in the CPU's cache.
+    sums: BlockSums,
 }
 
 /// A body under way. In crc mode each segment has its buffer and the epilogue comes through the receive
@@ -43,7 +43,7 @@ impl Large {
             .map(|&l| Filling {
                 buf: pool.get(l),
                 filled: 0,
-                crc: 0,
+                sums: BlockSums::default(),
             })
             .collect();
         Self {
@@ -63,7 +63,7 @@ impl Large {
             bufs: vec![Filling {
                 buf,
                 filled: lead,
-                crc: 0,
+                sums: BlockSums::default(),
             }],
         }
     }
@@ -99,7 +99,7 @@ impl Large {
         for f in &mut self.bufs {
             let take = n.min(f.buf.len() - f.filled);
             if plain {
-                f.crc = crc32c::crc32c_append(f.crc, &f.buf[f.filled..f.filled + take]);
+                f.sums.add(&f.buf[f.filled..f.filled + take]);
             }
             f.filled += take;
             n -= take;
@@ -138,14 +138,13 @@ impl Large {
         }
         let mut out = Segments::default();
         for (i, f) in self.bufs.into_iter().enumerate() {
-            if le32(&epilogue[1 + 4 * i..]) != !f.crc {
+            if le32(&epilogue[1 + 4 * i..]) != !f.sums.total() {
                 return Err(FrameError::SegmentCrc(i + 1));
             }
-            let bytes = f.buf.freeze();
             match i {
-                0 => out.front = bytes,
-                1 => out.middle = bytes,
-                _ => (out.data, out.data_crc) = (bytes, Some(f.crc)),
+                0 => out.front = f.buf.freeze(),
+                1 => out.middle = f.buf.freeze(),
+                _ => out.data = f.buf.freeze_checked(f.sums.into_blocks()),
             }
         }
         Ok(Some(out))
@@ -176,7 +175,6 @@ impl Large {
             front: cut(lens[1]),
             middle: cut(lens[2]),
             data: cut(lens[3]),
-            data_crc: None,
         }))
     }
 }

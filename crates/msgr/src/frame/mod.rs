@@ -20,7 +20,7 @@ use spirula_proto::MsgHeader2;
 
 pub(crate) use crypto::gcm_pair;
 pub use crypto::{GcmRx, GcmTx, SECRET_LEN};
-pub use decode::{Decoder, Frame, Incoming, Progress};
+pub use decode::{Decoder, Frame, Progress};
 pub use encode::Encoder;
 
 /// The first bytes on a connection, before a `u16` length and the feature words.

@@ -5,13 +5,13 @@ use spirula_proto::RawMessage;
 
 use super::SessionError;
 use crate::control::{Ack, Control, Keepalive, KeepaliveAck};
-use crate::frame::{Decoder, Encoder, Frame, FrameError, Incoming, Progress, Tag};
+use crate::frame::{Decoder, Encoder, Frame, FrameError, Progress, Tag};
 
 /// What arrived.
 #[derive(Debug)]
 pub enum InboundEvent {
     /// A message.
-    Message(Incoming),
+    Message(RawMessage),
     /// The peer asks whether we are there: send [`Outbound::keepalive_ack`] with the stamp at once.
     Keepalive(UTime),
     /// The peer answers a keepalive that we sent at this time.
@@ -71,8 +71,8 @@ impl Inbound {
                 Progress::NeedRoom(n) => return Ok(InboundEvent::NeedRoom(n)),
                 Progress::Frame(Frame::Message(m)) => {
                     // Numbers may skip (clients withdraw messages), but what comes twice is dropped.
-                    if m.msg.header.seq > self.seq {
-                        self.seq = m.msg.header.seq;
+                    if m.header.seq > self.seq {
+                        self.seq = m.header.seq;
                         return Ok(InboundEvent::Message(m));
                     }
                 }
@@ -109,21 +109,15 @@ impl Outbound {
         &mut self.enc
     }
 
-    /// Adds a message, numbered, to the batch. `data_crc` as for [`Encoder::message`]; `ack_seq` is the
-    /// inbound half's [`Inbound::seq`].
+    /// Adds a message, numbered, to the batch. `ack_seq` is the inbound half's [`Inbound::seq`].
     ///
     /// # Errors
     /// As [`Encoder::message`].
-    pub fn message(
-        &mut self,
-        mut msg: RawMessage,
-        data_crc: Option<u32>,
-        ack_seq: u64,
-    ) -> Result<(), SessionError> {
+    pub fn message(&mut self, mut msg: RawMessage, ack_seq: u64) -> Result<(), SessionError> {
         self.seq += 1;
         msg.header.seq = self.seq;
         msg.header.ack_seq = ack_seq;
-        Ok(self.enc.message(msg, data_crc)?)
+        Ok(self.enc.message(msg)?)
     }
 
     fn control<C: Control>(&mut self, frame: &C) -> Result<(), SessionError> {

@@ -154,11 +154,11 @@ fn replay_connector(r: &Recording) {
         header: get_map,
         ..Default::default()
     };
-    outbound.message(message, None, inbound.seq()).unwrap();
+    outbound.message(message, inbound.seq()).unwrap();
     match inbound.poll().unwrap() {
         InboundEvent::Message(m) => {
             assert_eq!(
-                (m.msg.kind(), m.msg.front.len(), m.msg.header.ack_seq),
+                (m.kind(), m.front.len(), m.header.ack_seq),
                 (MsgType::MON_MAP, 205, 1)
             );
         }
@@ -201,9 +201,7 @@ fn replay_acceptor(r: &Recording) {
     assert_eq!(step, Step::Ready);
     let (peer, mut inbound, mut outbound) = hs.finish().unwrap();
     assert_eq!(peer.name.num, i64::try_from(done.global_id).unwrap());
-    assert!(
-        matches!(inbound.poll().unwrap(), InboundEvent::Message(m) if m.msg.kind() == MsgType::MON_GET_MAP)
-    );
+    assert!(matches!(inbound.poll().unwrap(), InboundEvent::Message(m) if m.kind() == MsgType::MON_GET_MAP));
     assert!(matches!(inbound.poll().unwrap(), InboundEvent::Keepalive(_)));
     let ours = written(outbound.encoder());
     let ident = match r.mode {

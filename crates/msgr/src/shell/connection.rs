@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityType};
+use spirula_proto::RawMessage;
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until, timeout};
 
@@ -19,7 +20,6 @@ use super::sender::{Sender, Urgent};
 use super::socket::{flush, hang_up, read_into};
 use super::{Error, writer};
 use crate::config::{Config, Peer};
-use crate::frame::Incoming;
 use crate::session::{Handshake, Inbound, InboundEvent, SessionError, Step};
 
 /// Counts the connections of this process, for the ident frames.
@@ -100,7 +100,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::recv`].
-    pub fn try_recv(&mut self) -> Result<Option<Incoming>, Error> {
+    pub fn try_recv(&mut self) -> Result<Option<RawMessage>, Error> {
         match self.step() {
             Ok(InboundEvent::Message(m)) => Ok(Some(m)),
             Ok(_) => Ok(None),
@@ -114,7 +114,7 @@ impl Connection {
     ///
     /// # Errors
     /// However the connection ends; no call succeeds after an error.
-    pub async fn recv(&mut self) -> Result<Incoming, Error> {
+    pub async fn recv(&mut self) -> Result<RawMessage, Error> {
         loop {
             match self.step()? {
                 InboundEvent::Message(m) => return Ok(m),

@@ -11,16 +11,9 @@ use tokio::sync::Notify;
 /// What a message counts for besides its payload.
 const OVERHEAD: usize = 128;
 
-/// A message on its way out.
-pub(super) struct Outgoing {
-    pub(super) msg: RawMessage,
-    pub(super) data_crc: Option<u32>,
-}
-
-impl Outgoing {
-    pub(super) fn cost(&self) -> usize {
-        self.msg.len() + OVERHEAD
-    }
+/// What a message counts for.
+pub(super) fn cost(msg: &RawMessage) -> usize {
+    msg.len() + OVERHEAD
 }
 
 /// Frames that overtake messages.
@@ -37,7 +30,7 @@ const URGENT_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) urgent: Vec<Urgent>,
-    pub(super) messages: VecDeque<Outgoing>,
+    pub(super) messages: VecDeque<RawMessage>,
     pub(super) closed: bool,
 }
 
@@ -70,7 +63,7 @@ impl Shared {
             std::mem::take(&mut q.messages)
         };
         self.queued
-            .fetch_sub(dropped.iter().map(Outgoing::cost).sum(), Ordering::Relaxed);
+            .fetch_sub(dropped.iter().map(cost).sum(), Ordering::Relaxed);
     }
 
     pub(super) fn urgent(&self, frame: Urgent) {
@@ -101,21 +94,14 @@ impl Sender {
 
     /// Queues a message; `false` where the connection has ended and the message was dropped.
     pub fn send(&self, msg: RawMessage) -> bool {
-        self.send_with_crc(msg, None)
-    }
-
-    /// As [`Sender::send`], with the CRC32C of all data bytes (as the `crc32c` crate computes it) where it is
-    /// known, so that it is not computed again. A wrong one makes the peer drop the connection.
-    pub fn send_with_crc(&self, msg: RawMessage, data_crc: Option<u32>) -> bool {
-        let out = Outgoing { msg, data_crc };
-        let cost = out.cost();
+        let cost = cost(&msg);
         let mut q = self.shared.lock();
         if q.closed {
             return false;
         }
         self.shared.queued.fetch_add(cost, Ordering::Relaxed);
         let idle = q.messages.is_empty();
-        q.messages.push_back(out);
+        q.messages.push_back(msg);
         drop(q);
         // Otherwise the writer was already woken for the message before.
         if idle {

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spirula_proto::RawMessage;
 use tokio::net::TcpStream;
 
 use super::Error;
-use super::sender::{Outgoing, Shared, Urgent};
+use super::sender::{self, Shared, Urgent};
 use super::socket::{flush, hang_up};
 use crate::session::{Outbound, SessionError};
 
@@ -52,7 +53,7 @@ async fn write_all(
             // Swapping whole queues keeps the lock short and both allocations alive.
             if messages.is_empty() {
                 std::mem::swap(&mut messages, &mut q.messages);
-                *taken = messages.iter().map(Outgoing::cost).sum();
+                *taken = messages.iter().map(sender::cost).sum();
             }
             q.closed
         };
@@ -83,14 +84,14 @@ fn encode_urgent(out: &mut Outbound, frame: Urgent) -> Result<(), SessionError> 
 /// Encodes messages until the batch is full; returns what they count for.
 fn encode_batch(
     out: &mut Outbound,
-    messages: &mut VecDeque<Outgoing>,
+    messages: &mut VecDeque<RawMessage>,
     ack_seq: u64,
 ) -> Result<usize, SessionError> {
     let mut cost = 0;
     while out.encoder().pending() < BATCH_BYTES && out.encoder().parts() < BATCH_PARTS {
         let Some(m) = messages.pop_front() else { break };
-        cost += m.cost();
-        out.message(m.msg, m.data_crc, ack_seq)?;
+        cost += sender::cost(&m);
+        out.message(m, ack_seq)?;
     }
     Ok(cost)
 }

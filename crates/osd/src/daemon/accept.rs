@@ -89,7 +89,7 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
     let conn = open(shell, &connection, info);
     let sender = connection.sender().clone();
     while let Ok(incoming) = connection.recv().await {
-        if let Err(e) = client_message(shell, conn, &sender, &incoming.msg) {
+        if let Err(e) = client_message(shell, conn, &sender, &incoming) {
             tracing::info!("{name}: {e}");
             break;
         }
@@ -121,7 +121,7 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: P
         conn
     });
     while let Ok(incoming) = connection.recv().await {
-        if let Err(e) = osd_message(shell, osd, &sender, &incoming.msg) {
+        if let Err(e) = osd_message(shell, osd, &sender, &incoming) {
             tracing::warn!("osd.{osd}: {e}");
             break;
         }

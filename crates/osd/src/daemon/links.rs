@@ -162,7 +162,7 @@ async fn run(shell: Shared, osd: i32, addr: EntityAddr, config: Rc<Config>, mon:
             let sender = connection.sender().clone();
             if shell.with(|o| o.links.connected(osd, addr, &sender)) {
                 while let Ok(incoming) = connection.recv().await {
-                    if let Err(e) = shell.with(|o| receive(o, osd, &incoming.msg)) {
+                    if let Err(e) = shell.with(|o| receive(o, osd, &incoming)) {
                         tracing::warn!("osd.{osd}: {e}");
                         break;
                     }
