@@ -148,7 +148,7 @@ proptest! {
             Ok(frames) => {
                 prop_assert!(!secure && at >= wire.len() - EPILOGUE_CRC);
                 let [Frame::Message(got)] = frames.as_slice() else { panic!("{frames:?}") };
-                prop_assert_eq!(&got, &m);
+                prop_assert_eq!(got, &m);
             }
         }
     }
