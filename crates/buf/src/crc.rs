@@ -158,7 +158,7 @@ mod tests {
         let mut buf = pool.get(len);
         buf.iter_mut()
             .zip(0u32..)
-            .for_each(|(b, i)| *b = (i * 7 >> 3) as u8);
+            .for_each(|(b, i)| *b = ((i * 7) >> 3) as u8);
         let mut sums = BlockSums::default();
         let (a, b) = buf.split_at(len / 3);
         sums.add(a);

@@ -8,12 +8,13 @@
 
 pub mod crc;
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -25,8 +26,8 @@ pub const ALIGN: usize = 4096;
 ///
 /// A little above 4 MiB, the usual object size, so that a whole encrypted frame around one fits too.
 const KEEP_MAX: usize = (4 << 20) + (64 << 10);
-/// Bytes a pool keeps for reuse at most.
-const KEEP_TOTAL: usize = 16 << 20;
+/// Buffers from this size on are mapped: the allocator would keep what is freed.
+const MAP_MIN: usize = 256 << 10;
 
 struct Raw {
     ptr: NonNull<u8>,
@@ -40,14 +41,7 @@ unsafe impl Sync for Raw {}
 
 impl Raw {
     fn new(cap: usize) -> Self {
-        let layout = Self::layout(cap);
-        // SAFETY: `layout` has a non-zero size, as `cap` is at least `ALIGN`.
-        let ptr = unsafe { alloc(layout) };
-        let Some(ptr) = NonNull::new(ptr) else {
-            handle_alloc_error(layout)
-        };
-        // SAFETY: freshly allocated, `cap` bytes long. Zeroed once, so that no later reuse is uninitialised memory.
-        unsafe { ptr.as_ptr().write_bytes(0, cap) };
+        let ptr = if cap >= MAP_MIN { map(cap) } else { allocate(cap) };
         Self { ptr, cap }
     }
 
@@ -60,33 +54,173 @@ impl Raw {
     }
 }
 
-impl Drop for Raw {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same layout, and freed once.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.cap)) };
+/// `cap` zeroed bytes of the allocator.
+fn allocate(cap: usize) -> NonNull<u8> {
+    let layout = Raw::layout(cap);
+    // SAFETY: `layout` has a non-zero size, as `cap` is at least `ALIGN`.
+    let ptr = unsafe { alloc_zeroed(layout) };
+    NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// `cap` zeroed bytes straight from the system, page-aligned: they go back to it as soon as they are not needed.
+fn map(cap: usize) -> NonNull<u8> {
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
+    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), cap, access, kind, -1, 0) };
+    match NonNull::new(ptr.cast::<u8>()) {
+        Some(at) if ptr != libc::MAP_FAILED => at,
+        _ => handle_alloc_error(Raw::layout(cap)),
     }
 }
 
-#[derive(Default)]
-struct Shelf {
-    free: Vec<Raw>,
-    bytes: usize,
+impl Drop for Raw {
+    fn drop(&mut self) {
+        if self.cap >= MAP_MIN {
+            // SAFETY: mapped in `new` with this length, and unmapped once.
+            let done = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.cap) };
+            debug_assert_eq!(done, 0, "munmap of what was mapped");
+        } else {
+            // SAFETY: allocated in `new` with the same layout, and freed once.
+            unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.cap)) };
+        }
+    }
 }
 
-struct Shared {
-    shelf: Mutex<Shelf>,
+/// Memory kept for reuse, by size.
+#[derive(Default)]
+struct Shelf {
+    free: BTreeMap<usize, Vec<Raw>>,
+    bytes: usize,
+    /// The least there was since the last [`Budget::trim`]: nobody needed that.
+    idle: usize,
+}
+
+impl Shelf {
+    /// Takes a buffer of at least `cap` bytes, and not of more than twice that.
+    fn take(&mut self, cap: usize) -> Option<Raw> {
+        let (&size, class) = self.free.range_mut(cap..=cap.saturating_mul(2)).next()?;
+        let raw = class.pop();
+        if class.is_empty() {
+            self.free.remove(&size);
+        }
+        self.bytes -= raw.as_ref().map_or(0, |r| r.cap);
+        self.idle = self.idle.min(self.bytes);
+        raw
+    }
+
+    fn put(&mut self, raw: Raw) {
+        self.bytes += raw.cap;
+        self.free.entry(raw.cap).or_default().push(raw);
+    }
+
+    /// Gives memory back, large pieces first, until no more than `most` bytes are left.
+    fn shrink(&mut self, most: usize) {
+        while self.bytes > most {
+            let Some(mut class) = self.free.last_entry() else {
+                return;
+            };
+            self.bytes -= class.get_mut().pop().map_or(0, |r| r.cap);
+            if class.get().is_empty() {
+                class.remove();
+            }
+        }
+        self.idle = self.idle.min(self.bytes);
+    }
+}
+
+/// What pools share: memory that any of them may borrow beyond its own, and memory that waits for reuse.
+struct Common {
+    /// Bytes that may be in use and on the shelf, all pools together.
+    total: usize,
+    /// Bytes that pools may borrow.
+    lendable: usize,
+    borrowed: AtomicUsize,
     in_use: AtomicUsize,
-    limit: usize,
+    shelf: Mutex<Shelf>,
     /// Whether `waiters` holds anyone, so that returning a buffer costs no second lock otherwise.
     waiting: AtomicBool,
     waiters: Mutex<Vec<Waker>>,
 }
 
-impl Shared {
+impl Common {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wake_all(&self) {
         if self.waiting.swap(false, Ordering::SeqCst) {
             let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
             waiters.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+struct Shared {
+    common: Arc<Common>,
+    in_use: AtomicUsize,
+    /// Bytes that this pool need not borrow.
+    own: usize,
+}
+
+impl Shared {
+    fn excess(&self, in_use: usize) -> usize {
+        in_use.saturating_sub(self.own)
+    }
+
+    fn take(&self, bytes: usize) {
+        let before = self.in_use.fetch_add(bytes, Ordering::SeqCst);
+        let more = self.excess(before + bytes) - self.excess(before);
+        self.common.borrowed.fetch_add(more, Ordering::SeqCst);
+        self.common.in_use.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    fn put_back(&self, bytes: usize) {
+        let before = self.in_use.fetch_sub(bytes, Ordering::SeqCst);
+        let less = self.excess(before) - self.excess(before - bytes);
+        self.common.borrowed.fetch_sub(less, Ordering::SeqCst);
+        self.common.in_use.fetch_sub(bytes, Ordering::SeqCst);
+        self.common.wake_all();
+    }
+}
+
+/// Memory that several pools share: each has some of its own, which the others cannot take from it, and may borrow from the
+/// rest. So whoever is alone can use nearly all of it, and nobody can be starved.
+#[derive(Clone)]
+pub struct Budget(Arc<Common>);
+
+impl Budget {
+    /// A budget for pools with `own` bytes in sum, and `lendable` bytes that any of them may borrow.
+    pub fn new(own: usize, lendable: usize) -> Self {
+        Self(Arc::new(Common {
+            total: own.saturating_add(lendable),
+            lendable,
+            borrowed: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(0),
+            shelf: Mutex::default(),
+            waiting: AtomicBool::new(false),
+            waiters: Mutex::default(),
+        }))
+    }
+
+    /// Gives half of the memory back that nobody has used since the last call. To be called now and then.
+    pub fn trim(&self) {
+        let mut shelf = self.0.shelf();
+        let keep = shelf.bytes - shelf.idle.div_ceil(2);
+        shelf.shrink(keep);
+        shelf.idle = shelf.bytes;
+    }
+
+    /// A pool with `own` bytes of its own.
+    pub fn pool(&self, own: usize) -> Pool {
+        Pool {
+            shared: Arc::new(Shared {
+                common: Arc::clone(&self.0),
+                in_use: AtomicUsize::new(0),
+                own,
+            }),
         }
     }
 }
@@ -100,15 +234,7 @@ pub struct Pool {
 impl Pool {
     /// A pool that reports itself full once `limit` bytes are in use.
     pub fn new(limit: usize) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                shelf: Mutex::default(),
-                in_use: AtomicUsize::new(0),
-                limit,
-                waiting: AtomicBool::new(false),
-                waiters: Mutex::default(),
-            }),
-        }
+        Budget::new(limit, 0).pool(limit)
     }
 
     /// Bytes handed out and not yet returned.
@@ -117,16 +243,19 @@ impl Pool {
         self.shared.in_use.load(Ordering::SeqCst)
     }
 
-    /// The limit this pool was made with, in bytes.
+    /// What may be in use at most, in bytes.
     pub fn limit(&self) -> usize {
-        self.shared.limit
+        self.shared.own + self.shared.common.lendable
     }
 
-    /// Whether `len` more bytes fit the limit. A single buffer larger than the limit fits an unused pool, so
-    /// that a small budget delays large messages instead of blocking them for ever.
+    /// Whether `len` more bytes fit: into what is the pool's own, or into what can be borrowed. A single buffer larger than
+    /// that fits an unused pool, so that a small budget delays large messages instead of blocking them for ever.
     pub fn has_room(&self, len: usize) -> bool {
+        let s = &*self.shared;
         let used = self.in_use();
-        used == 0 || used.saturating_add(len) <= self.shared.limit
+        let more = s.excess(used.saturating_add(len)) - s.excess(used);
+        let borrowed = s.common.borrowed.load(Ordering::SeqCst);
+        used == 0 || more == 0 || borrowed.saturating_add(more) <= s.common.lendable
     }
 
     /// Ready once `len` more bytes fit the limit, see [`Pool::has_room`]. Otherwise the task is woken when a
@@ -136,11 +265,12 @@ impl Pool {
             return Poll::Ready(());
         }
         {
-            let mut waiters = self.shared.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            let common = &self.shared.common;
+            let mut waiters = common.waiters.lock().unwrap_or_else(PoisonError::into_inner);
             if !waiters.iter().any(|w| w.will_wake(cx.waker())) {
                 waiters.push(cx.waker().clone());
             }
-            self.shared.waiting.store(true, Ordering::SeqCst);
+            common.waiting.store(true, Ordering::SeqCst);
         }
         // A buffer may have returned between the first look and the registration.
         if self.has_room(len) {
@@ -154,9 +284,8 @@ impl Pool {
     /// blocks and never fails for the limit: ask [`Pool::has_room`] before reading from a socket.
     pub fn get(&self, len: usize) -> PoolBuf {
         let cap = len.max(1).next_multiple_of(ALIGN);
-        let reused = (cap <= KEEP_MAX).then(|| self.take(cap)).flatten();
-        let raw = reused.unwrap_or_else(|| Raw::new(cap));
-        self.shared.in_use.fetch_add(raw.cap, Ordering::Relaxed);
+        let raw = self.take(cap).unwrap_or_else(|| Raw::new(cap));
+        self.shared.take(raw.cap);
         PoolBuf {
             raw: Some(raw),
             len,
@@ -165,16 +294,16 @@ impl Pool {
         }
     }
 
-    /// A kept buffer of at least `cap` bytes, and not of more than twice that.
+    /// A kept buffer; if there is none, makes room for a new one.
     fn take(&self, cap: usize) -> Option<Raw> {
-        let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = shelf
-            .free
-            .iter()
-            .rposition(|r| r.cap >= cap && r.cap <= cap * 2)?;
-        let raw = shelf.free.swap_remove(at);
-        shelf.bytes -= raw.cap;
-        Some(raw)
+        let common = &self.shared.common;
+        let mut shelf = common.shelf();
+        let found = shelf.take(cap);
+        if found.is_none() && shelf.bytes > 0 {
+            let used = common.in_use.load(Ordering::SeqCst);
+            shelf.shrink(common.total.saturating_sub(used.saturating_add(cap)));
+        }
+        found
     }
 }
 
@@ -248,15 +377,15 @@ impl Drop for PoolBuf {
         if self.checked {
             crc::forget(raw.ptr.as_ptr().addr());
         }
+        // Before it goes to the shelf, so that a waiter finds room.
+        self.shared.put_back(cap);
+        let common = &self.shared.common;
         if cap <= KEEP_MAX {
-            let mut shelf = self.shared.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-            if shelf.bytes + cap <= KEEP_TOTAL.min(self.shared.limit) {
-                shelf.bytes += cap;
-                shelf.free.push(raw);
+            let mut shelf = common.shelf();
+            if shelf.bytes + common.in_use.load(Ordering::SeqCst) + cap <= common.total {
+                shelf.put(raw);
             }
         }
-        self.shared.in_use.fetch_sub(cap, Ordering::SeqCst);
-        self.shared.wake_all();
     }
 }
 
@@ -301,6 +430,36 @@ mod tests {
         assert!(pool.poll_room(4096, &mut cx).is_ready());
         drop(b);
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn pools_borrow_what_the_others_do_not_need() {
+        let budget = Budget::new(8 * 4096, 4 * 4096);
+        let (a, b) = (budget.pool(4 * 4096), budget.pool(4 * 4096));
+        let of_a: Vec<PoolBuf> = (0..8).map(|_| a.get(4096)).collect();
+        assert!(!a.has_room(1) && b.has_room(4 * 4096));
+        let of_b: Vec<PoolBuf> = (0..4).map(|_| b.get(4096)).collect();
+        assert!(!b.has_room(1));
+        drop(of_a);
+        assert!(b.has_room(4 * 4096) && !b.has_room(4 * 4096 + 1));
+        drop(of_b);
+        let common = &a.shared.common;
+        assert_eq!(
+            (
+                common.borrowed.load(Ordering::SeqCst),
+                common.in_use.load(Ordering::SeqCst),
+                common.shelf().bytes
+            ),
+            (0, 0, 12 * 4096)
+        );
+        budget.trim();
+        assert_eq!(common.shelf().bytes, 12 * 4096);
+        budget.trim();
+        assert_eq!(common.shelf().bytes, 6 * 4096);
+        // What waits for reuse gives way.
+        let large = a.get(5 * 4096);
+        assert!(common.shelf().bytes + 5 * 4096 <= common.total);
+        drop(large);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn config(mode: ConMode) -> Rc<Config> {
 
 async fn until(c: &mut Connection, kind: MsgType) -> Result<RawMessage, spirula_msgr::Error> {
     loop {
-        let m = c.recv().await?.msg;
+        let m = c.recv().await?;
         println!(
             "  {} v{} seq {}: {} + {} + {} bytes",
             m.kind(),

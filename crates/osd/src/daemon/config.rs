@@ -40,9 +40,19 @@ pub struct OsdConfig {
 }
 
 impl OsdConfig {
+    /// Bytes of payloads that clients, other OSDs and reads have for themselves, each.
+    pub(super) fn own_payload_bytes(&self) -> usize {
+        self.memory_target / 16
+    }
+
+    /// Bytes of payloads that the three may borrow.
+    pub(super) fn lendable_payload_bytes(&self) -> usize {
+        self.memory_target * 3 / 16
+    }
+
     /// Bytes of clients' payloads that may be in memory.
     pub(super) fn client_bytes(&self) -> usize {
-        self.memory_target / 8
+        self.own_payload_bytes() + self.lendable_payload_bytes()
     }
 }
 

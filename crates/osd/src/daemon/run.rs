@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_asok::AdminSocket;
-use spirula_buf::Pool;
+use spirula_buf::{Budget, Pool};
 use spirula_cephx::{AuthName, OsRandom, RandomSource, RotatingKeys};
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, decode_all};
@@ -40,25 +40,29 @@ const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 const STOP_TIME: Duration = Duration::from_secs(5);
 
 /// Shares of the memory target.
-struct Budget {
+struct Memory {
     /// Payloads from clients.
-    clients: usize,
-    /// Payloads from other OSDs; apart, so that two full OSDs can still finish each other's writes.
-    peers: usize,
+    clients: Pool,
+    /// Payloads from other OSDs; with memory of their own, so that two full OSDs can still finish each other's writes.
+    peers: Pool,
     /// Payloads read for replies.
-    reads: usize,
-    /// The store's tables and caches.
+    reads: Pool,
+    /// What the three share.
+    payload: Budget,
+    /// Bytes for the store's tables and caches.
     store: usize,
 }
 
-impl Budget {
+impl Memory {
     fn of(cfg: &OsdConfig) -> Self {
-        let target = cfg.memory_target;
+        let (own, lendable) = (cfg.own_payload_bytes(), cfg.lendable_payload_bytes());
+        let budget = Budget::new(3 * own, lendable);
         Self {
-            clients: cfg.client_bytes(),
-            peers: target / 8,
-            reads: target / 8,
-            store: target * 3 / 10,
+            clients: budget.pool(own),
+            peers: budget.pool(own),
+            reads: budget.pool(own),
+            payload: budget,
+            store: cfg.memory_target * 3 / 10,
         }
     }
 }
@@ -70,9 +74,9 @@ impl Budget {
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
     let option = |name: &str| cfg.options.get(name).map(String::as_str);
     spirula_conf::auth_methods::check_all(option).map_err(OsdError::Option)?;
-    let budget = Budget::of(&cfg);
-    let reads = Pool::new(budget.reads);
-    let mut store_cfg = spirula_store::Config::with_budget(budget.store);
+    let memory = Memory::of(&cfg);
+    let reads = memory.reads;
+    let mut store_cfg = spirula_store::Config::with_budget(memory.store);
     store_cfg.pool = Some(reads.clone());
     let mut store = Store::open(&cfg.device, cfg.log_device.as_deref(), store_cfg)?;
     let sb = store.superblock();
@@ -87,8 +91,8 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let (public, public_addr) = bind(&cfg, nonce).await?;
     let (cluster, cluster_addr) = bind(&cfg, nonce).await?;
     let name = EntityName::new(EntityType::OSD, i64::from(cfg.id));
-    let client_side = Rc::new(messenger(name, public_addr, Pool::new(budget.clients)));
-    let peer_side = Rc::new(messenger(name, cluster_addr, Pool::new(budget.peers)));
+    let client_side = Rc::new(messenger(name, public_addr, memory.clients));
+    let peer_side = Rc::new(messenger(name, cluster_addr, memory.peers));
     let (mon, events) = MonClient::start(Options {
         messenger: Rc::clone(&client_side),
         monitors: cfg.monitors.clone(),
@@ -139,7 +143,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tasks.spawn_local(work_store(Rc::clone(&shell)));
     tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
-    tasks.spawn_local(tick(Rc::clone(&shell)));
+    tasks.spawn_local(tick(Rc::clone(&shell), memory.payload));
     tasks.spawn_local(report_news(Rc::clone(&shell)));
     if let Some(socket) = asok {
         let handler = Rc::new(admin::AdminHandler(Rc::clone(&shell)));
@@ -250,11 +254,12 @@ fn watch_store(shell: Shared, fd: std::os::fd::OwnedFd) -> Result<impl Future<Ou
     })
 }
 
-async fn tick(shell: Shared) {
+async fn tick(shell: Shared, payload: Budget) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for n in 0u32.. {
         interval.tick().await;
+        payload.trim();
         shell.with(|o| {
             o.drive(Core::handle_tick);
             o.send_heartbeats();
