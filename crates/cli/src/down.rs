@@ -34,27 +34,29 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     stages.extend([osds, mons]);
     for stage in stages {
         stop(&layout, &stage).await?;
+        if pidfile::holder(&layout.pid_file(supervisor::NAME)).is_some() {
+            eprintln!("Stopped; another `spirula up` is starting the cluster again");
+            break;
+        }
     }
     Ok(())
 }
 
 async fn stop(layout: &Layout, names: &[String]) -> Result<(), Error> {
-    let held = || -> Vec<Pid> {
-        names
-            .iter()
-            .filter_map(|n| pidfile::holder(&layout.pid_file(n)))
-            .collect()
-    };
+    let held = |name: &String| pidfile::holder(&layout.pid_file(name));
+    // These processes, not others that a new `up` may start in their place.
+    let mut left: Vec<(&String, Pid)> = names.iter().filter_map(|n| Some((n, held(n)?))).collect();
     for (what, patience) in [(Signal::TERM, PATIENCE), (Signal::KILL, Duration::from_secs(5))] {
-        for pid in held() {
-            pidfile::signal(pid, what).map_err(|e| Error::path("stop a daemon of", layout.root(), e))?;
+        for (_, pid) in &left {
+            pidfile::signal(*pid, what).map_err(|e| Error::path("stop a daemon of", layout.root(), e))?;
         }
         let deadline = Instant::now() + patience;
-        while !held().is_empty() && Instant::now() < deadline {
+        while !left.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(20)).await;
+            left.retain(|(name, pid)| held(name) == Some(*pid));
         }
     }
-    match held().is_empty() {
+    match left.is_empty() {
         true => Ok(()),
         false => Err(Error::Daemon(format!("{} did not stop", names.join(", ")))),
     }

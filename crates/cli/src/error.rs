@@ -1,7 +1,7 @@
 //! What can go wrong in the command line itself.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// A failed command: the text is shown after `Error: `.
@@ -20,6 +20,8 @@ pub(crate) enum Error {
     },
     #[error("can't listen on {bind}: {source}")]
     Bind { bind: IpAddr, source: io::Error },
+    #[error("the monitor can't listen on {addr}, where the clients of this cluster look for it: {source}")]
+    MonAddress { addr: SocketAddr, source: io::Error },
     #[error("{0}")]
     Conf(#[from] spirula_conf::Error),
     #[error("{path}: {what}")]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use spirula_denc::Fsid;
@@ -37,6 +38,33 @@ impl Layout {
     pub(crate) fn new(dir: &Path) -> Result<Self, Error> {
         let root = std::path::absolute(dir).map_err(|e| Error::path("resolve", dir, e))?;
         Ok(Self { root })
+    }
+
+    /// Whether `ceph.conf` can name what is in this directory, and the system its sockets.
+    ///
+    /// # Errors
+    /// Where it can't.
+    pub(crate) fn check_name(&self) -> Result<(), Error> {
+        // What the file's grammar, in all implementations, and its metavariables take for themselves.
+        const SPECIAL: &str = "\"'#;\\$";
+        // `sun_path` has 108 bytes, the last one zero; the longest name of a socket gets its place.
+        const LONGEST: usize = 107 - "/run/osd.4194304.asok".len();
+        let why = match self.root.to_str() {
+            None => "it is not UTF-8".to_owned(),
+            Some(t) if t.contains(|c: char| c.is_control() || SPECIAL.contains(c)) => {
+                "ceph.conf has no place for quotes, #, ;, $, backslashes and control characters in it"
+                    .to_owned()
+            }
+            Some(t) if t.len() > LONGEST => {
+                format!(
+                    "for the paths of sockets it may have {LONGEST} bytes, not {}",
+                    t.len()
+                )
+            }
+            Some(_) => return Ok(()),
+        };
+        let dir = self.root.display();
+        Err(Error::Usage(format!("a cluster can't be made in {dir}: {why}")))
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -179,6 +207,21 @@ impl Spec {
             osds,
             osd_size,
         })
+    }
+}
+
+/// Whether a monitor could listen on `addr` now. Waits a little for one that was killed to be gone.
+pub(crate) async fn await_address(addr: SocketAddr) -> Result<(), Error> {
+    const ATTEMPTS: u32 = 40;
+    const PAUSE: Duration = Duration::from_millis(50);
+    let mut attempt = 1;
+    loop {
+        match std::net::TcpListener::bind(addr) {
+            Ok(_) => return Ok(()),
+            Err(source) if attempt == ATTEMPTS => return Err(Error::MonAddress { addr, source }),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+        attempt += 1;
     }
 }
 

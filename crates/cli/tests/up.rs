@@ -121,3 +121,85 @@ fn our_own_clients_answer_like_the_official_ones() {
          {bin} rados bench -p p 1 write -b 4096 > /dev/null"
     ));
 }
+
+/// Runs `spirula up --detach ARGS`, which must fail before it starts anything; returns what it said.
+fn up_fails(args: &[&str]) -> String {
+    let begun = Instant::now();
+    let out = spirula().args(["up", "--detach"]).args(args).output().unwrap();
+    let said = text(&out.stderr);
+    assert!(!out.status.success(), "up {args:?} succeeded: {said}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{args:?}: {said}");
+    said
+}
+
+#[test]
+fn odd_wishes_are_refused_with_a_reason() {
+    let dir = std::env::temp_dir().join(format!("spirula-odd-{}", std::process::id()));
+    let in_dir = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let plain = in_dir("plain");
+    for (args, reason) in [
+        (&["--osds", "0", "--dir", &plain][..], "--osds must be 1 to"),
+        (&["--osd-size", "100M", "--dir", &plain], "at least 256 MiB"),
+        (
+            &["--bind", "192.0.2.1", "--dir", &plain],
+            "can't listen on 192.0.2.1",
+        ),
+        (
+            &["--bind", "0.0.0.0", "--dir", &plain],
+            "one address of this machine",
+        ),
+        (&["--dir", &in_dir("it's")], "no place for quotes"),
+        (&["--dir", &in_dir(&"x".repeat(100))], "it may have 86 bytes"),
+        (&["--dir", "/proc/spirula"], "can't create /proc/spirula"),
+        (&["--dir", "/etc/hostname/spirula"], "Not a directory"),
+    ] {
+        let said = up_fails(args);
+        assert!(said.contains(reason), "{args:?}: {said}");
+    }
+    assert!(!dir.exists(), "something was left behind");
+    let down = spirula().args(["down", "--dir", &plain]).output().unwrap();
+    assert!(!down.status.success() && text(&down.stderr).contains("no cluster in"));
+}
+
+#[test]
+fn odd_wishes_that_work() {
+    // A directory with spaces, IPv6, stores larger than the disk.
+    let c = Cluster::up("odd wishes", 2, &["--bind", "::1", "--osd-size", "1T"]);
+    c.sh(
+        "ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test
+          rados -p p put a ceph.conf; rados -p p get a out; cmp out ceph.conf",
+    );
+    assert!(c.sh("ceph osd dump").contains("v2:[::1]:"));
+    c.down();
+    c.down();
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let c = Cluster::up("port", 1, &[]);
+    let conf = std::fs::read_to_string(c.conf()).unwrap();
+    let addr = conf.lines().find_map(|l| l.strip_prefix("mon_addr = ")).unwrap();
+    c.down();
+    let taken = std::net::TcpListener::bind(addr).unwrap();
+    let said = up_fails(&["--dir", c.dir().to_str().unwrap()]);
+    assert!(said.contains(addr) && said.contains("in use"), "{said}");
+    drop(taken);
+    c.start(1, &[]);
+}
+
+#[test]
+fn up_while_down_runs_ends_with_a_running_cluster() {
+    let c = Cluster::up("up-down", 3, &[]);
+    for pause in [0, 30, 60] {
+        let mut down = spirula().args(["down", "--dir"]).arg(c.dir()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        c.start(3, &[]);
+        let begun = Instant::now();
+        assert!(down.wait().unwrap().success());
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "`down` waited for the new cluster"
+        );
+        c.wait_healthy();
+    }
+}

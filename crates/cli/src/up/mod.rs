@@ -15,7 +15,7 @@ use spirula_conf::parse_size;
 
 use crate::admin::{self, Admin};
 use crate::error::Error;
-use crate::layout::{Layout, Spec};
+use crate::layout::{Layout, MON_ID, Spec, await_address};
 use crate::pidfile;
 use progress::Progress;
 use supervisor::Supervisor;
@@ -59,6 +59,9 @@ fn size(text: &str) -> Result<u64, String> {
 /// Below this a store has no room for its log and index.
 const MIN_OSD_SIZE: u64 = 256 << 20;
 
+/// More OSDs than any machine has disks are a slip of the finger.
+const MAX_OSDS: u32 = 1000;
+
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let layout = Layout::new(&args.dir)?;
@@ -96,6 +99,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             Err(e) => return Err(e),
         }
     }
+    if pidfile::holder(&layout.pid_file(&format!("mon.{MON_ID}"))).is_none() {
+        await_address(spec.mon).await?;
+    }
     if args.detach {
         let mut child = detach(&layout, &args)?;
         let log = layout.log_file(supervisor::NAME);
@@ -132,17 +138,18 @@ fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
             MIN_OSD_SIZE >> 20
         )));
     }
+    if args.osds.is_some_and(|n| !(1..=MAX_OSDS).contains(&n)) {
+        return Err(Error::Usage(format!("--osds must be 1 to {MAX_OSDS}")));
+    }
     let Some(mut spec) = layout.load_spec()? else {
         let osds = args.osds.unwrap_or(3);
-        if osds == 0 {
-            return Err(Error::Usage("--osds must be at least 1".into()));
-        }
         if args.bind.is_unspecified() || args.bind.is_multicast() {
             return Err(Error::Usage(format!(
                 "--bind {}: one address of this machine is needed, for clients find the daemons by it",
                 args.bind
             )));
         }
+        layout.check_name()?;
         return Ok((Spec::new(args.bind, osds, args.osd_size)?, true));
     };
     if let Some(osds) = args.osds {
@@ -188,7 +195,10 @@ fn detach(layout: &Layout, args: &Args) -> Result<std::process::Child, Error> {
 
 fn last_line(log: &std::path::Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    let last = text.lines().last().unwrap_or("no log");
+    let last = text
+        .lines()
+        .last()
+        .unwrap_or("it could not even log; is its disk full?");
     last.trim_start_matches("Error: ").to_owned()
 }
 
