@@ -38,6 +38,13 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         Some(slot.value.clone())
     }
 
+    pub(crate) fn contains<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.slots.contains_key(key)
+    }
+
     pub(crate) fn insert(&mut self, key: K, value: V, bytes: usize) {
         if bytes > self.limit {
             self.remove(&key);

@@ -3,7 +3,6 @@
 //! is touched the less often the more is gathered: new objects come in random order, a page of the index each.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -21,8 +20,6 @@ use crate::{Result, StoreError};
 const WRITE_BLOCKS: usize = 256;
 /// Writes at a time: enough to keep a disk busy, few enough to leave it to others.
 const WRITES_AT_ONCE: usize = 4;
-/// Objects that move to the cache at a time.
-const RETIRE_BATCH: usize = 64;
 
 /// A write to be done: offset in bytes, and blocks.
 pub(crate) type Writeback = (u64, Vec<Bytes>);
@@ -84,7 +81,6 @@ impl Store {
 
     /// Goes on with the checkpoint as far as possible.
     pub(crate) fn advance_checkpoint(&mut self) {
-        self.retire(RETIRE_BATCH);
         self.write_back();
         if !self.committing && self.must_commit() {
             self.commit_front();
@@ -151,11 +147,7 @@ impl Store {
     fn settle(&mut self) {
         self.stage = Stage::Idle;
         let Some(at) = self.unsettled() else { return };
-        for (pblk, dirty) in self.state.tables[at].settle() {
-            if let Dirty::Full(block) = dirty {
-                self.keep_block(pblk, &block);
-            }
-        }
+        self.state.tables[at].settle();
         let first = usize::from(self.committing);
         if at > first
             && let Some(table) = self.state.tables.remove(at)
@@ -216,36 +208,15 @@ impl Store {
         self.committing = false;
         self.epoch += 1;
         self.stats.checkpoints += 1;
-        // Before newer ones of the same objects come behind them.
-        self.retire(usize::MAX);
         let Some(table) = self.state.tables.pop_front() else {
             return;
         };
         self.draining &= self.state.tables.len() > 1;
         self.log.trim(table.last_seq);
-        self.state.retired = Arc::unwrap_or_clone(table.objects);
+        self.state.retire(table.objects);
         self.releases.push_back((self.last_read, freed));
         self.release();
         self.refill_spare();
-    }
-
-    /// Moves objects that the index has taken in to the cache, a few at a time.
-    fn retire(&mut self, most: usize) {
-        for _ in 0..most {
-            let Some((key, known)) = self.state.retired.pop_first() else {
-                return;
-            };
-            self.state.remember(&key, &known);
-        }
-    }
-
-    /// Keeps a written block for later reads.
-    fn keep_block(&mut self, pblk: u64, block: &Bytes) {
-        if self.state.cfg.data_cache_bytes > 0 {
-            // A copy: the block is part of a larger piece of memory, all of which it would keep.
-            let entry = (crc32c::crc32c(block), Bytes::copy_from_slice(block));
-            self.state.data.insert(pblk, entry, BLOCK + 128);
-        }
     }
 
     /// Makes freed blocks allocatable once no read can be looking at them.

@@ -21,7 +21,7 @@ pub struct Config {
     pub presence_bytes: usize,
     /// Cache of onodes, in bytes.
     pub onode_cache_bytes: usize,
-    /// Cache of recently written or read small data, in bytes; 0 turns it off.
+    /// Cache of small data that was read, in bytes; 0 turns it off.
     pub data_cache_bytes: usize,
     /// Writes of at least this many bytes go to free extents directly; smaller ones through the log.
     pub direct_min: usize,

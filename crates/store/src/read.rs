@@ -231,10 +231,10 @@ impl Store {
         };
         match outcome {
             Ok(bytes) => {
-                if bytes.len() == BLOCK && patches.is_empty() {
-                    self.state
-                        .data
-                        .insert(*pblk, (crcs[0], bytes.clone()), BLOCK + 128);
+                if bytes.len() == BLOCK && patches.is_empty() && self.state.cfg.data_cache_bytes > 0 {
+                    // A copy, as the buffer's memory is counted for reads under way.
+                    let entry = (crcs[0], Bytes::copy_from_slice(&bytes));
+                    self.state.data.insert(*pblk, entry, BLOCK + 128);
                 }
                 op.pieces[piece] = Piece::Here(bytes);
             }

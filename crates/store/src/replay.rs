@@ -102,7 +102,7 @@ impl Replay<'_> {
             }
             self.dev.write_at(offset, &run).map_err(io)?;
         }
-        table.take_blocks();
+        table.drop_blocks();
         Ok(())
     }
 }

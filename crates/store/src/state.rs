@@ -55,8 +55,8 @@ pub(crate) struct State {
     pub(crate) index: Arc<Index>,
     /// Oldest first; the last one takes changes.
     pub(crate) tables: VecDeque<MemTable>,
-    /// Objects of generations that the index has taken in, on their way to the cache: newer than what that has.
-    pub(crate) retired: Objects,
+    /// Objects that the index has taken in last. Most are not asked for again, so they do not go through the cache.
+    retired: Arc<Objects>,
     pub(crate) cache: Cache<ObjectKey, Known>,
     /// Contents of blocks of the device, with their checksums.
     pub(crate) data: Cache<u64, (u32, Bytes)>,
@@ -98,7 +98,7 @@ impl State {
             spent: VecDeque::new(),
             index,
             tables,
-            retired: Objects::new(),
+            retired: Arc::default(),
             cache,
             data,
             alloc,
@@ -160,6 +160,16 @@ impl State {
             return Some(None);
         }
         cached
+    }
+
+    /// Keeps objects that the index has taken in, until the next ones come. The cache follows where it knows them.
+    pub(crate) fn retire(&mut self, objects: Arc<Objects>) {
+        for (key, known) in objects.iter() {
+            if self.cache.contains(key.as_slice()) {
+                self.remember(key, known);
+            }
+        }
+        self.retired = objects;
     }
 
     /// Loads an object that the next steps need, blocking on the index if nobody looked it up.

@@ -226,16 +226,16 @@ impl MemTable {
         self.bytes + self.pairs.bytes()
     }
 
-    /// Takes its blocks, once they are at their places and durable.
-    pub(crate) fn settle(&mut self) -> HashMap<u64, Dirty> {
+    /// Its blocks are at their places and durable.
+    pub(crate) fn settle(&mut self) {
         self.settled = true;
-        self.take_blocks()
+        self.drop_blocks();
     }
 
-    /// Takes its blocks.
-    pub(crate) fn take_blocks(&mut self) -> HashMap<u64, Dirty> {
+    /// Forgets its blocks, which are at their places.
+    pub(crate) fn drop_blocks(&mut self) {
         self.bytes = self.bytes.saturating_sub(self.dirty.len() * DIRTY_WEIGHT);
-        std::mem::take(&mut self.dirty)
+        self.dirty = HashMap::new();
     }
 
     /// Adds the next generation. Neither has blocks.
