@@ -40,7 +40,7 @@ impl Reply {
         Self::data(text.into().into_bytes())
     }
 
-    /// Success with a value as output: JSON, or XML once [`Self::named`] has told the names.
+    /// Success with a value as output: JSON, or XML once `named` has told the names.
     pub fn json(format: Format, v: &Value) -> Self {
         match format.xml() {
             None => Self::data(format.render(v)),
