@@ -127,7 +127,7 @@ impl Store {
         let table = &self.state.tables[at];
         // What is settled while the index is busy waits for it, but not without bound.
         let waiting = &self.state.tables[at.saturating_sub(1)];
-        let stuck = self.committing && at > 1 && self.is_worth_committing(waiting);
+        let stuck = self.committing && at > 1 && self.is_large(waiting);
         !stuck
             && table.unresolved == 0
             && self.log.durable_seq >= table.last_seq
@@ -156,16 +156,16 @@ impl Store {
         }
     }
 
-    fn is_worth_committing(&self, table: &MemTable) -> bool {
+    /// Whether a generation occupies as much memory as it may.
+    fn is_large(&self, table: &MemTable) -> bool {
         table.memory() >= self.state.cfg.generation_bytes()
             || table.entries() >= self.state.cfg.memtable_entries
-            || table.log_bytes >= 2 * Log::generation_space(&self.sb)
     }
 
     /// Whether the index should take in what is settled.
     fn must_commit(&self) -> bool {
         let settled = self.state.tables.front().filter(|t| t.settled);
-        settled.is_some_and(|t| self.is_worth_committing(t) || self.log.is_full() || self.draining)
+        settled.is_some_and(|t| self.is_large(t) || self.log.is_half_full() || self.draining)
     }
 
     fn commit_front(&mut self) {

@@ -34,13 +34,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 20 << 20,
             memtable_entries: 12_000,
             // The page cache stands behind it.
-            index_cache_bytes: 8 << 20,
+            index_cache_bytes: 6 << 20,
             presence_bytes: 1 << 20,
-            onode_cache_bytes: 8 << 20,
-            data_cache_bytes: 4 << 20,
+            onode_cache_bytes: 6 << 20,
+            data_cache_bytes: 3 << 20,
             direct_min: 64 << 10,
             group_bytes: 1 << 20,
             pool: None,

@@ -59,7 +59,6 @@ pub(crate) struct Log {
     head: u64,
     next_group: u64,
     used: u64,
-    full: bool,
     kept: VecDeque<Kept>,
     queue: VecDeque<Record>,
     /// Last group and transaction known to be durable.
@@ -84,7 +83,6 @@ impl Log {
             head: scan.head,
             next_group: scan.next_group,
             used: scan.kept.iter().map(|k| k.blocks).sum(),
-            full: false,
             kept: scan.kept.clone(),
             queue: VecDeque::new(),
             durable_group: scan.next_group - 1,
@@ -99,16 +97,15 @@ impl Log {
         (sb.log_blocks * BLOCK64 / 8) as usize - BLOCK
     }
 
-    /// Space that the records of one generation may take, in bytes, with one more record. What waits for the index may take
-    /// twice that. So a generation that takes changes and one that is written back fit beside two that the index lacks; and
-    /// if the log is full all the same, the index takes in what waits.
+    /// Space that the records of one generation may take, in bytes, with one more record: little, so that there is always
+    /// something that the index can take in when the log becomes full.
     pub(crate) fn generation_space(sb: &Superblock) -> u64 {
         sb.log_blocks * BLOCK64 / 8
     }
 
-    /// Whether a group waits for room.
-    pub(crate) fn is_full(&self) -> bool {
-        self.full
+    /// Whether the index should take in what it can, so that room is made in time.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.used >= self.blocks / 2
     }
 
     pub(crate) fn push(&mut self, record: Record) {
@@ -152,8 +149,7 @@ impl Log {
         let blocks = bytes.div_ceil(BLOCK) as u64;
         let wraps = self.head + blocks > self.blocks;
         let skip = if wraps { self.blocks - self.head } else { 0 };
-        self.full = self.used + skip + blocks > self.blocks;
-        if self.full {
+        if self.used + skip + blocks > self.blocks {
             return None;
         }
         let block = if wraps { 0 } else { self.head };

@@ -47,7 +47,7 @@ impl OsdConfig {
 
     /// Bytes of payloads that the three may borrow.
     pub(super) fn lendable_payload_bytes(&self) -> usize {
-        self.memory_target * 3 / 16
+        self.memory_target / 8
     }
 
     /// Bytes of clients' payloads that may be in memory.

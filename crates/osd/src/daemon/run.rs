@@ -62,7 +62,7 @@ impl Memory {
             peers: budget.pool(own),
             reads: budget.pool(own),
             payload: budget,
-            store: cfg.memory_target / 4,
+            store: cfg.memory_target * 9 / 32,
         }
     }
 }
