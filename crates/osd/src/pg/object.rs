@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::EVersion;
 
-/// Version of the encoding of [`ObjectInfo`]. 1: the first.
-const VERSION: u8 = 1;
+/// Version of the encoding of [`ObjectInfo`], its first byte.
+///
+/// 1: a versioned section with fields of fixed width. 2: numbers in seven-bit groups, least first, without a section: every
+/// object in the store's index has one, and most fields are small or zero.
+const VERSION: u8 = 2;
 
 /// An object's attributes by name.
 pub type Attrs = BTreeMap<Bytes, Bytes>;
@@ -45,26 +48,102 @@ pub struct ObjectInfo {
 
 impl Encode for ObjectInfo {
     fn encode(&self, w: &mut Writer) {
-        w.section(VERSION, 1, |w| {
-            w.u64(self.size);
-            w.put(&self.mtime);
-            w.put(&self.local_mtime);
-            w.put(&self.version);
-            w.put(&self.prior_version);
-            w.u64(self.user_version);
-            w.u32(self.truncate_seq);
-            w.u64(self.truncate_size);
-            w.u32(self.flags);
-            w.u64(self.expected_object_size);
-            w.u64(self.expected_write_size);
-            w.u32(self.alloc_hint_flags);
-        });
+        w.u8(VERSION);
+        put_number(w, self.size);
+        w.put(&self.mtime);
+        w.put(&self.local_mtime);
+        for v in [self.version, self.prior_version] {
+            put_number(w, v.version);
+            put_number(w, u64::from(v.epoch));
+        }
+        put_number(w, self.user_version);
+        let hints = [
+            u64::from(self.truncate_seq),
+            self.truncate_size,
+            u64::from(self.flags),
+            self.expected_object_size,
+            self.expected_write_size,
+            u64::from(self.alloc_hint_flags),
+        ];
+        let has_hints = hints.iter().any(|n| *n != 0);
+        w.u8(u8::from(has_hints));
+        hints.iter().filter(|_| has_hints).for_each(|n| put_number(w, *n));
     }
 }
 
 impl Decode for ObjectInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("object info", VERSION, |_, r| {
+        match r.clone().u8()? {
+            1 => Self::decode_v1(r),
+            VERSION => {
+                r.u8()?;
+                Self::decode_v2(r)
+            }
+            compat => Err(Error::TooNew {
+                what: "object info",
+                compat,
+                known: VERSION,
+            }),
+        }
+    }
+}
+
+fn put_number(w: &mut Writer, mut n: u64) {
+    while n >= 0x80 {
+        w.u8(n as u8 | 0x80);
+        n >>= 7;
+    }
+    w.u8(n as u8);
+}
+
+fn number(r: &mut Reader<'_>) -> Result<u64> {
+    let mut n = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = r.u8()?;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        n |= bits << shift;
+        if byte < 0x80 {
+            return Ok(n);
+        }
+    }
+    Err(Error::Invalid("number in an object info"))
+}
+
+fn small(r: &mut Reader<'_>) -> Result<u32> {
+    u32::try_from(number(r)?).map_err(|_| Error::Invalid("number in an object info"))
+}
+
+impl ObjectInfo {
+    fn decode_v2(r: &mut Reader<'_>) -> Result<Self> {
+        let version = |r: &mut Reader<'_>| {
+            let version = number(r)?;
+            Ok(EVersion::new(small(r)?, version))
+        };
+        let mut info = Self {
+            size: number(r)?,
+            mtime: r.get()?,
+            local_mtime: r.get()?,
+            version: version(r)?,
+            prior_version: version(r)?,
+            user_version: number(r)?,
+            ..Self::default()
+        };
+        if r.u8()? != 0 {
+            info.truncate_seq = small(r)?;
+            info.truncate_size = number(r)?;
+            info.flags = small(r)?;
+            info.expected_object_size = number(r)?;
+            info.expected_write_size = number(r)?;
+            info.alloc_hint_flags = small(r)?;
+        }
+        Ok(info)
+    }
+
+    fn decode_v1(r: &mut Reader<'_>) -> Result<Self> {
+        r.section("object info", 1, |_, r| {
             Ok(Self {
                 size: r.u64()?,
                 mtime: r.get()?,
@@ -86,8 +165,79 @@ impl Decode for ObjectInfo {
 impl ObjectInfo {
     /// The encoded info.
     pub fn to_bytes(&self) -> Bytes {
-        let mut w = Writer::with_capacity(96);
+        let mut w = Writer::with_capacity(48);
         w.put(self);
         w.into_vec().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::decode_all;
+
+    use super::*;
+
+    fn infos() -> [ObjectInfo; 3] {
+        let usual = ObjectInfo {
+            size: 4096,
+            mtime: UTime {
+                sec: 1_700_000_000,
+                nsec: 5,
+            },
+            local_mtime: UTime {
+                sec: 1_700_000_001,
+                nsec: 6,
+            },
+            version: EVersion::new(12, 3456),
+            user_version: 3456,
+            ..ObjectInfo::default()
+        };
+        let extreme = ObjectInfo {
+            size: u64::MAX,
+            prior_version: EVersion::new(u32::MAX, u64::MAX),
+            truncate_seq: u32::MAX,
+            truncate_size: u64::MAX,
+            flags: 1,
+            expected_object_size: 1 << 63,
+            expected_write_size: 127,
+            alloc_hint_flags: 128,
+            ..usual.clone()
+        };
+        [ObjectInfo::default(), usual, extreme]
+    }
+
+    #[test]
+    fn infos_round_trip_are_short_and_cut_ones_are_refused() {
+        for info in infos() {
+            let bytes = info.to_bytes();
+            assert_eq!(decode_all::<ObjectInfo>(&bytes).unwrap(), info);
+            for cut in 0..bytes.len() {
+                assert!(decode_all::<ObjectInfo>(&bytes[..cut]).is_err());
+            }
+        }
+        assert!(infos()[1].to_bytes().len() < 32);
+        let too_long = [[2].as_slice(), &[0xff; 10]].concat();
+        assert!(decode_all::<ObjectInfo>(&too_long).is_err());
+    }
+
+    #[test]
+    fn the_first_version_is_read() {
+        let info = infos()[2].clone();
+        let mut w = Writer::new();
+        w.section(1, 1, |w| {
+            w.u64(info.size);
+            w.put(&info.mtime);
+            w.put(&info.local_mtime);
+            w.put(&info.version);
+            w.put(&info.prior_version);
+            w.u64(info.user_version);
+            w.u32(info.truncate_seq);
+            w.u64(info.truncate_size);
+            w.u32(info.flags);
+            w.u64(info.expected_object_size);
+            w.u64(info.expected_write_size);
+            w.u32(info.alloc_hint_flags);
+        });
+        assert_eq!(decode_all::<ObjectInfo>(w.as_slice()).unwrap(), info);
     }
 }
