@@ -202,7 +202,10 @@ impl Store {
         let Mounted {
             mut sb, state, scan, ..
         } = Mounted::read(&dev, log_io.as_ref(), devices.main.cached(), cfg, false)?;
-        sb.mounts += 1;
+        sb.mounts = sb
+            .mounts
+            .checked_add(1)
+            .ok_or_else(|| StoreError::damaged("superblock", "number of mounts"))?;
         sb.write(&dev)?;
         let log = Log::new(&sb, group_bytes, &scan);
         let exec = if threads {

@@ -12,8 +12,8 @@ use super::info::PgInfo;
 use super::log::LogEntry;
 use super::txn::Txn;
 
-/// Version of these messages, and the oldest that is understood. 1: the first.
-const VERSION: u16 = 1;
+/// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
+const VERSION: u16 = 2;
 
 /// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]

@@ -46,6 +46,12 @@ impl FileIo {
     }
 
     fn open_with(path: &Path, write: bool) -> io::Result<Self> {
+        // A block device is claimed, as by a mount: nobody can make a file system on it meanwhile.
+        let claim = if write && is_block_device(path) {
+            libc::O_EXCL
+        } else {
+            0
+        };
         let open = |flags| {
             OpenOptions::new()
                 .read(true)
@@ -53,11 +59,11 @@ impl FileIo {
                 .custom_flags(flags)
                 .open(path)
         };
-        let mut file = match open(libc::O_DIRECT) {
+        let mut file = patiently(|| match open(libc::O_DIRECT | claim) {
             // Some filesystems refuse direct I/O: the page cache and `fdatasync` then do.
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0)?,
-            other => other?,
-        };
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(claim),
+            other => other,
+        })?;
         if write {
             lock(&file)?;
         }
@@ -75,14 +81,14 @@ impl FileIo {
     /// # Errors
     /// When it cannot be created, or the device is smaller.
     pub fn create(path: &Path, size: u64) -> io::Result<Self> {
-        let is_device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
-        if !is_device {
+        if !is_block_device(path) {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
                 .open(path)?;
+            lock(&file)?;
             file.set_len(size / BLOCK64 * BLOCK64)?;
             file.sync_all()?;
         }
@@ -129,19 +135,29 @@ impl FileIo {
     }
 }
 
-/// Locks the file. Waits a little: a process that was killed may hold it until the kernel has ended its I/O.
+fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.file_type().is_block_device())
+}
+
+/// Locks the file.
 fn lock(file: &File) -> io::Result<()> {
-    let mut tries = 0;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if tries < 100 => {
-                tries += 1;
-                thread::sleep(Duration::from_millis(10));
-            }
-            Err(e) => return Err(e.into()),
+    patiently(|| match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
+        Err(TryLockError::Error(e)) => Err(e),
+        Ok(()) => Ok(()),
+    })
+}
+
+/// Tries again for a second what somebody else keeps from succeeding: a process that was killed may hold a file until the
+/// kernel has ended its I/O.
+fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..100 {
+        match attempt() {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => thread::sleep(Duration::from_millis(10)),
+            other => return other,
         }
     }
+    attempt()
 }
 
 fn aligned(data: &[u8]) -> bool {
