@@ -1,5 +1,6 @@
 //! Replaying the log at start.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use spirula_buf::Pool;
@@ -14,7 +15,7 @@ use crate::onode::block_crcs;
 use crate::state::State;
 use crate::step::Step;
 use crate::table::DIRTY_WEIGHT;
-use crate::{Result, StoreError};
+use crate::{ObjectKey, Result, StoreError};
 
 /// Replays the log into the state.
 pub(crate) struct Replay<'a> {
@@ -27,16 +28,7 @@ pub(crate) struct Replay<'a> {
 impl Replay<'_> {
     /// Applies what the log has and the index lacks, up to the end of what is intact.
     pub(crate) fn run(mut self, scan: &mut Scan, sb: &Superblock) -> Result<()> {
-        let mut cut = None;
-        for record in &scan.records {
-            let bad = || StoreError::damaged("log", format!("transaction {} cannot be decoded", record.seq));
-            let steps = Step::decode_all(&record.steps).ok_or_else(bad)?;
-            // A group that may not have become durable as a whole: its large writes may be missing. Nobody was told otherwise.
-            if record.direct && record.group > scan.durable_group && !direct_intact(&steps, self.dev) {
-                cut = Some(record.group);
-                break;
-            }
-        }
+        let cut = self.first_lost(scan)?;
         if let Some(group) = cut {
             tracing::info!(
                 group,
@@ -53,6 +45,38 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// The first group that may not have become durable as a whole: a large write that it refers to is missing. Nobody was told
+    /// otherwise.
+    fn first_lost(&self, scan: &Scan) -> Result<Option<u64>> {
+        let last = || scan.records.iter().filter(|r| r.group > scan.durable_group);
+        if !last().any(|r| r.direct) {
+            return Ok(None);
+        }
+        let mut unsure = Vec::new();
+        for record in last() {
+            unsure.push((record.group, decoded(record)?));
+        }
+        let overwritten = Overwritten::find(unsure.iter().flat_map(|(_, steps)| steps));
+        let mut at = 0;
+        for (group, steps) in &unsure {
+            let mut object = None;
+            for step in steps {
+                at += 1;
+                match step {
+                    Step::Object(key) => object = Some(key),
+                    Step::Direct { lblk, runs, crcs } => {
+                        let later = |i| object.is_some_and(|key| overwritten.after(key, lblk + i, at));
+                        if !direct_intact(runs, crcs, self.dev, later) {
+                            return Ok(Some(*group));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the blocks occupy as much memory as those of a generation may.
     fn is_heavy(&mut self) -> bool {
         let limit = self.state.cfg.generation_bytes();
@@ -62,8 +86,7 @@ impl Replay<'_> {
     fn one(&mut self, record: &Found) -> Result<()> {
         let state = &mut *self.state;
         let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
-        let steps = Step::decode_all(&record.steps).ok_or_else(|| bad("cannot be decoded"))?;
-        for step in &steps {
+        for step in &decoded(record)? {
             match step {
                 Step::Object(key) | Step::CloneOf { source: key, .. } => state.ensure_loaded(key)?,
                 _ => {}
@@ -115,24 +138,58 @@ fn new_runs(step: &Step) -> Vec<Run> {
     }
 }
 
-/// Whether the blocks that a record refers to are on the device as it says.
-fn direct_intact(steps: &[Step], dev: &Arc<dyn BlockIo>) -> bool {
-    let intact = |run: &Run, crcs: &[u32]| {
+fn decoded(record: &Found) -> Result<Vec<Step>> {
+    let bad = || StoreError::damaged("log", format!("transaction {} cannot be decoded", record.seq));
+    Step::decode_all(&record.steps).ok_or_else(bad)
+}
+
+/// Blocks of objects that are written in place through the log, and by which step last. Once settled they no longer hold what a
+/// large write before put there; the log has what they hold.
+struct Overwritten<'a>(HashMap<(&'a ObjectKey, u32), usize>);
+
+impl<'a> Overwritten<'a> {
+    fn find(steps: impl Iterator<Item = &'a Step>) -> Self {
+        let (mut found, mut object) = (HashMap::new(), None);
+        for (at, step) in (1..).zip(steps) {
+            match step {
+                Step::Object(key) => object = Some(key),
+                Step::Inline { offset, data, new } if !data.is_empty() => {
+                    let Some(key) = object else { continue };
+                    let first = offset / BLOCK64;
+                    let last = offset.saturating_add(data.len() as u64 - 1) / BLOCK64;
+                    for lblk in (first..=last).filter_map(|n| u32::try_from(n).ok()) {
+                        if !new
+                            .iter()
+                            .any(|n| (n.lblk..n.lblk.saturating_add(n.run.len)).contains(&lblk))
+                        {
+                            found.insert((key, lblk), at);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self(found)
+    }
+
+    fn after(&self, key: &ObjectKey, lblk: u32, step: usize) -> bool {
+        self.0.get(&(key, lblk)).is_some_and(|last| *last > step)
+    }
+}
+
+/// Whether the blocks that a large write refers to are on the device as its record says, except those for which `later` is true of
+/// their number.
+fn direct_intact(runs: &[Run], crcs: &[u32], dev: &Arc<dyn BlockIo>, later: impl Fn(u32) -> bool) -> bool {
+    let mut crcs = (0u32..).zip(crcs);
+    runs.iter().all(|run| {
+        let end = run.pblk.checked_add(u64::from(run.len));
+        if end.is_none_or(|end| end > dev.size() / BLOCK64) {
+            return false;
+        }
         let mut buf = Pool::new(0).get(run.len as usize * BLOCK);
-        dev.read_at(run.pblk * BLOCK64, &mut buf).is_ok() && block_crcs(&buf).eq(crcs.iter().copied())
-    };
-    steps.iter().all(|step| {
-        let Step::Direct { runs, crcs, .. } = step else {
-            return true;
-        };
-        let mut rest = &crcs[..];
-        runs.iter().all(|run| {
-            let (head, tail) = rest.split_at(run.len as usize);
-            rest = tail;
-            run.pblk
-                .checked_add(u64::from(run.len))
-                .is_some_and(|end| end <= dev.size() / BLOCK64)
-                && intact(run, head)
-        })
+        dev.read_at(run.pblk * BLOCK64, &mut buf).is_ok()
+            && block_crcs(&buf)
+                .zip(&mut crcs)
+                .all(|(found, (i, crc))| found == *crc || later(i))
     })
 }

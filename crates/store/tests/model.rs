@@ -608,7 +608,7 @@ fn acknowledged_transactions_survive_power_cuts() {
     let count = std::env::var("SPIRULA_SEEDS")
         .ok()
         .and_then(|s| s.parse().ok())
-        .unwrap_or(40);
+        .unwrap_or(300);
     let seeds = one.map_or(1..=count, |seed: u64| seed..=seed);
     for seed in seeds {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
