@@ -34,11 +34,15 @@ fn small() -> Config {
 }
 
 fn open(disk: &SimDisk) -> Result<Store, StoreError> {
+    open_with(disk, small())
+}
+
+fn open_with(disk: &SimDisk, config: Config) -> Result<Store, StoreError> {
     let devices = Devices {
         main: Box::new(disk.device()),
         log: None,
     };
-    Store::open_on(devices, small(), Notify::new().unwrap(), false)
+    Store::open_on(devices, config, Notify::new().unwrap(), false)
 }
 
 fn key(i: usize) -> ObjectKey {
@@ -101,6 +105,38 @@ fn a_device_can_be_formatted_again() {
         let mut store = open(&disk).unwrap();
         assert_eq!(read(&mut store, 100).unwrap(), data(100, 5000));
     }
+}
+
+#[test]
+fn a_large_write_whose_blocks_were_overwritten_at_once_is_not_taken_for_lost() {
+    let disk = SimDisk::new(24 << 20, 1);
+    format(&disk);
+    let config = Config {
+        // So that the generation is closed, and settled, but is too little for the index.
+        memtable_bytes: 64 << 10,
+        ..small()
+    };
+    let mut store = open_with(&disk, config).unwrap();
+    let mut txn = Transaction::new();
+    txn.write(&key(1), 0, data(1, 128 << 10))
+        .write(&key(1), 4096, data(2, 20 << 10));
+    store.submit(txn, Token(1)).unwrap();
+    let mut events = Vec::new();
+    while !store.is_idle() {
+        store.poll(&mut events);
+    }
+    assert!(events.iter().any(|e| matches!(e, Event::Committed(Token(1)))));
+    assert_eq!(
+        (store.stats().checkpoints, store.stats().writeback_bytes),
+        (0, 20 << 10)
+    );
+    // The process dies, and the power goes.
+    drop(store);
+    let disk = disk.power_cycle(2);
+    let mut expected = data(1, 128 << 10).to_vec();
+    expected[4096..4096 + (20 << 10)].copy_from_slice(&data(2, 20 << 10));
+    let mut store = open(&disk).unwrap();
+    assert_eq!(read(&mut store, 1).unwrap(), expected);
 }
 
 #[test]
