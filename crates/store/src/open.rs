@@ -160,7 +160,6 @@ impl Mounted {
         Replay {
             state: &mut state,
             dev,
-            write_back: !read_only,
         }
         .run(&mut scan, &sb)?;
         Ok(Self {

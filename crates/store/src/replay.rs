@@ -6,7 +6,6 @@ use std::sync::Arc;
 use spirula_buf::Pool;
 
 use crate::alloc::Run;
-use crate::checkpoint::collect_writebacks;
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::BlockIo;
 use crate::layout::Superblock;
@@ -14,21 +13,22 @@ use crate::log::{self, Found, Scan};
 use crate::onode::block_crcs;
 use crate::state::State;
 use crate::step::Step;
-use crate::table::DIRTY_WEIGHT;
 use crate::{ObjectKey, Result, StoreError};
 
 /// Replays the log into the state.
 pub(crate) struct Replay<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) dev: &'a Arc<dyn BlockIo>,
-    /// Write blocks to their places when they get too many for the memory; else nothing is written.
-    pub(crate) write_back: bool,
 }
 
 impl Replay<'_> {
     /// Applies what the log has and the index lacks, up to the end of what is intact.
     pub(crate) fn run(mut self, scan: &mut Scan, sb: &Superblock) -> Result<()> {
-        let cut = self.first_lost(scan)?;
+        // What is cut off excuses nothing before it: so look again without it.
+        let mut cut = None;
+        while let Some(group) = self.first_lost(scan, cut.unwrap_or(u64::MAX))? {
+            cut = Some(group);
+        }
         if let Some(group) = cut {
             tracing::info!(
                 group,
@@ -38,17 +38,15 @@ impl Replay<'_> {
         }
         for record in &scan.records {
             self.one(record)?;
-            if self.write_back && self.is_heavy() {
-                self.spill()?;
-            }
         }
         Ok(())
     }
 
-    /// The first group that may not have become durable as a whole: a large write that it refers to is missing. Nobody was told
-    /// otherwise.
-    fn first_lost(&self, scan: &Scan) -> Result<Option<u64>> {
-        let last = || scan.records.iter().filter(|r| r.group > scan.durable_group);
+    /// The first group before `end` that may not have become durable as a whole: a large write that it refers to is missing.
+    /// Nobody was told otherwise.
+    fn first_lost(&self, scan: &Scan, end: u64) -> Result<Option<u64>> {
+        let unsure = scan.durable_group + 1..end;
+        let last = || scan.records.iter().filter(|r| unsure.contains(&r.group));
         if !last().any(|r| r.direct) {
             return Ok(None);
         }
@@ -77,12 +75,6 @@ impl Replay<'_> {
         Ok(None)
     }
 
-    /// Whether the blocks occupy as much memory as those of a generation may.
-    fn is_heavy(&mut self) -> bool {
-        let limit = self.state.cfg.generation_bytes();
-        self.state.active().dirty.len() * DIRTY_WEIGHT >= limit
-    }
-
     fn one(&mut self, record: &Found) -> Result<()> {
         let state = &mut *self.state;
         let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
@@ -98,34 +90,6 @@ impl Replay<'_> {
             state.apply(step);
         }
         state.finish(record.seq, log::record_space(record.steps.len()));
-        Ok(())
-    }
-
-    /// Writes blocks to their places. Safe at any time, as the log holds all that overwrites older contents; a later flush
-    /// must make them durable before the index refers to them.
-    fn spill(&mut self) -> Result<()> {
-        let io = |e| StoreError::io("write back", e);
-        let mut block = Pool::new(0).get(BLOCK);
-        for read in std::mem::take(&mut self.state.base_reads) {
-            let done = self.dev.read_at(read.base * BLOCK64, &mut block);
-            let good = done.is_ok() && crc32c::crc32c(&block) == read.crc;
-            if !good {
-                tracing::error!(
-                    block = read.base,
-                    "old contents for a partial write are unreadable"
-                );
-            }
-            self.state.resolve(&read, good.then_some(&block[..]));
-        }
-        let table = self.state.active();
-        for (offset, blocks) in collect_writebacks(table) {
-            let mut run = Pool::new(0).get(blocks.len() * BLOCK);
-            for (to, from) in run.chunks_mut(BLOCK).zip(&blocks) {
-                to.copy_from_slice(from);
-            }
-            self.dev.write_at(offset, &run).map_err(io)?;
-        }
-        table.drop_blocks();
         Ok(())
     }
 }
