@@ -139,6 +139,7 @@ options! {
     mon_max_osd Int Advanced "10000" ["mon"] "most OSD ids";
     mon_max_pg_per_osd Uint Advanced "250" ["mon"] "placement groups per OSD that may not be exceeded";
     mon_max_pool_pg_num Uint Advanced "65536" ["mon"] "most placement groups of one pool";
+    mon_max_snap_prune_per_epoch Uint Advanced "100000" ["mon"] "snapshots that one osdmap marks as trimmed everywhere, at most";
     mon_min_osdmap_epochs Int Advanced "500" ["mon"] "OSDMap epochs kept at least";
     mon_osd_auto_mark_in Bool Advanced "false" ["mon"] "mark an OSD in whenever it boots";
     mon_osd_auto_mark_auto_out_in Bool Advanced "true" ["mon"] "mark an OSD in when it boots after it was marked out automatically";

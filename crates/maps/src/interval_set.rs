@@ -87,6 +87,36 @@ impl IntervalSet {
         }
     }
 
+    /// What is in both sets.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut both = Self::new();
+        let (mut a, mut b) = (self.ranges().peekable(), other.ranges().peekable());
+        while let (Some((s, l)), Some((t, m))) = (a.peek().copied(), b.peek().copied()) {
+            let (start, end) = (s.max(t), (s + l).min(t + m));
+            both.insert_range(start, end.saturating_sub(start));
+            if s + l <= t + m {
+                a.next();
+            } else {
+                b.next();
+            }
+        }
+        both
+    }
+
+    /// The smallest `n` integers of the set.
+    pub fn first(&self, n: u64) -> Self {
+        let mut some = Self::new();
+        let mut left = n;
+        for (s, l) in self.ranges() {
+            some.insert_range(s, l.min(left));
+            left = left.saturating_sub(l);
+            if left == 0 {
+                break;
+            }
+        }
+        some
+    }
+
     /// Adds all of `other`.
     pub fn union(&mut self, other: &Self) {
         for (s, l) in other.ranges() {
@@ -99,6 +129,14 @@ impl IntervalSet {
         for (s, l) in other.ranges() {
             self.remove_range(s, l);
         }
+    }
+}
+
+impl FromIterator<u64> for IntervalSet {
+    fn from_iter<T: IntoIterator<Item = u64>>(iter: T) -> Self {
+        let mut set = Self::new();
+        iter.into_iter().for_each(|v| set.insert(v));
+        set
     }
 }
 
@@ -156,6 +194,11 @@ mod tests {
                 prop_assert!((0..80).all(|v| set.contains(v) == model.contains(&v)));
                 prop_assert_eq!(set.count(), model.len() as u64);
                 let ranges: Vec<_> = set.ranges().collect();
+                let odd: IntervalSet = (0..80).filter(|v| v % 7 < 3).collect();
+                let both = set.intersection(&odd);
+                prop_assert!((0..80).all(|v| both.contains(v) == (model.contains(&v) && v % 7 < 3)));
+                let five: Vec<u64> = model.iter().copied().take(5).collect();
+                prop_assert_eq!(set.first(5), five.into_iter().collect());
                 prop_assert!(ranges.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0), "{:?}", ranges);
             }
         }

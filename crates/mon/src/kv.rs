@@ -100,6 +100,8 @@ impl Decode for Txn {
 pub trait KvRead {
     /// The value of `key` of `service`. A damaged store answers as an error, never as an absent key.
     fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError>;
+    /// The first key of `service` that is not before `from`, with its value.
+    fn next(&self, service: &str, from: &str) -> std::result::Result<Option<(String, Bytes)>, KvError>;
     /// All keys of `service` with their values, in key order.
     fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError>;
 }
@@ -129,6 +131,12 @@ impl MemKv {
 impl KvRead for MemKv {
     fn get(&self, service: &str, key: &str) -> std::result::Result<Option<Bytes>, KvError> {
         Ok(self.0.get(&(service.to_owned(), key.to_owned())).cloned())
+    }
+
+    fn next(&self, service: &str, from: &str) -> std::result::Result<Option<(String, Bytes)>, KvError> {
+        let from = (service.to_owned(), from.to_owned());
+        let first = self.0.range(from..).next().filter(|((s, _), _)| s == service);
+        Ok(first.map(|((_, k), v)| (k.clone(), v.clone())))
     }
 
     fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError> {
@@ -163,5 +171,7 @@ mod tests {
         txn.put("ab", "2", &b"y"[..]);
         kv.apply(&txn);
         assert_eq!(kv.scan("a").unwrap().len(), 1);
+        assert_eq!(kv.next("a", "0").unwrap(), Some(("1".into(), "x".into())));
+        assert_eq!(kv.next("a", "2").unwrap(), None);
     }
 }

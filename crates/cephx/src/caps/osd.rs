@@ -212,6 +212,17 @@ impl OsdCap {
         self.allow_all
     }
 
+    /// Whether some grant allows writing in all pools, or in just this one (any of its objects suffices). Tags of
+    /// applications and networks don't count: this is what managing a pool's snapshots takes beside monitor
+    /// capabilities.
+    pub fn may_write_in(&self, pool: Option<&str>) -> bool {
+        self.grants
+            .iter()
+            .flat_map(|g| &g.rules)
+            .filter(|(_, spec)| spec.bits() & bits::W != 0)
+            .any(|(scope, _)| *scope == Scope::default() || (pool.is_some() && scope.pool.as_deref() == pool))
+    }
+
     /// Whether the request is allowed. Reading, writing and each class call must be allowed by one grant; several
     /// class calls of a request may be allowed by different ones.
     pub fn is_capable(&self, req: &OsdRequest<'_>) -> bool {

@@ -2,6 +2,7 @@
 
 mod flags;
 mod options;
+mod snaps;
 mod types;
 
 pub use flags::{AutoscaleMode, CacheMode, PoolFlags, PoolType};

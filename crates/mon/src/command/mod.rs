@@ -27,6 +27,7 @@ mod pool_get;
 mod pool_list;
 mod pool_option;
 mod pool_set;
+mod pool_snap;
 mod reply;
 mod report;
 mod reweight_by;
@@ -124,6 +125,7 @@ const FAMILIES: &[&[Command]] = &[
     pool_list::COMMANDS,
     pool_get::COMMANDS,
     pool_set::COMMANDS,
+    pool_snap::COMMANDS,
     auth::COMMANDS,
     config::COMMANDS,
     config_history::COMMANDS,

@@ -15,8 +15,6 @@ commands! {
     "osd pool delete pool:Poolname pool2?:Poolname yes_i_really_really_mean_it?:Bool yes_i_really_really_mean_it_not_faking?:Bool"
         "osd" "rw" rm, "remove a pool";
     "osd pool rename srcpool:Poolname destpool:Poolname" "osd" "rw" rename, "rename a pool";
-    "osd pool mksnap pool:Poolname snap:String" "osd" "rw" no_snaps, "take a snapshot of a pool";
-    "osd pool rmsnap pool:Poolname snap:String" "osd" "rw" no_snaps, "remove a snapshot of a pool";
 }
 
 /// What a new pool is to be; `None` for the defaults.
@@ -288,12 +286,4 @@ fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     m.pending_osd().new_pool_names.insert(id, to.clone());
     committed(format!("pool '{from}' renamed to '{to}'"))
-}
-
-fn no_snaps(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let name = call.args.str("pool")?;
-    if m.osd.map.pool_id(&name).is_none() {
-        return refuse(errno::ENOENT, format!("unrecognized pool '{name}'"));
-    }
-    refuse(errno::EOPNOTSUPP, "snapshots are not supported by this version")
 }

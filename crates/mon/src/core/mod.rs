@@ -12,6 +12,7 @@ mod osd_report;
 mod osd_told;
 mod pg_num;
 mod pool_op;
+mod pool_snaps;
 mod push;
 mod session;
 #[cfg(test)]

@@ -341,6 +341,7 @@ impl Monitor {
             self.pending_osd().old_blocklist = expired;
         }
         self.check_quotas(&map);
+        self.prune_removed_snaps(&map);
         self.adjust_pg_nums();
         let trim = self.osd.trim(self.keep_from());
         self.writes.txn.extend(trim);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_cephx::caps::OsdCap;
 use spirula_maps::PoolStat;
 use spirula_proto::mon::{
     MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, PaxosVersion, PoolOpCode,
@@ -11,56 +12,76 @@ use spirula_proto::{Payload, RawMessage};
 use super::{Monitor, SessionId, Waiter};
 use crate::command::{NewPool, create_pool, delete_pool, errno};
 
+/// What a pool operation leads to.
+enum Prepared {
+    /// Something to commit; with the reply's data.
+    Commit(bytes::Bytes),
+    /// Nothing to do.
+    Nothing,
+}
+
 impl Monitor {
-    fn pool_op_reply(&self, tid: u64, result: i32) -> RawMessage {
+    fn pool_op_reply(&self, tid: u64, result: i32, data: bytes::Bytes) -> RawMessage {
         let epoch = self.osd.map.epoch;
         let reply = MPoolOpReply {
             paxos: PaxosVersion(u64::from(epoch)),
             fsid: self.me.fsid,
             result,
             epoch,
-            data: bytes::Bytes::new(),
+            data,
         };
         reply.to_message().with_tid(tid)
     }
 
     /// A pool operation whose turn it is.
     pub(super) fn pool_op(&mut self, id: SessionId, tid: u64, m: &MPoolOp) {
-        match self.prepare_pool_op(id, m) {
-            Ok(true) => {
-                let make = Box::new(move |mon: &Monitor| mon.pool_op_reply(tid, 0));
+        let result = match self.prepare_pool_op(id, m) {
+            Ok(Prepared::Commit(data)) => {
+                let make = Box::new(move |mon: &Monitor| mon.pool_op_reply(tid, 0, data));
                 self.writes.waiters.push(Waiter { session: id, make });
+                return;
             }
-            Ok(false) => {
-                let reply = self.pool_op_reply(tid, 0);
-                self.send(id, reply);
-            }
-            Err(result) => {
-                let reply = self.pool_op_reply(tid, result);
-                self.send(id, reply);
-            }
-        }
+            Ok(Prepared::Nothing) => 0,
+            Err(result) => result,
+        };
+        let reply = self.pool_op_reply(tid, result, bytes::Bytes::new());
+        self.send(id, reply);
     }
 
-    /// Whether something is to be committed; the error is the result code.
-    fn prepare_pool_op(&mut self, id: SessionId, m: &MPoolOp) -> Result<bool, i32> {
+    /// Snapshots that clients manage are also allowed to who may write in the pool, by its capabilities at the OSDs.
+    fn pool_op_allowed(&self, id: SessionId, m: &MPoolOp) -> bool {
+        let Some(s) = self.sessions.get(&id) else {
+            return false;
+        };
+        if !matches!(
+            m.op,
+            PoolOpCode::CREATE_UNMANAGED_SNAP | PoolOpCode::DELETE_UNMANAGED_SNAP
+        ) {
+            return s.caps.is_allowed_service("osd", "w");
+        }
+        let pool = self.osd.map.pool_name(i64::from(m.pool));
+        let args: Vec<_> = pool
+            .map(|p| ("poolname".to_owned(), p.to_owned()))
+            .into_iter()
+            .collect();
+        let osd_caps = || {
+            let text = self.auth.entities().get(&s.name)?.caps.get("osd")?;
+            OsdCap::parse(text).ok()
+        };
+        s.caps.is_allowed("osd", "osd pool op unmanaged-snap", &args, "w")
+            || osd_caps().is_some_and(|c| c.may_write_in(pool))
+    }
+
+    /// What is to be committed; the error is the result code.
+    fn prepare_pool_op(&mut self, id: SessionId, m: &MPoolOp) -> Result<Prepared, i32> {
+        if !self.pool_op_allowed(id, m) {
+            return Err(errno::EPERM);
+        }
         if m.fsid != self.me.fsid {
             return Err(errno::EINVAL);
         }
         let pool = i64::from(m.pool);
-        let name = self.osd.map.pool_name(pool).unwrap_or_default().to_owned();
-        let (command, args) = match m.op {
-            PoolOpCode::CREATE => ("osd pool create", vec![("pool".to_owned(), m.name.clone())]),
-            PoolOpCode::DELETE => ("osd pool delete", vec![("poolname".to_owned(), name)]),
-            _ => ("osd pool op unmanaged-snap", vec![("poolname".to_owned(), name)]),
-        };
-        let allowed = self
-            .sessions
-            .get(&id)
-            .is_some_and(|s| s.caps.is_allowed("osd", command, &args, "w"));
-        if !allowed {
-            return Err(errno::EPERM);
-        }
+        let done = Prepared::Commit(bytes::Bytes::new());
         match m.op {
             PoolOpCode::CREATE => {
                 if self.osd.map.pool_id(&m.name).is_some() {
@@ -72,11 +93,15 @@ impl Monitor {
                     rule,
                     ..NewPool::default()
                 };
-                create_pool(self, new).map(|_| true).map_err(|r| r.code)
+                create_pool(self, new).map(|_| done).map_err(|r| r.code)
             }
-            PoolOpCode::DELETE if self.osd.map.pool(pool).is_none() => Ok(false),
-            PoolOpCode::DELETE => delete_pool(self, pool).map(|()| true).map_err(|r| r.code),
-            _ => Err(errno::EOPNOTSUPP),
+            PoolOpCode::DELETE if self.osd.map.pool(pool).is_none() => Ok(Prepared::Nothing),
+            PoolOpCode::DELETE => delete_pool(self, pool).map(|()| done).map_err(|r| r.code),
+            _ => Ok(match self.prepare_snap_op(m)? {
+                Some(Some(snap)) => Prepared::Commit(snap.to_le_bytes().to_vec().into()),
+                Some(None) => done,
+                None => Prepared::Nothing,
+            }),
         }
     }
 

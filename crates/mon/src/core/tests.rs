@@ -1,6 +1,7 @@
 //! The core with OSDs that are only messages.
 
 mod operator;
+mod snaps;
 mod told;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,10 @@ struct SharedKv(std::cell::RefCell<MemKv>);
 impl crate::kv::KvRead for SharedKv {
     fn get(&self, s: &str, k: &str) -> Result<Option<bytes::Bytes>, crate::kv::KvError> {
         self.0.borrow().get(s, k)
+    }
+
+    fn next(&self, s: &str, from: &str) -> Result<Option<(String, bytes::Bytes)>, crate::kv::KvError> {
+        self.0.borrow().next(s, from)
     }
 
     fn scan(&self, s: &str) -> Result<Vec<(String, bytes::Bytes)>, crate::kv::KvError> {

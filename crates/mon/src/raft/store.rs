@@ -243,6 +243,18 @@ impl KvRead for Store {
             .map_err(|e| KvError(e.to_string()))
     }
 
+    fn next(&self, service: &str, from: &str) -> std::result::Result<Option<(String, Bytes)>, KvError> {
+        self.read(|t| {
+            let Some(item) = t.range((service, from)..)?.next() else {
+                return Ok(None);
+            };
+            let (k, v) = item?;
+            let (s, key) = k.value();
+            Ok((s == service).then(|| (key.to_owned(), Bytes::copy_from_slice(v.value()))))
+        })
+        .map_err(|e| KvError(e.to_string()))
+    }
+
     fn scan(&self, service: &str) -> std::result::Result<Vec<(String, Bytes)>, KvError> {
         self.read(|t| {
             let mut out = Vec::new();

@@ -7,6 +7,7 @@ mod fixed;
 mod monmaps;
 mod osd_lives;
 mod osdmaps;
+mod snaps;
 mod stats;
 
 pub use auth::Auth;
@@ -16,6 +17,7 @@ pub use fixed::{FSMAP_EPOCH, mgr_map};
 pub use monmaps::MonMaps;
 pub use osd_lives::Life;
 pub use osdmaps::OsdMaps;
+pub(crate) use snaps::PurgedSnaps;
 pub use stats::{PoolTotals, Stats};
 
 use bytes::Bytes;

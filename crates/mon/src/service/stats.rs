@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use spirula_denc::{UTime, decode_all};
-use spirula_maps::{ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
+use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
 
@@ -187,6 +187,16 @@ impl Stats {
             t.stores += 1;
         }
         t
+    }
+
+    /// The pool's snapshots that all of its PGs say are trimmed; none while a PG has not reported.
+    pub(crate) fn purged_snaps(&self, pool: u64) -> IntervalSet {
+        let range = PgId { pool, seed: 0 }..=PgId { pool, seed: u32::MAX };
+        let mut of_pgs = self.pgs.range(range).map(|(_, s)| &s.purged_snaps);
+        let Some(first) = of_pgs.next() else {
+            return IntervalSet::new();
+        };
+        of_pgs.fold(first.clone(), |all, s| all.intersection(s))
     }
 
     /// Totals over all pools.

@@ -1,0 +1,133 @@
+//! Snapshots of pools: giving out ids, removing, and noting what is trimmed everywhere.
+//!
+//! A removed snapshot is in the map's queue (`removed_snaps_queue`) until all PGs of the pool report that they have
+//! trimmed it; then it leaves the queue and is noted as purged in the store ([`PurgedSnaps`]).
+
+use std::rc::Rc;
+
+use spirula_maps::{IntervalSet, OsdMap, PgPool, SnapId};
+use spirula_proto::mon::{MPoolOp, PoolOpCode};
+
+use super::{LoadError, Monitor};
+use crate::command::errno;
+use crate::kv::Txn;
+use crate::service::PurgedSnaps;
+
+impl Monitor {
+    /// Changes a pool's snapshots in the next map.
+    fn change_snaps<T>(&mut self, id: i64, change: impl FnOnce(&mut PgPool) -> T) -> Option<T> {
+        let mut pool = self.osd.map.pool(id)?.clone();
+        let inc = self.pending_osd();
+        pool.snap_epoch = inc.epoch;
+        let result = change(&mut pool);
+        inc.new_pools.insert(id, pool);
+        Some(result)
+    }
+
+    fn snap_named(&self, pool: i64, name: &str) -> Option<SnapId> {
+        self.osd.map.pool(pool)?.snap_named(name)
+    }
+
+    /// Prepares a snapshot of a pool; whether it is new.
+    pub(crate) fn add_pool_snap(&mut self, pool: i64, name: &str) -> bool {
+        let now = self.now;
+        self.snap_named(pool, name).is_none() && self.change_snaps(pool, |p| p.add_snap(name, now)).is_some()
+    }
+
+    /// Prepares the removal of a pool's snapshot; whether it was there.
+    pub(crate) fn remove_pool_snap(&mut self, pool: i64, name: &str) -> bool {
+        let Some(snap) = self.snap_named(pool, name) else {
+            return false;
+        };
+        self.change_snaps(pool, |p| p.remove_snap(snap));
+        self.pending_osd()
+            .new_removed_snaps
+            .entry(pool)
+            .or_default()
+            .insert(snap);
+        true
+    }
+
+    /// A snapshot operation of librados. What is to be committed, with the new snapshot's id where there is one;
+    /// `None` where nothing is to be done; or the result code.
+    pub(super) fn prepare_snap_op(&mut self, m: &MPoolOp) -> Result<Option<Option<SnapId>>, i32> {
+        let id = i64::from(m.pool);
+        let Some(pool) = self.osd.map.pool(id) else {
+            return Err(errno::ENOENT);
+        };
+        let of_pool = matches!(m.op, PoolOpCode::CREATE_SNAP | PoolOpCode::DELETE_SNAP);
+        if (of_pool && pool.has_selfmanaged_snaps()) || (!of_pool && pool.has_pool_snaps()) {
+            return Err(errno::EINVAL);
+        }
+        match m.op {
+            PoolOpCode::CREATE_SNAP => Ok(self.add_pool_snap(id, &m.name).then_some(None)),
+            PoolOpCode::DELETE_SNAP => Ok(self.remove_pool_snap(id, &m.name).then_some(None)),
+            PoolOpCode::CREATE_UNMANAGED_SNAP => {
+                Ok(Some(self.change_snaps(id, PgPool::add_selfmanaged_snap)))
+            }
+            PoolOpCode::DELETE_UNMANAGED_SNAP => self.remove_selfmanaged_snap(id, m.snapid),
+            _ => Err(errno::EOPNOTSUPP),
+        }
+    }
+
+    fn remove_selfmanaged_snap(&mut self, id: i64, snap: SnapId) -> Result<Option<Option<SnapId>>, i32> {
+        let map = self.osd.map.clone();
+        let queued = map.removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap));
+        let purged = PurgedSnaps::new(self.kv.as_ref(), id).contains(snap);
+        let purged = purged.map_err(|e| self.snaps_unreadable(e))?;
+        if queued || purged {
+            return Ok(None);
+        }
+        let Some(pool) = map.pool(id).filter(|p| p.has_selfmanaged_snaps()) else {
+            return Err(errno::EOPNOTSUPP);
+        };
+        if snap > pool.snap_seq {
+            return Err(errno::ENOENT);
+        }
+        let Some(used) = self.change_snaps(id, PgPool::remove_selfmanaged_snap) else {
+            return Err(errno::ENOENT);
+        };
+        let removed = self.pending_osd().new_removed_snaps.entry(id).or_default();
+        removed.insert(snap);
+        // The id that the removal used up was never a snapshot: with it, purged ids stay one range.
+        self.note_purged(id, &[used].into_iter().collect())
+            .map_err(|e| self.snaps_unreadable(e))?;
+        Ok(Some(None))
+    }
+
+    fn note_purged(&mut self, pool: i64, snaps: &IntervalSet) -> Result<(), LoadError> {
+        let mut txn = Txn::default();
+        PurgedSnaps::new(self.kv.as_ref(), pool).add(snaps, &mut txn)?;
+        self.writes.txn.extend(txn);
+        Ok(())
+    }
+
+    /// A damaged store ends the daemon; until then nobody gets a wrong answer.
+    fn snaps_unreadable(&mut self, e: LoadError) -> i32 {
+        tracing::error!("purged snapshots: {e}");
+        self.failed = Some(e);
+        errno::EIO
+    }
+
+    /// Takes from the queues what all PGs have trimmed, and what belonged to pools that are gone.
+    pub(super) fn prune_removed_snaps(&mut self, map: &Rc<OsdMap>) {
+        let mut left = self.values.uint("mon_max_snap_prune_per_epoch");
+        for (id, queue) in &map.removed_snaps_queue {
+            if !map.pools.contains_key(id) {
+                self.pending_osd().new_purged_snaps.insert(*id, queue.clone());
+                continue;
+            }
+            let trimmed = u64::try_from(*id).map(|p| self.stats.purged_snaps(p));
+            let purged = trimmed.unwrap_or_default().intersection(queue).first(left);
+            if purged.is_empty() {
+                continue;
+            }
+            left -= purged.count();
+            if let Err(e) = self.note_purged(*id, &purged) {
+                self.snaps_unreadable(e);
+                return;
+            }
+            self.pending_osd().new_purged_snaps.insert(*id, purged);
+        }
+    }
+}
