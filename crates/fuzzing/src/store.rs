@@ -203,7 +203,7 @@ fn use_store(mut store: Store, by_chance: bool) {
         if store.read(&key(number), 0, 1 << 20, token).is_err() {
             return;
         }
-        let _ = store.omap_list(&key(number), b"", None, 10, Token(end + 1));
+        let _ = store.omap_list(&key(number), b"", None, 10, usize::MAX, Token(end + 1));
         let _ = store.omap_get(&key(number), &[Bytes::from_static(b"a")]);
     }
     let _ = store.list(&key(0), None, 100, Token(end));

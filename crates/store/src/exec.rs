@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use bytes::Bytes;
 
 use crate::alloc::Run;
-use crate::index::{Index, Page};
+use crate::index::{Index, Page, PageLimit};
 use crate::notify::Notify;
 use crate::onode::Onode;
 use crate::table::Frozen;
@@ -28,7 +28,7 @@ pub(crate) enum Job {
         id: u64,
         from: Bytes,
         to: Bytes,
-        limit: usize,
+        limit: PageLimit,
     },
     /// Learn which objects there are from this key on.
     Learn(Bytes),

@@ -11,6 +11,7 @@ use spirula_buf::Pool;
 use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64, Config};
 use crate::device::{BlockIo, FileIo};
+use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::onode::{Extent, Onode};
 use crate::open::Mounted;
@@ -305,8 +306,10 @@ impl Check<'_> {
         let end = Bytes::from_static(&[0xff]);
         let mut from = Some(Bytes::new());
         while let Some(key) = from {
-            let page = state.index.list_pairs(&key, Some(&end), PAGE)?;
-            let found = state.merge_pairs(&key, &end, page, usize::MAX, 0);
+            let page = state
+                .index
+                .list_pairs(&key, Some(&end), PageLimit::new(PAGE, usize::MAX))?;
+            let found = state.merge_pairs(&key, &end, page, PageLimit::NONE, 0);
             self.report.pairs += found.pairs.len() as u64;
             from = found.next;
         }

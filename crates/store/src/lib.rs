@@ -10,7 +10,8 @@
 //!                               Err(NoSpace | Invalid | Fatal): nothing was changed
 //! store.read(&key, offset, len, token)          -> Event::Read: checked bytes, short at the end of the object
 //! store.list(from, to, limit, token)            -> Event::List
-//! store.omap_list(&key, from, to, limit, token) -> Event::Pairs      store.omap_get(&key, names)  -> at once, may block
+//! store.omap_list(&key, from, to, limit, max_bytes, token) -> Event::Pairs
+//! store.omap_get(&key, names)                    -> at once, may block
 //! store.meta_list(from, to, limit, token)       -> Event::Pairs      store.meta_get(key)          -> at once, may block
 //! store.poll(&mut events)    does what is due (starts I/O, forms the group commit, takes completions), appends events
 //! store.event_fd()           readable when `poll` has work: await it with tokio's AsyncFd, then call `poll`

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::event::{Listing, Pairs};
-use crate::index::Page;
+use crate::index::{Page, PageLimit};
 use crate::onode::Onode;
 use crate::state::{Known, State};
 use crate::{ObjectKey, Result};
@@ -77,7 +77,7 @@ impl State {
         from: &[u8],
         to: &Bytes,
         page: Page<Bytes>,
-        limit: usize,
+        limit: PageLimit,
         skip: usize,
     ) -> Pairs {
         let end = page_end(&page, Some(to));
@@ -90,12 +90,13 @@ impl State {
         {
             table.pairs.merge(from, end.as_deref(), &mut found);
         }
-        let mut out = Pairs::default();
+        let (mut out, mut bytes) = (Pairs::default(), 0usize);
         for (key, value) in found {
-            if out.pairs.len() == limit {
+            if out.pairs.len() >= limit.count || bytes >= limit.bytes {
                 out.next = Some(key.slice(skip..));
                 return out;
             }
+            bytes = bytes.saturating_add(key.len() + value.len());
             out.pairs.push((key.slice(skip..), value));
         }
         out.next = if more { end.map(|e| e.slice(skip..)) } else { None };
@@ -104,8 +105,8 @@ impl State {
 
     /// All pairs in `[from, to)`, blocking on the index.
     pub(crate) fn all_pairs(&self, from: &[u8], to: &Bytes) -> Result<Vec<(Bytes, Bytes)>> {
-        let page = self.index.list_pairs(from, Some(to), usize::MAX)?;
-        Ok(self.merge_pairs(from, to, page, usize::MAX, 0).pairs)
+        let page = self.index.list_pairs(from, Some(to), PageLimit::NONE)?;
+        Ok(self.merge_pairs(from, to, page, PageLimit::NONE, 0).pairs)
     }
 }
 

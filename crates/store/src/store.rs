@@ -13,6 +13,7 @@ use crate::config::{BLOCK64, Config, StatFs};
 use crate::device::{Device, Io, IoKind};
 use crate::event::{Event, Lookup, Token};
 use crate::exec::{Executor, Job};
+use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
 use crate::notify::Notify;
@@ -66,7 +67,7 @@ pub(crate) enum Waiting {
     Pairs {
         from: Bytes,
         to: Bytes,
-        limit: usize,
+        limit: PageLimit,
         skip: usize,
         token: Token,
     },
@@ -329,8 +330,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lists omap pairs of an object with keys in `[from, to)`, at most `limit`; an [`Event::Pairs`] answers, with no
-    /// pairs if the object is missing or has none.
+    /// Lists omap pairs of an object with keys in `[from, to)`, at most `limit`, and none after those that reach
+    /// `max_bytes`; an [`Event::Pairs`] answers, with no pairs if the object is missing or has none.
     ///
     /// # Errors
     /// [`StoreError::Fatal`], or an index that cannot be read.
@@ -340,11 +341,18 @@ impl Store {
         from: &[u8],
         to: Option<&[u8]>,
         limit: usize,
+        max_bytes: usize,
         token: Token,
     ) -> Result<()> {
         let omap = self.load(key)?.map_or(0, |o| o.omap);
         let end = to.map_or_else(|| omap_end(omap), |to| omap_key(omap, to));
-        self.list_pairs(omap_key(omap, from), end, limit, 9, token);
+        self.list_pairs(
+            omap_key(omap, from),
+            end,
+            PageLimit::new(limit, max_bytes),
+            9,
+            token,
+        );
         Ok(())
     }
 
@@ -370,7 +378,7 @@ impl Store {
     pub fn meta_list(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize, token: Token) -> Result<()> {
         self.check()?;
         let end = to.map_or_else(meta_end, meta_key);
-        self.list_pairs(meta_key(from), end, limit, 1, token);
+        self.list_pairs(meta_key(from), end, PageLimit::new(limit, usize::MAX), 1, token);
         Ok(())
     }
 
@@ -512,11 +520,11 @@ impl Store {
         }
     }
 
-    fn list_pairs(&mut self, from: Bytes, to: Bytes, limit: usize, skip: usize, token: Token) {
+    fn list_pairs(&mut self, from: Bytes, to: Bytes, limit: PageLimit, skip: usize, token: Token) {
         self.wait_for_job(Waiting::Pairs {
             from,
             to,
-            limit: limit.clamp(1, 65_536),
+            limit,
             skip,
             token,
         });

@@ -483,7 +483,9 @@ impl Run {
                 )?;
                 let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
-                let omap = self.all_pairs(store, |s, from| s.omap_list(&key, from, None, limit, Token(0)))?;
+                let omap = self.all_pairs(store, |s, from| {
+                    s.omap_list(&key, from, None, limit, usize::MAX, Token(0))
+                })?;
                 let attrs = onode.attrs().iter().cloned().collect();
                 let (info, header) = (onode.info().clone(), onode.omap_header().clone());
                 model.objects.insert(

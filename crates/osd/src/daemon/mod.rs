@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod state;
 mod store_io;
+mod store_reads;
 
 pub use config::{MkfsConfig, OsdConfig, mkfs};
 pub use run::run;

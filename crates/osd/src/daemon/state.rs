@@ -227,7 +227,7 @@ impl Osd {
         match o {
             Output::Submit { token, txn } => self.io.submit(token, txn)?,
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
-            Output::Read { token, key, ranges } => self.io.read(token, key, ranges)?,
+            Output::Read { token, key, wants } => self.io.read(token, key, wants)?,
             Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
             Output::Send {
                 osd,

@@ -6,14 +6,18 @@ use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
+use super::store_reads::{Deferred, OmapScan, Read};
 use crate::core::DAEMON_SLOT;
+use crate::pg::fetch::ReadError;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
-use crate::pg::{Pieces, ReadError, ReadRange, StoreReply, StoredObject, Token, key};
+use crate::pg::{StoreReply, StoredObject, Token, key};
 
 /// A call to the store whose answer the core does not get as it is.
-enum Call {
-    /// Part of a read: the read's number, the range and its offset.
-    Part { read: u64, range: usize, offset: u64 },
+pub(super) enum Call {
+    /// Part of a read: the read's number, the want's, and the offset.
+    Part { read: u64, want: usize, offset: u64 },
+    /// Omap pairs for a read.
+    Omap(OmapScan),
     /// A listing, with what was found so far.
     List {
         token: Token,
@@ -23,35 +27,19 @@ enum Call {
     },
 }
 
-/// A read of several ranges.
-struct Read {
-    token: Token,
-    left: usize,
-    found: Vec<Pieces>,
-    failed: bool,
-}
-
-/// A read that waits for room in the pool.
-struct Deferred {
-    token: Token,
-    key: Bytes,
-    ranges: Vec<ReadRange>,
-    bytes: usize,
-}
-
 /// The store and the calls under way.
 pub(super) struct StoreIo {
     pub(super) store: Store,
     /// Where data is read into. Replies keep it until they are sent: at its limit further reads wait.
-    pool: Pool,
-    deferred: VecDeque<Deferred>,
-    calls: HashMap<u64, Call>,
-    reads: HashMap<u64, Read>,
-    last: u64,
+    pub(super) pool: Pool,
+    pub(super) deferred: VecDeque<Deferred>,
+    pub(super) calls: HashMap<u64, Call>,
+    pub(super) reads: HashMap<u64, Read>,
+    pub(super) last: u64,
     /// Answers that were there at once.
-    ready: VecDeque<(Token, StoreReply)>,
+    pub(super) ready: VecDeque<(Token, StoreReply)>,
     /// Transactions that found no room, in order. What comes after in the same PG waits too.
-    stuck: VecDeque<(Transaction, Token)>,
+    pub(super) stuck: VecDeque<(Transaction, Token)>,
     events: Vec<Event>,
     /// Transactions that are durable.
     committed: u64,
@@ -73,7 +61,7 @@ impl StoreIo {
         }
     }
 
-    fn token(&mut self, call: Call) -> spirula_store::Token {
+    pub(super) fn token(&mut self, call: Call) -> spirula_store::Token {
         self.last += 1;
         // The daemon's slot is the upper half zero.
         debug_assert_eq!(Token(self.last).slot(), DAEMON_SLOT);
@@ -84,7 +72,7 @@ impl StoreIo {
 
     pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
         let txn = translate(txn);
-        if self.stuck.iter().any(|(_, t)| t.slot() == token.slot()) {
+        if self.is_stuck(token) {
             self.stuck.push_back((txn, token));
             return Ok(());
         }
@@ -115,85 +103,9 @@ impl StoreIo {
         Ok(())
     }
 
-    /// Reads now, or once the pool has room. The core lets no write of the object pass a read that is under way.
-    pub(super) fn read(
-        &mut self,
-        token: Token,
-        key: Bytes,
-        ranges: Vec<ReadRange>,
-    ) -> Result<(), StoreError> {
-        let bytes = ranges.iter().map(|r| r.len).fold(0, u64::saturating_add);
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if self.deferred.is_empty() && self.has_room(bytes) {
-            return self.read_now(token, key, &ranges);
-        }
-        self.deferred.push_back(Deferred {
-            token,
-            key,
-            ranges,
-            bytes,
-        });
-        Ok(())
-    }
-
-    /// Whether a read of so many bytes may begin: it fits the pool, or never will and is alone.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.pool.has_room(bytes) || bytes > self.pool.limit() / 2 && self.reads.is_empty()
-    }
-
-    /// How many bytes the first read that waits for room needs.
-    pub(super) fn deferred_bytes(&self) -> Option<usize> {
-        self.deferred.front().map(|d| d.bytes)
-    }
-
-    /// Begins the reads that have room now.
-    pub(super) fn read_deferred(&mut self) -> Result<(), StoreError> {
-        while let Some(d) = self.deferred.pop_front() {
-            if !self.has_room(d.bytes) {
-                self.deferred.push_front(d);
-                break;
-            }
-            self.read_now(d.token, d.key, &d.ranges)?;
-        }
-        Ok(())
-    }
-
-    fn read_now(&mut self, token: Token, key: Bytes, ranges: &[ReadRange]) -> Result<(), StoreError> {
-        let key = ObjectKey::new(key);
-        let mut parts = Vec::with_capacity(ranges.len());
-        for (i, r) in ranges.iter().enumerate() {
-            if r.sparse {
-                // Just looked up, so it is in memory.
-                let onode = self.store.load(&key)?;
-                let stored = onode.map(|o| o.data_ranges(r.offset, r.len)).unwrap_or_default();
-                parts.extend(stored.into_iter().map(|(offset, len)| (i, offset, len)));
-            } else {
-                parts.push((i, r.offset, r.len));
-            }
-        }
-        if parts.is_empty() {
-            let none = vec![Pieces::new(); ranges.len()];
-            self.ready.push_back((token, StoreReply::Data(Ok(none))));
-            return Ok(());
-        }
-        self.last += 1;
-        let id = self.last;
-        let read = Read {
-            token,
-            left: parts.len(),
-            found: vec![Pieces::new(); ranges.len()],
-            failed: false,
-        };
-        self.reads.insert(id, read);
-        for (range, offset, len) in parts {
-            let t = self.token(Call::Part {
-                read: id,
-                range,
-                offset,
-            });
-            self.store.read(&key, offset, len, t)?;
-        }
-        Ok(())
+    /// Whether transactions of this token's PG wait: what it submitted does not all show yet.
+    pub(super) fn is_stuck(&self, token: Token) -> bool {
+        self.stuck.iter().any(|(_, t)| t.slot() == token.slot())
     }
 
     pub(super) fn list(
@@ -278,37 +190,10 @@ impl StoreIo {
             Event::Lookup(t, r) => self.ready.push_back((Token(t.0), object_reply(r))),
             Event::Read(t, r) => self.part(t.0, r),
             Event::List(t, r) => self.page(t.0, r)?,
-            Event::Pairs(..) => {}
+            Event::Pairs(t, r) => self.omap_page(t.0, r)?,
             Event::Fatal(e) => return Err(e),
         }
         Ok(())
-    }
-
-    fn part(&mut self, t: u64, r: Result<Bytes, StoreError>) {
-        let Some(Call::Part { read, range, offset }) = self.calls.remove(&t) else {
-            return;
-        };
-        let Some(job) = self.reads.get_mut(&read) else {
-            return;
-        };
-        job.left -= 1;
-        match r {
-            Ok(data) if !data.is_empty() => job.found[range].push((offset, data)),
-            Ok(_) => {}
-            Err(error) => {
-                tracing::error!(%error, "read failed");
-                job.failed = true;
-            }
-        }
-        if job.left == 0
-            && let Some(mut job) = self.reads.remove(&read)
-        {
-            job.found
-                .iter_mut()
-                .for_each(|p| p.sort_unstable_by_key(|(at, _)| *at));
-            let data = if job.failed { Err(ReadError) } else { Ok(job.found) };
-            self.ready.push_back((job.token, StoreReply::Data(data)));
-        }
     }
 
     fn page(&mut self, t: u64, r: Result<spirula_store::Listing, StoreError>) -> Result<(), StoreError> {
@@ -420,6 +305,11 @@ fn translate(txn: Txn) -> Transaction {
                 ObjectOp::SetInfo(info) => Op::SetInfo { key, info },
                 ObjectOp::SetAttr { name, value } => Op::SetAttr { key, name, value },
                 ObjectOp::RmAttr(name) => Op::RmAttr { key, name },
+                ObjectOp::OmapSet(pairs) => Op::OmapSet { key, pairs },
+                ObjectOp::OmapRm(names) => Op::OmapRm { key, names },
+                ObjectOp::OmapRmRange { from, to } => Op::OmapRmRange { key, from, to },
+                ObjectOp::OmapClear => Op::OmapClear(key),
+                ObjectOp::OmapHeader(header) => Op::OmapHeader { key, header },
             });
         }
     }

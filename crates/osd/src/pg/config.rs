@@ -44,6 +44,11 @@ impl PgConfig {
         (self.log_entries / pgs.max(1)).clamp(least, most)
     }
 
+    /// Bytes that may be read from the store for one request: more than any object has.
+    pub fn max_fetch(&self) -> u64 {
+        self.max_object_size.saturating_mul(2)
+    }
+
     /// The object contexts that each of `pgs` PGs may keep.
     pub fn context_share(&self, pgs: usize) -> usize {
         (self.contexts / pgs.max(1)).clamp(8, 1024)

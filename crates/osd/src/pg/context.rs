@@ -2,7 +2,8 @@
 //!
 //! Writes of an object follow each other without waiting for the disk, as the context holds what they make of it.
 //! Reads wait until all writes before them are durable everywhere, so that nothing is ever returned which could
-//! still be lost; and a write waits for the reads before it. All in the order of arrival.
+//! still be lost; and a write waits for the reads before it. A write that reads first is alone until it was executed. All
+//! in the order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 

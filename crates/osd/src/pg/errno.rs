@@ -13,6 +13,8 @@ errnos! {
     EIO = 5;
     /// Try again. Clients resubmit for ever: never let it out.
     EAGAIN = 11;
+    /// More memory would be needed than there may be.
+    ENOMEM = 12;
     /// No access.
     EACCES = 13;
     /// Exists already.

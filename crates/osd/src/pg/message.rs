@@ -13,7 +13,8 @@ use super::log::LogEntry;
 use super::txn::Txn;
 
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
-const VERSION: u16 = 2;
+/// 3: changes of omaps, and omaps in pushes.
+const VERSION: u16 = 3;
 
 /// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -64,7 +65,9 @@ pub enum PushPart {
         first: bool,
         /// Pieces by offset; what lies between is zero.
         pieces: Vec<(u64, Bytes)>,
-        /// Size, info and attributes, with the last part.
+        /// Omap pairs. Since version 3.
+        pairs: Vec<(Bytes, Bytes)>,
+        /// The rest, with the last part.
         last: Option<PushEnd>,
     },
 }
@@ -78,6 +81,8 @@ pub struct PushEnd {
     pub info: Bytes,
     /// Its attributes.
     pub attrs: Vec<(Bytes, Bytes)>,
+    /// Its omap header. Since version 3.
+    pub omap_header: Bytes,
 }
 
 /// The message proper.
@@ -353,7 +358,12 @@ impl Push {
         w.put(&self.key);
         match &self.part {
             PushPart::Absent => w.bool(false),
-            PushPart::Data { first, pieces, last } => {
+            PushPart::Data {
+                first,
+                pieces,
+                pairs,
+                last,
+            } => {
                 w.bool(true);
                 w.bool(*first);
                 w.count(pieces.len());
@@ -367,7 +377,9 @@ impl Push {
                     w.u64(end.size);
                     w.put(&end.info);
                     w.put(&end.attrs);
+                    w.put(&end.omap_header);
                 }
+                w.put(pairs);
             }
         }
     }
@@ -380,6 +392,7 @@ impl Push {
                 part: PushPart::Absent,
             });
         }
+        let omap = msg.header.version >= 3;
         let first = r.bool()?;
         let n = r.count(12)?;
         let mut pieces = Vec::with_capacity(n);
@@ -398,14 +411,18 @@ impl Push {
                 size: r.u64()?,
                 info: r.get()?,
                 attrs: r.get()?,
+                omap_header: if omap { r.get()? } else { Bytes::new() },
             })
         } else {
             None
         };
-        Ok(Self {
-            key,
-            part: PushPart::Data { first, pieces, last },
-        })
+        let part = PushPart::Data {
+            first,
+            pieces,
+            pairs: if omap { r.get()? } else { Vec::new() },
+            last,
+        };
+        Ok(Self { key, part })
     }
 }
 
@@ -421,10 +438,12 @@ mod tests {
             size: 9,
             info: b(b"i"),
             attrs: vec![(b(b"n"), b(b"v"))],
+            omap_header: b(b"h"),
         };
         let part = PushPart::Data {
             first: true,
             pieces: vec![(4, b(b"data"))],
+            pairs: vec![(b(b"k"), b(b"v"))],
             last: Some(end),
         };
         let v = EVersion::new(3, 4);

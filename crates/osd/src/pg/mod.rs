@@ -10,6 +10,7 @@ mod context;
 mod delete;
 pub mod errno;
 mod exec;
+pub mod fetch;
 pub mod info;
 mod interval;
 pub mod key;
@@ -41,13 +42,13 @@ use cluster::{ClusterMap, PoolView};
 use config::PgConfig;
 use context::Contexts;
 pub(crate) use exec::IoCount;
-pub use exec::read::ReadRange;
+use fetch::ReadError;
 use info::PgInfo;
 use interval::Interval;
 use log::{LogEntry, PgLog};
 use message::{PeerBody, PeerMessage, PeeringId};
 use op::ClientOp;
-pub use output::{Ctx, Output, Page, Pieces, ReadError, StoreReply, StoredObject, Token};
+pub use output::{Ctx, Output, Page, StoreReply, StoredObject, Token};
 use peering::Peering;
 use replica::Replica;
 use stats::Counters;
@@ -430,7 +431,7 @@ impl Pg {
         };
         match (what, reply) {
             (Pending::Context(key), StoreReply::Object(r)) => self.context_loaded(&key, r, cx),
-            (Pending::Op(op), StoreReply::Data(r)) => self.op_data(*op, r, cx),
+            (Pending::Op(op), StoreReply::Fetched(r)) => self.op_fetched(*op, r, cx),
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
             (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),

@@ -14,6 +14,9 @@ use spirula_maps::EVersion;
 /// object in the store's index has one, and most fields are small or zero.
 const VERSION: u8 = 2;
 
+/// The object may have an omap (`object_info_t::FLAG_OMAP`); without it there is none.
+pub const FLAG_OMAP: u32 = 1 << 3;
+
 /// An object's attributes by name.
 pub type Attrs = BTreeMap<Bytes, Bytes>;
 
@@ -36,7 +39,7 @@ pub struct ObjectInfo {
     pub truncate_seq: u32,
     /// The size that the last of them left.
     pub truncate_size: u64,
-    /// Flags; none are defined yet.
+    /// Flags: [`FLAG_OMAP`].
     pub flags: u32,
     /// Hint: the size it will have.
     pub expected_object_size: u64,
@@ -163,6 +166,11 @@ impl ObjectInfo {
 }
 
 impl ObjectInfo {
+    /// Whether there may be an omap.
+    pub fn has_omap(&self) -> bool {
+        self.flags & FLAG_OMAP != 0
+    }
+
     /// The encoded info.
     pub fn to_bytes(&self) -> Bytes {
         let mut w = Writer::with_capacity(48);

@@ -58,9 +58,18 @@ pub struct OsdOp {
     pub outdata: BytesList,
     /// Its own result.
     pub rval: i32,
+    /// `code` and `body` as they were sent, for executing it again.
+    sent: (OpCode, [u8; 28]),
 }
 
 impl OsdOp {
+    /// Forgets what an execution left.
+    fn reset(&mut self) {
+        (self.code, self.body) = self.sent;
+        self.outdata = BytesList::new();
+        self.rval = 0;
+    }
+
     fn u64_at(&self, at: usize) -> u64 {
         let mut b = [0; 8];
         b.copy_from_slice(&self.body[at..at + 8]);
@@ -144,6 +153,7 @@ impl From<OsdOpIn> for OsdOp {
             flags: o.op.flags,
             body: o.op.raw_args,
             indata: o.data,
+            sent: (o.op.code, o.op.raw_args),
             ..Self::default()
         }
     }
@@ -240,10 +250,7 @@ impl ClientOp {
 
     /// Forgets what an execution left in the ops, so that it can be executed again.
     pub fn reset(&mut self) {
-        for op in &mut self.ops {
-            op.outdata = BytesList::new();
-            op.rval = 0;
-        }
+        self.ops.iter_mut().for_each(OsdOp::reset);
     }
 
     /// Bytes of payload.

@@ -1,4 +1,4 @@
-//! The order of ops on an object, and those that read.
+//! The order of ops on an object, what they fetch, and those that read.
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
@@ -7,18 +7,19 @@ use spirula_proto::osd::OsdFlags;
 
 use super::context::Context;
 use super::errno::*;
-use super::exec::{Exec, Fetched, ObjectState, read};
+use super::exec::{Exec, ObjectState, Run, up_front};
+use super::fetch::{Fetched, ReadError, Want};
 use super::op::ClientOp;
 use super::op_checks::data_off;
-use super::{Ctx, Output, Pending, Pg, Pieces, ReadError, ReadRange, StoredObject};
+use super::{Ctx, Output, Pending, Pg, StoredObject};
 
 /// An op that waits for the store to read.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub op: ClientOp,
     key: Bytes,
-    /// Which op of the request each range is for.
-    wanted: Vec<usize>,
+    /// What was fetched for it before.
+    answers: Vec<Fetched>,
 }
 
 /// How an op can go on now.
@@ -27,31 +28,27 @@ enum Step {
     Wait,
     /// At once.
     Run,
-    /// After reading these.
-    Fetch(Vec<usize>, Vec<ReadRange>),
+    /// After fetching this.
+    Fetch(Vec<Want>),
 }
 
+/// A read waits until the writes before it are durable everywhere, as what it returns must not be lost. A write that
+/// reads need not: the store shows it what was submitted, and it is answered only when it is durable itself, after all
+/// before it.
 fn next_step(c: &Context, state: &ObjectState, op: &mut ClientOp) -> Step {
-    if c.exclusive {
+    let writes = op.may_write();
+    if c.exclusive || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
         return Step::Wait;
     }
-    let writes = op.may_write();
-    let (mut wanted, mut ranges) = (Vec::new(), Vec::new());
-    if op.may_read() {
-        for (i, o) in op.ops.iter_mut().enumerate() {
-            if let Some(range) = read::plan(state, o) {
-                wanted.push(i);
-                ranges.push(range);
-            }
-        }
-    }
-    let must_be_durable = !writes || !ranges.is_empty();
-    if must_be_durable && c.uncommitted > 0 || writes && c.reading > 0 {
-        Step::Wait
-    } else if ranges.is_empty() {
+    let wants = if op.may_read() {
+        up_front(state, &mut op.ops)
+    } else {
+        Vec::new()
+    };
+    if wants.is_empty() {
         Step::Run
     } else {
-        Step::Fetch(wanted, ranges)
+        Step::Fetch(wants)
     }
 }
 
@@ -115,61 +112,71 @@ impl Pg {
                     return;
                 }
                 Step::Run => self.execute(key, op, Vec::new(), cx),
-                Step::Fetch(wanted, ranges) => {
-                    if op.may_write() {
-                        c.exclusive = true
-                    } else {
-                        c.reading += 1
-                    }
-                    let reading = Reading {
-                        op,
-                        key: key.clone(),
-                        wanted,
-                    };
-                    let token = self.token(Pending::Op(Box::new(reading)));
-                    cx.out.push(Output::Read {
-                        token,
-                        key: key.clone(),
-                        ranges,
-                    });
-                }
+                Step::Fetch(wants) => self.fetch(key, op, Vec::new(), wants, cx),
             }
         }
     }
 
-    /// What an op wanted to read.
-    pub(super) fn op_data(&mut self, r: Reading, data: Result<Vec<Pieces>, ReadError>, cx: &mut Ctx<'_>) {
-        let mut fetched: Vec<Fetched> = Vec::new();
-        fetched.resize_with(r.op.ops.len(), || None);
-        match data {
-            Ok(all) => {
-                for (i, pieces) in r.wanted.into_iter().zip(all) {
-                    fetched[i] = Some(Ok(pieces));
-                }
+    /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it with reads.
+    pub(super) fn fetch(
+        &mut self,
+        key: &Bytes,
+        op: ClientOp,
+        answers: Vec<Fetched>,
+        wants: Vec<Want>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if let Some(c) = self.contexts.find(key) {
+            if op.may_write() {
+                c.exclusive = true
+            } else {
+                c.reading += 1
             }
-            Err(_) => r.wanted.into_iter().for_each(|i| fetched[i] = Some(Err(-EIO))),
         }
-        if let Some(c) = self.contexts.find(&r.key) {
-            if r.op.may_write() {
+        let key = key.clone();
+        let reading = Reading {
+            op,
+            key: key.clone(),
+            answers,
+        };
+        let token = self.token(Pending::Op(Box::new(reading)));
+        cx.out.push(Output::Read { token, key, wants });
+    }
+
+    /// What an op wanted.
+    pub(super) fn op_fetched(&mut self, r: Reading, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        let Reading {
+            mut op,
+            key,
+            mut answers,
+        } = r;
+        if let Some(c) = self.contexts.find(&key) {
+            if op.may_write() {
                 c.exclusive = false
             } else {
                 c.reading = c.reading.saturating_sub(1)
             }
         }
-        self.execute(&r.key, r.op, fetched, cx);
-        self.pump(&r.key, cx);
+        if answers.is_empty() {
+            answers = fetched;
+        } else {
+            answers.extend(fetched);
+        }
+        op.reset();
+        self.execute(&key, op, answers, cx);
+        self.pump(&key, cx);
     }
 
-    fn execute(&mut self, key: &Bytes, mut op: ClientOp, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+    fn execute(&mut self, key: &Bytes, mut op: ClientOp, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
         op.stamps.started = cx.usec;
         if op.may_write() {
-            self.execute_write(key, op, fetched, cx);
+            self.execute_write(key, op, answers, cx);
         } else {
-            self.execute_read(key, op, fetched, cx);
+            self.execute_read(key, op, answers, cx);
         }
     }
 
-    fn execute_read(&mut self, key: &Bytes, mut op: ClientOp, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+    fn execute_read(&mut self, key: &Bytes, mut op: ClientOp, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
         let epoch = self.map.epoch();
         let Some(state) = self.contexts.state(key) else {
             return;
@@ -177,8 +184,11 @@ impl Pg {
         if !state.exists {
             return self.fail(&mut op, -ENOENT, cx);
         }
-        let mut exec = Exec::new(&self.cfg, state);
-        let mut result = exec.run(&mut op.ops, &mut fetched);
+        let mut exec = Exec::new(&self.cfg, state, &answers);
+        let mut result = match exec.run(&mut op.ops) {
+            Run::Done(result) => result,
+            Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),
+        };
         let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
         if result >= 0 {
             let failed = op

@@ -5,7 +5,8 @@ use spirula_maps::EVersion;
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::errno::*;
-use super::exec::{Exec, Fetched};
+use super::exec::{Exec, Run};
+use super::fetch::Fetched;
 use super::log::{LogEntry, LogOp, Usage};
 use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
@@ -56,7 +57,7 @@ impl Pg {
         &mut self,
         key: &Bytes,
         mut op: ClientOp,
-        mut fetched: Vec<Fetched>,
+        answers: Vec<Fetched>,
         cx: &mut Ctx<'_>,
     ) {
         let returns = op.flags.has(OsdFlags::RETURNVEC);
@@ -66,8 +67,11 @@ impl Pg {
             return;
         };
         let old_user_version = state.info.user_version;
-        let mut exec = Exec::new(&self.cfg, state);
-        let mut result = exec.run(&mut op.ops, &mut fetched);
+        let mut exec = Exec::new(&self.cfg, state, &answers);
+        let mut result = match exec.run(&mut op.ops) {
+            Run::Done(result) => result,
+            Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),
+        };
         if result < 0 || !exec.dirty {
             let enoent = (result == -ENOENT).then_some((last_update, last_user_version));
             return self.log_failure(

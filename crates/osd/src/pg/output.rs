@@ -8,7 +8,7 @@ use spirula_denc::UTime;
 use spirula_proto::RawMessage;
 use spirula_proto::osd::MOsdOpReply;
 
-use super::exec::read::ReadRange;
+use super::fetch::{Fetched, ReadError, Want};
 use super::object::Attrs;
 use super::op::{Client, Stamps};
 use super::txn::Txn;
@@ -51,14 +51,14 @@ pub enum Output {
         /// Its key.
         key: Bytes,
     },
-    /// Read ranges of an object.
+    /// Read parts of an object. They are as the transactions submitted before left them.
     Read {
-        /// For [`StoreReply::Data`].
+        /// For [`StoreReply::Fetched`].
         token: Token,
         /// Its key.
         key: Bytes,
         /// What.
-        ranges: Vec<ReadRange>,
+        wants: Vec<Want>,
     },
     /// List objects.
     List {
@@ -110,14 +110,6 @@ pub struct StoredObject {
     pub attrs: Attrs,
 }
 
-/// Data could not be read, or is not what was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store can't read it")]
-pub struct ReadError;
-
-/// Pieces of an object by offset.
-pub type Pieces = Vec<(u64, Bytes)>;
-
 /// Objects by key, with their encoded infos, and where to go on if there is more.
 pub type Page = (Vec<(Bytes, Bytes)>, Option<Bytes>);
 
@@ -128,8 +120,8 @@ pub enum StoreReply {
     Committed,
     /// The object, if it exists.
     Object(Result<Option<StoredObject>, ReadError>),
-    /// For each range the pieces: all of it, or for sparse ones the stored parts.
-    Data(Result<Vec<Pieces>, ReadError>),
+    /// What was wanted, in that order.
+    Fetched(Vec<Fetched>),
     /// A page of objects.
     Objects(Result<Page, ReadError>),
 }

@@ -6,12 +6,15 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 
+use super::fetch::{Answer, Fetched, OmapPage, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
 use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart, SyncPlan};
 use super::object::ObjectInfo;
-use super::{Ctx, Output, Pending, Pg, ReadError, ReadRange, StoreReply, StoredObject};
+use super::{Ctx, Output, Pending, Pg, StoreReply, StoredObject};
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
+/// Omap keys in one push.
+const OMAP_PAGE: usize = 4096;
 
 /// All feeds of one attempt at peering.
 #[derive(Debug)]
@@ -44,16 +47,88 @@ struct Feed {
 struct Current {
     key: Bytes,
     /// `None` until it was looked up.
-    object: Option<(StoredObject, u64)>,
+    object: Option<(StoredObject, ObjectInfo)>,
+    /// Whether a part was pushed.
+    begun: bool,
     /// Bytes pushed.
     at: u64,
+    /// The omap keys from here on are to be pushed, after the data; `None` if there are none.
+    omap: Option<Bytes>,
+}
+
+impl Current {
+    fn new(key: Bytes) -> Self {
+        Self {
+            key,
+            object: None,
+            begun: false,
+            at: 0,
+            omap: None,
+        }
+    }
+
+    /// What to read for the next part; nothing for an object that is empty.
+    fn wants(&self, info: &ObjectInfo, chunk: u64) -> Vec<Want> {
+        if self.at < info.size {
+            return vec![Want::Data(ReadRange {
+                offset: self.at,
+                len: chunk.min(info.size - self.at),
+                sparse: true,
+            })];
+        }
+        let Some(from) = &self.omap else { return Vec::new() };
+        let page = OmapRange {
+            from: from.clone(),
+            to: None,
+            max: OMAP_PAGE,
+            max_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
+        };
+        vec![Want::OmapHeader, Want::Omap(page)]
+    }
+
+    /// The next part, made of what was read.
+    fn part(&mut self, answers: Vec<Fetched>, chunk: u64) -> Result<PushPart, ReadError> {
+        let Some((o, info)) = &mut self.object else {
+            return Err(ReadError);
+        };
+        let (mut pieces, mut page, mut omap_header) = (Pieces::new(), OmapPage::default(), Bytes::new());
+        if self.at < info.size {
+            self.at = self.at.saturating_add(chunk).min(info.size);
+        } else {
+            self.omap = None;
+        }
+        for f in answers {
+            match f.answer? {
+                Answer::Data(data) => pieces = data,
+                Answer::Omap(found) => page = found,
+                Answer::OmapHeader(header) => omap_header = header,
+            }
+        }
+        if page.more {
+            self.omap = page.pairs.last().map(|(k, _)| key_after(k));
+        }
+        let ended = self.at == info.size && self.omap.is_none();
+        let last = ended.then(|| PushEnd {
+            size: info.size,
+            info: o.info.clone(),
+            attrs: std::mem::take(&mut o.attrs).into_iter().collect(),
+            omap_header,
+        });
+        let first = !std::mem::replace(&mut self.begun, true);
+        Ok(PushPart::Data {
+            first,
+            pieces,
+            pairs: page.pairs,
+            last,
+        })
+    }
 }
 
 /// What a feed does next.
 enum Next {
     Nothing,
     Lookup(Bytes),
-    Read(Bytes, ReadRange),
+    Read(Bytes, Vec<Want>),
     List(Bytes),
     Done,
 }
@@ -80,28 +155,13 @@ impl Feed {
         if self.waiting || self.done || self.unacked >= window {
             return Next::Nothing;
         }
-        if let Some(Current {
-            key,
-            object: Some((_, size)),
-            at,
-        }) = &self.current
+        if let Some(current) = &self.current
+            && let Some((_, info)) = &current.object
         {
-            let len = chunk.min(size.saturating_sub(*at));
-            return Next::Read(
-                key.clone(),
-                ReadRange {
-                    offset: *at,
-                    len,
-                    sparse: true,
-                },
-            );
+            return Next::Read(current.key.clone(), current.wants(info, chunk));
         }
         if let Some(key) = self.jobs.pop_front() {
-            self.current = Some(Current {
-                key: key.clone(),
-                object: None,
-                at: 0,
-            });
+            self.current = Some(Current::new(key.clone()));
             return Next::Lookup(key);
         }
         if self.scanning {
@@ -167,15 +227,11 @@ impl Pg {
                 let token = self.token(Pending::Source(i));
                 cx.out.push(Output::Lookup { token, key });
             }
-            Next::Read(_, range) if range.len == 0 => self.push_part(i, Vec::new(), 0, cx),
-            Next::Read(key, range) => {
+            Next::Read(_, wants) if wants.is_empty() => self.push_part(i, Vec::new(), cx),
+            Next::Read(key, wants) => {
                 f.waiting = true;
                 let token = self.token(Pending::Source(i));
-                cx.out.push(Output::Read {
-                    token,
-                    key,
-                    ranges: vec![range],
-                });
+                cx.out.push(Output::Read { token, key, wants });
             }
             Next::List(from) => {
                 f.waiting = true;
@@ -209,16 +265,9 @@ impl Pg {
         f.waiting = false;
         match reply {
             StoreReply::Object(Ok(found)) => self.source_object(i, found, cx),
-            StoreReply::Data(Ok(mut data)) => {
-                let len = self.cfg.push_chunk;
-                self.push_part(i, data.pop().unwrap_or_default(), len, cx);
-            }
+            StoreReply::Fetched(answers) => self.push_part(i, answers, cx),
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
-            StoreReply::Object(Err(ReadError))
-            | StoreReply::Data(Err(ReadError))
-            | StoreReply::Objects(Err(ReadError)) => {
-                self.abort_sync(cx);
-            }
+            StoreReply::Object(Err(ReadError)) | StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
             StoreReply::Committed => {}
         }
     }
@@ -231,7 +280,8 @@ impl Pg {
                 let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
                     return self.abort_sync(cx);
                 };
-                current.object = Some((o, info.size));
+                current.omap = info.has_omap().then(Bytes::new);
+                current.object = Some((o, info));
             }
             None => {
                 let key = current.key.clone();
@@ -249,33 +299,19 @@ impl Pg {
         self.pump_feed(i, cx);
     }
 
-    /// Pushes the next `len` bytes of a feed's object.
-    fn push_part(&mut self, i: usize, pieces: Vec<(u64, Bytes)>, len: u64, cx: &mut Ctx<'_>) {
+    /// Pushes the next part of a feed's object.
+    fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        let chunk = self.cfg.push_chunk;
         let Some(f) = self.feed(i) else { return };
-        let Some(Current {
-            key,
-            object: Some((o, size)),
-            at,
-        }) = &mut f.current
-        else {
-            return;
+        let Some(current) = &mut f.current else { return };
+        let Ok(part) = current.part(answers, chunk) else {
+            return self.abort_sync(cx);
         };
-        let first = *at == 0;
-        *at = at.saturating_add(len).min(*size);
-        let ended = *at == *size;
-        let last = ended.then(|| PushEnd {
-            size: *size,
-            info: o.info.clone(),
-            attrs: std::mem::take(&mut o.attrs).into_iter().collect(),
-        });
-        let push = Push {
-            key: key.clone(),
-            part: PushPart::Data { first, pieces, last },
-        };
-        if ended {
+        let key = current.key.clone();
+        if matches!(part, PushPart::Data { last: Some(_), .. }) {
             f.current = None;
         }
-        self.push(i, push, cx);
+        self.push(i, Push { key, part }, cx);
         self.pump_feed(i, cx);
     }
 

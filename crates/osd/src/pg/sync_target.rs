@@ -57,7 +57,12 @@ impl Pg {
         let mut ops = Vec::new();
         match push.part {
             PushPart::Absent => ops.push(ObjectOp::Remove),
-            PushPart::Data { first, pieces, last } => {
+            PushPart::Data {
+                first,
+                pieces,
+                pairs,
+                last,
+            } => {
                 if first {
                     ops.push(ObjectOp::Remove);
                     ops.push(ObjectOp::Touch);
@@ -67,7 +72,13 @@ impl Pg {
                         .into_iter()
                         .map(|(offset, data)| ObjectOp::Write { offset, data }),
                 );
+                if !pairs.is_empty() {
+                    ops.push(ObjectOp::OmapSet(pairs));
+                }
                 if let Some(end) = last {
+                    if !end.omap_header.is_empty() {
+                        ops.push(ObjectOp::OmapHeader(end.omap_header));
+                    }
                     ops.push(ObjectOp::Truncate { size: end.size });
                     ops.extend(
                         end.attrs

@@ -31,7 +31,7 @@ pub enum ObjectOp {
         /// The new size in bytes.
         size: u64,
     },
-    /// Removes the object with all its attributes.
+    /// Removes the object with all its attributes and its omap.
     Remove,
     /// Sets the encoded object info.
     SetInfo(Bytes),
@@ -44,6 +44,21 @@ pub enum ObjectOp {
     },
     /// Removes an attribute, if there.
     RmAttr(Bytes),
+    /// Sets omap pairs.
+    OmapSet(Vec<(Bytes, Bytes)>),
+    /// Removes omap keys, those that are there.
+    OmapRm(Vec<Bytes>),
+    /// Removes the omap keys of a range.
+    OmapRmRange {
+        /// The first key.
+        from: Bytes,
+        /// The key after the last.
+        to: Bytes,
+    },
+    /// Removes all omap keys and the header.
+    OmapClear,
+    /// Sets the omap header.
+    OmapHeader(Bytes),
 }
 
 /// A change to the PG's own records: info and log.
@@ -153,6 +168,24 @@ impl ObjectOp {
                 w.u8(7);
                 w.put(name);
             }
+            Self::OmapSet(pairs) => {
+                w.u8(8);
+                w.put(pairs);
+            }
+            Self::OmapRm(keys) => {
+                w.u8(9);
+                w.put(keys);
+            }
+            Self::OmapRmRange { from, to } => {
+                w.u8(10);
+                w.put(from);
+                w.put(to);
+            }
+            Self::OmapClear => w.u8(11),
+            Self::OmapHeader(header) => {
+                w.u8(12);
+                w.put(header);
+            }
         }
     }
 
@@ -181,6 +214,14 @@ impl ObjectOp {
                 value: r.get()?,
             },
             7 => Self::RmAttr(r.get()?),
+            8 => Self::OmapSet(r.get()?),
+            9 => Self::OmapRm(r.get()?),
+            10 => Self::OmapRmRange {
+                from: r.get()?,
+                to: r.get()?,
+            },
+            11 => Self::OmapClear,
+            12 => Self::OmapHeader(r.get()?),
             _ => return Err(Error::Invalid("object op")),
         })
     }
@@ -207,6 +248,14 @@ mod tests {
                 value: Bytes::from_static(b"v"),
             },
             ObjectOp::RmAttr(Bytes::from_static(b"n")),
+            ObjectOp::OmapSet(vec![(Bytes::from_static(b"k"), Bytes::from_static(b"v"))]),
+            ObjectOp::OmapRm(vec![Bytes::from_static(b"k")]),
+            ObjectOp::OmapRmRange {
+                from: Bytes::new(),
+                to: Bytes::from_static(b"z"),
+            },
+            ObjectOp::OmapHeader(Bytes::from_static(b"h")),
+            ObjectOp::OmapClear,
             ObjectOp::Remove,
         ];
         let t = Txn {

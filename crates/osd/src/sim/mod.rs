@@ -222,8 +222,8 @@ impl Sim {
                     let r = node.store.lookup(&key);
                     node.answers.push_back((token, r));
                 }
-                Output::Read { token, key, ranges } => {
-                    let r = node.store.read(&key, &ranges);
+                Output::Read { token, key, wants } => {
+                    let r = node.store.read(&key, &wants);
                     node.answers.push_back((token, r));
                 }
                 Output::List { token, from, to, max } => {

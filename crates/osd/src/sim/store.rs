@@ -6,18 +6,21 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 
 use crate::core::Core;
+use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, Want};
 use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::log::LogEntry;
 use crate::pg::object::Attrs;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
-use crate::pg::{ReadRange, StoreReply, StoredObject, Token};
+use crate::pg::{StoreReply, StoredObject, Token};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Object {
     pub(super) data: Vec<u8>,
     info: Bytes,
     pub(super) attrs: Attrs,
+    pub(super) omap: BTreeMap<Bytes, Bytes>,
+    pub(super) omap_header: Bytes,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -31,6 +34,44 @@ pub(super) struct FakeStore {
     visible: State,
     durable: State,
     unflushed: VecDeque<(Token, Txn)>,
+}
+
+impl Object {
+    fn answer(&self, want: &Want) -> Answer {
+        match want {
+            Want::Data(r) => {
+                let from = (r.offset as usize).min(self.data.len());
+                let to = (from + r.len as usize).min(self.data.len());
+                let piece = (r.offset, Bytes::copy_from_slice(&self.data[from..to]));
+                Answer::Data(Vec::from_iter((from < to).then_some(piece)))
+            }
+            Want::Omap(r) => {
+                let (mut page, mut bytes) = (OmapPage::default(), 0);
+                for (k, v) in self.omap.range(r.from.clone()..) {
+                    if r.to.as_ref().is_some_and(|to| k >= to) {
+                        break;
+                    }
+                    if page.pairs.len() == r.max || bytes >= r.max_bytes {
+                        page.more = true;
+                        break;
+                    }
+                    bytes += k.len() + v.len() + OmapRange::PAIR_OVERHEAD;
+                    page.pairs.push((k.clone(), v.clone()));
+                }
+                Answer::Omap(page)
+            }
+            Want::OmapKeys(keys) => {
+                let found = keys
+                    .iter()
+                    .filter_map(|k| Some((k.clone(), self.omap.get(k)?.clone())));
+                Answer::Omap(OmapPage {
+                    pairs: found.collect(),
+                    more: false,
+                })
+            }
+            Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
+        }
+    }
 }
 
 impl State {
@@ -75,6 +116,14 @@ impl State {
             ObjectOp::SetInfo(info) => o.info = info.clone(),
             ObjectOp::SetAttr { name, value } => drop(o.attrs.insert(name.clone(), value.clone())),
             ObjectOp::RmAttr(name) => drop(o.attrs.remove(name)),
+            ObjectOp::OmapSet(pairs) => o.omap.extend(pairs.iter().cloned()),
+            ObjectOp::OmapRm(keys) => keys.iter().for_each(|k| drop(o.omap.remove(k))),
+            ObjectOp::OmapRmRange { from, to } => o.omap.retain(|k, _| k < from || k >= to),
+            ObjectOp::OmapClear => {
+                o.omap.clear();
+                o.omap_header = Bytes::new();
+            }
+            ObjectOp::OmapHeader(header) => o.omap_header = header.clone(),
         }
     }
 }
@@ -111,23 +160,14 @@ impl FakeStore {
         })))
     }
 
-    pub(super) fn read(&self, key: &Bytes, ranges: &[ReadRange]) -> StoreReply {
-        let data = self
-            .visible
-            .objects
-            .get(key)
-            .map(|o| o.data.as_slice())
-            .unwrap_or_default();
-        let one = |r: &ReadRange| {
-            let from = (r.offset as usize).min(data.len());
-            let to = (from + r.len as usize).min(data.len());
-            if from == to {
-                Vec::new()
-            } else {
-                vec![(r.offset, Bytes::copy_from_slice(&data[from..to]))]
-            }
+    pub(super) fn read(&self, key: &Bytes, wants: &[Want]) -> StoreReply {
+        let none = Object::default();
+        let o = self.visible.objects.get(key).unwrap_or(&none);
+        let one = |want: &Want| Fetched {
+            want: want.clone(),
+            answer: Ok(o.answer(want)),
         };
-        StoreReply::Data(Ok(ranges.iter().map(one).collect()))
+        StoreReply::Fetched(wants.iter().map(one).collect())
     }
 
     pub(super) fn list(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {

@@ -86,6 +86,31 @@ pub(crate) struct Page<T> {
     pub(crate) more: bool,
 }
 
+/// How much a page of pairs may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageLimit {
+    /// Pairs at most.
+    pub(crate) count: usize,
+    /// Bytes of keys and values after which no more pairs follow.
+    pub(crate) bytes: usize,
+}
+
+impl PageLimit {
+    /// No limit.
+    pub(crate) const NONE: Self = Self {
+        count: usize::MAX,
+        bytes: usize::MAX,
+    };
+
+    /// A page of a sensible size.
+    pub(crate) fn new(count: usize, bytes: usize) -> Self {
+        Self {
+            count: count.clamp(1, 65_536),
+            bytes: bytes.max(1),
+        }
+    }
+}
+
 /// The opened index. All methods may block on the device.
 pub(crate) struct Index {
     db: Database,
@@ -195,10 +220,14 @@ impl Index {
     }
 
     pub(crate) fn list_objects(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page<Onode>> {
+        let limit = PageLimit {
+            count: limit,
+            ..PageLimit::NONE
+        };
         self.page(OBJECTS, from, to, limit, Onode::decode)
     }
 
-    pub(crate) fn list_pairs(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page<Bytes>> {
+    pub(crate) fn list_pairs(&self, from: &[u8], to: Option<&[u8]>, limit: PageLimit) -> Result<Page<Bytes>> {
         self.page(PAIRS, from, to, limit, |v| Ok(Bytes::copy_from_slice(v)))
     }
 
@@ -207,7 +236,7 @@ impl Index {
         table: TableDefinition<'_, &[u8], &[u8]>,
         from: &[u8],
         to: Option<&[u8]>,
-        limit: usize,
+        limit: PageLimit,
         decode: impl Fn(&[u8]) -> Result<T>,
     ) -> Result<Page<T>> {
         let mut page = Page {
@@ -223,12 +252,14 @@ impl Index {
             Some(to) => table.range::<&[u8]>(from..to)?,
             None => table.range::<&[u8]>(from..)?,
         };
+        let mut bytes = 0usize;
         for entry in range {
             let (key, value) = entry?;
-            if page.entries.len() == limit {
+            if page.entries.len() >= limit.count || bytes >= limit.bytes {
                 page.more = true;
                 break;
             }
+            bytes = bytes.saturating_add(key.value().len() + value.value().len());
             page.entries
                 .push((Bytes::copy_from_slice(key.value()), decode(value.value())?));
         }

@@ -1,11 +1,10 @@
 //! CHECKSUM: checksums of an object's chunks, computed where the data is.
 
-use bytes::Bytes;
 use spirula_denc::Writer;
 use spirula_proto::osd::ChecksumType;
 use xxhash_rust::{xxh32, xxh64};
 
-use super::Exec;
+use super::{Exec, OpResult, fail};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -41,37 +40,28 @@ impl Kind {
 }
 
 impl Exec<'_> {
-    pub(super) fn checksum(
-        &mut self,
-        op: &mut OsdOp,
-        fetched: Option<Result<Vec<(u64, Bytes)>, i32>>,
-    ) -> i32 {
+    pub(super) fn checksum(&mut self, op: &mut OsdOp) -> OpResult {
         let (offset, mut length, chunk, kind) = op.checksum();
         let chunk = u64::from(chunk);
         if chunk > 0 && (length == 0 || length % chunk != 0) {
-            return -EINVAL;
+            return fail(EINVAL);
         }
         let size = self.info.size;
         if offset == 0 && length == 0 {
             length = size;
         } else if offset >= size {
-            return 0;
+            return Ok(0);
         } else if offset.saturating_add(length) > size {
             length = size - offset;
             if chunk > 0 && length % chunk != 0 {
-                return -EINVAL;
+                return fail(EINVAL);
             }
         }
         let Some(kind) = Kind::parse(kind, &op.indata) else {
-            return -EINVAL;
+            return fail(EINVAL);
         };
-        let mut data = Vec::new();
-        match fetched {
-            Some(Err(err)) => return err,
-            Some(Ok(pieces)) => pieces.iter().for_each(|(_, b)| data.extend_from_slice(b)),
-            None => {}
-        }
-        data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        let pieces = self.data(offset, length, false)?;
+        let data = pieces.iter().map(|(_, b)| &b[..]).collect::<Vec<_>>().concat();
         op.set_length(data.len() as u64);
         let chunk = if chunk == 0 {
             data.len()
@@ -87,6 +77,6 @@ impl Exec<'_> {
         op.outdata.push(w.into_vec().into());
         self.io.rd += 1;
         self.io.rd_kb += super::kib(data.len() as u64);
-        0
+        Ok(0)
     }
 }

@@ -1,22 +1,28 @@
 //! Executes the ops of a request on one object: all of them or, if one fails, none.
 //!
 //! Reads within a request see the object as it was before the request; sizes and existence are those that the ops
-//! before left, as with the official OSD. The bytes that reads need were fetched before (see [`read::plan`]), so
-//! execution itself is synchronous.
+//! before left, as with the official OSD. Execution is synchronous and changes nothing but the [`Exec`]: an op that needs
+//! what was not fetched yet ends the run, and the request is executed again from the start when it was (see
+//! [`super::fetch`]).
 
 mod checksum;
-pub(crate) mod read;
+mod error;
+mod plan;
+mod read;
 mod write;
 mod xattr;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+pub(crate) use error::{OpResult, Stop, fail};
+pub(crate) use plan::up_front;
 use spirula_denc::UTime;
 use spirula_proto::osd::{OpCode, OpFlags};
 
 use super::config::PgConfig;
 use super::errno::*;
+use super::fetch::{Answer, Fetched, Want};
 use super::log::Usage;
 use super::object::{Attrs, ObjectInfo};
 use super::op::OsdOp;
@@ -33,8 +39,13 @@ pub(crate) struct ObjectState {
     pub attrs: Attrs,
 }
 
-/// Bytes fetched for one op: pieces by offset, or that they could not be read.
-pub(crate) type Fetched = Option<Result<Vec<(u64, Bytes)>, i32>>;
+/// How a run ended.
+pub(crate) enum Run {
+    /// With the result of the last op.
+    Done(i32),
+    /// Not yet: this must be fetched first.
+    Fetch(Vec<Want>),
+}
 
 /// Reads and writes, counted as `ceph df` and `pg dump` show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,6 +74,12 @@ fn kib(bytes: u64) -> i64 {
 pub(crate) struct Exec<'a> {
     cfg: &'a PgConfig,
     old: &'a ObjectState,
+    /// What was fetched.
+    answers: &'a [Fetched],
+    /// The answer that is probably needed next: a run needs them in the order in which it wanted them.
+    next_answer: usize,
+    /// What the run ended for.
+    missing: Option<Want>,
     /// Whether the object exists now.
     pub exists: bool,
     /// Its info now.
@@ -86,11 +103,14 @@ pub(crate) struct Exec<'a> {
 }
 
 impl<'a> Exec<'a> {
-    /// Begins with the object as it is.
-    pub(crate) fn new(cfg: &'a PgConfig, old: &'a ObjectState) -> Self {
+    /// Begins with the object as it is, and what was fetched of it so far.
+    pub(crate) fn new(cfg: &'a PgConfig, old: &'a ObjectState, answers: &'a [Fetched]) -> Self {
         Self {
             cfg,
             old,
+            answers,
+            next_answer: 0,
+            missing: None,
             exists: old.exists,
             info: old.info.clone(),
             attr_changes: BTreeMap::new(),
@@ -104,13 +124,20 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Executes the ops in order until one fails. Returns the last result.
-    pub(crate) fn run(&mut self, ops: &mut [OsdOp], fetched: &mut [Fetched]) -> i32 {
+    /// Executes the ops in order until one fails, or needs what was not fetched.
+    pub(crate) fn run(&mut self, ops: &mut [OsdOp]) -> Run {
         let mut result = 0;
-        for (i, op) in ops.iter_mut().enumerate() {
+        for i in 0..ops.len() {
+            let op = &mut ops[i];
             self.user_modify |= op.code.is_modify();
-            let fetched = fetched.get_mut(i).and_then(Option::take);
-            result = self.one(op, fetched);
+            result = match self.one(op) {
+                Ok(result) => result,
+                Err(Stop::Failed(e)) => e,
+                Err(Stop::Unfetched) => {
+                    let first = self.missing.take();
+                    return Run::Fetch(plan::more(first, self.old, &mut ops[i + 1..], self.answers));
+                }
+            };
             op.rval = result;
             if result < 0 && op.flags.has(OpFlags::FAILOK) && result != -EAGAIN {
                 result = 0;
@@ -119,23 +146,45 @@ impl<'a> Exec<'a> {
                 break;
             }
         }
-        result
+        Run::Done(result)
     }
 
-    fn one(&mut self, op: &mut OsdOp, fetched: Option<Result<Vec<(u64, Bytes)>, i32>>) -> i32 {
+    /// What the store says about the object as it was before the request.
+    ///
+    /// # Errors
+    /// It was not fetched yet; it can't be read; or the request reads more than may be held for it.
+    pub(super) fn fetch(&mut self, want: Want) -> Result<&'a Answer, Stop> {
+        let at = self.next_answer;
+        let is_it = |f: &&Fetched| f.want == want;
+        let found = self.answers.get(at).filter(is_it).map(|f| (at, f));
+        // An op before may have changed what this one reads, or left out what was fetched for it.
+        let found = found.or_else(|| self.answers.iter().enumerate().find(|(_, f)| is_it(f)));
+        if let Some((at, f)) = found {
+            self.next_answer = at + 1;
+            return f.answer.as_ref().map_err(|_| Stop::Failed(-EIO));
+        }
+        let held: u64 = self.answers.iter().map(Fetched::len).sum();
+        if held.saturating_add(want.cost()) > self.cfg.max_fetch() {
+            return Err(Stop::Failed(-ENOMEM));
+        }
+        self.missing = Some(want);
+        Err(Stop::Unfetched)
+    }
+
+    fn one(&mut self, op: &mut OsdOp) -> OpResult {
         normalise(op);
         if op.code == OpCode::ZERO && self.zero_is_truncate(op) {
             if op.extent().offset >= self.info.size {
-                return 0;
+                return Ok(0);
             }
             op.code = OpCode::TRUNCATE;
         }
         match op.code {
-            OpCode::READ | OpCode::SYNC_READ => self.read(op, fetched),
-            OpCode::SPARSE_READ => self.sparse_read(op, fetched),
+            OpCode::READ | OpCode::SYNC_READ => self.read(op),
+            OpCode::SPARSE_READ => self.sparse_read(op),
             OpCode::STAT => self.stat(op),
-            OpCode::CMPEXT => self.cmpext(op, fetched),
-            OpCode::CHECKSUM => self.checksum(op, fetched),
+            OpCode::CMPEXT => self.cmpext(op),
+            OpCode::CHECKSUM => self.checksum(op),
             OpCode::ASSERT_VER => self.assert_ver(op),
             OpCode::GETXATTR => self.getxattr(op),
             OpCode::GETXATTRS => self.getxattrs(op),
@@ -157,11 +206,11 @@ impl<'a> Exec<'a> {
             OpCode::SETALLOCHINT => self.set_alloc_hint(op),
             OpCode::STARTSYNC => {
                 self.dirty = true;
-                0
+                Ok(0)
             }
             OpCode::SETXATTR => self.setxattr(op),
             OpCode::RMXATTR => self.rmxattr(op),
-            _ => -EOPNOTSUPP,
+            _ => fail(EOPNOTSUPP),
         }
     }
 
@@ -239,13 +288,12 @@ impl<'a> Exec<'a> {
         self.info.size = size;
     }
 
-    fn check_extent(&self, offset: u64, length: u64) -> i32 {
+    fn check_extent(&self, offset: u64, length: u64) -> Result<(), Stop> {
         let max = self.cfg.max_object_size;
         if offset >= max || length > max || offset + length > max {
-            -EFBIG
-        } else {
-            0
+            return fail(EFBIG);
         }
+        Ok(())
     }
 }
 

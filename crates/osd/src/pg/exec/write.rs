@@ -3,19 +3,19 @@
 use bytes::{Bytes, BytesMut};
 use spirula_proto::osd::OpFlags;
 
-use super::{Exec, kib};
+use super::{Exec, OpResult, fail, kib};
 use crate::pg::errno::*;
 use crate::pg::op::{Extent, OsdOp};
 use crate::pg::txn::ObjectOp;
 
 impl Exec<'_> {
-    pub(super) fn write(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn write(&mut self, op: &OsdOp) -> OpResult {
         self.write_extent(op.extent(), op.indata.clone())
     }
 
-    fn write_extent(&mut self, e: Extent, mut data: Bytes) -> i32 {
+    fn write_extent(&mut self, e: Extent, mut data: Bytes) -> OpResult {
         if e.length != data.len() as u64 {
-            return -EINVAL;
+            return fail(EINVAL);
         }
         let mut length = e.length;
         let seq = self.info.truncate_seq;
@@ -27,7 +27,7 @@ impl Exec<'_> {
         if e.truncate_seq > seq {
             if self.exists {
                 if e.truncate_size > self.cfg.max_object_size {
-                    return -EFBIG;
+                    return fail(EFBIG);
                 }
                 self.changes.push(ObjectOp::Truncate {
                     size: e.truncate_size,
@@ -38,10 +38,7 @@ impl Exec<'_> {
             self.info.truncate_seq = e.truncate_seq;
             self.info.truncate_size = e.truncate_size;
         }
-        let r = self.check_extent(e.offset, length);
-        if r < 0 {
-            return r;
-        }
+        self.check_extent(e.offset, length)?;
         self.maybe_create();
         if length == 0 {
             if e.offset > self.info.size {
@@ -58,7 +55,7 @@ impl Exec<'_> {
             }
         }
         self.count_write(length);
-        0
+        Ok(0)
     }
 
     fn count_write(&mut self, length: u64) {
@@ -66,15 +63,12 @@ impl Exec<'_> {
         self.io.wr_kb += kib(length);
     }
 
-    pub(super) fn writefull(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn writefull(&mut self, op: &OsdOp) -> OpResult {
         let length = op.extent().length;
         if length != op.indata.len() as u64 {
-            return -EINVAL;
+            return fail(EINVAL);
         }
-        let r = self.check_extent(0, length);
-        if r < 0 {
-            return r;
-        }
+        self.check_extent(0, length)?;
         let shrinks = self.exists && length < self.info.size;
         self.maybe_create();
         if shrinks {
@@ -88,10 +82,10 @@ impl Exec<'_> {
         }
         self.set_size(length);
         self.count_write(length);
-        0
+        Ok(0)
     }
 
-    pub(super) fn append(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn append(&mut self, op: &OsdOp) -> OpResult {
         let e = Extent {
             offset: self.info.size,
             length: op.extent().length,
@@ -101,20 +95,17 @@ impl Exec<'_> {
         self.write_extent(e, op.indata.clone())
     }
 
-    pub(super) fn writesame(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn writesame(&mut self, op: &OsdOp) -> OpResult {
         let (offset, length, data_length) = op.writesame();
         if length == 0 {
-            return 0;
+            return Ok(0);
         }
         if data_length == 0 || length % data_length != 0 || data_length != op.indata.len() as u64 {
-            return -EINVAL;
+            return fail(EINVAL);
         }
-        let r = self.check_extent(offset, length);
-        if r < 0 {
-            return r;
-        }
+        self.check_extent(offset, length)?;
         let Ok(total) = usize::try_from(length) else {
-            return -EFBIG;
+            return fail(EFBIG);
         };
         let mut data = BytesMut::with_capacity(total);
         while data.len() < total {
@@ -131,12 +122,9 @@ impl Exec<'_> {
     }
 
     /// Within the object; a range that reaches its end became a truncation before.
-    pub(super) fn zero(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn zero(&mut self, op: &OsdOp) -> OpResult {
         let e = op.extent();
-        let r = self.check_extent(e.offset, e.length);
-        if r < 0 {
-            return r;
-        }
+        self.check_extent(e.offset, e.length)?;
         if e.length > 0 && self.exists {
             self.changes.push(ObjectOp::Zero {
                 offset: e.offset,
@@ -145,24 +133,21 @@ impl Exec<'_> {
             self.dirty = true;
             self.io.wr += 1;
         }
-        0
+        Ok(0)
     }
 
-    pub(super) fn truncate(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn truncate(&mut self, op: &OsdOp) -> OpResult {
         let e = op.extent();
         if !self.exists {
-            return 0;
+            return Ok(0);
         }
-        let r = self.check_extent(e.offset, e.length);
-        if r < 0 {
-            return r;
-        }
+        self.check_extent(e.offset, e.length)?;
         if e.truncate_seq != 0 {
             if e.offset != e.truncate_size {
-                return -EINVAL;
+                return fail(EINVAL);
             }
             if e.truncate_seq <= self.info.truncate_seq {
-                return 0;
+                return Ok(0);
             }
             self.info.truncate_seq = e.truncate_seq;
             self.info.truncate_size = e.truncate_size;
@@ -171,25 +156,25 @@ impl Exec<'_> {
         self.changes.push(ObjectOp::Truncate { size: e.offset });
         self.set_size(e.offset);
         self.io.wr += 1;
-        0
+        Ok(0)
     }
 
-    pub(super) fn create(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn create(&mut self, op: &OsdOp) -> OpResult {
         if self.exists && op.flags.has(OpFlags::EXCL) {
-            return -EEXIST;
+            return fail(EEXIST);
         }
         // The data, once a category, must be an encoded string still.
         let category_is_bad = !op.indata.is_empty() && spirula_denc::Reader::new(&op.indata).blob().is_err();
         if category_is_bad {
-            return -EINVAL;
+            return fail(EINVAL);
         }
         self.maybe_create();
-        0
+        Ok(0)
     }
 
-    pub(super) fn delete(&mut self) -> i32 {
+    pub(super) fn delete(&mut self) -> OpResult {
         if !self.exists {
-            return -ENOENT;
+            return fail(ENOENT);
         }
         // Changes made by the ops before need not reach the store, but the object was there if it was before.
         self.changes.clear();
@@ -206,15 +191,15 @@ impl Exec<'_> {
             user_version: self.info.user_version,
             ..Default::default()
         };
-        0
+        Ok(0)
     }
 
-    pub(super) fn set_alloc_hint(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn set_alloc_hint(&mut self, op: &OsdOp) -> OpResult {
         let (object, write, flags) = op.alloc_hint();
         self.maybe_create();
         self.info.expected_object_size = object;
         self.info.expected_write_size = write;
         self.info.alloc_hint_flags = flags;
-        0
+        Ok(0)
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spirula_denc::Writer;
 use spirula_proto::osd::{CmpMode, CmpOp};
 
-use super::{Exec, kib};
+use super::{Exec, OpResult, Stop, fail, kib};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -34,27 +34,26 @@ fn name_only(op: &OsdOp) -> Option<Bytes> {
 
 impl Exec<'_> {
     /// An attribute as it was before the request.
-    fn old_attr(&self, name: &[u8]) -> Result<&Bytes, i32> {
+    fn old_attr(&self, name: &[u8]) -> Result<&Bytes, Stop> {
         if !self.old.exists {
-            return Err(-ENOENT);
+            return fail(ENOENT);
         }
-        self.old.attrs.get(name).ok_or(-ENODATA)
+        self.old.attrs.get(name).ok_or(Stop::Failed(-ENODATA))
     }
 
-    pub(super) fn getxattr(&mut self, op: &mut OsdOp) -> i32 {
-        let Some(name) = name_only(op) else { return -EINVAL };
-        self.io.rd += 1;
-        let value = match self.old_attr(&name) {
-            Ok(value) => value.clone(),
-            Err(e) => return e,
+    pub(super) fn getxattr(&mut self, op: &mut OsdOp) -> OpResult {
+        let Some(name) = name_only(op) else {
+            return fail(EINVAL);
         };
+        self.io.rd += 1;
+        let value = self.old_attr(&name)?.clone();
         self.io.rd_kb += kib(value.len() as u64);
         op.set_xattr_value_len(u32::try_from(value.len()).unwrap_or(u32::MAX));
         op.outdata.push(value);
-        0
+        Ok(0)
     }
 
-    pub(super) fn getxattrs(&mut self, op: &mut OsdOp) -> i32 {
+    pub(super) fn getxattrs(&mut self, op: &mut OsdOp) -> OpResult {
         let mut w = Writer::new();
         w.count(self.old.attrs.len());
         for (name, value) in &self.old.attrs {
@@ -64,16 +63,18 @@ impl Exec<'_> {
         self.io.rd += 1;
         self.io.rd_kb += kib(w.len() as u64);
         op.outdata.push(w.into_vec().into());
-        if self.old.exists { 0 } else { -ENOENT }
+        if self.old.exists { Ok(0) } else { fail(ENOENT) }
     }
 
-    pub(super) fn cmpxattr(&mut self, op: &mut OsdOp) -> i32 {
-        let Some(name) = name_only(op) else { return -EINVAL };
+    pub(super) fn cmpxattr(&mut self, op: &mut OsdOp) -> OpResult {
+        let Some(name) = name_only(op) else {
+            return fail(EINVAL);
+        };
         let empty = Bytes::new();
         let have = match self.old_attr(&name) {
             Ok(value) => value.clone(),
-            Err(e) if e == -ENODATA => empty,
-            Err(e) => return e,
+            Err(Stop::Failed(e)) if e == -ENODATA => empty,
+            Err(e) => return Err(e),
         };
         self.io.rd += 1;
         self.io.rd_kb += kib(have.len() as u64);
@@ -82,53 +83,55 @@ impl Exec<'_> {
         let order = match CmpMode(mode) {
             CmpMode::STRING => match name_and_value(op) {
                 Some((_, given)) => given.cmp(&have),
-                None => return -EINVAL,
+                None => return fail(EINVAL),
             },
             CmpMode::U64 => match (given.first_chunk::<8>(), leading_u64(&have)) {
                 (Some(given), Some(have)) => u64::from_le_bytes(*given).cmp(&have),
-                _ => return -EINVAL,
+                _ => return fail(EINVAL),
             },
-            _ => return -EINVAL,
+            _ => return fail(EINVAL),
         };
         match CmpOp(cmp).holds(order) {
             // A true comparison's result is positive, which only requests without writes show.
-            Some(true) => 1,
-            Some(false) => -ECANCELED,
-            None => -EINVAL,
+            Some(true) => Ok(1),
+            Some(false) => fail(ECANCELED),
+            None => fail(EINVAL),
         }
     }
 
-    pub(super) fn setxattr(&mut self, op: &OsdOp) -> i32 {
+    pub(super) fn setxattr(&mut self, op: &OsdOp) -> OpResult {
         let (name_len, value_len, ..) = op.xattr();
         if value_len > self.cfg.max_attr_size {
-            return -EFBIG;
+            return fail(EFBIG);
         }
         if name_len > self.cfg.max_attr_name_len {
-            return -ENAMETOOLONG;
+            return fail(ENAMETOOLONG);
         }
         let Some((name, value)) = name_and_value(op) else {
-            return -EINVAL;
+            return fail(EINVAL);
         };
         let total: usize = self.old.attrs.values().map(Bytes::len).sum();
         let added: usize = self.attr_changes.values().flatten().map(Bytes::len).sum();
         if total + added + value.len() > self.cfg.max_attrs_total {
-            return -EFBIG;
+            return fail(EFBIG);
         }
         self.maybe_create();
         self.attr_changes.insert(name, Some(value));
         self.io.wr += 1;
-        0
+        Ok(0)
     }
 
-    pub(super) fn rmxattr(&mut self, op: &OsdOp) -> i32 {
-        let Some(name) = name_only(op) else { return -EINVAL };
+    pub(super) fn rmxattr(&mut self, op: &OsdOp) -> OpResult {
+        let Some(name) = name_only(op) else {
+            return fail(EINVAL);
+        };
         if !self.exists {
-            return -ENOENT;
+            return fail(ENOENT);
         }
         self.attr_changes.insert(name, None);
         self.dirty = true;
         self.io.wr += 1;
-        0
+        Ok(0)
     }
 }
 

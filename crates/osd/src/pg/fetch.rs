@@ -1,0 +1,144 @@
+//! What the execution of a request must read from the store first, and the answers.
+//!
+//! Execution is synchronous and changes nothing until it ends. Where it lacks an answer it stops and names what it wants;
+//! the PG fetches that, and runs the request again from the start with all answers so far.
+
+use bytes::Bytes;
+
+/// A range that an op needs from the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadRange {
+    /// Offset in the object.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Only the stored parts are wanted, holes left out.
+    pub sparse: bool,
+}
+
+/// A range of omap keys, of which the first few are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OmapRange {
+    /// The first key.
+    pub from: Bytes,
+    /// The key after the last; `None` for all that follow.
+    pub to: Option<Bytes>,
+    /// Keys at most.
+    pub max: usize,
+    /// Bytes of keys and values after which no more are added. A single pair may be larger.
+    pub max_bytes: usize,
+}
+
+impl OmapRange {
+    /// Memory that pairs take besides their bytes, as `max_bytes` counts them.
+    pub const PAIR_OVERHEAD: usize = 8;
+}
+
+/// The key right after this one.
+pub fn key_after(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}
+
+/// The first key after all that begin with `prefix`; `None` if there can be none.
+pub fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
+    let at = prefix.iter().rposition(|b| *b != 0xff)?;
+    let mut end = prefix[..=at].to_vec();
+    end[at] += 1;
+    Some(end.into())
+}
+
+/// Something to be read from the store about one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Want {
+    /// Bytes.
+    Data(ReadRange),
+    /// A page of omap pairs.
+    Omap(OmapRange),
+    /// The omap pairs of these keys, which ascend.
+    OmapKeys(Vec<Bytes>),
+    /// The omap header.
+    OmapHeader,
+}
+
+/// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
+const UNKNOWN: u64 = 1 << 20;
+
+impl Want {
+    /// Bytes that the answer may have, to bound what is fetched at once.
+    pub(crate) fn cost(&self) -> u64 {
+        match self {
+            Self::Data(r) => r.len,
+            Self::Omap(r) => r.max_bytes as u64,
+            Self::OmapKeys(_) | Self::OmapHeader => UNKNOWN,
+        }
+    }
+}
+
+/// Omap pairs in the order of their keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OmapPage {
+    /// Keys and values.
+    pub pairs: Vec<(Bytes, Bytes)>,
+    /// Whether the range has more.
+    pub more: bool,
+}
+
+/// Pieces of an object by offset.
+pub type Pieces = Vec<(u64, Bytes)>;
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Of [`Want::Data`]: all of the range, or of a sparse one the stored parts.
+    Data(Pieces),
+    /// Of [`Want::Omap`]; of [`Want::OmapKeys`] those that exist.
+    Omap(OmapPage),
+    /// Of [`Want::OmapHeader`].
+    OmapHeader(Bytes),
+}
+
+impl Answer {
+    fn len(&self) -> u64 {
+        let n = match self {
+            Self::Data(pieces) => pieces.iter().map(|(_, b)| b.len()).sum(),
+            Self::Omap(page) => page.pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
+            Self::OmapHeader(b) => b.len(),
+        };
+        n as u64
+    }
+}
+
+/// Data could not be read, or is not what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the store can't read it")]
+pub struct ReadError;
+
+/// A question to the store with its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The question.
+    pub want: Want,
+    /// The answer.
+    pub answer: Result<Answer, ReadError>,
+}
+
+impl Fetched {
+    /// Bytes that were fetched.
+    pub(crate) fn len(&self) -> u64 {
+        self.answer.as_ref().map_or(0, Answer::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_after_a_key_or_a_prefix() {
+        assert_eq!(key_after(b"a"), &b"a\0"[..]);
+        assert_eq!(prefix_end(b"ab").as_deref(), Some(&b"ac"[..]));
+        assert_eq!(prefix_end(b"a\xff\xff").as_deref(), Some(&b"b"[..]));
+        assert_eq!(prefix_end(b"\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+    }
+}
