@@ -1,0 +1,27 @@
+//! The classes that there are: each a file here and its line in [`CLASSES`].
+
+mod hello;
+mod lock;
+mod log;
+mod numops;
+mod refcount;
+mod timeindex;
+mod version;
+
+use crate::Class;
+
+/// Every class.
+static CLASSES: [&Class; 7] = [
+    &hello::CLASS,
+    &lock::CLASS,
+    &log::CLASS,
+    &numops::CLASS,
+    &refcount::CLASS,
+    &timeindex::CLASS,
+    &version::CLASS,
+];
+
+/// The class of that name.
+pub fn find(name: &[u8]) -> Option<&'static Class> {
+    CLASSES.iter().find(|c| c.name.as_bytes() == name).copied()
+}

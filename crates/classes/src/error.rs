@@ -1,0 +1,37 @@
+//! Why a method, or what it asked of its object, failed.
+
+/// A failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The positive error number that the client sees negated.
+    Errno(i32),
+    /// What was asked for is being fetched: the method is to end now and is called again with it.
+    NotFetched,
+}
+
+/// The result of a method and of all it asks of its object.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Input that can't be understood, or makes no sense.
+pub(crate) const EINVAL: i32 = 22;
+
+#[allow(missing_docs)]
+impl Error {
+    pub const ENOENT: Self = Self::Errno(2);
+    pub const EIO: Self = Self::Errno(5);
+    pub const EBUSY: Self = Self::Errno(16);
+    pub const EEXIST: Self = Self::Errno(17);
+    pub const EINVAL: Self = Self::Errno(EINVAL);
+    pub const ENODATA: Self = Self::Errno(61);
+    pub const EBADMSG: Self = Self::Errno(74);
+    pub const ECANCELED: Self = Self::Errno(125);
+}
+
+/// Turns an expected error into a value: `None` where the result is one of `expected`.
+pub(crate) fn unless<T>(result: Result<T>, expected: &[Error]) -> Result<Option<T>> {
+    match result {
+        Ok(v) => Ok(Some(v)),
+        Err(e) if expected.contains(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

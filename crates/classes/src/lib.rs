@@ -1,0 +1,25 @@
+//! Object classes: named methods that clients call on an object and that run beside it, in its transaction.
+//!
+//! A class is one file under `class` with typed methods, and its line in the registry there. A method sees its
+//! object, its caller and the time through [`Object`] and nothing else: it has no clock, no randomness and no state of
+//! its own, so that it can run again from the start with the same outcome. It must: a method that reads what is not in
+//! memory yet gets [`Error::NotFetched`], passes it up with `?`, and is called again once that was fetched. What it
+//! wrote before counts for nothing, as does everything a method wrote that fails.
+//!
+//! Names, formats and results are those of Ceph's classes (`src/cls` in its source), as its clients and its other
+//! classes rely on all three.
+
+mod class;
+mod error;
+mod method;
+mod object;
+#[cfg(test)]
+mod testing;
+mod text;
+mod time_key;
+mod versioned;
+
+pub use class::find;
+pub use error::{Error, Result};
+pub use method::{Class, Flags, Method, Return};
+pub use object::{Caller, Object, Page, Stat};

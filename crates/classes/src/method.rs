@@ -1,0 +1,154 @@
+//! Classes and their methods, with typed input and output.
+
+use std::ops::BitOr;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+
+use crate::{Error, Object, Result};
+
+/// What a method may do, as in Ceph's `src/include/rados/objclass.h` (`CLS_METHOD_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// It reads the object.
+    pub const RD: Self = Self(1);
+    /// It changes the object.
+    pub const WR: Self = Self(2);
+    /// In a cache tier, the object is to be fetched for it.
+    pub const PROMOTE: Self = Self(8);
+
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What a method returns to its caller.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Return {
+    /// The result; a negative error number discards what the method did, as [`Error`] does, but keeps `data`.
+    pub code: i32,
+    /// The output.
+    pub data: Bytes,
+}
+
+impl<T: Encode> From<T> for Return {
+    fn from(output: T) -> Self {
+        Self {
+            code: 0,
+            data: to_bytes(&output),
+        }
+    }
+}
+
+/// A method of a class.
+#[derive(Debug)]
+pub struct Method {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may do.
+    pub flags: Flags,
+    /// Runs it on its input.
+    pub(crate) run: fn(&mut dyn Object, &Bytes) -> Result<Return>,
+}
+
+impl Method {
+    /// Calls the method.
+    ///
+    /// # Errors
+    /// EINVAL for input that it can't decode, and what the method fails with.
+    pub fn call(&self, object: &mut dyn Object, input: &Bytes) -> Result<Return> {
+        (self.run)(object, input)
+    }
+}
+
+/// A class.
+#[derive(Debug)]
+pub struct Class {
+    /// Its name.
+    pub name: &'static str,
+    /// Its methods.
+    pub methods: &'static [Method],
+}
+
+impl Class {
+    /// The method of that name.
+    pub fn method(&self, name: &[u8]) -> Option<&'static Method> {
+        self.methods.iter().find(|m| m.name.as_bytes() == name)
+    }
+}
+
+/// Declares a class: the name, then each method with what it may do and the function that is it. A function takes the
+/// object and one argument that decodes from the input, and returns what encodes to the output.
+macro_rules! class {
+    ($name:literal { $($method:literal: $first:ident $(| $more:ident)* => $function:path;)+ }) => {
+        /// The class.
+        pub(super) static CLASS: $crate::Class = $crate::Class {
+            name: $name,
+            methods: &[$($crate::Method {
+                name: $method,
+                flags: $crate::Flags($crate::Flags::$first.0 $(| $crate::Flags::$more.0)*),
+                run: |object, input| {
+                    let input = $crate::method::input(input)?;
+                    $function(object, input).map($crate::Return::from)
+                },
+            }),+],
+        };
+    };
+}
+pub(crate) use class;
+
+/// Decodes a method's input. As in Ceph, bytes after it do not matter.
+pub(crate) fn input<T: Decode>(bytes: &Bytes) -> Result<T> {
+    Reader::new(bytes).get().map_err(|_| Error::EINVAL)
+}
+
+/// Decodes what an object holds.
+pub(crate) fn stored<T: Decode>(bytes: &Bytes) -> Result<T> {
+    Reader::new(bytes).get().map_err(|_| Error::EIO)
+}
+
+/// Encodes what an object is to hold.
+pub(crate) fn to_bytes<T: Encode>(value: &T) -> Bytes {
+    encode_to_vec(value).into()
+}
+
+/// Input or output without a format: all bytes as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Raw(pub(crate) Bytes);
+
+impl Encode for Raw {
+    fn encode(&self, w: &mut Writer) {
+        w.bytes(&self.0);
+    }
+}
+
+impl Decode for Raw {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self(Bytes::copy_from_slice(r.rest())))
+    }
+}
+
+/// No output, or input that does not matter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Nothing;
+
+impl Encode for Nothing {
+    fn encode(&self, _: &mut Writer) {}
+}
+
+impl Decode for Nothing {
+    fn decode(_: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self)
+    }
+}

@@ -1,0 +1,119 @@
+//! What a method sees of the world.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use spirula_denc::{EntityAddr, EntityName, UTime};
+
+use crate::Result;
+
+/// Who called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// Its name: `client.` and its global id.
+    pub name: EntityName,
+    /// Its address.
+    pub addr: EntityAddr,
+}
+
+/// An object's size and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Bytes.
+    pub size: u64,
+    /// When it was last changed, by the client's clock.
+    pub mtime: UTime,
+}
+
+/// A part of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// In the order of their keys.
+    pub items: Vec<T>,
+    /// Whether more follow.
+    pub more: bool,
+}
+
+/// The object that a method was called on, in the transaction of its request.
+///
+/// Data, attributes and omap read as they were before the request; [`stat`](Self::stat), like the outcome of writes,
+/// follows what the request did so far. A write that fails spoils the request only if its method fails too. Every
+/// method fails with the error number that the same operation of a client would get, or with
+/// [`Error::NotFetched`](crate::Error::NotFetched).
+#[allow(clippy::missing_errors_doc)]
+pub trait Object {
+    /// Who called.
+    fn caller(&self) -> Caller;
+
+    /// The time of the call.
+    fn now(&self) -> UTime;
+
+    /// Fills `out` with bytes that nobody got before. The same call, run again, gets the same ones.
+    fn random(&mut self, out: &mut [u8]);
+
+    /// What tells this step of the request from all other steps of requests to the placement group: the version that
+    /// clients saw last, a dot, and the number of operations that the request executed so far, those of methods
+    /// included.
+    fn subop_version(&self) -> String;
+
+    /// Size and time; ENOENT where there is no object. The only question that a method need not be marked as reading
+    /// for.
+    fn stat(&mut self) -> Result<Stat>;
+
+    /// Up to `length` bytes from `offset` on, all where `length` is 0; nothing where there is no object.
+    fn read(&mut self, offset: u64, length: u64) -> Result<Bytes>;
+
+    /// An attribute; ENODATA where the object lacks it, ENOENT where there is no object.
+    fn getxattr(&mut self, name: &[u8]) -> Result<Bytes>;
+
+    /// All attributes.
+    fn getxattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>>;
+
+    /// Up to `max` omap keys after `after` that start with `prefix`, with their values.
+    fn omap_vals(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<Page<(Bytes, Bytes)>>;
+
+    /// Up to `max` omap keys after `after`.
+    fn omap_keys(&mut self, after: &[u8], max: u64) -> Result<Page<Bytes>>;
+
+    /// Those of the omap keys that there are, with their values.
+    fn omap_by_keys(&mut self, keys: &BTreeSet<Bytes>) -> Result<BTreeMap<Bytes, Bytes>>;
+
+    /// The omap header, empty where none was written.
+    fn omap_header(&mut self) -> Result<Bytes>;
+
+    /// Creates the object. EEXIST where it exists and `exclusive` forbids that.
+    fn create(&mut self, exclusive: bool) -> Result<()>;
+
+    /// Writes at an offset.
+    fn write(&mut self, offset: u64, data: Bytes) -> Result<()>;
+
+    /// Replaces all data.
+    fn write_full(&mut self, data: Bytes) -> Result<()>;
+
+    /// Cuts or extends the data.
+    fn truncate(&mut self, size: u64) -> Result<()>;
+
+    /// Removes the object.
+    fn remove(&mut self) -> Result<()>;
+
+    /// Sets an attribute.
+    fn setxattr(&mut self, name: &[u8], value: Bytes) -> Result<()>;
+
+    /// Removes an attribute.
+    fn rmxattr(&mut self, name: &[u8]) -> Result<()>;
+
+    /// Sets omap keys.
+    fn omap_set(&mut self, values: &BTreeMap<Bytes, Bytes>) -> Result<()>;
+
+    /// Removes omap keys.
+    fn omap_remove(&mut self, keys: &BTreeSet<Bytes>) -> Result<()>;
+
+    /// Removes the omap keys from `begin` on and before `end`.
+    fn omap_remove_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()>;
+
+    /// Removes all omap keys and the header.
+    fn omap_clear(&mut self) -> Result<()>;
+
+    /// Sets the omap header.
+    fn omap_set_header(&mut self, header: Bytes) -> Result<()>;
+}

@@ -1,0 +1,46 @@
+//! Structures in a versioned section, of which most is made that methods take, return and store.
+
+/// Reads a field of [`versioned`].
+macro_rules! field {
+    ($r:ident, $version:ident) => {
+        $r.get()?
+    };
+    ($r:ident, $version:ident, $since:literal, $old:expr) => {
+        if $version >= $since { $r.get()? } else { $old }
+    };
+}
+pub(crate) use field;
+
+/// Declares structures. A field that older versions lack says since when there is it and what it was before.
+macro_rules! versioned {
+    ($(
+        $(#[$doc:meta])*
+        pub(crate) struct $name:ident: $text:literal, version $version:literal {
+            $($(#[$fdoc:meta])* pub(crate) $field:ident: $type:ty $(where since $since:literal else $old:expr)?,)*
+        }
+    )+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub(crate) struct $name {
+            $($(#[$fdoc])* pub(crate) $field: $type,)*
+        }
+
+        impl spirula_denc::Encode for $name {
+            fn encode(&self, w: &mut spirula_denc::Writer) {
+                w.section($version, 1, |_w| {
+                    $(_w.put(&self.$field);)*
+                });
+            }
+        }
+
+        impl spirula_denc::Decode for $name {
+            fn decode(r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<Self> {
+                r.section($text, $version, |_version, _r| {
+                    $(let $field = $crate::versioned::field!(_r, _version $(, $since, $old)?);)*
+                    Ok(Self { $($field,)* })
+                })
+            }
+        }
+    )+};
+}
+pub(crate) use versioned;
