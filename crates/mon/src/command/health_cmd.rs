@@ -10,8 +10,8 @@ use crate::health::{Mute, Mutes};
 
 commands! {
     "health detail?:{detail}" "mon" "r" health, "show whether the cluster is healthy";
-    "health mute code:String ttl?:String sticky?:Bool" "mon" "rw" mute, "mute a health check";
-    "health unmute code?:String" "mon" "rw" unmute, "let a health check, or all of them, be heard again";
+    "health mute code:String ttl?:String sticky?:Bool" "mon" "w" mute, "mute a health check";
+    "health unmute code?:String" "mon" "w" unmute, "let a health check, or all of them, be heard again";
 }
 
 /// The health as JSON.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_asok::{Command as DaemonCommand, Failure};
 
-use super::{Call, Done, Reply, commands, errno, now, refuse, status};
+use super::{Call, Done, Reply, commands, errno, now, status};
 use crate::core::Monitor;
 use crate::fmt::Format;
-use crate::{service, version};
+use crate::version;
 
 commands! {
     "fsid" "mon" "r" fsid, "show the cluster's id";
@@ -17,16 +17,6 @@ commands! {
     "features" "mon" "r" features, "count what is connected by features";
     "time-sync-status" "mon" "r" time_sync, "show how far the monitors' clocks differ";
     "node ls type?:{all|osd|mon|mds|mgr}" "mon" "r" node_ls, "list the hosts and their daemons";
-    "mgr dump epoch?:Int(0)" "mgr" "r" mgr_dump, "show the manager map";
-    "mgr stat" "mgr" "r" mgr_stat, "summarize the manager map";
-    "mgr services" "mgr" "r" empty_object, "list the manager's services";
-    "mgr versions" "mgr" "r" empty_object, "count the managers' versions";
-    "mgr metadata who?:String" "mgr" "r" mgr_metadata, "show what is known of managers";
-    "mds stat" "mds" "r" mds_stat, "summarize the metadata servers";
-    "fs ls" "fs" "r" fs_ls, "list the file systems";
-    "fs dump epoch?:Int(0)" "mds" "r" fs_dump, "show the file systems' map";
-    "service dump" "service" "r" service_dump, "show the service map";
-    "service status" "service" "r" empty_object, "show the services' state";
 }
 
 fn fsid(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -130,81 +120,6 @@ fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
         _ => json!({"mon": mons, "osd": hosts}),
     };
     now(Reply::json(call.format.or_pretty(), &v))
-}
-
-fn mgr_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = service::mgr_map();
-    let v = json!({
-        "epoch": map.epoch, "active_gid": map.active_gid, "active_name": map.active_name,
-        "active_addrs": status::addrvec(&map.active_addrs), "active_addr": status::legacy_addr(&map.active_addrs),
-        "active_change": map.active_change.to_string(), "active_mgr_features": map.active_features,
-        "available": map.available, "standbys": [], "modules": [], "available_modules": [], "services": {},
-        "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch, "active_clients": [],
-    });
-    now(Reply::json(call.format.or_pretty(), &v))
-}
-
-fn mgr_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = service::mgr_map();
-    let v = json!({"epoch": map.epoch, "available": map.available, "active_name": map.active_name, "num_standby": 0});
-    now(Reply::json(call.format.or_pretty(), &v))
-}
-
-fn empty_object(_: &mut Monitor, call: &Call<'_>) -> Done {
-    now(Reply::json(call.format.or_pretty(), &json!({})))
-}
-
-fn mgr_metadata(_: &mut Monitor, call: &Call<'_>) -> Done {
-    if let Some(who) = call.args.opt_str("who") {
-        return refuse(errno::ENOENT, format!("mgr.{who} does not exist"));
-    }
-    now(Reply::json(call.format.or_pretty(), &json!([])))
-}
-
-fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_structured() {
-        let v = json!({"fsmap": {"epoch": service::FSMAP_EPOCH, "filesystems": [], "standbys": []}, "mdsmap_first_committed": 1, "mdsmap_last_committed": 1});
-        return now(Reply::json(call.format, &v));
-    }
-    now(Reply::text(""))
-}
-
-fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    match call.format.is_structured() {
-        true => now(Reply::json(call.format, &json!([]))),
-        false => now(Reply::text("No filesystems enabled\n")),
-    }
-}
-
-/// The map of a cluster without file systems.
-pub(super) fn fsmap_json() -> Value {
-    json!({"epoch": service::FSMAP_EPOCH, "default_fscid": -1, "standbys": [], "filesystems": []})
-}
-
-fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let epoch = service::FSMAP_EPOCH;
-    match call.args.opt_int("epoch")? {
-        None | Some(0) => {}
-        Some(e) if e == i64::from(epoch) => {}
-        Some(_) => return refuse(errno::ENOENT, ""),
-    }
-    let status = format!("dumped fsmap epoch {epoch}");
-    if call.format.is_structured() {
-        return now(Reply::json(call.format, &fsmap_json()).with_status(status));
-    }
-    let text = format!(
-        "e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n"
-    );
-    now(Reply::text(text).with_status(status))
-}
-
-/// The map of services that nobody registered.
-pub(super) fn servicemap_json() -> Value {
-    json!({"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}})
-}
-
-fn service_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
-    now(Reply::json(call.format.or_pretty(), &servicemap_json()))
 }
 
 /// What the admin socket and `ceph tell mon.X` offer.

@@ -13,7 +13,10 @@ mod crush_weight_set;
 pub mod errno;
 mod health_cmd;
 mod log;
+mod manager;
 mod misc;
+mod mon_change;
+mod official;
 mod osd_change;
 mod osd_df;
 mod osd_dump;
@@ -34,6 +37,7 @@ mod reweight_by;
 mod signature;
 mod space;
 mod status;
+mod unsupported;
 mod xml_names;
 
 use bytes::Bytes;
@@ -107,6 +111,8 @@ const FAMILIES: &[&[Command]] = &[
     health_cmd::COMMANDS,
     space::COMMANDS,
     misc::COMMANDS,
+    manager::COMMANDS,
+    mon_change::COMMANDS,
     report::COMMANDS,
     pg::COMMANDS,
     pg_dump::COMMANDS,
@@ -148,14 +154,19 @@ pub fn is_write(cmd: &[String]) -> bool {
     named(args.prefix()).any(|c| c.perm.contains('w'))
 }
 
-/// The JSON that the official tool parses command lines with.
+/// The JSON that the official tool parses command lines with: Pacific's whole table, so that a command that is not
+/// supported is answered rather than unknown.
 fn descriptions() -> Value {
     let mut out = Map::new();
-    for (i, c) in all().enumerate() {
+    for (i, o) in official::all().enumerate() {
+        let prefix = signature::prefix(o.signature);
+        let why =
+            || unsupported::reason(&prefix).map_or_else(String::new, |why| format!("not supported: {why}"));
+        let help = named(&prefix).next().map_or_else(why, |c| c.help.to_owned());
         out.insert(
             format!("cmd{i:03}"),
-            json!({"sig": signature::describe(c.signature), "help": c.help, "module": c.module, "perm": c.perm,
-                   "flags": 0}),
+            json!({"sig": signature::describe(o.signature), "help": help, "module": o.module, "perm": o.perm,
+                   "flags": o.shown_flags()}),
         );
     }
     Value::Object(out)
@@ -169,14 +180,15 @@ pub fn run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
     }
 }
 
-fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
-    let args = Args::parse(cmd)?;
-    if args.prefix() == "get_command_descriptions" {
-        return now(Reply::data(Format::Json.render(&descriptions())));
-    }
-    let Some(command) = named(args.prefix()).next() else {
-        return refuse(errno::EINVAL, "command not known");
-    };
+/// Checks the session's capabilities; notes the command in the audit log if it may change something or is denied.
+fn admit(
+    mon: &mut Monitor,
+    session: SessionId,
+    cmd: &[String],
+    args: &Args,
+    module: &str,
+    perm: &str,
+) -> Result<(), Reply> {
     let caps = mon
         .sessions
         .get(&session)
@@ -184,11 +196,10 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
     let Some((caps, who, addr)) = caps else {
         return refuse(errno::EACCES, "access denied");
     };
-    let text = cmd.concat();
-    let writes = command.perm.contains('w');
-    let allowed = caps.is_allowed(command.module, args.prefix(), &args.as_strings(), command.perm);
-    if writes || !allowed {
+    let allowed = caps.is_allowed(module, args.prefix(), &args.as_strings(), perm);
+    if perm.contains('w') || !allowed {
         let verdict = if allowed { "dispatch" } else { "access denied" };
+        let text = cmd.concat();
         // Values may be secrets.
         let shown = if text.contains("key") {
             args.prefix().to_owned()
@@ -207,9 +218,28 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
         );
         mon.clog.add(entry);
     }
-    if !allowed {
-        return refuse(errno::EACCES, "access denied");
+    match allowed {
+        true => Ok(()),
+        false => refuse(errno::EACCES, "access denied"),
     }
+}
+
+fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
+    let args = Args::parse(cmd)?;
+    if args.prefix() == "get_command_descriptions" {
+        return now(Reply::data(Format::Json.render(&descriptions())));
+    }
+    let command = named(args.prefix()).next();
+    let known = official::find(args.prefix());
+    let (module, perm) = match (command, known) {
+        (Some(c), _) => (c.module, c.perm),
+        (None, Some(o)) => (o.module, o.perm),
+        (None, None) => return refuse(errno::EINVAL, "command not known"),
+    };
+    admit(mon, session, cmd, &args, module, perm)?;
+    let Some(command) = command else {
+        return Err(known.map_or_else(|| unsupported::reply(args.prefix()), |o| o.refusal()));
+    };
     signature::check(command.signature, &args)?;
     let names = xml_names::of(&args);
     let format = args.format();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_maps::PgState;
 
-use super::{Call, Done, Reply, commands, misc, now};
+use super::{Call, Done, Reply, commands, manager, misc, now};
 use super::{crush_dump, health_cmd, osd_dump, pg_dump, status};
 use crate::core::Monitor;
 use crate::fmt::Names;
@@ -79,7 +79,7 @@ fn maps(m: &Monitor) -> Value {
         "quorum": status::quorum(m), "osdmap": osd_dump::dump_json(map), "osd_metadata": osd_metadata(m),
         "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.osd.first,
         "osdmap_last_committed": map.epoch, "crushmap": crush_dump::map_json(map.crush.map()),
-        "fsmap": misc::fsmap_json(), "mdsmap_first_committed": service::FSMAP_EPOCH,
+        "fsmap": manager::fsmap_json(), "mdsmap_first_committed": service::FSMAP_EPOCH,
         "mdsmap_last_committed": service::FSMAP_EPOCH,
         "auth": {"num_secrets": m.auth.entities().len()},
     })
@@ -101,7 +101,7 @@ fn statistics(m: &Monitor) -> Value {
         "pool_stats": pg_dump::pools_json(m),
         "osd_stats": osds.map(|(o, s)| json!({"osd": o, "seq": s.seq})).collect::<Vec<_>>(),
         "num_pg_by_state": states.collect::<Vec<_>>(), "num_pg_by_osd": pgs_by_osd(m),
-        "servicemap": misc::servicemap_json(),
+        "servicemap": manager::servicemap_json(),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::fmt::float;
 
 commands! {
     "osd utilization" "osd" "r" utilization, "show how evenly the PGs are spread";
-    "osd reweight-by-utilization oload?:Int max_change?:Float max_osds?:Int no_increasing?:Bool" "osd" "rw" reweight,
+    "osd reweight-by-utilization oload?:Int max_change?:Float max_osds?:Int no_increasing?:{--no-increasing}" "osd" "rw" reweight,
         "change the weights of OSDs that are fuller or emptier than the average";
     "osd test-reweight-by-utilization oload?:Int max_change?:Float max_osds?:Int no_increasing?:Bool" "osd" "r"
         reweight, "show what reweight-by-utilization would do";

@@ -54,6 +54,12 @@ pub(super) fn legacy_addr(a: &EntityAddrVec) -> String {
     )
 }
 
+/// A place in the CRUSH hierarchy as texts show it: `{datacenter=a,root=default}`.
+fn location(at: &BTreeMap<String, String>) -> String {
+    let parts: Vec<String> = at.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("{{{}}}", parts.join(","))
+}
+
 /// The map as JSON.
 pub(super) fn monmap_json(m: &MonMap) -> Map<String, Value> {
     let features = |f: spirula_maps::MonFeatures| f.names().collect::<Vec<_>>();
@@ -66,7 +72,8 @@ pub(super) fn monmap_json(m: &MonMap) -> Map<String, Value> {
             let addr = legacy_addr(&info.public_addrs);
             Some(json!({
                 "rank": rank, "name": name, "public_addrs": addrvec(&info.public_addrs), "addr": addr,
-                "public_addr": addr, "priority": info.priority, "weight": info.weight, "crush_location": "{}",
+                "public_addr": addr, "priority": info.priority, "weight": info.weight,
+                "crush_location": location(&info.crush_loc),
             }))
         })
         .collect();
@@ -162,7 +169,11 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     );
     for (rank, name) in map.ranks.iter().enumerate() {
         if let Some(info) = map.mons.get(name) {
-            text.push_str(&format!("{rank}: {} mon.{name}\n", info.public_addrs));
+            let place = match info.crush_loc.is_empty() {
+                true => String::new(),
+                false => format!("; crush_location {}", location(&info.crush_loc)),
+            };
+            text.push_str(&format!("{rank}: {} mon.{name}{place}\n", info.public_addrs));
         }
     }
     now(Reply::text(text).with_status(status))

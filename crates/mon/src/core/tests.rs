@@ -66,7 +66,7 @@ impl World {
         let mut txn = Txn::default();
         let mut monmap = MonMap::initial(Fsid([7; 16]), now);
         monmap.add("a", identity().addrs);
-        MonMaps::create(&monmap, &mut txn);
+        MonMaps::put(&monmap, &mut txn);
         let mut map = OsdMap::new(Fsid([7; 16]), CrushMap::with_default_root("osd").unwrap());
         map.epoch = 1;
         map.flags = OsdMapFlags::NEW_CLUSTER;

@@ -44,7 +44,7 @@ pub async fn mkfs(config: &MonConfig, seed: &MkfsConfig) -> Result<(), Error> {
     }
     let now = UTime::now();
     let mut txn = Txn::default();
-    MonMaps::create(&monmap(config, seed, now), &mut txn);
+    MonMaps::put(&monmap(config, seed, now), &mut txn);
     OsdMaps::create(&osdmap(config, now)?, &mut txn);
     Auth::create(&seed.keyring, &mut txn);
     let members = BTreeMap::from([(0, config.bind.to_string())]);

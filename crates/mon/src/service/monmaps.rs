@@ -33,8 +33,8 @@ impl MonMaps {
         Ok(())
     }
 
-    /// Stores the first map.
-    pub(crate) fn create(map: &MonMap, txn: &mut Txn) {
+    /// Stores a map.
+    pub(crate) fn put(map: &MonMap, txn: &mut Txn) {
         txn.put(SERVICE, KEY, encode_to_vec(map));
     }
 }

@@ -1,0 +1,178 @@
+//! What the manager, its modules and the metadata servers would say in a cluster that has none of them.
+//!
+//! Only questions whose answer is known without them: no file system, no balancing, nothing in progress, no crash recorded.
+
+use serde_json::{Value, json};
+
+use super::status::{addrvec, legacy_addr};
+use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
+use crate::core::Monitor;
+use crate::service;
+
+commands! {
+    "mgr dump epoch?:Int(0)" "mgr" "r" mgr_dump, "show the manager map";
+    "mgr stat" "mgr" "r" mgr_stat, "summarize the manager map";
+    "mgr services" "mgr" "r" empty_object, "list the manager's services";
+    "mgr versions" "mgr" "r" empty_object, "count the managers' versions";
+    "mgr metadata who?:String" "mgr" "r" mgr_metadata, "show what is known of managers";
+    "mgr count-metadata property:String" "mgr" "r" empty_object, "count managers by a property";
+    "mgr fail who?:String" "mgr" "rw" mgr_fail, "have another manager take over";
+    "mgr module ls" "mgr" "r" module_ls, "list the manager's modules";
+    "mgr module disable module:String" "mgr" "rw" module_disable, "disable a module of the manager";
+    "balancer status" "mgr" "r" balancer_status, "show what the balancer does";
+    "balancer ls" "mgr" "r" empty_list, "list the balancer's plans";
+    "crash ls" "mgr" "r" crash_ls, "list the crashes that were recorded";
+    "crash ls-new" "mgr" "r" crash_ls, "list the crashes that nobody has looked at";
+    "crash stat" "mgr" "r" crash_stat, "count the crashes that were recorded";
+    "progress" "mgr" "r" progress, "show what is in progress";
+    "progress json" "mgr" "r" progress_json, "show what is in progress as JSON";
+    "mds stat" "mds" "r" mds_stat, "summarize the metadata servers";
+    "mds metadata who?:String" "mds" "r" mds_metadata, "show what is known of metadata servers";
+    "mds versions" "mds" "r" empty_object, "count the metadata servers' versions";
+    "mds count-metadata property:String" "mds" "r" empty_object, "count metadata servers by a property";
+    "fs ls" "fs" "r" fs_ls, "list the file systems";
+    "fs dump epoch?:Int(0)" "mds" "r" fs_dump, "show the file systems' map";
+    "fs get fs_name:String" "fs" "r" fs_get, "show a file system";
+    "fs volume ls" "mgr" "r" empty_list, "list the file systems that are volumes";
+    "service dump" "service" "r" service_dump, "show the service map";
+    "service status" "service" "r" empty_object, "show the services' state";
+}
+
+fn mgr_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = service::mgr_map();
+    let v = json!({
+        "epoch": map.epoch, "active_gid": map.active_gid, "active_name": map.active_name,
+        "active_addrs": addrvec(&map.active_addrs), "active_addr": legacy_addr(&map.active_addrs),
+        "active_change": map.active_change.to_string(), "active_mgr_features": map.active_features,
+        "available": map.available, "standbys": [], "modules": [], "available_modules": [], "services": {},
+        "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch, "active_clients": [],
+    });
+    misc::pretty(call.format, &v)
+}
+
+fn mgr_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = service::mgr_map();
+    let v = json!({"epoch": map.epoch, "available": map.available, "active_name": map.active_name, "num_standby": 0});
+    misc::pretty(call.format, &v)
+}
+
+fn empty_object(_: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!({}))
+}
+
+fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!([]))
+}
+
+fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    if let Some(who) = call.args.opt_str("who") {
+        return refuse(errno::ENOENT, format!("mgr.{who} does not exist"));
+    }
+    empty_list(m, call)
+}
+
+fn mgr_fail(_: &mut Monitor, call: &Call<'_>) -> Done {
+    now(Reply::status(match call.args.opt_str("who") {
+        None => "Currently no active mgr".to_owned(),
+        Some(who) => format!("Daemon not found '{who}', already failed?"),
+    }))
+}
+
+fn module_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let v = json!({"always_on_modules": [], "enabled_modules": [], "disabled_modules": []});
+    misc::pretty(call.format, &v)
+}
+
+fn module_disable(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let module = call.args.str("module")?;
+    now(Reply::status(format!("module '{module}' is already disabled")))
+}
+
+fn balancer_status(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let v = json!({
+        "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
+        "no_optimization_needed": false, "optimize_result": "", "plans": [],
+    });
+    misc::pretty(call.format, &v)
+}
+
+fn crash_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+    now(match call.format.is_structured() {
+        true => Reply::json(call.format, &json!([])),
+        false => Reply::default(),
+    })
+}
+
+fn crash_stat(_: &mut Monitor, _: &Call<'_>) -> Done {
+    now(Reply::text("0 crashes recorded"))
+}
+
+fn progress(_: &mut Monitor, _: &Call<'_>) -> Done {
+    now(Reply::text("Nothing in progress"))
+}
+
+fn progress_json(_: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!({"completed": [], "events": []}))
+}
+
+fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
+    if call.format.is_structured() {
+        let fsmap = json!({"epoch": service::FSMAP_EPOCH, "filesystems": [], "standbys": []});
+        let v = json!({"fsmap": fsmap, "mdsmap_first_committed": 1, "mdsmap_last_committed": 1});
+        return now(Reply::json(call.format, &v));
+    }
+    now(Reply::text(""))
+}
+
+fn mds_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    match call.args.opt_str("who") {
+        None => empty_list(m, call),
+        Some(who) => refuse(
+            errno::EINVAL,
+            format!("MDS named '{who}' does not exist, or is not up"),
+        ),
+    }
+}
+
+fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+    match call.format.is_structured() {
+        true => now(Reply::json(call.format, &json!([]))),
+        false => now(Reply::text("No filesystems enabled\n")),
+    }
+}
+
+fn fs_get(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("fs_name")?;
+    refuse(errno::ENOENT, format!("filesystem '{name}' not found"))
+}
+
+/// The map of a cluster without file systems.
+pub(super) fn fsmap_json() -> Value {
+    json!({"epoch": service::FSMAP_EPOCH, "default_fscid": -1, "standbys": [], "filesystems": []})
+}
+
+fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+    let epoch = service::FSMAP_EPOCH;
+    match call.args.opt_int("epoch")? {
+        None | Some(0) => {}
+        Some(e) if e == i64::from(epoch) => {}
+        Some(_) => return refuse(errno::ENOENT, ""),
+    }
+    let status = format!("dumped fsmap epoch {epoch}");
+    if call.format.is_structured() {
+        return now(Reply::json(call.format, &fsmap_json()).with_status(status));
+    }
+    let text = format!(
+        "e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n"
+    );
+    now(Reply::text(text).with_status(status))
+}
+
+/// The map of services that nobody registered.
+pub(super) fn servicemap_json() -> Value {
+    json!({"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}})
+}
+
+fn service_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &servicemap_json())
+}

@@ -1,0 +1,181 @@
+//! The monitor map's features and settings, and whether monitors may come and go.
+
+use serde_json::json;
+use spirula_crush::CrushMap;
+use spirula_maps::{MonFeatures, MonInfo, MonMap};
+
+use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
+use crate::core::Monitor;
+use crate::service::MonMaps;
+
+commands! {
+    "mon rm name:String" "mon" "rw" rm, "remove a monitor";
+    "mon remove name:String" "mon" "rw" rm, "remove a monitor";
+    "mon ok-to-add-offline" "mon" "r" ok_to_add_offline, "tell whether a monitor may be added that does not run yet";
+    "mon ok-to-rm id:String" "mon" "r" ok_to_rm, "tell whether a monitor may be removed";
+    "mon feature ls with_value?:{--with-value}" "mon" "r" feature_ls, "list the monitors' features";
+    "mon feature set feature_name:String yes_i_really_mean_it?:Bool" "mon" "rw" feature_set,
+        "require a feature of all monitors";
+    "mon set-rank name:String rank:Int" "mon" "rw" set_rank, "set a monitor's rank";
+    "mon set-weight name:String weight:Int(0|65535)" "mon" "rw" set_weight,
+        "set how often clients choose a monitor among others of its priority";
+    "mon set_location name:String args:String[A-Za-z0-9-_.=]..." "mon" "rw" set_location,
+        "set a monitor's place in the CRUSH hierarchy";
+    "mon enable-msgr2" "mon" "rw" enable_msgr2, "have all monitors listen for msgr2";
+}
+
+/// Makes a change part of the next monitor map.
+fn edit(m: &mut Monitor, change: impl FnOnce(&mut MonMap)) {
+    let mut map = m.monmap.map.clone();
+    change(&mut map);
+    map.epoch += 1;
+    map.last_changed = m.now;
+    MonMaps::put(&map, &mut m.writes.txn);
+}
+
+fn edit_mon(m: &mut Monitor, name: &str, change: impl FnOnce(&mut MonInfo)) -> Done {
+    if !m.monmap.map.mons.contains_key(name) {
+        return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
+    }
+    edit(m, |map| {
+        if let Some(info) = map.mons.get_mut(name) {
+            change(info);
+        }
+    });
+    committed("")
+}
+
+fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("name")?;
+    if !m.monmap.map.mons.contains_key(&name) {
+        let text = format!("mon.{name} does not exist or has already been removed");
+        return now(Reply::status(text));
+    }
+    if m.monmap.map.mons.len() == 1 {
+        let text = format!("error: refusing removal of last monitor {name}");
+        return refuse(errno::EINVAL, text);
+    }
+    refuse(errno::EOPNOTSUPP, "monitors cannot be removed yet")
+}
+
+/// Monitors that must agree, among so many.
+fn majority(monitors: usize) -> usize {
+    monitors / 2 + 1
+}
+
+fn ok_to_add_offline(m: &mut Monitor, _: &Call<'_>) -> Done {
+    let running = m.monmap.map.mons.len();
+    if running < majority(running + 1) {
+        let text = "adding a monitor may break quorum (until that monitor starts)";
+        return refuse(errno::EBUSY, text);
+    }
+    now(Reply::status(
+        "adding another mon that is not yet online will not break quorum",
+    ))
+}
+
+fn ok_to_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("id")?;
+    let mons = &m.monmap.map.mons;
+    if !mons.contains_key(&name) {
+        return now(Reply::status(format!("mon.{name} does not exist")));
+    }
+    let left = mons.len() - 1;
+    if left < majority(left) {
+        return refuse(errno::EBUSY, format!("removing mon.{name} would break quorum"));
+    }
+    now(Reply::status(format!("safe to remove mon.{name}")))
+}
+
+fn feature_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let with_value = call.args.opt_str("with_value").is_some();
+    let names = |f: MonFeatures| -> Vec<String> {
+        f.names()
+            .map(|n| match MonFeatures::from_name(n) {
+                Some(bit) if with_value => format!("{n}({})", bit.0),
+                _ => n.to_owned(),
+            })
+            .collect()
+    };
+    let map = &m.monmap.map;
+    let required = map.persistent_features.with(map.optional_features);
+    let all = names(MonFeatures::PACIFIC_ALL);
+    if call.format.is_structured() {
+        let v = json!({
+            "all": {"supported": all, "persistent": all},
+            "monmap": {"persistent": names(map.persistent_features), "optional": names(map.optional_features),
+                "required": names(required)},
+        });
+        return now(Reply::json(call.format, &v));
+    }
+    now(Reply::text(format!(
+        "all features\n\tsupported: [{all}]\n\tpersistent: [{all}]\non current monmap (epoch {})\n\
+         \tpersistent: [{}]\n\trequired: [{}]\n",
+        map.epoch,
+        names(map.persistent_features).join(","),
+        names(required).join(","),
+        all = all.join(","),
+    )))
+}
+
+fn feature_set(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("feature_name")?;
+    let Some(feature) = MonFeatures::from_name(&name) else {
+        return refuse(errno::ENOENT, format!("unknown feature '{name}'"));
+    };
+    if !call.args.flag("yes_i_really_mean_it") {
+        let text = format!(
+            "please specify '--yes-i-really-mean-it' if you really, **really** want to set feature '[{name}]' in the monmap."
+        );
+        return refuse(errno::EPERM, text);
+    }
+    let text = format!("setting feature '[{name}]'");
+    if m.monmap.map.persistent_features.contains(feature) {
+        return now(Reply::status(text));
+    }
+    edit(m, |map| map.persistent_features.insert(feature));
+    committed(text)
+}
+
+fn set_rank(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, rank) = (call.args.str("name")?, call.args.int("rank")?);
+    let Some(old) = m.monmap.map.ranks.iter().position(|n| *n == name) else {
+        return refuse(errno::ENOENT, format!("mon.{name} does not exist in monmap"));
+    };
+    edit(m, |map| {
+        let name = map.ranks.remove(old);
+        let last = map.ranks.len();
+        let new = usize::try_from(rank).map_or(0, |r| r.min(last));
+        map.ranks.insert(new, name);
+    });
+    committed("")
+}
+
+fn set_weight(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, weight) = (call.args.str("name")?, call.args.int("weight")?);
+    let Ok(weight) = u16::try_from(weight) else {
+        return refuse(errno::EINVAL, format!("weight {weight} is out of range"));
+    };
+    edit_mon(m, &name, |info| info.weight = weight)
+}
+
+fn set_location(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, words) = (call.args.str("name")?, call.args.list("args"));
+    if !m.monmap.map.mons.contains_key(&name) {
+        return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
+    }
+    let location = CrushMap::parse_location(words.iter().map(String::as_str)).unwrap_or_default();
+    if location.is_empty() {
+        let text = format!(
+            "We could not parse your input location to anything real; [{}] turned into an empty map!",
+            words.join(",")
+        );
+        return refuse(errno::EINVAL, text);
+    }
+    edit_mon(m, &name, |info| info.crush_loc = location.into_iter().collect())
+}
+
+/// Every monitor here listens for msgr2, and for nothing else.
+fn enable_msgr2(_: &mut Monitor, _: &Call<'_>) -> Done {
+    now(Reply::default())
+}

@@ -1,0 +1,151 @@
+//! Pacific's whole command table, and what becomes of the commands in it that have no handler.
+//!
+//! The table is recorded from a real cluster, so that the official tool accepts every command line that it accepts there, and
+//! a script learns from the errno what is not supported rather than from a usage text.
+
+use super::{Reply, errno, signature, unsupported};
+
+const TABLE: &str = include_str!("pacific.tsv");
+
+const NOFORWARD: u32 = 1;
+const OBSOLETE: u32 = 2;
+const MGR: u32 = 8;
+const POLL: u32 = 16;
+const HIDDEN: u32 = 32;
+
+/// A command of the official monitor or manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Official {
+    pub(super) signature: &'static str,
+    pub(super) module: &'static str,
+    pub(super) perm: &'static str,
+    flags: u32,
+}
+
+fn parse(line: &'static str) -> Option<Official> {
+    let mut fields = line.split('\t');
+    Some(Official {
+        signature: fields.next()?,
+        module: fields.next()?,
+        perm: fields.next()?,
+        flags: fields.next()?.parse().ok()?,
+    })
+}
+
+/// The table, in the official order.
+pub(super) fn all() -> impl Iterator<Item = Official> {
+    TABLE.lines().filter(|l| !l.starts_with('#')).filter_map(parse)
+}
+
+/// The command of this name.
+pub(super) fn find(prefix: &str) -> Option<Official> {
+    all().find(|o| signature::prefix(o.signature) == prefix)
+}
+
+impl Official {
+    /// The flags that the tool is told: there is no manager it could ask instead, and nothing to poll.
+    pub(super) fn shown_flags(&self) -> u32 {
+        self.flags & !(MGR | POLL)
+    }
+
+    /// The answer where there is no handler.
+    pub(super) fn refusal(&self) -> Reply {
+        let prefix = signature::prefix(self.signature);
+        match self.refused_officially() {
+            Some(reply) => reply,
+            None => unsupported::reply(&prefix),
+        }
+    }
+
+    /// The refusal that Ceph itself gives: to what is obsolete, and to what only `ceph tell` may ask.
+    pub(super) fn refused_officially(&self) -> Option<Reply> {
+        if self.flags & OBSOLETE != 0 {
+            let text = "command is obsolete; please check usage and/or man page";
+            return Some(Reply::error(errno::EOPNOTSUPP, text));
+        }
+        let tell_only = self.flags & (NOFORWARD | HIDDEN) == NOFORWARD | HIDDEN;
+        tell_only.then(|| Reply::error(errno::EINVAL, "unrecognized command"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::named;
+
+    /// What becomes of a command.
+    enum Standing {
+        Served,
+        /// Ceph itself refuses it.
+        Refused,
+        NotSupported(&'static str),
+    }
+
+    fn standing(o: &Official) -> Option<Standing> {
+        let prefix = signature::prefix(o.signature);
+        if named(&prefix).next().is_some() {
+            return Some(Standing::Served);
+        }
+        if o.refused_officially().is_some() {
+            return Some(Standing::Refused);
+        }
+        unsupported::reason(&prefix).map(Standing::NotSupported)
+    }
+
+    /// Prints the table (`--nocapture`); README tells the counts.
+    #[test]
+    fn every_official_command_is_served_or_refused_with_a_reason() {
+        let (mut served, mut refused, mut not_supported, mut unknown) = (0, 0, 0, Vec::new());
+        for o in all() {
+            let prefix = signature::prefix(o.signature);
+            match standing(&o) {
+                Some(Standing::Served) => {
+                    served += 1;
+                    println!("served         {prefix}");
+                }
+                Some(Standing::Refused) => {
+                    refused += 1;
+                    println!("as Ceph, not   {prefix}");
+                }
+                Some(Standing::NotSupported(why)) => {
+                    not_supported += 1;
+                    println!("not supported  {prefix}: {why}");
+                }
+                None => unknown.push(prefix),
+            }
+        }
+        assert!(
+            unknown.is_empty(),
+            "neither served nor refused with a reason: {unknown:?}"
+        );
+        let line = format!(
+            "Of the {} commands of Pacific's monitor and manager {served} are served, {refused} are refused as Ceph itself \
+             refuses them, and {not_supported} are answered with `EOPNOTSUPP` and the reason.",
+            all().count()
+        );
+        let readme = include_str!("../../../../README.md").replace('\n', " ");
+        assert!(readme.contains(&line), "README should say: {line}");
+    }
+
+    #[test]
+    fn what_is_served_has_the_official_signature() {
+        for c in crate::command::all() {
+            let same = |o: Official| (o.signature, o.module, o.perm) == (c.signature, c.module, c.perm);
+            assert!(all().any(same), "{} {} {}", c.signature, c.module, c.perm);
+        }
+    }
+
+    #[test]
+    fn every_reason_is_of_use() {
+        let unserved: Vec<String> = all()
+            .map(|o| signature::prefix(o.signature))
+            .filter(|p| named(p).next().is_none())
+            .collect();
+        for words in unsupported::listed() {
+            let used = unserved
+                .iter()
+                .any(|p| *p == words || p.strip_prefix(words).is_some_and(|r| r.starts_with(' ')));
+            assert!(used, "{words}: no such command, or it is served");
+        }
+    }
+}
