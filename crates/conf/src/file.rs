@@ -123,6 +123,13 @@ impl ConfFile {
             .map(String::as_str)
     }
 
+    /// All sections with their options in canonical spelling and their raw values.
+    pub fn sections(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
+        self.sections
+            .iter()
+            .map(|(name, options)| (name.as_str(), options))
+    }
+
     /// Every option that applies to the entity `name` (`osd.0`), nearest section first, expanded.
     pub fn all_for(&self, name: &str) -> BTreeMap<String, String> {
         let kind = name.split('.').next().unwrap_or(name);

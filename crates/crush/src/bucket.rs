@@ -267,6 +267,13 @@ impl Bucket {
         Ok(())
     }
 
+    /// Makes a straw bucket a straw2 bucket of the same weights; others stay as they are.
+    pub(crate) fn straw_to_straw2(&mut self) {
+        if let Weights::Straw { items, .. } = &mut self.weights {
+            self.weights = Weights::Straw2(std::mem::take(items));
+        }
+    }
+
     /// Recomputes what is derived from the weights: running sums, straw lengths.
     fn refresh(&mut self, straw_calc_version: u8) -> Result<()> {
         match &mut self.weights {

@@ -72,6 +72,49 @@ impl CrushMap {
         Ok(true)
     }
 
+    /// Creates a class that no device has; its id. The next change of the hierarchy drops it if it is still unused.
+    ///
+    /// # Errors
+    /// [`Error::ClassExists`], [`Error::InvalidName`].
+    pub fn create_class(&mut self, name: &str) -> Result<i32> {
+        if !is_valid_name(name) {
+            return Err(Error::InvalidName(name.to_owned()));
+        }
+        if self.class_id(name).is_some() {
+            return Err(Error::ClassExists(name.to_owned()));
+        }
+        let id = self.free_class_id();
+        self.class_names.insert(id, name.to_owned());
+        Ok(id)
+    }
+
+    /// Removes a class and unbinds its devices; the id that it had.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchClass`]; [`Error::ClassInUse`] where a rule takes from it.
+    pub fn remove_class(&mut self, name: &str) -> Result<i32> {
+        let id = self
+            .class_id(name)
+            .ok_or_else(|| Error::NoSuchClass(name.to_owned()))?;
+        let rules = self.rules_using_class(id);
+        if !rules.is_empty() {
+            let names: Vec<String> = rules
+                .into_iter()
+                .map(|r| format!("'{}'", self.rule_name(r).unwrap_or_default()))
+                .collect();
+            return Err(Error::ClassInUse {
+                class: name.to_owned(),
+                rules: names.join(","),
+            });
+        }
+        self.edit(|map| {
+            map.item_class.retain(|device, class| *device < 0 || *class != id);
+            map.class_names.remove(&id);
+            map.rebuild_shadows()
+        })?;
+        Ok(id)
+    }
+
     /// Gives a class another name; shadow buckets follow and keep their ids.
     ///
     /// # Errors

@@ -27,6 +27,17 @@ pub enum Error {
     /// A device class is unknown.
     #[error("device class {0} does not exist")]
     NoSuchClass(String),
+    /// A device class exists.
+    #[error("class '{0}' already exists")]
+    ClassExists(String),
+    /// Rules take from a device class.
+    #[error("class '{class}' still referenced by crush_rule(s): {rules}")]
+    ClassInUse {
+        /// The class's name.
+        class: String,
+        /// The rules' names.
+        rules: String,
+    },
     /// A root holds no shadow tree for the class.
     #[error("root {root} has no devices with class {class}")]
     NoDevicesOfClass {
@@ -103,11 +114,11 @@ impl Error {
         match self {
             Error::WeightOverflow => ERANGE,
             Error::NoSuchItem | Error::NoSuchRoot(_) | Error::NoSuchRule => ENOENT,
-            Error::NameTaken { .. } | Error::RuleExists(_) => EEXIST,
+            Error::NameTaken { .. } | Error::RuleExists(_) | Error::ClassExists(_) => EEXIST,
             Error::TooManyRules | Error::TreeFull(_) => ENOSPC,
             Error::Loop(_) => ELOOP,
             Error::NotEmpty(_) => ENOTEMPTY,
-            Error::InUse(_) | Error::HasClass { .. } => EBUSY,
+            Error::InUse(_) | Error::HasClass { .. } | Error::ClassInUse { .. } => EBUSY,
             _ => EINVAL,
         }
     }

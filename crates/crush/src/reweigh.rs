@@ -62,6 +62,17 @@ impl CrushMap {
         })
     }
 
+    /// Converts all straw buckets to straw2, whose weights do not influence each other.
+    ///
+    /// # Errors
+    /// Where the map was invalid before.
+    pub fn straw_to_straw2(&mut self) -> Result<()> {
+        self.edit(|map| {
+            map.buckets.iter_mut().flatten().for_each(Bucket::straw_to_straw2);
+            Ok(())
+        })
+    }
+
     /// Sets an item's weight in one bucket and carries the sums upwards; whether the bucket holds the item.
     pub(crate) fn set_weight_in(
         &mut self,

@@ -46,7 +46,7 @@ pub struct SimpleRule<'a> {
 const MAX_RULES: u32 = 256;
 
 impl CrushMap {
-    /// Adds a rule; its number. Erasure-code plug-ins set [`Rule::max_size`] to their chunk count afterwards.
+    /// Adds a rule; its number. For an erasure code, [`CrushMap::set_rule_max_size`] tells the number of chunks afterwards.
     ///
     /// # Errors
     /// Where the name or number is taken, or the root, type or class does not exist.
@@ -142,6 +142,16 @@ impl CrushMap {
         }
         self.rules[at] = Some(rule);
         self.rule_names.insert(number as i32, name.to_owned());
+        Ok(())
+    }
+
+    /// Sets the largest pool size that a rule is for.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRule`].
+    pub fn set_rule_max_size(&mut self, number: u32, max_size: u8) -> Result<()> {
+        let rule = self.rules.get_mut(number as usize).and_then(Option::as_mut);
+        rule.ok_or(Error::NoSuchRule)?.max_size = max_size;
         Ok(())
     }
 

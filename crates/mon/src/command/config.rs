@@ -1,8 +1,9 @@
 //! The central configuration.
 
 use serde_json::{Map, Value, json};
+use spirula_conf::ConfFile;
 
-use super::{Call, Done, Reply, commands, committed, config_show, errno, now, refuse};
+use super::{Call, Done, Outcome, Reply, commands, committed, config_show, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{Align, Table};
 use crate::options::{self, ALL};
@@ -17,6 +18,7 @@ commands! {
     "config ls" "config" "r" ls, "list the options";
     "config show who:String key?:String" "mgr" "r" config_show::show, "show a daemon's values that are not defaults";
     "config show-with-defaults who:String" "mgr" "r" config_show::show_all, "show all values of a daemon";
+    "config assimilate-conf" "config" "rw" assimilate, "store the options of -i FILE, and give back what cannot be stored";
     "config generate-minimal-conf" "config" "r" minimal, "give a minimal ceph.conf";
 }
 
@@ -65,6 +67,40 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         return now(Reply::default());
     }
     change(m, vec![(who, name, None)], String::new())
+}
+
+/// Stores what a `ceph.conf` says; the answer is a `ceph.conf` of what cannot be stored or is set differently already.
+fn assimilate(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let text = String::from_utf8_lossy(call.input);
+    let file =
+        ConfFile::parse(&text).map_err(|e| Reply::error(errno::EINVAL, format!("parse error: {e}")))?;
+    let (mut values, mut rest) = (Vec::new(), String::new());
+    for (section, options) in file.sections() {
+        let mut left = String::new();
+        for (key, raw) in options {
+            let known = options::find(key).filter(|o| o.is_central());
+            let parsed = known.and_then(|o| Some((Who::parse(section)?, o.parse(raw).ok()?)));
+            let Some((who, value)) = parsed else {
+                left.push_str(&format!("\t{key} = {raw}\n"));
+                continue;
+            };
+            match m.config.entries().find(|e| e.who == who && e.name == *key) {
+                None => values.push((who, key.clone(), Some(value))),
+                Some(e) if e.value == value => {}
+                Some(_) => left.push_str(&format!("\t{key} = {raw}\n")),
+            }
+        }
+        if !left.is_empty() {
+            rest.push_str(&format!("\n[{section}]\n{left}"));
+        }
+    }
+    let reply = Reply::text(rest);
+    if values.is_empty() {
+        return now(reply);
+    }
+    let stamp = m.now;
+    m.config.change(values, String::new(), stamp, &mut m.writes.txn);
+    Ok(Outcome::Commit(reply))
 }
 
 fn level(name: &str) -> &'static str {

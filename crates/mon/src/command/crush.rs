@@ -1,6 +1,6 @@
 //! Changes to the CRUSH map's rules, classes and tunables, and to the map as a whole.
 
-use spirula_crush::{CrushMap, Profile, RULE_REPLICATED, RuleMode, SimpleRule};
+use spirula_crush::{CrushMap, Profile, RULE_ERASURE, RULE_REPLICATED, RuleMode, SimpleRule};
 use spirula_maps::CrushBlob;
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
@@ -10,6 +10,10 @@ commands! {
     "osd setcrushmap prior_version?:Int" "osd" "rw" set_map, "replace the CRUSH map by that of -i FILE";
     "osd crush rule create-replicated name:String[A-Za-z0-9-_.] root:String[A-Za-z0-9-_.] type:String[A-Za-z0-9-_.] class?:String[A-Za-z0-9-_.]"
         "osd" "rw" create_replicated, "create a rule that spreads replicas over buckets of a type";
+    "osd crush rule create-simple name:String[A-Za-z0-9-_.] root:String[A-Za-z0-9-_.] type:String[A-Za-z0-9-_.] mode?:{firstn|indep}"
+        "osd" "rw" create_simple, "create a rule that spreads replicas over buckets of a type, in a mode";
+    "osd crush rule create-erasure name:String[A-Za-z0-9-_.] profile?:String[A-Za-z0-9-_.=]" "osd" "rw" create_erasure,
+        "create a rule for an erasure-code profile";
     "osd crush rule rm name:String[A-Za-z0-9-_.]" "osd" "rw" rule_rm, "remove a rule";
     "osd crush rule rename srcname:String[A-Za-z0-9-_.] dstname:String[A-Za-z0-9-_.]" "osd" "rw" rule_rename,
         "rename a rule";
@@ -18,6 +22,9 @@ commands! {
     "osd crush set-tunable tunable:{straw_calc_version} value:Int" "osd" "rw" set_tunable, "set a tunable";
     "osd crush set-device-class class:String ids:String..." "osd" "rw" set_class, "set OSDs' device class";
     "osd crush rm-device-class ids:String..." "osd" "rw" rm_class, "remove OSDs' device class";
+    "osd crush class create class:String[A-Za-z0-9-_]" "osd" "rw" class_create, "create a device class";
+    "osd crush class rm class:String[A-Za-z0-9-_]" "osd" "rw" class_rm, "remove a device class";
+    "osd crush set-all-straw-buckets-to-straw2" "osd" "rw" straw2, "convert all straw buckets to straw2";
     "osd crush class rename srcname:String[A-Za-z0-9-_] dstname:String[A-Za-z0-9-_]" "osd" "rw" class_rename,
         "rename a device class";
 }
@@ -78,21 +85,105 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn create_replicated(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, root) = (call.args.str("name")?, call.args.str("root")?);
     let (kind, class) = (call.args.str("type")?, call.args.opt_str("class"));
-    if m.osd.map.crush.map().rule_id(&name).is_some() {
+    create_rule(
+        m,
+        &SimpleRule {
+            name: &name,
+            root: &root,
+            failure_domain: &kind,
+            device_class: class.as_deref(),
+            mode: RuleMode::Firstn,
+            rule_type: RULE_REPLICATED,
+            number: None,
+        },
+    )
+}
+
+fn create_simple(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, root) = (call.args.str("name")?, call.args.str("root")?);
+    let kind = call.args.str("type")?;
+    let mode = call.args.opt_str("mode").filter(|t| !t.is_empty());
+    create_rule(
+        m,
+        &SimpleRule {
+            name: &name,
+            root: &root,
+            failure_domain: &kind,
+            device_class: None,
+            mode: mode
+                .and_then(|t| RuleMode::from_name(&t))
+                .unwrap_or(RuleMode::Firstn),
+            rule_type: RULE_REPLICATED,
+            number: None,
+        },
+    )
+}
+
+fn create_rule(m: &mut Monitor, rule: &SimpleRule<'_>) -> Done {
+    if m.osd.map.crush.map().rule_id(rule.name).is_some() {
         // As the official monitor: having it is what was asked for.
+        return now(Reply::status(format!("rule {} already exists", rule.name)));
+    }
+    edit(m, |c| c.add_simple_rule(rule))?;
+    committed("")
+}
+
+/// The rule that the plug-in of a profile would make: as many positions as there are chunks.
+fn create_erasure(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = call.args.str("name")?;
+    let wanted = call.args.opt_str("profile").filter(|p| !p.is_empty());
+    let wanted = wanted.unwrap_or_else(|| "default".to_owned());
+    if m.osd.map.crush.map().rule_id(&name).is_some() {
         return now(Reply::status(format!("rule {name} already exists")));
     }
-    let rule = SimpleRule {
-        name: &name,
-        root: &root,
-        failure_domain: &kind,
-        device_class: class.as_deref(),
-        mode: RuleMode::Firstn,
-        rule_type: RULE_REPLICATED,
-        number: None,
+    let profile = m
+        .osd
+        .map
+        .erasure_code_profiles
+        .get(&wanted)
+        .cloned()
+        .unwrap_or_default();
+    let get = |key: &str, default: &str| {
+        let given = profile.get(key).filter(|v| !v.is_empty());
+        given.cloned().unwrap_or_else(|| default.to_owned())
     };
-    edit(m, |c| c.add_simple_rule(&rule))?;
-    committed("")
+    match profile.get("plugin").map(String::as_str) {
+        None => {
+            return refuse(
+                errno::EINVAL,
+                "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile {}",
+            );
+        }
+        Some("lrc") => {
+            return refuse(
+                errno::EOPNOTSUPP,
+                "rules of several levels for the plugin lrc are not supported",
+            );
+        }
+        Some(_) => {}
+    }
+    let chunks = ["k", "m"]
+        .iter()
+        .try_fold(0u8, |sum, key| sum.checked_add(get(key, "2").parse().ok()?));
+    let Some(chunks) = chunks else {
+        return refuse(errno::EINVAL, format!("profile {wanted} has too many chunks"));
+    };
+    let (root, domain) = (get("crush-root", "default"), get("crush-failure-domain", "host"));
+    let class = profile.get("crush-device-class").filter(|c| !c.is_empty());
+    let number = edit(m, |c| {
+        let number = c.add_simple_rule(&SimpleRule {
+            name: &name,
+            root: &root,
+            failure_domain: &domain,
+            device_class: class.map(String::as_str),
+            mode: RuleMode::Indep,
+            rule_type: RULE_ERASURE,
+            number: None,
+        })?;
+        c.set_rule_max_size(number, chunks)?;
+        Ok(number)
+    })?;
+    committed(format!("created rule {name} at {number}"))
 }
 
 fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -106,7 +197,7 @@ fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         .values()
         .any(|p| u32::from(p.crush_rule) == number)
     {
-        return refuse(errno::EBUSY, format!("crush ruleset {name} {number} is in use"));
+        return refuse(errno::EBUSY, format!("crush rule {name} ({number}) is in use"));
     }
     edit(m, |c| c.remove_rule(number))?;
     committed("")
@@ -229,6 +320,43 @@ fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
         })?;
     }
     committed(format!("{notes}done removing class of osd(s): {}", joined(&with)))
+}
+
+fn class_create(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let class = call.args.str("class")?;
+    if m.osd.map.crush.map().class_id(&class).is_some() {
+        return now(Reply::status(format!("class '{class}' already exists")));
+    }
+    let id = edit(m, |c| c.create_class(&class))?;
+    committed(format!("created class {class} with id {id} to crush map"))
+}
+
+fn class_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let class = call.args.str("class")?;
+    if m.osd.map.crush.map().class_id(&class).is_none() {
+        return now(Reply::default());
+    }
+    let profiles = m.osd.map.erasure_code_profiles.iter();
+    let users: Vec<&str> = profiles
+        .filter(|(_, p)| p.get("crush-device-class") == Some(&class))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !users.is_empty() {
+        return refuse(
+            errno::EBUSY,
+            format!(
+                "class '{class}' is still referenced by erasure-code-profile(s): [{}]",
+                users.join(",")
+            ),
+        );
+    }
+    let id = edit(m, |c| c.remove_class(&class))?;
+    committed(format!("removed class {class} with id {id} from crush map"))
+}
+
+fn straw2(m: &mut Monitor, _: &Call<'_>) -> Done {
+    edit(m, CrushMap::straw_to_straw2)?;
+    committed("")
 }
 
 fn class_rename(m: &mut Monitor, call: &Call<'_>) -> Done {

@@ -8,7 +8,7 @@ use spirula_maps::{ObjectLocator, ObjectName, PgState, release};
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
 use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
 use crate::core::Monitor;
-use crate::fmt::addr_legacy;
+use crate::fmt::{Align, Table, addr_legacy};
 use crate::health::osd_list;
 
 commands! {
@@ -19,6 +19,7 @@ commands! {
     "osd metadata id?:OsdName" "osd" "r" metadata, "show what is known of an OSD, or of all";
     "osd count-metadata property:String" "osd" "r" count_metadata, "count OSDs by a property";
     "osd versions" "osd" "r" versions, "count the OSDs' versions";
+    "osd numa-status" "osd" "r" numa_status, "show which NUMA nodes the OSDs are bound to";
     "osd map pool:Poolname object:Objectname nspace?:String" "osd" "r" map, "show where an object is";
     "osd lspools" "osd" "r" lspools, "list the pools";
     "osd blocklist ls" "osd" "r" blocklist_ls, "list the clients that are shut out";
@@ -134,6 +135,33 @@ fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!(misc::osd_versions(m)))
+}
+
+/// OSDs are bound to no NUMA node, so there is a host to show and nothing else.
+fn numa_status(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let hosts: Vec<(i32, String)> = m
+        .osd
+        .map
+        .osds()
+        .filter_map(|o| Some((o, misc::osd_metadata(m, o).remove("hostname")?)))
+        .collect();
+    if call.format.is_structured() {
+        let v = hosts.iter().map(|(osd, host)| json!({"osd": osd, "host": host}));
+        return now(Reply::json(call.format, &v.collect()));
+    }
+    let mut t = Table::new(&[
+        ("OSD", Align::Left, Align::Right),
+        ("HOST", Align::Left, Align::Left),
+        ("NETWORK", Align::Right, Align::Right),
+        ("STORAGE", Align::Right, Align::Right),
+        ("AFFINITY", Align::Right, Align::Right),
+        ("CPUS", Align::Left, Align::Left),
+    ]);
+    for (osd, host) in hosts {
+        let none = || "-".to_owned();
+        t.row([osd.to_string(), host, none(), none(), none(), none()]);
+    }
+    now(Reply::text(t.render()))
 }
 
 fn map(m: &mut Monitor, call: &Call<'_>) -> Done {

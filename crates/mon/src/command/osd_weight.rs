@@ -1,6 +1,6 @@
 //! Which OSDs take part, and how much.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_maps::{OsdState, PgId};
 
@@ -21,6 +21,14 @@ commands! {
         "set how readily an OSD becomes primary";
     "osd set-group flags:String who:String..." "osd" "rw" set_group, "set flags on OSDs, CRUSH nodes or device classes";
     "osd unset-group flags:String who:String..." "osd" "rw" unset_group, "unset flags set with set-group";
+    "osd add-noup ids:String..." "osd" "rw" add_flag, "set a flag on OSDs";
+    "osd add-nodown ids:String..." "osd" "rw" add_flag, "set a flag on OSDs";
+    "osd add-noin ids:String..." "osd" "rw" add_flag, "set a flag on OSDs";
+    "osd add-noout ids:String..." "osd" "rw" add_flag, "set a flag on OSDs";
+    "osd rm-noup ids:String..." "osd" "rw" rm_flag, "unset a flag set with add-noup";
+    "osd rm-nodown ids:String..." "osd" "rw" rm_flag, "unset a flag set with add-nodown";
+    "osd rm-noin ids:String..." "osd" "rw" rm_flag, "unset a flag set with add-noin";
+    "osd rm-noout ids:String..." "osd" "rw" rm_flag, "unset a flag set with add-noout";
     "osd pg-temp pgid:Pgid id?:OsdName..." "osd" "rw" pg_temp, "set a placement group's temporary members";
     "osd primary-temp pgid:Pgid id:OsdName" "osd" "rw" primary_temp, "set a placement group's temporary primary";
     "osd pg-upmap pgid:Pgid id:OsdName..." "osd" "rw" pg_upmap, "give a placement group's members";
@@ -169,11 +177,10 @@ fn affinity(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn group_flags(call: &Call<'_>) -> Result<OsdState, Reply> {
-    let text = call.args.str("flags")?;
+fn group_flags(text: &str) -> Result<OsdState, Reply> {
     let mut out = OsdState::empty();
     for f in text.split(',') {
-        match f.trim() {
+        match f {
             "noup" => out.insert(OsdState::NOUP),
             "nodown" => out.insert(OsdState::NODOWN),
             "noin" => out.insert(OsdState::NOIN),
@@ -189,43 +196,102 @@ fn group_flags(call: &Call<'_>) -> Result<OsdState, Reply> {
     Ok(out)
 }
 
-fn group(m: &mut Monitor, call: &Call<'_>, set: bool) -> Done {
-    let flags = group_flags(call)?;
-    let map = m.osd.map.clone();
-    let crush = map.crush.map();
-    let mut lines = Vec::new();
-    for who in call.args.list("who") {
-        let change = |old: OsdState| if set { old.with(flags) } else { old.without(flags) };
-        if let Some(osd) = super::parse_osd(&who).filter(|o| map.exists(*o)) {
-            let old = map.state(osd);
-            let flip = OsdState(old.0 ^ change(old).0);
-            if flip != OsdState::empty() {
-                m.pending_osd().new_state.insert(osd, flip);
+/// Whom flags are for, and the official remarks on words that name nobody.
+#[derive(Default)]
+struct Targets {
+    osds: BTreeSet<i32>,
+    nodes: BTreeSet<i32>,
+    classes: BTreeSet<i32>,
+    notes: String,
+}
+
+impl Targets {
+    fn of(m: &Monitor, words: &[String]) -> Self {
+        let map = &m.osd.map;
+        let crush = map.crush.map();
+        let mut out = Self::default();
+        for word in words {
+            if ["any", "all", "*"].contains(&word.as_str()) {
+                out.osds.extend(map.osds());
+                break;
             }
-        } else if let Some(id) = crush.item_id(&who) {
-            let old = map.crush_node_flags.get(&id).copied().unwrap_or_default();
-            m.pending_osd().new_crush_node_flags.insert(id, change(old));
-        } else if let Some(id) = crush.class_id(&who) {
-            let old = map.device_class_flags.get(&id).copied().unwrap_or_default();
-            m.pending_osd().new_device_class_flags.insert(id, change(old));
-        } else {
-            return refuse(
-                errno::EINVAL,
-                format!("unable to parse osd id or crush node or device class: \"{who}\". "),
-            );
+            if let Some(osd) = super::parse_osd(word) {
+                out.osds.insert(osd);
+            } else if let Some(id) = crush.item_id(word) {
+                out.nodes.insert(id);
+            } else if let Some(id) = crush.class_id(word) {
+                out.classes.insert(id);
+            } else {
+                out.notes.push_str(&format!(
+                    "unable to parse osd id or crush node or device class: \"{word}\". "
+                ));
+            }
         }
-        lines.push(who);
+        out
     }
-    let verb = if set { "set" } else { "unset" };
-    committed(format!("{verb} {flags} for {}", lines.join(",")))
+}
+
+fn group(m: &mut Monitor, flags: OsdState, words: &[String], set: bool) -> Done {
+    let mut targets = Targets::of(m, words);
+    if targets.osds.is_empty() && targets.nodes.is_empty() && targets.classes.is_empty() {
+        return refuse(errno::EINVAL, targets.notes);
+    }
+    let map = m.osd.map.clone();
+    let change = |old: OsdState| if set { old.with(flags) } else { old.without(flags) };
+    let mut changed = false;
+    for osd in targets.osds {
+        if !map.exists(osd) {
+            targets.notes.push_str(&format!("osd.{osd} does not exist. "));
+            continue;
+        }
+        let old = map.state(osd);
+        let flip = OsdState(old.0 ^ change(old).0);
+        if flip != OsdState::empty() {
+            m.pending_osd().new_state.insert(osd, flip);
+        }
+        changed = true;
+    }
+    for id in targets.nodes {
+        let old = map.crush_node_flags.get(&id).copied().unwrap_or_default();
+        m.pending_osd().new_crush_node_flags.insert(id, change(old));
+        changed = true;
+    }
+    for id in targets.classes {
+        let old = map.device_class_flags.get(&id).copied().unwrap_or_default();
+        m.pending_osd().new_device_class_flags.insert(id, change(old));
+        changed = true;
+    }
+    let reply = Reply::status(targets.notes);
+    Ok(if changed {
+        Outcome::Commit(reply)
+    } else {
+        Outcome::Now(reply)
+    })
+}
+
+/// The deprecated commands have the flag in their name: `osd add-noup`.
+fn named_flag(m: &mut Monitor, call: &Call<'_>, set: bool) -> Done {
+    let flag = call.args.prefix().rsplit('-').next().unwrap_or_default();
+    let flags = group_flags(flag)?;
+    group(m, flags, &call.args.list("ids"), set)
+}
+
+fn add_flag(m: &mut Monitor, call: &Call<'_>) -> Done {
+    named_flag(m, call, true)
+}
+
+fn rm_flag(m: &mut Monitor, call: &Call<'_>) -> Done {
+    named_flag(m, call, false)
 }
 
 fn set_group(m: &mut Monitor, call: &Call<'_>) -> Done {
-    group(m, call, true)
+    let flags = group_flags(&call.args.str("flags")?)?;
+    group(m, flags, &call.args.list("who"), true)
 }
 
 fn unset_group(m: &mut Monitor, call: &Call<'_>) -> Done {
-    group(m, call, false)
+    let flags = group_flags(&call.args.str("flags")?)?;
+    group(m, flags, &call.args.list("who"), false)
 }
 
 fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {

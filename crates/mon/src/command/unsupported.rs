@@ -87,6 +87,10 @@ const REASONS: &[(&str, &str)] = &[
         "Ceph's encoding of the statistics is not built; `ceph pg dump` shows them",
     ),
     ("pg repair", NO_SCRUB),
+    (
+        "pg repeer",
+        "`ceph osd down` of its primary makes a placement group peer again",
+    ),
     ("pg scrub", NO_SCRUB),
     ("progress", NO_MANAGER),
     ("prometheus", NO_MANAGER),
