@@ -70,27 +70,41 @@ macro_rules! versioned {
 }
 
 /// Declares how a section of a larger structure is encoded: both directions from one table of its fields, in order.
-/// `via` and `since` are those of [`versioned`].
+/// `via` and `since` are those of [`versioned`]. What stands behind `if` is written, and the version is the one given there,
+/// only where that method says so.
 macro_rules! section_of {
     (
         impl $name:ident($what:literal, version $version:literal, compat $compat:literal, oldest $oldest:literal) {
             fn $encode:ident, fn $decode:ident;
             $($field:ident $(, via $via:ident)? $(, since $since:literal)?;)*
         }
+        $(if $later:ident, version $later_version:literal {
+            $($later_field:ident, since $later_since:literal;)*
+        })?
     ) => {
         impl $name {
             fn $encode(&self, w: &mut spirula_denc::Writer) {
-                w.section($version, $compat, |w| {
+                let version: u8 = $version;
+                $(let version = if self.$later() { $later_version } else { version };)?
+                w.section(version, $compat, |w| {
                     $($crate::codec::put_field!(w, &self.$field $(, $via)?);)*
+                    $(if version == $later_version {
+                        $(w.put(&self.$later_field);)*
+                    })?
                 });
             }
 
             fn $decode(&mut self, r: &mut spirula_denc::Reader<'_>) -> spirula_denc::Result<()> {
-                r.section($what, $version, |version, r| {
+                let known: u8 = $version;
+                $(let known = known.max($later_version);)?
+                r.section($what, known, |version, r| {
                     $crate::codec::at_least($what, version, $oldest)?;
                     $(if $crate::codec::present!(version $(, $since)?) {
                         self.$field = $crate::codec::get_field!(r $(, $via)?);
                     })*
+                    $($(if version >= $later_since {
+                        self.$later_field = r.get()?;
+                    })*)?
                     Ok(())
                 })
             }

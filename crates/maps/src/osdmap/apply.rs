@@ -293,6 +293,15 @@ impl OsdMap {
         for addr in &inc.old_blocklist {
             self.blocklist.remove(addr);
         }
+        for (addr, until) in &inc.new_range_blocklist {
+            self.range_blocklist.entry(*addr).or_insert(*until);
+        }
+        for addr in &inc.old_range_blocklist {
+            self.range_blocklist.remove(addr);
+        }
+        if inc.new_stretch.change {
+            self.stretch = inc.new_stretch.mode;
+        }
         for (flags, new) in [
             (&mut self.crush_node_flags, &inc.new_crush_node_flags),
             (&mut self.device_class_flags, &inc.new_device_class_flags),

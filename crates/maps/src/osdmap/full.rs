@@ -61,6 +61,17 @@ section_of! {
         crush_node_flags, since 8;
         device_class_flags, since 9;
     }
+    if has_later_parts, version 11 {
+        stretch, since 10;
+        range_blocklist, since 11;
+    }
+}
+
+impl OsdMap {
+    /// Whether there is something that official daemons write only where they need it, as older ones can't read it.
+    fn has_later_parts(&self) -> bool {
+        self.stretch.enabled || !self.range_blocklist.is_empty()
+    }
 }
 
 /// Primary affinities: an empty table where none was ever set.

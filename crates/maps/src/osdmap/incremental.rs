@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spirula_denc::{Decode, Encode, EntityAddr, EntityAddrVec, Fsid, Reader, Result, UTime, Writer};
 
 use super::frame::{self, by_addr};
+use super::stretch::StretchChange;
 use super::{OsdState, OsdXInfo, Profiles, SnapsByPool};
 use crate::codec::section_of;
 use crate::features::OSDMAP_SIGNIFICANT;
@@ -82,6 +83,12 @@ pub struct Incremental {
     pub new_blocklist: BTreeMap<EntityAddr, UTime>,
     /// Blocklist entries that vanish.
     pub old_blocklist: Vec<EntityAddr>,
+    /// Networks on the blocklist.
+    pub new_range_blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Networks that vanish from it.
+    pub old_range_blocklist: Vec<EntityAddr>,
+    /// Stretch mode.
+    pub new_stretch: StretchChange,
     /// Of OSDs that come up: addresses on the cluster network.
     pub new_up_cluster: BTreeMap<i32, EntityAddrVec>,
     /// Dead.
@@ -148,6 +155,9 @@ impl Default for Incremental {
             new_lost: BTreeMap::new(),
             new_blocklist: BTreeMap::new(),
             old_blocklist: Vec::new(),
+            new_range_blocklist: BTreeMap::new(),
+            old_range_blocklist: Vec::new(),
+            new_stretch: StretchChange::default(),
             new_up_cluster: BTreeMap::new(),
             cluster_snapshot: String::new(),
             new_uuid: BTreeMap::new(),
@@ -234,6 +244,20 @@ section_of! {
         new_require_osd_release, via maybe_release;
         new_crush_node_flags, since 8;
         new_device_class_flags, since 9;
+    }
+    if has_later_parts, version 11 {
+        new_stretch, since 10;
+        new_range_blocklist, since 11;
+        old_range_blocklist, since 11;
+    }
+}
+
+impl Incremental {
+    /// Whether there is something that official daemons write only where they need it, as older ones can't read it.
+    fn has_later_parts(&self) -> bool {
+        self.new_stretch.change
+            || !self.new_range_blocklist.is_empty()
+            || !self.old_range_blocklist.is_empty()
     }
 }
 

@@ -9,6 +9,7 @@ mod mapping;
 mod names;
 mod osd;
 mod query;
+mod stretch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use incremental::Incremental;
 pub use mapping::{NO_OSD, PgMapping};
 pub use names::{OsdMapFlags, OsdState};
 pub use osd::{OsdInfo, OsdXInfo};
+pub use stretch::{StretchChange, StretchMode};
 
 use crate::features::release;
 use crate::interval_set::IntervalSet;
@@ -146,6 +148,10 @@ pub struct OsdMap {
     pub osd_info: Vec<OsdInfo>,
     /// Whom OSDs refuse, and until when.
     pub blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Networks that OSDs refuse: the nonce is the number of bits.
+    pub range_blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Stretch mode; never on here.
+    pub stretch: StretchMode,
     /// Where the OSDs reach each other.
     pub cluster_addrs: Vec<EntityAddrVec>,
     /// Dead.
@@ -207,6 +213,8 @@ impl OsdMap {
             hb_back_addrs: Vec::new(),
             osd_info: Vec::new(),
             blocklist: BTreeMap::new(),
+            range_blocklist: BTreeMap::new(),
+            stretch: StretchMode::default(),
             cluster_addrs: Vec::new(),
             cluster_snapshot_epoch: 0,
             cluster_snapshot: String::new(),

@@ -1,5 +1,7 @@
 //! Looking things up in a map.
 
+use std::net::IpAddr;
+
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, Fsid};
 
 use super::{OsdMap, OsdState, WEIGHT_IN, WEIGHT_OUT};
@@ -131,10 +133,10 @@ impl OsdMap {
         })
     }
 
-    /// Whether an address is refused: this instance, or everything on its host. Entries are of type
+    /// Whether an address is refused: this instance, everything on its host, or its network. Entries are of type
     /// [`AddrType::ANY`], so the protocol does not matter.
     pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
-        if self.blocklist.is_empty() {
+        if self.blocklist.is_empty() && self.range_blocklist.is_empty() {
             return false;
         }
         let mut wanted = addr.with_kind(AddrType::ANY);
@@ -145,8 +147,9 @@ impl OsdMap {
             return false;
         };
         socket.set_port(0);
+        let ip = socket.ip();
         wanted.nonce = 0;
-        self.blocklist.contains_key(&wanted)
+        self.blocklist.contains_key(&wanted) || self.range_blocklist.keys().any(|r| is_in_network(ip, r))
     }
 
     /// The oldest release whose clients understand the map.
@@ -169,6 +172,19 @@ impl OsdMap {
     }
 }
 
+/// Whether an address lies in a network of the blocklist.
+fn is_in_network(ip: IpAddr, network: &EntityAddr) -> bool {
+    let same = |bits: u32, a: u128, b: u128| {
+        let rest = bits.saturating_sub(network.nonce);
+        (a ^ b).checked_shr(rest).unwrap_or(0) == 0
+    };
+    match (network.socket.map(|s| s.ip()), ip) {
+        (Some(IpAddr::V4(n)), IpAddr::V4(a)) => same(32, n.to_bits().into(), a.to_bits().into()),
+        (Some(IpAddr::V6(n)), IpAddr::V6(a)) => same(128, n.to_bits(), a.to_bits()),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +200,28 @@ mod tests {
         assert!(map.is_blocklisted(&addr("v2:10.0.0.1:6800/42")));
         assert!(map.is_blocklisted(&addr("v1:10.0.0.1:6800/42")));
         assert!(!map.is_blocklisted(&addr("v2:10.0.0.1:6800/43")));
+        for (network, bits) in [("10.1.2.128", 25), ("fd00:1::", 32), ("0.0.0.7", 32)] {
+            let mut range = addr(network).with_kind(AddrType::CIDR);
+            range.nonce = bits;
+            map.range_blocklist.insert(range, spirula_denc::UTime::ZERO);
+        }
+        for (text, refused) in [
+            ("v2:10.1.2.129:6800/1", true),
+            ("v1:10.1.2.255:0/1", true),
+            ("v2:10.1.2.127:6800/1", false),
+            ("v2:[fd00:1:2::3]:1/1", true),
+            ("v2:[fd00:2::3]:1/1", false),
+            ("v2:0.0.0.7:1/1", true),
+            ("v2:0.0.0.6:1/1", false),
+        ] {
+            assert_eq!(map.is_blocklisted(&addr(text)), refused, "{text}");
+        }
+        let (bytes, crc) = map.encode_with_crc();
+        let (back, crc_back) = OsdMap::decode_with_crc(&bytes).unwrap();
+        assert_eq!(
+            (back.range_blocklist, crc_back),
+            (map.range_blocklist.clone(), crc)
+        );
         assert!(!map.is_blocklisted(&addr("v2:10.0.0.1:6801/42")));
         assert!(map.is_blocklisted(&addr("v2:10.0.0.2:6801/7")));
     }

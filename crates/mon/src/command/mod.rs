@@ -2,6 +2,7 @@
 
 mod args;
 mod auth;
+mod blocklist;
 mod config;
 mod config_history;
 mod config_key;
@@ -121,6 +122,7 @@ const FAMILIES: &[&[Command]] = &[
     osd_tree::COMMANDS,
     osd_df::COMMANDS,
     osd_change::COMMANDS,
+    blocklist::COMMANDS,
     osd_weight::COMMANDS,
     reweight_by::COMMANDS,
     crush::COMMANDS,

@@ -1,17 +1,15 @@
-//! Creating and removing OSDs, flags, settings of the whole map, blocklist, erasure-code profiles.
-
-use std::time::Duration;
+//! Creating and removing OSDs, flags, settings of the whole map, erasure-code profiles.
 
 use serde_json::{Value, json};
 use spirula_cephx::{AuthName, CryptoKey, EntityAuth};
-use spirula_denc::{AddrType, EntityAddr, EntityType, Fsid};
+use spirula_denc::{EntityType, Fsid};
 use spirula_maps::osdmap::MAX_OSD_LIMIT;
 use spirula_maps::{OsdMapFlags, OsdState, release};
 
 use super::osd_query::{existing, osd_ids, removable};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
-use crate::fmt::{addr_legacy, float};
+use crate::fmt::float;
 use crate::service::Auth;
 
 commands! {
@@ -41,12 +39,6 @@ commands! {
         "set the oldest release clients may have";
     "osd require-osd-release release:{luminous|mimic|nautilus|octopus|pacific} yes_i_really_mean_it?:Bool" "osd" "rw"
         require_release, "set the oldest release OSDs may have";
-    "osd blocklist range?:String[range] blocklistop:{add|rm} addr:EntityAddr expire?:Float(0.0)" "osd" "rw" blocklist,
-        "shut a client out, or let it in again";
-    "osd blocklist clear" "osd" "rw" blocklist_clear, "let all clients in again";
-    "osd blacklist blacklistop:{add|rm} addr:EntityAddr expire?:Float(0.0)" "osd" "rw" blocklist,
-        "shut a client out, or let it in again";
-    "osd blacklist clear" "osd" "rw" blocklist_clear, "let all clients in again";
     "osd erasure-code-profile set name:String[A-Za-z0-9-_.] profile?:String... force?:Bool" "osd" "rw" ec_set,
         "store an erasure-code profile";
     "osd erasure-code-profile rm name:String[A-Za-z0-9-_.]" "osd" "rw" ec_rm, "remove an erasure-code profile";
@@ -395,52 +387,6 @@ fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
             committed("")
         }
     }
-}
-
-fn blocklist(m: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.args.opt_str("range").is_some() {
-        return refuse(errno::EOPNOTSUPP, "ranges cannot be blocklisted");
-    }
-    let text = call.args.str("addr")?;
-    // `1.2.3.4:0/0`, `v2:…`, or without a nonce.
-    let full = if text.contains('/') {
-        text.clone()
-    } else {
-        format!("{text}/0")
-    };
-    let Ok(addr) = full.parse::<EntityAddr>() else {
-        return refuse(errno::EINVAL, format!("unable to parse address {text}"));
-    };
-    let addr = addr.with_kind(AddrType::ANY);
-    let op = match call.args.opt_str("blocklistop") {
-        Some(op) => op,
-        None => call.args.str("blacklistop")?,
-    };
-    let known = m.osd.map.blocklist.contains_key(&addr);
-    if op == "rm" {
-        if !known {
-            return now(Reply::status(format!("{} isn't blocklisted", addr_legacy(&addr))));
-        }
-        m.pending_osd().old_blocklist.push(addr);
-        return committed(format!("un-blocklisting {}", addr_legacy(&addr)));
-    }
-    let seconds = call.args.opt_float("expire")?.unwrap_or(3600.0).clamp(0.0, 1e9);
-    let until = m.now.plus(Duration::from_secs_f64(seconds));
-    // An entry that is there keeps its time, by the rules of the map.
-    m.pending_osd().new_blocklist.insert(addr, until);
-    committed(format!(
-        "blocklisting {} until {until} ({} sec)",
-        addr_legacy(&addr),
-        float(seconds, 6)
-    ))
-}
-
-fn blocklist_clear(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let all: Vec<EntityAddr> = m.osd.map.blocklist.keys().copied().collect();
-    if !all.is_empty() {
-        m.pending_osd().old_blocklist = all;
-    }
-    committed(" removed all blocklist entries")
 }
 
 fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {

@@ -142,6 +142,9 @@ fn dump_text(map: &OsdMap) -> String {
     for (addr, until) in &map.blocklist {
         t.push_str(&format!("blocklist {} expires {until}\n", addr_legacy(addr)));
     }
+    for (addr, until) in &map.range_blocklist {
+        t.push_str(&format!("range blocklist {addr} expires {until}\n"));
+    }
     t
 }
 
@@ -302,6 +305,11 @@ pub(super) fn dump_json(map: &OsdMap) -> Value {
         .iter()
         .map(|(a, t)| (addr_legacy(a), json!(t.to_string())))
         .collect();
+    let range_blocklist: Map<String, Value> = map
+        .range_blocklist
+        .iter()
+        .map(|(a, t)| (a.to_string(), json!(t.to_string())))
+        .collect();
     let upmap_items = map.pg_upmap_items.iter().map(|(pg, items)| {
         let m: Vec<Value> = items.iter().map(|(a, b)| json!({"from": a, "to": b})).collect();
         json!({"pgid": pg.to_string(), "mappings": m})
@@ -321,7 +329,7 @@ pub(super) fn dump_json(map: &OsdMap) -> Value {
         "pg_upmap_items": upmap_items.collect::<Vec<_>>(),
         "pg_temp": map.pg_temp.iter().map(|(pg, o)| json!({"pgid": pg.to_string(), "osds": o})).collect::<Vec<_>>(),
         "primary_temp": map.primary_temp.iter().map(|(pg, o)| json!({"pgid": pg.to_string(), "osd": o})).collect::<Vec<_>>(),
-        "blocklist": blocklist, "range_blocklist": {}, "erasure_code_profiles": map.erasure_code_profiles,
+        "blocklist": blocklist, "range_blocklist": range_blocklist, "erasure_code_profiles": map.erasure_code_profiles,
         "removed_snaps_queue": snaps_json(&map.removed_snaps_queue),
         "new_removed_snaps": snaps_json(&map.new_removed_snaps),
         "new_purged_snaps": snaps_json(&map.new_purged_snaps),

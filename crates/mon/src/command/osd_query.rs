@@ -8,7 +8,7 @@ use spirula_maps::{ObjectLocator, ObjectName, PgState, release};
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
 use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
 use crate::core::Monitor;
-use crate::fmt::{Align, Table, addr_legacy};
+use crate::fmt::{Align, Table};
 use crate::health::osd_list;
 
 commands! {
@@ -22,8 +22,6 @@ commands! {
     "osd numa-status" "osd" "r" numa_status, "show which NUMA nodes the OSDs are bound to";
     "osd map pool:Poolname object:Objectname nspace?:String" "osd" "r" map, "show where an object is";
     "osd lspools" "osd" "r" lspools, "list the pools";
-    "osd blocklist ls" "osd" "r" blocklist_ls, "list the clients that are shut out";
-    "osd blacklist ls" "osd" "r" blocklist_ls, "list the clients that are shut out";
     "osd get-require-min-compat-client" "osd" "r" min_compat, "show the oldest release clients may have";
     "osd erasure-code-profile ls" "osd" "r" ec_ls, "list the erasure-code profiles";
     "osd erasure-code-profile get name:String[A-Za-z0-9-_.]" "osd" "r" ec_get, "show an erasure-code profile";
@@ -226,24 +224,6 @@ fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
             .map(|(id, n)| format!("{id} {n}\n"))
             .collect::<String>(),
     ))
-}
-
-fn blocklist_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let list = &m.osd.map.blocklist;
-    let status = format!("listed {} entries", list.len());
-    if call.format.is_structured() {
-        let v: Vec<Value> = list
-            .iter()
-            .map(|(a, t)| json!({"addr": addr_legacy(a), "until": t.to_string()}))
-            .collect();
-        return now(Reply::json(call.format, &json!(v)).with_status(status));
-    }
-    now(Reply::text(
-        list.iter()
-            .map(|(a, t)| format!("{} {t}\n", addr_legacy(a)))
-            .collect::<String>(),
-    )
-    .with_status(status))
 }
 
 fn min_compat(m: &mut Monitor, _: &Call<'_>) -> Done {

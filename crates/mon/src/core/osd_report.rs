@@ -1,8 +1,9 @@
 //! OSDs: booting, dying, reporting.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spirula_denc::UTime;
+use spirula_denc::{EntityAddr, UTime};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdMapFlags, OsdState, OsdXInfo, PoolFlags};
 use spirula_proto::internal::report::{
     BootDenied, FailureKind, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
@@ -331,14 +332,15 @@ impl Monitor {
         self.mark_silent_down();
         self.mark_long_down_out();
         let (map, now) = (self.osd.map.clone(), self.now);
-        let expired: Vec<_> = map
-            .blocklist
-            .iter()
-            .filter(|(_, until)| **until < now)
-            .map(|(a, _)| *a)
-            .collect();
-        if !expired.is_empty() {
-            self.pending_osd().old_blocklist = expired;
+        let expired = |list: &BTreeMap<EntityAddr, UTime>| -> Vec<EntityAddr> {
+            let over = list.iter().filter(|(_, until)| **until < now);
+            over.map(|(a, _)| *a).collect()
+        };
+        let (clients, ranges) = (expired(&map.blocklist), expired(&map.range_blocklist));
+        if !clients.is_empty() || !ranges.is_empty() {
+            let inc = self.pending_osd();
+            inc.old_blocklist = clients;
+            inc.old_range_blocklist = ranges;
         }
         self.check_quotas(&map);
         self.prune_removed_snaps(&map);

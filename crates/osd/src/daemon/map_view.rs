@@ -88,6 +88,6 @@ impl ClusterMap for MapView {
     }
 
     fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
-        !self.map.blocklist.is_empty() && self.map.is_blocklisted(addr)
+        self.map.is_blocklisted(addr)
     }
 }

@@ -1,0 +1,45 @@
+//! What `ceph daemon osd.N …` shows of watches and of clients that are shut out.
+
+use serde_json::{Value, json};
+use spirula_denc::{AddrType, EntityAddr};
+
+use super::state::Osd;
+
+fn address(a: &EntityAddr) -> Value {
+    let kind = match a.kind {
+        AddrType::LEGACY => "v1",
+        AddrType::MSGR2 => "v2",
+        AddrType::ANY => "any",
+        AddrType::CIDR => "cidr",
+        _ => "none",
+    };
+    let socket = a.socket.map_or_else(|| "-".to_owned(), |s| s.to_string());
+    json!({"type": kind, "addr": socket, "nonce": a.nonce})
+}
+
+impl Osd {
+    /// The watches of the PGs that this OSD leads.
+    pub(super) fn watchers(&self) -> Value {
+        let all = self.core.pgs().flat_map(|pg| pg.watches());
+        all.map(|(object, (cookie, name), w)| {
+            json!({
+                "namespace": object.nspace.to_string(),
+                "object": object.oid.to_string(),
+                "entity_name": {"type": name.kind.name(), "num": name.num},
+                "cookie": cookie,
+                "timeout": w.timeout,
+                "entity_addr_t": address(&w.addr),
+            })
+        })
+        .collect()
+    }
+
+    /// Clients, hosts and networks that are shut out. The official OSD writes two lists, one behind the other, which no
+    /// reader of JSON takes.
+    pub(super) fn blocklist(&self) -> Value {
+        let map = self.maps.map();
+        let all = map.blocklist.iter().chain(&map.range_blocklist);
+        all.map(|(a, until)| json!({"entity_addr_t": address(a), "expire_time": until.to_string()}))
+            .collect()
+    }
+}
