@@ -183,12 +183,14 @@ options! {
     osd_class_update_on_start Bool Advanced "true" ["osd"] "give an OSD without device class that of its device when it boots";
     osd_client_message_cap Uint Advanced "256" ["osd"] "client operations an OSD holds at most";
     osd_client_message_size_cap Size Advanced "524288000" ["osd"] "bytes of client operations an OSD holds at most";
+    osd_client_watch_timeout Uint Advanced "30" ["osd"] "seconds without a sign of a watcher after which its watch is dropped";
     osd_crush_chooseleaf_type Int Dev "1" ["mon"] "bucket type over which the first rule spreads";
     osd_crush_device_class Str Advanced "" ["osd"] "device class of a new OSD";
     osd_crush_initial_weight Float Advanced "-1" ["osd"] "CRUSH weight of a new OSD; negative for its size in TiB";
     osd_crush_update_on_start Bool Advanced "true" ["osd"] "place an OSD in the CRUSH map when it boots";
     osd_data Str Advanced "" ["osd"] "the OSD's directory";
     osd_deep_scrub_interval Float Advanced "604800" ["osd"] "seconds between deep scrubs";
+    osd_default_notify_timeout Uint Advanced "30" ["osd"] "seconds that a notification waits for its watchers";
     osd_failsafe_full_ratio Float Advanced "0.97" ["osd"] "use of an OSD from which it refuses to grow, whatever the map says";
     osd_heartbeat_grace Int Advanced "20" ["osd mon"] "seconds after which a silent OSD is down";
     osd_heartbeat_interval Int Dev "6" ["osd"] "seconds between heartbeats";

@@ -11,6 +11,7 @@ use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
+use crate::pg::watch::WatchMemory;
 use crate::pg::{Ctx, Output, Pg, PgReport, StoreReply, Token};
 
 /// Tokens of this slot are the daemon's own.
@@ -45,6 +46,7 @@ pub struct Core {
     by_id: HashMap<PgId, u32>,
     next_slot: u32,
     early: Vec<Early>,
+    watch_memory: WatchMemory,
 }
 
 impl Core {
@@ -60,6 +62,7 @@ impl Core {
             by_id: HashMap::new(),
             next_slot: DAEMON_SLOT,
             early: Vec::new(),
+            watch_memory: WatchMemory::default(),
         }
     }
 
@@ -79,7 +82,8 @@ impl Core {
         if self.is_mine(pgid) {
             let slot = self.slot();
             let (cfg, map) = (Arc::clone(&self.cfg), Arc::clone(&self.map));
-            let pg = Pg::load(pgid, self.whoami, slot, cfg, map, info, entries);
+            let mut pg = Pg::load(pgid, self.whoami, slot, cfg, map, info, entries);
+            pg.share_watch_memory(self.watch_memory.clone());
             self.pgs.insert(slot, pg);
             self.by_id.insert(pgid, slot);
         }
@@ -141,13 +145,14 @@ impl Core {
 
     fn create(&mut self, pgid: PgId, cx: &mut Ctx<'_>) -> u32 {
         let slot = self.slot();
-        let pg = Pg::new(
+        let mut pg = Pg::new(
             pgid,
             self.whoami,
             slot,
             Arc::clone(&self.cfg),
             Arc::clone(&self.map),
         );
+        pg.share_watch_memory(self.watch_memory.clone());
         self.pgs.insert(slot, pg);
         self.by_id.insert(pgid, slot);
         let (map, up) = (Arc::clone(&self.map), self.up);
@@ -202,6 +207,13 @@ impl Core {
         }
     }
 
+    /// A client's connection ended.
+    pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+        self.pgs
+            .values_mut()
+            .for_each(|pg| pg.handle_client_closed(conn, cx));
+    }
+
     /// Time passes; about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
@@ -244,7 +256,8 @@ impl Core {
                 let Some(pg) = self.pgs.get_mut(&slot) else {
                     continue;
                 };
-                let new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
+                let mut new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
+                new.share_watch_memory(self.watch_memory.clone());
                 self.pgs.insert(child_slot, new);
                 self.by_id.insert(child, child_slot);
             }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use spirula_denc::{EntityName, EntityType};
 use spirula_msgr::{Acceptor, Connection, Sender};
@@ -64,6 +65,7 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64) -> Arc<Client> {
             caps: info.caps,
             addr: ip,
         }),
+        closed: AtomicBool::new(false),
     })
 }
 
@@ -94,7 +96,7 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
             break;
         }
     }
-    shell.with(|o| o.sessions.remove(&conn));
+    shell.with(|o| o.client_closed(conn));
 }
 
 fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) -> spirula_proto::Result<()> {

@@ -23,6 +23,11 @@ pub(super) const COMMANDS: &[Command] = &[
         help: "OSD benchmark: write <count> bytes (default 1G) in <size>-byte objects (default 4MB).",
     },
     Command {
+        name: "dump_blocklist",
+        params: &[],
+        help: "dump blocklisted clients and times",
+    },
+    Command {
         name: "dump_historic_ops",
         params: &[],
         help: "show recent ops",
@@ -31,6 +36,11 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "dump_ops_in_flight",
         params: &[],
         help: "show the ops currently in flight",
+    },
+    Command {
+        name: "dump_watchers",
+        params: &[],
+        help: "show clients which have active watches, and on which objects",
     },
     Command {
         name: "heap",
@@ -114,6 +124,8 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         "perf dump" => Ok(o.perf.dump(o.io.store.stats())),
         "perf schema" => Ok(o.perf.schema(o.io.store.stats())),
         "dump_historic_ops" => Ok(o.perf.history()),
+        "dump_watchers" => Ok(o.watchers()),
+        "dump_blocklist" => Ok(o.blocklist()),
         "dump_ops_in_flight" | "ops" => Ok(o.ops_in_flight()),
         "status" => Ok(o.status()),
         "heap" => Err(failure(

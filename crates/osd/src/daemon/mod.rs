@@ -24,6 +24,7 @@ mod run;
 mod state;
 mod store_io;
 mod store_reads;
+mod watchers;
 
 pub use config::{MkfsConfig, OsdConfig, mkfs};
 pub use run::run;

@@ -10,6 +10,8 @@ use crate::pg::config::PgConfig;
 
 /// What may change at any time. Other options are taken at the start, or by official daemons only.
 const LIVE: &[&str] = &[
+    "osd_client_watch_timeout",
+    "osd_default_notify_timeout",
     "osd_failsafe_full_ratio",
     "osd_heartbeat_grace",
     "osd_max_attr_name_len",
@@ -32,6 +34,7 @@ pub(super) fn is_live(name: &str) -> bool {
 pub(super) fn pg_config(values: &Values) -> PgConfig {
     let base = PgConfig::default();
     let size = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
+    let seconds = |name: &str| u32::try_from(values.uint(name)).unwrap_or(u32::MAX);
     // 0 is no limit but the index's.
     let attr = Some(size("osd_max_attr_size")).filter(|n| *n > 0);
     PgConfig {
@@ -43,6 +46,10 @@ pub(super) fn pg_config(values: &Values) -> PgConfig {
         max_write_size: size("osd_max_write_size").saturating_mul(1 << 20),
         max_pgls: values.uint("osd_max_pgls").clamp(1, base.max_pgls * 16),
         max_write_op_reply_len: size("osd_max_write_op_reply_len").min(1 << 20),
+        watch_timeout: seconds("osd_client_watch_timeout"),
+        notify_timeout: seconds("osd_default_notify_timeout"),
+        // A share of what the other caches leave.
+        watch_bytes: (size("osd_memory_target") / 16).clamp(4 << 20, 64 << 20),
         ..base
     }
 }

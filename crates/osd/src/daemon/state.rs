@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use spirula_conf::options::Values;
@@ -249,6 +250,11 @@ impl Osd {
                 data_off,
                 stamps,
             } => self.reply(&client, &reply, data_off, stamps),
+            Output::WatchNotify { client, msg } => {
+                if let Some(s) = self.sessions.get(&client.conn) {
+                    s.sender.send(msg.to_message());
+                }
+            }
             Output::ShareMap { client, epoch } => self.share_map(client.conn, epoch),
         }
         Ok(())
@@ -329,6 +335,14 @@ impl Osd {
         }
         self.drive(|core, cx| core.handle_op(pgid, op, cx));
         Ok(())
+    }
+
+    /// A client's connection ended.
+    pub(super) fn client_closed(&mut self, conn: u64) {
+        if let Some(s) = self.sessions.remove(&conn) {
+            s.client.closed.store(true, Ordering::Relaxed);
+            self.drive(|core, cx| core.handle_client_closed(conn, cx));
+        }
     }
 
     /// A message of another OSD.

@@ -21,6 +21,17 @@ pub struct PgConfig {
     pub max_pgls: u64,
     /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
     pub max_write_op_reply_len: usize,
+    /// `osd_client_watch_timeout`: seconds without a sign of a watcher after which its watch is dropped, where the client
+    /// does not say.
+    pub watch_timeout: u32,
+    /// `osd_default_notify_timeout`: seconds that a notification waits for its watchers, where the client does not say.
+    pub notify_timeout: u32,
+    /// Seconds that it waits at most. Ceph has no limit.
+    pub max_notify_timeout: u32,
+    /// Watchers of one object. Ceph has no limit; they are stored with every change of the object.
+    pub max_watchers: usize,
+    /// Bytes that the watches and notifications of all PGs of a reactor may take. Ceph has no limit.
+    pub watch_bytes: usize,
     /// Log entries that all PGs of a reactor keep together. Fewer than Ceph's: each costs memory.
     pub log_entries: usize,
     /// Log entries that one PG keeps at least and at most.
@@ -67,6 +78,11 @@ impl Default for PgConfig {
             max_write_size: 90 << 20,
             max_pgls: 1024,
             max_write_op_reply_len: 64,
+            watch_timeout: 30,
+            notify_timeout: 30,
+            max_notify_timeout: 3600,
+            max_watchers: 10_000,
+            watch_bytes: 8 << 20,
             log_entries: 20_000,
             log_entries_per_pg: (100, 1000),
             max_log_bytes: 256 << 10,

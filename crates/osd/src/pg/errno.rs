@@ -37,8 +37,12 @@ errnos! {
     EMSGSIZE = 90;
     /// Not supported.
     EOPNOTSUPP = 95;
+    /// No such watch.
+    ENOTCONN = 107;
     /// The client is shut out.
     EBLOCKLISTED = 108;
+    /// No answer in time, or a watch without its connection.
+    ETIMEDOUT = 110;
     /// The quota is used up.
     EDQUOT = 122;
     /// A comparison did not hold.

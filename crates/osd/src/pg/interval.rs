@@ -135,6 +135,7 @@ impl Pg {
     pub(super) fn leave_interval(&mut self) {
         self.source = None;
         self.target = None;
+        self.watches.clear();
         let mut ops = Vec::new();
         if let Role::Active(a) = &mut self.role {
             // Writes in flight are answered from the log, if they survive: held, they are found there.
@@ -191,6 +192,7 @@ impl Pg {
     }
 
     fn same_interval(&mut self, cx: &mut Ctx<'_>) {
+        self.check_watches(cx);
         if let Role::Peering(_) = self.role {
             self.recheck_peering(cx);
         }

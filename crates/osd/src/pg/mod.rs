@@ -31,6 +31,7 @@ mod stats;
 mod sync_source;
 mod sync_target;
 pub mod txn;
+pub mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -56,6 +57,7 @@ pub use stats::PgReport;
 use sync_source::SyncSource;
 use sync_target::SyncTarget;
 use txn::{MetaOp, Txn};
+use watch::Watches;
 
 /// What this OSD is to the PG.
 #[derive(Debug)]
@@ -162,6 +164,7 @@ pub struct Pg {
     /// Attempts begun as primary; never goes back, so that old answers are told apart.
     rounds: u32,
     contexts: Contexts,
+    watches: Watches,
     /// The primary that asked what is here, and was not answered yet.
     query_from: Option<i32>,
     /// Client ops that wait for the PG to be active.
@@ -201,6 +204,7 @@ impl Pg {
             rounds: 0,
             query_from: None,
             contexts: Contexts::default(),
+            watches: Watches::default(),
             held: VecDeque::new(),
             commits: VecDeque::new(),
             pending: HashMap::new(),

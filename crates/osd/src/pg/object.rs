@@ -8,11 +8,24 @@ use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::EVersion;
 
+use super::watch::watchers::Watchers;
+
 /// Version of the encoding of [`ObjectInfo`], its first byte.
 ///
 /// 1: a versioned section with fields of fixed width. 2: numbers in seven-bit groups, least first, without a section: every
-/// object in the store's index has one, and most fields are small or zero.
-const VERSION: u8 = 2;
+/// object in the store's index has one, and most fields are small or zero. 3: what was 0 or 1 for hints that are or are
+/// not there is a byte of bits, one for each part that few objects have.
+const VERSION: u8 = 3;
+
+/// The parts that few objects have, in the order in which they follow.
+mod part {
+    /// Truncation and allocation hints.
+    pub(super) const HINTS: u8 = 1;
+    /// Watchers.
+    pub(super) const WATCHERS: u8 = 2;
+    /// All that are known.
+    pub(super) const ALL: u8 = HINTS | WATCHERS;
+}
 
 /// The object may have an omap (`object_info_t::FLAG_OMAP`); without it there is none.
 pub const FLAG_OMAP: u32 = 1 << 3;
@@ -47,6 +60,8 @@ pub struct ObjectInfo {
     pub expected_write_size: u64,
     /// Hint flags (`CEPH_OSD_ALLOC_HINT_FLAG_*`).
     pub alloc_hint_flags: u32,
+    /// Who watches it.
+    pub watchers: Watchers,
 }
 
 impl Encode for ObjectInfo {
@@ -69,8 +84,20 @@ impl Encode for ObjectInfo {
             u64::from(self.alloc_hint_flags),
         ];
         let has_hints = hints.iter().any(|n| *n != 0);
-        w.u8(u8::from(has_hints));
-        hints.iter().filter(|_| has_hints).for_each(|n| put_number(w, *n));
+        let mut parts = 0;
+        if has_hints {
+            parts |= part::HINTS;
+        }
+        if !self.watchers.is_empty() {
+            parts |= part::WATCHERS;
+        }
+        w.u8(parts);
+        if has_hints {
+            hints.iter().for_each(|n| put_number(w, *n));
+        }
+        if !self.watchers.is_empty() {
+            self.watchers.encode(w);
+        }
     }
 }
 
@@ -78,9 +105,9 @@ impl Decode for ObjectInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         match r.clone().u8()? {
             1 => Self::decode_v1(r),
-            VERSION => {
+            2 | VERSION => {
                 r.u8()?;
-                Self::decode_v2(r)
+                Self::decode_compact(r)
             }
             compat => Err(Error::TooNew {
                 what: "object info",
@@ -91,7 +118,7 @@ impl Decode for ObjectInfo {
     }
 }
 
-fn put_number(w: &mut Writer, mut n: u64) {
+pub(super) fn put_number(w: &mut Writer, mut n: u64) {
     while n >= 0x80 {
         w.u8(n as u8 | 0x80);
         n >>= 7;
@@ -99,7 +126,7 @@ fn put_number(w: &mut Writer, mut n: u64) {
     w.u8(n as u8);
 }
 
-fn number(r: &mut Reader<'_>) -> Result<u64> {
+pub(super) fn number(r: &mut Reader<'_>) -> Result<u64> {
     let mut n = 0;
     for shift in (0..64).step_by(7) {
         let byte = r.u8()?;
@@ -115,12 +142,12 @@ fn number(r: &mut Reader<'_>) -> Result<u64> {
     Err(Error::Invalid("number in an object info"))
 }
 
-fn small(r: &mut Reader<'_>) -> Result<u32> {
+pub(super) fn small(r: &mut Reader<'_>) -> Result<u32> {
     u32::try_from(number(r)?).map_err(|_| Error::Invalid("number in an object info"))
 }
 
 impl ObjectInfo {
-    fn decode_v2(r: &mut Reader<'_>) -> Result<Self> {
+    fn decode_compact(r: &mut Reader<'_>) -> Result<Self> {
         let version = |r: &mut Reader<'_>| {
             let version = number(r)?;
             Ok(EVersion::new(small(r)?, version))
@@ -134,13 +161,20 @@ impl ObjectInfo {
             user_version: number(r)?,
             ..Self::default()
         };
-        if r.u8()? != 0 {
+        let parts = r.u8()?;
+        if parts & !part::ALL != 0 {
+            return Err(Error::Invalid("parts of an object info"));
+        }
+        if parts & part::HINTS != 0 {
             info.truncate_seq = small(r)?;
             info.truncate_size = number(r)?;
             info.flags = small(r)?;
             info.expected_object_size = number(r)?;
             info.expected_write_size = number(r)?;
             info.alloc_hint_flags = small(r)?;
+        }
+        if parts & part::WATCHERS != 0 {
+            info.watchers = Watchers::decode(r)?;
         }
         Ok(info)
     }
@@ -160,6 +194,7 @@ impl ObjectInfo {
                 expected_object_size: r.u64()?,
                 expected_write_size: r.u64()?,
                 alloc_hint_flags: r.u32()?,
+                ..Self::default()
             })
         })
     }
@@ -181,11 +216,12 @@ impl ObjectInfo {
 
 #[cfg(test)]
 mod tests {
-    use spirula_denc::decode_all;
+    use spirula_denc::{EntityName, EntityType, decode_all};
 
     use super::*;
+    use crate::pg::watch::watchers::Watcher;
 
-    fn infos() -> [ObjectInfo; 3] {
+    fn infos() -> [ObjectInfo; 4] {
         let usual = ObjectInfo {
             size: 4096,
             mtime: UTime {
@@ -211,7 +247,15 @@ mod tests {
             alloc_hint_flags: 128,
             ..usual.clone()
         };
-        [ObjectInfo::default(), usual, extreme]
+        let mut watched = usual.clone();
+        let name = |n| EntityName::new(EntityType::CLIENT, n);
+        for (cookie, n) in [(1, 4100), (u64::MAX, 1), (1, i64::MAX)] {
+            let addr = "v2:10.0.0.1:0/77".parse().unwrap();
+            watched
+                .watchers
+                .insert((cookie, name(n)), Watcher { addr, timeout: 30 });
+        }
+        [ObjectInfo::default(), usual, extreme, watched]
     }
 
     #[test]
@@ -226,6 +270,18 @@ mod tests {
         assert!(infos()[1].to_bytes().len() < 32);
         let too_long = [[2].as_slice(), &[0xff; 10]].concat();
         assert!(decode_all::<ObjectInfo>(&too_long).is_err());
+    }
+
+    #[test]
+    fn the_second_version_is_read_and_unknown_parts_are_refused() {
+        for info in &infos()[..3] {
+            let mut bytes = info.to_bytes().to_vec();
+            bytes[0] = 2;
+            assert_eq!(decode_all::<ObjectInfo>(&bytes).as_ref(), Ok(info));
+        }
+        let mut bytes = infos()[0].to_bytes().to_vec();
+        *bytes.last_mut().unwrap() = 0x80;
+        assert!(decode_all::<ObjectInfo>(&bytes).is_err());
     }
 
     #[test]

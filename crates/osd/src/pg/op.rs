@@ -2,12 +2,15 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use spirula_denc::{EntityAddr, EntityName, UTime};
+use spirula_denc::{EntityAddr, EntityName, Reader, UTime};
 use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
-use spirula_proto::osd::{MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace};
+use spirula_proto::osd::{
+    MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs, WatchOp,
+};
 
 use super::cluster::PoolView;
 
@@ -28,6 +31,41 @@ pub struct Client {
     pub addr: EntityAddr,
     /// What it may do.
     pub access: Arc<dyn Access>,
+    /// Whether its connection has ended.
+    pub closed: AtomicBool,
+}
+
+/// Of ops that the PG itself does: nobody asks.
+#[derive(Debug)]
+struct Internal;
+
+impl Access for Internal {
+    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool) -> bool {
+        true
+    }
+}
+
+impl Client {
+    /// The PG itself, for ops of its own. Nobody is answered.
+    pub(crate) fn internal() -> Self {
+        Self {
+            conn: 0,
+            name: EntityName::default(),
+            addr: EntityAddr::default(),
+            access: Arc::new(Internal),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is the PG itself. Connections are counted from 1.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.conn == 0
+    }
+
+    /// Whether its connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
 }
 
 /// Offset and length of an op, and the truncation it knows of.
@@ -68,6 +106,22 @@ impl OsdOp {
         (self.code, self.body) = self.sent;
         self.outdata = BytesList::new();
         self.rval = 0;
+    }
+
+    /// What a WATCH does.
+    pub fn watch(&self) -> WatchArgs {
+        // The arguments fit into the union.
+        Reader::new(&self.body).get().unwrap_or_default()
+    }
+
+    /// The client's number of a notification; in an acknowledgement of old, the notification's id.
+    pub fn notify_cookie(&self) -> u64 {
+        self.u64_at(0)
+    }
+
+    /// Whether it changes the object. A ping of a watch does not, though it is ordered with what does.
+    pub fn is_modify(&self) -> bool {
+        self.code.is_modify() && !(self.code == OpCode::WATCH && self.watch().op == WatchOp::PING)
     }
 
     fn u64_at(&self, at: usize) -> u64 {
@@ -235,12 +289,13 @@ impl ClientOp {
 
     /// Whether it changes the object.
     pub fn may_write(&self) -> bool {
-        self.ops.iter().any(|o| o.code.is_modify())
+        self.ops.iter().any(OsdOp::is_modify)
     }
 
     /// Whether it is ordered with writes.
     pub fn write_ordered(&self) -> bool {
-        self.may_write() || self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(|o| o.code.is_cache())
+        let ordered = |o: &OsdOp| o.code.is_modify() || o.code.is_cache();
+        self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(ordered)
     }
 
     /// Whether it concerns the PG and no object.

@@ -150,6 +150,9 @@ impl Pg {
     }
 
     pub(super) fn reply(&self, op: &ClientOp, reply: MOsdOpReply, data_off: u16, cx: &mut Ctx<'_>) {
+        if op.client.is_internal() {
+            return;
+        }
         let client = Arc::clone(&op.client);
         cx.out.push(Output::Reply {
             client,

@@ -1,5 +1,7 @@
 //! The order of ops on an object, what they fetch, and those that read.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::EVersion;
@@ -87,6 +89,7 @@ impl Pg {
                 if let Some(c) = self.contexts.find(key) {
                     c.state = Some(state);
                 }
+                self.note_watchers(key, cx);
                 self.pump(key, cx);
             }
             None => {
@@ -169,6 +172,10 @@ impl Pg {
 
     fn execute(&mut self, key: &Bytes, mut op: ClientOp, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
         op.stamps.started = cx.usec;
+        if !op.client.is_internal() && self.map.is_blocklisted(&op.client.addr) {
+            // It came before the map that shuts the client out, and waited.
+            return self.fail(&mut op, -EBLOCKLISTED, cx);
+        }
         if op.may_write() {
             self.execute_write(key, op, answers, cx);
         } else {
@@ -184,12 +191,15 @@ impl Pg {
         if !state.exists {
             return self.fail(&mut op, -ENOENT, cx);
         }
-        let mut exec = Exec::new(&self.cfg, state, &answers);
+        let client = Arc::clone(&op.client);
+        let asking = self.asking(&client, op.reqid.name, key);
+        let mut exec = Exec::new(&self.cfg, state, &answers, asking);
         let mut result = match exec.run(&mut op.ops) {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),
         };
         let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
+        let effects = exec.watch_effects.take();
         if result >= 0 {
             let failed = op
                 .ops
@@ -198,6 +208,9 @@ impl Pg {
             result = failed.map_or(result, |o| o.rval);
         }
         self.counters.add_io(io);
+        if result >= 0 {
+            self.apply_watch_effects(key, effects, &client, cx);
+        }
         let mut reply = op.reply(result, epoch, OsdFlags::ACK | OsdFlags::ONDISK);
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);

@@ -1,5 +1,7 @@
 //! Ops that write: executed on the object's context, logged, sent to the replicas, answered when durable everywhere.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use spirula_maps::EVersion;
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
@@ -12,6 +14,7 @@ use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
 use super::op_checks::op_mtime;
 use super::txn::{MetaOp, Txn};
+use super::watch::WatchEffects;
 use super::{Commit, Ctx, Output, Pg, Role, key};
 
 /// Log entries are trimmed this many at a time.
@@ -38,6 +41,19 @@ struct Reply {
     user_version: u64,
     /// Versions for a failure for want of the object.
     enoent: Option<(EVersion, u64)>,
+    /// What happens to watches and notifications once it is durable.
+    effects: Option<Box<WatchEffects>>,
+}
+
+impl Reply {
+    fn failure(result: i32, user_version: u64) -> Self {
+        Self {
+            result,
+            user_version,
+            enoent: None,
+            effects: None,
+        }
+    }
 }
 
 impl InFlight {
@@ -67,38 +83,27 @@ impl Pg {
             return;
         };
         let old_user_version = state.info.user_version;
-        let mut exec = Exec::new(&self.cfg, state, &answers);
+        let client = Arc::clone(&op.client);
+        let asking = self.asking(&client, op.reqid.name, key);
+        let mut exec = Exec::new(&self.cfg, state, &answers, asking);
         let mut result = match exec.run(&mut op.ops) {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),
         };
+        let effects = exec.watch_effects.take();
         if result < 0 || !exec.dirty {
-            let enoent = (result == -ENOENT).then_some((last_update, last_user_version));
-            return self.log_failure(
-                op,
-                Reply {
-                    result,
-                    user_version: old_user_version,
-                    enoent,
-                },
-                version,
-                cx,
-            );
+            let mut reply = Reply::failure(result, old_user_version);
+            reply.enoent = (result == -ENOENT).then_some((last_update, last_user_version));
+            if result >= 0 {
+                self.apply_watch_effects(key, effects, &client, cx);
+            }
+            return self.log_failure(op, reply, version, cx);
         }
         let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
         let stores = grows || exec.stores_data();
         if let Err(answer) = self.check_full(&op, grows, stores, cx) {
             if let Some(e) = answer {
-                self.log_failure(
-                    op,
-                    Reply {
-                        result: e,
-                        user_version: old_user_version,
-                        enoent: None,
-                    },
-                    version,
-                    cx,
-                );
+                self.log_failure(op, Reply::failure(e, old_user_version), version, cx);
             }
             return;
         }
@@ -111,16 +116,7 @@ impl Pg {
                 }
             }
             if result < 0 {
-                return self.log_failure(
-                    op,
-                    Reply {
-                        result,
-                        user_version: old_user_version,
-                        enoent: None,
-                    },
-                    version,
-                    cx,
-                );
+                return self.log_failure(op, Reply::failure(result, old_user_version), version, cx);
             }
         } else {
             result = 0;
@@ -168,6 +164,7 @@ impl Pg {
             result,
             user_version,
             enoent: None,
+            effects,
         };
         self.replicate(op, reply, Some(key.clone()), entry, txn, cx);
     }
@@ -324,6 +321,7 @@ impl Pg {
             if let Some(c) = self.contexts.find(&key) {
                 c.uncommitted = c.uncommitted.saturating_sub(1);
             }
+            self.apply_watch_effects(&key, w.reply.effects, &w.op.client, cx);
             self.pump(&key, cx);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_proto::RawMessage;
-use spirula_proto::osd::MOsdOpReply;
+use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
 use super::fetch::{Fetched, ReadError, Want};
 use super::object::Attrs;
@@ -91,6 +91,13 @@ pub enum Output {
         data_off: u16,
         /// For the histograms.
         stamps: Stamps,
+    },
+    /// Tell a client about a watch or notification.
+    WatchNotify {
+        /// Whom.
+        client: Arc<Client>,
+        /// What.
+        msg: Box<MWatchNotify>,
     },
     /// The client uses an old map: send it the newer ones.
     ShareMap {

@@ -573,6 +573,7 @@ impl Pg {
             Role::Stray => self.announce(cx),
             _ => {}
         }
+        self.check_watches(cx);
         self.contexts.evict(self.shares.1);
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct FakeMap {
     pub(super) out: Vec<i32>,
     pub(super) gone: Vec<i32>,
     pub(super) pools: BTreeMap<u64, PoolView>,
+    pub(super) blocklist: Vec<EntityAddr>,
 }
 
 impl FakeMap {
@@ -25,6 +26,7 @@ impl FakeMap {
             out: Vec::new(),
             gone: Vec::new(),
             pools: BTreeMap::new(),
+            blocklist: Vec::new(),
         }
     }
 
@@ -112,7 +114,7 @@ impl ClusterMap for FakeMap {
         self.osds.len() as i32
     }
 
-    fn is_blocklisted(&self, _: &EntityAddr) -> bool {
-        false
+    fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        self.blocklist.contains(addr)
     }
 }

@@ -5,6 +5,7 @@ mod ops;
 mod peering;
 mod random;
 mod store;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 use spirula_maps::{HObject, ObjectName, PgId, ReqId, SnapContext, snap};
 use spirula_proto::RawMessage;
-use spirula_proto::osd::{MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 
 use crate::core::Core;
 use crate::pg::cluster::{ClusterMap, PoolView};
@@ -62,6 +63,8 @@ struct Sim {
     maps: BTreeMap<u32, Arc<FakeMap>>,
     links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
+    /// What clients were told about watches, by connection.
+    events: VecDeque<(u64, MWatchNotify)>,
     /// How often a client was to be sent newer maps.
     maps_shared: u32,
     rng: u64,
@@ -87,12 +90,14 @@ impl Sim {
             name,
             addr,
             access: Arc::new(AllowAll),
+            closed: Default::default(),
         });
         let mut sim = Self {
             nodes: BTreeMap::new(),
             maps: BTreeMap::new(),
             links: BTreeMap::new(),
             replies: VecDeque::new(),
+            events: VecDeque::new(),
             maps_shared: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             usec: 1,
@@ -235,6 +240,7 @@ impl Sim {
                     self.links.entry((id, osd)).or_default().push_back(msg);
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
+                Output::WatchNotify { client, msg } => self.events.push_back((client.conn, *msg)),
                 Output::ShareMap { .. } => self.maps_shared += 1,
             }
         }
@@ -327,6 +333,17 @@ impl Sim {
             "does not come to rest: {:?}",
             self.steps()
         );
+    }
+
+    /// Lets time pass second by second.
+    fn pass(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            self.usec += 1_000_000;
+            for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.with(id, Core::handle_tick);
+            }
+            self.run_some(200_000);
+        }
     }
 
     fn object(&self, name: &str) -> HObject {

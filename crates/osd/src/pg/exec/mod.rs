@@ -9,6 +9,7 @@ mod checksum;
 mod error;
 mod plan;
 mod read;
+mod watch;
 mod write;
 mod xattr;
 
@@ -19,6 +20,7 @@ pub(crate) use error::{OpResult, Stop, fail};
 pub(crate) use plan::up_front;
 use spirula_denc::UTime;
 use spirula_proto::osd::{OpCode, OpFlags};
+pub(crate) use watch::Asking;
 
 use super::config::PgConfig;
 use super::errno::*;
@@ -27,6 +29,7 @@ use super::log::Usage;
 use super::object::{Attrs, ObjectInfo};
 use super::op::OsdOp;
 use super::txn::ObjectOp;
+use super::watch::WatchEffects;
 
 /// An object as it is, or as an op before left it.
 #[derive(Debug, Clone, Default)]
@@ -78,6 +81,8 @@ pub(crate) struct Exec<'a> {
     answers: &'a [Fetched],
     /// The answer that is probably needed next: a run needs them in the order in which it wanted them.
     next_answer: usize,
+    /// Who asks.
+    asking: Asking<'a>,
     /// What the run ended for.
     missing: Option<Want>,
     /// Whether the object exists now.
@@ -100,16 +105,24 @@ pub(crate) struct Exec<'a> {
     pub io: IoCount,
     /// Offset of the first read, for the reply's header.
     pub data_off: Option<u64>,
+    /// What happens to watches and notifications once the request is done.
+    pub watch_effects: Option<Box<WatchEffects>>,
 }
 
 impl<'a> Exec<'a> {
     /// Begins with the object as it is, and what was fetched of it so far.
-    pub(crate) fn new(cfg: &'a PgConfig, old: &'a ObjectState, answers: &'a [Fetched]) -> Self {
+    pub(crate) fn new(
+        cfg: &'a PgConfig,
+        old: &'a ObjectState,
+        answers: &'a [Fetched],
+        asking: Asking<'a>,
+    ) -> Self {
         Self {
             cfg,
             old,
             answers,
             next_answer: 0,
+            asking,
             missing: None,
             exists: old.exists,
             info: old.info.clone(),
@@ -121,6 +134,7 @@ impl<'a> Exec<'a> {
             usage: Usage::default(),
             io: IoCount::default(),
             data_off: None,
+            watch_effects: None,
         }
     }
 
@@ -129,7 +143,8 @@ impl<'a> Exec<'a> {
         let mut result = 0;
         for i in 0..ops.len() {
             let op = &mut ops[i];
-            self.user_modify |= op.code.is_modify();
+            // Who watches an object is not part of what clients see as its version.
+            self.user_modify |= op.code.is_modify() && op.code != OpCode::WATCH;
             result = match self.one(op) {
                 Ok(result) => result,
                 Err(Stop::Failed(e)) => e,
@@ -208,6 +223,10 @@ impl<'a> Exec<'a> {
                 self.dirty = true;
                 Ok(0)
             }
+            OpCode::WATCH => self.watch(op),
+            OpCode::NOTIFY => self.notify(op),
+            OpCode::NOTIFY_ACK => self.notify_ack(op),
+            OpCode::LIST_WATCHERS => self.list_watchers(op),
             OpCode::SETXATTR => self.setxattr(op),
             OpCode::RMXATTR => self.rmxattr(op),
             _ => fail(EOPNOTSUPP),

@@ -181,6 +181,7 @@ impl Exec<'_> {
         self.changes.push(ObjectOp::Remove);
         self.dirty = true;
         self.io.wr += 1;
+        self.drop_watchers();
         self.set_size(0);
         self.usage.objects -= 1;
         self.exists = false;

@@ -1,0 +1,323 @@
+//! The watches that a primary knows of: who is connected, and until when they are waited for.
+//!
+//! An object's watches are here once its info was read, and until the interval ends. Then everything is dropped: clients
+//! register their watches again with the next primary, which waits for them as long as their time-out says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_proto::osd::{MWatchNotify, WatchEvent};
+
+use super::memory::{Charge, WatchMemory};
+use super::notify::{Ack, Notify, NotifyStart};
+use super::watchers::{WatchKey, Watcher, Watchers};
+use crate::pg::Output;
+use crate::pg::op::Client;
+
+/// Bytes that a watch takes, roughly.
+const WATCH_BYTES: usize = 256;
+/// Microseconds after which a removal that had no effect is tried again.
+const RETRY: u64 = 10_000_000;
+
+/// A watch.
+#[derive(Debug)]
+struct Live {
+    watcher: Watcher,
+    /// Its connection.
+    client: Option<Arc<Client>>,
+    /// Whether it sends pings; otherwise it lives as long as its connection.
+    pings: bool,
+    /// When the last one came, or it connected; microseconds.
+    last_ping: u64,
+    /// When it is dropped.
+    deadline: Option<u64>,
+    /// When its removal was last begun.
+    removal: Option<u64>,
+    _charge: Charge,
+}
+
+impl Live {
+    fn patience(&self) -> u64 {
+        u64::from(self.watcher.timeout) * 1_000_000
+    }
+
+    fn wait(&mut self, usec: u64) {
+        self.deadline = Some(usec.saturating_add(self.patience()));
+    }
+
+    fn disconnect(&mut self, usec: u64) {
+        self.client = None;
+        // One that pings is waited for since its last ping.
+        if !self.pings {
+            self.wait(usec);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ObjectWatches {
+    live: BTreeMap<WatchKey, Live>,
+    notifies: BTreeMap<u64, Notify>,
+}
+
+/// All watches of a PG.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    memory: WatchMemory,
+    objects: BTreeMap<Bytes, ObjectWatches>,
+}
+
+impl Watches {
+    /// Counts with all other PGs of the reactor from now on.
+    pub(crate) fn share_memory(&mut self, memory: WatchMemory) {
+        self.memory = memory;
+    }
+
+    /// Whether nothing is watched.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Forgets everything: the interval is over.
+    pub(crate) fn clear(&mut self) {
+        self.objects.clear();
+    }
+
+    /// All watches.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &WatchKey, &Watcher)> {
+        self.objects
+            .iter()
+            .flat_map(|(object, o)| o.live.iter().map(move |(key, w)| (object, key, &w.watcher)))
+    }
+
+    fn live(&mut self, object: &Bytes, key: &WatchKey) -> Option<&mut Live> {
+        self.objects.get_mut(object)?.live.get_mut(key)
+    }
+
+    /// Whether a watch has its connection.
+    pub(crate) fn is_connected(&self, object: &Bytes, key: &WatchKey) -> bool {
+        let w = self.objects.get(object).and_then(|o| o.live.get(key));
+        w.is_some_and(|w| w.client.is_some())
+    }
+
+    /// Memory for one more watch.
+    pub(crate) fn reserve_watch(&self, limit: usize) -> Option<Charge> {
+        self.memory.take(WATCH_BYTES, limit)
+    }
+
+    /// Memory for a notification: what it says may stand in the queue of every watcher.
+    pub(crate) fn reserve_notify(&self, object: &Bytes, len: usize, limit: usize) -> Option<Charge> {
+        let watchers = self.objects.get(object).map_or(0, |o| o.live.len());
+        let each = len.saturating_add(WATCH_BYTES);
+        self.memory.take(each.saturating_mul(watchers + 1), limit)
+    }
+
+    /// Memory for an answer.
+    pub(crate) fn reserve_ack(&self, len: usize, limit: usize) -> Option<Charge> {
+        self.memory.take(len.saturating_add(64), limit)
+    }
+
+    /// The number of the next notification.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.memory.next_number()
+    }
+
+    /// An object was read: its watchers that are not connected are waited for from now on.
+    pub(crate) fn populate(&mut self, object: &Bytes, watchers: &Watchers, usec: u64) {
+        if watchers.is_empty() {
+            return;
+        }
+        let o = self.objects.entry(object.clone()).or_default();
+        for (key, watcher) in watchers.iter() {
+            o.live.entry(*key).or_insert_with(|| {
+                let mut w = Live {
+                    watcher: *watcher,
+                    client: None,
+                    pings: false,
+                    last_ping: usec,
+                    deadline: None,
+                    removal: None,
+                    _charge: self.memory.take_always(WATCH_BYTES),
+                };
+                w.wait(usec);
+                w
+            });
+        }
+    }
+
+    /// A client registered a watch, or took it up again.
+    pub(crate) fn connect(
+        &mut self,
+        object: &Bytes,
+        (key, watcher, pings): (WatchKey, Watcher, bool),
+        client: &Arc<Client>,
+        usec: u64,
+        out: &mut Vec<Output>,
+    ) {
+        let o = self.objects.entry(object.clone()).or_default();
+        let w = o.live.entry(key).or_insert_with(|| Live {
+            watcher,
+            client: None,
+            pings,
+            last_ping: usec,
+            deadline: None,
+            removal: None,
+            _charge: self.memory.take_always(WATCH_BYTES),
+        });
+        if w.client.as_ref().is_some_and(|c| c.conn == client.conn) {
+            return;
+        }
+        w.pings = pings;
+        w.last_ping = usec;
+        if client.is_closed() {
+            // The connection was lost while the watch was made durable.
+            w.client = None;
+            w.wait(usec);
+            return;
+        }
+        w.client = Some(Arc::clone(client));
+        w.deadline = None;
+        if pings {
+            w.wait(usec);
+        }
+        let waiting = o.notifies.values().filter(|n| n.expects(&key));
+        out.extend(waiting.map(|n| n.tell(&key, client)));
+    }
+
+    /// A ping of a watch.
+    pub(crate) fn ping(&mut self, object: &Bytes, key: &WatchKey, usec: u64) {
+        if let Some(w) = self.live(object, key) {
+            w.last_ping = usec;
+            if w.client.is_some() {
+                w.wait(usec);
+            }
+        }
+    }
+
+    /// A watch is no more; `tell` says whether its client is to know.
+    pub(crate) fn remove(&mut self, object: &Bytes, key: &WatchKey, tell: bool, out: &mut Vec<Output>) {
+        let Some(o) = self.objects.get_mut(object) else {
+            return;
+        };
+        let Some(w) = o.live.remove(key) else { return };
+        if let Some(client) = w.client.filter(|_| tell) {
+            out.push(Output::WatchNotify {
+                client,
+                msg: Box::new(MWatchNotify {
+                    cookie: key.0,
+                    event: WatchEvent::DISCONNECT,
+                    ..MWatchNotify::default()
+                }),
+            });
+        }
+        o.notifies.values_mut().for_each(|n| n.forget(key));
+        self.complete_notifies(object, 0, out);
+    }
+
+    /// Sends a notification to all watchers of an object. `version` is the object's.
+    pub(crate) fn start_notify(
+        &mut self,
+        object: &Bytes,
+        start: NotifyStart,
+        version: u64,
+        client: &Arc<Client>,
+        usec: u64,
+        out: &mut Vec<Output>,
+    ) {
+        let id = start.id;
+        let mut n = Notify::new(Arc::clone(client), start, version, usec);
+        let o = self.objects.entry(object.clone()).or_default();
+        for (key, w) in &mut o.live {
+            if w.pings && usec.saturating_sub(w.last_ping) > w.patience() {
+                w.disconnect(usec);
+                continue;
+            }
+            n.expect(*key);
+            out.extend(w.client.as_ref().map(|c| n.tell(key, c)));
+        }
+        o.notifies.insert(id, n);
+        self.complete_notifies(object, 0, out);
+    }
+
+    /// A client's watchers answer a notification.
+    pub(crate) fn acknowledge(&mut self, object: &Bytes, ack: Ack, client: &Client, out: &mut Vec<Output>) {
+        let Some(o) = self.objects.get_mut(object) else {
+            return;
+        };
+        let Some(n) = o.notifies.get_mut(&ack.id) else {
+            return;
+        };
+        let mut charge = Some(ack.charge);
+        let is_his = |key: &&WatchKey| key.1 == client.name && ack.cookie.is_none_or(|c| c == key.0);
+        for key in o.live.keys().filter(is_his) {
+            if n.expects(key) {
+                n.answer(key, ack.reply.clone(), charge.take());
+            }
+        }
+        self.complete_notifies(object, 0, out);
+    }
+
+    /// Ends the notifications of an object that nobody is left to answer, or whose time is over at `usec`.
+    fn complete_notifies(&mut self, object: &Bytes, usec: u64, out: &mut Vec<Output>) {
+        let Some(o) = self.objects.get_mut(object) else {
+            return;
+        };
+        let is_over = |n: &Notify| n.is_over() || n.deadline <= usec;
+        let over: Vec<u64> = o
+            .notifies
+            .iter()
+            .filter(|(_, n)| is_over(n))
+            .map(|(id, _)| *id)
+            .collect();
+        let over = over.iter().filter_map(|id| o.notifies.remove(id));
+        out.extend(over.map(Notify::complete));
+        if o.live.is_empty() && o.notifies.is_empty() {
+            self.objects.remove(object);
+        }
+    }
+
+    /// A connection ended.
+    pub(crate) fn client_closed(&mut self, conn: u64, usec: u64) {
+        let all = self.objects.values_mut().flat_map(|o| o.live.values_mut());
+        for w in all.filter(|w| w.client.as_ref().is_some_and(|c| c.conn == conn)) {
+            w.disconnect(usec);
+        }
+    }
+
+    /// Ends the notifications whose time is over; returns the watches whose is. Those are named again only after a while.
+    pub(crate) fn expire(&mut self, usec: u64, out: &mut Vec<Output>) -> Vec<(Bytes, WatchKey)> {
+        let ends = |o: &ObjectWatches| o.notifies.values().any(|n| n.deadline <= usec);
+        let over: Vec<Bytes> = self
+            .objects
+            .iter()
+            .filter(|(_, o)| ends(o))
+            .map(|(k, _)| k.clone())
+            .collect();
+        for object in over {
+            self.complete_notifies(&object, usec, out);
+        }
+        self.take_due(usec, |w| w.deadline.is_some_and(|t| t <= usec))
+    }
+
+    /// The watches of clients that are shut out. Those are named again only after a while.
+    pub(crate) fn shut_out(
+        &mut self,
+        usec: u64,
+        is_shut_out: impl Fn(&Watcher) -> bool,
+    ) -> Vec<(Bytes, WatchKey)> {
+        self.take_due(usec, |w| is_shut_out(&w.watcher))
+    }
+
+    fn take_due(&mut self, usec: u64, due: impl Fn(&Live) -> bool) -> Vec<(Bytes, WatchKey)> {
+        let mut out = Vec::new();
+        for (object, o) in &mut self.objects {
+            let is_new = |w: &Live| w.removal.is_none_or(|t| usec.saturating_sub(t) >= RETRY);
+            for (key, w) in o.live.iter_mut().filter(|(_, w)| due(w) && is_new(w)) {
+                w.removal = Some(usec);
+                out.push((object.clone(), *key));
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,149 @@
+//! The PG's part: carries out what ops did to watches, and drops those whose time is over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_denc::EntityName;
+use spirula_maps::{HObject, ReqId, SnapContext, snap};
+use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn, WatchArgs, WatchOp};
+
+use super::watchers::{WatchKey, Watcher};
+use super::{WatchEffects, WatchMemory};
+use crate::pg::exec::Asking;
+use crate::pg::op::{Client, ClientOp, OsdOp};
+use crate::pg::{Ctx, Pg, key};
+
+impl Pg {
+    /// Counts the memory of watches together with all other PGs of the reactor.
+    pub fn share_watch_memory(&mut self, memory: WatchMemory) {
+        self.watches.share_memory(memory);
+    }
+
+    /// The watches that this primary knows of.
+    pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
+        self.watches
+            .iter()
+            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
+    }
+
+    /// Who sent a request, and what is known of its object's watchers.
+    pub(in crate::pg) fn asking<'a>(
+        &'a self,
+        client: &'a Client,
+        name: EntityName,
+        object: &'a Bytes,
+    ) -> Asking<'a> {
+        Asking {
+            client,
+            name,
+            object,
+            watches: &self.watches,
+            epoch: self.map.epoch(),
+        }
+    }
+
+    /// Carries out what a request did to the watches of its object.
+    pub(in crate::pg) fn apply_watch_effects(
+        &mut self,
+        object: &Bytes,
+        effects: Option<Box<WatchEffects>>,
+        client: &Arc<Client>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(effects) = effects else { return };
+        let WatchEffects {
+            disconnects,
+            connects,
+            pings,
+            notifies,
+            acks,
+            reserved,
+        } = *effects;
+        for (k, tell) in disconnects {
+            self.watches.remove(object, &k, tell, cx.out);
+        }
+        // From here on the watches themselves are counted.
+        drop(reserved);
+        for connect in connects {
+            self.watches.connect(object, connect, client, cx.usec, cx.out);
+        }
+        for k in pings {
+            self.watches.ping(object, &k, cx.usec);
+        }
+        let version = self.contexts.state(object).map_or(0, |s| s.info.user_version);
+        for start in notifies {
+            self.watches
+                .start_notify(object, start, version, client, cx.usec, cx.out);
+        }
+        for ack in acks {
+            self.watches.acknowledge(object, ack, client, cx.out);
+        }
+    }
+
+    /// An object was read: whoever watches it is waited for, unless it is shut out.
+    pub(in crate::pg) fn note_watchers(&mut self, object: &Bytes, cx: &Ctx<'_>) {
+        if self.is_active()
+            && let Some(state) = self.contexts.state(object)
+        {
+            self.watches.populate(object, &state.info.watchers, cx.usec);
+        }
+    }
+
+    /// A client's connection ended.
+    pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+        self.watches.client_closed(conn, cx.usec);
+    }
+
+    /// Drops the watches whose time is over, or whose client is shut out.
+    pub(in crate::pg) fn check_watches(&mut self, cx: &mut Ctx<'_>) {
+        if self.watches.is_empty() || !self.is_active() {
+            return;
+        }
+        let map = Arc::clone(&self.map);
+        let mut due = self.watches.shut_out(cx.usec, |w| map.is_blocklisted(&w.addr));
+        due.extend(self.watches.expire(cx.usec, cx.out));
+        let mut by_client: BTreeMap<(Bytes, EntityName), Vec<u64>> = BTreeMap::new();
+        for (object, (cookie, name)) in due {
+            by_client.entry((object, name)).or_default().push(cookie);
+        }
+        for ((object, name), cookies) in by_client {
+            self.drop_watches(object, name, cookies, cx);
+        }
+    }
+
+    /// Removes a client's watches of an object, in the order of the object's ops.
+    fn drop_watches(&mut self, object: Bytes, name: EntityName, cookies: Vec<u64>, cx: &mut Ctx<'_>) {
+        let Some(of) = key::parse_object_key(&object) else {
+            return;
+        };
+        let unwatch = |cookie| {
+            let args = WatchArgs {
+                cookie,
+                op: WatchOp::UNWATCH,
+                ..WatchArgs::default()
+            };
+            OsdOp::from(OsdOpIn::new(OpCode::WATCH, OpArgs::Watch(args), Bytes::new()))
+        };
+        let op = ClientOp {
+            client: Arc::new(Client::internal()),
+            tid: 0,
+            reqid: ReqId {
+                name,
+                ..ReqId::default()
+            },
+            pgid: self.pgid,
+            object: of,
+            epoch: self.map.epoch(),
+            flags: Default::default(),
+            mtime: Default::default(),
+            ops: cookies.into_iter().map(unwatch).collect(),
+            snapid: snap::NOSNAP,
+            snapc: SnapContext::default(),
+            retry_attempt: 0,
+            trace: Default::default(),
+            stamps: Default::default(),
+        };
+        self.queue_op(object, op, cx);
+    }
+}
