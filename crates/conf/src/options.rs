@@ -200,6 +200,8 @@ options! {
     osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
     osd_max_object_namespace_len Uint Advanced "256" ["osd"] "longest namespace";
     osd_max_object_size Size Advanced "134217728" ["osd"] "largest object";
+    osd_max_omap_bytes_per_request Size Advanced "32M" ["osd"] "bytes in one listing of omap keys or values (our default)";
+    osd_max_omap_entries_per_request Uint Advanced "1024" ["osd"] "keys in one listing of omap keys or values";
     osd_max_pgls Uint Advanced "1024" ["osd"] "objects in one listing";
     osd_max_write_op_reply_len Size Advanced "64" ["osd"] "bytes that an operation of a write may return";
     osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, SimDisk};
 use spirula_store::{
-    BLOCK, Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, Store, Token, Transaction,
-    fsck_on, mkfs_on,
+    BLOCK, Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, PageLimit, Store, Token,
+    Transaction, fsck_on, mkfs_on,
 };
 
 use crate::input::Input;
@@ -203,8 +203,9 @@ fn use_store(mut store: Store, by_chance: bool) {
         if store.read(&key(number), 0, 1 << 20, token).is_err() {
             return;
         }
-        let _ = store.omap_list(&key(number), b"", None, 10, usize::MAX, Token(end + 1));
-        let _ = store.omap_get(&key(number), &[Bytes::from_static(b"a")]);
+        let limit = PageLimit::new(10, usize::MAX);
+        let _ = store.omap_list(&key(number), b"", None, limit, Token(end + 1));
+        let _ = store.omap_get(&key(number), &[Bytes::from_static(b"a")], Token(end + 1));
     }
     let _ = store.list(&key(0), None, 100, Token(end));
     let mut events = Vec::new();

@@ -32,6 +32,14 @@ pub(crate) fn omap_key(omap: u64, key: &[u8]) -> Bytes {
     out.into()
 }
 
+/// Bytes before the key proper of an omap pair in the index.
+pub(crate) const OMAP_PREFIX: usize = 9;
+
+/// Whether a key of the index is one of an omap pair.
+pub(crate) fn is_omap_key(key: &[u8]) -> bool {
+    key.first() == Some(&OMAP)
+}
+
 /// First key behind all pairs of an omap.
 pub(crate) fn omap_end(omap: u64) -> Bytes {
     omap_key(omap + 1, &[])

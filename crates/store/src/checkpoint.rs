@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::alloc::Run;
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::IoKind;
 use crate::exec::Job;
-use crate::index::{Applied, MAX_INDEX_GROUPS};
+use crate::index::{Applied, MAX_INDEX_GROUPS, Outcome};
 use crate::log::Log;
 use crate::store::{Purpose, Store};
 use crate::table::{Dirty, Frozen, MemTable};
@@ -197,9 +196,9 @@ impl Store {
     }
 
     /// The index has applied the oldest generation.
-    pub(crate) fn commit_done(&mut self, result: Result<Vec<Run>>) {
-        let freed = match result {
-            Ok(freed) => freed,
+    pub(crate) fn commit_done(&mut self, result: Result<Outcome>) {
+        let Outcome { freed, garbage } = match result {
+            Ok(outcome) => outcome,
             Err(e) => {
                 self.fail(format_args!("checkpoint failed: {e}"));
                 return;
@@ -216,6 +215,26 @@ impl Store {
         self.state.retire(table.objects);
         self.releases.push_back((self.last_read, freed));
         self.release();
+        self.refill_spare();
+        if garbage && !self.purging {
+            self.purge();
+        }
+    }
+
+    /// Lets the index remove some garbage.
+    pub(crate) fn purge(&mut self) {
+        self.purging = true;
+        self.exec.submit(Job::Purge);
+    }
+
+    /// The index has removed some garbage.
+    pub(crate) fn purged(&mut self, result: Result<bool>) {
+        self.purging = false;
+        match result {
+            Ok(true) => self.purge(),
+            Ok(false) => {}
+            Err(e) => drop(self.fail(format_args!("removing garbage from the index failed: {e}"))),
+        }
         self.refill_spare();
     }
 

@@ -22,7 +22,7 @@ pub enum Event {
     Read(Token, Result<Bytes>),
     /// Answer to [`Store::list`](crate::Store::list).
     List(Token, Result<Listing>),
-    /// Answer to [`Store::omap_list`](crate::Store::omap_list) and
+    /// Answer to [`Store::omap_list`](crate::Store::omap_list), [`Store::omap_get`](crate::Store::omap_get) and
     /// [`Store::meta_list`](crate::Store::meta_list).
     Pairs(Token, Result<Pairs>),
     /// The store has failed and the daemon must stop. Comes once; waiting transactions get no event, waiting reads get

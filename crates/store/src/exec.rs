@@ -8,8 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 
-use crate::alloc::Run;
-use crate::index::{Index, Page, PageLimit};
+use crate::index::{Index, Outcome, Page, PageLimit};
 use crate::notify::Notify;
 use crate::onode::Onode;
 use crate::table::Frozen;
@@ -30,12 +29,18 @@ pub(crate) enum Job {
         to: Bytes,
         limit: PageLimit,
     },
+    Keys {
+        id: u64,
+        keys: Vec<Bytes>,
+    },
     /// Learn which objects there are from this key on.
     Learn(Bytes),
     Commit {
         frozen: Box<Frozen>,
         group_blocks: u32,
     },
+    /// Remove some garbage from the index.
+    Purge,
 }
 
 /// Its outcome.
@@ -44,7 +49,8 @@ pub(crate) enum JobDone {
     Objects(u64, Result<Page<Onode>>),
     Pairs(u64, Result<Page<Bytes>>),
     Learnt(Result<Option<Bytes>>),
-    Commit(Result<Vec<Run>>),
+    Commit(Result<Outcome>),
+    Purged(Result<bool>),
 }
 
 fn run(index: &Index, job: Job) -> JobDone {
@@ -54,8 +60,10 @@ fn run(index: &Index, job: Job) -> JobDone {
             JobDone::Objects(id, index.list_objects(&from, to.as_deref(), limit))
         }
         Job::Pairs { id, from, to, limit } => JobDone::Pairs(id, index.list_pairs(&from, Some(&to), limit)),
+        Job::Keys { id, keys } => JobDone::Pairs(id, index.pairs(&keys)),
         Job::Learn(from) => JobDone::Learnt(index.learn(&from)),
         Job::Commit { frozen, group_blocks } => JobDone::Commit(index.apply(&frozen, group_blocks)),
+        Job::Purge => JobDone::Purged(index.purge()),
     }
 }
 
@@ -87,7 +95,7 @@ impl Outbox {
     }
 }
 
-/// Runs jobs. Commits are done in order; other jobs do not wait for them.
+/// Runs jobs. Changes of the index are done in order; other jobs do not wait for them.
 pub(crate) enum Executor {
     Threads(Threads),
     Inline { index: Arc<Index>, jobs: VecDeque<Job> },
@@ -138,7 +146,7 @@ impl Executor {
     pub(crate) fn submit(&mut self, job: Job) {
         match self {
             Self::Threads(t) => {
-                let to = usize::from(matches!(job, Job::Commit { .. }));
+                let to = usize::from(matches!(job, Job::Commit { .. } | Job::Purge));
                 // The threads live as long as their senders.
                 let _ = t.senders[to].send(job);
             }

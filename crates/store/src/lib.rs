@@ -10,8 +10,7 @@
 //!                               Err(NoSpace | Invalid | Fatal): nothing was changed
 //! store.read(&key, offset, len, token)          -> Event::Read: checked bytes, short at the end of the object
 //! store.list(from, to, limit, token)            -> Event::List
-//! store.omap_list(&key, from, to, limit, max_bytes, token) -> Event::Pairs
-//! store.omap_get(&key, names)                    -> at once, may block
+//! store.omap_list(&key, from, to, limit, token) -> Event::Pairs      store.omap_get(&key, names, token) -> Event::Pairs
 //! store.meta_list(from, to, limit, token)       -> Event::Pairs      store.meta_get(key)          -> at once, may block
 //! store.poll(&mut events)    does what is due (starts I/O, forms the group commit, takes completions), appends events
 //! store.event_fd()           readable when `poll` has work: await it with tokio's AsyncFd, then call `poll`
@@ -63,6 +62,7 @@ pub use dump::Dump;
 pub use error::{Result, StoreError};
 pub use event::{Event, Listing, Lookup, Pairs, Token};
 pub use fsck::{Depth, FsckReport, fsck, fsck_on};
+pub use index::PageLimit;
 pub use key::ObjectKey;
 pub use layout::Superblock;
 pub use notify::Notify;

@@ -96,11 +96,36 @@ impl State {
                 out.next = Some(key.slice(skip..));
                 return out;
             }
+            let value = if limit.values { value } else { Bytes::new() };
             bytes = bytes.saturating_add(key.len() + value.len());
             out.pairs.push((key.slice(skip..), value));
         }
         out.next = if more { end.map(|e| e.slice(skip..)) } else { None };
         out
+    }
+
+    /// The pairs of these keys, `None` if the index must be asked about one.
+    pub(crate) fn pairs_in_memory(&self, keys: &[Bytes], skip: usize) -> Option<Pairs> {
+        let mut pairs = Vec::new();
+        for key in keys {
+            if let Some(value) = self.pair_in_memory(key)? {
+                pairs.push((key.slice(skip..), value));
+            }
+        }
+        Some(Pairs { pairs, next: None })
+    }
+
+    /// Lays the changes over what the index has of these keys.
+    pub(crate) fn merge_keys(&self, keys: &[Bytes], page: Page<Bytes>, skip: usize) -> Pairs {
+        let mut stored = page.entries.into_iter().peekable();
+        let mut pairs = Vec::new();
+        for key in keys {
+            let found = stored.next_if(|(k, _)| k == key).map(|(_, value)| value);
+            if let Some(value) = self.pair_in_memory(key).unwrap_or(found) {
+                pairs.push((key.slice(skip..), value));
+            }
+        }
+        Pairs { pairs, next: None }
     }
 
     /// All pairs in `[from, to)`, blocking on the index.

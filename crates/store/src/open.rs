@@ -224,7 +224,7 @@ impl Store {
             notify,
             spare_target,
         });
-        store.learn_objects();
+        store.start_background();
         store.start_base_reads();
         // What was replayed goes into the index before long.
         store.checkpoint();

@@ -285,6 +285,8 @@ impl Plan {
                             to: omap_end(omap),
                         },
                     );
+                    // The number is not used again: its pairs may go when there is time.
+                    self.step(state, Step::Omap(0));
                 }
                 Step::OmapHeader(Bytes::new())
             }

@@ -115,6 +115,7 @@ impl Store {
     fn job_done(&mut self, job: JobDone) {
         match job {
             JobDone::Commit(result) => self.commit_done(result),
+            JobDone::Purged(result) => self.purged(result),
             JobDone::Learnt(Ok(Some(next))) => self.exec.submit(Job::Learn(next)),
             JobDone::Learnt(Ok(None)) => tracing::debug!("all objects are known"),
             // Whoever needs the damaged part will be told; without the filter everything is looked up.
@@ -169,7 +170,7 @@ impl Store {
                 self.start_read(&key, &known, offset, len, token);
             }
             (Waiting::Read { token, .. }, Err(e)) => self.events.push_back(Event::Read(token, Err(e))),
-            (Waiting::Objects { .. } | Waiting::Pairs { .. }, _) => {}
+            (Waiting::Objects { .. } | Waiting::Pairs { .. } | Waiting::Keys { .. }, _) => {}
         }
     }
 
@@ -187,16 +188,22 @@ impl Store {
     }
 
     fn pairs_done(&mut self, id: u64, result: Result<Page<bytes::Bytes>>) {
-        if let Some(Waiting::Pairs {
-            from,
-            to,
-            limit,
-            skip,
-            token,
-        }) = self.waiting(id)
-        {
-            let pairs = result.map(|page| self.state.merge_pairs(&from, &to, page, limit, skip));
-            self.events.push_back(Event::Pairs(token, pairs));
+        match self.waiting(id) {
+            Some(Waiting::Pairs {
+                from,
+                to,
+                limit,
+                skip,
+                token,
+            }) => {
+                let pairs = result.map(|page| self.state.merge_pairs(&from, &to, page, limit, skip));
+                self.events.push_back(Event::Pairs(token, pairs));
+            }
+            Some(Waiting::Keys { keys, skip, token }) => {
+                let pairs = result.map(|page| self.state.merge_keys(&keys, page, skip));
+                self.events.push_back(Event::Pairs(token, pairs));
+            }
+            _ => {}
         }
     }
 }

@@ -319,7 +319,9 @@ impl Store {
                 Waiting::Lookup { token, .. } => Event::Lookup(token, Err(error.clone())),
                 Waiting::Read { token, .. } => Event::Read(token, Err(error.clone())),
                 Waiting::Objects { token, .. } => Event::List(token, Err(error.clone())),
-                Waiting::Pairs { token, .. } => Event::Pairs(token, Err(error.clone())),
+                Waiting::Pairs { token, .. } | Waiting::Keys { token, .. } => {
+                    Event::Pairs(token, Err(error.clone()))
+                }
             });
         }
         self.lookups.clear();

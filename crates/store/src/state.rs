@@ -379,9 +379,14 @@ impl State {
         }
     }
 
+    /// What memory knows about a pair: `None` if the index must be asked.
+    pub(crate) fn pair_in_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        self.tables.iter().rev().find_map(|t| t.pairs.get(key))
+    }
+
     /// Looks a pair up, blocking on the index if it is not in memory.
     pub(crate) fn pair(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        match self.tables.iter().rev().find_map(|t| t.pairs.get(key)) {
+        match self.pair_in_memory(key) {
             Some(found) => Ok(found),
             None => self.index.pair(key),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::alloc::Run;
-use crate::apply::{meta_end, meta_key, omap_end, omap_key};
+use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
 use crate::checkpoint::Stage;
 use crate::config::{BLOCK64, Config, StatFs};
 use crate::device::{Device, Io, IoKind};
@@ -21,6 +21,9 @@ use crate::read::ReadOp;
 use crate::state::{BaseRead, Known, State};
 use crate::txn::Transaction;
 use crate::{ObjectKey, Result, StoreError};
+
+/// Bytes of the store's own before the key of a store-wide pair: a letter.
+const META_PREFIX: usize = 1;
 
 /// What an operation of the device was for.
 pub(crate) enum Purpose {
@@ -71,6 +74,11 @@ pub(crate) enum Waiting {
         skip: usize,
         token: Token,
     },
+    Keys {
+        keys: Vec<Bytes>,
+        skip: usize,
+        token: Token,
+    },
 }
 
 /// Counters since the store was opened.
@@ -118,6 +126,8 @@ pub struct Store {
     pub(crate) stage: Stage,
     /// The index takes in the oldest generation.
     pub(crate) committing: bool,
+    /// The index removes garbage.
+    pub(crate) purging: bool,
     /// The index takes in everything, however little it is.
     pub(crate) draining: bool,
     /// Checkpoints completed: what the index said before is outdated.
@@ -163,6 +173,7 @@ impl Store {
             lookups: Vec::new(),
             stage: Stage::Idle,
             committing: false,
+            purging: false,
             draining: false,
             epoch: 0,
             releases: VecDeque::new(),
@@ -330,8 +341,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lists omap pairs of an object with keys in `[from, to)`, at most `limit`, and none after those that reach
-    /// `max_bytes`; an [`Event::Pairs`] answers, with no pairs if the object is missing or has none.
+    /// Lists omap pairs of an object with keys in `[from, to)`; an [`Event::Pairs`] answers, with no pairs if the object is
+    /// missing or has none.
     ///
     /// # Errors
     /// [`StoreError::Fatal`], or an index that cannot be read.
@@ -340,35 +351,33 @@ impl Store {
         key: &ObjectKey,
         from: &[u8],
         to: Option<&[u8]>,
-        limit: usize,
-        max_bytes: usize,
+        limit: PageLimit,
         token: Token,
     ) -> Result<()> {
         let omap = self.load(key)?.map_or(0, |o| o.omap);
         let end = to.map_or_else(|| omap_end(omap), |to| omap_key(omap, to));
-        self.list_pairs(
-            omap_key(omap, from),
-            end,
-            PageLimit::new(limit, max_bytes),
-            9,
-            token,
-        );
+        self.list_pairs(omap_key(omap, from), end, limit, OMAP_PREFIX, token);
         Ok(())
     }
 
-    /// Values of omap keys of an object; missing ones are left out. Blocks on the device if the index is not in memory.
+    /// Looks omap keys of an object up; an [`Event::Pairs`] answers with those that exist, in the order of `names`.
     ///
     /// # Errors
     /// [`StoreError::Fatal`], or an index that cannot be read.
-    pub fn omap_get(&mut self, key: &ObjectKey, names: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>> {
+    pub fn omap_get(&mut self, key: &ObjectKey, names: &[Bytes], token: Token) -> Result<()> {
         let omap = self.load(key)?.map_or(0, |o| o.omap);
-        let mut out = Vec::new();
-        for name in names.iter().filter(|_| omap != 0) {
-            if let Some(value) = self.state.pair(&omap_key(omap, name))? {
-                out.push((name.clone(), value));
-            }
+        let keys = if omap == 0 {
+            Vec::new()
+        } else {
+            names.iter().map(|n| omap_key(omap, n)).collect()
+        };
+        if let Some(pairs) = self.state.pairs_in_memory(&keys, OMAP_PREFIX) {
+            self.events.push_back(Event::Pairs(token, Ok(pairs)));
+        } else {
+            let skip = OMAP_PREFIX;
+            self.wait_for_job(Waiting::Keys { keys, skip, token });
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Lists store-wide pairs with keys in `[from, to)`, at most `limit`; an [`Event::Pairs`] answers.
@@ -378,7 +387,13 @@ impl Store {
     pub fn meta_list(&mut self, from: &[u8], to: Option<&[u8]>, limit: usize, token: Token) -> Result<()> {
         self.check()?;
         let end = to.map_or_else(meta_end, meta_key);
-        self.list_pairs(meta_key(from), end, PageLimit::new(limit, usize::MAX), 1, token);
+        self.list_pairs(
+            meta_key(from),
+            end,
+            PageLimit::new(limit, usize::MAX),
+            META_PREFIX,
+            token,
+        );
         Ok(())
     }
 
@@ -469,8 +484,11 @@ impl Store {
         events.extend(self.events.drain(..));
     }
 
-    /// Starts learning which objects there are, so that others need not be looked up.
-    pub(crate) fn learn_objects(&mut self) {
+    /// Starts what is done in the background after opening: learning which objects there are, so that others need not be
+    /// looked up, and removing garbage.
+    pub(crate) fn start_background(&mut self) {
+        // What an earlier run removed and did not get round to.
+        self.purge();
         if self.state.index.can_learn(self.state.counters.objects) {
             self.exec.submit(Job::Learn(Bytes::new()));
         }
@@ -552,6 +570,10 @@ impl Store {
                 from: from.clone(),
                 to: to.clone(),
                 limit: *limit,
+            },
+            Waiting::Keys { keys, .. } => Job::Keys {
+                id,
+                keys: keys.clone(),
             },
             Waiting::Lookup { key, .. } | Waiting::Read { key, .. } => {
                 self.lookups.push((id, key.clone()));

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, Payload, Store, StoreError,
-    Token, Transaction, fsck_on, mkfs_on,
+    Config, Depth, Devices, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit, Pairs, Payload,
+    Store, StoreError, Token, Transaction, fsck_on, mkfs_on,
 };
 
 const DISK: usize = 12 << 20;
@@ -484,8 +484,13 @@ impl Run {
                 let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
                 let omap = self.all_pairs(store, |s, from| {
-                    s.omap_list(&key, from, None, limit, usize::MAX, Token(0))
+                    s.omap_list(&key, from, None, PageLimit::new(limit, 64), Token(0))
                 })?;
+                let names: Vec<Bytes> = omap.keys().cloned().collect();
+                let asked = store.omap_get(&key, &names, Token(0));
+                self.good(asked)?;
+                let found = self.wait_pairs(store)?;
+                assert!(self.good(found)?.pairs.into_iter().eq(omap.clone()));
                 let attrs = onode.attrs().iter().cloned().collect();
                 let (info, header) = (onode.info().clone(), onode.omap_header().clone());
                 model.objects.insert(
@@ -515,19 +520,23 @@ impl Run {
         while let Some(at) = from {
             let asked = list(store, &at);
             self.good(asked)?;
-            let page = self.wait(
-                store,
-                |e| matches!(e, Event::Pairs(..)),
-                |e| match e {
-                    Event::Pairs(_, r) => r,
-                    _ => unreachable!(),
-                },
-            )?;
+            let page = self.wait_pairs(store)?;
             let page = self.good(page)?;
             out.extend(page.pairs);
             from = page.next;
         }
         Ok(out)
+    }
+
+    fn wait_pairs(&mut self, store: &mut Store) -> Result<Result<Pairs, StoreError>, End> {
+        self.wait(
+            store,
+            |e| matches!(e, Event::Pairs(..)),
+            |e| match e {
+                Event::Pairs(_, r) => r,
+                _ => unreachable!(),
+            },
+        )
     }
 
     /// The store after a power cut holds what was acknowledged, and of the rest a prefix.

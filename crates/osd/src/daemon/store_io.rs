@@ -18,6 +18,8 @@ pub(super) enum Call {
     Part { read: u64, want: usize, offset: u64 },
     /// Omap pairs for a read.
     Omap(OmapScan),
+    /// Omap values by key for a read: its number and the want's.
+    OmapKeys { read: u64, want: usize },
     /// A listing, with what was found so far.
     List {
         token: Token,

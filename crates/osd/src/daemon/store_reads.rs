@@ -1,7 +1,7 @@
 //! What the core wants to read about an object: data through the payload pool, omap pairs in pages.
 
 use bytes::Bytes;
-use spirula_store::{ObjectKey, Pairs, StoreError};
+use spirula_store::{ObjectKey, PageLimit, Pairs, StoreError};
 
 use super::store_io::{Call, StoreIo};
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
@@ -129,8 +129,9 @@ impl StoreIo {
                     left += 1;
                 }
                 Want::OmapKeys(keys) => {
-                    let pairs = self.store.omap_get(&key, keys)?;
-                    answer = Answer::Omap(OmapPage { pairs, more: false });
+                    let t = self.token(Call::OmapKeys { read: id, want });
+                    self.store.omap_get(&key, keys, t)?;
+                    left += 1;
                 }
                 Want::OmapHeader => {
                     let onode = self.store.load(&key)?;
@@ -165,30 +166,40 @@ impl StoreIo {
 
     /// Lists on, one more than wanted: it tells whether there are more.
     fn scan_from(&mut self, from: Bytes, scan: OmapScan) -> Result<(), StoreError> {
-        let limit = (scan.range.max - scan.page.pairs.len()).saturating_add(1);
-        let max_bytes = scan.range.max_bytes.saturating_sub(scan.bytes);
+        let count = scan.range.max.saturating_sub(scan.page.pairs.len());
+        let bytes = scan.range.max_bytes.saturating_sub(scan.bytes);
+        let mut limit = PageLimit::new(count.saturating_add(1), bytes);
+        if !scan.range.values {
+            limit = limit.keys_only();
+        }
         let (key, to) = (scan.key.clone(), scan.range.to.clone());
         let t = self.token(Call::Omap(scan));
-        self.store
-            .omap_list(&key, &from, to.as_deref(), limit, max_bytes, t)
+        self.store.omap_list(&key, &from, to.as_deref(), limit, t)
     }
 
     /// A page of omap pairs.
     pub(super) fn omap_page(&mut self, t: u64, r: Result<Pairs, StoreError>) -> Result<(), StoreError> {
-        let Some(Call::Omap(mut scan)) = self.calls.remove(&t) else {
-            return Ok(());
-        };
-        let answer = match r {
-            Ok(pairs) => match scan.take(pairs) {
+        let call = self.calls.remove(&t);
+        let r = r.map_err(|error| {
+            tracing::error!(%error, "omap can't be read");
+            ReadError
+        });
+        let (read, want, page) = match (call, r) {
+            (Some(Call::Omap(mut scan)), Ok(pairs)) => match scan.take(pairs) {
                 Some(next) => return self.scan_from(next, scan),
-                None => Ok(Answer::Omap(scan.page)),
+                None => (scan.read, scan.want, Ok(scan.page)),
             },
-            Err(error) => {
-                tracing::error!(%error, "omap can't be listed");
-                Err(ReadError)
+            (Some(Call::Omap(scan)), Err(e)) => (scan.read, scan.want, Err(e)),
+            (Some(Call::OmapKeys { read, want }), r) => {
+                let page = |found: Pairs| OmapPage {
+                    pairs: found.pairs,
+                    more: false,
+                };
+                (read, want, r.map(page))
             }
+            _ => return Ok(()),
         };
-        self.answered(scan.read, scan.want, |a| *a = answer);
+        self.answered(read, want, |a| *a = page.map(Answer::Omap));
         Ok(())
     }
 

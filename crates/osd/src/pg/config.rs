@@ -17,8 +17,15 @@ pub struct PgConfig {
     pub max_attrs_total: usize,
     /// `osd_max_write_size`: bytes of payload in one op.
     pub max_write_size: usize,
+    /// Bytes that one op may take in the store's log: omap pairs, attributes and small writes. The store's limit is 8 MiB.
+    pub max_logged: usize,
     /// `osd_max_pgls`: objects in one listing.
     pub max_pgls: u64,
+    /// `osd_max_omap_entries_per_request`: keys in one listing.
+    pub max_omap_entries: usize,
+    /// `osd_max_omap_bytes_per_request`: bytes of one listing, of which a single pair may be larger. Ceph's is 1 GiB;
+    /// here all of it is in memory.
+    pub max_omap_bytes: usize,
     /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
     pub max_write_op_reply_len: usize,
     /// `osd_client_watch_timeout`: seconds without a sign of a watcher after which its watch is dropped, where the client
@@ -76,7 +83,10 @@ impl Default for PgConfig {
             max_attr_size: 1 << 20,
             max_attrs_total: 1 << 20,
             max_write_size: 90 << 20,
+            max_logged: 7 << 20,
             max_pgls: 1024,
+            max_omap_entries: 1024,
+            max_omap_bytes: 32 << 20,
             max_write_op_reply_len: 64,
             watch_timeout: 30,
             notify_timeout: 30,

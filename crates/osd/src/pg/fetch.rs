@@ -27,6 +27,8 @@ pub struct OmapRange {
     pub max: usize,
     /// Bytes of keys and values after which no more are added. A single pair may be larger.
     pub max_bytes: usize,
+    /// Whether values are wanted; without, all are empty.
+    pub values: bool,
 }
 
 impl OmapRange {

@@ -7,6 +7,7 @@ use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 use spirula_proto::osd::OsdFlags;
 
+use super::config::PgConfig;
 use super::context::Context;
 use super::errno::*;
 use super::exec::{Exec, ObjectState, Run, up_front};
@@ -37,13 +38,13 @@ enum Step {
 /// A read waits until the writes before it are durable everywhere, as what it returns must not be lost. A write that
 /// reads need not: the store shows it what was submitted, and it is answered only when it is durable itself, after all
 /// before it.
-fn next_step(c: &Context, state: &ObjectState, op: &mut ClientOp) -> Step {
+fn next_step(cfg: &PgConfig, c: &Context, state: &ObjectState, op: &mut ClientOp) -> Step {
     let writes = op.may_write();
     if c.exclusive || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
         return Step::Wait;
     }
     let wants = if op.may_read() {
-        up_front(state, &mut op.ops)
+        up_front(cfg, state, &mut op.ops)
     } else {
         Vec::new()
     };
@@ -109,7 +110,7 @@ impl Pg {
                 c.queue.push_front(op);
                 return;
             };
-            match next_step(c, state, &mut op) {
+            match next_step(&self.cfg, c, state, &mut op) {
                 Step::Wait => {
                     c.queue.push_front(op);
                     return;

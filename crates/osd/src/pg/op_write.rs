@@ -13,7 +13,7 @@ use super::log::{LogEntry, LogOp, Usage};
 use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
 use super::op_checks::op_mtime;
-use super::txn::{MetaOp, Txn};
+use super::txn::{MetaOp, Txn, log_bytes};
 use super::watch::WatchEffects;
 use super::{Commit, Ctx, Output, Pg, Role, key};
 
@@ -115,12 +115,16 @@ impl Pg {
                     o.outdata = Default::default();
                 }
             }
-            if result < 0 {
-                return self.log_failure(op, Reply::failure(result, old_user_version), version, cx);
-            }
         } else {
             result = 0;
             op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
+        }
+        if log_bytes(&exec.changes) > self.cfg.max_logged {
+            result = -EMSGSIZE;
+        }
+        if result < 0 {
+            let reply = Reply::failure(result, old_user_version);
+            return self.log_failure(op, reply, version, cx);
         }
         let mut user_version = old_user_version;
         if exec.user_modify {

@@ -82,6 +82,7 @@ impl Current {
             to: None,
             max: OMAP_PAGE,
             max_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
+            values: true,
         };
         vec![Want::OmapHeader, Want::Omap(page)]
     }

@@ -61,6 +61,11 @@ pub enum ObjectOp {
     OmapHeader(Bytes),
 }
 
+/// How the store decides what goes through its log: as its own settings say.
+const BLOCK: usize = 4096;
+const DIRECT_MIN: usize = 64 << 10;
+const GROUP_BYTES: usize = 1 << 20;
+
 /// A change to the PG's own records: info and log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetaOp {
@@ -79,6 +84,21 @@ pub struct Txn {
     pub objects: Vec<(Bytes, Vec<ObjectOp>)>,
     /// Records.
     pub meta: Vec<MetaOp>,
+}
+
+/// Bytes that changes take in a store's log at most: large writes go to their place directly.
+pub fn log_bytes(ops: &[ObjectOp]) -> usize {
+    let small: usize = ops
+        .iter()
+        .map(ObjectOp::written)
+        .filter(|n| *n < DIRECT_MIN)
+        .sum();
+    let direct_min = if small > GROUP_BYTES {
+        2 * BLOCK
+    } else {
+        DIRECT_MIN
+    };
+    ops.iter().map(|op| op.log_bytes(direct_min)).sum()
 }
 
 impl Txn {
@@ -136,6 +156,32 @@ impl Txn {
 }
 
 impl ObjectOp {
+    /// Bytes of data.
+    fn written(&self) -> usize {
+        if let Self::Write { data, .. } = self {
+            data.len()
+        } else {
+            0
+        }
+    }
+
+    fn log_bytes(&self, direct_min: usize) -> usize {
+        /// Numbers and lengths of a change, or of a pair.
+        const FIXED: usize = 128;
+        let payload = match self {
+            Self::Write { data, .. } if data.len() < direct_min => data.len() + BLOCK + data.len() / 100,
+            Self::Write { data, .. } => 3 * BLOCK + data.len() / 100,
+            Self::Zero { .. } | Self::Truncate { .. } => 3 * BLOCK,
+            Self::SetInfo(b) | Self::OmapHeader(b) => b.len(),
+            Self::SetAttr { name, value } => name.len() + value.len(),
+            Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + FIXED).sum(),
+            Self::OmapRm(keys) => keys.iter().map(|k| k.len() + FIXED).sum(),
+            Self::OmapRmRange { from, to } => from.len() + to.len(),
+            Self::Touch | Self::Remove | Self::RmAttr(_) | Self::OmapClear => 0,
+        };
+        payload + FIXED
+    }
+
     fn encode(&self, w: &mut Writer, payload: &mut BytesList) {
         match self {
             Self::Touch => w.u8(0),
@@ -230,6 +276,19 @@ impl ObjectOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_small_writes_weigh_as_the_store_logs_them() {
+        let write = |len: usize| ObjectOp::Write {
+            offset: 0,
+            data: vec![0; len].into(),
+        };
+        let weight = |n, len| log_bytes(&vec![write(len); n]);
+        assert!((4096..10_000).contains(&weight(1, 4096)));
+        assert!(weight(1, 90 << 20) < 2 << 20);
+        assert!(weight(2000, 4096) > 8 << 20);
+        assert!(weight(100, 60 << 10) < 2 << 20);
+    }
 
     #[test]
     fn object_changes_survive_the_wire_without_copying_payload() {

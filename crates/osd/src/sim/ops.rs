@@ -60,7 +60,7 @@ fn data_ops_have_the_official_results() {
         ("a", write_full("abcdef"), 0, Ok("abcdef")),
         ("a", write_full("xyz"), 0, Ok("xyz")),
         ("a", extent(OpCode::WRITE, 128 << 20, 1, "x"), -27, Ok("xyz")),
-        ("a", plain(OpCode::OMAPCLEAR), -95, Ok("xyz")),
+        ("a", plain(OpCode::TMAPGET), -95, Ok("xyz")),
         ("a", plain(OpCode::DELETE), 0, Err(-2)),
     ];
     for (i, (name, op, result, content)) in table.into_iter().enumerate() {

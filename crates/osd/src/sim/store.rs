@@ -55,8 +55,9 @@ impl Object {
                         page.more = true;
                         break;
                     }
+                    let v = if r.values { v.clone() } else { Bytes::new() };
                     bytes += k.len() + v.len() + OmapRange::PAIR_OVERHEAD;
-                    page.pairs.push((k.clone(), v.clone()));
+                    page.pairs.push((k.clone(), v));
                 }
                 Answer::Omap(page)
             }
@@ -136,6 +137,10 @@ impl FakeStore {
 
     pub(super) fn has_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
+    }
+
+    pub(super) fn unflushed_len(&self) -> usize {
+        self.unflushed.len()
     }
 
     pub(super) fn flush(&mut self) -> Vec<Token> {

@@ -2,6 +2,7 @@
 //! key-value library on groups of the same device.
 
 mod file;
+mod pairs;
 mod presence;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::config::Config;
 use crate::device::BlockIo;
 use crate::layout::Superblock;
 use crate::onode::Onode;
-use crate::table::{Frozen, KvOverlay};
+use crate::table::Frozen;
 use crate::{ObjectKey, Result, StoreError};
 
 const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
@@ -33,6 +34,8 @@ const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 const BITMAPS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("bitmaps");
 /// Block → number of extents that refer to it; no entry: one at most.
 const SHARED: TableDefinition<'_, u64, u32> = TableDefinition::new("shared");
+/// Removed pairs that may still be there: first key → first key that is not one of them.
+const GARBAGE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("garbage");
 const STATE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("state");
 const APPLIED: &str = "applied";
 
@@ -88,11 +91,13 @@ pub(crate) struct Page<T> {
 
 /// How much a page of pairs may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageLimit {
+pub struct PageLimit {
     /// Pairs at most.
     pub(crate) count: usize,
     /// Bytes of keys and values after which no more pairs follow.
     pub(crate) bytes: usize,
+    /// Whether values are wanted; without, all are empty.
+    pub(crate) values: bool,
 }
 
 impl PageLimit {
@@ -100,15 +105,34 @@ impl PageLimit {
     pub(crate) const NONE: Self = Self {
         count: usize::MAX,
         bytes: usize::MAX,
+        values: true,
     };
 
-    /// A page of a sensible size.
-    pub(crate) fn new(count: usize, bytes: usize) -> Self {
+    /// At most `count` pairs (65,536 where that is less), and none after those that reach `bytes`.
+    pub fn new(count: usize, bytes: usize) -> Self {
         Self {
             count: count.clamp(1, 65_536),
             bytes: bytes.max(1),
+            values: true,
         }
     }
+
+    /// The same, but with empty values.
+    pub fn keys_only(self) -> Self {
+        Self {
+            values: false,
+            ..self
+        }
+    }
+}
+
+/// What applying a generation left to do.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Blocks that became free.
+    pub(crate) freed: Vec<Run>,
+    /// There are pairs to be removed when there is time.
+    pub(crate) garbage: bool,
 }
 
 /// The opened index. All methods may block on the device.
@@ -130,6 +154,7 @@ impl Index {
         txn.set_quick_repair(true);
         txn.open_table(OBJECTS)?;
         txn.open_table(PAIRS)?;
+        txn.open_table(GARBAGE)?;
         txn.open_table(BITMAPS)?;
         txn.open_table(SHARED)?;
         txn.open_table(STATE)?
@@ -228,7 +253,27 @@ impl Index {
     }
 
     pub(crate) fn list_pairs(&self, from: &[u8], to: Option<&[u8]>, limit: PageLimit) -> Result<Page<Bytes>> {
-        self.page(PAIRS, from, to, limit, |v| Ok(Bytes::copy_from_slice(v)))
+        let value = |v: &[u8]| {
+            Ok(if limit.values {
+                Bytes::copy_from_slice(v)
+            } else {
+                Bytes::new()
+            })
+        };
+        self.page(PAIRS, from, to, limit, value)
+    }
+
+    /// Looks up pairs in one go; those that exist.
+    pub(crate) fn pairs(&self, keys: &[Bytes]) -> Result<Page<Bytes>> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(PAIRS)?;
+        let mut entries = Vec::new();
+        for key in keys {
+            if let Some(value) = table.get(key.as_ref())? {
+                entries.push((key.clone(), Bytes::copy_from_slice(value.value())));
+            }
+        }
+        Ok(Page { entries, more: false })
     }
 
     fn page<T>(
@@ -259,7 +304,10 @@ impl Index {
                 page.more = true;
                 break;
             }
-            bytes = bytes.saturating_add(key.value().len() + value.value().len());
+            bytes = bytes.saturating_add(key.value().len());
+            if limit.values {
+                bytes = bytes.saturating_add(value.value().len());
+            }
             page.entries
                 .push((Bytes::copy_from_slice(key.value()), decode(value.value())?));
         }
@@ -296,13 +344,23 @@ impl Index {
         ])
     }
 
-    /// Applies a generation of changes and makes them durable, all or nothing. Returns what became free.
-    pub(crate) fn apply(&self, frozen: &Frozen, group_blocks: u32) -> Result<Vec<Run>> {
+    /// Removes some of the pairs that are garbage. Returns whether there are more.
+    pub(crate) fn purge(&self) -> Result<bool> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(Durability::Immediate)?;
+        txn.set_quick_repair(true);
+        let more = pairs::purge(&mut txn.open_table(PAIRS)?, &mut txn.open_table(GARBAGE)?)?;
+        txn.commit()?;
+        Ok(more)
+    }
+
+    /// Applies a generation of changes and makes them durable, all or nothing.
+    pub(crate) fn apply(&self, frozen: &Frozen, group_blocks: u32) -> Result<Outcome> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(Durability::Immediate)?;
         // Without this, opening after a crash would walk the whole index.
         txn.set_quick_repair(true);
-        let freed = {
+        let outcome = {
             let mut buf = Vec::new();
             let mut objects = txn.open_table(OBJECTS)?;
             for (key, onode) in frozen.objects.iter() {
@@ -317,7 +375,9 @@ impl Index {
                     None => drop(objects.remove(key.as_slice())?),
                 }
             }
-            apply_pairs(&mut txn.open_table(PAIRS)?, &frozen.pairs)?;
+            let (mut stored, mut removed) = (txn.open_table(PAIRS)?, txn.open_table(GARBAGE)?);
+            pairs::apply(&mut stored, &mut removed, &frozen.pairs)?;
+            let garbage = pairs::purge(&mut stored, &mut removed)?;
             let freed = apply_shared(&mut txn.open_table(SHARED)?, frozen)?;
             apply_bitmaps(
                 &mut txn.open_table(BITMAPS)?,
@@ -327,24 +387,11 @@ impl Index {
             )?;
             txn.open_table(STATE)?
                 .insert(APPLIED, frozen.applied.encode().as_slice())?;
-            freed
+            Outcome { freed, garbage }
         };
         txn.commit()?;
-        Ok(freed)
+        Ok(outcome)
     }
-}
-
-fn apply_pairs(table: &mut Table<'_, &'static [u8], &'static [u8]>, pairs: &KvOverlay) -> Result<()> {
-    for (from, to) in pairs.ranges() {
-        table.retain_in::<&[u8], _>(from.as_ref()..to.as_ref(), |_, _| false)?;
-    }
-    for (key, value) in pairs.puts() {
-        match value {
-            Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),
-            None => drop(table.remove(key.as_ref())?),
-        }
-    }
-    Ok(())
 }
 
 /// Counts references to shared blocks; returns the runs that nothing refers to any more, unshared ones included.

@@ -7,6 +7,7 @@
 
 mod checksum;
 mod error;
+mod omap;
 mod plan;
 mod read;
 mod watch;
@@ -150,7 +151,12 @@ impl<'a> Exec<'a> {
                 Err(Stop::Failed(e)) => e,
                 Err(Stop::Unfetched) => {
                     let first = self.missing.take();
-                    return Run::Fetch(plan::more(first, self.old, &mut ops[i + 1..], self.answers));
+                    return Run::Fetch(plan::more(
+                        first,
+                        (self.cfg, self.old),
+                        &mut ops[i + 1..],
+                        self.answers,
+                    ));
                 }
             };
             op.rval = result;
@@ -229,6 +235,15 @@ impl<'a> Exec<'a> {
             OpCode::LIST_WATCHERS => self.list_watchers(op),
             OpCode::SETXATTR => self.setxattr(op),
             OpCode::RMXATTR => self.rmxattr(op),
+            OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => self.omap_list(op),
+            OpCode::OMAPGETHEADER => self.omap_get_header(op),
+            OpCode::OMAPGETVALSBYKEYS => self.omap_get_by_keys(op),
+            OpCode::OMAP_CMP => self.omap_cmp(op),
+            OpCode::OMAPSETVALS => self.omap_set_vals(op),
+            OpCode::OMAPSETHEADER => self.omap_set_header_op(op),
+            OpCode::OMAPCLEAR => self.omap_clear(),
+            OpCode::OMAPRMKEYS => self.omap_rm_keys(op),
+            OpCode::OMAPRMKEYRANGE => self.omap_rm_range(op),
             _ => fail(EOPNOTSUPP),
         }
     }
@@ -287,7 +302,12 @@ impl<'a> Exec<'a> {
         let stores = |c: &ObjectOp| {
             !matches!(
                 c,
-                ObjectOp::Remove | ObjectOp::RmAttr(_) | ObjectOp::Truncate { .. }
+                ObjectOp::Remove
+                    | ObjectOp::RmAttr(_)
+                    | ObjectOp::Truncate { .. }
+                    | ObjectOp::OmapRm(_)
+                    | ObjectOp::OmapRmRange { .. }
+                    | ObjectOp::OmapClear
             )
         };
         self.changes.iter().any(stores) || self.attr_changes.values().any(Option::is_some)

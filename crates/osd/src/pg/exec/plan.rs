@@ -3,7 +3,8 @@
 use spirula_proto::osd::OpCode;
 
 use super::read::{checksum_extent, read_extent, sparse_extent};
-use super::{ObjectState, normalise};
+use super::{ObjectState, normalise, omap};
+use crate::pg::config::PgConfig;
 use crate::pg::fetch::{Fetched, ReadRange, Want};
 use crate::pg::op::OsdOp;
 
@@ -11,14 +12,14 @@ use crate::pg::op::OsdOp;
 const ROUND: u64 = 64 << 20;
 
 /// What the ops of a request will want, none of them executed yet.
-pub(crate) fn up_front(state: &ObjectState, ops: &mut [OsdOp]) -> Vec<Want> {
-    more(None, state, ops, &[])
+pub(crate) fn up_front(cfg: &PgConfig, state: &ObjectState, ops: &mut [OsdOp]) -> Vec<Want> {
+    more(None, (cfg, state), ops, &[])
 }
 
 /// What is to be fetched now: `first`, which an op lacks, and what the ops after it will want.
 pub(super) fn more(
     first: Option<Want>,
-    state: &ObjectState,
+    (cfg, state): (&PgConfig, &ObjectState),
     rest: &mut [OsdOp],
     answers: &[Fetched],
 ) -> Vec<Want> {
@@ -28,7 +29,9 @@ pub(super) fn more(
         return wants;
     }
     for op in rest {
-        let Some(want) = wanted(state, op) else { continue };
+        let Some(want) = wanted(cfg, state, op) else {
+            continue;
+        };
         if answers.iter().any(|f| f.want == want) {
             continue;
         }
@@ -42,7 +45,7 @@ pub(super) fn more(
 }
 
 /// What an op wants of the object as it is.
-fn wanted(state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
+fn wanted(cfg: &PgConfig, state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
     normalise(op);
     let (size, seq) = (state.info.size, state.info.truncate_seq);
     let (offset, len) = match op.code {
@@ -50,6 +53,7 @@ fn wanted(state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
         OpCode::SPARSE_READ => sparse_extent(size, seq, &op.extent()),
         OpCode::CMPEXT => sparse_extent(size, seq, &op.extent()),
         OpCode::CHECKSUM => checksum_extent(size, op),
+        _ if state.info.has_omap() => return omap::wanted(cfg, op),
         _ => return None,
     };
     (len > 0).then_some(Want::Data(ReadRange {

@@ -58,7 +58,7 @@ impl Exec<'_> {
         Ok(0)
     }
 
-    fn count_write(&mut self, length: u64) {
+    pub(super) fn count_write(&mut self, length: u64) {
         self.io.wr += 1;
         self.io.wr_kb += kib(length);
     }

@@ -1,0 +1,280 @@
+//! Ops on the omap: ordered keys and values beside the data, and a header.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Reader, Writer};
+use spirula_proto::osd::{CmpOp, OpCode};
+use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys, OmapRange as KeyRange};
+
+use super::{Exec, OpResult, Stop, fail, kib};
+use crate::pg::config::PgConfig;
+use crate::pg::errno::*;
+use crate::pg::fetch::{Answer, OmapPage, OmapRange, Want, key_after, prefix_end};
+use crate::pg::object::FLAG_OMAP;
+use crate::pg::op::OsdOp;
+use crate::pg::txn::ObjectOp;
+
+/// An op's input. What follows it is ignored, as by the official OSD.
+fn input<T: Decode>(op: &OsdOp) -> Result<T, Stop> {
+    Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))
+}
+
+/// Keys and values of the input in the order in which they came, not copied.
+fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
+    let mut r = Reader::new(&op.indata);
+    let mut all = || {
+        let n = r.count(8)?;
+        let mut pairs = Vec::with_capacity(n);
+        for _ in 0..n {
+            let (key, value) = (r.blob()?, r.blob()?);
+            pairs.push((op.indata.slice_ref(key), op.indata.slice_ref(value)));
+        }
+        Ok(pairs)
+    };
+    all().map_err(|_: spirula_denc::Error| Stop::Failed(-EINVAL))
+}
+
+/// The part of the omap that a listing asks for.
+fn listed_range(cfg: &PgConfig, op: &OsdOp) -> Result<OmapRange, Stop> {
+    let (start_after, max, prefix, values) = if op.code == OpCode::OMAPGETKEYS {
+        let i: OmapGetKeys = input(op)?;
+        (i.start_after, i.max, Bytes::new(), false)
+    } else {
+        let i: OmapGetVals = input(op)?;
+        (i.start_after, i.max, i.prefix, true)
+    };
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    Ok(OmapRange {
+        // An empty key is never listed: all listings start after a key.
+        from: if prefix > start_after {
+            prefix.clone()
+        } else {
+            key_after(&start_after)
+        },
+        to: prefix_end(&prefix),
+        max: max.min(cfg.max_omap_entries),
+        max_bytes: cfg.max_omap_bytes,
+        values,
+    })
+}
+
+/// The keys whose values an op asks for.
+fn asked_keys(op: &OsdOp) -> Result<Vec<Bytes>, Stop> {
+    Ok(if op.code == OpCode::OMAP_CMP {
+        input::<OmapCmp>(op)?.into_keys().collect()
+    } else {
+        input::<OmapKeys>(op)?.into_iter().collect()
+    })
+}
+
+/// What an op on the omap reads.
+pub(super) fn wanted(cfg: &PgConfig, op: &OsdOp) -> Option<Want> {
+    match op.code {
+        OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => listed_range(cfg, op).ok().map(Want::Omap),
+        OpCode::OMAPGETVALSBYKEYS | OpCode::OMAP_CMP => asked_keys(op).ok().map(Want::OmapKeys),
+        OpCode::OMAPGETHEADER => Some(Want::OmapHeader),
+        _ => None,
+    }
+}
+
+/// The order of two values, as the official OSD on x86 sees it: its bytes are signed.
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    let signed = |b: &u8| b.cast_signed();
+    a.iter().map(signed).cmp(b.iter().map(signed))
+}
+
+impl<'a> Exec<'a> {
+    /// Whether there is an omap to read: it was there before the request, and no op has cleared it.
+    fn has_omap(&self) -> bool {
+        self.info.has_omap() && self.old.info.has_omap()
+    }
+
+    /// The first pairs of a range of keys, as they were before the request.
+    pub(crate) fn omap_page(&mut self, range: OmapRange) -> Result<OmapPage, Stop> {
+        if !self.has_omap() {
+            return Ok(OmapPage::default());
+        }
+        self.omap(Want::Omap(range)).cloned()
+    }
+
+    /// The pairs of these keys as far as they exist, as before the request. The keys ascend.
+    pub(crate) fn omap_values(&mut self, keys: Vec<Bytes>) -> Result<&'a [(Bytes, Bytes)], Stop> {
+        if !self.has_omap() || keys.is_empty() {
+            return Ok(&[]);
+        }
+        Ok(&self.omap(Want::OmapKeys(keys))?.pairs)
+    }
+
+    fn omap(&mut self, want: Want) -> Result<&'a OmapPage, Stop> {
+        match self.fetch(want)? {
+            Answer::Omap(page) => Ok(page),
+            _ => fail(EIO),
+        }
+    }
+
+    /// The omap header, as before the request.
+    pub(crate) fn omap_header(&mut self) -> Result<Bytes, Stop> {
+        if !self.has_omap() {
+            return Ok(Bytes::new());
+        }
+        match self.fetch(Want::OmapHeader)? {
+            Answer::OmapHeader(header) => Ok(header.clone()),
+            _ => fail(EIO),
+        }
+    }
+
+    fn count_read(&mut self, op: &OsdOp) {
+        self.io.rd += 1;
+        self.io.rd_kb += kib(op.outdata.len() as u64);
+    }
+
+    /// OMAPGETKEYS and OMAPGETVALS.
+    pub(super) fn omap_list(&mut self, op: &mut OsdOp) -> OpResult {
+        let range = listed_range(self.cfg, op)?;
+        let values = range.values;
+        let page = self.omap_page(range)?;
+        let mut w = Writer::new();
+        w.count(page.pairs.len());
+        for (key, value) in &page.pairs {
+            w.put(key);
+            if values {
+                w.put(value);
+            }
+        }
+        w.bool(page.more);
+        op.outdata.push(w.into_vec().into());
+        self.count_read(op);
+        Ok(0)
+    }
+
+    pub(super) fn omap_get_by_keys(&mut self, op: &mut OsdOp) -> OpResult {
+        let found = self.omap_values(asked_keys(op)?)?;
+        let mut w = Writer::new();
+        w.put(found);
+        op.outdata.push(w.into_vec().into());
+        self.count_read(op);
+        Ok(0)
+    }
+
+    pub(super) fn omap_get_header(&mut self, op: &mut OsdOp) -> OpResult {
+        if self.info.has_omap() {
+            let header = self.omap_header()?;
+            op.outdata.push(header);
+            self.count_read(op);
+        }
+        Ok(0)
+    }
+
+    pub(super) fn omap_cmp(&mut self, op: &OsdOp) -> OpResult {
+        if !self.exists {
+            return fail(ENOENT);
+        }
+        let found = self.omap_values(asked_keys(op)?)?;
+        self.io.rd += 1;
+        for (key, (given, cmp)) in input::<OmapCmp>(op)? {
+            let at = found.binary_search_by(|(k, _)| k.cmp(&key)).ok();
+            let stored = at.and_then(|at| found.get(at)).map_or(&[][..], |(_, v)| v);
+            let order = order(stored, &given);
+            let holds = match u8::try_from(cmp).map(CmpOp) {
+                Ok(CmpOp::EQ) => order.is_eq(),
+                Ok(CmpOp::LT) => order.is_lt(),
+                Ok(CmpOp::GT) => order.is_gt(),
+                _ => return fail(EINVAL),
+            };
+            if !holds {
+                return fail(ECANCELED);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Sets pairs; the object is made if it is not there.
+    pub(crate) fn omap_set(&mut self, pairs: Vec<(Bytes, Bytes)>) {
+        self.maybe_create();
+        self.info.flags |= FLAG_OMAP;
+        if !pairs.is_empty() {
+            self.changes.push(ObjectOp::OmapSet(pairs));
+        }
+    }
+
+    /// Sets the header; the object is made if it is not there.
+    pub(crate) fn omap_set_header(&mut self, header: Bytes) {
+        self.maybe_create();
+        self.info.flags |= FLAG_OMAP;
+        self.changes.push(ObjectOp::OmapHeader(header));
+    }
+
+    /// Removes keys, those that are there.
+    ///
+    /// # Errors
+    /// There is no object.
+    pub(crate) fn omap_rm(&mut self, change: ObjectOp) -> Result<(), Stop> {
+        if !self.exists {
+            return fail(ENOENT);
+        }
+        if self.info.has_omap() {
+            self.changes.push(change);
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    pub(super) fn omap_set_vals(&mut self, op: &OsdOp) -> OpResult {
+        self.omap_set(pairs(op)?);
+        self.count_write(op.indata.len() as u64);
+        Ok(0)
+    }
+
+    pub(super) fn omap_set_header_op(&mut self, op: &OsdOp) -> OpResult {
+        self.omap_set_header(op.indata.clone());
+        self.count_write(0);
+        Ok(0)
+    }
+
+    /// Without an omap nothing changes, not even the version.
+    pub(super) fn omap_clear(&mut self) -> OpResult {
+        if !self.exists {
+            return fail(ENOENT);
+        }
+        if self.info.has_omap() {
+            self.changes.push(ObjectOp::OmapClear);
+            self.info.flags &= !FLAG_OMAP;
+            self.dirty = true;
+            self.count_write(0);
+        }
+        Ok(0)
+    }
+
+    pub(super) fn omap_rm_keys(&mut self, op: &OsdOp) -> OpResult {
+        if !self.exists {
+            return fail(ENOENT);
+        }
+        let keys: OmapKeys = input(op)?;
+        self.omap_rm(ObjectOp::OmapRm(keys.into_iter().collect()))?;
+        self.count_write(0);
+        Ok(0)
+    }
+
+    pub(super) fn omap_rm_range(&mut self, op: &OsdOp) -> OpResult {
+        if !self.exists {
+            return fail(ENOENT);
+        }
+        let KeyRange { begin, end } = input(op)?;
+        self.omap_rm(ObjectOp::OmapRmRange { from: begin, to: end })?;
+        self.count_write(0);
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_compare_as_signed_bytes() {
+        assert!(order(b"\x80", b"\x01").is_lt());
+        assert!(order(b"a", b"ab").is_lt());
+        assert!(order(b"", b"").is_eq());
+    }
+}
