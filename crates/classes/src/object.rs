@@ -8,7 +8,7 @@ use spirula_denc::{EntityAddr, EntityName, UTime};
 use crate::Result;
 
 /// Who called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
     /// Its name: `client.` and its global id.
     pub name: EntityName,

@@ -180,6 +180,8 @@ options! {
     objecter_inflight_op_bytes Size Advanced "104857600" [""] "bytes a client has in flight at most";
     objecter_inflight_ops Uint Advanced "1024" [""] "operations a client has in flight at most";
     osd_beacon_report_interval Int Dev "300" ["osd"] "seconds between beacons to the monitors";
+    osd_class_default_list Str Advanced "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap queue 2pc_queue fifo" ["osd"] "object classes that the capabilities x, class-read and class-write cover";
+    osd_class_load_list Str Advanced "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap queue 2pc_queue fifo" ["osd"] "object classes that may be used";
     osd_class_update_on_start Bool Advanced "true" ["osd"] "give an OSD without device class that of its device when it boots";
     osd_client_message_cap Uint Advanced "256" ["osd"] "client operations an OSD holds at most";
     osd_client_message_size_cap Size Advanced "524288000" ["osd"] "bytes of client operations an OSD holds at most";

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_cephx::caps::{OsdCap, OsdRequest};
+use spirula_cephx::caps::{ClassCall, OsdCap, OsdRequest};
 use spirula_cephx::{
     Accepted, AuthName, AuthorizerVerifier, ConnectionMode, Env, Outcome, RotatingKeys, method,
 };
@@ -124,7 +124,15 @@ pub(super) struct CapAccess {
 }
 
 impl Access for CapAccess {
-    fn allows(&self, pool: &PoolView, nspace: &[u8], key: &[u8], read: bool, write: bool) -> bool {
+    fn allows(
+        &self,
+        pool: &PoolView,
+        nspace: &[u8],
+        key: &[u8],
+        read: bool,
+        write: bool,
+        calls: &[ClassCall<'_>],
+    ) -> bool {
         let Some(caps) = &self.caps else { return false };
         caps.is_allow_all()
             || caps.is_capable(&OsdRequest {
@@ -134,7 +142,7 @@ impl Access for CapAccess {
                 object: key,
                 read,
                 write,
-                classes: &[],
+                classes: calls,
                 addr: self.addr,
             })
     }

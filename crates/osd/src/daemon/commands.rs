@@ -49,7 +49,7 @@ pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) 
         let any = PoolView::default();
         o.sessions
             .get(&conn)
-            .is_some_and(|s| s.client.access.allows(&any, b"", b"", true, true))
+            .is_some_and(|s| s.client.access.allows(&any, b"", b"", true, true, &[]))
     });
     let prefix = args
         .get("prefix")

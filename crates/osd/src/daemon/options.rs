@@ -10,6 +10,8 @@ use crate::pg::config::PgConfig;
 
 /// What may change at any time. Other options are taken at the start, or by official daemons only.
 const LIVE: &[&str] = &[
+    "osd_class_default_list",
+    "osd_class_load_list",
     "osd_client_watch_timeout",
     "osd_default_notify_timeout",
     "osd_failsafe_full_ratio",
@@ -47,6 +49,8 @@ pub(super) fn pg_config(values: &Values) -> PgConfig {
         max_attr_size: attr.unwrap_or(usize::MAX).min(base.max_attr_size),
         max_write_size: size("osd_max_write_size").saturating_mul(1 << 20),
         max_pgls: values.uint("osd_max_pgls").clamp(1, base.max_pgls * 16),
+        class_load_list: values.get("osd_class_load_list").to_owned(),
+        class_default_list: values.get("osd_class_default_list").to_owned(),
         max_omap_entries: size("osd_max_omap_entries_per_request").min(1 << 16),
         max_omap_bytes: size("osd_max_omap_bytes_per_request").min(base.max_omap_bytes),
         max_write_op_reply_len: size("osd_max_write_op_reply_len").min(1 << 20),

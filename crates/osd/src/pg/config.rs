@@ -1,5 +1,9 @@
 //! The limits that the PG core enforces, under the names of Ceph's options.
 
+/// Ceph's default lists of object classes, of which those are listed that Spirula does not have yet, too.
+const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas \
+                       cmpomap queue 2pc_queue fifo";
+
 /// Settings of the PG core. Defaults are Ceph's, except where a comment says why not.
 #[derive(Debug, Clone)]
 pub struct PgConfig {
@@ -39,6 +43,10 @@ pub struct PgConfig {
     pub max_watchers: usize,
     /// Bytes that the watches and notifications of all PGs of a reactor may take. Ceph has no limit.
     pub watch_bytes: usize,
+    /// `osd_class_load_list`: the object classes that may be used, separated by blanks; `*` for all.
+    pub class_load_list: String,
+    /// `osd_class_default_list`: the object classes that the capabilities `x`, `class-read` and `class-write` cover.
+    pub class_default_list: String,
     /// Log entries that all PGs of a reactor keep together. Fewer than Ceph's: each costs memory.
     pub log_entries: usize,
     /// Log entries that one PG keeps at least and at most.
@@ -93,6 +101,8 @@ impl Default for PgConfig {
             max_notify_timeout: 3600,
             max_watchers: 10_000,
             watch_bytes: 8 << 20,
+            class_load_list: CLASSES.to_owned(),
+            class_default_list: CLASSES.to_owned(),
             log_entries: 20_000,
             log_entries_per_pg: (100, 1000),
             max_log_bytes: 256 << 10,

@@ -5,19 +5,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use spirula_cephx::caps::ClassCall;
+use spirula_classes::{Caller, Flags, Method};
 use spirula_denc::{EntityAddr, EntityName, Reader, UTime};
 use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
     MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs, WatchOp,
 };
+use spirula_proto::osd_op_data::CallInput;
 
 use super::cluster::PoolView;
+use super::exec::Request;
 
 /// What a client may do.
 pub trait Access: Debug + Send + Sync {
     /// Whether it may do this to objects of this pool, namespace and key (or name).
-    fn allows(&self, pool: &PoolView, nspace: &[u8], key: &[u8], read: bool, write: bool) -> bool;
+    /// `read` and `write`: whether the request does so other than in the class methods `calls`.
+    fn allows(
+        &self,
+        pool: &PoolView,
+        nspace: &[u8],
+        key: &[u8],
+        read: bool,
+        write: bool,
+        calls: &[ClassCall<'_>],
+    ) -> bool;
 }
 
 /// A connected client.
@@ -40,7 +53,7 @@ pub struct Client {
 struct Internal;
 
 impl Access for Internal {
-    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool) -> bool {
+    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool, _: &[ClassCall<'_>]) -> bool {
         true
     }
 }
@@ -81,6 +94,35 @@ pub struct Extent {
     pub truncate_seq: u32,
 }
 
+/// The method that a CALL is for.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The class's name.
+    pub class: Bytes,
+    /// The method's name.
+    pub name: Bytes,
+    /// The method; `None` where there is no such one.
+    pub method: Option<&'static Method>,
+    /// Its input.
+    pub input: Bytes,
+}
+
+impl Call {
+    fn of(op: &OsdOpIn) -> Option<Self> {
+        let CallInput { class, method, input } = CallInput::of(op)?;
+        Some(Self {
+            method: spirula_classes::find(&class).and_then(|c| c.method(&method)),
+            class,
+            name: method,
+            input,
+        })
+    }
+
+    fn has(&self, flag: Flags) -> bool {
+        self.method.is_some_and(|m| m.flags.has(flag))
+    }
+}
+
 /// One op of a request; in the reply with its results.
 #[derive(Debug, Clone, Default)]
 pub struct OsdOp {
@@ -92,6 +134,8 @@ pub struct OsdOp {
     pub body: [u8; 28],
     /// The data that came with it.
     pub indata: Bytes,
+    /// What a CALL calls; `None` for other ops, and where the lengths lie.
+    pub call: Option<Box<Call>>,
     /// The data it returns.
     pub outdata: BytesList,
     /// Its own result.
@@ -203,6 +247,7 @@ impl OsdOp {
 impl From<OsdOpIn> for OsdOp {
     fn from(o: OsdOpIn) -> Self {
         Self {
+            call: Call::of(&o).map(Box::new),
             code: o.op.code,
             flags: o.op.flags,
             body: o.op.raw_args,
@@ -280,16 +325,44 @@ pub struct Stamps {
 }
 
 impl ClientOp {
-    /// Whether it reads; calls not counted.
-    pub fn may_read(&self) -> bool {
+    /// Whether it reads other than in class methods.
+    pub fn needs_read_cap(&self) -> bool {
         self.ops
             .iter()
             .any(|o| o.code.is_read() || o.code == OpCode::WATCH)
     }
 
+    /// Whether it changes the object other than in class methods.
+    pub fn needs_write_cap(&self) -> bool {
+        self.ops.iter().any(OsdOp::is_modify)
+    }
+
+    /// Whether it reads.
+    pub fn may_read(&self) -> bool {
+        self.needs_read_cap() || self.calls().any(|c| c.has(Flags::RD))
+    }
+
     /// Whether it changes the object.
     pub fn may_write(&self) -> bool {
-        self.ops.iter().any(OsdOp::is_modify)
+        self.needs_write_cap() || self.calls().any(|c| c.has(Flags::WR))
+    }
+
+    /// The class methods that it calls.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.ops.iter().filter_map(|o| o.call.as_deref())
+    }
+
+    /// What its class methods are told of it.
+    pub(crate) fn request(&self, now: UTime, last_user_version: u64) -> Request {
+        Request {
+            caller: Caller {
+                name: self.client.name,
+                addr: self.client.addr,
+            },
+            now,
+            reqid: self.reqid,
+            last_user_version,
+        }
     }
 
     /// Whether it is ordered with writes.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spirula_cephx::caps::ClassCall;
+use spirula_classes::Flags;
 use spirula_denc::UTime;
 use spirula_maps::snap;
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags};
@@ -87,19 +89,51 @@ impl Pg {
         if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
             return Verdict::Fail(-EINVAL);
         }
-        if op.ops.iter().any(|o| o.code == OpCode::CALL) {
-            // No class is known, and that shows before capabilities are looked at.
-            return Verdict::Fail(-EOPNOTSUPP);
+        // That there is no such method shows before capabilities are looked at.
+        if let Err(e) = self.check_calls(op) {
+            return Verdict::Fail(-e);
         }
         if !op.may_read() && !op.write_ordered() && !op.is_pg_op() {
             return Verdict::Fail(-EINVAL);
         }
-        let (read, write) = (op.may_read(), op.may_write());
-        let (nspace, key) = (op.object.nspace.as_bytes(), op.object.effective_key().as_bytes());
-        if !op.client.access.allows(&self.pool, nspace, key, read, write) {
+        if !self.is_allowed(op) {
             return Verdict::Fail(-EPERM);
         }
         Verdict::Pass
+    }
+
+    /// Whether every class method that a request calls may be used and exists; if not, the errno.
+    fn check_calls(&self, op: &ClientOp) -> Result<(), i32> {
+        for o in op.ops.iter().filter(|o| o.code == OpCode::CALL) {
+            let call = o.call.as_ref().ok_or(EINVAL)?;
+            if !in_class_list(&self.cfg.class_load_list, &call.class) {
+                return Err(EPERM);
+            }
+            call.method.ok_or(EOPNOTSUPP)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the client's capabilities cover a request.
+    fn is_allowed(&self, op: &ClientOp) -> bool {
+        let calls: Vec<_> = op
+            .calls()
+            .filter_map(|c| {
+                let method = c.method?;
+                Some(ClassCall {
+                    class: std::str::from_utf8(&c.class).ok()?,
+                    method: method.name,
+                    read: method.flags.has(Flags::RD),
+                    write: method.flags.has(Flags::WR),
+                    default_allowed: in_class_list(&self.cfg.class_default_list, &c.class),
+                })
+            })
+            .collect();
+        let (read, write) = (op.needs_read_cap(), op.needs_write_cap());
+        let (nspace, key) = (op.object.nspace.as_bytes(), op.object.effective_key().as_bytes());
+        op.client
+            .access
+            .allows(&self.pool, nspace, key, read, write, &calls)
     }
 
     fn check_object_op(&self, op: &ClientOp) -> Verdict {
@@ -218,6 +252,11 @@ impl Pg {
         }
         Err(None)
     }
+}
+
+/// Whether a list of classes (`osd_class_load_list`, `osd_class_default_list`) has this one, or `*` for all.
+fn in_class_list(list: &str, class: &[u8]) -> bool {
+    list.split_whitespace().any(|c| c == "*" || c.as_bytes() == class)
 }
 
 /// The offset of the data within its object, as a reply's header has it.

@@ -86,6 +86,7 @@ impl Pg {
         let client = Arc::clone(&op.client);
         let asking = self.asking(&client, op.reqid.name, key);
         let mut exec = Exec::new(&self.cfg, state, &answers, asking);
+        exec.request = op.request(cx.now, last_user_version);
         let mut result = match exec.run(&mut op.ops) {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),

@@ -1,5 +1,6 @@
 //! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed. For tests.
 
+mod classes;
 mod map;
 mod omap;
 mod ops;
@@ -17,6 +18,8 @@ use spirula_maps::{HObject, ObjectName, PgId, ReqId, SnapContext, snap};
 use spirula_proto::RawMessage;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
 
+use spirula_cephx::caps::ClassCall;
+
 use crate::core::Core;
 use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
@@ -32,7 +35,7 @@ const POOL: u64 = 1;
 struct AllowAll;
 
 impl Access for AllowAll {
-    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool) -> bool {
+    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool, _: &[ClassCall<'_>]) -> bool {
         true
     }
 }

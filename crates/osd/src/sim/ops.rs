@@ -218,7 +218,7 @@ fn what_must_be_refused_is() {
     let mut op = sim.build("a", vec![write_full("x")]);
     op.snapid = 4;
     assert_eq!(sim.call_op(op).result, -22);
-    assert_eq!(sim.call("a", vec![plain(OpCode::CALL)]).result, -95);
+    assert_eq!(sim.call("a", vec![plain(OpCode::CALL)]).result, -1);
     assert_eq!(sim.call("a", vec![]).result, -22);
 }
 

@@ -5,6 +5,7 @@
 //! what was not fetched yet ends the run, and the request is executed again from the start when it was (see
 //! [`super::fetch`]).
 
+mod call;
 mod checksum;
 mod error;
 mod omap;
@@ -17,6 +18,7 @@ mod xattr;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+pub(crate) use call::Request;
 pub(crate) use error::{OpResult, Stop, fail};
 pub(crate) use plan::up_front;
 use spirula_denc::UTime;
@@ -86,6 +88,12 @@ pub(crate) struct Exec<'a> {
     asking: Asking<'a>,
     /// What the run ended for.
     missing: Option<Want>,
+    /// What class methods are told of the request.
+    pub request: Request,
+    /// Ops executed so far, those of class methods included.
+    steps: u32,
+    /// How often class methods asked for random bytes.
+    drawn: u64,
     /// Whether the object exists now.
     pub exists: bool,
     /// Its info now.
@@ -125,6 +133,9 @@ impl<'a> Exec<'a> {
             next_answer: 0,
             asking,
             missing: None,
+            request: Request::default(),
+            steps: 0,
+            drawn: 0,
             exists: old.exists,
             info: old.info.clone(),
             attr_changes: BTreeMap::new(),
@@ -166,6 +177,7 @@ impl<'a> Exec<'a> {
             if result < 0 {
                 break;
             }
+            self.steps += 1;
         }
         Run::Done(result)
     }
@@ -235,6 +247,7 @@ impl<'a> Exec<'a> {
             OpCode::LIST_WATCHERS => self.list_watchers(op),
             OpCode::SETXATTR => self.setxattr(op),
             OpCode::RMXATTR => self.rmxattr(op),
+            OpCode::CALL => self.call(op),
             OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => self.omap_list(op),
             OpCode::OMAPGETHEADER => self.omap_get_header(op),
             OpCode::OMAPGETVALSBYKEYS => self.omap_get_by_keys(op),
