@@ -35,7 +35,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             memtable_bytes: 20 << 20,
-            memtable_entries: 12_000,
+            memtable_entries: 16_000,
             // The page cache stands behind it.
             index_cache_bytes: 6 << 20,
             presence_bytes: 1 << 20,

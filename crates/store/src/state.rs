@@ -41,6 +41,8 @@ pub(crate) enum Content {
 pub(crate) struct Current {
     pub(crate) key: ObjectKey,
     pub(crate) onode: Known,
+    /// Whether it existed when it was taken out.
+    existed: bool,
     /// What it counted for in the memory of the generation.
     counted: usize,
 }
@@ -149,17 +151,16 @@ impl State {
 
     /// What memory knows about an object: `None` if the index must be asked.
     pub(crate) fn resident(&mut self, key: &ObjectKey) -> Option<Known> {
+        if !self.index.may_exist(key) {
+            return Some(None);
+        }
         if let Some(found) = self.tables.iter().rev().find_map(|t| t.objects.get(key)) {
             return Some(found.clone());
         }
         if let Some(found) = self.retired.get(key) {
             return Some(found.clone());
         }
-        let cached = self.cache.get(key.as_slice());
-        if cached.is_none() && !self.index.may_hold(key) {
-            return Some(None);
-        }
-        cached
+        self.cache.get(key.as_slice())
     }
 
     /// Keeps objects that the index has taken in, until the next ones come. The cache follows where it knows them.
@@ -192,13 +193,16 @@ impl State {
 
     /// An object that was loaded with [`State::ensure_loaded`], as the steps so far left it.
     pub(crate) fn loaded(&mut self, key: &ObjectKey) -> Known {
-        if let Some(found) = self.tables.iter().rev().find_map(|t| t.objects.get(key)) {
-            return found.clone();
+        match self.active().objects.get(key) {
+            Some(found) => found.clone(),
+            None => self.base(key),
         }
-        self.bases
-            .iter()
-            .find(|(k, _)| k == key)
-            .and_then(|(_, known)| known.clone())
+    }
+
+    /// An object that was loaded, as it was before the transaction that is being applied.
+    fn base(&self, key: &ObjectKey) -> Known {
+        let loaded = self.bases.iter().find(|(k, _)| k == key);
+        loaded.and_then(|(_, known)| known.clone())
     }
 
     /// Makes `key` the object that the steps refer to.
@@ -211,10 +215,11 @@ impl State {
         let counted = taken.as_ref().map_or(0, |k| object_weight(key, k));
         let onode = match taken {
             Some(known) => known,
-            None => self.loaded(key),
+            None => self.base(key),
         };
         self.current = Some(Current {
             key: key.clone(),
+            existed: onode.is_some(),
             onode,
             counted,
         });
@@ -223,6 +228,9 @@ impl State {
     /// Puts the current object back into the generation.
     pub(crate) fn close_object(&mut self) {
         if let Some(c) = self.current.take() {
+            if c.onode.is_some() && !c.existed {
+                self.index.expect(&c.key);
+            }
             let weight = object_weight(&c.key, &c.onode);
             let table = self.active();
             table.bytes = (table.bytes + weight).saturating_sub(c.counted);

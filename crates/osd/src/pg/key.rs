@@ -151,6 +151,11 @@ pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
     out.into()
 }
 
+/// Where the log entries of a PG after `v` begin.
+pub fn after_log_key(pgid: PgId, v: EVersion) -> Bytes {
+    log_key(pgid, EVersion::new(0, v.version.saturating_add(1)))
+}
+
 /// The range of all log entries of a PG.
 pub fn log_range(pgid: PgId) -> (Bytes, Bytes) {
     let mut end = pg_key(LOG, pgid);

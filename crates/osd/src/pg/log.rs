@@ -221,38 +221,14 @@ impl PgLog {
         self.entries.push_back(e);
     }
 
-    /// Forgets the oldest entries beyond `max` entries or `max_bytes` bytes, but none newer than `limit`.
-    /// Returns the versions forgotten.
-    pub fn trim(&mut self, max: usize, max_bytes: usize, limit: EVersion) -> Vec<EVersion> {
-        let mut gone = Vec::new();
-        while self.entries.len() > max || self.bytes > max_bytes {
-            match self.entries.front() {
-                Some(e) if e.version <= limit => gone.push(self.pop_front(e.version, e.reqid)),
-                _ => break,
-            }
-        }
-        gone
-    }
-
-    /// Forgets the entries up to `v`, as the primary does; returns their versions.
-    pub fn trim_to(&mut self, v: EVersion) -> Vec<EVersion> {
-        let mut gone = Vec::new();
-        while let Some(e) = self.entries.front() {
-            if e.version > v {
-                break;
-            }
-            gone.push(self.pop_front(e.version, e.reqid));
-        }
-        gone
-    }
-
-    fn pop_front(&mut self, version: EVersion, reqid: ReqId) -> EVersion {
-        if let Some(e) = self.entries.pop_front() {
+    /// Forgets the entries up to `v`, as the primary does.
+    pub fn trim_to(&mut self, v: EVersion) {
+        while self.entries.front().is_some_and(|e| e.version <= v) {
+            let Some(e) = self.entries.pop_front() else { return };
             self.bytes -= e.weight();
+            self.forget_request(e.reqid, e.version);
+            self.tail = e.version;
         }
-        self.forget_request(reqid, version);
-        self.tail = version;
-        version
     }
 
     fn forget_request(&mut self, reqid: ReqId, version: EVersion) {
@@ -344,7 +320,7 @@ mod tests {
     fn requests_are_found_until_trimmed_or_rewound() {
         let mut log = PgLog::from_entries(EVersion::ZERO, EVersion::ZERO, (1..=10).map(entry).collect());
         assert_eq!(log.find(&entry(4).reqid).map(|e| e.version.version), Some(4));
-        assert_eq!(log.trim(6, usize::MAX, EVersion::new(3, 3)).len(), 3);
+        log.trim_to(EVersion::new(3, 3));
         assert_eq!(log.find(&entry(3).reqid), None);
         assert_eq!(log.rewind_to(EVersion::new(3, 8)).len(), 2);
         assert_eq!(log.find(&entry(9).reqid), None);

@@ -140,10 +140,18 @@ impl Pg {
 
     /// Forgets log entries as the primary does.
     pub(super) fn trim_log_to(&mut self, to: EVersion, txn: &mut Txn) {
-        for v in self.log.trim_to(to) {
-            txn.meta.push(MetaOp::Delete(key::log_key(self.pgid, v)));
+        let before = self.log.tail();
+        self.log.trim_to(to);
+        let tail = self.log.tail();
+        if tail > before {
+            // Ranges that adjoin are one to the store.
+            let (from, to) = (
+                key::after_log_key(self.pgid, before),
+                key::after_log_key(self.pgid, tail),
+            );
+            txn.meta.push(MetaOp::DeleteRange(from, to));
         }
-        self.info.log_tail = self.log.tail();
+        self.info.log_tail = tail;
     }
 
     pub(super) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {

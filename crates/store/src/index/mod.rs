@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
-    TableDefinition,
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    Table, TableDefinition,
 };
 
 pub(crate) use file::IndexFile;
@@ -185,9 +185,14 @@ impl Index {
         Self::open(file, cfg.index_cache_bytes, cfg.presence_bytes)
     }
 
-    /// `false`: there is no such object. Does not block.
-    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
-        self.presence.may_hold(key)
+    /// `false`: there is no such object, neither here nor in what the index will take in. Does not block.
+    pub(crate) fn may_exist(&self, key: &ObjectKey) -> bool {
+        self.presence.may_exist(key)
+    }
+
+    /// Notes that an object was created, before anyone can look for it.
+    pub(crate) fn expect(&self, key: &ObjectKey) {
+        self.presence.insert(key.as_slice());
     }
 
     /// Whether learning so many objects is worth the reading.
@@ -366,8 +371,6 @@ impl Index {
             for (key, onode) in frozen.objects.iter() {
                 match onode {
                     Some(onode) => {
-                        // Before anyone can look for it here.
-                        self.presence.insert(key.as_slice());
                         buf.clear();
                         onode.encode(&mut buf);
                         objects.insert(key.as_slice(), buf.as_slice())?;

@@ -1,7 +1,9 @@
 //! Changes of the pairs table. An omap that is removed as a whole may have millions of pairs; as its number is never used
 //! again, they are only noted as garbage and removed some at a time.
 
-use redb::{ReadableTable, Table};
+use std::ops::Bound;
+
+use redb::{CursorError, ReadableTable, Table};
 
 use crate::apply::{OMAP_PREFIX, is_omap_key};
 use crate::table::KvOverlay;
@@ -26,14 +28,6 @@ fn remove_some(table: &mut PairTable<'_>, from: &[u8], to: &[u8]) -> Result<Opti
     Ok(next)
 }
 
-fn remove_all(table: &mut PairTable<'_>, from: &[u8], to: &[u8]) -> Result<()> {
-    let mut from = (from < to).then(|| from.to_vec());
-    while let Some(at) = from {
-        from = remove_some(table, &at, to)?;
-    }
-    Ok(())
-}
-
 /// The part of a removed range that is whole omaps, which may be removed later: adjacent ranges were merged. What is before
 /// and after it belongs to omaps in use.
 fn whole_omaps<'a>(from: &'a [u8], to: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
@@ -54,13 +48,34 @@ pub(super) fn apply(
             garbage.insert(from, end)?;
             rest = end;
         }
-        remove_all(pairs, rest, to)?;
-    }
-    for (key, value) in changes.puts() {
-        match value {
-            Some(value) => drop(pairs.insert(key.as_ref(), value.as_ref())?),
-            None => drop(pairs.remove(key.as_ref())?),
+        if rest < to.as_ref() {
+            pairs.retain_in::<&[u8], _>(rest..to.as_ref(), |_, _| false)?;
         }
+    }
+    put(pairs, changes)
+}
+
+fn put(pairs: &mut PairTable<'_>, changes: &KvOverlay) -> Result<()> {
+    let mut puts = changes.puts().peekable();
+    while let Some((key, value)) = puts.next() {
+        let Some(value) = value else {
+            pairs.remove(key.as_ref())?;
+            continue;
+        };
+        pairs.insert(key.as_ref(), value.as_ref())?;
+        if !matches!(puts.peek(), Some((_, Some(_)))) {
+            continue;
+        }
+        // Entries of PG logs come in runs with nothing between them in the index: these go in together.
+        let mut gap = pairs.upper_bound_mut(Bound::<&[u8]>::Included(key.as_ref()))?;
+        while let Some((key, Some(value))) = puts.peek() {
+            match gap.insert_before(key.as_ref(), value.as_ref()) {
+                Ok(()) => drop(puts.next()),
+                Err(CursorError::UnorderedKey) => break,
+                Err(e) => return Err(redb::Error::from(e).into()),
+            }
+        }
+        gap.close()?;
     }
     Ok(())
 }

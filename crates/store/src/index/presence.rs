@@ -1,4 +1,4 @@
-//! Which objects the index may hold: a Bloom filter of fixed size, so that creating an object needs no look-up.
+//! Which objects may exist: a Bloom filter of fixed size, so that creating an object needs no look-up.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ const HASHES: u32 = 5;
 /// Objects are learnt while there are at least so many bits for each: with fewer, most answers would be "perhaps" anyway.
 const MIN_BITS: u64 = 3;
 
-/// Never says that an object is missing which the index holds.
+/// Never says of an object that exists that it is missing.
 pub(crate) struct Presence {
     filter: AtomicBloomFilter,
     /// All objects that were in the index when it was opened are in the filter.
@@ -36,7 +36,7 @@ impl Presence {
         objects.saturating_mul(MIN_BITS) <= self.filter.num_bits() as u64
     }
 
-    /// Adds an object that is or will be in the index.
+    /// Adds an object.
     pub(crate) fn insert(&self, key: &[u8]) {
         self.filter.insert(key);
     }
@@ -46,8 +46,8 @@ impl Presence {
         self.learnt.store(true, Ordering::Release);
     }
 
-    /// `false`: the index holds no such object.
-    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
+    /// `false`: there is no such object.
+    pub(crate) fn may_exist(&self, key: &ObjectKey) -> bool {
         !self.learnt.load(Ordering::Acquire) || self.filter.contains(key.as_slice())
     }
 }
@@ -59,13 +59,13 @@ mod tests {
     #[test]
     fn what_was_inserted_is_never_missing_and_most_others_are() {
         let p = Presence::new(16 << 10);
-        assert!(p.may_hold(&"anything".into()));
+        assert!(p.may_exist(&"anything".into()));
         assert!(p.is_useful_for(40_000) && !p.is_useful_for(50_000));
         let key = |i: u32| ObjectKey::new(bytes::Bytes::from(format!("object {i}")));
         (0..10_000).for_each(|i| p.insert(key(i).as_slice()));
         p.set_learnt();
-        assert!((0..10_000).all(|i| p.may_hold(&key(i))));
-        let wrong = (10_000..20_000).filter(|i| p.may_hold(&key(*i))).count();
+        assert!((0..10_000).all(|i| p.may_exist(&key(i))));
+        let wrong = (10_000..20_000).filter(|i| p.may_exist(&key(*i))).count();
         assert!(wrong < 500, "{wrong} of 10,000");
     }
 }
