@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    Table, TableDefinition,
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
+    TableDefinition,
 };
 
 pub(crate) use file::IndexFile;
