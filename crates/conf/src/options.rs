@@ -209,6 +209,7 @@ options! {
     osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
     osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
     osd_op_complaint_time Float Advanced "30" ["osd"] "seconds after which an operation counts as slow";
+    osd_pg_log_dups_tracked Uint Dev "3000" ["osd"] "requests that a PG remembers, to recognise them when they are sent again";
     osd_pool_default_crush_rule Int Advanced "-1" ["mon"] "CRUSH rule of new pools; negative for the first";
     osd_pool_default_erasure_code_profile Str Advanced "plugin=jerasure technique=reed_sol_van k=2 m=2" ["mon"] "the profile called default of a new cluster";
     osd_pool_default_flag_hashpspool Bool Advanced "true" ["mon"] "set hashpspool on new pools";

@@ -7,6 +7,7 @@ use spirula_maps::PgId;
 
 use crate::pg::cluster::ClusterMap;
 use crate::pg::config::PgConfig;
+use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
@@ -86,6 +87,13 @@ impl Core {
             pg.share_watch_memory(self.watch_memory.clone());
             self.pgs.insert(slot, pg);
             self.by_id.insert(pgid, slot);
+        }
+    }
+
+    /// The requests that the store remembers of a PG besides its log.
+    pub fn load_dups(&mut self, pgid: PgId, batches: Vec<DupBatch>) {
+        if let Some(pg) = self.by_id.get(&pgid).and_then(|slot| self.pgs.get_mut(slot)) {
+            pg.load_dups(batches);
         }
     }
 

@@ -27,6 +27,7 @@ const LIVE: &[&str] = &[
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
     "osd_op_complaint_time",
+    "osd_pg_log_dups_tracked",
 ];
 
 /// Whether a change of this option takes effect while the daemon runs.
@@ -58,6 +59,7 @@ pub(super) fn pg_config(values: &Values) -> PgConfig {
         notify_timeout: seconds("osd_default_notify_timeout"),
         // A share of what the other caches leave.
         watch_bytes: (size("osd_memory_target") / 16).clamp(4 << 20, 64 << 20),
+        dups_tracked: size("osd_pg_log_dups_tracked"),
         ..base
     }
 }

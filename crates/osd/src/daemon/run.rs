@@ -25,6 +25,7 @@ use super::state::{Osd, Parts, Shared, Shell};
 use super::store_io::{StoreIo, info_range};
 use super::{OsdError, accept, admin, mon, options};
 use crate::core::Core;
+use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::log::LogEntry;
@@ -215,6 +216,10 @@ fn load_core(cfg: &OsdConfig, maps: &Maps, io: &mut StoreIo) -> Result<Core, Osd
         let records = io.load_records(&from, &to)?;
         let entries: Result<Vec<LogEntry>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
         core.load(pgid, info, entries.map_err(damaged)?);
+        let (from, to) = key::dups_range(pgid);
+        let records = io.load_records(&from, &to)?;
+        let batches: Result<Vec<DupBatch>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
+        core.load_dups(pgid, batches.map_err(damaged)?);
     }
     Ok(core)
 }

@@ -51,8 +51,12 @@ pub struct PgConfig {
     pub log_entries: usize,
     /// Log entries that one PG keeps at least and at most.
     pub log_entries_per_pg: (usize, usize),
-    /// Bytes that the entries of one PG may take in memory.
+    /// Bytes that the entries of one PG may take in memory, and once more the requests that are remembered beyond them.
     pub max_log_bytes: usize,
+    /// `osd_pg_log_dups_tracked`: requests that one PG remembers at most, to recognise them when they are sent again.
+    pub dups_tracked: usize,
+    /// Requests that all PGs of a reactor remember together. Fewer than Ceph's: each costs memory.
+    pub dups: usize,
     /// Object contexts that all PGs keep together for reuse.
     pub contexts: usize,
     /// Payload bytes in one recovery push.
@@ -73,6 +77,11 @@ impl PgConfig {
     /// Bytes that may be read from the store for one request: more than any object has.
     pub fn max_fetch(&self) -> u64 {
         self.max_object_size.saturating_mul(2)
+    }
+
+    /// The requests that each of `pgs` PGs may remember.
+    pub fn dup_share(&self, pgs: usize) -> usize {
+        (self.dups / pgs.max(1)).max(300)
     }
 
     /// The object contexts that each of `pgs` PGs may keep.
@@ -106,6 +115,8 @@ impl Default for PgConfig {
             log_entries: 20_000,
             log_entries_per_pg: (100, 1000),
             max_log_bytes: 256 << 10,
+            dups_tracked: 3000,
+            dups: 60_000,
             contexts: 8192,
             push_chunk: 1 << 20,
             push_window: 8,

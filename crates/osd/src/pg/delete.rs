@@ -71,12 +71,14 @@ impl Pg {
             self.submit(txn, Commit::Delete, cx);
             return;
         }
-        let (from, to) = key::log_range(self.pgid);
-        txn.meta.push(MetaOp::DeleteRange(from, to));
+        for (from, to) in [key::log_range(self.pgid), key::dups_range(self.pgid)] {
+            txn.meta.push(MetaOp::DeleteRange(from, to));
+        }
         txn.meta.push(MetaOp::Delete(key::info_key(self.pgid)));
         self.exists = false;
         self.info = Default::default();
         self.log = Default::default();
+        self.dups = Default::default();
         self.role = Role::Stray;
         self.submit(txn, Commit::Record, cx);
     }

@@ -6,6 +6,7 @@
 //! ```text
 //! object   pool:u64be  reverse(hash):u32be  namespace 00 00  effective key 00 00  name|"" 00 00  snap:u64be
 //! log      'L' pool:u64be seed:u32be version:u64be epoch:u32be
+//! dups     'D' pool:u64be seed:u32be version:u64be epoch:u32be (of the first)
 //! info     'I' pool:u64be seed:u32be
 //! ```
 //! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use spirula_maps::{EVersion, HObject, ObjectName, PgId};
 
 const LOG: u8 = b'L';
+const DUPS: u8 = b'D';
 const INFO: u8 = b'I';
 /// Length of the key of a log entry.
 const LOG_LEN: usize = 25;
@@ -143,9 +145,8 @@ pub fn parse_info_key(mut key: &[u8]) -> Option<PgId> {
     buf.is_empty().then_some(pgid)
 }
 
-/// The key of a log entry.
-pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
-    let mut out = pg_key(LOG, pgid);
+fn version_key(kind: u8, pgid: PgId, v: EVersion) -> Bytes {
+    let mut out = pg_key(kind, pgid);
     out.extend_from_slice(&v.version.to_be_bytes());
     out.extend_from_slice(&v.epoch.to_be_bytes());
     out.into()
@@ -156,11 +157,30 @@ pub fn after_log_key(pgid: PgId, v: EVersion) -> Bytes {
     log_key(pgid, EVersion::new(0, v.version.saturating_add(1)))
 }
 
+fn version_range(kind: u8, pgid: PgId) -> (Bytes, Bytes) {
+    let mut end = pg_key(kind, pgid);
+    end.extend_from_slice(&[0xff; 13]);
+    (pg_key(kind, pgid).into(), end.into())
+}
+
+/// The key of a log entry.
+pub fn log_key(pgid: PgId, v: EVersion) -> Bytes {
+    version_key(LOG, pgid, v)
+}
+
 /// The range of all log entries of a PG.
 pub fn log_range(pgid: PgId) -> (Bytes, Bytes) {
-    let mut end = pg_key(LOG, pgid);
-    end.extend_from_slice(&[0xff; 13]);
-    (pg_key(LOG, pgid).into(), end.into())
+    version_range(LOG, pgid)
+}
+
+/// The key of a batch of forgotten requests.
+pub fn dups_key(pgid: PgId, first: EVersion) -> Bytes {
+    version_key(DUPS, pgid, first)
+}
+
+/// The range of all batches of forgotten requests of a PG.
+pub fn dups_range(pgid: PgId) -> (Bytes, Bytes) {
+    version_range(DUPS, pgid)
 }
 
 #[cfg(test)]

@@ -221,14 +221,17 @@ impl PgLog {
         self.entries.push_back(e);
     }
 
-    /// Forgets the entries up to `v`, as the primary does.
-    pub fn trim_to(&mut self, v: EVersion) {
+    /// Takes the entries up to `v` off, as the primary does.
+    pub fn trim_to(&mut self, v: EVersion) -> Vec<LogEntry> {
+        let mut gone = Vec::new();
         while self.entries.front().is_some_and(|e| e.version <= v) {
-            let Some(e) = self.entries.pop_front() else { return };
+            let Some(e) = self.entries.pop_front() else { break };
             self.bytes -= e.weight();
             self.forget_request(e.reqid, e.version);
             self.tail = e.version;
+            gone.push(e);
         }
+        gone
     }
 
     fn forget_request(&mut self, reqid: ReqId, version: EVersion) {
@@ -320,7 +323,7 @@ mod tests {
     fn requests_are_found_until_trimmed_or_rewound() {
         let mut log = PgLog::from_entries(EVersion::ZERO, EVersion::ZERO, (1..=10).map(entry).collect());
         assert_eq!(log.find(&entry(4).reqid).map(|e| e.version.version), Some(4));
-        log.trim_to(EVersion::new(3, 3));
+        assert_eq!(log.trim_to(EVersion::new(3, 3)).len(), 3);
         assert_eq!(log.find(&entry(3).reqid), None);
         assert_eq!(log.rewind_to(EVersion::new(3, 8)).len(), 2);
         assert_eq!(log.find(&entry(9).reqid), None);

@@ -8,13 +8,14 @@ use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::{EVersion, PgId};
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
+use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::log::LogEntry;
 use super::txn::Txn;
 
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
-/// 3: changes of omaps, and omaps in pushes.
-const VERSION: u16 = 3;
+/// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
+const VERSION: u16 = 4;
 
 /// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -34,6 +35,8 @@ pub struct LogUpdate {
     pub replace: bool,
     /// The entries to append.
     pub entries: Vec<LogEntry>,
+    /// With `replace`: the requests to remember besides. Since version 4.
+    pub dups: Vec<DupBatch>,
 }
 
 /// Which objects a target lacks.
@@ -115,6 +118,8 @@ pub enum PeerBody {
         head: EVersion,
         /// The entries.
         entries: Vec<LogEntry>,
+        /// The requests that it remembers besides. Since version 4.
+        dups: Vec<DupBatch>,
     },
     /// Primary to the holder of the authoritative copy: bring these up to it.
     StartSync(Vec<(i32, SyncPlan)>),
@@ -240,11 +245,17 @@ impl PeerMessage {
                 w.put(info);
             }
             PeerBody::GetLog => w.u8(4),
-            PeerBody::Log { tail, head, entries } => {
+            PeerBody::Log {
+                tail,
+                head,
+                entries,
+                dups,
+            } => {
                 w.u8(5);
                 w.put(tail);
                 w.put(head);
                 w.put(entries);
+                w.put(dups);
             }
             PeerBody::StartSync(targets) => {
                 w.u8(6);
@@ -275,6 +286,7 @@ impl PeerMessage {
                 w.put(&log.keep_to);
                 w.bool(log.replace);
                 w.put(&log.entries);
+                w.put(&log.dups);
             }
             PeerBody::Activated => w.u8(13),
             PeerBody::Remove => w.u8(14),
@@ -288,6 +300,7 @@ impl PeerMessage {
             epoch: r.u32()?,
             round: r.u32()?,
         };
+        let has_dups = msg.header.version >= 4;
         let body = match r.u8()? {
             0 => PeerBody::RepOp {
                 prev: r.get()?,
@@ -303,6 +316,7 @@ impl PeerMessage {
                 tail: r.get()?,
                 head: r.get()?,
                 entries: r.get()?,
+                dups: if has_dups { r.get()? } else { Vec::new() },
             },
             6 => PeerBody::StartSync(r.get()?),
             7 => PeerBody::SyncDone(r.i32()?),
@@ -320,6 +334,7 @@ impl PeerMessage {
                     keep_to: r.get()?,
                     replace: r.bool()?,
                     entries: r.get()?,
+                    dups: if has_dups { r.get()? } else { Vec::new() },
                 },
             },
             13 => PeerBody::Activated,
@@ -463,6 +478,7 @@ mod tests {
                 tail: v,
                 head: v,
                 entries: Vec::new(),
+                dups: vec![DupBatch::default()],
             },
             PeerBody::StartSync(vec![
                 (1, SyncPlan::Backfill),
@@ -487,6 +503,7 @@ mod tests {
                     keep_to: v,
                     replace: true,
                     entries: Vec::new(),
+                    dups: vec![DupBatch::default()],
                 },
             },
             PeerBody::Activated,

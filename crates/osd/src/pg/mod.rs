@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod config;
 mod context;
 mod delete;
+pub mod dups;
 pub mod errno;
 mod exec;
 pub mod fetch;
@@ -42,6 +43,7 @@ use spirula_maps::{EVersion, HObject, PgId};
 use cluster::{ClusterMap, PoolView};
 use config::PgConfig;
 use context::Contexts;
+use dups::{DupBatch, Dups};
 pub(crate) use exec::IoCount;
 use fetch::ReadError;
 use info::PgInfo;
@@ -157,6 +159,8 @@ pub struct Pg {
     exists: bool,
     info: PgInfo,
     log: PgLog,
+    /// Requests that are no longer in the log.
+    dups: Dups,
     interval: Interval,
     role: Role,
     /// The attempt at peering that this OSD leads or follows.
@@ -177,6 +181,8 @@ pub struct Pg {
     counters: Counters,
     /// Log entries and object contexts to keep: its share of what all PGs may.
     shares: (usize, usize),
+    /// Requests to remember, of what all PGs may.
+    dup_share: usize,
     /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
     to_self: VecDeque<PeerMessage>,
 }
@@ -198,6 +204,7 @@ impl Pg {
             },
             map,
             log: PgLog::default(),
+            dups: Dups::default(),
             interval,
             role: Role::Idle,
             id: PeeringId::default(),
@@ -212,6 +219,7 @@ impl Pg {
             source: None,
             target: None,
             counters: Counters::default(),
+            dup_share: cfg.dup_share(1),
             shares: (cfg.log_share(1), cfg.context_share(1)),
             cfg,
             to_self: VecDeque::new(),
@@ -248,6 +256,16 @@ impl Pg {
         pg
     }
 
+    /// The requests that the store remembers besides the log; the batches ascend.
+    pub fn load_dups(&mut self, batches: Vec<DupBatch>) {
+        self.dups = Dups::from_batches(batches);
+    }
+
+    /// The requests that are no longer in the log.
+    pub fn dups(&self) -> &Dups {
+        &self.dups
+    }
+
     /// The PG's id.
     pub fn pgid(&self) -> PgId {
         self.pgid
@@ -265,6 +283,7 @@ impl Pg {
 
     /// The PG is one of so many on this reactor, which share what may be kept in memory.
     pub fn set_share(&mut self, pgs: usize) {
+        self.dup_share = self.cfg.dup_share(pgs);
         self.shares = (self.cfg.log_share(pgs), self.cfg.context_share(pgs));
     }
 
@@ -479,7 +498,12 @@ impl Pg {
             PeerBody::Query => self.queried(from, id, cx),
             PeerBody::Notify(info) => self.notified(from, id, info, cx),
             PeerBody::GetLog => self.log_wanted(from, id, cx),
-            PeerBody::Log { tail, head, entries } => self.log_received(from, id, tail, head, entries, cx),
+            PeerBody::Log {
+                tail,
+                head,
+                entries,
+                dups,
+            } => self.log_received(from, id, (tail, head), entries, dups, cx),
             PeerBody::StartSync(targets) => self.start_sync(from, id, targets, cx),
             PeerBody::SyncDone(osd) => self.sync_done(id, osd, cx),
             PeerBody::SyncFailed => self.sync_failed(id, cx),

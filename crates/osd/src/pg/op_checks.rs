@@ -198,13 +198,13 @@ impl Pg {
 
     /// Whether the request was executed before, or failed.
     fn is_dup(&self, op: &ClientOp) -> bool {
-        self.log.find(&op.reqid).is_some()
+        self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some()
     }
 
     /// Answers as the first time, once that is durable.
     fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(version) = self.log.find(&op.reqid).map(|e| e.version) else {
-            return;
+            return self.reply_forgotten(op, cx);
         };
         if let Role::Active(a) = &mut self.role
             && version > a.committed
@@ -223,6 +223,20 @@ impl Pg {
         let mut reply = op.error_reply(e.return_code, self.map.epoch());
         reply.set_versions(e.version, e.user_version);
         for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {
+            out.result = *result;
+            out.data = data.clone().into();
+        }
+        self.reply(&op, reply, 0, cx);
+    }
+
+    /// Answers a request that is no longer in the log.
+    fn reply_forgotten(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        let Some(d) = self.dups.find(&op.reqid) else {
+            return;
+        };
+        let mut reply = op.error_reply(d.return_code, self.map.epoch());
+        reply.set_versions(d.version, d.user_version);
+        for (out, (result, data)) in reply.ops.iter_mut().zip(&d.op_returns) {
             out.result = *result;
             out.data = data.clone().into();
         }

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_maps::EVersion;
 
+use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
 use super::log::{LogEntry, PgLog};
 use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
@@ -81,6 +82,8 @@ pub(super) struct Peering {
     pub infos: BTreeMap<i32, Option<PgInfo>>,
     /// Their logs.
     pub logs: BTreeMap<i32, PgLog>,
+    /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
+    pub dups: Vec<DupBatch>,
     /// Who has the newest copy.
     pub auth: i32,
     /// What each member's log will become.
@@ -96,6 +99,7 @@ impl Peering {
             asked: BTreeSet::new(),
             infos: BTreeMap::new(),
             logs: BTreeMap::new(),
+            dups: Vec::new(),
             auth: -1,
             updates: BTreeMap::new(),
         }
@@ -296,6 +300,7 @@ impl Pg {
                     keep_to: EVersion::ZERO,
                     replace: true,
                     entries: Vec::new(),
+                    dups: Vec::new(),
                 };
                 p.updates = members.iter().map(|m| (*m, empty.clone())).collect();
                 self.activate(cx);
@@ -333,18 +338,23 @@ impl Pg {
         &mut self,
         from: i32,
         id: PeeringId,
-        tail: EVersion,
-        head: EVersion,
+        (tail, head): (EVersion, EVersion),
         entries: Vec<LogEntry>,
+        dups: Vec<DupBatch>,
         cx: &mut Ctx<'_>,
     ) {
-        if id != self.id || !entries.is_sorted_by(|a, b| a.version < b.version) {
+        let ascend = entries.is_sorted_by(|a, b| a.version < b.version)
+            && dups.is_sorted_by(|a, b| a.name() < b.name());
+        if id != self.id || !ascend {
             return;
         }
         let Some(p) = self.peering() else { return };
         if p.stage == Stage::Logs && p.asked.remove(&from) {
             p.progress = cx.usec;
             p.logs.insert(from, PgLog::from_entries(tail, head, entries));
+            if from == p.auth {
+                p.dups = dups;
+            }
             self.logs_complete(cx);
         }
     }
@@ -432,6 +442,7 @@ impl Pg {
                 keep_to: info.last_update,
                 replace: false,
                 entries: Vec::new(),
+                dups: Vec::new(),
             };
             let log = updates.remove(&m).unwrap_or(keep);
             if m == self.whoami {
@@ -462,8 +473,14 @@ impl Pg {
     ) {
         let mut txn = Txn::default();
         if update.replace {
-            let (from, to) = key::log_range(self.pgid);
-            txn.meta.push(MetaOp::DeleteRange(from, to));
+            for (from, to) in [key::log_range(self.pgid), key::dups_range(self.pgid)] {
+                txn.meta.push(MetaOp::DeleteRange(from, to));
+            }
+            for batch in &update.dups {
+                let key = key::dups_key(self.pgid, batch.name());
+                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
+            }
+            self.dups = Dups::from_batches(update.dups);
             self.log = PgLog::empty_at(info.log_tail);
         } else {
             for v in self.log.rewind_to(update.keep_to) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_maps::EVersion;
 
+use super::dups::DupBatch;
 use super::log::{LogEntry, LogOp, PgLog};
 use super::message::{LogUpdate, SyncPlan};
 use super::{Pg, key};
@@ -39,6 +40,7 @@ fn compare(auth: &PgLog, other: &PgLog) -> Option<(SyncPlan, LogUpdate)> {
             keep_to,
             replace: false,
             entries,
+            dups: Vec::new(),
         },
     ))
 }
@@ -48,6 +50,7 @@ impl Pg {
     pub(super) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
         let me = self.whoami;
         let own = std::mem::take(&mut self.log);
+        let own_dups: Vec<DupBatch> = self.dups.batches().cloned().collect();
         let mut plans = Vec::new();
         if let Some(p) = self.peering() {
             let auth_log = if p.auth == me {
@@ -72,12 +75,18 @@ impl Pg {
                     .and_then(|(a, o)| compare(a, o));
                 let (plan, update) = compared.unwrap_or_else(|| {
                     let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
+                    let dups = if p.auth == me {
+                        own_dups.clone()
+                    } else {
+                        p.dups.clone()
+                    };
                     (
                         SyncPlan::Backfill,
                         LogUpdate {
                             keep_to: EVersion::ZERO,
                             replace: true,
                             entries,
+                            dups,
                         },
                     )
                 });

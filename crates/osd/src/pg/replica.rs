@@ -4,6 +4,7 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 
+use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::log::LogEntry;
 use super::message::{LogUpdate, PeerBody, PeeringId};
@@ -64,6 +65,7 @@ impl Pg {
                 tail: self.log.tail(),
                 head: self.info.last_update,
                 entries,
+                dups: self.dups.batches().cloned().collect(),
             };
             self.send(from, id, body, true, cx);
         }
@@ -81,6 +83,7 @@ impl Pg {
         if id != self.id
             || !self.is_leader(from, id)
             || !log.entries.is_sorted_by(|a, b| a.version < b.version)
+            || !log.dups.is_sorted_by(|a, b| a.name() < b.name())
         {
             return;
         }
@@ -138,20 +141,34 @@ impl Pg {
         self.log.append(e);
     }
 
-    /// Forgets log entries as the primary does.
+    /// Forgets log entries as the primary does, but not how their requests were answered.
     pub(super) fn trim_log_to(&mut self, to: EVersion, txn: &mut Txn) {
         let before = self.log.tail();
-        self.log.trim_to(to);
-        let tail = self.log.tail();
-        if tail > before {
-            // Ranges that adjoin are one to the store.
-            let (from, to) = (
-                key::after_log_key(self.pgid, before),
-                key::after_log_key(self.pgid, tail),
-            );
-            txn.meta.push(MetaOp::DeleteRange(from, to));
+        let gone = self.log.trim_to(to);
+        if gone.is_empty() {
+            return;
         }
+        let tail = self.log.tail();
+        // Ranges that adjoin are one to the store.
+        let (from, to) = (
+            key::after_log_key(self.pgid, before),
+            key::after_log_key(self.pgid, tail),
+        );
+        txn.meta.push(MetaOp::DeleteRange(from, to));
         self.info.log_tail = tail;
+        if let Some(batch) = DupBatch::of(gone) {
+            let key = key::dups_key(self.pgid, batch.name());
+            txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
+            self.dups.push(batch);
+        }
+        let max = self
+            .cfg
+            .dups_tracked
+            .min(self.dup_share)
+            .saturating_sub(self.log.len());
+        for name in self.dups.trim(max, self.cfg.max_log_bytes) {
+            txn.meta.push(MetaOp::Delete(key::dups_key(self.pgid, name)));
+        }
     }
 
     pub(super) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {

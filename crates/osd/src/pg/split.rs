@@ -30,6 +30,8 @@ impl Pg {
     ) -> Self {
         let mut new = Self::new(child, self.whoami, slot, Arc::clone(&self.cfg), map);
         new.log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
+        // Nothing tells which of them is whose.
+        new.dups = self.dups.clone();
         new.exists = self.exists;
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
@@ -41,6 +43,10 @@ impl Pg {
                 txn.meta.push(MetaOp::Delete(key::log_key(self.pgid, e.version)));
                 txn.meta
                     .push(MetaOp::Put(key::log_key(child, e.version), e.to_bytes()));
+            }
+            for batch in new.dups.batches() {
+                let key = key::dups_key(child, batch.name());
+                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
             }
             txn.meta.push(new.info_record());
             txn.meta.push(self.info_record());

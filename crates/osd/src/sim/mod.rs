@@ -1,6 +1,7 @@
 //! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed. For tests.
 
 mod classes;
+mod dups;
 mod map;
 mod omap;
 mod ops;

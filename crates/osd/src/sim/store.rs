@@ -203,6 +203,9 @@ impl FakeStore {
                 .map(|(_, v)| decode_all(v).unwrap())
                 .collect();
             core.load(pgid, info, entries);
+            let (from, to) = key::dups_range(pgid);
+            let batches = self.visible.meta.range(from..to);
+            core.load_dups(pgid, batches.map(|(_, v)| decode_all(v).unwrap()).collect());
         }
     }
 

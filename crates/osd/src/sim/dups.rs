@@ -1,0 +1,161 @@
+//! Requests that are sent again: answered as the first time, and not executed again.
+
+use super::*;
+
+const RETURNS: OsdFlags = OsdFlags::RETURNVEC;
+
+fn cluster(cfg: PgConfig) -> Sim {
+    let mut sim = Sim::with_config(4, 3, 1, 1, cfg);
+    sim.change_map(|m| m.out.push(3));
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
+    sim
+}
+
+fn short_log() -> PgConfig {
+    PgConfig {
+        log_entries_per_pg: (1, 1),
+        ..PgConfig::default()
+    }
+}
+
+/// A request that can be sent any number of times.
+#[derive(Clone)]
+struct Request {
+    name: &'static str,
+    ops: Vec<OsdOpIn>,
+    reqid: ReqId,
+    flags: OsdFlags,
+}
+
+/// What a client makes of a reply.
+type Answer = (i32, spirula_maps::EVersion, u64, Vec<(i32, Bytes)>);
+
+impl Sim {
+    fn request(&mut self, name: &'static str, ops: Vec<OsdOpIn>) -> Request {
+        let op = self.build(name, vec![]);
+        Request {
+            name,
+            ops,
+            reqid: op.reqid,
+            flags: OsdFlags::ONDISK | RETURNS,
+        }
+    }
+
+    fn send(&mut self, r: &Request) -> Answer {
+        let op = ClientOp {
+            reqid: r.reqid,
+            flags: r.flags,
+            ..self.build(r.name, r.ops.clone())
+        };
+        let m = self.call_op(op);
+        let ops = m.ops.iter().map(|o| (o.result, o.data.to_bytes())).collect();
+        // As with the official OSD, the log does not know what version the client of a failed request was told.
+        let user_version = if m.result < 0 { 0 } else { m.user_version };
+        (m.result, m.replay_version, user_version, ops)
+    }
+
+    /// One request of every kind of outcome, with its first answer.
+    fn requests(&mut self) -> Vec<(Request, Answer)> {
+        let cmp = extent(OpCode::CMPEXT, 0, 1, "z");
+        let kinds = [
+            ("a", vec![extent(OpCode::APPEND, 0, 1, "x")]),
+            ("a", vec![cmp, extent(OpCode::APPEND, 0, 1, "y")]),
+            ("b", vec![plain(OpCode::CREATE)]),
+            ("b", vec![plain(OpCode::DELETE)]),
+            ("b", vec![plain(OpCode::DELETE)]),
+            ("c", vec![extent(OpCode::TRUNCATE, 3, 0, "")]),
+        ];
+        let mut all = Vec::new();
+        for (name, ops) in kinds {
+            let r = self.request(name, ops);
+            let answer = self.send(&r);
+            all.push((r, answer));
+        }
+        let results: Vec<i32> = all.iter().map(|(_, a)| a.0).collect();
+        assert_eq!(results, [0, -4095, 0, 0, -2, 0]);
+        all
+    }
+
+    fn fill(&mut self, n: usize) {
+        for _ in 0..n {
+            assert_eq!(self.write_full("other", "x").result, 0);
+        }
+    }
+
+    fn check_all(&mut self, all: &[(Request, Answer)]) {
+        for (i, (r, first)) in all.iter().enumerate() {
+            assert_eq!(&self.send(r), first, "request {i}");
+        }
+        assert_eq!(self.read("a").unwrap(), "x");
+        assert_eq!(self.read("b"), Err(-2));
+    }
+}
+
+#[test]
+fn requests_are_recognised_beyond_the_log_and_after_a_restart_of_all() {
+    let mut sim = cluster(short_log());
+    let all = sim.requests();
+    sim.check_all(&all);
+    sim.fill(100);
+    let pgid = PgId::new(POOL, 0);
+    let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
+    assert!(pg.log().find(&all[5].0.reqid).is_none() && pg.dups().len() > 60);
+    sim.check_all(&all);
+    for id in 0..3 {
+        sim.crash(id);
+    }
+    sim.change_map(|m| (0..3).for_each(|o| m.mark_down(o)));
+    for id in 0..3 {
+        sim.start(id);
+    }
+    sim.change_map(|m| (0..3).for_each(|o| m.mark_up(o)));
+    sim.settle();
+    sim.check_all(&all);
+}
+
+#[test]
+fn a_new_member_that_becomes_primary_recognises_them() {
+    let mut sim = cluster(short_log());
+    let all = sim.requests();
+    sim.fill(100);
+    // Another OSD takes the place of one, gets everything, and in the end leads.
+    for gone in [2, 1, 0] {
+        sim.change_map(|m| m.out = vec![gone]);
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        sim.check_all(&all);
+        sim.fill(40);
+    }
+    sim.change_map(|m| {
+        m.out = vec![0];
+        m.pools.get_mut(&POOL).unwrap().pg_num = 2;
+    });
+    sim.settle();
+    sim.check_all(&all);
+    sim.change_map(|m| {
+        m.out = vec![];
+        m.gone = vec![0, 1];
+        m.pools.get_mut(&POOL).unwrap().size = 2;
+    });
+    sim.settle();
+    sim.check_all(&all);
+}
+
+#[test]
+fn they_are_forgotten_in_the_end() {
+    let cfg = PgConfig {
+        dups_tracked: 80,
+        ..short_log()
+    };
+    let mut sim = cluster(cfg);
+    let all = sim.requests();
+    sim.fill(200);
+    let (records, pgid) = (sim.nodes[&0].store.meta_len(), PgId::new(POOL, 0));
+    sim.fill(2000);
+    let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
+    assert!(pg.dups().len() + pg.log().len() <= 80 + 32);
+    assert!(sim.nodes[&0].store.meta_len() <= records + 40);
+    sim.send(&all[0].0);
+    assert_eq!(sim.read("a").unwrap(), "xx");
+}
