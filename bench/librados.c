@@ -2,7 +2,7 @@
  *
  *     librados CASE POOL SECONDS [OBJECTS]
  *
- * Prints one line: operations done, seconds they took, mean latency in ms, largest latency in ms. The cluster is that of
+ * Prints "ready" when the measured part begins, then one line: operations done, seconds they took, mean latency in ms, largest latency in ms. The cluster is that of
  * CEPH_CONF. What a case needs first (objects, snapshots) it makes itself, untimed; the objects stay.
  */
 #include <rados/librados.h>
@@ -39,6 +39,14 @@ static void check(int r, const char *what)
 	}
 }
 
+/* The measured part begins. */
+static double begin_measuring(void)
+{
+	puts("ready");
+	fflush(stdout);
+	return now();
+}
+
 /* Numbers that are the same in every run. */
 static uint64_t mix(uint64_t x)
 {
@@ -62,6 +70,7 @@ struct slot {
 	rados_write_op_t write;
 	rados_read_op_t read;
 	rados_completion_t done;
+	unsigned char more;
 	char buf[256];
 };
 
@@ -103,11 +112,12 @@ static void release(struct slot *s)
 	s->busy = 0;
 }
 
-/* Keeps operations in flight until the time is over or `count` are done. Returns how many were done. */
+/* Keeps operations in flight until the time is over or `count` are done. Returns how many were done; measures if
+ * `took` is wanted. */
 static uint64_t run(start_fn start, double seconds, uint64_t count, double *took)
 {
 	uint64_t started = 0, ended = 0;
-	double begin = now();
+	double begin = took ? begin_measuring() : now();
 	total_latency = max_latency = 0;
 	sem_init(&finished, 0, 0);
 	for (;;) {
@@ -135,7 +145,8 @@ static uint64_t run(start_fn start, double seconds, uint64_t count, double *took
 			}
 		}
 	}
-	*took = now() - begin;
+	if (took)
+		*took = now() - begin;
 	return ended;
 }
 
@@ -158,12 +169,10 @@ static void start_touch(struct slot *s, uint64_t i)
 	submit_write(s, oid);
 }
 
-static const char *small_kind;
-
 static void start_small(struct slot *s, uint64_t i)
 {
 	char oid[64];
-	name(oid, small_kind, i);
+	name(oid, "delete", i);
 	s->write = rados_create_write_op();
 	rados_write_op_write_full(s->write, payload, SMALL);
 	submit_write(s, oid);
@@ -198,12 +207,11 @@ static void start_omap_set(struct slot *s, uint64_t i)
 static void start_omap_get(struct slot *s, uint64_t i)
 {
 	char oid[64], after[24];
-	unsigned char more;
 	name(oid, "omap", i % OMAP_OBJECTS);
 	/* The lower half: so that there is a whole page behind it. */
 	snprintf(after, sizeof after, "%016llx", (unsigned long long)mix(i) >> 1);
 	s->read = rados_create_read_op();
-	rados_read_op_omap_get_vals2(s->read, after, "", OMAP_PAGE, &s->page, &more, NULL);
+	rados_read_op_omap_get_vals2(s->read, after, "", OMAP_PAGE, &s->page, &s->more, NULL);
 	submit_read(s, oid);
 }
 
@@ -212,6 +220,16 @@ static void start_setxattr(struct slot *s, uint64_t i)
 	char oid[64];
 	name(oid, "xattr", mix(i) % XATTR_OBJECTS);
 	s->write = rados_create_write_op();
+	rados_write_op_setxattr(s->write, "attribute", payload, 64);
+	submit_write(s, oid);
+}
+
+static void start_first_xattr(struct slot *s, uint64_t i)
+{
+	char oid[64];
+	name(oid, "xattr", i);
+	s->write = rados_create_write_op();
+	rados_write_op_write_full(s->write, payload, SMALL);
 	rados_write_op_setxattr(s->write, "attribute", payload, 64);
 	submit_write(s, oid);
 }
@@ -243,7 +261,7 @@ static uint64_t list(double *took)
 	rados_list_ctx_t ctx;
 	const char *entry;
 	uint64_t n = 0;
-	double begin = now();
+	double begin = begin_measuring();
 	check(rados_nobjects_list_open(io, &ctx), "list");
 	while (rados_nobjects_list_next(ctx, &entry, NULL, NULL) == 0)
 		n++;
@@ -262,7 +280,7 @@ static uint64_t notify(double seconds, double *took)
 	uint64_t handle, n = 0;
 	check(rados_write_full(io, "watched", "x", 1), "write");
 	check(rados_watch2(io, "watched", &handle, on_notify, NULL, NULL), "watch");
-	double begin = now();
+	double begin = begin_measuring();
 	total_latency = max_latency = 0;
 	while (now() - begin < seconds) {
 		char *reply = NULL;
@@ -288,7 +306,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	const char *what = argv[1];
-	double seconds = atof(argv[3]), took = 0, ignored;
+	double seconds = atof(argv[3]), took = 0;
 	uint64_t ops = 0, all = UINT64_MAX;
 	if (argc > 4)
 		list_objects = strtoull(argv[4], NULL, 10);
@@ -301,19 +319,16 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "omap-set")) {
 		ops = run(start_omap_set, seconds, all, &took);
 	} else if (!strcmp(what, "omap-get")) {
-		run(start_omap_set, 1e9, 8192, &ignored);
+		run(start_omap_set, 1e9, 8192, NULL);
 		ops = run(start_omap_get, seconds, all, &took);
 	} else if (!strcmp(what, "setxattr") || !strcmp(what, "getxattr")) {
-		small_kind = "xattr";
-		run(start_small, 1e9, XATTR_OBJECTS, &ignored);
-		run(start_setxattr, 1e9, 4 * XATTR_OBJECTS, &ignored);
+		run(start_first_xattr, 1e9, XATTR_OBJECTS, NULL);
 		ops = run(what[0] == 's' ? start_setxattr : start_getxattr, seconds, all, &took);
 	} else if (!strcmp(what, "delete")) {
-		small_kind = "delete";
-		run(start_small, 1e9, 10000, &ignored);
+		run(start_small, 1e9, 10000, NULL);
 		ops = run(start_delete, 1e9, 10000, &took);
 	} else if (!strcmp(what, "list")) {
-		run(start_touch, 1e9, list_objects, &ignored);
+		run(start_touch, 1e9, list_objects, NULL);
 		ops = list(&took);
 	} else if (!strcmp(what, "notify")) {
 		ops = notify(seconds, &took);

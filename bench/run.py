@@ -35,6 +35,18 @@ MATRIX = [
     ("rep3", "write 4 KiB, 16", ["write", "-b", "4096", "-t", "16", "--no-cleanup"], 5),
     ("rep3", "rand read 4 KiB, 16", ["rand", "-t", "16"], None),
 ]
+# What `rados bench` has no case for, by `librados.c` on three replicas: case, its name there, the bar.
+LIBRADOS = [
+    ("omap: set 8 keys, 16", "omap-set", 2),
+    ("omap: get 64 keys, 16", "omap-get", 2),
+    ("xattr: set, 16", "setxattr", 2),
+    ("xattr: get, 16", "getxattr", 2),
+    ("delete 4 KiB objects, 16", "delete", 2),
+    ("notify round trip, 1", "notify", 2),
+    ("overwrite 4 KiB after a snapshot, 16", "snap-overwrite", 2),
+    ("list objects", "list", 2),
+]
+CASES = MATRIX + [("rep3", case, None, bar) for case, _, bar in LIBRADOS]
 # Cases after which the objects go: the next one writes its own.
 CLEAN_AFTER = {"seq read 4 MiB, 16", "write 4 KiB, 1", "rand read 4 KiB, 16"}
 
@@ -104,8 +116,14 @@ def bench_line(text):
         return float(m.group(1)) if m else 0.0
 
     ops = number(r"Total (?:writes|reads) made")
-    return {"mb_s": number("Bandwidth"), "iops": number("Average IOPS"), "avg_ms": number("Average Latency") * 1e3,
+    return {"rate": number("Bandwidth"), "unit": "MB/s", "iops": number("Average IOPS"), "avg_ms": number("Average Latency") * 1e3,
             "max_ms": number("Max latency") * 1e3, "ops": ops}
+
+
+def librados_line(text):
+    ops, seconds, avg_ms, max_ms = map(float, text.split())
+    rate = ops / seconds
+    return {"rate": rate, "unit": "op/s", "iops": rate, "avg_ms": avg_ms, "max_ms": max_ms, "ops": ops}
 
 
 def measure(cluster, args, run):
@@ -123,11 +141,20 @@ def measure(cluster, args, run):
     time.sleep(5)
     pids = [int(open(f).read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
     rows = []
-    for pool, case, argv, _ in MATRIX:
-        before, client0 = cpu_seconds(pids), os.times()
-        out = sh("rados", "bench", "-p", pool, str(args.seconds), *argv, env=env)
+    commands = [(pool, case, ["rados", "bench", "-p", pool, str(args.seconds), *argv]) for pool, case, argv, _ in MATRIX]
+    commands += [("rep3", case, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)])
+                 for case, name, _ in LIBRADOS]
+    for pool, case, argv in commands:
+        client0 = os.times()
+        with subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+            if argv[0] != "rados" and p.stdout.readline() != "ready\n":
+                raise SystemExit(f"{' '.join(argv)} did not begin")
+            before = cpu_seconds(pids)
+            out = p.stdout.read()
+        if p.returncode:
+            raise SystemExit(f"{' '.join(argv)}: {p.returncode}\n{out}")
         client = os.times()
-        row = bench_line(out)
+        row = bench_line(out) if argv[0] == "rados" else librados_line(out)
         ops = max(row["ops"], 1)
         client_cpu = (client.children_user + client.children_system
                       - client0.children_user - client0.children_system)
@@ -136,7 +163,7 @@ def measure(cluster, args, run):
                    rss_mib=max(status(p, "VmHWM") for p in pids) / 1024,
                    threads=max(status(p, "Threads") for p in pids))
         rows.append(row)
-        print(f"{cluster.name:8} {run} {pool} {case:20} {row['mb_s']:8.1f} MB/s {row['iops']:8.0f} IOPS "
+        print(f"{cluster.name:8} {run} {pool} {case:36} {row['rate']:8.1f} {row['unit']:5} {row['iops']:8.0f} IOPS "
               f"{row['avg_ms']:7.2f} ms  osd {row['osd_us_per_op']:6.0f} us/op  rss {row['rss_mib']:5.0f} MiB", flush=True)
         if case in CLEAN_AFTER:
             sh("rados", "-p", pool, "cleanup", env=env)
@@ -147,12 +174,13 @@ def measure(cluster, args, run):
 
 def summary(rows):
     out = []
-    for pool, case, _, bar in MATRIX:
+    for pool, case, _, bar in CASES:
         def med(cluster, key):
             return statistics.median(r[key] for r in rows if (r["cluster"], r["pool"], r["case"]) == (cluster, pool, case))
-        out.append({"pool": pool, "case": case, "bar": bar, "ratio": med("spirula", "mb_s") / max(med("ceph", "mb_s"), 1e-9),
+        out.append({"pool": pool, "case": case, "bar": bar, "unit": next(r["unit"] for r in rows if (r["pool"], r["case"]) == (pool, case)),
+                    "ratio": med("spirula", "rate") / max(med("ceph", "rate"), 1e-9),
                     **{f"{c}_{k}": med(c, k) for c in ("ceph", "spirula")
-                       for k in ("mb_s", "iops", "avg_ms", "osd_us_per_op", "client_us_per_op", "rss_mib", "threads")}})
+                       for k in ("rate", "iops", "avg_ms", "osd_us_per_op", "client_us_per_op", "rss_mib", "threads")}})
     return out
 
 
@@ -179,6 +207,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--repeat", type=int, default=3)
     p.add_argument("--seconds", type=int, default=10)
+    p.add_argument("--list-objects", type=int, default=100_000, help="objects that are listed")
     p.add_argument("--osd-gib", type=int, default=10)
     p.add_argument("--work", default="/var/tmp/spirula-bench")
     p.add_argument("--out", default=f"{HERE}/results")
@@ -187,6 +216,8 @@ def main():
     args = p.parse_args()
     os.makedirs(args.work, exist_ok=True)
     os.makedirs(args.out, exist_ok=True)
+    # Of the development files of Debian's librados.
+    sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados.c", "-lrados", "-lpthread", env=os.environ)
     rows = []
     for run in range(1, args.repeat + 1):
         for kind in (Ceph, Spirula):
@@ -202,9 +233,9 @@ def main():
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     where = (f"{datetime.date.today()}, {os.cpu_count()} × {model}, "
              f"{args.repeat} runs of {args.seconds} s, 3 OSDs and the client on one machine")
-    print(f"\n{where}\n{'case':30} {'ratio':>6} {'bar':>5} {'MB/s':>8} {'ceph':>8} {'us/op':>7} {'ceph':>7} {'RSS':>5} {'ceph':>5}")
+    print(f"\n{where}\n{'case':42} {'ratio':>6} {'bar':>5} {'rate':>8} {'ceph':>8} {'unit':5} {'us/op':>7} {'ceph':>7} {'RSS':>5} {'ceph':>5}")
     for r in table:
-        print(f"{r['pool'] + ': ' + r['case']:30} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_mb_s']:8.1f} {r['ceph_mb_s']:8.1f} "
+        print(f"{r['pool'] + ': ' + r['case']:42} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_rate']:8.1f} {r['ceph_rate']:8.1f} {r['unit']:5} "
               f"{r['spirula_osd_us_per_op']:7.0f} {r['ceph_osd_us_per_op']:7.0f} {r['spirula_rss_mib']:5.0f} {r['ceph_rss_mib']:5.0f}")
     with open(f"{args.out}/summary.json", "w") as f:
         json.dump({"where": where, "cases": table}, f, indent=1)
