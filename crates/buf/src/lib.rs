@@ -6,8 +6,6 @@
 // Aligned memory has no safe interface in std: this crate is the one place that allocates it.
 #![allow(unsafe_code)]
 
-pub mod crc;
-
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -18,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+
+pub mod crc;
 
 /// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page size.
 pub const ALIGN: usize = 4096;

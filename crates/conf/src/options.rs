@@ -238,33 +238,7 @@ options! {
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }
 
-/// What a daemon takes from its `ceph.conf` when it starts, whatever the monitors' configuration database says.
-const START_ONLY: &[&str] = &[
-    "admin_socket",
-    "cluster_network",
-    "crush_location",
-    "fsid",
-    "host",
-    "keyring",
-    "log_file",
-    "mon_addr",
-    "mon_data",
-    "mon_host",
-    "mon_initial_members",
-    "mon_osd_backfillfull_ratio",
-    "mon_osd_full_ratio",
-    "mon_osd_nearfull_ratio",
-    "osd_crush_device_class",
-    "osd_data",
-    "osd_log_device",
-    "osd_memory_target",
-    "pid_file",
-    "public_addr",
-    "public_network",
-    "run_dir",
-];
-
-/// What makes no sense in that database: the official monitors refuse to store it.
+/// What a daemon takes from its `ceph.conf` when it starts, and the official monitors refuse to store.
 const NOT_CENTRAL: &[&str] = &[
     "fsid",
     "host",
@@ -276,6 +250,22 @@ const NOT_CENTRAL: &[&str] = &[
     "mon_osd_full_ratio",
     "mon_osd_nearfull_ratio",
     "osd_data",
+];
+
+/// What else a daemon takes from its `ceph.conf` when it starts, whatever the monitors' configuration database says.
+const START_ONLY: &[&str] = &[
+    "admin_socket",
+    "cluster_network",
+    "crush_location",
+    "log_file",
+    "mon_addr",
+    "osd_crush_device_class",
+    "osd_log_device",
+    "osd_memory_target",
+    "pid_file",
+    "public_addr",
+    "public_network",
+    "run_dir",
 ];
 
 /// The option of this name. Spaces and dashes count as underscores.
@@ -420,7 +410,7 @@ impl Values {
     /// Takes what the monitors' configuration database says over, as far as a running daemon follows it.
     pub fn set_central(&mut self, all: BTreeMap<String, String>) {
         let follows = |name: &str, value: &str| match find(name) {
-            Some(o) => !START_ONLY.contains(&o.name) && o.parse(value).is_ok(),
+            Some(o) => o.is_central() && !START_ONLY.contains(&o.name) && o.parse(value).is_ok(),
             // Of use to somebody else.
             None => false,
         };

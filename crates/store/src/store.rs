@@ -428,12 +428,7 @@ impl Store {
 
     /// Blocks that were freed and cannot be allocated yet.
     fn leaving(&self) -> u64 {
-        let pending: u64 = self
-            .state
-            .tables
-            .iter()
-            .map(crate::table::MemTable::freed_blocks)
-            .sum();
+        let pending: u64 = self.state.tables.iter().map(|t| t.freed_blocks).sum();
         let releasing: u64 = self
             .releases
             .iter()

@@ -188,11 +188,11 @@ pub(crate) struct MemTable {
     pub(crate) freed: Vec<Run>,
     pub(crate) shared: Vec<Run>,
     pub(crate) unshared: Vec<Run>,
-    /// Sum of `freed` and `unshared`.
+    /// Blocks that will become free with this generation: those of `freed` and `unshared`.
     pub(crate) freed_blocks: u64,
     /// Memory that objects and blocks occupy, roughly, in bytes.
     pub(crate) bytes: usize,
-    /// Space that its records may need in the log at most, in bytes.
+    /// Space that its records may need in the log at most, in bytes; while it takes changes.
     pub(crate) log_bytes: u64,
     /// Counters of the store at its end.
     pub(crate) counters: Counters,
@@ -229,11 +229,6 @@ impl MemTable {
     /// Its blocks are at their places and durable.
     pub(crate) fn settle(&mut self) {
         self.settled = true;
-        self.drop_blocks();
-    }
-
-    /// Forgets its blocks, which are at their places.
-    pub(crate) fn drop_blocks(&mut self) {
         self.bytes = self.bytes.saturating_sub(self.dirty.len() * DIRTY_WEIGHT);
         self.dirty = HashMap::new();
     }
@@ -258,7 +253,6 @@ impl MemTable {
         self.shared.extend(newer.shared);
         self.unshared.extend(newer.unshared);
         self.freed_blocks += newer.freed_blocks;
-        self.log_bytes += newer.log_bytes;
         self.generation = newer.generation;
         self.last_seq = newer.last_seq;
         self.counters = newer.counters;
@@ -274,11 +268,6 @@ impl MemTable {
 
     pub(crate) fn pairs_mut(&mut self) -> &mut KvOverlay {
         Arc::make_mut(&mut self.pairs)
-    }
-
-    /// Blocks that will become free with this generation.
-    pub(crate) fn freed_blocks(&self) -> u64 {
-        self.freed_blocks
     }
 
     /// Notes a run that an object no longer refers to; `shared`: perhaps others still do.
