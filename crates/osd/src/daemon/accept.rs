@@ -55,7 +55,9 @@ async fn serve(shell: Shared, acceptor: Rc<Acceptor>, stream: TcpStream, from: S
 fn client(connection: &Connection, info: PeerInfo, conn: u64) -> Arc<Client> {
     let peer = connection.peer();
     let num = i64::try_from(info.global_id).unwrap_or(i64::MAX);
-    let addr = peer.addrs.v2().copied().unwrap_or(peer.socket_addr);
+    // As the client names itself, with the nonce that it has in blocklists, locks and watches. Clients leave the type open.
+    let named = peer.addrs.0.iter().find(|a| !a.is_blank());
+    let addr = named.copied().unwrap_or(peer.socket_addr);
     let ip = peer.socket_addr.socket.map(|s| s.ip());
     Arc::new(Client {
         conn,

@@ -368,7 +368,7 @@ impl ClientOp {
     /// Whether it is ordered with writes.
     pub fn write_ordered(&self) -> bool {
         let ordered = |o: &OsdOp| o.code.is_modify() || o.code.is_cache();
-        self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(ordered)
+        self.may_write() || self.flags.has(OsdFlags::RWORDERED) || self.ops.iter().any(ordered)
     }
 
     /// Whether it concerns the PG and no object.
