@@ -26,7 +26,15 @@ const LIVE: &[&str] = &[
     "osd_max_pgls",
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
+    "osd_bench_duration",
+    "osd_bench_large_size_max_throughput",
+    "osd_bench_max_block_size",
+    "osd_bench_small_size_max_iops",
     "osd_op_complaint_time",
+    "osd_op_history_duration",
+    "osd_op_history_size",
+    "osd_op_history_slow_op_size",
+    "osd_op_history_slow_op_threshold",
     "osd_pg_log_dups_tracked",
 ];
 
@@ -69,6 +77,7 @@ impl Osd {
     pub(super) fn apply_options(&mut self) {
         self.core.set_config(Arc::new(pg_config(&self.values)));
         self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
+        self.perf.history.set_options(&self.values);
         self.check_space();
         self.report_config();
     }

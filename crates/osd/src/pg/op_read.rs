@@ -60,6 +60,8 @@ impl Pg {
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.contexts.evict(self.shares.1);
         let (c, new) = self.contexts.get(&key);
+        cx.perf.contexts.0 += u64::from(!new);
+        cx.perf.contexts.1 += 1;
         c.queue.push_back(op);
         if new {
             let token = self.token(Pending::Context(key.clone()));
@@ -213,6 +215,7 @@ impl Pg {
         if result >= 0 {
             self.apply_watch_effects(key, effects, &client, cx);
         }
+        cx.note_slow(&op);
         let mut reply = op.reply(result, epoch, OsdFlags::ACK | OsdFlags::ONDISK);
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);

@@ -313,6 +313,7 @@ impl Pg {
     fn complete(&mut self, mut w: InFlight, cx: &mut Ctx<'_>) {
         w.op.stamps.peer_commit = cx.usec;
         let acks = OsdFlags::ACK | OsdFlags::ONDISK;
+        cx.note_slow(&w.op);
         let mut reply: MOsdOpReply = w.op.reply(w.reply.result, self.map.epoch(), acks);
         reply.set_versions(w.version, w.reply.user_version);
         if let Some((v, user_version)) = w.reply.enoent {
