@@ -325,6 +325,15 @@ fn seconds(text: &str) -> Option<u64> {
     n.checked_mul(unit)
 }
 
+/// The level of what is logged and that of what is kept in memory: `5` or `1/5`.
+fn log_levels(value: &str) -> Result<String, String> {
+    let (log, gather) = value.split_once('/').unwrap_or((value, value));
+    match (log.trim().parse::<i8>(), gather.trim().parse::<i8>()) {
+        (Ok(log), Ok(gather)) => Ok(format!("{log}/{gather}")),
+        _ => Err("value must take the form N or N/M, where N and M are integers".to_owned()),
+    }
+}
+
 impl Opt {
     /// Whether the monitors' configuration database may hold it.
     pub fn is_central(&self) -> bool {
@@ -342,6 +351,7 @@ impl Opt {
             Str if auth_methods::OPTIONS.contains(&self.name) => {
                 auth_methods::check(self.name, value).map(|()| value.to_owned())
             }
+            Str if self.name.starts_with("debug_") => log_levels(value),
             Str => Ok(value.to_owned()),
             Int => value
                 .trim()

@@ -132,9 +132,11 @@ impl CrushMap {
         let id = self
             .class_id(from)
             .ok_or_else(|| Error::NoSuchClass(from.to_owned()))?;
+        // A class that nothing refers to yet would be dropped.
+        let used = self.devices_of_class(id).next().is_some() || !self.rules_using_class(id).is_empty();
         self.edit(|map| {
             map.class_names.insert(id, to.to_owned());
-            map.rebuild_shadows()
+            if used { map.rebuild_shadows() } else { Ok(()) }
         })
     }
 

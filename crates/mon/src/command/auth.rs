@@ -127,17 +127,13 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
             text.push_str(&format!("\tcaps: [{service}] {caps}\n"));
         }
     }
-    now(Reply::text(text).with_status("installed auth entries:\n\n"))
+    now(Reply::text(text).with_status("installed auth entries:\n"))
 }
 
 /// Reads `service caps service caps …` and checks the grammars.
 fn parse_caps(words: &[String]) -> Result<BTreeMap<String, String>, Reply> {
     if !words.len().is_multiple_of(2) {
-        let text = format!(
-            "bad capabilities request; number of caps arguments ({}) is odd",
-            words.len()
-        );
-        return refuse(errno::EINVAL, text);
+        return refuse(errno::EINVAL, "bad capabilities request; odd number of arguments");
     }
     let mut out = BTreeMap::new();
     for pair in words.chunks(2) {
@@ -172,7 +168,7 @@ fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let name = entity(call)?;
+    let name = named(call)?;
     let mut caps = parse_caps(&call.args.list("caps"))?;
     let mut key = None;
     if !call.input.is_empty() {

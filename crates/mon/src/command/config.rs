@@ -161,11 +161,8 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
             (None, Some(o)) => o.default.to_owned(),
             (None, None) => return refuse(errno::ENOENT, format!("unrecognized key '{key}'")),
         };
-        let reply = match call.format.is_structured() {
-            true => Reply::json(call.format, &json!({key: value})),
-            false => Reply::text(value + "\n"),
-        };
-        return now(reply);
+        // As text in every format, like the official monitor.
+        return now(Reply::text(value + "\n"));
     }
     if !call.format.is_structured() {
         return now(Reply::text(table(

@@ -45,7 +45,22 @@ pub(super) fn edit<T>(
     Ok(value)
 }
 
+/// The official words for a map that does not decode.
+fn parse_error(e: &spirula_denc::Error) -> String {
+    match e {
+        spirula_denc::Error::Truncated { .. } => "End of buffer".to_owned(),
+        spirula_denc::Error::Invalid("CRUSH magic") => "bad magic number: Malformed input".to_owned(),
+        other => format!("{other}: Malformed input"),
+    }
+}
+
 pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let new: CrushMap = spirula_denc::decode_all(call.input).map_err(|e| {
+        Reply::error(
+            errno::EINVAL,
+            format!("Failed to parse crushmap: {}", parse_error(&e)),
+        )
+    })?;
     if let Some(prior) = call.args.opt_int("prior_version")?
         && prior != i64::from(m.osd.map.crush_version)
     {
@@ -57,8 +72,6 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
             ),
         );
     }
-    let new: CrushMap = spirula_denc::decode_all(call.input)
-        .map_err(|e| Reply::error(errno::EINVAL, format!("Failed to parse crushmap: {e}")))?;
     let used = m
         .osd
         .map
@@ -197,7 +210,7 @@ fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         .values()
         .any(|p| u32::from(p.crush_rule) == number)
     {
-        return refuse(errno::EBUSY, format!("crush rule {name} ({number}) is in use"));
+        return refuse(errno::EBUSY, format!("crush ruleset {name} {number} is in use"));
     }
     edit(m, |c| c.remove_rule(number))?;
     committed("")
@@ -211,6 +224,17 @@ fn rule_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     if crush.rule_id(&from).is_none() {
         return refuse(errno::ENOENT, format!("source rule name '{from}' does not exist"));
+    }
+    if from == to {
+        return now(Reply::status(
+            "destination rule name is equal to source rule name",
+        ));
+    }
+    if crush.rule_id(&to).is_some() {
+        return refuse(
+            errno::EEXIST,
+            format!("destination rule name '{to}' already exists"),
+        );
     }
     edit(m, |c| c.rename_rule(&from, &to))?;
     committed("")

@@ -170,7 +170,8 @@ fn move_item(m: &mut Monitor, call: &Call<'_>) -> Done {
         } else {
             c.move_bucket(id, &loc)
         }
-    })?;
+    })
+    .map_err(|r| Reply::error(r.code, errno::text(r.code)))?;
     committed(format!(
         "moved item id {id} name '{name}' to location {} in crush map",
         show(&loc)
@@ -181,7 +182,13 @@ fn link(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let loc = location(call)?;
     let id = item(m, &name)?;
-    edit(m, |c| c.link_bucket(id, &loc))?;
+    edit(m, |c| c.link_bucket(id, &loc)).map_err(|r| {
+        let text = format!(
+            "cannot link item id {id} name '{name}' to location {}",
+            show(&loc)
+        );
+        Reply::error(r.code, text)
+    })?;
     committed(format!(
         "linked item id {id} name '{name}' to location {} in crush map",
         show(&loc)
@@ -196,13 +203,28 @@ fn remove(m: &mut Monitor, call: &Call<'_>, unlink_only: bool) -> Done {
         )));
     };
     let ancestor = match call.args.opt_str("ancestor") {
-        Some(a) => Some(item(m, &a)?),
+        Some(a) => {
+            let known = m.osd.map.crush.map().item_id(&a);
+            let missing = || {
+                let text = format!("ancestor item '{a}' does not appear in the crush map");
+                Reply::error(errno::ENOENT, text)
+            };
+            Some(known.ok_or_else(missing)?)
+        }
         None => None,
     };
-    edit(m, |c| match ancestor {
+    let edited = edit(m, |c| match ancestor {
         Some(a) => c.remove_item_under(id, a, unlink_only),
         None => c.remove_item(id, unlink_only),
-    })?;
+    });
+    match edited {
+        Err(r) if r.code == errno::ENOENT => {
+            return now(Reply::status(format!(
+                "item {id} does not appear in that position"
+            )));
+        }
+        other => other?,
+    }
     committed(format!("removed item id {id} name '{name}' from crush map"))
 }
 

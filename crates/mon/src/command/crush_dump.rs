@@ -206,11 +206,14 @@ fn class_ls_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn get_class(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = super::osd_query::osd_ids(m, &call.args.list("ids"))?;
+    let words = call.args.list("ids");
+    let mut osds = super::osd_query::osd_ids(m, &words).map_err(|refusal| {
+        let unreadable = words.iter().find(|w| super::parse_osd(w).is_none());
+        let text = unreadable.map(|w| format!("unable to parse osd id:'{w}'"));
+        Reply::error(refusal.code, text.unwrap_or(refusal.status))
+    })?;
     let crush = m.osd.map.crush.map();
-    if let Some(o) = osds.iter().find(|o| !m.osd.map.exists(**o)) {
-        return refuse(errno::EINVAL, format!("osd.{o} does not exist"));
-    }
+    osds.retain(|o| m.osd.map.exists(*o));
     if call.format.is_structured() {
         let v: Vec<Value> = osds
             .iter()

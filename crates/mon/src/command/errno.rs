@@ -36,3 +36,10 @@ errnos! {
     /// Not supported.
     EOPNOTSUPP = 95;
 }
+
+/// An errno as the official monitor prints it where it has nothing else to say: `(22) Invalid argument`.
+pub fn text(code: i32) -> String {
+    let what = std::io::Error::from_raw_os_error(-code).to_string();
+    let what = what.split(" (os error").next().unwrap_or_default();
+    format!("({}) {what}", -code)
+}

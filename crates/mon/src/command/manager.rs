@@ -47,7 +47,12 @@ fn mgr_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
         "available": map.available, "standbys": [], "modules": [], "available_modules": [], "services": {},
         "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch, "active_clients": [],
     });
-    misc::pretty(call.format, &v)
+    match call.args.opt_int("epoch")? {
+        Some(e) if e != 0 && e != i64::from(map.epoch) => {
+            refuse(errno::ENOENT, format!("there is no map for epoch {e}"))
+        }
+        _ => misc::pretty(call.format, &v),
+    }
 }
 
 fn mgr_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
@@ -104,11 +109,11 @@ fn crash_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn crash_stat(_: &mut Monitor, _: &Call<'_>) -> Done {
-    now(Reply::text("0 crashes recorded"))
+    now(Reply::text("0 crashes recorded\n"))
 }
 
 fn progress(_: &mut Monitor, _: &Call<'_>) -> Done {
-    now(Reply::text("Nothing in progress"))
+    now(Reply::status("Nothing in progress"))
 }
 
 fn progress_json(_: &mut Monitor, call: &Call<'_>) -> Done {

@@ -116,7 +116,7 @@ fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let v = match kind.as_str() {
         "mon" => mons,
         "osd" => json!(hosts),
-        "mds" | "mgr" => json!({}),
+        "mds" | "mgr" => return now(Reply::default()),
         _ => json!({"mon": mons, "osd": hosts}),
     };
     now(Reply::json(call.format.or_pretty(), &v))

@@ -231,6 +231,11 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
     if args.prefix() == "get_command_descriptions" {
         return now(Reply::data(Format::Json.render(&descriptions())));
     }
+    match args.opt_str("prefix").as_deref() {
+        None => return refuse(errno::EINVAL, "command prefix not found"),
+        Some("") => return refuse(errno::EINVAL, "command prefix must not be empty"),
+        Some(_) => {}
+    }
     let command = named(args.prefix()).next();
     let known = official::find(args.prefix());
     let (module, perm) = match (command, known) {

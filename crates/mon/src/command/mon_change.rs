@@ -125,11 +125,11 @@ fn feature_set(m: &mut Monitor, call: &Call<'_>) -> Done {
     };
     if !call.args.flag("yes_i_really_mean_it") {
         let text = format!(
-            "please specify '--yes-i-really-mean-it' if you really, **really** want to set feature '[{name}]' in the monmap."
+            "please specify '--yes-i-really-mean-it' if you really, **really** want to set feature 'mon_feature_t([{name}])' in the monmap."
         );
         return refuse(errno::EPERM, text);
     }
-    let text = format!("setting feature '[{name}]'");
+    let text = format!("setting feature 'mon_feature_t([{name}])'");
     if m.monmap.map.persistent_features.contains(feature) {
         return now(Reply::status(text));
     }

@@ -63,7 +63,8 @@ impl Official {
             let text = "command is obsolete; please check usage and/or man page";
             return Some(Reply::error(errno::EOPNOTSUPP, text));
         }
-        let tell_only = self.flags & (NOFORWARD | HIDDEN) == NOFORWARD | HIDDEN;
+        let tell_only =
+            self.flags & (NOFORWARD | HIDDEN) == NOFORWARD | HIDDEN || self.signature.starts_with("tell ");
         tell_only.then(|| Reply::error(errno::EINVAL, "unrecognized command"))
     }
 }

@@ -89,13 +89,21 @@ fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<
     let id = call.args.opt_osd("id")?;
     if let Some(known) = uuid.and_then(|u| m.osd.map.osd_by_uuid(&u)) {
         return match id {
-            Some(id) if id != known => refuse(errno::EEXIST, format!("uuid already in use by osd.{known}")),
+            Some(id) if id != known => refuse(
+                errno::EEXIST,
+                format!(
+                    "uuid {} already in use for different id {known}",
+                    uuid.unwrap_or_default()
+                ),
+            ),
             _ => Ok(Err(known)),
         };
     }
     match id {
         Some(id) if m.osd.map.exists(id) && !m.osd.map.state(id).contains(OsdState::DESTROYED) => {
-            refuse(errno::EEXIST, format!("osd.{id} has not been destroyed"))
+            let uuid = uuid.unwrap_or_default();
+            let text = format!("id {id} already in use and does not match uuid {uuid}");
+            refuse(errno::EINVAL, text)
         }
         Some(id) if id >= MAX_OSD_LIMIT.cast_signed() => {
             refuse(errno::ERANGE, format!("osd id {id} is too large"))
@@ -247,13 +255,13 @@ fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn lost(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = existing(m, call, "id")?;
     if !call.args.flag("yes_i_really_mean_it") {
         return refuse(
             errno::EPERM,
             "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.",
         );
     }
+    let osd = existing(m, call, "id")?;
     if m.osd.map.is_up(osd) {
         return refuse(errno::EBUSY, format!("osd.{osd} is not down"));
     }
@@ -373,7 +381,7 @@ fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Some(r) = release::from_name(&name) else {
         return refuse(errno::EINVAL, format!("unrecognized release {name}"));
     };
-    if r < release::OCTOPUS {
+    if r < release::NAUTILUS {
         return refuse(errno::EPERM, "not supported for this release yet");
     }
     match r.cmp(&m.osd.map.require_osd_release) {
@@ -402,17 +410,21 @@ fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
         let (k, v) = word.split_once('=').unwrap_or((word, ""));
         profile.insert(k.to_owned(), v.to_owned());
     }
-    for (k, v) in [
+    let jerasure = profile.get("plugin").is_none_or(|p| p == "jerasure");
+    let common = [
         ("plugin", "jerasure"),
         ("k", "2"),
         ("m", "2"),
         ("technique", "reed_sol_van"),
-        ("w", "8"),
         ("crush-root", "default"),
         ("crush-failure-domain", "host"),
         ("crush-device-class", ""),
-        ("jerasure-per-chunk-alignment", "false"),
-    ] {
+    ];
+    let own: &[(&str, &str)] = match jerasure {
+        true => &[("w", "8"), ("jerasure-per-chunk-alignment", "false")],
+        false => &[],
+    };
+    for (k, v) in common.iter().chain(own).copied() {
         profile.entry(k.to_owned()).or_insert_with(|| v.to_owned());
     }
     for key in ["k", "m"] {

@@ -235,7 +235,7 @@ fn df_row(m: &Monitor, s: &Space, var: f64, tree: bool) -> Vec<String> {
 }
 
 fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
-    let mut v = line_json(&s.line);
+    let mut v = line_json(&m.osd.map, &s.line);
     let x = &s.sum;
     let osd = s.line.id >= 0;
     v.insert(

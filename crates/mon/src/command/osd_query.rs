@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_maps::{ObjectLocator, ObjectName, PgState, release};
+use spirula_maps::{ObjectLocator, ObjectName, release};
 
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
 use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
@@ -254,6 +254,34 @@ fn ec_get(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
+/// Why a word names no OSD, in the official words.
+fn why_no_osd(word: &str) -> String {
+    match word.strip_prefix("osd.").unwrap_or(word) {
+        w if w.parse::<i64>().is_ok() => format!("expected numerical value, got: {w}"),
+        w => format!("Expected option value to be integer, got '{w}'"),
+    }
+}
+
+/// What the official parser makes of such a word.
+fn no_osd(word: &str) -> i32 {
+    let text = word.strip_prefix("osd.").unwrap_or(word);
+    if text.parse::<i64>().is_ok() {
+        errno::EINVAL
+    } else {
+        -1
+    }
+}
+
+/// OSDs that a question names: all of them have to be readable, and the answer repeats the word that is not.
+fn asked(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+    let words = call.args.list("ids");
+    osd_ids(m, &words).map_err(|refusal| {
+        let unreadable = words.iter().find(|w| parse_osd(w).is_none());
+        let text = unreadable.map(|w| format!("{}invalid osd id '{w}'", why_no_osd(w)));
+        Reply::error(refusal.code, text.unwrap_or(refusal.status))
+    })
+}
+
 /// OSDs named by a list: ids, `any`/`all`/`*`. The second part names those that do not parse.
 pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> {
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
@@ -267,11 +295,10 @@ pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> 
     {
         match parse_osd(w) {
             Some(id) => out.push(id),
-            // Two official texts, one after the other.
             None => {
                 return refuse(
                     errno::EINVAL,
-                    format!("Expected option value to be integer, got '{w}'invalid osd id-1"),
+                    format!("{}invalid osd id{}", why_no_osd(w), no_osd(w)),
                 );
             }
         }
@@ -347,7 +374,7 @@ pub(super) fn removable(m: &Monitor, osds: &[i32]) -> Result<(), Reply> {
 }
 
 fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = osd_ids(m, &call.args.list("ids"))?;
+    let osds = asked(m, call)?;
     if call.format.is_structured() {
         let r = sort_removable(m, &osds);
         let stored = Vec::<i32>::new();
@@ -362,47 +389,35 @@ fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
+/// A placement group serves only while all its members are up, so each one that an OSD is a member of goes offline with it.
 fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = osd_ids(m, &call.args.list("ids"))?;
-    let (mut ok, mut bad) = (Vec::new(), Vec::new());
-    for (pg, s) in &m.stats.pgs {
-        let touched = s.acting.iter().any(|o| osds.contains(o));
-        if !touched {
-            continue;
-        }
-        let left = s
-            .acting
-            .iter()
-            .filter(|o| !osds.contains(o) && **o != spirula_maps::ITEM_NONE)
-            .count();
-        let need = m.osd.map.pool_of(*pg).map_or(1, |p| usize::from(p.min_size));
-        if left >= need && s.state.contains(PgState::ACTIVE) {
-            ok.push(pg.to_string())
-        } else {
-            bad.push(pg.to_string())
-        }
+    let osds = asked(m, call)?;
+    let touched = m
+        .stats
+        .pgs
+        .iter()
+        .filter(|(_, s)| s.acting.iter().any(|o| osds.contains(o)));
+    let bad: Vec<String> = touched.map(|(pg, _)| pg.to_string()).collect();
+    let mut v =
+        json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": 0, "num_not_ok_pgs": bad.len()});
+    let format = call.format.or_json();
+    if bad.is_empty() {
+        return now(Reply::json(format, &v));
     }
-    let mut v = json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": ok.len(), "num_not_ok_pgs": bad.len()});
     if let Value::Object(o) = &mut v {
-        for (key, pgs) in [("bad_become_inactive", &bad), ("ok_become_degraded", &ok)] {
-            if !pgs.is_empty() {
-                o.insert(key.to_owned(), json!(pgs));
-            }
-        }
+        o.insert("bad_become_inactive".to_owned(), json!(bad));
     }
-    let mut reply = Reply::json(call.format.or_json(), &v);
-    if !bad.is_empty() {
-        reply.code = errno::EBUSY;
-        reply.status = format!(
-            "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",
-            bad.len()
-        );
-    }
+    let mut reply = Reply::json(format, &v);
+    reply.code = errno::EBUSY;
+    reply.status = format!(
+        "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",
+        bad.len()
+    );
     now(reply)
 }
 
 fn last_stat_seq(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = existing(m, call, "id")?;
+    let osd = call.args.osd("id")?;
     let seq = m.stats.osds.get(&osd).map_or(0, |s| s.seq);
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!(seq))),

@@ -1,7 +1,7 @@
 //! The hierarchy with the OSDs' states.
 
 use serde_json::{Map, Value, json};
-use spirula_crush::CrushMap;
+use spirula_crush::{ChooseArgs, CrushMap};
 use spirula_maps::{OsdMap, OsdState};
 
 use super::osd_dump::map_of;
@@ -37,6 +37,8 @@ pub(super) struct Line {
     pub(super) depth: usize,
     pub(super) children: Vec<i32>,
     is_root: bool,
+    /// By pool: its weights in its bucket's weight sets, a number a position. Empty where the bucket has none.
+    weight_sets: Vec<(i64, Vec<f64>)>,
 }
 
 /// Lines of the hierarchy in the official order.
@@ -70,14 +72,41 @@ pub(super) fn lines(
             weight: spirula_crush::weight_to_f64(w.weight),
             depth: w.depth,
             is_root: w.parent == 0,
+            weight_sets: weight_sets(crush, w.parent, w.id),
             children: w.children,
         }
     })
     .collect()
 }
 
+/// An item's weights in all weight sets of the bucket that holds it.
+fn weight_sets(crush: &CrushMap, parent: i32, item: i32) -> Vec<(i64, Vec<f64>)> {
+    let place = crush.bucket(parent).and_then(|b| b.position(item));
+    let Some(at) = place else { return Vec::new() };
+    let of = |args: &ChooseArgs| -> Vec<f64> {
+        let sets = args
+            .get(parent)
+            .map(|a| a.weight_sets.as_slice())
+            .unwrap_or_default();
+        sets.iter()
+            .map(|set| spirula_crush::weight_to_f64(set.get(at).copied().unwrap_or(0)))
+            .collect()
+    };
+    let all = crush.choose_args.iter().map(|(pool, args)| (*pool, of(args)));
+    all.filter(|(_, weights)| !weights.is_empty()).collect()
+}
+
+/// What a pool's weight sets are called in the trees.
+fn weight_set_name(map: &OsdMap, pool: i64) -> String {
+    match map.pool_name(pool) {
+        _ if pool == spirula_crush::DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
+        Some(name) => name.to_owned(),
+        None => pool.to_string(),
+    }
+}
+
 /// A line as JSON, up to what the particular tree adds.
-pub(super) fn line_json(l: &Line) -> Map<String, Value> {
+pub(super) fn line_json(map: &OsdMap, l: &Line) -> Map<String, Value> {
     let mut v = Map::new();
     v.insert("id".into(), json!(l.id));
     if let Some(c) = &l.class {
@@ -91,7 +120,11 @@ pub(super) fn line_json(l: &Line) -> Map<String, Value> {
         v.insert("depth".into(), json!(l.depth));
     }
     if !l.is_root {
-        v.insert("pool_weights".into(), json!({}));
+        let weights = l
+            .weight_sets
+            .iter()
+            .map(|(pool, w)| (weight_set_name(map, *pool), json!(w)));
+        v.insert("pool_weights".into(), Value::Object(weights.collect()));
     }
     v
 }
@@ -167,7 +200,7 @@ fn tree_json(map: &OsdMap, lines: &[Line], strays: &[i32]) -> Value {
     let nodes: Vec<Value> = lines
         .iter()
         .map(|l| {
-            let mut v = line_json(l);
+            let mut v = line_json(map, l);
             if l.id >= 0 {
                 v.extend(osd_part(map, l.id));
             } else {
@@ -271,14 +304,15 @@ fn ls_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn crush_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let crush = m.osd.map.crush.map().clone();
+    let map = m.osd.map.clone();
+    let crush = map.crush.map();
     let shadow = call.args.opt_str("shadow").is_some();
-    let lines = lines(&crush, None, shadow, &|_| true, true);
+    let lines = lines(crush, None, shadow, &|_| true, true);
     if call.format.is_structured() {
         let nodes: Vec<Value> = lines
             .iter()
             .map(|l| {
-                let mut v = line_json(l);
+                let mut v = line_json(&map, l);
                 if l.id < 0 {
                     v.insert("children".into(), json!(l.children));
                 }
@@ -292,20 +326,32 @@ fn crush_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
         ("ID", Left, Right),
         ("CLASS", Left, Right),
         ("WEIGHT", Left, Right),
-        ("TYPE NAME", Left, Left),
     ]);
+    for pool in crush.choose_args.keys() {
+        t.column(&weight_set_name(&map, *pool), Left, Right);
+    }
+    t.column("TYPE NAME", Left, Left);
     for l in lines {
+        let first = |pool: &i64| {
+            let found = l.weight_sets.iter().find(|(p, _)| p == pool);
+            found
+                .and_then(|(_, w)| w.first())
+                .map_or_else(String::new, |w| weight_text(*w))
+        };
+        let sets: Vec<String> = crush.choose_args.keys().map(first).collect();
         let what = if l.id >= 0 {
             l.name.clone()
         } else {
             format!("{} {}", l.type_name, l.name)
         };
-        t.row([
+        let mut row = vec![
             l.id.to_string(),
             l.class.unwrap_or_default(),
             weight_text(l.weight),
-            format!("{}{what}", "    ".repeat(l.depth)),
-        ]);
+        ];
+        row.extend(sets);
+        row.push(format!("{}{what}", "    ".repeat(l.depth)));
+        t.row(row);
     }
     now(Reply::text(t.render()))
 }

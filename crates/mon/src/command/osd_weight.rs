@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_maps::{OsdState, PgId};
+use spirula_proto::mon::LogPriority;
 
 use super::osd_query::{existing, osd_ids};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, refuse};
@@ -68,7 +69,7 @@ fn down(m: &mut Monitor, call: &Call<'_>) -> Done {
         if m.osd.map.is_down(osd) {
             return (format!("osd.{osd} is already down. "), false);
         }
-        m.mark_down(osd, "by command");
+        m.mark_down(osd, None);
         if dead {
             let epoch = m.osd.map.epoch + 1;
             if let Some(x) = m.pending_osd().new_xinfo.get_mut(&osd) {
@@ -84,7 +85,7 @@ fn stop(m: &mut Monitor, call: &Call<'_>) -> Done {
         if m.osd.map.is_down(osd) {
             return (format!("osd.{osd} is already down. "), false);
         }
-        m.mark_down(osd, "stopped by command");
+        m.mark_down(osd, None);
         m.pending_osd()
             .new_state
             .entry(osd)
@@ -106,6 +107,15 @@ fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
             x.old_weight = weight;
             m.pending_osd().new_xinfo.insert(osd, x);
         }
+        let state = match m.osd.lives.get(osd).and_then(|l| l.down_since) {
+            Some(since) => format!("after it was down for {} seconds", m.now.since(since).as_secs()),
+            None => "while it was still marked up".to_owned(),
+        };
+        let who = m.sessions.get(&call.session).map(|s| s.name.to_string());
+        m.log_event(
+            LogPriority::INFO,
+            format!("Client {} marked osd.{osd} out, {state}", who.unwrap_or_default()),
+        );
         (format!("marked out osd.{osd}. "), true)
     })
 }

@@ -165,6 +165,12 @@ fn int<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Reply>
 
 fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
+    if name.is_empty() {
+        return refuse(errno::EINVAL, errno::text(errno::EINVAL));
+    }
+    for number in ["pg_num", "pgp_num", "expected_num_objects", "size"] {
+        call.args.opt_int(number)?;
+    }
     let pool_type = call
         .args
         .opt_str("pool_type")

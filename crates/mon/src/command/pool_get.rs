@@ -5,6 +5,7 @@ use spirula_maps::pool::{PoolOption, PoolOptions};
 use spirula_maps::{OsdMap, PgPool, PoolFlags};
 
 use super::pool_list::pool_id;
+use super::pool_option::CSUM_TYPES;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::float;
@@ -17,7 +18,8 @@ commands! {
 /// Properties that belong to erasure-coded pools.
 const ERASURE: [&str; 2] = ["erasure_code_profile", "allow_ec_overwrites"];
 /// Properties that belong to cache tiers, which are not supported.
-const TIER: [&str; 15] = [
+const TIER: [&str; 16] = [
+    "use_gmt_hitset",
     "hit_set_type",
     "hit_set_period",
     "hit_set_count",
@@ -35,7 +37,7 @@ const TIER: [&str; 15] = [
     "hit_set_search_last_n",
 ];
 
-/// The properties that `all` shows, in its order; options that are set follow.
+/// The properties that `all` shows, in its order.
 const ALL: [&str; 16] = [
     "size",
     "min_size",
@@ -110,6 +112,10 @@ fn value(map: &OsdMap, p: &PgPool, var: &str) -> Option<Value> {
         "pg_autoscale_mode" => json!(p.autoscale_mode.name()),
         "erasure_code_profile" => json!(p.erasure_code_profile),
         "allow_ec_overwrites" => json!(p.flags.contains(PoolFlags::EC_OVERWRITES)),
+        "csum_type" => match p.opts.get(var)? {
+            PoolOption::Int(n) => json!(CSUM_TYPES.get(usize::try_from(n.checked_sub(1)?).ok()?)?),
+            other => option(other),
+        },
         other => option(p.opts.get(other)?),
     })
 }
@@ -133,14 +139,18 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
     };
     let mut vars: Vec<&str> = vec![var.as_str()];
     if var == "all" {
-        vars = ALL.to_vec();
-        vars.extend(p.opts.iter().map(|(k, _)| k));
+        // Options that are set stand before these two.
+        let (first, last) = ALL.split_at(ALL.len() - 2);
+        let last_set = |k: &&str| !last.contains(k);
+        vars = first.to_vec();
+        vars.extend(p.opts.iter().map(|(k, _)| k).filter(last_set));
+        vars.extend(last);
     } else if ERASURE.contains(&var.as_str()) && !p.is_erasure() {
         return refuse(
             errno::EACCES,
             format!("pool '{name}' is not a erasure pool: variable not applicable"),
         );
-    } else if is_tier_var(&var) {
+    } else if is_tier_var(&var) && var != "use_gmt_hitset" {
         return refuse(
             errno::EACCES,
             format!("pool '{name}' is not a tier pool: variable not applicable"),

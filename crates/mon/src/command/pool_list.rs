@@ -359,5 +359,7 @@ fn autoscale(m: &mut Monitor, call: &Call<'_>) -> Done {
             bulk.to_owned(),
         ]);
     }
-    now(Reply::text(t.render()))
+    // The manager's tables have two spaces after the last column too.
+    let lines = t.render().lines().map(|l| format!("{l}  \n")).collect::<String>();
+    now(Reply::text(lines))
 }

@@ -38,7 +38,7 @@ pub(super) fn amount(text: &str, base: u64) -> Option<u64> {
 }
 
 /// Checksum types by the number that is stored, from 1.
-const CSUM_TYPES: [&str; 6] = ["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
+pub(super) const CSUM_TYPES: [&str; 6] = ["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
 const COMPRESSION_MODES: [&str; 4] = ["none", "passive", "aggressive", "force"];
 const COMPRESSION_ALGORITHMS: [&str; 5] = ["none", "snappy", "zlib", "zstd", "lz4"];
 const FINGERPRINTS: [&str; 4] = ["none", "sha1", "sha256", "sha512"];

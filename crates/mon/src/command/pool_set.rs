@@ -107,7 +107,10 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     m.adjust_pg_num(id, &mut p);
     store(m, id, p);
-    committed(format!("set pool {id} {var} to {val}"))
+    committed(match val.as_str() {
+        "unset" => format!("unset pool {id} {var}"),
+        _ => format!("set pool {id} {var} to {val}"),
+    })
 }
 
 fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
@@ -282,7 +285,7 @@ fn app_enable(m: &mut Monitor, call: &Call<'_>) -> Done {
     short("application name", &app)?;
     if p.application_metadata.contains_key(&app) {
         return now(Reply::status(format!(
-            "already enabled application '{app}' on pool '{name}'"
+            "enabled application '{app}' on pool '{name}'"
         )));
     }
     if !p.application_metadata.is_empty() && !call.args.flag("yes_i_really_mean_it") {

@@ -98,7 +98,6 @@ const REASONS: &[(&str, &str)] = &[
     ("restful", NO_MANAGER),
     ("telegraf", NO_MANAGER),
     ("telemetry", "nothing is sent anywhere"),
-    ("tell", "`ceph tell` asks the daemon itself"),
     ("test_orchestrator", NO_ORCHESTRATOR),
     ("zabbix", NO_MANAGER),
 ];

@@ -8,6 +8,7 @@
 //! a queue, so that each of them sees the committed result of the one before. Reads are answered at once.
 
 mod dispatch;
+mod osd_down;
 mod osd_report;
 mod osd_told;
 mod pg_num;
@@ -236,8 +237,8 @@ impl Monitor {
                 "monmap" => self.monmap.apply(&op.key, value)?,
                 "osd_metadata" => metadata_changed = true,
                 s if Config::owns_history(s) => self.config.apply_history(&op.key),
-                s if Mutes::owns(s) => self.mutes.apply(&op.key, value)?,
-                s if HealthLog::owns(s) => self.health_log.apply(&op.key, value)?,
+                s if self.mutes.owns(s) => self.mutes.apply(&op.key, value)?,
+                s if self.health_log.said.owns(s) => self.health_log.said.apply(&op.key, value)?,
                 // Read from the store when needed.
                 _ => {}
             }

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
-use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdMapFlags, OsdState, OsdXInfo, PoolFlags};
+use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdMapFlags, OsdState, PoolFlags};
 use spirula_proto::internal::report::{
-    BootDenied, FailureKind, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
+    BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
 };
 use spirula_proto::mon::LogPriority;
 use spirula_proto::{Payload, RawMessage};
 
 use super::{Monitor, SessionId, Waiter};
 use crate::command::errno;
-use crate::health::Clock;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
 impl Monitor {
@@ -115,7 +114,7 @@ impl Monitor {
         }
         if map.is_up(osd) {
             // Another process with its id: this one first goes down, then comes back in the next epoch.
-            self.mark_down(osd, "it restarted");
+            self.mark_down(osd, None);
             let again = OsdReport::Boot(b.clone()).to_message();
             let session = self
                 .sessions
@@ -178,38 +177,6 @@ impl Monitor {
         Ok(changed.then_some(crush))
     }
 
-    /// Marks an OSD down in the next map.
-    pub(crate) fn mark_down(&mut self, osd: i32, why: &str) {
-        if !self.osd.map.is_up(osd) {
-            return;
-        }
-        let xinfo = self
-            .osd
-            .map
-            .osd_xinfo
-            .get(osd as usize)
-            .copied()
-            .unwrap_or_default();
-        let now = self.now;
-        let inc = self.pending_osd();
-        inc.new_state.insert(osd, OsdState::UP);
-        inc.new_xinfo.insert(
-            osd,
-            OsdXInfo {
-                down_stamp: now,
-                ..xinfo
-            },
-        );
-        inc.new_last_up_change = now;
-        let life = self.osd.lives.entry(osd);
-        life.complaints.clear();
-        life.clock = Clock::default();
-        life.lost = None;
-        life.down_since = Some(now);
-        self.osd.lives.forget_reporter(osd);
-        self.log_event(LogPriority::INFO, format!("osd.{osd} marked down: {why}"));
-    }
-
     /// Marks an OSD in or out in the next map.
     pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
         let was = self.osd.map.weight(osd);
@@ -218,74 +185,6 @@ impl Monitor {
         inc.new_weight.insert(osd, weight);
         if (was == WEIGHT_OUT) != (weight == WEIGHT_OUT) {
             inc.new_last_in_change = now;
-        }
-    }
-
-    fn may_mark_down(&self, osd: i32) -> bool {
-        let map = &self.osd.map;
-        map.is_up(osd)
-            && !map.flags.contains(OsdMapFlags::NODOWN)
-            && !map.state(osd).contains(OsdState::NODOWN)
-    }
-
-    fn failure(&mut self, reporter: i32, f: &spirula_proto::internal::report::OsdFailureReport) {
-        let target = f.target;
-        let same_life = self
-            .osd
-            .map
-            .client_addrs(target)
-            .is_some_and(|a| *a == f.target_addrs)
-            || self
-                .osd
-                .map
-                .cluster_addrs(target)
-                .is_some_and(|a| *a == f.target_addrs);
-        if !same_life || !self.osd.map.is_up(reporter) || !self.may_mark_down(target) {
-            return;
-        }
-        let now = self.now;
-        match f.kind {
-            FailureKind::RECOVERED => {
-                self.osd.lives.entry(target).complaints.remove(&reporter);
-            }
-            FailureKind::IMMEDIATE => {
-                self.mark_down(target, &format!("osd.{reporter} reported that it is gone"));
-            }
-            _ => {
-                let since = UTime::from(
-                    now.to_duration()
-                        .saturating_sub(Duration::from_millis(u64::from(f.failed_for_ms))),
-                );
-                self.osd.lives.entry(target).complaints.insert(reporter, since);
-                self.judge(target);
-            }
-        }
-    }
-
-    /// Enough OSDs have complained for long enough.
-    fn judge(&mut self, target: i32) {
-        let others = self
-            .osd
-            .map
-            .osds()
-            .filter(|o| *o != target && self.osd.map.is_up(*o))
-            .count();
-        let wanted = usize::try_from(self.values.uint("mon_osd_min_down_reporters"))
-            .unwrap_or(2)
-            .min(others)
-            .max(1);
-        let grace = Duration::from_secs(self.values.uint("osd_heartbeat_grace"));
-        let now = self.now;
-        let Some(life) = self.osd.lives.get(target) else {
-            return;
-        };
-        let valid = life
-            .complaints
-            .values()
-            .filter(|since| now.since(**since) >= grace)
-            .count();
-        if valid >= wanted {
-            self.mark_down(target, &format!("{valid} OSDs reported that it does not answer"));
         }
     }
 
@@ -310,14 +209,7 @@ impl Monitor {
     fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
         if g.osd == osd && self.osd.map.is_up(osd) {
             let up_from = self.osd.map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
-            self.mark_down(
-                osd,
-                if g.reason.is_empty() {
-                    "it is shutting down"
-                } else {
-                    &g.reason
-                },
-            );
+            self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
             let epoch = self.osd.map.epoch;
             self.pending_osd()
                 .new_last_clean_interval
@@ -347,60 +239,6 @@ impl Monitor {
         self.adjust_pg_nums();
         let trim = self.osd.trim(self.keep_from());
         self.writes.txn.extend(trim);
-    }
-
-    fn mark_silent_down(&mut self) {
-        let now = self.now;
-        let broken = Duration::from_millis(self.values.uint("spirula_osd_down_grace"));
-        let silent = Duration::from_secs(self.values.uint("osd_heartbeat_grace"));
-        let map = self.osd.map.clone();
-        for osd in map.osds() {
-            let Some(life) = self.osd.lives.get(osd).filter(|_| self.may_mark_down(osd)) else {
-                continue;
-            };
-            let patience = silent.max(life.interval * 4);
-            let gone = life.lost.is_some_and(|t| now.since(t) >= broken);
-            let quiet = now.since(life.seen) >= patience;
-            if gone {
-                self.mark_down(osd, "its connection broke");
-            } else if quiet {
-                self.mark_down(osd, "no beacon");
-            } else {
-                self.judge(osd);
-            }
-        }
-    }
-
-    fn mark_long_down_out(&mut self) {
-        let interval = self.values.uint("mon_osd_down_out_interval");
-        let map = self.osd.map.clone();
-        if interval == 0 || map.flags.contains(OsdMapFlags::NOOUT) {
-            return;
-        }
-        let (total, _, mut inside) = map.counts();
-        let least = self.values.float("mon_osd_min_in_ratio") * total as f64;
-        for osd in map.osds() {
-            let skip = map.is_up(osd) || map.is_out(osd) || map.state(osd).contains(OsdState::NOOUT);
-            let Some(life) = self.osd.lives.get(osd).filter(|_| !skip) else {
-                continue;
-            };
-            let due = life
-                .down_since
-                .is_some_and(|t| self.now.since(t).as_secs() >= interval);
-            if due && (inside as f64 - 1.0) >= least {
-                inside -= 1;
-                let weight = map.weight(osd);
-                self.set_weight(osd, WEIGHT_OUT);
-                let inc = self.pending_osd();
-                inc.new_state.entry(osd).or_default().insert(OsdState::AUTOOUT);
-                let base = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
-                inc.new_xinfo.entry(osd).or_insert(base).old_weight = weight;
-                self.log_event(
-                    LogPriority::INFO,
-                    format!("Marking osd.{osd} out (has been down for {interval} seconds)"),
-                );
-            }
-        }
     }
 
     fn check_quotas(&mut self, map: &OsdMap) {

@@ -143,7 +143,12 @@ impl World {
     }
 
     fn command(&mut self, id: SessionId, json: &str) -> MMonCommandAck {
+        self.command_with(id, json, b"")
+    }
+
+    fn command_with(&mut self, id: SessionId, json: &str, input: &'static [u8]) -> MMonCommandAck {
         let m = MMonCommand {
+            input: bytes::Bytes::from_static(input).into(),
             paxos: PaxosVersion(0),
             fsid: Fsid([7; 16]),
             cmd: vec![json.to_owned()],

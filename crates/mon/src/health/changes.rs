@@ -5,16 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, encode_to_vec};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_proto::mon::LogPriority;
 
 use super::{Checks, Severity};
 use crate::core::{LoadError, Monitor};
 use crate::kv::{KvRead, Txn};
-use crate::service::stored;
+use crate::service::{Kept, Keyed};
 
-const SERVICE: &str = "health_log";
 /// How often the health is looked at.
 const EVERY: Duration = Duration::from_secs(1);
 /// A monitor that starts waits for the reports of OSDs that are up, but not for longer.
@@ -22,7 +20,7 @@ const SETTLE: Duration = Duration::from_secs(15);
 
 /// What the cluster log last said of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Said {
+pub(crate) struct Said {
     severity: Severity,
     summary: String,
 }
@@ -55,10 +53,15 @@ impl Decode for Said {
     }
 }
 
+impl Kept for Said {
+    const SERVICE: &'static str = "health_log";
+    const WHAT: &'static str = "health log";
+}
+
 /// What the cluster log knows of the health.
 #[derive(Debug, Default)]
 pub(crate) struct HealthLog {
-    said: BTreeMap<String, Said>,
+    pub(crate) said: Keyed<Said>,
     /// When, as far as this monitor said it.
     times: BTreeMap<String, UTime>,
     looked: UTime,
@@ -75,31 +78,17 @@ fn priority(severity: Severity) -> LogPriority {
 
 impl HealthLog {
     pub(crate) fn load(kv: &dyn KvRead) -> std::result::Result<Self, LoadError> {
-        let mut all = Self::default();
-        for (k, v) in kv.scan(SERVICE)? {
-            all.apply(&k, Some(&v))?;
-        }
-        Ok(all)
-    }
-
-    pub(crate) fn apply(&mut self, code: &str, value: Option<&Bytes>) -> std::result::Result<(), LoadError> {
-        match value {
-            Some(v) => self.said.insert(code.to_owned(), stored("health log", v)?),
-            None => self.said.remove(code),
-        };
-        Ok(())
-    }
-
-    /// Whether this service keeps its state under that name.
-    pub(crate) fn owns(service: &str) -> bool {
-        service == SERVICE
+        Ok(Self {
+            said: Keyed::load(kv)?,
+            ..Self::default()
+        })
     }
 
     /// What is to be said now. One check is not mentioned again within `pause` where only its words change.
     fn compare(&mut self, checks: &Checks, pause: Duration, now: UTime, txn: &mut Txn) -> Vec<Line> {
         let mut lines = Vec::new();
         for (code, check) in checks {
-            let what = match self.said.get(*code) {
+            let what = match self.said.get(code) {
                 None => "failed",
                 Some(s) if s.severity != check.severity => "update",
                 Some(s) if s.summary == check.summary => continue,
@@ -117,10 +106,10 @@ impl HealthLog {
                 severity: check.severity,
                 summary: check.summary.clone(),
             };
-            txn.put(SERVICE, *code, encode_to_vec(&said));
+            Keyed::set(code, &said, txn);
             self.times.insert((*code).to_owned(), now);
         }
-        for (code, said) in &self.said {
+        for (code, said) in self.said.iter() {
             if checks.contains_key(code.as_str()) {
                 continue;
             }
@@ -129,7 +118,7 @@ impl HealthLog {
                 _ => format!("Health check cleared: {code} (was: {})", said.summary),
             };
             lines.push((LogPriority::INFO, text));
-            txn.remove(SERVICE, code.as_str());
+            Keyed::<Said>::remove(code, txn);
             self.times.remove(code);
         }
         if checks.is_empty() && !self.said.is_empty() {
@@ -167,6 +156,8 @@ impl Monitor {
 
 #[cfg(test)]
 mod tests {
+    use spirula_denc::encode_to_vec;
+
     use super::*;
     use crate::health::{error, warn};
 
@@ -176,8 +167,8 @@ mod tests {
         let pause = Duration::from_secs(5);
         let lines = log.compare(checks, pause, UTime::from_secs(at), &mut txn);
         for op in txn.ops {
-            assert!(HealthLog::owns(&op.service));
-            log.apply(&op.key, op.value.as_ref()).unwrap();
+            assert!(log.said.owns(&op.service));
+            log.said.apply(&op.key, op.value.as_ref()).unwrap();
         }
         let text = |(p, t): Line| format!("{p} {t}");
         lines.into_iter().map(text).collect()

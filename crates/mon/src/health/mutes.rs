@@ -1,18 +1,12 @@
 //! Checks that an administrator has muted for a while. Replicated: one key a code.
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, encode_to_vec};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 
 use super::{Check, Checks, Severity};
-use crate::core::{LoadError, Monitor};
+use crate::core::Monitor;
 use crate::fmt;
-use crate::kv::{KvRead, Txn};
-use crate::service::stored;
-
-const SERVICE: &str = "health_mute";
+use crate::service::{Kept, Keyed};
 
 /// A muted check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,48 +98,13 @@ impl Mute {
     }
 }
 
-/// All mutes by code.
-#[derive(Debug, Default)]
-pub(crate) struct Mutes(BTreeMap<String, Mute>);
-
-impl Mutes {
-    pub(crate) fn load(kv: &dyn KvRead) -> std::result::Result<Self, LoadError> {
-        let mut all = Self::default();
-        for (k, v) in kv.scan(SERVICE)? {
-            all.apply(&k, Some(&v))?;
-        }
-        Ok(all)
-    }
-
-    pub(crate) fn apply(&mut self, code: &str, value: Option<&Bytes>) -> std::result::Result<(), LoadError> {
-        match value {
-            Some(v) => self.0.insert(code.to_owned(), stored("health mute", v)?),
-            None => self.0.remove(code),
-        };
-        Ok(())
-    }
-
-    /// Whether this service keeps its state under that name.
-    pub(crate) fn owns(service: &str) -> bool {
-        service == SERVICE
-    }
-
-    pub(crate) fn set(code: &str, mute: &Mute, txn: &mut Txn) {
-        txn.put(SERVICE, code, encode_to_vec(mute));
-    }
-
-    pub(crate) fn remove(code: &str, txn: &mut Txn) {
-        txn.remove(SERVICE, code);
-    }
-
-    pub(crate) fn contains(&self, code: &str) -> bool {
-        self.0.contains_key(code)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Mute)> {
-        self.0.iter()
-    }
+impl Kept for Mute {
+    const SERVICE: &'static str = "health_mute";
+    const WHAT: &'static str = "health mute";
 }
+
+/// All mutes by code.
+pub(crate) type Mutes = Keyed<Mute>;
 
 /// What is wrong and what of it is muted: the answer to `health` and `status`.
 pub(crate) struct Report<'a> {
@@ -194,7 +153,7 @@ impl Report<'_> {
     pub(crate) fn detail(&self) -> String {
         let mut text = String::new();
         for (code, c) in &self.checks {
-            let muted = self.mutes.0.get(*code).map(|m| m.prefix(self.now));
+            let muted = self.mutes.get(code).map(|m| m.prefix(self.now));
             let muted = muted.unwrap_or_default();
             text.push_str(&format!(
                 "{muted}[{}] {code}: {}\n",
@@ -239,11 +198,12 @@ impl Monitor {
 
     /// Ends the mutes whose time is over, and those of checks that cleared or became worse.
     pub(crate) fn review_mutes(&mut self) {
-        if self.mutes.0.is_empty() {
+        if self.mutes.is_empty() {
             return;
         }
         let checks = self.health();
-        for (code, mute) in self.mutes.0.clone() {
+        let mutes: Vec<(String, Mute)> = self.mutes.iter().map(|(c, m)| (c.clone(), m.clone())).collect();
+        for (code, mute) in mutes {
             match mute.judge(checks.get(code.as_str()), self.now) {
                 Ok(count) if count == mute.count => {}
                 Ok(count) => Mutes::set(&code, &Mute { count, ..mute }, &mut self.writes.txn),
@@ -260,6 +220,8 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use spirula_denc::encode_to_vec;
 
     use super::*;
     use crate::health::warn;
@@ -307,7 +269,8 @@ mod tests {
     #[test]
     fn muted_checks_do_not_count() {
         let mut mutes = Mutes::default();
-        mutes.0.insert("OSD_DOWN".into(), Mute::default());
+        let value = encode_to_vec(&Mute::default()).into();
+        mutes.apply("OSD_DOWN", Some(&value)).unwrap();
         let report = |mutes| Report {
             checks: Checks::from([("OSD_DOWN", warn("1 osds down".into(), 1, vec!["osd.0".into()]))]),
             mutes,

@@ -1,6 +1,6 @@
 //! What OSDs tell of themselves, and what the cluster log tells of the health.
 
-use spirula_proto::internal::report::{ClockSample, ConfigReport};
+use spirula_proto::internal::report::{ClockSample, ConfigReport, FailureKind, OsdFailureReport};
 
 use super::*;
 
@@ -112,4 +112,34 @@ fn the_cluster_log_tells_how_the_health_changes() {
             "[INF] Cluster is now healthy",
         ]
     );
+}
+
+#[test]
+fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    let gone = OsdFailureReport {
+        target: 2,
+        target_addrs: w.mon.osd.map.client_addrs(2).unwrap().clone(),
+        kind: FailureKind::IMMEDIATE,
+        failed_for_ms: 0,
+        epoch: w.mon.osd.map.epoch,
+    };
+    w.send(100, OsdReport::Failure(gone).to_message());
+    w.command(admin, r#"{"prefix":"osd out","ids":["0"]}"#);
+    w.pass(Duration::from_secs(7));
+    w.command(admin, r#"{"prefix":"osd out","ids":["2"]}"#);
+    w.pass(Duration::from_secs(60));
+    w.settle();
+    let last = w.mon.clog.last(50, "info", "cluster");
+    let said: Vec<&str> = last.iter().map(|e| e.message.as_str()).collect();
+    for text in [
+        "osd.2 failed (root=default,host=h) (connection refused reported by osd.0)",
+        "Client client.admin marked osd.0 out, while it was still marked up",
+        "Client client.admin marked osd.2 out, after it was down for 7 seconds",
+        "osd.0 marked down after no beacon for 67.000000 seconds",
+    ] {
+        assert!(said.contains(&text), "{text}: {said:#?}");
+    }
 }

@@ -1,0 +1,75 @@
+//! Small replicated services: values by key, each in a version of its own encoding.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, encode_to_vec};
+
+use super::stored;
+use crate::core::LoadError;
+use crate::kv::{KvRead, Txn};
+
+/// A value that a service keeps.
+pub(crate) trait Kept: Encode + Decode {
+    /// The service's name in the store.
+    const SERVICE: &'static str;
+    /// What errors call a value.
+    const WHAT: &'static str;
+}
+
+/// The committed values of a service.
+#[derive(Debug)]
+pub(crate) struct Keyed<V>(BTreeMap<String, V>);
+
+impl<V> Default for Keyed<V> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<V: Kept> Keyed<V> {
+    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+        let mut all = Self::default();
+        for (k, v) in kv.scan(V::SERVICE)? {
+            all.apply(&k, Some(&v))?;
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        match value {
+            Some(v) => self.0.insert(key.to_owned(), stored(V::WHAT, v)?),
+            None => self.0.remove(key),
+        };
+        Ok(())
+    }
+
+    /// Whether the values are stored under that name.
+    pub(crate) fn owns(&self, service: &str) -> bool {
+        service == V::SERVICE
+    }
+
+    pub(crate) fn set(key: &str, value: &V, txn: &mut Txn) {
+        txn.put(V::SERVICE, key, encode_to_vec(value));
+    }
+
+    pub(crate) fn remove(key: &str, txn: &mut Txn) {
+        txn.remove(V::SERVICE, key);
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&V> {
+        self.0.get(key)
+    }
+
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &V)> {
+        self.0.iter()
+    }
+}
