@@ -7,14 +7,13 @@ use spirula_maps::PgId;
 
 use crate::pg::cluster::ClusterMap;
 use crate::pg::config::PgConfig;
-use crate::pg::describe::{OpRecord, Progress};
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{Ctx, Output, Pg, PgCounts, PgReport, StoreReply, Token};
+use crate::pg::{Ctx, Output, Pg, PgReport, StoreReply, Token, TrimState};
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
@@ -49,6 +48,8 @@ pub struct Core {
     next_slot: u32,
     early: Vec<Early>,
     watch_memory: WatchMemory,
+    /// Some PG has begun or ended to want to trim snapshots, or to do it.
+    trims_changed: bool,
 }
 
 impl Core {
@@ -65,6 +66,7 @@ impl Core {
             next_slot: DAEMON_SLOT,
             early: Vec::new(),
             watch_memory: WatchMemory::default(),
+            trims_changed: false,
         }
     }
 
@@ -131,46 +133,6 @@ impl Core {
         self.early.len()
     }
 
-    /// Object contexts in memory.
-    pub fn cached_contexts(&self) -> usize {
-        self.pgs.values().map(Pg::cached_contexts).sum()
-    }
-
-    /// Forgets the object contexts that are not in use.
-    pub fn drop_contexts(&mut self) {
-        self.pgs.values_mut().for_each(Pg::drop_contexts);
-    }
-
-    /// Writes as primary that are not durable everywhere.
-    pub fn writes_in_flight(&self) -> usize {
-        self.pgs.values().map(Pg::writes_in_flight).sum()
-    }
-
-    /// How many PGs are here, by this OSD's part in them.
-    pub fn pg_counts(&self) -> PgCounts {
-        let mut counts = PgCounts::default();
-        self.pgs.values().for_each(|pg| pg.count_in(&mut counts));
-        counts
-    }
-
-    /// Descriptions of all requests that wait or are under way.
-    pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
-        let early = self.early.iter().filter_map(|e| match e {
-            Early::Op(op) => Some(OpRecord::of(op, Progress::Delayed("wait for new map"))),
-            Early::Peer(..) => None,
-        });
-        early.chain(self.pgs.values().flat_map(Pg::op_records))
-    }
-
-    /// When the requests that wait or are under way were received.
-    pub fn ops_received(&self) -> impl Iterator<Item = u64> {
-        let early = self.early.iter().filter_map(|e| match e {
-            Early::Op(op) => Some(op.stamps.received),
-            Early::Peer(..) => None,
-        });
-        early.chain(self.pgs.values().flat_map(Pg::ops_received))
-    }
-
     /// Reports on the PGs that this OSD leads.
     pub fn reports(&self) -> impl Iterator<Item = PgReport> {
         self.pgs.values().filter_map(Pg::report)
@@ -178,12 +140,31 @@ impl Core {
 
     fn with(&mut self, slot: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Pg, &mut Ctx<'_>)) {
         if let Some(pg) = self.pgs.get_mut(&slot) {
+            let before = pg.trim_state();
             f(pg, cx);
             pg.settle(cx);
+            self.trims_changed |= pg.trim_state() != before;
             if pg.is_gone() {
                 let pgid = pg.pgid();
                 self.pgs.remove(&slot);
                 self.by_id.remove(&pgid);
+            }
+        }
+    }
+
+    /// Lets as many PGs trim snapshots at a time as may.
+    fn grant_trims(&mut self, cx: &mut Ctx<'_>) {
+        while std::mem::take(&mut self.trims_changed) {
+            let state = |s: &u32| self.pgs.get(s).map(Pg::trim_state);
+            let slots = self.slots();
+            let trimming = slots
+                .iter()
+                .filter(|s| state(s) == Some(TrimState::Trimming))
+                .count();
+            let free = self.cfg.max_trimming_pgs.saturating_sub(trimming);
+            let waiting = slots.iter().filter(|s| state(s) == Some(TrimState::Waiting));
+            for slot in waiting.take(free).copied().collect::<Vec<_>>() {
+                self.with(slot, cx, Pg::grant_trim);
             }
         }
     }
@@ -247,6 +228,7 @@ impl Core {
     /// An answer of the store.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         self.with(token.slot(), cx, |pg, cx| pg.handle_store(token, reply, cx));
+        self.grant_trims(cx);
     }
 
     /// A connection to or from another OSD was lost.
@@ -268,6 +250,7 @@ impl Core {
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_tick);
         }
+        self.grant_trims(cx);
     }
 
     fn slots(&self) -> Vec<u32> {
@@ -290,6 +273,7 @@ impl Core {
         let count = self.pgs.len();
         self.pgs.values_mut().for_each(|pg| pg.set_share(count));
         self.replay_early(cx);
+        self.grant_trims(cx);
     }
 
     fn split(&mut self, map: &dyn ClusterMap, shared: &Arc<dyn ClusterMap>, cx: &mut Ctx<'_>) {

@@ -1,11 +1,12 @@
 //! An OSDMap as the PG core looks at it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{ITEM_NONE, OsdMap, PgId, PgPool, PoolFlags, PoolType};
+use spirula_maps::{ITEM_NONE, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, PoolType};
 
-use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
+use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 
 /// One epoch, and what the map does not tell: when pools were made.
 #[derive(Debug, Clone)]
@@ -37,6 +38,15 @@ impl MapView {
             full_quota: p.flags.contains(PoolFlags::FULL_QUOTA),
             eio: p.flags.contains(PoolFlags::EIO),
             replicated: p.kind == PoolType::REPLICATED,
+            snaps: Arc::new(PoolSnaps {
+                context: p.has_pool_snaps().then(|| p.snap_context()),
+                removed: self
+                    .map
+                    .removed_snaps_queue
+                    .get(&id.cast_signed())
+                    .cloned()
+                    .unwrap_or_default(),
+            }),
             applications: p.application_metadata.clone(),
         }
     }
@@ -81,6 +91,10 @@ impl ClusterMap for MapView {
             down_at: info.down_at,
             lost_at: info.lost_at,
         })
+    }
+
+    fn no_snap_trim(&self) -> bool {
+        self.map.flags.contains(OsdMapFlags::NOSNAPTRIM)
     }
 
     fn max_osd(&self) -> i32 {

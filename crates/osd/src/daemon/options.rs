@@ -24,19 +24,17 @@ const LIVE: &[&str] = &[
     "osd_max_omap_bytes_per_request",
     "osd_max_omap_entries_per_request",
     "osd_max_pgls",
+    "osd_max_trimming_pgs",
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
-    "osd_bench_duration",
-    "osd_bench_large_size_max_throughput",
-    "osd_bench_max_block_size",
-    "osd_bench_small_size_max_iops",
     "osd_op_complaint_time",
-    "osd_op_history_duration",
-    "osd_op_history_size",
-    "osd_op_history_slow_op_size",
-    "osd_op_history_slow_op_threshold",
     "osd_pg_log_dups_tracked",
+    "osd_pg_max_concurrent_snap_trims",
+    "osd_snap_trim_sleep",
 ];
+
+/// Clones that a PG trims at the same time, at most: their infos are in memory.
+const MOST_SNAP_TRIMS: usize = 1024;
 
 /// Whether a change of this option takes effect while the daemon runs.
 pub(super) fn is_live(name: &str) -> bool {
@@ -68,6 +66,9 @@ pub(super) fn pg_config(values: &Values) -> PgConfig {
         // A share of what the other caches leave.
         watch_bytes: (size("osd_memory_target") / 16).clamp(4 << 20, 64 << 20),
         dups_tracked: size("osd_pg_log_dups_tracked"),
+        max_snap_trims: size("osd_pg_max_concurrent_snap_trims").clamp(1, MOST_SNAP_TRIMS),
+        max_trimming_pgs: size("osd_max_trimming_pgs").max(1),
+        snap_trim_sleep_us: (values.float("osd_snap_trim_sleep").max(0.0) * 1e6) as u64,
         ..base
     }
 }
@@ -77,7 +78,6 @@ impl Osd {
     pub(super) fn apply_options(&mut self) {
         self.core.set_config(Arc::new(pg_config(&self.values)));
         self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
-        self.perf.history.set_options(&self.values);
         self.check_space();
         self.report_config();
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, UTime};
-use spirula_maps::{HObject, ObjectName};
+use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{MOsdOp, MOsdOpReply};
@@ -24,8 +24,6 @@ use super::links::Links;
 use super::maps::Maps;
 use super::perf::Perf;
 use super::report::Reports;
-use super::slow::SlowLog;
-use super::space::Injected;
 use super::store_io::StoreIo;
 use crate::core::Core;
 use crate::pg::message::PeerMessage;
@@ -66,9 +64,6 @@ pub(super) struct Osd {
     pub(super) reserve: u64,
     /// The options in force.
     pub(super) values: Values,
-    pub(super) slow_log: SlowLog,
-    /// A fullness that is only pretended.
-    pub(super) injected_full: Option<Injected>,
     started: Instant,
     out: Vec<Output>,
     last_conn: u64,
@@ -109,8 +104,6 @@ impl Shell {
         let osd = Osd {
             failsafe_ratio: values.float("osd_failsafe_full_ratio"),
             values,
-            slow_log: SlowLog::default(),
-            injected_full: None,
             reserve: 0,
             map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
@@ -221,9 +214,6 @@ impl Osd {
             usec,
             full: &self.full,
             out: &mut out,
-            perf: &mut self.perf.core,
-            slow_after: self.perf.history.threshold(),
-            described: None,
         };
         f(&mut self.core, &mut cx);
         for o in out.drain(..) {
@@ -240,6 +230,7 @@ impl Osd {
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
             Output::Read { token, key, wants } => self.io.read(token, key, wants)?,
             Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
+            Output::ListRecords { token, from, to, max } => self.io.list_records(token, &from, to, max)?,
             Output::Send {
                 osd,
                 msg,
@@ -259,11 +250,7 @@ impl Osd {
                 reply,
                 data_off,
                 stamps,
-                record,
-            } => {
-                self.perf.op_done(&reply, &stamps, self.usec(), record);
-                self.reply(&client, &reply, data_off);
-            }
+            } => self.reply(&client, &reply, data_off, stamps),
             Output::WatchNotify { client, msg } => {
                 if let Some(s) = self.sessions.get(&client.conn) {
                     s.sender.send(msg.to_message());
@@ -274,7 +261,8 @@ impl Osd {
         Ok(())
     }
 
-    fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16) {
+    fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16, stamps: Stamps) {
+        self.perf.op_done(reply, &stamps, self.usec());
         if let Some(s) = self.sessions.get(&client.conn) {
             let mut msg = reply.to_message();
             msg.header.data_off = data_off;
@@ -328,7 +316,7 @@ impl Osd {
             reqid: m.reqid(client.name),
             tid: m.tid,
             pgid,
-            object: compact(m.object()),
+            object: compact_head(m.object()),
             epoch: m.epoch,
             flags: m.flags,
             mtime: m.mtime,
@@ -366,9 +354,9 @@ impl Osd {
     }
 }
 
-/// The same object with names of its own: those of a message keep all of it in memory, and contexts and log entries live
+/// The object's head, whatever snapshot is meant, with names of its own: those of a message keep all of it in memory, and contexts and log entries live
 /// long.
-fn compact(o: HObject) -> HObject {
+fn compact_head(o: HObject) -> HObject {
     let own = |n: ObjectName| {
         if n.is_empty() {
             ObjectName::EMPTY
@@ -380,6 +368,7 @@ fn compact(o: HObject) -> HObject {
         oid: own(o.oid),
         key: own(o.key),
         nspace: own(o.nspace),
+        snap: snap::NOSNAP,
         ..o
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use spirula_buf::Pool;
+use spirula_maps::SnapId;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
 use super::store_reads::{Deferred, OmapScan, Read};
@@ -27,6 +28,8 @@ pub(super) enum Call {
         max: usize,
         found: Vec<(Bytes, Bytes)>,
     },
+    /// A page of records.
+    Records { token: Token, to: Bytes, max: usize },
 }
 
 /// The store and the calls under way.
@@ -192,7 +195,10 @@ impl StoreIo {
             Event::Lookup(t, r) => self.ready.push_back((Token(t.0), object_reply(r))),
             Event::Read(t, r) => self.part(t.0, r),
             Event::List(t, r) => self.page(t.0, r)?,
-            Event::Pairs(t, r) => self.omap_page(t.0, r)?,
+            Event::Pairs(t, r) => match self.calls.get(&t.0) {
+                Some(Call::Records { .. }) => self.records(t.0, r)?,
+                _ => self.omap_page(t.0, r)?,
+            },
             Event::Fatal(e) => return Err(e),
         }
         Ok(())
@@ -236,6 +242,40 @@ impl StoreIo {
         Ok(())
     }
 
+    pub(super) fn list_records(
+        &mut self,
+        token: Token,
+        from: &[u8],
+        to: Bytes,
+        max: usize,
+    ) -> Result<(), StoreError> {
+        let t = self.token(Call::Records {
+            token,
+            to: to.clone(),
+            max,
+        });
+        self.store.meta_list(from, Some(&to), max, t)
+    }
+
+    fn records(&mut self, t: u64, r: Result<spirula_store::Pairs, StoreError>) -> Result<(), StoreError> {
+        let Some(Call::Records { token, to, max }) = self.calls.remove(&t) else {
+            return Ok(());
+        };
+        let found = match r {
+            // A page may be short, as long as there is more.
+            Ok(page) if page.pairs.is_empty() && page.next.is_some() => {
+                return self.list_records(token, &page.next.unwrap_or_default(), to, max);
+            }
+            Ok(page) => Ok(page.pairs.into_iter().map(|(k, _)| k).collect()),
+            Err(error) => {
+                tracing::error!(%error, "records can't be listed");
+                Err(ReadError)
+            }
+        };
+        self.ready.push_back((token, StoreReply::Records(found)));
+        Ok(())
+    }
+
     /// Whether all transactions are in the log, as far as that can be seen from outside: only for benchmarks.
     pub(super) fn is_flushed(&self) -> bool {
         self.stuck.is_empty() && self.store.stats().transactions == self.committed
@@ -273,17 +313,33 @@ impl StoreIo {
     }
 }
 
+pub(super) fn stored_object(o: &Onode) -> StoredObject {
+    StoredObject {
+        info: o.info().clone(),
+        attrs: o.attrs().iter().cloned().collect(),
+    }
+}
+
 fn object_reply(r: Result<Option<std::sync::Arc<Onode>>, StoreError>) -> StoreReply {
     StoreReply::Object(match r {
-        Ok(found) => Ok(found.map(|o| StoredObject {
-            info: o.info().clone(),
-            attrs: o.attrs().iter().cloned().collect(),
-        })),
+        Ok(found) => Ok(found.map(|o| stored_object(&o))),
         Err(error) => {
             tracing::error!(%error, "lookup failed");
             Err(ReadError)
         }
     })
+}
+
+fn note_snaps(t: &mut Transaction, clone: &ObjectKey, add: &[SnapId], remove: &[SnapId]) {
+    for snap in add {
+        t.push(Op::MetaPut {
+            key: key::snap_key(*snap, clone.bytes()),
+            value: Bytes::new(),
+        });
+    }
+    for snap in remove {
+        t.push(Op::MetaDelete(key::snap_key(*snap, clone.bytes())));
+    }
 }
 
 fn translate(txn: Txn) -> Transaction {
@@ -312,6 +368,21 @@ fn translate(txn: Txn) -> Transaction {
                 ObjectOp::OmapRmRange { from, to } => Op::OmapRmRange { key, from, to },
                 ObjectOp::OmapClear => Op::OmapClear(key),
                 ObjectOp::OmapHeader(header) => Op::OmapHeader { key, header },
+                ObjectOp::CloneOf(source) => Op::Clone {
+                    from: ObjectKey::new(source),
+                    to: key,
+                },
+                ObjectOp::NoteSnaps { add, remove } => {
+                    note_snaps(&mut t, &key, &add, &remove);
+                    continue;
+                }
+                ObjectOp::ForgetSnaps { to, snaps } => {
+                    t.ops.extend(snaps.iter().map(|s| {
+                        let (from, to) = key::snap_records(*s, key.bytes(), &to);
+                        Op::MetaDeleteRange { from, to }
+                    }));
+                    continue;
+                }
             });
         }
     }

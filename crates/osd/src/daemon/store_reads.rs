@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use spirula_store::{ObjectKey, PageLimit, Pairs, StoreError};
 
-use super::store_io::{Call, StoreIo};
+use super::store_io::{Call, StoreIo, stored_object};
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::{StoreReply, Token};
 
@@ -132,6 +132,10 @@ impl StoreIo {
                     let t = self.token(Call::OmapKeys { read: id, want });
                     self.store.omap_get(&key, keys, t)?;
                     left += 1;
+                }
+                Want::Object(other) => {
+                    let onode = self.store.load(&ObjectKey::new(other.clone()))?;
+                    answer = Answer::Object(onode.map(|o| stored_object(&o)));
                 }
                 Want::OmapHeader => {
                     let onode = self.store.load(&key)?;

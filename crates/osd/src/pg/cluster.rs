@@ -1,9 +1,10 @@
 //! What the PG core wants to know of the cluster's maps. A trait, so that the core is tested without real maps.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::PgId;
+use spirula_maps::{IntervalSet, PgId, SnapContext};
 
 /// Where a PG belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +19,15 @@ pub struct Placement {
     pub acting: Vec<i32>,
     /// The primary of `acting`, -1 for none.
     pub primary: i32,
+}
+
+/// A pool's snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolSnaps {
+    /// What every write must preserve, where the pool has snapshots of itself. Else clients say what.
+    pub context: Option<SnapContext>,
+    /// Removed ones that are not trimmed in all PGs.
+    pub removed: IntervalSet,
 }
 
 /// A pool's settings.
@@ -45,6 +55,8 @@ pub struct PoolView {
     pub eio: bool,
     /// Whether this kind of pool is served here; erasure-coded ones are not yet.
     pub replicated: bool,
+    /// Its snapshots.
+    pub snaps: Arc<PoolSnaps>,
     /// Applications and their keys and values, which capabilities may name.
     pub applications: std::collections::BTreeMap<String, std::collections::BTreeMap<String, String>>,
 }
@@ -74,6 +86,8 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn placement(&self, pgid: PgId) -> Placement;
     /// An OSD, if it exists.
     fn osd(&self, id: i32) -> Option<OsdView>;
+    /// Whether no removed snapshot is to be trimmed for now (flag `nosnaptrim`).
+    fn no_snap_trim(&self) -> bool;
     /// The number of places for OSDs; every id is below it.
     fn max_osd(&self) -> i32;
     /// Whether a client at this address is shut out.

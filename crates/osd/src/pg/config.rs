@@ -63,6 +63,12 @@ pub struct PgConfig {
     pub push_chunk: u64,
     /// Pushes and scans that a sync target may be sent without having acknowledged them.
     pub push_window: usize,
+    /// `osd_pg_max_concurrent_snap_trims`: clones that a PG trims at the same time.
+    pub max_snap_trims: usize,
+    /// `osd_max_trimming_pgs`: PGs that trim at the same time.
+    pub max_trimming_pgs: usize,
+    /// `osd_snap_trim_sleep`, in microseconds: the pause after each such group of clones.
+    pub snap_trim_sleep_us: u64,
     /// Seconds after which peering that makes no progress begins anew.
     pub peering_retry: u32,
 }
@@ -120,6 +126,9 @@ impl Default for PgConfig {
             contexts: 8192,
             push_chunk: 1 << 20,
             push_window: 8,
+            max_snap_trims: 2,
+            max_trimming_pgs: 2,
+            snap_trim_sleep_us: 0,
             peering_retry: 10,
         }
     }

@@ -8,8 +8,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
+use spirula_maps::SnapId;
 
 use super::exec::ObjectState;
+use super::object::ObjectInfo;
 use super::op::ClientOp;
 
 /// One object in use.
@@ -23,6 +25,8 @@ pub(crate) struct Context {
     pub reading: u32,
     /// A write that reads first is waiting for the store.
     pub exclusive: bool,
+    /// Clones to be trimmed, with their infos.
+    pub trims: Vec<(SnapId, ObjectInfo)>,
     /// Ops that wait.
     pub queue: VecDeque<ClientOp>,
     /// When it was last used, for eviction.
@@ -35,6 +39,7 @@ impl Context {
             && self.uncommitted == 0
             && self.reading == 0
             && !self.exclusive
+            && self.trims.is_empty()
             && self.queue.is_empty()
     }
 }
@@ -97,11 +102,6 @@ impl Contexts {
         }
         let (_, &mut limit, _) = idle.select_nth_unstable(surplus - 1);
         self.by_key.retain(|_, c| !c.is_idle() || c.used > limit);
-    }
-
-    /// Forgets what is not in use.
-    pub(crate) fn drop_idle(&mut self) {
-        self.by_key.retain(|_, c| !c.is_idle());
     }
 
     /// Contexts held.

@@ -1,8 +1,10 @@
 //! Deleting a copy: of a pool that is gone, or one that is complete elsewhere. In bounded steps, in the background.
 
 use bytes::Bytes;
+use spirula_denc::decode_all;
 
 use super::message::PeeringId;
+use super::object::ObjectInfo;
 use super::txn::{MetaOp, ObjectOp, Txn};
 use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role, key};
 
@@ -66,7 +68,7 @@ impl Pg {
         let Ok((objects, next)) = r else { return };
         let mut txn = Txn::default();
         txn.objects
-            .extend(objects.into_iter().map(|(k, _)| (k, vec![ObjectOp::Remove])));
+            .extend(objects.into_iter().map(|(k, info)| (k, removal(&info))));
         if next.is_some() {
             self.submit(txn, Commit::Delete, cx);
             return;
@@ -82,4 +84,17 @@ impl Pg {
         self.role = Role::Stray;
         self.submit(txn, Commit::Record, cx);
     }
+}
+
+/// What removes an object of a copy, with the records of a clone.
+pub(super) fn removal(info: &[u8]) -> Vec<ObjectOp> {
+    let mut ops = vec![ObjectOp::Remove];
+    let snaps = decode_all::<ObjectInfo>(info).unwrap_or_default().snaps;
+    if !snaps.is_empty() {
+        ops.push(ObjectOp::NoteSnaps {
+            add: Vec::new(),
+            remove: snaps,
+        });
+    }
+    ops
 }

@@ -17,6 +17,8 @@ errnos! {
     ENOMEM = 12;
     /// No access.
     EACCES = 13;
+    /// In use.
+    EBUSY = 16;
     /// Exists already.
     EEXIST = 17;
     /// Invalid request.
@@ -33,6 +35,8 @@ errnos! {
     ENODATA = 61;
     /// The version is newer, or a result too large.
     EOVERFLOW = 75;
+    /// The snapshot context is older than the object's (`EOLDSNAPC`).
+    EOLDSNAPC = 85;
     /// The payload is too large.
     EMSGSIZE = 90;
     /// Not supported.

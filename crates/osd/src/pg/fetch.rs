@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 
+use super::output::StoredObject;
+
 /// A range that an op needs from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadRange {
@@ -60,6 +62,8 @@ pub enum Want {
     OmapKeys(Vec<Bytes>),
     /// The omap header.
     OmapHeader,
+    /// What is known of another object, which has this key.
+    Object(Bytes),
 }
 
 /// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
@@ -71,7 +75,7 @@ impl Want {
         match self {
             Self::Data(r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
-            Self::OmapKeys(_) | Self::OmapHeader => UNKNOWN,
+            Self::OmapKeys(_) | Self::OmapHeader | Self::Object(_) => UNKNOWN,
         }
     }
 }
@@ -97,6 +101,8 @@ pub enum Answer {
     Omap(OmapPage),
     /// Of [`Want::OmapHeader`].
     OmapHeader(Bytes),
+    /// Of [`Want::Object`]; `None` where it does not exist.
+    Object(Option<StoredObject>),
 }
 
 impl Answer {
@@ -105,6 +111,7 @@ impl Answer {
             Self::Data(pieces) => pieces.iter().map(|(_, b)| b.len()).sum(),
             Self::Omap(page) => page.pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
             Self::OmapHeader(b) => b.len(),
+            Self::Object(o) => o.as_ref().map_or(0, StoredObject::len),
         };
         n as u64
     }

@@ -1,12 +1,12 @@
 //! What an OSD remembers about a PG, durably: enough to say who holds the newest copy.
 
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, IntervalSet};
 
-use super::log::Usage;
+use super::log::{Usage, decode_clone_usage, encode_clone_usage};
 
-/// Version of the encoding of [`PgInfo`]. 1: the first.
-const VERSION: u8 = 1;
+/// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged snapshots.
+const VERSION: u8 = 2;
 
 /// A copy's own account of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,6 +32,8 @@ pub struct PgInfo {
     pub usage: Usage,
     /// The usage is wrong since a split; to be counted again.
     pub usage_invalid: bool,
+    /// Of the pool's removed snapshots those that are trimmed here.
+    pub purged_snaps: IntervalSet,
 }
 
 impl PgInfo {
@@ -55,14 +57,16 @@ impl Encode for PgInfo {
             w.i64(self.usage.objects);
             w.i64(self.usage.bytes);
             w.bool(self.usage_invalid);
+            encode_clone_usage(w, self.usage);
+            w.put(&self.purged_snaps);
         });
     }
 }
 
 impl Decode for PgInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("PG info", VERSION, |_, r| {
-            Ok(Self {
+        r.section("PG info", VERSION, |v, r| {
+            let mut info = Self {
                 last_update: r.get()?,
                 log_tail: r.get()?,
                 last_epoch_started: r.u32()?,
@@ -74,9 +78,16 @@ impl Decode for PgInfo {
                 usage: Usage {
                     objects: r.i64()?,
                     bytes: r.i64()?,
+                    ..Usage::default()
                 },
                 usage_invalid: r.bool()?,
-            })
+                purged_snaps: IntervalSet::new(),
+            };
+            if v >= 2 {
+                decode_clone_usage(r, &mut info.usage)?;
+                info.purged_snaps = r.get()?;
+            }
+            Ok(info)
         })
     }
 }

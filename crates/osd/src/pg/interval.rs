@@ -196,6 +196,8 @@ impl Pg {
         if let Role::Peering(_) = self.role {
             self.recheck_peering(cx);
         }
+        self.update_trim_queue();
+        self.trim_on(cx);
     }
 
     /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.

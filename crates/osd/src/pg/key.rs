@@ -8,15 +8,22 @@
 //! log      'L' pool:u64be seed:u32be version:u64be epoch:u32be
 //! dups     'D' pool:u64be seed:u32be version:u64be epoch:u32be (of the first)
 //! info     'I' pool:u64be seed:u32be
+//! snap     'S' pool:u64be snap:u64be (a clone's object key without its pool)
 //! ```
+//! A clone has a record for each snapshot that it stands for, so the clones of a snapshot in a PG are one range too.
 //! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
 
 use bytes::Bytes;
-use spirula_maps::{EVersion, HObject, ObjectName, PgId};
+use spirula_maps::{EVersion, HObject, ObjectName, PgId, SnapId};
 
 const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
 const INFO: u8 = b'I';
+const SNAP: u8 = b'S';
+/// Length of the pool's id in a key.
+const POOL_LEN: usize = 8;
+/// Length of the snapshot at the end of an object's key.
+const SNAP_LEN: usize = 8;
 /// Length of the key of a log entry.
 const LOG_LEN: usize = 25;
 
@@ -143,6 +150,48 @@ pub fn parse_info_key(mut key: &[u8]) -> Option<PgId> {
     (take::<1>(buf)? == [INFO]).then_some(())?;
     let pgid = PgId::new(u64::from_be_bytes(take(buf)?), u32::from_be_bytes(take(buf)?));
     buf.is_empty().then_some(pgid)
+}
+
+/// The key of another clone of the object (or of its head) with this key.
+pub fn clone_key(object: &[u8], snap: SnapId) -> Bytes {
+    let end = object.len().saturating_sub(SNAP_LEN);
+    [&object[..end], &snap.to_be_bytes()].concat().into()
+}
+
+/// The snapshot, or clone, of an object's key.
+pub fn snap_of(object: &[u8]) -> Option<SnapId> {
+    object.last_chunk().map(|b| SnapId::from_be_bytes(*b))
+}
+
+/// The key of the record that a clone stands for a snapshot.
+pub fn snap_key(snap: SnapId, clone: &[u8]) -> Bytes {
+    let (pool, rest) = clone.split_at(POOL_LEN.min(clone.len()));
+    [&[SNAP], pool, &snap.to_be_bytes(), rest].concat().into()
+}
+
+/// The range of the records of a snapshot's clones between two object keys of a pool, or up to the next pool.
+pub fn snap_records(snap: SnapId, from: &[u8], to: &[u8]) -> (Bytes, Bytes) {
+    let pool = &from[..POOL_LEN.min(from.len())];
+    let end = if to.starts_with(pool) {
+        snap_key(snap, to)
+    } else {
+        snap_key(snap.saturating_add(1), pool)
+    };
+    (snap_key(snap, from), end)
+}
+
+/// The range of the records of a snapshot's clones in a PG.
+pub fn snap_range(pgid: PgId, pg_num: u32, snap: SnapId) -> (Bytes, Bytes) {
+    let (from, to) = pg_range(pgid, pg_num);
+    snap_records(snap, &from, &to)
+}
+
+/// The key of the clone that a record is about.
+pub fn parse_snap_key(key: &[u8]) -> Option<Bytes> {
+    let rest = key.strip_prefix(&[SNAP])?;
+    let (pool, rest) = rest.split_at_checked(POOL_LEN)?;
+    let (_, object) = rest.split_at_checked(SNAP_LEN)?;
+    Some([pool, object].concat().into())
 }
 
 fn version_key(kind: u8, pgid: PgId, v: EVersion) -> Bytes {

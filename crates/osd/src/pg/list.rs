@@ -46,7 +46,6 @@ impl Pg {
             op.ops[index].rval = result;
             index += 1;
         }
-        cx.note_slow(&op);
         let mut reply = op.reply(result, self.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
         reply.set_versions(self.info.last_update, self.info.last_user_version);
         self.reply(&op, reply, 0, cx);
@@ -100,6 +99,7 @@ impl Pg {
         let all = namespaces && nspace.as_bytes() == ALL_NAMESPACES;
         let next = next.and_then(|k| key::parse_object_key(&k));
         let ended = next.is_none();
+        // Whiteouts are listed, as the official OSD does.
         let found = objects
             .iter()
             .filter_map(|(k, _)| key::parse_object_key(k))

@@ -7,10 +7,10 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
-use spirula_maps::{EVersion, HObject, ReqId};
+use spirula_maps::{EVersion, HObject, ReqId, SnapId};
 
-/// Version of the encoding of [`LogEntry`]. 1: the first.
-const VERSION: u8 = 1;
+/// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage.
+const VERSION: u8 = 2;
 
 /// What an entry did to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,37 @@ impl LogOp {
 pub struct Usage {
     /// Objects.
     pub objects: i64,
-    /// Their bytes.
+    /// Their bytes; what a clone shares with the next newer one counts once.
     pub bytes: i64,
+    /// How many of the objects are clones.
+    pub clones: i64,
+    /// How many of the objects are whiteouts: removed, while clones remain.
+    pub whiteouts: i64,
+}
+
+impl Usage {
+    /// The usage after a change.
+    pub(super) fn plus(self, change: Self) -> Self {
+        Self {
+            objects: self.objects + change.objects,
+            bytes: self.bytes + change.bytes,
+            clones: self.clones + change.clones,
+            whiteouts: self.whiteouts + change.whiteouts,
+        }
+    }
+}
+
+/// Since their versions that know of clones: what follows objects and bytes in log entries and infos.
+pub(super) fn encode_clone_usage(w: &mut Writer, usage: Usage) {
+    w.i64(usage.clones);
+    w.i64(usage.whiteouts);
+}
+
+/// Reads what [`encode_clone_usage`] wrote.
+pub(super) fn decode_clone_usage(r: &mut Reader<'_>, usage: &mut Usage) -> Result<()> {
+    usage.clones = r.i64()?;
+    usage.whiteouts = r.i64()?;
+    Ok(())
 }
 
 /// One change.
@@ -66,13 +95,18 @@ pub struct LogEntry {
     pub op_returns: Vec<(i32, Bytes)>,
     /// The PG's usage after the change.
     pub usage: Usage,
+    /// The object's clones that were made, changed or removed with it.
+    pub clones: Vec<SnapId>,
 }
 
 impl LogEntry {
     /// Bytes it takes in memory, roughly; what the log's byte bound counts.
     pub fn weight(&self) -> usize {
         let names = self.object.oid.len() + self.object.key.len() + self.object.nspace.len();
-        size_of::<Self>() + names + self.op_returns.iter().map(|(_, d)| 40 + d.len()).sum::<usize>()
+        size_of::<Self>()
+            + names
+            + 8 * self.clones.len()
+            + self.op_returns.iter().map(|(_, d)| 40 + d.len()).sum::<usize>()
     }
 
     /// The entry as stored.
@@ -85,7 +119,7 @@ impl LogEntry {
 
 impl Encode for LogEntry {
     fn encode(&self, w: &mut Writer) {
-        w.section(VERSION, 1, |w| {
+        w.section(VERSION, VERSION, |w| {
             w.put(&self.version);
             w.put(&self.prior_version);
             w.u64(self.user_version);
@@ -97,14 +131,16 @@ impl Encode for LogEntry {
             w.put(&self.op_returns);
             w.i64(self.usage.objects);
             w.i64(self.usage.bytes);
+            encode_clone_usage(w, self.usage);
+            w.put(&self.clones);
         });
     }
 }
 
 impl Decode for LogEntry {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        r.section("PG log entry", VERSION, |_, r| {
-            Ok(Self {
+        r.section("PG log entry", VERSION, |v, r| {
+            let mut e = Self {
                 version: r.get()?,
                 prior_version: r.get()?,
                 user_version: r.u64()?,
@@ -122,8 +158,15 @@ impl Decode for LogEntry {
                 usage: Usage {
                     objects: r.i64()?,
                     bytes: r.i64()?,
+                    ..Usage::default()
                 },
-            })
+                clones: Vec::new(),
+            };
+            if v >= 2 {
+                decode_clone_usage(r, &mut e.usage)?;
+                e.clones = r.get()?;
+            }
+            Ok(e)
         })
     }
 }
@@ -217,7 +260,10 @@ impl PgLog {
         debug_assert!(e.version > self.head || self.entries.is_empty());
         self.head = e.version;
         self.bytes += e.weight();
-        self.by_reqid.insert(e.reqid, e.version);
+        // What the PG does by itself is nobody's request.
+        if e.reqid != ReqId::default() {
+            self.by_reqid.insert(e.reqid, e.version);
+        }
         self.entries.push_back(e);
     }
 
@@ -310,7 +356,13 @@ mod tests {
             mtime: UTime::from_secs(5),
             return_code: -3,
             op_returns: vec![(1, Bytes::from_static(b"x"))],
-            usage: Usage { objects: 1, bytes: 2 },
+            usage: Usage {
+                objects: 1,
+                bytes: 2,
+                clones: 3,
+                whiteouts: 4,
+            },
+            clones: vec![9],
         }
     }
 

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, SnapId};
+
+use super::snaps::set::{SnapSet, decode_ids, encode_ids};
 
 use super::watch::watchers::Watchers;
 
@@ -14,8 +16,11 @@ use super::watch::watchers::Watchers;
 ///
 /// 1: a versioned section with fields of fixed width. 2: numbers in seven-bit groups, least first, without a section: every
 /// object in the store's index has one, and most fields are small or zero. 3: what was 0 or 1 for hints that are or are
-/// not there is a byte of bits, one for each part that few objects have.
+/// not there is a byte of bits, one for each part that few objects have; [`WHITEOUT`] may be added to the version.
 const VERSION: u8 = 3;
+
+/// Added to the version of a whiteout's info.
+const WHITEOUT: u8 = 0x80;
 
 /// The parts that few objects have, in the order in which they follow.
 mod part {
@@ -23,8 +28,12 @@ mod part {
     pub(super) const HINTS: u8 = 1;
     /// Watchers.
     pub(super) const WATCHERS: u8 = 2;
+    /// A head's clones.
+    pub(super) const SNAP_SET: u8 = 4;
+    /// A clone's snapshots.
+    pub(super) const SNAPS: u8 = 8;
     /// All that are known.
-    pub(super) const ALL: u8 = HINTS | WATCHERS;
+    pub(super) const ALL: u8 = HINTS | WATCHERS | SNAP_SET | SNAPS;
 }
 
 /// The object may have an omap (`object_info_t::FLAG_OMAP`); without it there is none.
@@ -62,11 +71,22 @@ pub struct ObjectInfo {
     pub alloc_hint_flags: u32,
     /// Who watches it.
     pub watchers: Watchers,
+    /// The clones, of a head.
+    pub snap_set: SnapSet,
+    /// Of a clone, the snapshots that it stands for. The head's [`SnapSet`] has them too; here they are for who has to
+    /// do with the clone alone.
+    pub snaps: Vec<SnapId>,
+    /// It is no object any more, and only kept for its clones.
+    pub whiteout: bool,
 }
 
 impl Encode for ObjectInfo {
     fn encode(&self, w: &mut Writer) {
-        w.u8(VERSION);
+        w.u8(if self.whiteout {
+            VERSION | WHITEOUT
+        } else {
+            VERSION
+        });
         put_number(w, self.size);
         w.put(&self.mtime);
         w.put(&self.local_mtime);
@@ -91,12 +111,24 @@ impl Encode for ObjectInfo {
         if !self.watchers.is_empty() {
             parts |= part::WATCHERS;
         }
+        if !self.snap_set.is_empty() {
+            parts |= part::SNAP_SET;
+        }
+        if !self.snaps.is_empty() {
+            parts |= part::SNAPS;
+        }
         w.u8(parts);
         if has_hints {
             hints.iter().for_each(|n| put_number(w, *n));
         }
         if !self.watchers.is_empty() {
             self.watchers.encode(w);
+        }
+        if !self.snap_set.is_empty() {
+            w.put(&self.snap_set);
+        }
+        if !self.snaps.is_empty() {
+            encode_ids(w, &self.snaps);
         }
     }
 }
@@ -105,9 +137,12 @@ impl Decode for ObjectInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         match r.clone().u8()? {
             1 => Self::decode_v1(r),
-            2 | VERSION => {
+            version if matches!(version & !WHITEOUT, 2 | VERSION) => {
                 r.u8()?;
-                Self::decode_compact(r)
+                Ok(Self {
+                    whiteout: version & WHITEOUT != 0,
+                    ..Self::decode_compact(r)?
+                })
             }
             compat => Err(Error::TooNew {
                 what: "object info",
@@ -176,6 +211,12 @@ impl ObjectInfo {
         if parts & part::WATCHERS != 0 {
             info.watchers = Watchers::decode(r)?;
         }
+        if parts & part::SNAP_SET != 0 {
+            info.snap_set = r.get()?;
+        }
+        if parts & part::SNAPS != 0 {
+            info.snaps = decode_ids(r)?;
+        }
         Ok(info)
     }
 
@@ -221,7 +262,7 @@ mod tests {
     use super::*;
     use crate::pg::watch::watchers::Watcher;
 
-    fn infos() -> [ObjectInfo; 4] {
+    fn infos() -> [ObjectInfo; 6] {
         let usual = ObjectInfo {
             size: 4096,
             mtime: UTime {
@@ -255,7 +296,19 @@ mod tests {
                 .watchers
                 .insert((cookie, name(n)), Watcher { addr, timeout: 30 });
         }
-        [ObjectInfo::default(), usual, extreme, watched]
+        let clone = ObjectInfo {
+            snaps: vec![7, 3],
+            ..usual.clone()
+        };
+        let whiteout = ObjectInfo {
+            whiteout: true,
+            snap_set: SnapSet {
+                seq: 7,
+                ..SnapSet::default()
+            },
+            ..usual.clone()
+        };
+        [ObjectInfo::default(), usual, extreme, watched, clone, whiteout]
     }
 
     #[test]
@@ -280,7 +333,7 @@ mod tests {
             assert_eq!(decode_all::<ObjectInfo>(&bytes).as_ref(), Ok(info));
         }
         let mut bytes = infos()[0].to_bytes().to_vec();
-        *bytes.last_mut().unwrap() = 0x80;
+        *bytes.last_mut().unwrap() = 0x40;
         assert!(decode_all::<ObjectInfo>(&bytes).is_err());
     }
 

@@ -238,6 +238,11 @@ impl OsdOp {
         (self.u64_at(0), self.u64_at(8), self.u32_at(16), self.body[20])
     }
 
+    /// The snapshot of ROLLBACK.
+    pub fn snap(&self) -> SnapId {
+        self.u64_at(0)
+    }
+
     /// The number of entries that a listing wants.
     pub fn list_count(&self) -> u64 {
         self.u64_at(0)

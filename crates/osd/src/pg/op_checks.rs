@@ -9,7 +9,7 @@ use spirula_maps::snap;
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags};
 
 use super::errno::*;
-use super::op::ClientOp;
+use super::op::{ClientOp, OsdOp};
 use super::{Ctx, Output, Pg, Role, key};
 
 /// What to do with a request.
@@ -165,21 +165,17 @@ impl Pg {
             if !op.snapc.is_valid() {
                 return Verdict::Fail(-EINVAL);
             }
-            if !op.snapc.snaps.is_empty() {
-                // Without snapshots nothing would be preserved: better refuse.
-                return Verdict::Fail(-EOPNOTSUPP);
-            }
         }
-        if op.snapid == snap::SNAPDIR {
-            let lists = op.ops.iter().all(|o| o.code == OpCode::LIST_SNAPS);
-            return Verdict::Fail(if lists { -EOPNOTSUPP } else { -EINVAL });
+        // Snapshots are listed with the directory of snapshots, and only then.
+        let lists = |o: &OsdOp| o.code == OpCode::LIST_SNAPS;
+        if op.ops.iter().any(|o| lists(o) != (op.snapid == snap::SNAPDIR)) {
+            return Verdict::Fail(-EINVAL);
         }
         Verdict::Pass
     }
 
     /// Answers that the request was not executed.
     pub(super) fn fail(&self, op: &mut ClientOp, result: i32, cx: &mut Ctx<'_>) {
-        cx.note_slow(op);
         let reply = op.error_reply(result, self.map.epoch());
         self.reply(op, reply, 0, cx);
     }
@@ -189,14 +185,11 @@ impl Pg {
             return;
         }
         let client = Arc::clone(&op.client);
-        let description = cx.described.take();
-        let record = description.map(|d| Box::new(self.record_of(op, d)));
         cx.out.push(Output::Reply {
             client,
             reply: Box::new(reply),
             data_off,
             stamps: op.stamps,
-            record,
         });
     }
 
@@ -224,7 +217,6 @@ impl Pg {
         let Some(e) = self.log.find(&op.reqid).filter(|e| e.version == version) else {
             return;
         };
-        cx.note_slow(&op);
         let mut reply = op.error_reply(e.return_code, self.map.epoch());
         reply.set_versions(e.version, e.user_version);
         for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, IntervalSet, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
 use super::config::PgConfig;
@@ -12,17 +12,34 @@ use super::context::Context;
 use super::errno::*;
 use super::exec::{Exec, ObjectState, Run, up_front};
 use super::fetch::{Fetched, ReadError, Want};
+use super::object::ObjectInfo;
 use super::op::ClientOp;
 use super::op_checks::data_off;
+use super::snaps::read::{CloneRead, place};
+use super::snaps::set::At;
 use super::{Ctx, Output, Pending, Pg, StoredObject};
 
 /// An op that waits for the store to read.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub op: ClientOp,
-    key: Bytes,
+    /// The object's head, whose context counts it.
+    pub key: Bytes,
     /// What was fetched for it before.
-    answers: Vec<Fetched>,
+    pub answers: Vec<Fetched>,
+    /// The clone that it reads; `None` for the head.
+    pub clone: Option<CloneRead>,
+}
+
+impl Reading {
+    fn new(key: &Bytes, op: ClientOp) -> Self {
+        Self {
+            op,
+            key: key.clone(),
+            answers: Vec::new(),
+            clone: None,
+        }
+    }
 }
 
 /// How an op can go on now.
@@ -33,15 +50,30 @@ enum Step {
     Run,
     /// After fetching this.
     Fetch(Vec<Want>),
+    /// It reads this clone.
+    Clone(SnapId),
+    /// It reads what was not there at its snapshot.
+    Nowhere,
 }
 
 /// A read waits until the writes before it are durable everywhere, as what it returns must not be lost. A write that
 /// reads need not: the store shows it what was submitted, and it is answered only when it is durable itself, after all
 /// before it.
-fn next_step(cfg: &PgConfig, c: &Context, state: &ObjectState, op: &mut ClientOp) -> Step {
+fn next_step(
+    cfg: &PgConfig,
+    c: &Context,
+    state: &ObjectState,
+    op: &mut ClientOp,
+    removed: &IntervalSet,
+) -> Step {
     let writes = op.may_write();
     if c.exclusive || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
         return Step::Wait;
+    }
+    match place(op, state, removed) {
+        At::Head => {}
+        At::Clone(id) => return Step::Clone(id),
+        At::Nowhere => return Step::Nowhere,
     }
     let wants = if op.may_read() {
         up_front(cfg, state, &mut op.ops)
@@ -60,8 +92,6 @@ impl Pg {
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.contexts.evict(self.shares.1);
         let (c, new) = self.contexts.get(&key);
-        cx.perf.contexts.0 += u64::from(!new);
-        cx.perf.contexts.1 += 1;
         c.queue.push_back(op);
         if new {
             let token = self.token(Pending::Context(key.clone()));
@@ -80,8 +110,8 @@ impl Pg {
     ) {
         let state = match r {
             Ok(None) => Some(ObjectState::default()),
-            Ok(Some(o)) => decode_all(&o.info).ok().map(|info| ObjectState {
-                exists: true,
+            Ok(Some(o)) => decode_all::<ObjectInfo>(&o.info).ok().map(|info| ObjectState {
+                exists: !info.whiteout,
                 info,
                 attrs: o.attrs,
             }),
@@ -96,6 +126,7 @@ impl Pg {
                 self.pump(key, cx);
             }
             None => {
+                self.trim_blocked(key);
                 for mut op in self.contexts.forget(key) {
                     self.fail(&mut op, -EIO, cx);
                 }
@@ -105,117 +136,108 @@ impl Pg {
 
     /// Executes an object's ops in order as far as possible.
     pub(super) fn pump(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
+        self.trim_clones(key, cx);
         loop {
+            let removed = &self.pool.snaps.removed;
             let Some(c) = self.contexts.find(key) else { return };
             let Some(mut op) = c.queue.pop_front() else { return };
             let Some(state) = &c.state else {
                 c.queue.push_front(op);
                 return;
             };
-            match next_step(&self.cfg, c, state, &mut op) {
+            match next_step(&self.cfg, c, state, &mut op, removed) {
                 Step::Wait => {
                     c.queue.push_front(op);
                     return;
                 }
-                Step::Run => self.execute(key, op, Vec::new(), cx),
-                Step::Fetch(wants) => self.fetch(key, op, Vec::new(), wants, cx),
+                Step::Run => self.execute(Reading::new(key, op), cx),
+                Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
+                Step::Clone(id) => self.look_up_clone(key, op, id, cx),
+                Step::Nowhere => self.fail(&mut op, -ENOENT, cx),
             }
         }
     }
 
     /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it with reads.
-    pub(super) fn fetch(
-        &mut self,
-        key: &Bytes,
-        op: ClientOp,
-        answers: Vec<Fetched>,
-        wants: Vec<Want>,
-        cx: &mut Ctx<'_>,
-    ) {
-        if let Some(c) = self.contexts.find(key) {
-            if op.may_write() {
+    pub(super) fn fetch(&mut self, r: Reading, wants: Vec<Want>, cx: &mut Ctx<'_>) {
+        if let Some(c) = self.contexts.find(&r.key) {
+            if r.op.may_write() {
                 c.exclusive = true
             } else {
                 c.reading += 1
             }
         }
-        let key = key.clone();
-        let reading = Reading {
-            op,
-            key: key.clone(),
-            answers,
-        };
-        let token = self.token(Pending::Op(Box::new(reading)));
+        let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
+        let token = self.token(Pending::Op(Box::new(r)));
         cx.out.push(Output::Read { token, key, wants });
     }
 
     /// What an op wanted.
-    pub(super) fn op_fetched(&mut self, r: Reading, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        let Reading {
-            mut op,
-            key,
-            mut answers,
-        } = r;
-        if let Some(c) = self.contexts.find(&key) {
-            if op.may_write() {
+    pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        if let Some(c) = self.contexts.find(&r.key) {
+            if r.op.may_write() {
                 c.exclusive = false
             } else {
                 c.reading = c.reading.saturating_sub(1)
             }
         }
-        if answers.is_empty() {
-            answers = fetched;
+        if r.answers.is_empty() {
+            r.answers = fetched;
         } else {
-            answers.extend(fetched);
+            r.answers.extend(fetched);
         }
-        op.reset();
-        self.execute(&key, op, answers, cx);
+        r.op.reset();
+        let key = r.key.clone();
+        self.execute(r, cx);
         self.pump(&key, cx);
     }
 
-    fn execute(&mut self, key: &Bytes, mut op: ClientOp, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        op.stamps.started = cx.usec;
-        if !op.client.is_internal() && self.map.is_blocklisted(&op.client.addr) {
+    pub(super) fn execute(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
+        r.op.stamps.started = cx.usec;
+        if !r.op.client.is_internal() && self.map.is_blocklisted(&r.op.client.addr) {
             // It came before the map that shuts the client out, and waited.
-            return self.fail(&mut op, -EBLOCKLISTED, cx);
+            return self.fail(&mut r.op, -EBLOCKLISTED, cx);
         }
-        if op.may_write() {
-            self.execute_write(key, op, answers, cx);
+        if r.op.may_write() {
+            self.execute_write(r, cx);
         } else {
-            self.execute_read(key, op, answers, cx);
+            self.execute_read(r, cx);
         }
     }
 
-    fn execute_read(&mut self, key: &Bytes, mut op: ClientOp, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
+    fn execute_read(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         let epoch = self.map.epoch();
-        let Some(state) = self.contexts.state(key) else {
-            return;
+        let state = match &r.clone {
+            Some(c) => Some(&c.state),
+            None => self.contexts.state(&r.key),
         };
-        if !state.exists {
-            return self.fail(&mut op, -ENOENT, cx);
+        let Some(state) = state else { return };
+        let is_there = state.exists || r.op.snapid == snap::SNAPDIR && state.info.whiteout;
+        if !is_there {
+            return self.fail(&mut r.op, -ENOENT, cx);
         }
-        let client = Arc::clone(&op.client);
-        let asking = self.asking(&client, op.reqid.name, key);
-        let mut exec = Exec::new(&self.cfg, state, &answers, asking);
-        exec.request = op.request(cx.now, self.info.last_user_version);
-        let mut result = match exec.run(&mut op.ops) {
+        let client = Arc::clone(&r.op.client);
+        let asking = self.asking(&client, r.op.reqid.name, &r.key);
+        let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
+        exec.request = r.op.request(cx.now, self.info.last_user_version);
+        let mut result = match exec.run(&mut r.op.ops) {
             Run::Done(result) => result,
-            Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),
+            Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
         let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
         let effects = exec.watch_effects.take();
         if result >= 0 {
-            let failed = op
-                .ops
-                .iter()
-                .find(|o| o.rval < 0 && !o.flags.has(spirula_proto::osd::OpFlags::FAILOK));
+            let failed =
+                r.op.ops
+                    .iter()
+                    .find(|o| o.rval < 0 && !o.flags.has(spirula_proto::osd::OpFlags::FAILOK));
             result = failed.map_or(result, |o| o.rval);
         }
         self.counters.add_io(io);
+        let (key, mut op) = (r.key, r.op);
         if result >= 0 {
-            self.apply_watch_effects(key, effects, &client, cx);
+            self.apply_watch_effects(&key, effects, &client, cx);
         }
-        cx.note_slow(&op);
         let mut reply = op.reply(result, epoch, OsdFlags::ACK | OsdFlags::ONDISK);
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);

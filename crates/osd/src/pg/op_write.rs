@@ -8,11 +8,11 @@ use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::errno::*;
 use super::exec::{Exec, Run};
-use super::fetch::Fetched;
-use super::log::{LogEntry, LogOp, Usage};
+use super::log::{LogEntry, LogOp};
 use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
 use super::op_checks::op_mtime;
+use super::op_read::Reading;
 use super::txn::{MetaOp, Txn, log_bytes};
 use super::watch::WatchEffects;
 use super::{Commit, Ctx, Output, Pg, Role, key};
@@ -24,8 +24,8 @@ const TRIM_BATCH: usize = 32;
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub version: EVersion,
-    op: ClientOp,
-    reply: Reply,
+    /// The request and what will be answered; `None` where the PG does it by itself.
+    request: Option<(ClientOp, Reply)>,
     /// The object whose context counts it; `None` for a logged failure.
     key: Option<Bytes>,
     /// The message, to be sent again where a connection is lost.
@@ -36,7 +36,7 @@ pub(super) struct InFlight {
 
 /// What the client will be told.
 #[derive(Debug)]
-struct Reply {
+pub(super) struct Reply {
     result: i32,
     user_version: u64,
     /// Versions for a failure for want of the object.
@@ -58,40 +58,39 @@ impl Reply {
 
 impl InFlight {
     /// The client's request.
-    pub(super) fn op(&self) -> &ClientOp {
-        &self.op
+    pub(super) fn op(&self) -> Option<&ClientOp> {
+        self.request.as_ref().map(|(op, _)| op)
     }
 
     /// The client's requests, to be handled anew in the next interval.
     pub(super) fn into_ops(self) -> impl Iterator<Item = ClientOp> {
-        std::iter::once(self.op).chain(self.dups)
+        self.request.into_iter().map(|(op, _)| op).chain(self.dups)
     }
 }
 
 impl Pg {
-    pub(super) fn execute_write(
-        &mut self,
-        key: &Bytes,
-        mut op: ClientOp,
-        answers: Vec<Fetched>,
-        cx: &mut Ctx<'_>,
-    ) {
-        let returns = op.flags.has(OsdFlags::RETURNVEC);
+    pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
+        let returns = r.op.flags.has(OsdFlags::RETURNVEC);
         let (last_update, last_user_version) = (self.info.last_update, self.info.last_user_version);
-        let version = EVersion::new(self.map.epoch(), last_update.version + 1);
-        let Some(state) = self.contexts.state(key) else {
+        let mut version = EVersion::new(self.map.epoch(), last_update.version + 1);
+        let snap_context = self.snap_context(&r.op);
+        let Some(state) = self.contexts.state(&r.key) else {
             return;
         };
+        if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
+            return self.fail(&mut r.op, -EOLDSNAPC, cx);
+        }
         let old_user_version = state.info.user_version;
-        let client = Arc::clone(&op.client);
-        let asking = self.asking(&client, op.reqid.name, key);
-        let mut exec = Exec::new(&self.cfg, state, &answers, asking);
-        exec.request = op.request(cx.now, last_user_version);
-        let mut result = match exec.run(&mut op.ops) {
+        let client = Arc::clone(&r.op.client);
+        let asking = self.asking(&client, r.op.reqid.name, &r.key);
+        let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
+        exec.request = r.op.request(cx.now, last_user_version);
+        let mut result = match exec.run(&mut r.op.ops) {
             Run::Done(result) => result,
-            Run::Fetch(wants) => return self.fetch(key, op, answers, wants, cx),
+            Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
         let effects = exec.watch_effects.take();
+        let (key, mut op) = (&r.key, r.op);
         if result < 0 || !exec.dirty {
             let mut reply = Reply::failure(result, old_user_version);
             reply.enoent = (result == -ENOENT).then_some((last_update, last_user_version));
@@ -127,6 +126,10 @@ impl Pg {
             let reply = Reply::failure(result, old_user_version);
             return self.log_failure(op, reply, version, cx);
         }
+        let clone = exec.preserve(&snap_context);
+        let clone_version = version;
+        // The clone is a change of its own, before that of the head.
+        version.version += u64::from(clone.is_some());
         let mut user_version = old_user_version;
         if exec.user_modify {
             user_version = last_user_version
@@ -139,6 +142,8 @@ impl Pg {
         exec.info.version = version;
         exec.info.prior_version = prior_version;
         let (usage, io) = (exec.usage, exec.io);
+        let mut objects = Vec::with_capacity(2);
+        objects.extend(clone.as_ref().map(|c| c.changes(key, state, clone_version)));
         let (state, changes) = exec.finish(op_mtime(&op), cx.now);
         let entry = LogEntry {
             version,
@@ -154,15 +159,17 @@ impl Pg {
             mtime: op.mtime,
             return_code: if returns { result } else { 0 },
             op_returns: if returns { op_returns(&op) } else { Vec::new() },
-            usage: self.usage_after(usage),
+            usage: self.info.usage.plus(usage),
+            clones: clone.iter().map(|c| c.id).collect(),
         };
         if let Some(c) = self.contexts.find(key) {
             c.state = Some(state);
             c.uncommitted += 1;
         }
         self.counters.add_io(io);
+        objects.push((key.clone(), changes));
         let txn = Txn {
-            objects: vec![(key.clone(), changes)],
+            objects,
             meta: Vec::with_capacity(1),
         };
         let reply = Reply {
@@ -171,15 +178,7 @@ impl Pg {
             enoent: None,
             effects,
         };
-        self.replicate(op, reply, Some(key.clone()), entry, txn, cx);
-    }
-
-    fn usage_after(&self, change: Usage) -> Usage {
-        let now = self.info.usage;
-        Usage {
-            objects: now.objects + change.objects,
-            bytes: now.bytes + change.bytes,
-        }
+        self.replicate(Some((op, reply)), Some(key.clone()), entry, txn, cx);
     }
 
     /// A write that changed nothing is logged all the same, so that sent again it fails alike.
@@ -196,14 +195,15 @@ impl Pg {
             return_code: reply.result,
             op_returns: if returns { op_returns(&op) } else { Vec::new() },
             usage: self.info.usage,
+            clones: Vec::new(),
         };
-        self.replicate(op, reply, None, entry, Txn::default(), cx);
+        self.replicate(Some((op, reply)), None, entry, Txn::default(), cx);
     }
 
-    fn replicate(
+    /// Sends a change to the replicas and to the store. Without a request it is the PG's own doing.
+    pub(super) fn replicate(
         &mut self,
-        mut op: ClientOp,
-        reply: Reply,
+        mut request: Option<(ClientOp, Reply)>,
         key: Option<Bytes>,
         entry: LogEntry,
         mut txn: Txn,
@@ -213,7 +213,9 @@ impl Pg {
         let prev = self.info.last_update;
         let record = entry.to_bytes();
         let trim_to = self.trim_point();
-        op.stamps.sub_ops_sent = cx.usec;
+        if let Some((op, _)) = &mut request {
+            op.stamps.sub_ops_sent = cx.usec;
+        }
         let Role::Active(a) = &mut self.role else { return };
         let mut msg = spirula_proto::RawMessage::default();
         if !a.peers.is_empty() {
@@ -245,8 +247,7 @@ impl Pg {
         }
         a.in_flight.push_back(InFlight {
             version,
-            op,
-            reply,
+            request,
             key,
             msg,
             dups: Vec::new(),
@@ -291,11 +292,11 @@ impl Pg {
         let Role::Active(a) = &mut self.role else { return };
         let all = a.peers.iter().map(|(_, v)| *v).fold(a.local, EVersion::min);
         for w in &mut a.in_flight {
-            if w.version <= a.local && w.op.stamps.local_commit == 0 {
-                w.op.stamps.local_commit = cx.usec;
-            }
             if w.version > a.local {
                 break;
+            }
+            if let Some((op, _)) = w.request.as_mut().filter(|(op, _)| op.stamps.local_commit == 0) {
+                op.stamps.local_commit = cx.usec;
             }
         }
         a.committed = a.committed.max(all);
@@ -308,18 +309,23 @@ impl Pg {
             a.sent = cx.usec;
             self.complete(w, cx);
         }
+        self.trim_on(cx);
     }
 
-    fn complete(&mut self, mut w: InFlight, cx: &mut Ctx<'_>) {
-        w.op.stamps.peer_commit = cx.usec;
-        let acks = OsdFlags::ACK | OsdFlags::ONDISK;
-        cx.note_slow(&w.op);
-        let mut reply: MOsdOpReply = w.op.reply(w.reply.result, self.map.epoch(), acks);
-        reply.set_versions(w.version, w.reply.user_version);
-        if let Some((v, user_version)) = w.reply.enoent {
-            reply.set_enoent_versions(v, user_version);
+    fn complete(&mut self, w: InFlight, cx: &mut Ctx<'_>) {
+        if let Some((mut op, said)) = w.request {
+            op.stamps.peer_commit = cx.usec;
+            let acks = OsdFlags::ACK | OsdFlags::ONDISK;
+            let mut reply: MOsdOpReply = op.reply(said.result, self.map.epoch(), acks);
+            reply.set_versions(w.version, said.user_version);
+            if let Some((v, user_version)) = said.enoent {
+                reply.set_enoent_versions(v, user_version);
+            }
+            self.reply(&op, reply, 0, cx);
+            if let Some(key) = &w.key {
+                self.apply_watch_effects(key, said.effects, &op.client, cx);
+            }
         }
-        self.reply(&w.op, reply, 0, cx);
         for dup in w.dups {
             self.reply_dup(dup, w.version, cx);
         }
@@ -327,7 +333,6 @@ impl Pg {
             if let Some(c) = self.contexts.find(&key) {
                 c.uncommitted = c.uncommitted.saturating_sub(1);
             }
-            self.apply_watch_effects(&key, w.reply.effects, &w.op.client, cx);
             self.pump(&key, cx);
         }
     }

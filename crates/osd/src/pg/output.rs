@@ -8,11 +8,9 @@ use spirula_denc::UTime;
 use spirula_proto::RawMessage;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
-use super::describe::{OpRecord, describe};
 use super::fetch::{Fetched, ReadError, Want};
 use super::object::Attrs;
-use super::op::{Client, ClientOp, Stamps};
-use super::perf::CorePerf;
+use super::op::{Client, Stamps};
 use super::txn::Txn;
 
 /// Names a request to the store. The upper half tells the PG, the lower one the request.
@@ -73,6 +71,17 @@ pub enum Output {
         /// How many at most.
         max: usize,
     },
+    /// List the PG's own records.
+    ListRecords {
+        /// For [`StoreReply::Records`].
+        token: Token,
+        /// First key.
+        from: Bytes,
+        /// Key after the last.
+        to: Bytes,
+        /// How many at most.
+        max: usize,
+    },
     /// Send to another OSD; dropped where there is no connection.
     Send {
         /// To whom.
@@ -93,8 +102,6 @@ pub enum Output {
         data_off: u16,
         /// For the histograms.
         stamps: Stamps,
-        /// What to remember of it where it was one of the slow ones.
-        record: Option<Box<OpRecord>>,
     },
     /// Tell a client about a watch or notification.
     WatchNotify {
@@ -113,12 +120,19 @@ pub enum Output {
 }
 
 /// An object as the store has it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredObject {
     /// The encoded object info.
     pub info: Bytes,
     /// Its attributes.
     pub attrs: Attrs,
+}
+
+impl StoredObject {
+    /// Bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        self.info.len() + self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>()
+    }
 }
 
 /// Objects by key, with their encoded infos, and where to go on if there is more.
@@ -135,6 +149,8 @@ pub enum StoreReply {
     Fetched(Vec<Fetched>),
     /// A page of objects.
     Objects(Result<Page, ReadError>),
+    /// Keys of records.
+    Records(Result<Vec<Bytes>, ReadError>),
 }
 
 /// The circumstances of an event.
@@ -147,19 +163,4 @@ pub struct Ctx<'a> {
     pub full: &'a BTreeSet<i32>,
     /// Where commands go.
     pub out: &'a mut Vec<Output>,
-    /// Where the core counts.
-    pub perf: &'a mut CorePerf,
-    /// Requests that took longer, in microseconds, are described to the daemon.
-    pub slow_after: u64,
-    /// The description of the request that is about to be answered, where it was slow.
-    pub described: Option<String>,
-}
-
-impl Ctx<'_> {
-    /// To be called with a request before its reply takes its ops over: describes it if it was slow.
-    pub(super) fn note_slow(&mut self, op: &ClientOp) {
-        if self.usec.saturating_sub(op.stamps.received) > self.slow_after {
-            self.described = Some(describe(op));
-        }
-    }
 }

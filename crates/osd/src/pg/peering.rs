@@ -548,8 +548,10 @@ impl Pg {
             local: at,
             committed: at,
             in_flight: Default::default(),
+            trimmer: Default::default(),
             sent: cx.usec,
         });
+        self.update_trim_queue();
         for (osd, info) in &infos {
             self.retire_stray(*osd, info.as_ref(), cx);
         }
@@ -591,6 +593,7 @@ impl Pg {
             _ => {}
         }
         self.check_watches(cx);
+        self.trim_on(cx);
         self.contexts.evict(self.shares.1);
     }
 }

@@ -20,11 +20,11 @@ fn common(auth: &PgLog, other: &PgLog) -> Option<EVersion> {
 }
 
 fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<Bytes>) {
-    out.extend(
-        entries
-            .filter(|e| e.op != LogOp::Error)
-            .map(|e| key::object_key(&e.object)),
-    );
+    for e in entries.filter(|e| e.op != LogOp::Error) {
+        let head = key::object_key(&e.object);
+        out.extend(e.clones.iter().map(|id| key::clone_key(&head, *id)));
+        out.insert(head);
+    }
 }
 
 /// What a copy with the log `other` lacks, and what its log must become.
@@ -125,6 +125,7 @@ mod tests {
             return_code: 0,
             op_returns: Vec::new(),
             usage: Usage::default(),
+            clones: Vec::new(),
         });
         let tail = EVersion::new(u32::from(tail > 0), tail);
         PgLog::from_entries(tail, tail, entries.collect())

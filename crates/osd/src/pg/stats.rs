@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::{EVersion, PgId};
+use spirula_maps::{EVersion, IntervalSet, PgId, snap};
 
 use super::log::Usage;
 use super::object::ObjectInfo;
 use super::peering::{Stage, Wait};
-use super::{Ctx, IoCount, Output, Page, Pending, Pg, ReadError, Role};
+use super::{Ctx, IoCount, Output, Page, Pending, Pg, ReadError, Role, TrimState, key};
 
 /// Objects counted in one step.
 const PAGE: usize = 512;
@@ -62,6 +62,12 @@ pub struct PgReport {
     pub objects: i64,
     /// Bytes of them.
     pub bytes: i64,
+    /// Objects that are clones, and that are whiteouts.
+    pub clones: (i64, i64),
+    /// Removed snapshots that are to be trimmed.
+    pub trim_queue: u64,
+    /// Removed snapshots that are trimmed here.
+    pub purged_snaps: IntervalSet,
     /// Copies of objects that ought to be there and are not.
     pub degraded: i64,
     /// Reads and writes since the daemon started: ops and KiB.
@@ -70,33 +76,7 @@ pub struct PgReport {
     pub stats_invalid: bool,
 }
 
-/// PGs by what this OSD is to them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PgCounts {
-    /// All.
-    pub all: usize,
-    /// It leads.
-    pub primary: usize,
-    /// It follows.
-    pub replica: usize,
-    /// It has a copy that belongs elsewhere.
-    pub stray: usize,
-    /// It is deleting its copy.
-    pub removing: usize,
-}
-
 impl Pg {
-    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
-        counts.all += 1;
-        match self.role {
-            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
-            Role::Replica(_) => counts.replica += 1,
-            Role::Stray => counts.stray += 1,
-            Role::Deleting => counts.removing += 1,
-            Role::Idle => {}
-        }
-    }
-
     /// The primary's report; `None` from others.
     pub fn report(&self) -> Option<PgReport> {
         let (state, reason, blocked_by) = self.state()?;
@@ -124,6 +104,9 @@ impl Pg {
             blocked_by,
             objects: usage.objects,
             bytes: usage.bytes,
+            clones: (usage.clones, usage.whiteouts),
+            trim_queue: self.trim_queue().count(),
+            purged_snaps: self.info.purged_snaps.clone(),
             degraded: usage.objects.saturating_mul(lacking),
             io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
             stats_invalid: self.info.usage_invalid,
@@ -144,6 +127,12 @@ impl Pg {
                 state.push("active");
                 if !undersized {
                     state.push("clean");
+                }
+                match self.trim_state() {
+                    TrimState::Idle => {}
+                    TrimState::Waiting => state.push("snaptrim_wait"),
+                    TrimState::Trimming => state.push("snaptrim"),
+                    TrimState::Failed => state.push("snaptrim_error"),
                 }
             }
             Role::Peering(p) => match &p.stage {
@@ -204,10 +193,20 @@ impl Pg {
 
     pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Ok((objects, next)) = r else { return };
-        for (_, info) in objects {
-            let size = decode_all::<ObjectInfo>(&info).map_or(0, |i| i.size);
-            self.counters.counting.objects += 1;
-            self.counters.counting.bytes += i64::try_from(size).unwrap_or(i64::MAX);
+        for (key, info) in objects {
+            let info = decode_all::<ObjectInfo>(&info).unwrap_or_default();
+            let is_head = key::snap_of(&key) == Some(snap::NOSNAP);
+            let size = if is_head {
+                i64::try_from(info.size).unwrap_or(i64::MAX) + info.snap_set.clone_bytes()
+            } else {
+                0
+            };
+            self.counters.counting = self.counters.counting.plus(Usage {
+                objects: 1,
+                bytes: size,
+                clones: i64::from(!is_head),
+                whiteouts: i64::from(info.whiteout),
+            });
         }
         if let Some(from) = next {
             return self.count_from(from, cx);

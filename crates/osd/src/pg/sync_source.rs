@@ -103,6 +103,7 @@ impl Current {
                 Answer::Data(data) => pieces = data,
                 Answer::Omap(found) => page = found,
                 Answer::OmapHeader(header) => omap_header = header,
+                Answer::Object(_) => {}
             }
         }
         if page.more {
@@ -269,7 +270,7 @@ impl Pg {
             StoreReply::Fetched(answers) => self.push_part(i, answers, cx),
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
             StoreReply::Object(Err(ReadError)) | StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
-            StoreReply::Committed => {}
+            StoreReply::Records(_) | StoreReply::Committed => {}
         }
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 
+use super::delete::removal;
 use super::message::{PeerBody, PeeringId, Push, PushPart};
 use super::object::ObjectInfo;
 use super::txn::{MetaOp, ObjectOp, Txn};
@@ -85,6 +86,13 @@ impl Pg {
                             .into_iter()
                             .map(|(name, value)| ObjectOp::SetAttr { name, value }),
                     );
+                    let snaps = decode_all::<ObjectInfo>(&end.info).unwrap_or_default().snaps;
+                    if !snaps.is_empty() {
+                        ops.push(ObjectOp::NoteSnaps {
+                            add: snaps,
+                            remove: Vec::new(),
+                        });
+                    }
                     ops.push(ObjectOp::SetInfo(end.info));
                 }
             }
@@ -146,7 +154,7 @@ impl Pg {
             match scan.theirs.get(&key) {
                 Some(v) if Some(*v) == version => drop(scan.theirs.remove(&key)),
                 Some(_) => {}
-                None => txn.objects.push((key, vec![ObjectOp::Remove])),
+                None => txn.objects.push((key, removal(&info))),
             }
         }
         let (source, to) = (scan.source, scan.to.clone());

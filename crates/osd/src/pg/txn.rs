@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_maps::SnapId;
 use spirula_proto::BytesList;
 
 /// A change to one object.
@@ -59,6 +60,22 @@ pub enum ObjectOp {
     OmapClear,
     /// Sets the omap header.
     OmapHeader(Bytes),
+    /// Makes it an independent copy of the object with this key (data, info, attributes, omap), replacing what it was.
+    CloneOf(Bytes),
+    /// Notes which snapshots a clone stands for, so that it is found when one is removed.
+    NoteSnaps {
+        /// Snapshots that it now stands for.
+        add: Vec<SnapId>,
+        /// Those for which it no longer does.
+        remove: Vec<SnapId>,
+    },
+    /// No clone from this key up to another one stands for these snapshots.
+    ForgetSnaps {
+        /// The key after the last.
+        to: Bytes,
+        /// Snapshots.
+        snaps: Vec<SnapId>,
+    },
 }
 
 /// How the store decides what goes through its log: as its own settings say.
@@ -168,6 +185,8 @@ impl ObjectOp {
     fn log_bytes(&self, direct_min: usize) -> usize {
         /// Numbers and lengths of a change, or of a pair.
         const FIXED: usize = 128;
+        /// A record about a snapshot, whose key holds names.
+        const RECORD: usize = 4096;
         let payload = match self {
             Self::Write { data, .. } if data.len() < direct_min => data.len() + BLOCK + data.len() / 100,
             Self::Write { data, .. } => 3 * BLOCK + data.len() / 100,
@@ -177,6 +196,9 @@ impl ObjectOp {
             Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + FIXED).sum(),
             Self::OmapRm(keys) => keys.iter().map(|k| k.len() + FIXED).sum(),
             Self::OmapRmRange { from, to } => from.len() + to.len(),
+            Self::CloneOf(source) => source.len(),
+            Self::NoteSnaps { add, remove } => (add.len() + remove.len()) * RECORD,
+            Self::ForgetSnaps { snaps, .. } => snaps.len() * 2 * RECORD,
             Self::Touch | Self::Remove | Self::RmAttr(_) | Self::OmapClear => 0,
         };
         payload + FIXED
@@ -232,6 +254,20 @@ impl ObjectOp {
                 w.u8(12);
                 w.put(header);
             }
+            Self::CloneOf(source) => {
+                w.u8(13);
+                w.put(source);
+            }
+            Self::NoteSnaps { add, remove } => {
+                w.u8(14);
+                w.put(add);
+                w.put(remove);
+            }
+            Self::ForgetSnaps { to, snaps } => {
+                w.u8(15);
+                w.put(to);
+                w.put(snaps);
+            }
         }
     }
 
@@ -268,6 +304,15 @@ impl ObjectOp {
             },
             11 => Self::OmapClear,
             12 => Self::OmapHeader(r.get()?),
+            13 => Self::CloneOf(r.get()?),
+            14 => Self::NoteSnaps {
+                add: r.get()?,
+                remove: r.get()?,
+            },
+            15 => Self::ForgetSnaps {
+                to: r.get()?,
+                snaps: r.get()?,
+            },
             _ => return Err(Error::Invalid("object op")),
         })
     }
@@ -315,6 +360,15 @@ mod tests {
             },
             ObjectOp::OmapHeader(Bytes::from_static(b"h")),
             ObjectOp::OmapClear,
+            ObjectOp::CloneOf(Bytes::from_static(b"c")),
+            ObjectOp::NoteSnaps {
+                add: vec![7, 6],
+                remove: vec![5],
+            },
+            ObjectOp::ForgetSnaps {
+                to: Bytes::from_static(b"z"),
+                snaps: vec![5],
+            },
             ObjectOp::Remove,
         ];
         let t = Txn {

@@ -15,6 +15,7 @@ pub(super) struct FakeMap {
     pub(super) gone: Vec<i32>,
     pub(super) pools: BTreeMap<u64, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
+    pub(super) no_snap_trim: bool,
 }
 
 impl FakeMap {
@@ -27,6 +28,7 @@ impl FakeMap {
             gone: Vec::new(),
             pools: BTreeMap::new(),
             blocklist: Vec::new(),
+            no_snap_trim: false,
         }
     }
 
@@ -108,6 +110,10 @@ impl ClusterMap for FakeMap {
             .get(usize::try_from(id).ok()?)
             .copied()
             .filter(|_| !self.gone.contains(&id))
+    }
+
+    fn no_snap_trim(&self) -> bool {
+        self.no_snap_trim
     }
 
     fn max_osd(&self) -> i32 {

@@ -7,6 +7,7 @@ mod omap;
 mod ops;
 mod peering;
 mod random;
+mod snaps;
 mod store;
 mod watch;
 
@@ -26,7 +27,6 @@ use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
-use crate::pg::perf::CorePerf;
 use crate::pg::{Ctx, Output, StoreReply, Token};
 use map::FakeMap;
 use store::FakeStore;
@@ -212,7 +212,7 @@ impl Sim {
     }
 
     fn with(&mut self, id: i32, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
-        let (mut out, mut perf) = (Vec::new(), CorePerf::default());
+        let mut out = Vec::new();
         let now = UTime::from_secs(1000 + (self.usec / 1_000_000) as u32);
         let node = self.nodes.get_mut(&id).unwrap();
         let Some(core) = &mut node.core else { return };
@@ -221,9 +221,6 @@ impl Sim {
             usec: self.usec,
             full: &self.full,
             out: &mut out,
-            perf: &mut perf,
-            slow_after: u64::MAX,
-            described: None,
         };
         f(core, &mut cx);
         for r in core.reports() {
@@ -242,6 +239,10 @@ impl Sim {
                 }
                 Output::List { token, from, to, max } => {
                     let r = node.store.list(&from, &to, max);
+                    node.answers.push_back((token, r));
+                }
+                Output::ListRecords { token, from, to, max } => {
+                    let r = node.store.list_records(&from, &to, max);
                     node.answers.push_back((token, r));
                 }
                 Output::Send { osd, msg, .. } => {
@@ -432,7 +433,8 @@ impl Sim {
     fn call_op(&mut self, op: ClientOp) -> MOsdOpReply {
         let tid = self.submit(op).expect("no primary");
         self.run_some(100_000);
-        self.reply_to(tid).expect("no reply")
+        let reply = self.reply_to(tid);
+        reply.unwrap_or_else(|| panic!("no reply: {:?}", self.states()))
     }
 
     fn write_full(&mut self, name: &str, data: &str) -> MOsdOpReply {

@@ -24,7 +24,11 @@ fn xattr(code: OpCode, name: &str, value: &[u8], cmp: CmpOp, mode: CmpMode) -> O
     )
 }
 
-fn set(name: &str, value: &str) -> OsdOpIn {
+pub(super) fn get(name: &str) -> OsdOpIn {
+    xattr(OpCode::GETXATTR, name, b"", CmpOp(0), CmpMode(0))
+}
+
+pub(super) fn set(name: &str, value: &str) -> OsdOpIn {
     xattr(OpCode::SETXATTR, name, value.as_bytes(), CmpOp(0), CmpMode(0))
 }
 

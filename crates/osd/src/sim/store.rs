@@ -17,7 +17,7 @@ use crate::pg::{StoreReply, StoredObject, Token};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Object {
     pub(super) data: Vec<u8>,
-    info: Bytes,
+    pub(super) info: Bytes,
     pub(super) attrs: Attrs,
     pub(super) omap: BTreeMap<Bytes, Bytes>,
     pub(super) omap_header: Bytes,
@@ -37,6 +37,13 @@ pub(super) struct FakeStore {
 }
 
 impl Object {
+    fn stored(&self) -> StoredObject {
+        StoredObject {
+            info: self.info.clone(),
+            attrs: self.attrs.clone(),
+        }
+    }
+
     fn answer(&self, want: &Want) -> Answer {
         match want {
             Want::Data(r) => {
@@ -71,6 +78,7 @@ impl Object {
                 })
             }
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
+            Want::Object(_) => unreachable!("is about another object"),
         }
     }
 }
@@ -92,13 +100,39 @@ impl State {
     }
 
     fn change(&mut self, key: &Bytes, op: &ObjectOp) {
-        if let ObjectOp::Remove = op {
-            self.objects.remove(key);
-            return;
+        match op {
+            ObjectOp::Remove => return drop(self.objects.remove(key)),
+            ObjectOp::CloneOf(source) => {
+                if let Some(o) = self.objects.get(source).cloned() {
+                    self.objects.insert(key.clone(), o);
+                }
+                return;
+            }
+            ObjectOp::NoteSnaps { add, remove } => {
+                for s in add {
+                    self.meta.insert(key::snap_key(*s, key), Bytes::new());
+                }
+                remove
+                    .iter()
+                    .for_each(|s| drop(self.meta.remove(&key::snap_key(*s, key))));
+                return;
+            }
+            ObjectOp::ForgetSnaps { to, snaps } => {
+                for s in snaps {
+                    let (from, to) = key::snap_records(*s, key, to);
+                    self.meta.retain(|k, _| *k < from || *k >= to);
+                }
+                return;
+            }
+            _ => {}
         }
         let o = self.objects.entry(key.clone()).or_default();
         match op {
-            ObjectOp::Touch | ObjectOp::Remove => {}
+            ObjectOp::Touch
+            | ObjectOp::Remove
+            | ObjectOp::CloneOf(_)
+            | ObjectOp::NoteSnaps { .. }
+            | ObjectOp::ForgetSnaps { .. } => {}
             ObjectOp::Write { offset, data } => {
                 let (from, to) = (*offset as usize, *offset as usize + data.len());
                 if o.data.len() < to {
@@ -159,10 +193,7 @@ impl FakeStore {
 
     pub(super) fn lookup(&self, key: &Bytes) -> StoreReply {
         let found = self.visible.objects.get(key);
-        StoreReply::Object(Ok(found.map(|o| StoredObject {
-            info: o.info.clone(),
-            attrs: o.attrs.clone(),
-        })))
+        StoreReply::Object(Ok(found.map(Object::stored)))
     }
 
     pub(super) fn read(&self, key: &Bytes, wants: &[Want]) -> StoreReply {
@@ -170,7 +201,10 @@ impl FakeStore {
         let o = self.visible.objects.get(key).unwrap_or(&none);
         let one = |want: &Want| Fetched {
             want: want.clone(),
-            answer: Ok(o.answer(want)),
+            answer: Ok(match want {
+                Want::Object(other) => Answer::Object(self.visible.objects.get(other).map(Object::stored)),
+                want => o.answer(want),
+            }),
         };
         StoreReply::Fetched(wants.iter().map(one).collect())
     }
@@ -188,6 +222,11 @@ impl FakeStore {
         let page: Vec<_> = all.by_ref().take(max).collect();
         let next = all.next().map(|(k, _)| k);
         StoreReply::Objects(Ok((page, next)))
+    }
+
+    pub(super) fn list_records(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {
+        let found = self.visible.meta.range(from.clone()..to.clone());
+        StoreReply::Records(Ok(found.take(max).map(|(k, _)| k.clone()).collect()))
     }
 
     pub(super) fn load(&self, core: &mut Core) {
@@ -212,6 +251,15 @@ impl FakeStore {
     /// All objects in the order of their keys.
     pub(super) fn objects(&self) -> &BTreeMap<Bytes, Object> {
         &self.visible.objects
+    }
+
+    /// Records of clones' snapshots.
+    pub(super) fn snap_records(&self) -> usize {
+        self.visible
+            .meta
+            .keys()
+            .filter(|k| key::parse_snap_key(k).is_some())
+            .count()
     }
 
     pub(super) fn meta_len(&self) -> usize {

@@ -22,9 +22,11 @@ pub(crate) use call::Request;
 pub(crate) use error::{OpResult, Stop, fail};
 pub(crate) use plan::up_front;
 use spirula_denc::UTime;
+use spirula_maps::IntervalSet;
 use spirula_proto::osd::{OpCode, OpFlags};
 pub(crate) use watch::Asking;
 
+use super::cluster::PoolSnaps;
 use super::config::PgConfig;
 use super::errno::*;
 use super::fetch::{Answer, Fetched, Want};
@@ -79,7 +81,12 @@ fn kib(bytes: u64) -> i64 {
 /// A request under execution.
 pub(crate) struct Exec<'a> {
     cfg: &'a PgConfig,
-    old: &'a ObjectState,
+    /// The key of the object's head.
+    pub(super) key: &'a Bytes,
+    /// The pool's snapshots.
+    pub(super) pool: &'a PoolSnaps,
+    /// The object as it was before.
+    pub(super) old: &'a ObjectState,
     /// What was fetched.
     answers: &'a [Fetched],
     /// The answer that is probably needed next: a run needs them in the order in which it wanted them.
@@ -99,9 +106,13 @@ pub(crate) struct Exec<'a> {
     /// Its info now.
     pub info: ObjectInfo,
     /// Attributes set (or removed, `None`) so far.
-    attr_changes: BTreeMap<Bytes, Option<Bytes>>,
+    pub(super) attr_changes: BTreeMap<Bytes, Option<Bytes>>,
     /// All old attributes are gone, as the object was removed in between.
     attrs_cleared: bool,
+    /// The attributes that replace the old ones, after a rollback.
+    pub(super) attrs_after: Option<Attrs>,
+    /// After a rollback, the ranges in which the head is what it was before.
+    pub(super) rolled_back: IntervalSet,
     /// What changes in the store.
     pub changes: Vec<ObjectOp>,
     /// Whether the request changes anything, be it only the version.
@@ -122,12 +133,16 @@ impl<'a> Exec<'a> {
     /// Begins with the object as it is, and what was fetched of it so far.
     pub(crate) fn new(
         cfg: &'a PgConfig,
+        pool: &'a PoolSnaps,
+        key: &'a Bytes,
         old: &'a ObjectState,
         answers: &'a [Fetched],
         asking: Asking<'a>,
     ) -> Self {
         Self {
             cfg,
+            pool,
+            key,
             old,
             answers,
             next_answer: 0,
@@ -140,6 +155,8 @@ impl<'a> Exec<'a> {
             info: old.info.clone(),
             attr_changes: BTreeMap::new(),
             attrs_cleared: false,
+            attrs_after: None,
+            rolled_back: IntervalSet::new(),
             changes: Vec::new(),
             dirty: false,
             user_modify: false,
@@ -186,7 +203,7 @@ impl<'a> Exec<'a> {
     ///
     /// # Errors
     /// It was not fetched yet; it can't be read; or the request reads more than may be held for it.
-    pub(super) fn fetch(&mut self, want: Want) -> Result<&'a Answer, Stop> {
+    pub(in crate::pg) fn fetch(&mut self, want: Want) -> Result<&'a Answer, Stop> {
         let at = self.next_answer;
         let is_it = |f: &&Fetched| f.want == want;
         let found = self.answers.get(at).filter(is_it).map(|f| (at, f));
@@ -257,6 +274,8 @@ impl<'a> Exec<'a> {
             OpCode::OMAPCLEAR => self.omap_clear(),
             OpCode::OMAPRMKEYS => self.omap_rm_keys(op),
             OpCode::OMAPRMKEYRANGE => self.omap_rm_range(op),
+            OpCode::LIST_SNAPS => self.list_snaps(op),
+            OpCode::ROLLBACK => self.rollback(op),
             _ => fail(EOPNOTSUPP),
         }
     }
@@ -264,14 +283,16 @@ impl<'a> Exec<'a> {
     /// What the request made of the object, and its changes with the info as the last of them. `mtime` is the
     /// client's.
     pub(crate) fn finish(mut self, mtime: UTime, now: UTime) -> (ObjectState, Vec<ObjectOp>) {
-        if !self.exists {
+        if !self.exists && !self.info.whiteout {
             return (ObjectState::default(), self.changes);
         }
         if !mtime.is_zero() {
             self.info.mtime = mtime;
             self.info.local_mtime = now;
         }
-        let mut attrs = if self.attrs_cleared {
+        let mut attrs = if let Some(attrs) = self.attrs_after {
+            attrs
+        } else if self.attrs_cleared {
             Attrs::new()
         } else {
             self.old.attrs.clone()
@@ -292,7 +313,7 @@ impl<'a> Exec<'a> {
         self.changes.push(ObjectOp::SetInfo(self.info.to_bytes()));
         (
             ObjectState {
-                exists: true,
+                exists: self.exists,
                 info: self.info,
                 attrs,
             },
@@ -335,7 +356,7 @@ impl<'a> Exec<'a> {
         self.dirty = true;
     }
 
-    fn set_size(&mut self, size: u64) {
+    pub(super) fn set_size(&mut self, size: u64) {
         self.usage.bytes += size.cast_signed() - self.info.size.cast_signed();
         self.info.size = size;
     }

@@ -172,7 +172,7 @@ impl Exec<'_> {
         Ok(0)
     }
 
-    pub(super) fn delete(&mut self) -> OpResult {
+    pub(in crate::pg) fn delete(&mut self) -> OpResult {
         if !self.exists {
             return fail(ENOENT);
         }
@@ -187,9 +187,11 @@ impl Exec<'_> {
         self.exists = false;
         self.attr_changes.clear();
         self.attrs_cleared = true;
+        self.attrs_after = None;
         self.info = crate::pg::object::ObjectInfo {
             version: self.info.version,
             user_version: self.info.user_version,
+            snap_set: std::mem::take(&mut self.info.snap_set),
             ..Default::default()
         };
         Ok(0)

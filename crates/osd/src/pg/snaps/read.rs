@@ -1,0 +1,87 @@
+//! Reads of the state at a snapshot: of a clone, in the order of its head.
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_maps::{SnapId, snap};
+
+use super::set::At;
+use crate::pg::errno::*;
+use crate::pg::exec::{ObjectState, up_front};
+use crate::pg::fetch::ReadError;
+use crate::pg::op::ClientOp;
+use crate::pg::op_read::Reading;
+use crate::pg::{Ctx, Output, Pending, Pg, StoredObject, key};
+
+/// A clone that an op reads.
+#[derive(Debug)]
+pub(in crate::pg) struct CloneRead {
+    /// Its key.
+    pub key: Bytes,
+    /// What it is; the default until it was looked up.
+    pub state: ObjectState,
+}
+
+/// Where what an op works on is, given its object's head. The head itself for writes, and for listing snapshots.
+pub(in crate::pg) fn place(op: &ClientOp, head: &ObjectState, removed: &spirula_maps::IntervalSet) -> At {
+    if op.snapid > snap::MAXSNAP {
+        return At::Head;
+    }
+    head.info.snap_set.at(op.snapid, removed)
+}
+
+impl Pg {
+    /// Looks up the clone that an op reads; meanwhile it counts as a read of the object.
+    pub(in crate::pg) fn look_up_clone(&mut self, head: &Bytes, op: ClientOp, id: SnapId, cx: &mut Ctx<'_>) {
+        if let Some(c) = self.contexts.find(head) {
+            c.reading += 1;
+        }
+        let key = key::clone_key(head, id);
+        let clone = CloneRead {
+            key: key.clone(),
+            state: ObjectState::default(),
+        };
+        let reading = Reading {
+            op,
+            key: head.clone(),
+            answers: Vec::new(),
+            clone: Some(clone),
+        };
+        let token = self.token(Pending::Op(Box::new(reading)));
+        cx.out.push(Output::Lookup { token, key });
+    }
+
+    /// The store's answer about a clone.
+    pub(in crate::pg) fn clone_loaded(
+        &mut self,
+        mut r: Reading,
+        found: Result<Option<StoredObject>, ReadError>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if let Some(c) = self.contexts.find(&r.key) {
+            c.reading = c.reading.saturating_sub(1);
+        }
+        let state = match found {
+            Ok(Some(o)) => decode_all(&o.info).ok().map(|info| ObjectState {
+                exists: true,
+                info,
+                attrs: o.attrs,
+            }),
+            // The snap set names it.
+            Ok(None) | Err(ReadError) => None,
+        };
+        let key = r.key.clone();
+        match (state, &mut r.clone) {
+            (Some(state), Some(clone)) => {
+                clone.state = state;
+                let wants = up_front(&self.cfg, &clone.state, &mut r.op.ops);
+                if wants.is_empty() {
+                    self.execute(r, cx);
+                } else {
+                    self.fetch(r, wants, cx);
+                }
+            }
+            _ => self.fail(&mut r.op, -EIO, cx),
+        }
+        self.pump(&key, cx);
+    }
+}

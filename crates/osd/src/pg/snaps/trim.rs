@@ -1,0 +1,367 @@
+//! Trimming: when snapshots are removed, clones that stand for no other go, a few at a time.
+//!
+//! The map names the removed snapshots until all PGs have trimmed them. A PG finds a snapshot's clones in the store's
+//! records, which are written and removed with the clones: so whatever interrupts it, it goes on where it was. A trim is
+//! a change like a client's write: logged, replicated, in the order of its object. When a snapshot has no clones left the
+//! PG notes it as purged and tells the monitors.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use spirula_denc::{UTime, decode_all};
+use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
+
+use super::set::Trimmed;
+use crate::pg::exec::ObjectState;
+use crate::pg::log::{LogEntry, LogOp, Usage};
+use crate::pg::object::ObjectInfo;
+use crate::pg::txn::{MetaOp, ObjectOp, Txn};
+use crate::pg::{Commit, Ctx, Output, Pending, Pg, ReadError, Role, StoredObject, key};
+
+/// Snapshots without clones that are noted together.
+const NOTE_TOGETHER: usize = 256;
+
+/// What a primary does about removed snapshots.
+#[derive(Debug, Default)]
+pub(in crate::pg) struct Trimmer {
+    /// Snapshots to trim.
+    queue: IntervalSet,
+    /// The snapshot that is being trimmed.
+    current: SnapId,
+    /// Whether it is its turn: few PGs of a reactor trim at the same time.
+    granted: bool,
+    /// The store was asked for clones.
+    listing: bool,
+    /// Clones that wait for the order of their objects, by key.
+    waiting: HashSet<Bytes>,
+    /// The newest trim.
+    last: EVersion,
+    /// When the next ones may begin, in microseconds.
+    not_before: u64,
+    /// Something could not be read: no more in this interval.
+    failed: bool,
+    /// Purged snapshots that are not durably noted.
+    unsaved: Vec<SnapId>,
+}
+
+/// What a PG says about its trimming.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrimState {
+    /// Nothing is to be done.
+    Idle,
+    /// There is something to do, but others come first.
+    Waiting,
+    /// Clones are being removed.
+    Trimming,
+    /// Something could not be read.
+    Failed,
+}
+
+impl Trimmer {
+    fn state(&self) -> TrimState {
+        match () {
+            () if self.queue.is_empty() => TrimState::Idle,
+            () if self.failed => TrimState::Failed,
+            () if self.granted => TrimState::Trimming,
+            () => TrimState::Waiting,
+        }
+    }
+}
+
+/// What a trim makes of an object and its clone.
+struct Trim {
+    state: ObjectState,
+    usage: Usage,
+    objects: Vec<(Bytes, Vec<ObjectOp>)>,
+}
+
+/// Trims a clone of the object with this head, the clone's info being `info`; `None` where it stands for no removed
+/// snapshot.
+fn trim(
+    head: &Bytes,
+    old: &ObjectState,
+    (id, mut info): (SnapId, ObjectInfo),
+    removed: &IntervalSet,
+    version: EVersion,
+) -> Option<Trim> {
+    let snaps = &old.info.snap_set.clone_of(id)?.snaps;
+    let gone: Vec<SnapId> = snaps.iter().copied().filter(|s| removed.contains(*s)).collect();
+    if gone.is_empty() {
+        return None;
+    }
+    let (mut state, mut usage) = (old.clone(), Usage::default());
+    let change = match state.info.snap_set.trim(id, |s| gone.contains(&s))? {
+        Trimmed::Kept(snaps) => {
+            info.snaps = snaps;
+            info.prior_version = info.version;
+            info.version = version;
+            ObjectOp::SetInfo(info.to_bytes())
+        }
+        Trimmed::Removed(bytes) => {
+            usage.objects = -1;
+            usage.clones = -1;
+            usage.bytes = bytes;
+            ObjectOp::Remove
+        }
+    };
+    let forget = ObjectOp::NoteSnaps {
+        add: Vec::new(),
+        remove: gone,
+    };
+    let of_head = if state.info.whiteout && state.info.snap_set.clones.is_empty() {
+        // It was kept for its clones.
+        usage.objects -= 1;
+        usage.whiteouts -= 1;
+        state = ObjectState::default();
+        ObjectOp::Remove
+    } else {
+        state.info.prior_version = old.info.version;
+        state.info.version = version;
+        ObjectOp::SetInfo(state.info.to_bytes())
+    };
+    let clone = (key::clone_key(head, id), vec![change, forget]);
+    Some(Trim {
+        state,
+        usage,
+        objects: vec![clone, (head.clone(), vec![of_head])],
+    })
+}
+
+impl Pg {
+    fn trimmer(&mut self) -> Option<&mut Trimmer> {
+        match &mut self.role {
+            Role::Active(a) => Some(&mut a.trimmer),
+            _ => None,
+        }
+    }
+
+    /// What the PG is doing about removed snapshots.
+    pub fn trim_state(&self) -> TrimState {
+        match &self.role {
+            Role::Active(a) if !self.map.no_snap_trim() || a.trimmer.failed => a.trimmer.state(),
+            _ => TrimState::Idle,
+        }
+    }
+
+    /// The removed snapshots that are to be trimmed.
+    pub fn trim_queue(&self) -> IntervalSet {
+        match &self.role {
+            Role::Active(a) => a.trimmer.queue.clone(),
+            _ => IntervalSet::new(),
+        }
+    }
+
+    /// Follows the map: what it no longer names is trimmed everywhere, what it names anew is to be trimmed.
+    pub(in crate::pg) fn update_trim_queue(&mut self) {
+        if !matches!(self.role, Role::Active(_)) {
+            return;
+        }
+        let removed = &self.pool.snaps.removed;
+        self.info.purged_snaps = self.info.purged_snaps.intersection(removed);
+        let mut queue = removed.clone();
+        queue.subtract(&self.info.purged_snaps);
+        if let Some(t) = self.trimmer() {
+            t.queue = queue;
+        }
+    }
+
+    /// It is the PG's turn to trim.
+    pub fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(t) = self.trimmer() {
+            t.granted = true;
+            self.trim_on(cx);
+        }
+    }
+
+    /// Goes on trimming where nothing is under way.
+    pub(in crate::pg) fn trim_on(&mut self, cx: &mut Ctx<'_>) {
+        let (hold, max) = (self.map.no_snap_trim(), self.cfg.max_snap_trims);
+        let Role::Active(a) = &mut self.role else { return };
+        let t = &mut a.trimmer;
+        let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
+        if busy || !t.granted || t.failed || hold || cx.usec < t.not_before {
+            return;
+        }
+        let Some((next, _)) = t.queue.ranges().next() else {
+            t.granted = false;
+            return self.save_purged(cx);
+        };
+        t.listing = true;
+        t.current = next;
+        let (from, to) = key::snap_range(self.pgid, self.pool.pg_num.max(1), next);
+        let token = self.token(Pending::Trim);
+        cx.out.push(Output::ListRecords { token, from, to, max });
+    }
+
+    /// Notes what was purged. On all members, whatever records a recovery has left go.
+    fn save_purged(&mut self, cx: &mut Ctx<'_>) {
+        let Some(t) = self.trimmer() else { return };
+        let snaps = std::mem::take(&mut t.unsaved);
+        if snaps.is_empty() {
+            return;
+        }
+        self.save_info(cx);
+        let (from, to) = self.range();
+        let version = EVersion::new(self.map.epoch(), self.info.last_update.version + 1);
+        let entry = LogEntry {
+            version,
+            prior_version: EVersion::ZERO,
+            user_version: 0,
+            reqid: ReqId::default(),
+            object: self.pgid.hobj_start(),
+            // To no object anything happens.
+            op: LogOp::Error,
+            mtime: UTime::ZERO,
+            return_code: 0,
+            op_returns: Vec::new(),
+            usage: self.info.usage,
+            clones: Vec::new(),
+        };
+        let txn = Txn {
+            objects: vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])],
+            meta: Vec::with_capacity(1),
+        };
+        self.replicate(None, None, entry, txn, cx);
+    }
+
+    /// Clones of the snapshot that is being trimmed.
+    pub(in crate::pg) fn clones_listed(&mut self, r: Result<Vec<Bytes>, ReadError>, cx: &mut Ctx<'_>) {
+        let Some(t) = self.trimmer() else { return };
+        t.listing = false;
+        let Ok(records) = r else {
+            t.failed = true;
+            return;
+        };
+        let clones: Vec<Bytes> = records.iter().filter_map(|r| key::parse_snap_key(r)).collect();
+        if clones.is_empty() {
+            return self.snap_purged(cx);
+        }
+        t.waiting.extend(clones.iter().cloned());
+        for clone in clones {
+            let token = self.token(Pending::TrimClone(clone.clone()));
+            cx.out.push(Output::Lookup { token, key: clone });
+        }
+    }
+
+    /// The snapshot that is being trimmed has no clones left, on no member.
+    fn snap_purged(&mut self, cx: &mut Ctx<'_>) {
+        let Some(t) = self.trimmer() else { return };
+        let (snap, mut save) = (t.current, false);
+        if t.queue.contains(snap) {
+            t.queue.remove_range(snap, 1);
+            t.unsaved.push(snap);
+            save = t.unsaved.len() >= NOTE_TOGETHER;
+            self.info.purged_snaps.insert(snap);
+        }
+        if save {
+            self.save_purged(cx);
+        }
+        self.trim_on(cx);
+    }
+
+    /// A clone that is to be trimmed, as it is.
+    pub(in crate::pg) fn trim_found(
+        &mut self,
+        clone: Bytes,
+        found: Result<Option<StoredObject>, ReadError>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let found = found.map(|o| o.map(|o| decode_all::<ObjectInfo>(&o.info)));
+        let info = match found {
+            Ok(Some(Ok(info))) => info,
+            Ok(None) => return self.forget_record(&clone, cx),
+            Ok(Some(Err(_))) | Err(ReadError) => return self.trim_failed(),
+        };
+        let Some(id) = key::snap_of(&clone) else { return };
+        let head = key::clone_key(&clone, snap::NOSNAP);
+        let (c, new) = self.contexts.get(&head);
+        c.trims.push((id, info));
+        if new {
+            let token = self.token(Pending::Context(head.clone()));
+            cx.out.push(Output::Lookup { token, key: head });
+        } else {
+            self.pump(&head, cx);
+        }
+    }
+
+    fn trim_failed(&mut self) {
+        if let Some(t) = self.trimmer() {
+            t.failed = true;
+        }
+    }
+
+    /// An object can't be looked up, so its clones can't be trimmed.
+    pub(in crate::pg) fn trim_blocked(&mut self, head: &Bytes) {
+        if self.contexts.find(head).is_some_and(|c| !c.trims.is_empty()) {
+            self.trim_failed();
+        }
+    }
+
+    /// Trims the clones of an object that are to be trimmed, unless somebody reads them now.
+    pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
+        loop {
+            let Some(c) = self.contexts.find(head) else { return };
+            if c.state.is_none() || c.exclusive || c.reading > 0 {
+                return;
+            }
+            let Some(clone) = c.trims.pop() else { return };
+            self.trim_clone(head, clone, cx);
+        }
+    }
+
+    fn trim_clone(&mut self, head: &Bytes, clone: (SnapId, ObjectInfo), cx: &mut Ctx<'_>) {
+        let id = clone.0;
+        let clone_key = key::clone_key(head, id);
+        let version = EVersion::new(self.map.epoch(), self.info.last_update.version + 1);
+        let removed = &self.pool.snaps.removed;
+        let Some(state) = self.contexts.state(head) else {
+            return;
+        };
+        let prior_version = state.info.version;
+        let done = trim(head, state, clone, removed, version);
+        let (Some(done), Some(object)) = (done, key::parse_object_key(head)) else {
+            return self.forget_record(&clone_key, cx);
+        };
+        let entry = LogEntry {
+            version,
+            prior_version,
+            user_version: 0,
+            reqid: ReqId::default(),
+            object,
+            op: LogOp::Modify,
+            mtime: UTime::ZERO,
+            return_code: 0,
+            op_returns: Vec::new(),
+            usage: self.info.usage.plus(done.usage),
+            clones: vec![id],
+        };
+        if let Some(c) = self.contexts.find(head) {
+            c.state = Some(done.state);
+            c.uncommitted += 1;
+        }
+        let pause = self.cfg.snap_trim_sleep_us;
+        if let Some(t) = self.trimmer() {
+            t.waiting.remove(&clone_key);
+            t.last = version;
+            t.not_before = cx.usec.saturating_add(pause);
+        }
+        let txn = Txn {
+            objects: done.objects,
+            meta: Vec::with_capacity(1),
+        };
+        self.replicate(None, Some(head.clone()), entry, txn, cx);
+    }
+
+    /// A record of a clone that is not there, or does not stand for the snapshot: left by a recovery.
+    fn forget_record(&mut self, clone: &Bytes, cx: &mut Ctx<'_>) {
+        let Some(t) = self.trimmer() else { return };
+        t.waiting.remove(clone);
+        let record = key::snap_key(t.current, clone);
+        let txn = Txn {
+            objects: Vec::new(),
+            meta: vec![MetaOp::Delete(record)],
+        };
+        self.submit(txn, Commit::Record, cx);
+        self.trim_on(cx);
+    }
+}
