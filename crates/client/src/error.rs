@@ -16,6 +16,12 @@ pub mod errno {
     pub const EEXIST: i32 = 17;
     /// A malformed request.
     pub const EINVAL: i32 = 22;
+    /// The request was given up, or its comparison failed.
+    pub const ECANCELED: i32 = 125;
+    /// Writing where only reading is possible.
+    pub const EROFS: i32 = 30;
+    /// The watch is gone.
+    pub const ENOTCONN: i32 = 107;
     /// The client is on the blocklist.
     pub const ESHUTDOWN: i32 = 108;
     /// No answer in time.

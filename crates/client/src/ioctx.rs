@@ -1,21 +1,25 @@
 //! A pool, and what can be done to its objects.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use spirula_denc::UTime;
-use spirula_maps::{ObjectLocator, ObjectName};
-use spirula_proto::osd::{Extent, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn, XattrArgs};
-use spirula_proto::osd_op_data::{StatResult, XattrInput, Xattrs};
+use spirula_maps::{ObjectLocator, ObjectName, SnapContext, SnapId, snap};
+use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpFlags, OsdFlags, OsdOpIn};
 
-use crate::objecter::{Aim, request};
-use crate::{Error, ObjectList, Rados, Result};
+use crate::objecter::{Aim, Resend, request};
+use crate::{Error, ObjectList, Rados, Result, errno};
 
-/// A pool with a namespace and locator key. Cheap to clone.
+/// A pool with a namespace, a locator key, a snapshot to read and the snapshots to write under. Cheap to clone.
 #[derive(Clone)]
 pub struct IoCtx {
     rados: Rados,
     locator: ObjectLocator,
     flags: OsdFlags,
     mtime: Option<UTime>,
+    snap: SnapId,
+    snap_context: SnapContext,
+    timeout: Duration,
 }
 
 /// The answer to a request of one or several operations.
@@ -29,24 +33,28 @@ pub struct OpReply {
 
 impl IoCtx {
     pub(crate) fn new(rados: Rados, pool: i64) -> Self {
+        let timeout = rados.inner.options.op_timeout;
         Self {
             rados,
             locator: ObjectLocator::pool(pool),
             flags: OsdFlags::NONE,
             mtime: None,
+            snap: snap::NOSNAP,
+            snap_context: SnapContext::default(),
+            timeout,
         }
     }
 
     /// The same pool with another namespace.
     #[must_use]
-    pub fn with_namespace(mut self, nspace: &str) -> Self {
+    pub fn with_namespace(mut self, nspace: impl Into<ObjectName>) -> Self {
         self.locator.nspace = nspace.into();
         self
     }
 
     /// The same pool with a locator key, which is hashed instead of the names.
     #[must_use]
-    pub fn with_locator(mut self, key: &str) -> Self {
+    pub fn with_locator(mut self, key: impl Into<ObjectName>) -> Self {
         self.locator.key = key.into();
         self
     }
@@ -65,13 +73,45 @@ impl IoCtx {
         self
     }
 
+    /// The same pool as it was at a snapshot, for reading only; [`snap::SNAPDIR`] for [`IoCtx::list_snaps`].
+    #[must_use]
+    pub fn with_snap_read(mut self, snap: SnapId) -> Self {
+        self.snap = snap;
+        self
+    }
+
+    /// The same pool for writes that preserve these self-managed snapshots.
+    #[must_use]
+    pub fn with_snap_context(mut self, context: SnapContext) -> Self {
+        self.snap_context = context;
+        self
+    }
+
+    /// The same pool with another limit for the time of a request than `rados_osd_op_timeout`; zero for none.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
     /// The pool's id.
     pub fn pool_id(&self) -> i64 {
         self.locator.pool
     }
 
-    pub(crate) fn rados(&self) -> &Rados {
+    /// The connection.
+    pub fn rados(&self) -> &Rados {
         &self.rados
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &ObjectName {
+        &self.locator.nspace
+    }
+
+    /// The snapshot that is read.
+    pub(crate) fn snap_read(&self) -> SnapId {
+        self.snap
     }
 
     pub(crate) fn locator(&self) -> &ObjectLocator {
@@ -81,9 +121,14 @@ impl IoCtx {
     /// Runs operations on one object, atomically.
     ///
     /// # Errors
-    /// The first operation's errno that is one.
-    pub async fn operate(&self, what: &'static str, oid: &str, ops: Vec<OsdOpIn>) -> Result<OpReply> {
-        let reply = self.send(ObjectName::from(oid), ops, Aim::Object).await?;
+    /// The first operation's errno that is one; `EROFS` for a write where a snapshot is read.
+    pub async fn operate(
+        &self,
+        what: &'static str,
+        oid: impl Into<ObjectName>,
+        ops: Vec<OsdOpIn>,
+    ) -> Result<OpReply> {
+        let reply = self.send(oid.into(), ops, Aim::Object).await?;
         if reply.result < 0 {
             return Err(Error::os(what, reply.result));
         }
@@ -94,189 +139,71 @@ impl IoCtx {
         })
     }
 
-    pub(crate) async fn send(&self, oid: ObjectName, ops: Vec<OsdOpIn>, aim: Aim) -> Result<MOsdOpReply> {
+    /// A request as this context wants it.
+    pub(crate) fn request(&self, oid: ObjectName, ops: Vec<OsdOpIn>) -> MOsdOp {
         let mut op = request(self.locator.clone(), oid);
         let writes = ops.iter().any(|o| o.op.code.is_modify());
         let direction = if writes { OsdFlags::WRITE } else { OsdFlags::READ };
         op.flags = self.flags | direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
+        op.ops = ops;
+        op.mtime = self.mtime.unwrap_or(op.mtime);
+        op.snapid = self.snap;
+        op.snapc = self.snap_context.clone();
+        op
+    }
+
+    pub(crate) async fn send(&self, oid: ObjectName, ops: Vec<OsdOpIn>, aim: Aim) -> Result<MOsdOpReply> {
+        let mut op = self.request(oid, ops);
+        if op.flags.has(OsdFlags::WRITE) && self.snap != snap::NOSNAP {
+            return Err(Error::os("write to a snapshot", errno::EROFS));
+        }
         if matches!(aim, Aim::Pg(_)) {
             op.flags |= OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
         }
-        op.ops = ops;
-        op.mtime = self.mtime.unwrap_or(op.mtime);
+        self.submit(op, aim, Resend::Always).await
+    }
+
+    pub(crate) async fn submit(&self, op: MOsdOp, aim: Aim, resend: Resend) -> Result<MOsdOpReply> {
         if self.rados.map().is_none() {
             self.rados.latest_map().await?;
         }
-        let answer = self.rados.inner.objecter.borrow_mut().submit(op, aim);
-        let outcome = answer.await.map_err(|_| spirula_monc::Error::ShutDown)?;
-        outcome.map_err(|e| Error::os("request", e))
+        let answer = self.rados.inner.objecter.borrow_mut().submit(op, aim, resend);
+        let outcome = if self.timeout.is_zero() {
+            answer.await
+        } else {
+            // The objecter forgets a request whose answer nobody awaits.
+            let limited = tokio::time::timeout(self.timeout, answer).await;
+            limited.map_err(|_| Error::os("request", errno::ETIMEDOUT))?
+        };
+        outcome
+            .map_err(|_| spirula_monc::Error::ShutDown)?
+            .map_err(|e| Error::os("request", e))
     }
 
-    async fn one(&self, what: &'static str, oid: &str, op: OsdOpIn) -> Result<Bytes> {
+    /// Runs one operation and gives its output.
+    pub(crate) async fn one(
+        &self,
+        what: &'static str,
+        oid: impl Into<ObjectName>,
+        op: OsdOpIn,
+    ) -> Result<Bytes> {
         let mut reply = self.operate(what, oid, vec![op]).await?;
         Ok(reply.outs.pop().map(|(_, data)| data).unwrap_or_default())
-    }
-
-    /// Reads up to `len` bytes from `offset`; short at the object's end.
-    ///
-    /// # Errors
-    /// `ENOENT` where there is no object.
-    pub async fn read(&self, oid: &str, offset: u64, len: u64) -> Result<Bytes> {
-        self.one(
-            "read",
-            oid,
-            OsdOpIn::new(OpCode::READ, extent(offset, len), Bytes::new()),
-        )
-        .await
-    }
-
-    /// Writes at `offset`.
-    ///
-    /// # Errors
-    /// The errno of the OSD.
-    pub async fn write(&self, oid: &str, offset: u64, data: Bytes) -> Result<()> {
-        let args = extent(offset, data.len() as u64);
-        self.one("write", oid, OsdOpIn::new(OpCode::WRITE, args, data))
-            .await
-            .map(drop)
-    }
-
-    /// Replaces the object's contents.
-    ///
-    /// # Errors
-    /// The errno of the OSD.
-    pub async fn write_full(&self, oid: &str, data: Bytes) -> Result<()> {
-        let args = extent(0, data.len() as u64);
-        self.one("write_full", oid, OsdOpIn::new(OpCode::WRITEFULL, args, data))
-            .await
-            .map(drop)
-    }
-
-    /// Appends to the object.
-    ///
-    /// # Errors
-    /// The errno of the OSD.
-    pub async fn append(&self, oid: &str, data: Bytes) -> Result<()> {
-        let args = extent(0, data.len() as u64);
-        self.one("append", oid, OsdOpIn::new(OpCode::APPEND, args, data))
-            .await
-            .map(drop)
-    }
-
-    /// Cuts or extends the object to `size` bytes.
-    ///
-    /// # Errors
-    /// The errno of the OSD.
-    pub async fn truncate(&self, oid: &str, size: u64) -> Result<()> {
-        self.one(
-            "truncate",
-            oid,
-            OsdOpIn::new(OpCode::TRUNCATE, extent(size, 0), Bytes::new()),
-        )
-        .await
-        .map(drop)
-    }
-
-    /// Creates the object; with `exclusive`, only where there is none.
-    ///
-    /// # Errors
-    /// `EEXIST`.
-    pub async fn create(&self, oid: &str, exclusive: bool) -> Result<()> {
-        let mut op = OsdOpIn::new(OpCode::CREATE, OpArgs::None, Bytes::new());
-        if exclusive {
-            op.op = op.op.with_flags(spirula_proto::osd::OpFlags::EXCL);
-        }
-        self.one("create", oid, op).await.map(drop)
-    }
-
-    /// Removes the object.
-    ///
-    /// # Errors
-    /// `ENOENT` where there is none.
-    pub async fn remove(&self, oid: &str) -> Result<()> {
-        self.one(
-            "remove",
-            oid,
-            OsdOpIn::new(OpCode::DELETE, OpArgs::None, Bytes::new()),
-        )
-        .await
-        .map(drop)
-    }
-
-    /// The object's size in bytes and when it was last modified.
-    ///
-    /// # Errors
-    /// `ENOENT` where there is none.
-    pub async fn stat(&self, oid: &str) -> Result<(u64, UTime)> {
-        let out = self
-            .one(
-                "stat",
-                oid,
-                OsdOpIn::new(OpCode::STAT, OpArgs::None, Bytes::new()),
-            )
-            .await?;
-        let stat: StatResult = spirula_denc::Reader::new(&out).get()?;
-        Ok((stat.size, stat.mtime))
-    }
-
-    /// An attribute's value.
-    ///
-    /// # Errors
-    /// `ENODATA` where the object has no such attribute.
-    pub async fn getxattr(&self, oid: &str, name: &str) -> Result<Bytes> {
-        self.one("getxattr", oid, xattr(OpCode::GETXATTR, name, &[]))
-            .await
-    }
-
-    /// Sets an attribute.
-    ///
-    /// # Errors
-    /// The errno of the OSD.
-    pub async fn setxattr(&self, oid: &str, name: &str, value: &[u8]) -> Result<()> {
-        self.one("setxattr", oid, xattr(OpCode::SETXATTR, name, value))
-            .await
-            .map(drop)
-    }
-
-    /// Removes an attribute.
-    ///
-    /// # Errors
-    /// The errno of the OSD.
-    pub async fn rmxattr(&self, oid: &str, name: &str) -> Result<()> {
-        self.one("rmxattr", oid, xattr(OpCode::RMXATTR, name, &[]))
-            .await
-            .map(drop)
-    }
-
-    /// All attributes.
-    ///
-    /// # Errors
-    /// `ENOENT` where there is no object.
-    pub async fn getxattrs(&self, oid: &str) -> Result<Xattrs> {
-        let out = self
-            .one(
-                "getxattrs",
-                oid,
-                OsdOpIn::new(OpCode::GETXATTRS, OpArgs::None, Bytes::new()),
-            )
-            .await?;
-        Ok(spirula_denc::Reader::new(&out).get()?)
     }
 
     /// The objects of the pool, PG by PG; those of all namespaces with `all`.
     pub fn list(&self, all: bool) -> ObjectList {
         ObjectList::new(self.clone(), all)
     }
+
+    /// The objects of one PG of the pool.
+    pub fn list_pg(&self, seed: u32, all: bool) -> ObjectList {
+        ObjectList::of_pg(self.clone(), all, seed)
+    }
 }
 
-fn extent(offset: u64, length: u64) -> OpArgs {
-    OpArgs::Extent(Extent {
-        offset,
-        length,
-        ..Extent::default()
-    })
-}
-
-fn xattr(code: OpCode, name: &str, value: &[u8]) -> OsdOpIn {
-    XattrInput::op(code, name.as_bytes(), value, XattrArgs::default())
+/// An operation with flags.
+pub(crate) fn flagged(mut op: OsdOpIn, flags: OpFlags) -> OsdOpIn {
+    op.op = op.op.with_flags(flags);
+    op
 }

@@ -4,18 +4,31 @@
 //! [`Rados`] is a connection to a cluster, [`IoCtx`] a pool in it. Everything runs on tokio's current-thread
 //! runtime, inside a `LocalSet` or `LocalRuntime`.
 
+mod class;
+mod copy;
+mod data;
 mod error;
 mod ioctx;
 mod list;
+mod lock;
 mod objecter;
+mod omap;
 mod options;
 mod osd_session;
 mod rados;
+mod snap;
+mod striper;
 mod tell;
+mod watch;
+mod xattr;
 
+pub use copy::Chunk;
 pub use error::{Error, Result, errno};
 pub use ioctx::{IoCtx, OpReply};
 pub use list::{Listed, ObjectList};
+pub use lock::{LockInfo, LockRequest, LockType, Locker};
 pub use options::{Options, Source};
 pub use rados::Rados;
 pub use spirula_monc::CommandReply;
+pub use striper::{Layout, Striper};
+pub use watch::{NotifyOutcome, Watch, WatchNews};

@@ -32,6 +32,8 @@ pub struct ObjectList {
     /// Where the next batch begins; the maximum at the end.
     cursor: HObject,
     batch: VecDeque<ListEntry>,
+    /// The only PG that is listed.
+    only: Option<u32>,
 }
 
 impl ObjectList {
@@ -45,7 +47,33 @@ impl ObjectList {
             io,
             cursor: HObject::min(),
             batch: VecDeque::new(),
+            only: None,
         }
+    }
+
+    pub(crate) fn of_pg(io: IoCtx, all: bool, seed: u32) -> Self {
+        let first = HObject {
+            pool: io.pool_id(),
+            hash: seed,
+            ..HObject::min()
+        };
+        Self {
+            cursor: first,
+            only: Some(seed),
+            ..Self::new(io, all)
+        }
+    }
+
+    /// Whether the next batch belongs to another PG than the one that is listed.
+    fn is_past(&self) -> bool {
+        let Some(seed) = self.only else { return false };
+        let map = self.io.rados().map();
+        let pool = map.as_ref().and_then(|m| m.pool(self.io.pool_id()));
+        let raw = PgId {
+            pool: self.io.pool_id().cast_unsigned(),
+            seed: self.cursor.hash,
+        };
+        pool.is_some_and(|p| p.raw_pg_to_pg(raw).seed != seed)
     }
 
     /// The next object, `None` after the last.
@@ -61,7 +89,7 @@ impl ObjectList {
                     locator: e.locator,
                 }));
             }
-            if self.cursor.max {
+            if self.cursor.max || self.is_past() {
                 return Ok(None);
             }
             self.fetch().await?;
@@ -99,12 +127,5 @@ impl ObjectList {
         }
         self.cursor = page.handle;
         Ok(())
-    }
-}
-
-impl IoCtx {
-    /// Where listings run: for messages.
-    pub fn namespace(&self) -> &ObjectName {
-        &self.locator().nspace
     }
 }

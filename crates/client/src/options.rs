@@ -36,6 +36,8 @@ pub struct Options {
     pub con_modes: Vec<ConMode>,
     /// How long to try for a session (`client_mount_timeout`).
     pub connect_timeout: Duration,
+    /// How long a request may take (`rados_osd_op_timeout`); zero for as long as it takes.
+    pub op_timeout: Duration,
 }
 
 /// Where [`Options`] come from: a configuration file, and what the command line says instead.
@@ -103,6 +105,7 @@ impl Source {
                 .connect_timeout
                 .or_else(|| look.seconds("client_mount_timeout"))
                 .unwrap_or(MOUNT_TIMEOUT),
+            op_timeout: look.seconds("rados_osd_op_timeout").unwrap_or_default(),
         })
     }
 

@@ -20,8 +20,8 @@ pub(crate) enum Event {
     Up(i32, u64),
     /// It was lost; another attempt is under way until it is closed.
     Down(i32, u64),
-    /// A message from this OSD.
-    Message(RawMessage),
+    /// A message from this OSD, on the session of this number.
+    Message(i32, u64, RawMessage),
 }
 
 struct Session {
@@ -112,7 +112,8 @@ impl Dial {
                     let lost = loop {
                         match connection.recv().await {
                             Ok(incoming) => {
-                                if self.events.send(Event::Message(incoming)).is_err() {
+                                let event = Event::Message(osd, self.number, incoming);
+                                if self.events.send(event).is_err() {
                                     return;
                                 }
                             }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, EntityName, EntityType, Fsid, decode_all};
-use spirula_maps::{MonMap, OsdMap, PoolStat};
+use spirula_maps::{MonMap, OsdMap, PoolStat, SnapId};
 use spirula_monc::{CommandReply, Event, MonClient};
 use spirula_msgr::Config;
 use spirula_proto::mgr::{MMgrMap, MgrMap};
@@ -195,6 +195,18 @@ impl Rados {
         Ok(IoCtx::new(self.clone(), id))
     }
 
+    /// Opens a pool by its id.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none.
+    pub async fn pool_by_id(&self, id: i64) -> Result<IoCtx> {
+        let known = |map: &OsdMap| map.pool(id).is_some();
+        if !self.map().is_some_and(|m| known(&m)) && !known(&*self.latest_map().await?) {
+            return Err(Error::os("open pool", errno::ENOENT));
+        }
+        Ok(IoCtx::new(self.clone(), id))
+    }
+
     /// The pools' names.
     ///
     /// # Errors
@@ -217,9 +229,13 @@ impl Rados {
         if self.latest_map().await?.pool_id(name).is_some() {
             return Err(Error::os("create pool", errno::EEXIST));
         }
-        self.pool_op(PoolOpCode::CREATE, 0, name, crush_rule)
-            .await
-            .map(drop)
+        let msg = MPoolOp {
+            op: PoolOpCode::CREATE,
+            name: name.to_owned(),
+            crush_rule,
+            ..MPoolOp::default()
+        };
+        self.send_pool_op(msg).await.map(drop)
     }
 
     /// Deletes a pool and all its objects.
@@ -229,23 +245,32 @@ impl Rados {
     pub async fn delete_pool(&self, name: &str) -> Result<()> {
         let id = self.latest_map().await?.pool_id(name);
         let id = id.ok_or(Error::os("delete pool", errno::ENOENT))?;
-        let id = u32::try_from(id).map_err(|_| Error::Malformed("pool id".into()))?;
         // librados sends this name. With the pool's own name the official monitors do nothing and say that all is well.
         self.pool_op(PoolOpCode::DELETE, id, "delete", 0).await.map(drop)
     }
 
-    /// An operation on a pool, through the protocol that librados uses; returns its data once the map with the change
-    /// is here.
-    async fn pool_op(&self, op: PoolOpCode, pool: u32, name: &str, crush_rule: i16) -> Result<Bytes> {
-        let map = self.latest_map().await?;
+    /// An operation on a pool or its snapshots, through the protocol that librados uses; returns its data once the map
+    /// with the change is here.
+    pub(crate) async fn pool_op(
+        &self,
+        op: PoolOpCode,
+        pool: i64,
+        name: &str,
+        snapid: SnapId,
+    ) -> Result<Bytes> {
         let msg = MPoolOp {
-            fsid: map.fsid,
-            pool,
+            pool: u32::try_from(pool).map_err(|_| Error::Malformed("pool id".into()))?,
             op,
             name: name.to_owned(),
-            crush_rule,
+            snapid,
             ..MPoolOp::default()
         };
+        self.send_pool_op(msg).await
+    }
+
+    async fn send_pool_op(&self, msg: MPoolOp) -> Result<Bytes> {
+        let fsid = self.latest_map().await?.fsid;
+        let msg = MPoolOp { fsid, ..msg };
         let reply: MPoolOpReply = self.inner.monc.request(msg.to_message()).await?.decode()?;
         if reply.result < 0 {
             return Err(Error::os("pool operation", reply.result));

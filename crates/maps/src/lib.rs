@@ -27,7 +27,7 @@ pub use osdmap::{
     ApplyError, CrushBlob, Incremental, MappingCache, NO_OSD, OsdInfo, OsdMap, OsdMapFlags, OsdState,
     OsdXInfo, PgMapping,
 };
-pub use pool::{PgPool, PoolFlags, PoolType};
+pub use pool::{PgPool, PoolFlags, PoolSnap, PoolType};
 pub use spirula_crush::ITEM_NONE;
 pub use stats::{
     ObjectStatCollection, ObjectStatSum, OsdStat, PgHistory, PgStat, PgState, PoolStat, StoreStatfs,

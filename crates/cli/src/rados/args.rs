@@ -1,6 +1,8 @@
 //! The arguments of `rados`.
 
-use clap::Parser;
+use std::collections::BTreeMap;
+
+use clap::{CommandFactory, Parser};
 
 /// What the commands are, behind the options in the help.
 const COMMANDS: &str = "\
@@ -9,8 +11,16 @@ POOL COMMANDS
    mkpool <pool-name> [crush-rule]  create a pool
    rmpool <pool-name> <pool-name> --yes-i-really-really-mean-it
                                     remove a pool and all its objects
+   cppool <pool-name> <dest-pool>   copy a pool's objects into another pool
+   purge <pool-name> --yes-i-really-really-mean-it
+                                    remove all objects of a pool, not the pool
    df                               show per-pool and total usage
    ls                               list objects in pool
+
+POOL SNAP COMMANDS
+   lssnap                           list the pool's snapshots
+   mksnap <snap-name>               take one
+   rmsnap <snap-name>               remove one
 
 OBJECT COMMANDS
    get <obj-name> <outfile>         fetch object, - for standard output
@@ -20,6 +30,7 @@ OBJECT COMMANDS
    truncate <obj-name> <length>     truncate object
    create <obj-name>                create object
    rm <obj-name> ... [--force-full] remove objects, --force-full when the cluster is full, too
+   cp <obj-name> [target-obj]       copy object
    listxattr <obj-name>             list attributes of this object
    getxattr <obj-name> <attr>       get an attribute of this object
    setxattr <obj-name> <attr> [val] set it, to standard input without a value
@@ -27,12 +38,49 @@ OBJECT COMMANDS
    stat <obj-name>                  size and modification time of this object
    stat2 <obj-name>                 the same with microseconds
    touch <obj-name> [timestamp]     change the modification time, create the object if missing
+   mapext <obj-name>                ranges that hold data, in hexadecimal
+   set-alloc-hint <obj-name> <expected-object-size> <expected-write-size>
+                                    say what writes to expect
+   rollback <obj-name> <snap-name>  set the object to what it was at a snapshot
+   listsnaps <obj-name>             list the object's clones
+
+OBJECT MAP COMMANDS
    listomapkeys <obj-name>          list the keys in the object map
+   listomapvals <obj-name>          the same with values
    getomapval <obj-name> <key> [file]
                                     get a value of the object map
    setomapval <obj-name> <key> [val]
-                                    set it, to standard input without a value
+                                    set it, to --input-file or standard input without a value
    rmomapkey <obj-name> <key>       remove a key
+   clearomap <obj-name> ...         remove all keys and the header
+   getomapheader <obj-name> [file]  get the header
+   setomapheader <obj-name> <val>   set it
+
+WATCH AND NOTIFY
+   watch <obj-name>                 watch this object until enter is pressed
+   notify <obj-name> <message>      tell its watchers, wait for their answers
+   listwatchers <obj-name>          list its watchers
+
+ADVISORY LOCKS
+   lock list <obj-name>             list the locks on an object
+   lock get <obj-name> <lock-name>  take a lock
+   lock break <obj-name> <lock-name> <locker-name>
+                                    take it away from another client
+   lock info <obj-name> <lock-name> who holds it
+
+IMPORT AND EXPORT
+   export [filename]                write the pool's contents to a file or standard output
+   import [--dry-run] [--no-overwrite] <filename | ->
+                                    write them into a pool
+
+SCRUB
+   list-inconsistent-pg <pool>      list PGs with inconsistent objects
+
+CACHE POOLS AND MANIFESTS
+   cache-flush, cache-try-flush, cache-evict, tier-promote, tier-flush, tier-evict, unset-manifest <obj-name>
+   cache-flush-evict-all, cache-try-flush-evict-all
+   set-redirect <obj-name> --target-pool <pool> <target-obj> [--with-reference]
+   set-chunk <obj-name> <offset> <length> --target-pool <pool> <target-obj> <target-offset>
 
 BENCHMARK
    bench <seconds> write|seq|rand [-t concurrent-operations] [--no-cleanup] [--run-name name]
@@ -66,10 +114,58 @@ pub(crate) struct Args {
     /// The key that is hashed instead of the objects' names
     #[arg(long)]
     pub(crate) object_locator: Option<String>,
+    /// With cp and others: the pool of the other object
+    #[arg(long, value_name = "POOL")]
+    pub(crate) target_pool: Option<String>,
+    /// With cp: the other object's locator key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) target_locator: Option<String>,
+    /// With cp: the other object's namespace
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) target_nspace: Option<String>,
+    /// The PG whose objects are listed
+    #[arg(long)]
+    pub(crate) pgid: Option<String>,
+    /// Read what was at this snapshot of the pool
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) snap: Option<String>,
+    /// The same by the snapshot's number
+    #[arg(short = 'S', long, value_name = "ID")]
+    pub(crate) snapid: Option<String>,
+    /// Objects are striped as libradosstriper does
+    #[arg(long)]
+    pub(crate) striper: bool,
+    /// With setomapval: the file that holds the value
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input_file: Option<String>,
+    /// Take the key of an object map from this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) omap_key_file: Option<String>,
+    /// With cache-flush and cache-evict: the object's clones, too
+    #[arg(long)]
+    pub(crate) with_clones: bool,
+    /// With set-redirect: count the reference
+    #[arg(long)]
+    pub(crate) with_reference: bool,
+    /// With lock: all lockers give the same
+    #[arg(long, value_name = "TAG", default_value = "")]
+    pub(crate) lock_tag: String,
+    /// With lock: tells apart several locks of one client
+    #[arg(long, value_name = "COOKIE", default_value = "")]
+    pub(crate) lock_cookie: String,
+    /// With lock: for people
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) lock_description: String,
+    /// With lock: seconds after which it ends
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) lock_duration: Option<String>,
+    /// With lock: exclusive or shared
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) lock_type: Option<String>,
     /// Take the object's name from this file
     #[arg(long, value_name = "FILE")]
     pub(crate) obj_name_file: Option<String>,
-    /// plain, json or json-pretty
+    /// plain, json, json-pretty, xml or xml-pretty
     #[arg(short, long)]
     pub(crate) format: Option<String>,
     /// Where ls and bench write to
@@ -130,43 +226,87 @@ pub(crate) struct Args {
     pub(super) load: super::load_gen::LoadArgs,
     #[arg(long, hide = true)]
     pub(crate) pretty_format: bool,
+    /// Without meaning for years
     #[arg(long, hide = true)]
-    pub(crate) yes_i_really_really_mean_it: bool,
+    pub(crate) workers: Option<String>,
+    /// The same
+    #[arg(short, long, hide = true)]
+    pub(crate) delete_after: bool,
     /// The command and its words
     #[arg(hide = true, allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
 }
 
-/// How output is formatted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Plain,
-    Json,
-    JsonPretty,
+/// Options by how they are written, with whether they take a value.
+fn options() -> BTreeMap<String, bool> {
+    let mut all = BTreeMap::new();
+    for arg in Args::command().get_arguments().filter(|a| !a.is_positional()) {
+        let takes_value = arg.get_action().takes_values();
+        let longs = arg.get_long_and_visible_aliases().unwrap_or_default();
+        all.extend(longs.into_iter().map(|long| (format!("--{long}"), takes_value)));
+        all.extend(arg.get_short().map(|short| (format!("-{short}"), takes_value)));
+    }
+    all
 }
 
-impl Format {
-    /// A format by name.
-    pub(crate) fn parse(name: Option<&str>) -> Option<Self> {
-        match name {
-            None | Some("plain") => Some(Self::Plain),
-            Some("json") => Some(Self::Json),
-            Some("json-pretty") => Some(Self::JsonPretty),
-            Some(_) => None,
+/// Puts the options before all other words, which follow behind `--`. The official tool takes what it does not know for
+/// a word of the command, wherever it stands, and underscores for hyphens.
+///
+/// # Errors
+/// The option that lacks its value.
+pub(crate) fn sort(words: Vec<String>) -> Result<Vec<String>, String> {
+    let known = options();
+    let (mut sorted, mut rest) = (Vec::new(), vec!["--".to_owned()]);
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            rest.extend(words);
+            break;
+        }
+        if word == "-h" || word == "--help" {
+            return Ok(vec!["--help".to_owned()]);
+        }
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let name = name.replace('_', "-");
+        match known.get(&name) {
+            None => rest.push(word),
+            Some(false) => sorted.push(name),
+            Some(true) => {
+                let value = value.or_else(|| words.next());
+                let value = value.ok_or_else(|| format!("Option {name} requires an argument."))?;
+                sorted.push(format!("{name}={value}"));
+            }
         }
     }
+    sorted.append(&mut rest);
+    Ok(sorted)
+}
 
-    /// JSON in this format, as the official tools lay it out.
-    pub(crate) fn json(self, value: &serde_json::Value) -> Vec<u8> {
-        if self != Self::JsonPretty {
-            return value.to_string().into_bytes();
-        }
-        let mut out = Vec::new();
-        let style = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-        let mut writer = serde_json::Serializer::with_formatter(&mut out, style);
-        // Writing into memory does not fail.
-        let _ = serde::Serialize::serialize(value, &mut writer);
-        out.push(b'\n');
-        out
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(text: &str) -> Result<Vec<String>, String> {
+        sort(text.split_whitespace().map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn options_stand_anywhere_and_unknown_ones_are_words() {
+        let args = sorted("import -p a --dry-run --object_locator=k=l f -N n -C").unwrap();
+        assert_eq!(
+            args.join(" "),
+            "-p=a --object-locator=k=l -N=n -C -- import --dry-run f"
+        );
+        let args = Args::try_parse_from(std::iter::once("rados".to_owned()).chain(args)).unwrap();
+        assert_eq!(args.words, ["import", "--dry-run", "f"]);
+        assert_eq!(args.object_locator.as_deref(), Some("k=l"));
+        assert!(args.create);
+        let args = sorted("setxattr o -x -5 -p p -- -p q").unwrap();
+        assert_eq!(args.join(" "), "-p=p -- setxattr o -x -5 -p q");
+        assert!(sorted("ls -p").is_err());
+        assert_eq!(sorted("ls --help -p").unwrap(), ["--help"]);
     }
 }

@@ -3,12 +3,23 @@
 
 mod args;
 mod bench;
+mod copy;
+mod dump;
+mod export;
+mod format;
+mod import;
 mod list;
 mod load_gen;
+mod lock;
 mod objects;
 mod omap;
 mod pools;
 mod random;
+mod scrub;
+mod snaps;
+mod store;
+mod tier;
+mod watch;
 mod xattr;
 
 use std::ffi::OsString;
@@ -16,10 +27,13 @@ use std::fmt::Display;
 
 use clap::Parser;
 use spirula_client::{Error, IoCtx, Rados, errno};
+use spirula_maps::{ObjectName, PgId, SnapId};
+use spirula_mon::fmt::Format;
 
 use crate::ceph::common::conn::{self, Connection};
 use crate::ceph::common::errno::{describe, of};
-use args::{Args, Format};
+use args::Args;
+use store::Store;
 
 /// Size of operations unless told otherwise.
 const OP_SIZE: u64 = 4 << 20;
@@ -44,6 +58,10 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     }
     let mut connection = Connection::default();
     let words = match connection.take(words) {
+        Ok(words) => words,
+        Err(e) => return complain(1, e),
+    };
+    let words = match args::sort(words) {
         Ok(words) => words,
         Err(e) => return complain(1, e),
     };
@@ -72,9 +90,18 @@ fn complain(code: i32, why: impl Display) -> i32 {
 type Done = Result<(), i32>;
 
 /// A name as messages show it.
-fn shown(name: &str) -> &str {
-    let printable = name.bytes().all(|b| (b' '..=b'~').contains(&b));
-    if printable { name } else { "(binary key)" }
+fn shown(name: &(impl AsRef<[u8]> + ?Sized)) -> &str {
+    let name = name.as_ref();
+    let printable = name.iter().all(|b| (b' '..=b'~').contains(&b));
+    std::str::from_utf8(name)
+        .ok()
+        .filter(|_| printable)
+        .unwrap_or("(binary key)")
+}
+
+/// An errno with its text behind a command that went wrong, and the exit code.
+fn last_words(errno: i32) -> i32 {
+    complain(1, format!("error {}: {}", errno.abs(), describe(errno)))
 }
 
 /// Settings with sizes in them.
@@ -126,8 +153,23 @@ struct Tool {
     rados: Rados,
     /// The pool as the options name it.
     io: Option<IoCtx>,
-    /// The words of the command, the object's name among them wherever it came from.
+    /// The PG that is listed.
+    pgid: Option<PgId>,
+    /// The words of the command. Where the object's name comes from a file it stands among them, too.
     words: Vec<String>,
+    /// The object's name from a file.
+    obj_name: Option<ObjectName>,
+}
+
+/// A command on an object.
+struct OnObject<'a> {
+    /// The pool.
+    io: &'a IoCtx,
+    /// The pool, for the commands that know striped objects.
+    store: Store,
+    oid: ObjectName,
+    /// The words behind the object's name.
+    rest: &'a [String],
 }
 
 async fn connect(connection: &Connection) -> Result<Rados, i32> {
@@ -151,16 +193,18 @@ impl Tool {
             return Err(complain(1, "rados: you must give an action. Try --help"));
         }
         let sizes = Sizes::parse(&args)?;
-        let Some(format) = Format::parse(args.format.as_deref()) else {
+        let Some(format) = format::parse(args.format.as_deref()) else {
             let name = args.format.unwrap_or_default();
             return Err(complain(BAD_NUMBER, format!("unrecognized format: {name}")));
         };
         let mut words = args.words.clone();
+        let mut obj_name = None;
         if let Some(path) = &args.obj_name_file {
-            let name = std::fs::read(path)
-                .map_err(|e| complain(1, format!("can't open {path}: {}", describe(of(&e)))))?;
-            words.insert(1, String::from_utf8_lossy(&name).into_owned());
+            let name = file(path)?;
+            words.insert(1, format::text(&name));
+            obj_name = Some(name.into());
         }
+        let snapid = number("snapid", args.snapid.as_deref())?;
         let rados = connect(connection).await?;
         let mut tool = Self {
             args,
@@ -168,16 +212,21 @@ impl Tool {
             format,
             rados,
             io: None,
+            pgid: None,
             words,
+            obj_name,
         };
         tool.open().await?;
+        tool.select_snap(snapid).await?;
         Ok(tool)
     }
 
     /// Opens the pool that the options name.
     async fn open(&mut self) -> Done {
         let Some(pool) = self.args.pool.clone() else {
+            self.open_pg().await?;
             let needs = [
+                ("snap", self.args.snap.is_some()),
                 ("object-locator", self.args.object_locator.is_some()),
                 ("namespace", self.args.namespace.is_some()),
             ];
@@ -209,7 +258,60 @@ impl Tool {
         if let Some(nspace) = &self.args.namespace {
             io = io.with_namespace(nspace);
         }
+        if let Some(text) = &self.args.pgid {
+            let pgid: Option<PgId> = text.parse().ok();
+            let of_pool = pgid.filter(|pg| pg.pool == io.pool_id().cast_unsigned());
+            self.pgid = Some(of_pool.ok_or_else(|| complain(1, "invalid pgid"))?);
+        }
         self.io = Some(io);
+        Ok(())
+    }
+
+    /// Opens the pool of the PG that the options name.
+    async fn open_pg(&mut self) -> Done {
+        let Some(text) = &self.args.pgid else {
+            return Ok(());
+        };
+        let pgid: PgId = text.parse().map_err(|_| complain(1, "invalid pgid"))?;
+        let id = pgid.pool.cast_signed();
+        let io = self.rados.pool_by_id(id).await.map_err(|e| {
+            complain(
+                1,
+                format!("error opening pool with id {id}: {}", describe(e.errno())),
+            )
+        })?;
+        (self.io, self.pgid) = (Some(io), Some(pgid));
+        Ok(())
+    }
+
+    /// Reads at the snapshot that the options name from now on.
+    async fn select_snap(&mut self, id: Option<SnapId>) -> Done {
+        let Some(io) = self.io.clone().filter(|_| self.args.pool.is_some()) else {
+            return match id {
+                Some(_) => Err(complain(1, "pool name must be specified with --snapid")),
+                None => Ok(()),
+            };
+        };
+        let id = match &self.args.snap {
+            None => id,
+            Some(name) => {
+                let snap = io.snap_by_name(name).await.map_err(|e| {
+                    complain(
+                        1,
+                        format!("error looking up snap '{name}': {}", describe(e.errno())),
+                    )
+                })?;
+                Some(snap.snapid)
+            }
+        };
+        let Some(id) = id else { return Ok(()) };
+        let snaps = io.snaps().await.unwrap_or_default();
+        let Some(snap) = snaps.into_iter().find(|s| s.snapid == id) else {
+            let pool = self.pool_name();
+            return Err(complain(1, format!("snapid {id} doesn't exist in pool {pool}")));
+        };
+        println!("selected snap {id} '{}'", snap.name);
+        self.io = Some(io.with_snap_read(id));
         Ok(())
     }
 
@@ -220,10 +322,23 @@ impl Tool {
     }
 
     /// The pool and the words behind the command, at least `least` of them.
-    fn object_command(&self, least: usize) -> Result<(&IoCtx, &[String]), i32> {
-        let words = &self.words[1..];
-        match &self.io {
-            Some(io) if words.len() >= least => Ok((io, words)),
+    fn pool_command(&self, least: usize) -> Result<(&IoCtx, &[String]), i32> {
+        match (&self.io, self.words.get(1..)) {
+            (Some(io), Some(words)) if words.len() >= least && self.args.pool.is_some() => Ok((io, words)),
+            _ => Err(self.usage()),
+        }
+    }
+
+    /// A command on an object with so many words behind its name.
+    fn object_command(&self, words: impl std::ops::RangeBounds<usize>) -> Result<OnObject<'_>, i32> {
+        let (io, all) = self.pool_command(1)?;
+        match all.split_first() {
+            Some((name, rest)) if words.contains(&rest.len()) => Ok(OnObject {
+                io,
+                store: Store::new(io, self.args.striper),
+                oid: self.obj_name.clone().unwrap_or_else(|| name.into()),
+                rest,
+            }),
             _ => Err(self.usage()),
         }
     }
@@ -238,19 +353,43 @@ impl Tool {
     }
 
     /// Prints `error WHAT POOL/OBJECT: ERRNO` and gives the exit code.
-    fn failed(&self, what: &str, object: &str, e: &Error) -> i32 {
+    fn failed(&self, what: &str, object: &(impl AsRef<[u8]> + ?Sized), e: &Error) -> i32 {
         let pool = self.pool_name();
         let object = shown(object);
         complain(1, format!("{what} {pool}/{object}: {}", describe(e.errno())))
     }
 
     async fn run(&self) -> Done {
-        match self.words[0].as_str() {
+        let command = self.words.first().map(String::as_str).unwrap_or_default();
+        match command {
             "lspools" => self.list_pools().await,
             "mkpool" => self.make_pool().await,
             "rmpool" => self.remove_pool().await,
+            "cppool" => self.copy_pool().await,
+            "purge" => self.purge().await,
             "df" => self.df().await,
             "ls" => self.list().await,
+            "lssnap" => self.list_pool_snaps().await,
+            "mksnap" => self.make_snap().await,
+            "rmsnap" => self.remove_snap().await,
+            "rollback" => self.rollback().await,
+            "listsnaps" => self.list_object_snaps().await,
+            "bench" => self.bench().await,
+            "cleanup" => self.cleanup().await,
+            "load-gen" => self.load_gen().await,
+            "watch" => self.watch().await,
+            "notify" => self.notify().await,
+            "listwatchers" => self.list_watchers().await,
+            "lock" => self.lock().await,
+            "export" => self.export().await,
+            "import" => self.import().await,
+            "list-inconsistent-pg" => self.list_inconsistent_pgs().await,
+            _ => self.run_on_object(command).await,
+        }
+    }
+
+    async fn run_on_object(&self, command: &str) -> Done {
+        match command {
             "stat" => self.stat(false).await,
             "stat2" => self.stat(true).await,
             "touch" => self.touch().await,
@@ -260,24 +399,32 @@ impl Tool {
             "truncate" => self.truncate().await,
             "create" => self.create().await,
             "rm" => self.remove().await,
+            "cp" => self.copy().await,
+            "mapext" => self.mapext().await,
+            "set-alloc-hint" => self.set_alloc_hint().await,
             "setxattr" => self.set_xattr().await,
             "getxattr" => self.get_xattr().await,
             "rmxattr" => self.remove_xattr().await,
             "listxattr" => self.list_xattrs().await,
             "listomapkeys" => self.list_omap_keys().await,
+            "listomapvals" => self.list_omap_values().await,
             "getomapval" => self.get_omap_value().await,
             "setomapval" => self.set_omap_value().await,
             "rmomapkey" => self.remove_omap_key().await,
-            "bench" => self.bench().await,
-            "cleanup" => self.cleanup().await,
-            "load-gen" => self.load_gen().await,
-            other => Err(complain(
-                1,
-                format!(
-                    "unrecognized command {other}; -h or --help for usage\nerror 22: {}",
-                    describe(errno::EINVAL)
-                ),
-            )),
+            "clearomap" => self.clear_omap().await,
+            "getomapheader" => self.get_omap_header().await,
+            "setomapheader" => self.set_omap_header().await,
+            _ => self.run_tier(command).await,
         }
     }
+
+    fn unknown(command: &str) -> i32 {
+        eprintln!("unrecognized command {command}; -h or --help for usage");
+        last_words(errno::EINVAL)
+    }
+}
+
+/// The contents of a file that an option names.
+fn file(path: &str) -> Result<Vec<u8>, i32> {
+    std::fs::read(path).map_err(|e| complain(1, format!("can't open {path}: {}", describe(of(&e)))))
 }

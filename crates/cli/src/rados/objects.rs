@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use bytes::{Bytes, BytesMut};
-use spirula_client::{Error, IoCtx};
+use spirula_client::Error;
 use spirula_denc::UTime;
-use spirula_proto::osd::OsdFlags;
+use spirula_maps::ObjectName;
+use spirula_proto::osd::{AllocHintArgs, OsdFlags};
 
-use super::{Done, Tool, complain, shown};
+use super::store::Store;
+use super::{Done, OnObject, Tool, complain, last_words, shown};
 use crate::ceph::common::errno::{describe, of};
 use crate::ceph::common::text::local_time;
 
@@ -38,7 +40,9 @@ struct Input {
 }
 
 impl Input {
-    fn open(path: &str, piece: u64) -> Result<Self, i32> {
+    /// Opens a file, or standard input.
+    fn open(path: Option<&String>, piece: u64) -> Result<Self, i32> {
+        let path = path.map_or("-", String::as_str);
         let source: Box<dyn Read> = match path {
             "-" => Box::new(io::stdin()),
             _ => Box::new(File::open(path).map_err(|e| Self::failed(path, &e))?),
@@ -82,8 +86,8 @@ pub(super) fn standard_input() -> Result<Vec<u8>, i32> {
 
 /// Writes what is left of the input from `start` on; a first piece at 0 replaces the object where `whole`.
 async fn write_all(
-    io: &IoCtx,
-    oid: &str,
+    store: &Store,
+    oid: &ObjectName,
     input: &mut Input,
     start: u64,
     whole: bool,
@@ -97,15 +101,15 @@ async fn write_all(
                 return Ok(Ok(()));
             }
             // No input at all: an empty object, or a hole up to the offset.
-            let mut done = io.write_full(oid, Bytes::new()).await;
+            let mut done = store.write_full(oid, Bytes::new()).await;
             if done.is_ok() && offset > 0 {
-                done = io.truncate(oid, offset).await;
+                done = store.truncate(oid, offset).await;
             }
             return Ok(done);
         } else if offset == 0 && whole {
-            io.write_full(oid, piece).await
+            store.write_full(oid, piece).await
         } else {
-            io.write(oid, offset, piece).await
+            store.write(oid, offset, piece).await
         };
         if written.is_err() {
             return Ok(written);
@@ -114,10 +118,10 @@ async fn write_all(
     }
 }
 
-async fn read_all(io: &IoCtx, oid: &str, op_size: u64, out: &mut dyn Write) -> Result<(), Error> {
+async fn read_all(store: &Store, oid: &ObjectName, op_size: u64, out: &mut dyn Write) -> Result<(), Error> {
     let mut offset = 0;
     loop {
-        let data = io.read(oid, offset, op_size).await?;
+        let data = store.read(oid, offset, op_size).await?;
         let written = out.write_all(&data);
         written.map_err(|e| {
             eprintln!("error writing to file: {}", describe(of(&e)));
@@ -136,66 +140,73 @@ async fn read_all(io: &IoCtx, oid: &str, op_size: u64, out: &mut dyn Write) -> R
     }
 }
 
+/// A number in decimal, as the C library reads it: blanks and a sign may stand before it.
+pub(super) fn decimal(text: &str) -> Option<i64> {
+    text.trim_start().parse().ok()
+}
+
 impl Tool {
     pub(super) async fn stat(&self, precise: bool) -> Done {
-        let (io, words) = self.object_command(1)?;
-        let oid = &words[0];
-        let (size, mtime) = io
-            .stat(oid)
+        let OnObject { store, oid, .. } = self.object_command(0..)?;
+        let (size, mtime) = store
+            .stat(&oid)
             .await
-            .map_err(|e| self.failed(" error stat-ing", oid, &e))?;
+            .map_err(|e| self.failed(" error stat-ing", &oid, &e))?;
         let nsec = if precise { mtime.nsec } else { 0 };
         let mtime = local_time(UTime { nsec, ..mtime });
-        println!("{}/{} mtime {mtime}, size {size}", self.pool_name(), shown(oid));
+        println!("{}/{} mtime {mtime}, size {size}", self.pool_name(), shown(&oid));
         Ok(())
     }
 
     pub(super) async fn touch(&self) -> Done {
-        let (io, words) = self.object_command(1)?;
-        let mtime = match words.get(1) {
+        let OnObject { io, oid, rest, .. } = self.object_command(0..)?;
+        let mtime = match rest.first() {
             None => UTime::from_secs(UTime::now().sec),
-            Some(text) => UTime::from_secs(
-                text.parse()
-                    .map_err(|_| complain(1, format!("Invalid value for timestamp: '{text}'")))?,
-            ),
+            Some(text) => {
+                let time = decimal(text)
+                    .ok_or_else(|| complain(1, format!("Invalid value for timestamp: '{text}'")))?;
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "32 bits go on the wire"
+                )]
+                UTime::from_secs(time as u32)
+            }
         };
-        let touched = io.clone().with_mtime(mtime).create(&words[0], false).await;
-        touched.map_err(|e| self.failed(" error touch-ing", &words[0], &e))
+        let touched = io.clone().with_mtime(mtime).create(&oid, false).await;
+        touched.map_err(|e| self.failed(" error touch-ing", &oid, &e))
     }
 
     pub(super) async fn get(&self) -> Done {
-        let (io, words) = self.object_command(2)?;
-        let (oid, path) = (&words[0], &words[1]);
-        let mut out: Box<dyn Write> = match path.as_str() {
-            "-" => Box::new(io::stdout()),
-            _ => Box::new(File::create(path).map_err(|e| {
+        let OnObject { store, oid, rest, .. } = self.object_command(1..)?;
+        let mut out: Box<dyn Write> = match rest.first().map(String::as_str) {
+            None | Some("-") => Box::new(io::stdout()),
+            Some(path) => Box::new(File::create(path).map_err(|e| {
                 eprintln!("failed to open file: {}", describe(of(&e)));
                 let errno = -of(&e);
-                self.failed("error getting", oid, &Error::Os { what: "get", errno })
+                self.failed("error getting", &oid, &Error::Os { what: "get", errno })
             })?),
         };
-        let read = read_all(io, oid, self.sizes.op, &mut out).await;
-        read.map_err(|e| self.failed("error getting", oid, &e))
+        let read = read_all(&store, &oid, self.sizes.op, &mut out).await;
+        read.map_err(|e| self.failed("error getting", &oid, &e))
     }
 
     pub(super) async fn put(&self) -> Done {
-        let (io, words) = self.object_command(2)?;
-        let (oid, path) = (&words[0], &words[1]);
-        let mut input = Input::open(path, self.sizes.op)?;
+        let OnObject { store, oid, rest, .. } = self.object_command(1..)?;
+        let mut input = Input::open(rest.first(), self.sizes.op)?;
         let (start, whole) = (self.sizes.offset.unwrap_or(0), self.sizes.offset.is_none());
-        let written = write_all(io, oid, &mut input, start, whole).await?;
-        written.map_err(|e| self.failed("error putting", oid, &e))
+        let written = write_all(&store, &oid, &mut input, start, whole).await?;
+        written.map_err(|e| self.failed("error putting", &oid, &e))
     }
 
     pub(super) async fn append(&self) -> Done {
-        let (io, words) = self.object_command(2)?;
-        let (oid, path) = (&words[0], &words[1]);
-        let mut input = Input::open(path, self.sizes.op)?;
+        let OnObject { store, oid, rest, .. } = self.object_command(1..)?;
+        let mut input = Input::open(rest.first(), self.sizes.op)?;
         loop {
             let piece = input.next()?;
             let last = piece.is_empty();
-            let appended = io.append(oid, piece).await;
-            appended.map_err(|e| self.failed("error appending", oid, &e))?;
+            let appended = store.append(&oid, piece).await;
+            appended.map_err(|e| self.failed("error appending", &oid, &e))?;
             if last {
                 return Ok(());
             }
@@ -203,43 +214,75 @@ impl Tool {
     }
 
     pub(super) async fn truncate(&self) -> Done {
-        let (io, words) = self.object_command(2)?;
-        let (oid, text) = (&words[0], &words[1]);
-        let size: i64 = text
-            .parse()
-            .map_err(|_| complain(1, format!("Invalid value for size: '{text}'")))?;
+        let OnObject { store, oid, rest, .. } = self.object_command(1..)?;
+        let text = rest.first().map(String::as_str).unwrap_or_default();
+        let size = decimal(text).ok_or_else(|| complain(1, format!("Invalid value for size: '{text}'")))?;
         let Ok(size) = u64::try_from(size) else {
             eprintln!("error, cannot truncate to negative value");
             return Err(self.usage());
         };
-        io.truncate(oid, size).await.map_err(|e| {
+        store.truncate(&oid, size).await.map_err(|e| {
             let why = describe(e.errno());
-            eprintln!("error truncating oid {} to {size}: {why}", shown(oid));
-            complain(1, format!("error {}: {why}", -e.errno()))
+            eprintln!("error truncating oid {} to {size}: {why}", shown(&oid));
+            last_words(e.errno())
         })
     }
 
     pub(super) async fn create(&self) -> Done {
-        let (io, words) = self.object_command(1)?;
-        let created = io.create(&words[0], true).await;
-        created.map_err(|e| self.failed("error creating", &words[0], &e))
+        let OnObject { io, oid, .. } = self.object_command(0..)?;
+        let created = io.create(&oid, true).await;
+        created.map_err(|e| self.failed("error creating", &oid, &e))
     }
 
     pub(super) async fn remove(&self) -> Done {
-        let (io, words) = self.object_command(1)?;
+        let OnObject { io, oid, rest, .. } = self.object_command(0..)?;
         let flags = if self.args.force_full {
-            OsdFlags::FULL_FORCE
+            OsdFlags::FULL_FORCE | OsdFlags::FULL_TRY
         } else {
             OsdFlags::NONE
         };
-        let io = io.clone().with_flags(flags);
-        for oid in words {
-            io.remove(oid).await.map_err(|e| {
-                let pool = self.pool_name();
+        let store = Store::new(&io.clone().with_flags(flags), self.args.striper);
+        for oid in std::iter::once(oid).chain(rest.iter().map(ObjectName::from)) {
+            store.remove(&oid).await.map_err(|e| {
+                let (pool, nspace) = (self.pool_name(), io.namespace());
+                let slash = if nspace.is_empty() { "" } else { "/" };
                 let why = describe(e.errno());
-                complain(1, format!("error removing {pool}>{}: {why}", shown(oid)))
+                complain(
+                    1,
+                    format!("error removing {pool}>{nspace}{slash}{}: {why}", shown(&oid)),
+                )
             })?;
         }
         Ok(())
+    }
+
+    pub(super) async fn mapext(&self) -> Done {
+        let OnObject { io, oid, .. } = self.object_command(0..)?;
+        let extents = io.mapext(&oid, 0, u64::MAX).await;
+        for (offset, len) in extents.map_err(|e| self.failed("mapext error on", &oid, &e))? {
+            println!("{offset:x}\t{len:x}");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_alloc_hint(&self) -> Done {
+        let OnObject { io, oid, rest, .. } = self.object_command(2..)?;
+        let mut sizes = [0; 2];
+        for ((size, text), name) in sizes.iter_mut().zip(rest).zip(["object", "write"]) {
+            *size = decimal(text).map(i64::cast_unsigned).ok_or_else(|| {
+                eprintln!(
+                    "couldn't parse expected_{name}_size: Expected option value to be integer, got '{text}'"
+                );
+                self.usage()
+            })?;
+        }
+        let [expected_object_size, expected_write_size] = sizes;
+        let hint = AllocHintArgs {
+            expected_object_size,
+            expected_write_size,
+            flags: 0,
+        };
+        let set = io.set_alloc_hint(&oid, hint).await;
+        set.map_err(|e| self.failed("error setting alloc-hint", &oid, &e))
     }
 }

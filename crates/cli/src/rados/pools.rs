@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use spirula_maps::PoolStat;
+use spirula_mon::fmt::Format;
 
-use super::args::Format;
-use super::{Done, Tool, complain};
+use super::{Done, Tool, complain, format};
 use crate::ceph::common::errno::describe;
 use crate::ceph::common::text::{bytes, table};
 
@@ -126,7 +126,8 @@ impl Tool {
         let [_, name, again @ ..] = &self.words[..] else {
             return Err(self.usage());
         };
-        if again.first() != Some(name) || !self.args.yes_i_really_really_mean_it {
+        let sure = again.iter().any(|w| w == "--yes-i-really-really-mean-it");
+        if again.first() != Some(name) || !sure {
             return Err(complain(
                 1,
                 "WARNING:\n  This will PERMANENTLY DESTROY an entire pool of objects with no way back.\n  To confirm, \
@@ -190,6 +191,6 @@ impl Tool {
             "total_avail": total.kb_avail,
             "total_space": total.kb,
         });
-        super::objects::print(&self.format.json(&all))
+        super::objects::print(&format::render(self.format, &all, "stats", ""))
     }
 }

@@ -9,12 +9,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{Incremental, MappingCache, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, SpgId};
+use spirula_maps::{
+    Incremental, MappingCache, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, SpgId,
+};
 use spirula_proto::mon::{MCommand, MCommandReply, MOsdMap};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply, OsdFlags};
 use spirula_proto::{Payload, RawMessage};
 use tokio::sync::oneshot;
 
+use super::backoff::Backoffs;
+use super::linger::Linger;
 use crate::errno;
 
 /// What the shell must do, in the order in which it comes out of [`Core::poll`].
@@ -45,9 +49,9 @@ pub(crate) enum Aim {
 
 /// Where a request goes. Another target than before means that it is sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Target {
+pub(super) struct Target {
     pg: PgId,
-    osd: i32,
+    pub(super) osd: i32,
     addr: EntityAddr,
     /// Of the whole acting set: another one is another interval.
     acting: Vec<i32>,
@@ -56,17 +60,35 @@ struct Target {
     force_resend: u32,
 }
 
+/// What decides where a request goes.
+pub(super) struct Place<'a> {
+    pub(super) oid: &'a ObjectName,
+    pub(super) locator: &'a ObjectLocator,
+    pub(super) aim: Aim,
+}
+
 /// How a request ended: an answer, or a negative errno without one.
 pub(crate) type Outcome = Result<MOsdOpReply, i32>;
 /// How a command ended.
 pub(crate) type CommandOutcome = Result<MCommandReply, i32>;
 
-struct Pending {
-    op: MOsdOp,
+/// What is done with a request whose target changes or whose session is lost after it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resend {
+    /// It is sent again under its transaction id.
+    Always,
+    /// It ends with `EAGAIN`: a registration of a watch counts on the session that it was made on, so another one is
+    /// a new request.
+    Never,
+}
+
+pub(super) struct Pending {
+    pub(super) op: MOsdOp,
     aim: Aim,
-    target: Option<Target>,
+    resend: Resend,
+    pub(super) target: Option<Target>,
     /// Sent on the session as it stands.
-    sent: bool,
+    pub(super) sent: bool,
     /// How often it was sent under its transaction id.
     attempts: i32,
     answer: oneshot::Sender<Outcome>,
@@ -79,10 +101,12 @@ struct PendingCommand {
     answer: oneshot::Sender<CommandOutcome>,
 }
 
-struct Session {
-    number: u64,
+pub(super) struct Session {
+    pub(super) number: u64,
     addr: EntityAddr,
     up: bool,
+    /// What the OSD does not want to hear of.
+    pub(super) backoffs: Backoffs,
 }
 
 /// The state; see the module.
@@ -90,14 +114,17 @@ struct Session {
 pub(crate) struct Core {
     map: Option<Rc<OsdMap>>,
     mappings: MappingCache,
-    sessions: BTreeMap<i32, Session>,
+    pub(super) sessions: BTreeMap<i32, Session>,
     last_session: u64,
     last_tid: u64,
-    pending: BTreeMap<u64, Pending>,
+    pub(super) pending: BTreeMap<u64, Pending>,
+    /// Watches and notifications by their cookies.
+    pub(super) lingers: BTreeMap<u64, Linger>,
+    pub(super) last_cookie: u64,
     commands: BTreeMap<u64, PendingCommand>,
     /// The epoch that waiters wait for, and who they are.
     waiters: Vec<(u32, oneshot::Sender<()>)>,
-    actions: VecDeque<Action>,
+    pub(super) actions: VecDeque<Action>,
 }
 
 impl Core {
@@ -111,7 +138,7 @@ impl Core {
         self.map.as_ref()
     }
 
-    fn epoch(&self) -> u32 {
+    pub(super) fn epoch(&self) -> u32 {
         self.map.as_ref().map_or(0, |m| m.epoch)
     }
 
@@ -141,11 +168,12 @@ impl Core {
     }
 
     /// Takes a request; its tid, epoch, PG and attempt are filled in here.
-    pub(crate) fn submit(&mut self, op: MOsdOp, aim: Aim) -> oneshot::Receiver<Outcome> {
+    pub(crate) fn submit(&mut self, op: MOsdOp, aim: Aim, resend: Resend) -> oneshot::Receiver<Outcome> {
         let (answer, receiver) = oneshot::channel();
         let pending = Pending {
             op,
             aim,
+            resend,
             target: None,
             sent: false,
             attempts: 0,
@@ -202,27 +230,17 @@ impl Core {
         }
     }
 
-    /// Works out where a request goes now, and sends it if that changed or it never went out.
-    fn aim(&mut self, tid: u64) {
-        let Some(map) = self.map.clone() else { return };
-        let Some(pending) = self.pending.get_mut(&tid) else {
-            return;
-        };
-        let raw = match pending.aim {
-            Aim::Object => map.object_to_raw_pg(&pending.op.oid, &pending.op.locator),
-            Aim::Pg(pg) => Some(pg),
-        };
-        let (Some(raw), Some(pool)) = (raw, map.pool(pending.op.locator.pool)) else {
-            // No such pool in the newest map we have.
-            if let Some(pending) = self.pending.remove(&tid) {
-                let _ = pending.answer.send(Err(-errno::ENOENT));
-            }
-            return;
+    /// Where requests for an object or PG go by this map, with the raw PG; `None` where the pool is gone.
+    pub(super) fn target(&mut self, map: &OsdMap, op: &Place<'_>) -> Option<(PgId, PgId, Option<Target>)> {
+        let pool = map.pool(op.locator.pool)?;
+        let raw = match op.aim {
+            Aim::Object => map.object_to_raw_pg(op.oid, op.locator)?,
+            Aim::Pg(pg) => pg,
         };
         let pg = pool.raw_pg_to_pg(raw);
-        let mapping = self.mappings.get(&map, pg);
+        let mapping = self.mappings.get(map, pg);
         let osd = mapping.acting_primary;
-        let target = address(&map, osd).map(|addr| Target {
+        let target = address(map, osd).map(|addr| Target {
             pg,
             osd,
             addr,
@@ -230,9 +248,50 @@ impl Core {
             pg_num: pool.pg_num,
             force_resend: pool.last_force_op_resend,
         });
+        Some((raw, pg, target))
+    }
+
+    /// Ends a request without an answer of an OSD.
+    fn fail(&mut self, tid: u64, errno: i32) {
+        if let Some(pending) = self.pending.remove(&tid) {
+            let _ = pending.answer.send(Err(-errno));
+        }
+    }
+
+    /// Works out where a request goes now, and sends it if that changed or it never went out.
+    pub(super) fn aim(&mut self, tid: u64) {
+        let Some(map) = self.map.clone() else { return };
+        let Some(pending) = self.pending.get(&tid) else {
+            return;
+        };
+        if pending.answer.is_closed() {
+            // Nobody waits any more: it must not go out now.
+            self.pending.remove(&tid);
+            return;
+        }
+        let (oid, locator) = (pending.op.oid.clone(), pending.op.locator.clone());
+        let place = Place {
+            oid: &oid,
+            locator: &locator,
+            aim: pending.aim,
+        };
+        let found = self.target(&map, &place);
+        let (Some((raw, pg, target)), Some(pool)) = (found, map.pool(locator.pool)) else {
+            // No such pool in the newest map we have.
+            return self.fail(tid, errno::ENOENT);
+        };
+        if pool.flags.contains(PoolFlags::EIO) {
+            return self.fail(tid, errno::EIO);
+        }
+        let Some(pending) = self.pending.get_mut(&tid) else {
+            return;
+        };
         pending.op.spg = SpgId::whole(pg);
         pending.op.hash = raw.seed;
         if pending.target != target {
+            if pending.sent && pending.resend == Resend::Never {
+                return self.fail(tid, errno::EAGAIN);
+            }
             pending.target = target;
             pending.sent = false;
         }
@@ -257,6 +316,13 @@ impl Core {
         let Some(pending) = self.pending.get_mut(&tid) else {
             return;
         };
+        let held = self
+            .sessions
+            .get(&osd)
+            .is_some_and(|s| s.backoffs.hold(&pending.op));
+        if held {
+            return;
+        }
         pending.op.tid = tid;
         pending.op.epoch = epoch;
         pending.op.retry_attempt = pending.attempts;
@@ -282,6 +348,7 @@ impl Core {
             number,
             addr,
             up: false,
+            backoffs: Backoffs::default(),
         };
         self.sessions.insert(osd, session);
         self.actions.push_back(Action::Open(osd, addr, number));
@@ -319,7 +386,10 @@ impl Core {
     /// The session of this number was lost. The shell tries again by itself until the core closes it.
     pub(crate) fn handle_down(&mut self, osd: i32, number: u64) {
         match self.sessions.get_mut(&osd) {
-            Some(session) if session.number == number => session.up = false,
+            Some(session) if session.number == number => {
+                session.up = false;
+                session.backoffs = Backoffs::default();
+            }
             _ => return,
         }
         self.unsend(osd);
@@ -329,11 +399,16 @@ impl Core {
 
     /// What was sent to an OSD on a session that is no more must be sent again.
     fn unsend(&mut self, osd: i32) {
-        let to_it = |p: &&mut Pending| p.target.as_ref().is_some_and(|t| t.osd == osd);
+        let to_it = |p: &Pending| p.sent && p.target.as_ref().is_some_and(|t| t.osd == osd);
+        let once = |p: &Pending| to_it(p) && p.resend == Resend::Never;
+        for (_, pending) in self.pending.extract_if(.., |_, p| once(p)) {
+            let _ = pending.answer.send(Err(-errno::EAGAIN));
+        }
         self.pending
             .values_mut()
-            .filter(to_it)
+            .filter(|p| to_it(p))
             .for_each(|p| p.sent = false);
+        self.lingers_lost(osd);
         self.commands
             .values_mut()
             .filter(|p| p.osd == osd)
@@ -432,6 +507,7 @@ impl Core {
         }
         let tids: Vec<u64> = self.pending.keys().copied().collect();
         tids.into_iter().for_each(|tid| self.aim(tid));
+        self.aim_lingers(&map);
         self.send_commands();
         self.tell_waiters();
     }
@@ -440,6 +516,7 @@ impl Core {
     pub(crate) fn sweep(&mut self) {
         self.pending.retain(|_, p| !p.answer.is_closed());
         self.commands.retain(|_, p| !p.answer.is_closed());
+        self.lingers.retain(|_, l| !l.is_abandoned());
         self.waiters.retain(|(_, w)| !w.is_closed());
     }
 }

@@ -1,7 +1,7 @@
 use spirula_crush::CrushMap;
 use spirula_denc::{AddrType, EntityAddrVec, Fsid};
 use spirula_maps::{ObjectLocator, ObjectName, OsdState};
-use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn};
+use spirula_proto::osd::{BackoffOp, MOsdBackoff, MWatchNotify, OpArgs, OpCode, OsdOpIn};
 
 use super::*;
 use crate::objecter::request;
@@ -106,7 +106,7 @@ impl Cluster {
 #[test]
 fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
     let mut cluster = Cluster::new();
-    let mut answer = cluster.core.submit(write(), Aim::Object);
+    let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (osd, op) = cluster.one();
     assert_eq!((osd, op.retry_attempt, op.epoch), (0, 0, 10));
     assert!(!op.flags.has(OsdFlags::RETRY));
@@ -119,7 +119,7 @@ fn a_request_goes_to_the_primary_once_and_its_answer_to_the_caller() {
 #[test]
 fn another_acting_set_means_another_attempt_and_old_answers_do_not_count() {
     let mut cluster = Cluster::new();
-    let mut answer = cluster.core.submit(write(), Aim::Object);
+    let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (_, first) = cluster.one();
     cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
     let (osd, second) = cluster.one();
@@ -134,7 +134,7 @@ fn another_acting_set_means_another_attempt_and_old_answers_do_not_count() {
 #[test]
 fn the_same_primary_in_another_interval_gets_it_again() {
     let mut cluster = Cluster::new();
-    let _answer = cluster.core.submit(write(), Aim::Object);
+    let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
     cluster.core.handle_maps(&encoded(&map(11, &[0])));
     assert_eq!(cluster.one().1.retry_attempt, 1);
@@ -147,7 +147,7 @@ fn the_same_primary_in_another_interval_gets_it_again() {
 #[test]
 fn eagain_is_a_new_request_under_a_new_tid() {
     let mut cluster = Cluster::new();
-    let mut answer = cluster.core.submit(write(), Aim::Object);
+    let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     let (_, first) = cluster.one();
     cluster.core.handle_reply(reply(&first, -errno::EAGAIN));
     let (_, second) = cluster.one();
@@ -160,7 +160,7 @@ fn eagain_is_a_new_request_under_a_new_tid() {
 #[test]
 fn a_lost_session_sends_again_when_it_is_back() {
     let mut cluster = Cluster::new();
-    let _answer = cluster.core.submit(write(), Aim::Object);
+    let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
     let number = cluster.sessions[&0];
     cluster.core.handle_down(0, number + 1);
@@ -175,7 +175,7 @@ fn a_lost_session_sends_again_when_it_is_back() {
 #[test]
 fn a_restarted_osd_gets_a_new_session() {
     let mut cluster = Cluster::new();
-    let _answer = cluster.core.submit(write(), Aim::Object);
+    let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
     cluster.one();
     let number = cluster.sessions[&0];
     let mut next = map(11, &[0, 1]);
@@ -191,11 +191,11 @@ fn writes_to_a_full_pool_are_held_until_there_is_room() {
     let mut full = map(11, &[0, 1]);
     full.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::FULL);
     cluster.core.handle_maps(&encoded(&full));
-    let _held = cluster.core.submit(write(), Aim::Object);
+    let _held = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
     let mut forced = write();
     forced.flags |= OsdFlags::FULL_FORCE;
-    let _forced = cluster.core.submit(forced, Aim::Object);
+    let _forced = cluster.core.submit(forced, Aim::Object, Resend::Always);
     cluster.one();
     cluster.core.handle_maps(&encoded(&map(12, &[0, 1])));
     assert_eq!(cluster.one().1.retry_attempt, 0);
@@ -206,10 +206,10 @@ fn without_pool_or_primary() {
     let mut cluster = Cluster::new();
     let mut lost = write();
     lost.locator.pool = 9;
-    let mut answer = cluster.core.submit(lost, Aim::Object);
+    let mut answer = cluster.core.submit(lost, Aim::Object, Resend::Always);
     assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::ENOENT);
     cluster.core.handle_maps(&encoded(&map(11, &[])));
-    let _waiting = cluster.core.submit(write(), Aim::Object);
+    let _waiting = cluster.core.submit(write(), Aim::Object, Resend::Always);
     assert!(cluster.sent().is_empty());
     cluster.core.handle_maps(&encoded(&map(12, &[1])));
     assert_eq!(cluster.one().0, 1);
@@ -237,4 +237,82 @@ fn waiters_are_told_by_epoch() {
     assert!(wait.try_recv().is_err());
     core.handle_maps(&encoded(&map(11, &[0])));
     assert!(wait.try_recv().is_ok());
+}
+
+#[test]
+fn a_registration_ends_with_its_session_and_its_owner_hears_of_it() {
+    let mut cluster = Cluster::new();
+    let mut end = cluster
+        .core
+        .linger(ObjectName::from("o"), ObjectLocator::pool(POOL));
+    end.moved.mark_unchanged();
+    let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Never);
+    cluster.one();
+    cluster.core.handle_down(0, cluster.sessions[&0]);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::EAGAIN);
+    assert!(end.moved.has_changed().unwrap());
+    end.moved.mark_unchanged();
+    let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Never);
+    assert!(cluster.sent().is_empty(), "waits for the session");
+    cluster.core.handle_up(0, cluster.sessions[&0]);
+    cluster.one();
+    cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::EAGAIN);
+    assert!(end.moved.has_changed().unwrap());
+    let event = MWatchNotify {
+        cookie: end.cookie,
+        notify_id: 7,
+        ..MWatchNotify::default()
+    };
+    cluster.core.handle_watch_notify(event.clone());
+    assert_eq!(end.events.try_recv().unwrap().notify_id, 7);
+    cluster.core.unlinger(end.cookie);
+    cluster.core.handle_watch_notify(event);
+    assert!(end.events.try_recv().is_err());
+}
+
+#[test]
+fn what_an_osd_backs_off_from_is_held_and_sent_again() {
+    let mut cluster = Cluster::new();
+    let _before = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    let (_, first) = cluster.one();
+    let backoff = |op| MOsdBackoff {
+        spg: first.spg,
+        epoch: 10,
+        op,
+        id: 5,
+        begin: spirula_maps::HObject::min(),
+        end: spirula_maps::HObject::max(),
+    };
+    let number = cluster.sessions[&0];
+    cluster
+        .core
+        .handle_backoff(0, number + 1, backoff(BackoffOp::BLOCK));
+    assert!(cluster.core.poll().is_none(), "of another session");
+    cluster.core.handle_backoff(0, number, backoff(BackoffOp::BLOCK));
+    let Some(Action::Send(0, ack)) = cluster.core.poll() else {
+        panic!("a backoff is acknowledged");
+    };
+    assert_eq!(ack.decode::<MOsdBackoff>().unwrap().op, BackoffOp::ACK_BLOCK);
+    let _held = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    assert!(cluster.sent().is_empty());
+    cluster
+        .core
+        .handle_backoff(0, number, backoff(BackoffOp::UNBLOCK));
+    let attempts: Vec<i32> = cluster.sent().iter().map(|(_, op)| op.retry_attempt).collect();
+    assert_eq!(attempts, [1, 0]);
+}
+
+#[test]
+fn nobody_waits_so_nothing_is_sent() {
+    let mut cluster = Cluster::new();
+    drop(cluster.core.submit(write(), Aim::Object, Resend::Always));
+    cluster.sent();
+    cluster.core.handle_maps(&encoded(&map(11, &[1, 0])));
+    assert!(cluster.sent().is_empty());
+    let mut broken = map(12, &[0, 1]);
+    broken.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::EIO);
+    cluster.core.handle_maps(&encoded(&broken));
+    let mut answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    assert_eq!(answer.try_recv().unwrap().unwrap_err(), -errno::EIO);
 }

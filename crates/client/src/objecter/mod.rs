@@ -1,11 +1,13 @@
 //! Requests to OSDs: the [`Core`] with the sessions and the monitors' session around it.
 
+mod backoff;
 mod core;
+mod linger;
 
 use std::rc::Rc;
 
 use spirula_denc::UTime;
-use spirula_maps::{OsdMap, PgId, SpgId};
+use spirula_maps::{ObjectLocator, ObjectName, OsdMap, PgId, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Config;
 use spirula_proto::mon::MCommand;
@@ -15,8 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::osd_session::{Event, OsdSessions};
 
-pub(crate) use self::core::Aim;
 use self::core::{Action, CommandOutcome, Core, Outcome};
+pub(crate) use self::core::{Aim, Resend};
+pub(crate) use self::linger::LingerEnd;
 
 /// The state behind a [`crate::Rados`].
 pub(crate) struct Objecter {
@@ -47,10 +50,20 @@ impl Objecter {
     }
 
     /// Sends a request; its tid, epoch, PG and attempt are filled in on the way.
-    pub(crate) fn submit(&mut self, op: MOsdOp, aim: Aim) -> oneshot::Receiver<Outcome> {
-        let answer = self.core.submit(op, aim);
+    pub(crate) fn submit(&mut self, op: MOsdOp, aim: Aim, resend: Resend) -> oneshot::Receiver<Outcome> {
+        let answer = self.core.submit(op, aim, resend);
         self.act();
         answer
+    }
+
+    /// Begins a watch or notification: its events are routed from now on.
+    pub(crate) fn linger(&mut self, oid: ObjectName, locator: ObjectLocator) -> LingerEnd {
+        self.core.linger(oid, locator)
+    }
+
+    /// Ends a watch or notification.
+    pub(crate) fn unlinger(&mut self, cookie: u64) {
+        self.core.unlinger(cookie);
     }
 
     /// Sends a command to an OSD.
@@ -65,7 +78,7 @@ impl Objecter {
         match event {
             Event::Up(osd, number) => self.core.handle_up(osd, number),
             Event::Down(osd, number) => self.core.handle_down(osd, number),
-            Event::Message(msg) => self.take(&msg),
+            Event::Message(osd, number, msg) => self.take_from(osd, number, &msg),
         }
         self.act();
     }
@@ -76,10 +89,21 @@ impl Objecter {
         self.act();
     }
 
+    fn take_from(&mut self, osd: i32, number: u64, msg: &RawMessage) {
+        if msg.kind() != MsgType::OSD_BACKOFF {
+            return self.take(msg);
+        }
+        match msg.decode() {
+            Ok(backoff) => self.core.handle_backoff(osd, number, backoff),
+            Err(e) => tracing::error!("{e}"),
+        }
+    }
+
     fn take(&mut self, msg: &RawMessage) {
         let handled = match msg.kind() {
             MsgType::OSD_OP_REPLY => msg.decode().map(|reply| self.core.handle_reply(reply)),
             MsgType::OSD_MAP => msg.decode().map(|maps| self.core.handle_maps(&maps)),
+            MsgType::WATCH_NOTIFY => msg.decode().map(|event| self.core.handle_watch_notify(event)),
             MsgType::COMMAND_REPLY => msg
                 .decode()
                 .map(|reply| self.core.handle_command_reply(msg.header.tid, reply)),
@@ -114,7 +138,7 @@ impl Objecter {
 }
 
 /// A request for `oid`, without tid, epoch and PG.
-pub(crate) fn request(locator: spirula_maps::ObjectLocator, oid: spirula_maps::ObjectName) -> MOsdOp {
+pub(crate) fn request(locator: ObjectLocator, oid: ObjectName) -> MOsdOp {
     MOsdOp {
         tid: 0,
         spg: SpgId::whole(PgId::default()),

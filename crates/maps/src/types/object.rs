@@ -49,6 +49,19 @@ impl From<&str> for ObjectName {
     }
 }
 
+impl From<&String> for ObjectName {
+    fn from(s: &String) -> Self {
+        Self::from(s.as_str())
+    }
+}
+
+/// Shares the bytes.
+impl From<&ObjectName> for ObjectName {
+    fn from(s: &ObjectName) -> Self {
+        s.clone()
+    }
+}
+
 impl From<String> for ObjectName {
     fn from(s: String) -> Self {
         Self(Bytes::from(s))

@@ -8,5 +8,4 @@ mod xml;
 pub use json::{Format, float};
 pub use table::{Align, Table};
 pub use units::{addr_legacy, age, bytes, count, percent, time_iso};
-pub use xml::Names;
-pub(crate) use xml::render as render_xml;
+pub use xml::{Names, render as render_xml};

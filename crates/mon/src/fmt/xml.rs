@@ -53,12 +53,17 @@ const BY_NAME: &[(&str, &str)] = &[
     ("buckets", "bucket"),
     ("changes", "change"),
     ("children", "child"),
+    ("clones", "clone"),
+    ("datas", "data"),
     ("detail", "detail_item"),
     ("devices", "device"),
     ("enum_allowed", "value"),
+    ("errors", "error"),
     ("flags_set", "flag"),
     ("hb_peers", "osd"),
     ("items", "item"),
+    ("lockers", "locker"),
+    ("locks", "lock"),
     ("mappings", "mapping"),
     ("missing_stats", "osd"),
     ("modules", "module"),
@@ -80,6 +85,7 @@ const BY_NAME: &[(&str, &str)] = &[
     ("osd_stats", "osd_stat"),
     ("osd_xinfo", "xinfo"),
     ("osds", "osd_info"),
+    ("overlaps", "section"),
     ("overrides", "value"),
     ("per_pool", "pool"),
     ("persistent", "bit_flag"),
@@ -103,7 +109,9 @@ const BY_NAME: &[(&str, &str)] = &[
     ("rules", "rule"),
     ("safe_to_destroy", "osd"),
     ("services", "service"),
+    ("shards", "shard"),
     ("snaps", "interval"),
+    ("snapshots", "snapshot"),
     ("state", "state"),
     ("steps", "step"),
     ("stored_pgs", "osd"),
@@ -124,7 +132,7 @@ struct Printer<'a> {
 }
 
 /// Renders a value as the formatter for `xml` or `xml-pretty` does.
-pub(crate) fn render(v: &Value, names: Names<'_>, pretty: bool) -> Vec<u8> {
+pub fn render(v: &Value, names: Names<'_>, pretty: bool) -> Vec<u8> {
     let mut p = Printer {
         out: String::new(),
         pretty,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use spirula_client::{Error, IoCtx, ObjectList, Result, errno};
+use spirula_maps::ObjectName;
 use tokio::task::JoinSet;
 
 use super::names::Run;
@@ -14,7 +15,7 @@ pub(super) fn removed(count: u64) -> String {
     format!("Removed {count} object{}", if count == 1 { "" } else { "s" })
 }
 
-async fn remove(io: &IoCtx, name: &str) -> Result<()> {
+async fn remove(io: &IoCtx, name: impl Into<ObjectName>) -> Result<()> {
     match io.remove(name).await {
         Err(e) if e.errno() != -errno::ENOENT => {
             eprintln!("remove got {}", e.errno());
@@ -47,7 +48,7 @@ pub(super) async fn run_objects(io: &IoCtx, run: &Run, concurrent: usize) -> Res
         workers.spawn_local(async move {
             while next.get() < objects {
                 let number = next.replace(next.get() + 1);
-                remove(&io, &super::names::object(pid, number)).await?;
+                remove(&io, super::names::object(pid, number)).await?;
             }
             Ok(())
         });
@@ -56,15 +57,15 @@ pub(super) async fn run_objects(io: &IoCtx, run: &Run, concurrent: usize) -> Res
     Ok(objects)
 }
 
-/// Removes the objects of a namespace whose names begin so, found by listing all.
-async fn by_prefix(io: &IoCtx, prefix: &str, concurrent: usize) -> Result<u64> {
+/// Removes the objects of the namespace, or of all, whose names begin so, found by listing all.
+pub(super) async fn by_prefix(io: &IoCtx, all: bool, prefix: &str, concurrent: usize) -> Result<u64> {
     struct Source {
         list: RefCell<Option<ObjectList>>,
         count: Cell<u64>,
     }
     // One worker lists at a time while the others remove.
     let source = Rc::new(Source {
-        list: RefCell::new(Some(io.list(false))),
+        list: RefCell::new(Some(io.list(all))),
         count: Cell::new(0),
     });
     let turn = Rc::new(tokio::sync::Mutex::new(()));
@@ -94,8 +95,11 @@ async fn by_prefix(io: &IoCtx, prefix: &str, concurrent: usize) -> Result<u64> {
                     found
                 };
                 let Some(entry) = found else { return Ok(()) };
-                let name = String::from_utf8_lossy(entry.oid.as_bytes()).into_owned();
-                remove(&io, &name).await?;
+                let io = io
+                    .clone()
+                    .with_namespace(entry.nspace)
+                    .with_locator(entry.locator);
+                remove(&io, entry.oid).await?;
                 source.count.set(source.count.get() + 1);
             }
         });
@@ -133,7 +137,7 @@ pub(super) async fn all(
             io.remove(run_name).await?;
         } else {
             println!("Warning: using slow linear search");
-            let count = by_prefix(&io, prefix, concurrent).await?;
+            let count = by_prefix(&io, false, prefix, concurrent).await?;
             println!("{}", removed(count));
         }
     }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use spirula_client::{Error, IoCtx, errno};
 use spirula_denc::UTime;
+use spirula_mon::fmt::Format;
 
-use super::args::Format;
-use super::{Done, Tool, complain};
+use super::{Done, Tool, complain, format};
 use crate::ceph::common::errno::{describe, of};
 use crate::ceph::common::text::local_time;
 use names::Run;
@@ -116,15 +116,22 @@ impl Reporter {
         if self.plain() {
             return Ok(());
         }
-        let mut text = self
-            .format
-            .json(&Value::Object(std::mem::take(&mut self.members)));
+        let whole = Value::Object(std::mem::take(&mut self.members));
+        let mut text = format::render(self.format, &whole, "bench", "");
         text.push(b'\n');
         match path {
             Some(path) => File::create(path)?.write_all(&text),
             None => io::stdout().write_all(&text),
         }
     }
+}
+
+/// Removes all objects of a pool, in all namespaces.
+pub(super) async fn purge(io: &IoCtx, concurrent: usize) -> Result<(), Error> {
+    println!("Warning: using slow linear search");
+    let count = cleanup::by_prefix(io, true, "", concurrent).await?;
+    println!("{}", cleanup::removed(count));
+    Ok(())
 }
 
 fn failed(doing: &str, errno: i32) -> i32 {
@@ -144,7 +151,7 @@ impl Tool {
     }
 
     fn bench_kind(&self) -> Result<(&IoCtx, u64, Kind, Destination), i32> {
-        let (io, words) = self.object_command(2)?;
+        let (io, words) = self.pool_command(2)?;
         let seconds: i64 = words[0]
             .parse()
             .map_err(|_| complain(1, format!("Invalid value for seconds: '{}'", words[0])))?;
@@ -283,7 +290,7 @@ impl Tool {
     }
 
     pub(super) async fn cleanup(&self) -> Done {
-        let (io, _) = self.object_command(0)?;
+        let (io, _) = self.pool_command(0)?;
         let prefix = match self.args.prefix.as_str() {
             "" => names::host_prefix(),
             prefix => prefix.to_owned(),

@@ -1,0 +1,98 @@
+//! Backoffs: an OSD asks to be spared requests for a range of objects of a PG, and says when it is over (Ceph's
+//! `doc/dev/osd_internals/backoff.rst`). What it dropped meanwhile is sent again then.
+
+use std::collections::BTreeMap;
+
+use spirula_maps::{HObject, SpgId, snap};
+use spirula_proto::Payload;
+use spirula_proto::osd::{BackoffOp, MOsdBackoff, MOsdOp};
+
+use super::core::{Action, Core};
+
+/// The backoffs of a session, by the OSD's numbers.
+#[derive(Debug, Default)]
+pub(super) struct Backoffs(BTreeMap<(SpgId, u64), Range>);
+
+/// The objects that are held: from the first to before the second, or the one where both are equal.
+#[derive(Debug)]
+struct Range(HObject, HObject);
+
+impl Range {
+    fn contains(&self, object: &HObject) -> bool {
+        let Self(begin, end) = self;
+        object >= begin && (object < end || object == end && begin == end)
+    }
+}
+
+fn object(op: &MOsdOp) -> HObject {
+    let locator = &op.locator;
+    HObject::new(
+        locator.pool,
+        locator.nspace.clone(),
+        locator.key.clone(),
+        op.oid.clone(),
+        snap::NOSNAP,
+        op.hash,
+    )
+}
+
+impl Backoffs {
+    /// Whether a request must wait.
+    pub(super) fn hold(&self, op: &MOsdOp) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let object = object(op);
+        self.0
+            .range((op.spg, 0)..=(op.spg, u64::MAX))
+            .any(|(_, range)| range.contains(&object))
+    }
+}
+
+impl Core {
+    /// A backoff on the session of this number.
+    pub(super) fn handle_backoff(&mut self, osd: i32, number: u64, msg: MOsdBackoff) {
+        let epoch = self.epoch();
+        let Some(session) = self.sessions.get_mut(&osd).filter(|s| s.number == number) else {
+            return;
+        };
+        let (spg, id) = (msg.spg, msg.id);
+        match msg.op {
+            BackoffOp::BLOCK => {
+                session
+                    .backoffs
+                    .0
+                    .insert((spg, id), Range(msg.begin.clone(), msg.end.clone()));
+                let ack = MOsdBackoff {
+                    epoch,
+                    op: BackoffOp::ACK_BLOCK,
+                    ..msg
+                };
+                self.actions.push_back(Action::Send(osd, ack.to_message()));
+            }
+            BackoffOp::UNBLOCK => {
+                let Some(range) = session.backoffs.0.remove(&(spg, id)) else {
+                    tracing::debug!("osd.{osd} ends backoff {id}, which it did not begin");
+                    return;
+                };
+                self.send_held(osd, spg, &range);
+            }
+            other => tracing::debug!("unexpected backoff {other}"),
+        }
+    }
+
+    /// Sends what was held, and what was on its way when the backoff came.
+    fn send_held(&mut self, osd: i32, spg: SpgId, range: &Range) {
+        let of_it = |p: &super::core::Pending| {
+            p.target.as_ref().is_some_and(|t| t.osd == osd)
+                && p.op.spg == spg
+                && range.contains(&object(&p.op))
+        };
+        let mut tids = Vec::new();
+        for (tid, pending) in self.pending.iter_mut().filter(|(_, p)| of_it(p)) {
+            pending.sent = false;
+            tids.push(*tid);
+        }
+        tids.into_iter().for_each(|tid| self.aim(tid));
+    }
+}

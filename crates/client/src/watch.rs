@@ -1,0 +1,351 @@
+//! Watches and notifications.
+//!
+//! A watch is registered with the OSD that serves the object, on the session of that moment. Where the session is
+//! lost or another OSD takes over it is registered anew, and now and then the OSD is told that the watcher lives
+//! (Ceph's `doc/dev/osd_internals/watch_notify.rst`; intervals of `src/osdc/Objecter.cc`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirula_denc::{Reader, encode_to_vec};
+use spirula_maps::ObjectName;
+use spirula_proto::osd::{MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn, WatchArgs, WatchEvent, WatchOp};
+use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyReplies, NotifyRequest, WatchItem};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::objecter::{Aim, LingerEnd, Resend};
+use crate::{Error, IoCtx, Result, errno};
+
+/// Pause between two signs of life.
+const PING: Duration = Duration::from_secs(5);
+
+/// What a watcher hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchNews {
+    /// Somebody notified; answer with [`Watch::ack`].
+    Notify {
+        /// The OSD's number of the notification.
+        id: u64,
+        /// The notifier's global id.
+        notifier: u64,
+        /// What the notifier says.
+        payload: Bytes,
+    },
+    /// The watch is gone, with a negative errno: `ENOTCONN` where the object was removed or nothing was heard of
+    /// this client for too long. Nothing comes after it.
+    Lost(i32),
+}
+
+/// How a notification ended.
+#[derive(Debug)]
+pub struct NotifyOutcome {
+    /// 0, or `-ETIMEDOUT` where a watcher did not answer.
+    pub result: i32,
+    /// Who answered what, and who did not.
+    pub replies: NotifyReplies,
+}
+
+/// A watch on an object. Without [`Watch::unwatch`] the OSD holds on to it until it times out.
+pub struct Watch {
+    io: IoCtx,
+    oid: ObjectName,
+    cookie: u64,
+    news: mpsc::UnboundedReceiver<WatchNews>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.io.rados().inner.objecter.borrow_mut().unlinger(self.cookie);
+    }
+}
+
+fn watch_op(op: WatchOp, cookie: u64, generation: u32, timeout: u32) -> OsdOpIn {
+    let args = WatchArgs {
+        cookie,
+        version: 0,
+        op,
+        generation,
+        timeout,
+    };
+    OsdOpIn::new(OpCode::WATCH, OpArgs::Watch(args), Bytes::new())
+}
+
+/// The task of a watch.
+struct Keeper {
+    io: IoCtx,
+    oid: ObjectName,
+    timeout: u32,
+    end: LingerEnd,
+    /// How often it was registered anew.
+    generation: u32,
+    news: mpsc::UnboundedSender<WatchNews>,
+}
+
+impl Keeper {
+    async fn once(&self, op: OsdOpIn) -> Result<i32> {
+        let mut request = self.io.request(self.oid.clone(), vec![op]);
+        request.flags |= OsdFlags::READ;
+        let sent = self.io.submit(request, Aim::Object, Resend::Never).await;
+        match sent {
+            Ok(reply) => Ok(reply.result),
+            Err(Error::Os { errno, .. }) => Ok(errno),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Registers until an OSD has said yes or no: while the target changes, again.
+    async fn register(&mut self, again: bool) -> Result<i32> {
+        let cookie = self.end.cookie;
+        loop {
+            self.end.moved.mark_unchanged();
+            let op = if again {
+                self.generation += 1;
+                watch_op(WatchOp::RECONNECT, cookie, self.generation, 0)
+            } else {
+                watch_op(WatchOp::WATCH, cookie, 0, self.timeout)
+            };
+            let result = self.once(op).await?;
+            if result != -errno::EAGAIN {
+                return Ok(result);
+            }
+        }
+    }
+
+    async fn ping(&self) -> Result<i32> {
+        let op = watch_op(WatchOp::PING, self.end.cookie, self.generation, 0);
+        self.once(op).await
+    }
+
+    /// Keeps the watch; gives the errno that it ended with, none where nobody listens any more.
+    async fn keep(&mut self) -> Option<i32> {
+        let mut ping = tokio::time::interval(PING);
+        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // The first tick is at once.
+        ping.tick().await;
+        loop {
+            let result = tokio::select! {
+                event = self.end.events.recv() => match self.hear(event?) {
+                    Some(lost) => return Some(lost),
+                    None => continue,
+                },
+                moved = self.end.moved.changed() => {
+                    moved.ok()?;
+                    self.register(true).await
+                }
+                _ = ping.tick() => self.ping().await,
+            };
+            match result {
+                // Whatever moved it tells itself, too.
+                Ok(0..) | Ok(EAGAIN) => {}
+                Ok(e) => return Some(if e == -errno::ENOENT { -errno::ENOTCONN } else { e }),
+                Err(e) => return Some(e.errno()),
+            }
+        }
+    }
+
+    fn hear(&self, event: MWatchNotify) -> Option<i32> {
+        match event.event {
+            WatchEvent::NOTIFY => {
+                let news = WatchNews::Notify {
+                    id: event.notify_id,
+                    notifier: event.notifier_gid,
+                    payload: event.payload.0,
+                };
+                // The watch may be on its way out.
+                let _ = self.news.send(news);
+                None
+            }
+            WatchEvent::DISCONNECT => Some(-errno::ENOTCONN),
+            other => {
+                tracing::debug!("unexpected {other} for a watch");
+                None
+            }
+        }
+    }
+
+    async fn run(mut self, registered: oneshot::Sender<Result<i32>>) {
+        let first = self.register(false).await;
+        let stands = matches!(first, Ok(0..));
+        if registered.send(first).is_err() || !stands {
+            return;
+        }
+        if let Some(lost) = self.keep().await {
+            let _ = self.news.send(WatchNews::Lost(lost));
+        }
+    }
+}
+
+/// [`errno::EAGAIN`] as the outcome of a request.
+const EAGAIN: i32 = -errno::EAGAIN;
+
+impl Watch {
+    /// The client's number of the watch.
+    pub fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Waits for news; `None` after the watch was lost.
+    pub async fn next(&mut self) -> Option<WatchNews> {
+        self.news.recv().await
+    }
+
+    /// Answers a notification.
+    ///
+    /// # Errors
+    /// `ENOENT` where the object is gone.
+    pub async fn ack(&self, id: u64, reply: Bytes) -> Result<()> {
+        let ack = NotifyAck {
+            notify_id: id,
+            cookie: self.cookie,
+            reply,
+        };
+        let op = OsdOpIn::new(OpCode::NOTIFY_ACK, OpArgs::Notify(0), encode_to_vec(&ack));
+        self.io.one("notify_ack", &self.oid, op).await.map(drop)
+    }
+
+    /// Ends the watch.
+    ///
+    /// # Errors
+    /// `ENOENT` where the object is gone.
+    pub async fn unwatch(self) -> Result<()> {
+        self.task.abort();
+        let op = watch_op(WatchOp::UNWATCH, self.cookie, 0, 0);
+        self.io.one("unwatch", &self.oid, op).await.map(drop)
+    }
+}
+
+impl IoCtx {
+    /// Watches an object. The OSD gives the watch up when it hears nothing for `timeout_seconds`, 0 for its default.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no object.
+    pub async fn watch(&self, oid: impl Into<ObjectName>, timeout_seconds: u32) -> Result<Watch> {
+        let oid = oid.into();
+        if self.rados().map().is_none() {
+            self.rados().latest_map().await?;
+        }
+        let end = self
+            .rados()
+            .inner
+            .objecter
+            .borrow_mut()
+            .linger(oid.clone(), self.locator().clone());
+        let cookie = end.cookie;
+        let (sender, news) = mpsc::unbounded_channel();
+        let keeper = Keeper {
+            io: self.clone(),
+            oid: oid.clone(),
+            timeout: timeout_seconds,
+            end,
+            generation: 0,
+            news: sender,
+        };
+        let (registered, wait) = oneshot::channel();
+        let task = tokio::task::spawn_local(keeper.run(registered));
+        let watch = Watch {
+            io: self.clone(),
+            oid,
+            cookie,
+            news,
+            task,
+        };
+        let result = wait.await.map_err(|_| spirula_monc::Error::ShutDown)??;
+        if result < 0 {
+            return Err(Error::os("watch", result));
+        }
+        Ok(watch)
+    }
+
+    /// Notifies all watchers of an object and waits for their answers, `timeout_seconds` at most.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no object. A watcher that does not answer is an outcome.
+    pub async fn notify(
+        &self,
+        oid: impl Into<ObjectName>,
+        payload: Bytes,
+        timeout_seconds: u32,
+    ) -> Result<NotifyOutcome> {
+        let oid = oid.into();
+        if self.rados().map().is_none() {
+            self.rados().latest_map().await?;
+        }
+        let objecter = &self.rados().inner.objecter;
+        let end = objecter.borrow_mut().linger(oid.clone(), self.locator().clone());
+        let cookie = end.cookie;
+        let outcome = self.notify_until_done(oid, payload, timeout_seconds, end).await;
+        objecter.borrow_mut().unlinger(cookie);
+        outcome
+    }
+
+    async fn notify_until_done(
+        &self,
+        oid: ObjectName,
+        payload: Bytes,
+        timeout: u32,
+        mut end: LingerEnd,
+    ) -> Result<NotifyOutcome> {
+        let input = encode_to_vec(&NotifyRequest {
+            version: 1,
+            timeout,
+            payload,
+        });
+        let mut wanted = None;
+        let mut send = true;
+        loop {
+            if send {
+                end.moved.mark_unchanged();
+                let op = OsdOpIn::new(OpCode::NOTIFY, OpArgs::Notify(end.cookie), input.clone());
+                let request = self.request(oid.clone(), vec![op]);
+                let sent = self.submit(request, Aim::Object, Resend::Never).await;
+                wanted = match sent {
+                    Ok(reply) if reply.result < 0 => return Err(Error::os("notify", reply.result)),
+                    Ok(reply) => {
+                        let out = reply.ops.first().map(|o| o.data.to_bytes()).unwrap_or_default();
+                        Reader::new(&out).u64().ok()
+                    }
+                    Err(e) if e.errno() == -errno::EAGAIN => continue,
+                    Err(e) => return Err(e),
+                };
+            }
+            tokio::select! {
+                event = end.events.recv() => {
+                    let event = event.ok_or(spirula_monc::Error::ShutDown)?;
+                    send = false;
+                    let ours = wanted.is_none_or(|id| id == event.notify_id);
+                    if event.event == WatchEvent::NOTIFY_COMPLETE && ours {
+                        return outcome(&event);
+                    }
+                }
+                // Whoever knew of it is gone: the notification begins anew.
+                _ = end.moved.changed() => send = true,
+            }
+        }
+    }
+
+    /// Who watches an object.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no object.
+    pub async fn list_watchers(&self, oid: impl Into<ObjectName>) -> Result<Vec<WatchItem>> {
+        let op = OsdOpIn::new(OpCode::LIST_WATCHERS, OpArgs::None, Bytes::new());
+        let out = self.one("list_watchers", oid, op).await?;
+        let all: ListWatchersResponse = Reader::new(&out).get()?;
+        Ok(all.entries)
+    }
+}
+
+fn outcome(event: &MWatchNotify) -> Result<NotifyOutcome> {
+    let data = event.replies.to_bytes();
+    let replies = if data.is_empty() {
+        NotifyReplies::default()
+    } else {
+        Reader::new(&data).get()?
+    };
+    Ok(NotifyOutcome {
+        result: event.result,
+        replies,
+    })
+}
