@@ -49,14 +49,15 @@ fn weight(call: &Call<'_>) -> Result<(u32, f64), Reply> {
     Ok((weight_from_f64(w).map_err(|e| crush_error(&e))?, w))
 }
 
-fn osd_of(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
+/// A command's OSD; the official refusals differ in how they go on.
+fn osd_of(m: &Monitor, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
     if m.osd.map.exists(osd) {
         return Ok(osd);
     }
     refuse(
         errno::ENOENT,
-        format!("osd.{osd} does not exist. Create it before updating the crush map"),
+        format!("osd.{osd} does not exist{then} it before updating the crush map"),
     )
 }
 
@@ -74,7 +75,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn place(m: &mut Monitor, call: &Call<'_>, verb: &str) -> Done {
-    let osd = osd_of(m, call)?;
+    let osd = osd_of(m, call, ". Create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
     if verb == "set" && !m.osd.map.crush.map().is_held(osd) {
@@ -96,7 +97,7 @@ fn place(m: &mut Monitor, call: &Call<'_>, verb: &str) -> Done {
 }
 
 fn create_or_move(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = osd_of(m, call)?;
+    let osd = osd_of(m, call, ".  create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
     edit(m, |c| c.create_or_move_item(osd, w, &name, &loc))?;

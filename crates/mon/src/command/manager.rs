@@ -103,7 +103,7 @@ fn balancer_status(_: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn crash_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
     now(match call.format.is_structured() {
-        true => Reply::json(call.format, &json!([])),
+        true => Reply::json(call.format, &json!([])).with_newline(),
         false => Reply::default(),
     })
 }
@@ -141,7 +141,7 @@ fn mds_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
     match call.format.is_structured() {
-        true => now(Reply::json(call.format, &json!([]))),
+        true => now(Reply::json(call.format, &json!([])).with_newline()),
         false => now(Reply::text("No filesystems enabled\n")),
     }
 }

@@ -424,8 +424,8 @@ fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
         true => &[("w", "8"), ("jerasure-per-chunk-alignment", "false")],
         false => &[],
     };
-    for (k, v) in common.iter().chain(own).copied() {
-        profile.entry(k.to_owned()).or_insert_with(|| v.to_owned());
+    for (k, v) in common.iter().chain(own) {
+        profile.entry((*k).to_owned()).or_insert_with(|| (*v).to_owned());
     }
     for key in ["k", "m"] {
         let n = profile.get(key).and_then(|v| v.parse::<u32>().ok()).unwrap_or(0);

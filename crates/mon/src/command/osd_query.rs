@@ -247,7 +247,7 @@ fn ec_get(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::ENOENT, format!("unknown erasure code profile '{name}'"));
     };
     if call.format.is_structured() {
-        return now(Reply::json(call.format, &json!(p)));
+        return now(Reply::json(call.format, &json!(p)).with_newline());
     }
     now(Reply::text(
         p.iter().map(|(k, v)| format!("{k}={v}\n")).collect::<String>(),
@@ -402,12 +402,12 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
         json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": 0, "num_not_ok_pgs": bad.len()});
     let format = call.format.or_json();
     if bad.is_empty() {
-        return now(Reply::json(format, &v));
+        return now(Reply::json(format, &v).with_newline());
     }
     if let Value::Object(o) = &mut v {
         o.insert("bad_become_inactive".to_owned(), json!(bad));
     }
-    let mut reply = Reply::json(format, &v);
+    let mut reply = Reply::json(format, &v).with_newline();
     reply.code = errno::EBUSY;
     reply.status = format!(
         "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",

@@ -249,7 +249,7 @@ fn get_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
         n => format!("{}  (current num bytes: {} bytes)", bytes(n), s.num_bytes),
     };
     now(Reply::text(format!(
-        "quotas for pool '{name}':\n  max objects: {objects}\n  max bytes  : {size}"
+        "quotas for pool '{name}':\n  max objects: {objects}\n  max bytes  : {size}\n"
     )))
 }
 

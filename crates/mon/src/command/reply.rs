@@ -51,6 +51,15 @@ impl Reply {
         }
     }
 
+    /// The same reply with a newline after its output, where the official monitor has one.
+    #[must_use]
+    pub fn with_newline(mut self) -> Self {
+        if self.tree.is_none() {
+            self.data = [&self.data[..], b"\n"].concat().into();
+        }
+        self
+    }
+
     /// The reply with its output rendered.
     #[must_use]
     pub(super) fn named(mut self, names: Names<'_>) -> Self {

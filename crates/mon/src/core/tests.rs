@@ -151,7 +151,6 @@ impl World {
             paxos: PaxosVersion(0),
             fsid: Fsid([7; 16]),
             cmd: vec![json.to_owned()],
-            ..MMonCommand::default()
         };
         self.send(id, m.to_message());
         let all = self.inbox.entry(id).or_default();
