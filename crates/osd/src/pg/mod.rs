@@ -93,7 +93,7 @@ struct Active {
     /// Writes that are not durable everywhere, in order.
     in_flight: VecDeque<op_write::InFlight>,
     /// Trims removed snapshots.
-    trimmer: Trimmer,
+    trimmer: Box<Trimmer>,
     /// When the oldest of them was sent (again).
     sent: u64,
 }

@@ -372,8 +372,10 @@ fn random_history(seed: u64) {
     };
     let mut sim = Sim::with_config(4, 3, 2, seed, cfg);
     sim.settle();
-    let mut model = Model::default();
-    model.seq = 1;
+    let mut model = Model {
+        seq: 1,
+        ..Model::default()
+    };
     for step in 0..160 {
         match sim.random(16) {
             0 | 1 if model.snaps.len() < 6 => {

@@ -247,8 +247,10 @@ mod tests {
 
     /// 100 bytes, snapshots 2 and 3, a write, snapshot 5, a write.
     fn two_clones() -> SnapSet {
-        let mut s = SnapSet::default();
-        s.seq = 1;
+        let mut s = SnapSet {
+            seq: 1,
+            ..SnapSet::default()
+        };
         assert!(s.wants_clone(&context(3, &[3, 2])));
         s.add_clone(&context(3, &[3, 2]), 100);
         s.seq = 3;

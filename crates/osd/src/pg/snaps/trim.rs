@@ -130,7 +130,7 @@ fn trim(
 impl Pg {
     fn trimmer(&mut self) -> Option<&mut Trimmer> {
         match &mut self.role {
-            Role::Active(a) => Some(&mut a.trimmer),
+            Role::Active(a) => Some(&mut *a.trimmer),
             _ => None,
         }
     }
@@ -177,7 +177,7 @@ impl Pg {
     pub(in crate::pg) fn trim_on(&mut self, cx: &mut Ctx<'_>) {
         let (hold, max) = (self.map.no_snap_trim(), self.cfg.max_snap_trims);
         let Role::Active(a) = &mut self.role else { return };
-        let t = &mut a.trimmer;
+        let t = &mut *a.trimmer;
         let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
         if busy || !t.granted || t.failed || hold || cx.usec < t.not_before {
             return;
