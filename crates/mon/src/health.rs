@@ -3,6 +3,7 @@
 mod changes;
 mod clocks;
 mod daemons;
+mod fullness;
 mod mutes;
 
 use std::collections::BTreeMap;
@@ -127,7 +128,8 @@ impl Monitor {
         let mut out = Checks::new();
         let map = &self.osd.map;
         self.osds_down(map, &mut out);
-        fullness(map, &mut out);
+        let failsafe = self.values.float("osd_failsafe_full_ratio") as f32;
+        fullness::check(map, failsafe, &mut out);
         flags(map, &mut out);
         self.pools(map, &mut out);
         self.pgs(&mut out);
@@ -311,7 +313,7 @@ impl Monitor {
     }
 
     fn slow_ops(&self, out: &mut Checks) {
-        let mut detail = Vec::new();
+        let mut daemons = Vec::new();
         let (mut total, mut oldest) = (0usize, Duration::ZERO);
         for osd in self.osd.map.osds().filter(|o| self.osd.map.is_up(*o)) {
             let Some((n, age)) = self
@@ -325,10 +327,14 @@ impl Monitor {
             };
             total += n as usize;
             oldest = oldest.max(age);
-            detail.push(format!("osd.{osd}"));
+            daemons.push(format!("osd.{osd}"));
         }
         if total > 0 {
-            let who = format!("daemons [{}] have slow ops.", detail.join(","));
+            let who = match daemons.as_slice() {
+                [one] => format!("{one} has slow ops"),
+                some if some.len() > 10 => format!("daemons [{}]... have slow ops.", some[..10].join(",")),
+                some => format!("daemons [{}] have slow ops.", some.join(",")),
+            };
             let summary = format!(
                 "{total} slow ops, oldest one blocked for {} sec, {who}",
                 oldest.as_secs()
@@ -513,41 +519,6 @@ pub fn osd_list(osds: &[i32]) -> String {
         }
     };
     format!("[{}]", osds.iter().map(one).collect::<Vec<_>>().join(","))
-}
-
-fn fullness(map: &OsdMap, out: &mut Checks) {
-    for (state, code, what, severe) in [
-        (OsdState::FULL, "OSD_FULL", "full", true),
-        (OsdState::BACKFILLFULL, "OSD_BACKFILLFULL", "backfill full", false),
-        (OsdState::NEARFULL, "OSD_NEARFULL", "near full", false),
-    ] {
-        let osds: Vec<i32> = map.osds().filter(|o| map.state(*o).contains(state)).collect();
-        if osds.is_empty() {
-            continue;
-        }
-        let summary = if code == "OSD_NEARFULL" {
-            format!("{} nearfull osd(s)", osds.len())
-        } else {
-            format!("{} {} osd(s)", osds.len(), what.replace(' ', ""))
-        };
-        let detail = osds.iter().map(|o| format!("osd.{o} is {what}")).collect();
-        let n = osds.len();
-        out.insert(
-            code,
-            if severe {
-                error(summary, n, detail)
-            } else {
-                warn(summary, n, detail)
-            },
-        );
-    }
-    let ordered = map.nearfull_ratio <= map.backfillfull_ratio && map.backfillfull_ratio <= map.full_ratio;
-    if !ordered {
-        out.insert(
-            "OSD_OUT_OF_ORDER_FULL",
-            error("full ratio(s) out of order".into(), 1, Vec::new()),
-        );
-    }
 }
 
 fn flags(map: &OsdMap, out: &mut Checks) {

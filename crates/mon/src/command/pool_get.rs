@@ -37,8 +37,8 @@ const TIER: [&str; 16] = [
     "hit_set_search_last_n",
 ];
 
-/// The properties that `all` shows, in its order.
-const ALL: [&str; 16] = [
+/// The properties that `all` shows, in its order; options only where they are set.
+const ALL: [&str; 39] = [
     "size",
     "min_size",
     "pg_num",
@@ -53,8 +53,31 @@ const ALL: [&str; 16] = [
     "nodeep-scrub",
     "use_gmt_hitset",
     "fast_read",
+    "scrub_min_interval",
+    "scrub_max_interval",
+    "deep_scrub_interval",
+    "recovery_priority",
+    "recovery_op_priority",
+    "scrub_priority",
+    "compression_mode",
+    "compression_algorithm",
+    "compression_required_ratio",
+    "compression_max_blob_size",
+    "compression_min_blob_size",
+    "csum_type",
+    "csum_max_block",
+    "csum_min_block",
+    "fingerprint_algorithm",
     "pg_autoscale_mode",
+    "pg_num_min",
+    "target_size_bytes",
+    "target_size_ratio",
+    "pg_autoscale_bias",
+    "dedup_tier",
+    "dedup_chunk_algorithm",
+    "dedup_cdc_chunk_size",
     "bulk",
+    "pg_num_max",
 ];
 
 /// The flag that a boolean property is.
@@ -139,12 +162,7 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
     };
     let mut vars: Vec<&str> = vec![var.as_str()];
     if var == "all" {
-        // Options that are set stand before these two.
-        let (first, last) = ALL.split_at(ALL.len() - 2);
-        let last_set = |k: &&str| !last.contains(k);
-        vars = first.to_vec();
-        vars.extend(p.opts.iter().map(|(k, _)| k).filter(last_set));
-        vars.extend(last);
+        vars = ALL.to_vec();
     } else if ERASURE.contains(&var.as_str()) && !p.is_erasure() {
         return refuse(
             errno::EACCES,

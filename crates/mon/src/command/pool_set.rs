@@ -9,7 +9,6 @@ use super::pool_list::pool_id;
 use super::pool_option::{self, amount, int};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
-use crate::fmt::{bytes, count};
 use crate::options::amount_error;
 
 commands! {
@@ -42,8 +41,8 @@ fn store(m: &mut Monitor, id: i64, p: PgPool) {
 
 fn yes_no(val: &str) -> Result<bool, Reply> {
     match val {
-        "true" | "1" | "yes" | "on" => Ok(true),
-        "false" | "0" | "no" | "off" => Ok(false),
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
         _ => refuse(errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
     }
 }
@@ -239,25 +238,32 @@ fn set_pgp_num(p: &mut PgPool, n: i64) -> Result<(), Reply> {
 fn set_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, id, mut p) = pool(m, call)?;
     let (field, val) = (call.args.str("field")?, call.args.str("val")?);
-    let base = if field == "max_bytes" { 1024 } else { 1000 };
-    let Some(n) = amount(&val, base) else {
-        return refuse(
-            errno::EINVAL,
-            format!(
-                "error parsing value '{val}': {}",
-                amount_error(&val, base == 1024)
-            ),
-        );
+    let n = if field == "max_bytes" {
+        amount(&val, 1024)
+    } else {
+        // Unlike bytes, objects have units of one letter.
+        amount(&val, 1000).filter(|_| !val.ends_with('i'))
     };
-    let shown = if field == "max_bytes" {
+    let Some(n) = n else {
+        let binary = field == "max_bytes";
+        let why = match val
+            .trim()
+            .strip_prefix('-')
+            .is_some_and(|n| n.parse::<u64>().is_ok())
+        {
+            true if binary => "strict_iecstrtoll: value should not be negative",
+            true => "strict_sistrtoll: value should not be negative",
+            false => amount_error(&val, binary),
+        };
+        return refuse(errno::EINVAL, format!("error parsing value '{val}': {why}"));
+    };
+    if field == "max_bytes" {
         p.quota_max_bytes = n;
-        bytes(n)
     } else {
         p.quota_max_objects = n;
-        count(n)
-    };
+    }
     store(m, id, p);
-    committed(format!("set-quota {field} = {shown} for pool {name}"))
+    committed(format!("set-quota {field} = {n} for pool {name}"))
 }
 
 /// Most applications of a pool, and notes of an application.
@@ -266,15 +272,20 @@ const MAX_KEYS: usize = 64;
 /// Longest application name, key and value.
 const MAX_TEXT: usize = 128;
 
-fn short(what: &str, text: &str) -> Result<(), Reply> {
-    if text.is_empty() {
-        return refuse(errno::EINVAL, format!("{what} must be provided"));
-    }
+/// Refuses a text that is too long. `shown` is what the message names.
+fn short(what: &str, text: &str, shown: &str) -> Result<(), Reply> {
     if text.len() > MAX_TEXT {
         return refuse(
             errno::EINVAL,
-            format!("{what} '{text}' too long; max length {MAX_TEXT}"),
+            format!("{what} '{shown}' too long; max length {MAX_TEXT}"),
         );
+    }
+    Ok(())
+}
+
+fn given(what: &str, text: &str) -> Result<(), Reply> {
+    if text.is_empty() {
+        return refuse(errno::EINVAL, format!("{what} must be provided"));
     }
     Ok(())
 }
@@ -282,13 +293,9 @@ fn short(what: &str, text: &str) -> Result<(), Reply> {
 fn app_enable(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, id, mut p) = pool(m, call)?;
     let app = call.args.str("app")?;
-    short("application name", &app)?;
-    if p.application_metadata.contains_key(&app) {
-        return now(Reply::status(format!(
-            "enabled application '{app}' on pool '{name}'"
-        )));
-    }
-    if !p.application_metadata.is_empty() && !call.args.flag("yes_i_really_mean_it") {
+    given("application name", &app)?;
+    let enabled = p.application_metadata.contains_key(&app);
+    if !enabled && !p.application_metadata.is_empty() && !call.args.flag("yes_i_really_mean_it") {
         return refuse(
             errno::EPERM,
             format!(
@@ -296,14 +303,14 @@ fn app_enable(m: &mut Monitor, call: &Call<'_>) -> Done {
             ),
         );
     }
-    if p.application_metadata.len() >= MAX_APPS {
+    if !enabled && p.application_metadata.len() >= MAX_APPS {
         return refuse(
             errno::EINVAL,
             format!("too many enabled applications on pool '{name}'; max {MAX_APPS}"),
         );
     }
-    p.application_metadata
-        .insert(app.clone(), std::collections::BTreeMap::new());
+    short("application name", &app, &app)?;
+    p.application_metadata.entry(app.clone()).or_default();
     store(m, id, p);
     committed(format!("enabled application '{app}' on pool '{name}'"))
 }
@@ -333,8 +340,7 @@ fn app_set(m: &mut Monitor, call: &Call<'_>) -> Done {
         call.args.str("key")?,
         call.args.str("value")?,
     );
-    short("key", &key)?;
-    short("value", &value)?;
+    given("key", &key)?;
     let Some(notes) = p.application_metadata.get_mut(&app) else {
         return refuse(
             errno::ENOENT,
@@ -347,6 +353,9 @@ fn app_set(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("too many keys set for application '{app}' on pool '{name}'; max {MAX_KEYS}"),
         );
     }
+    // The official text names the application where the key is too long.
+    short("key", &key, &app)?;
+    short("value", &value, &value)?;
     notes.insert(key.clone(), value.clone());
     store(m, id, p);
     committed(format!(

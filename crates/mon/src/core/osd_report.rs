@@ -245,8 +245,9 @@ impl Monitor {
         for (id, pool) in &map.pools {
             let t = self.stats.pool(*id);
             let over = |max: u64, now: i64| max > 0 && u64::try_from(now).unwrap_or(0) >= max;
-            let reached = over(pool.quota_max_bytes, t.sum.num_bytes)
-                || over(pool.quota_max_objects, t.sum.num_objects);
+            let bytes = over(pool.quota_max_bytes, t.sum.num_bytes);
+            let objects = over(pool.quota_max_objects, t.sum.num_objects);
+            let reached = bytes || objects;
             if reached == pool.flags.contains(PoolFlags::FULL_QUOTA) {
                 continue;
             }
@@ -259,12 +260,20 @@ impl Monitor {
             }
             self.pending_osd().new_pools.insert(*id, next);
             let name = map.pool_name(*id).unwrap_or_default().to_owned();
-            let text = if reached {
-                format!("pool '{name}' is full (reached quota)")
-            } else {
-                format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag")
-            };
-            self.log_event(LogPriority::WARN, text);
+            if !reached {
+                let text = format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag");
+                self.log_event(LogPriority::INFO, text);
+            }
+            if bytes {
+                let most = crate::fmt::bytes(pool.quota_max_bytes);
+                let text = format!("pool '{name}' is full (reached quota's max_bytes: {most})");
+                self.log_event(LogPriority::WARN, text);
+            }
+            if objects {
+                let most = pool.quota_max_objects;
+                let text = format!("pool '{name}' is full (reached quota's max_objects: {most})");
+                self.log_event(LogPriority::WARN, text);
+            }
         }
     }
 

@@ -169,6 +169,45 @@ fn a_file_of_options_is_taken_in() {
 }
 
 #[test]
+fn quotas_and_applications_are_set_as_officially() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let long = "a".repeat(129);
+    let quota = |field: &str, val: &str| {
+        format!(r#"{{"prefix":"osd pool set-quota","pool":"p","field":"{field}","val":"{val}"}}"#)
+    };
+    let set = |key: &str, value: &str| {
+        format!(
+            r#"{{"prefix":"osd pool application set","pool":"p","app":"rbd","key":"{key}","value":"{value}"}}"#
+        )
+    };
+    let enable = r#"{"prefix":"osd pool application enable","pool":"p","app":"rbd"}"#.to_owned();
+    for (json, errno, text) in [
+        (
+            quota("max_objects", "10K"),
+            0,
+            "set-quota max_objects = 10000 for pool p",
+        ),
+        (
+            quota("max_bytes", "10Ki"),
+            0,
+            "set-quota max_bytes = 10240 for pool p",
+        ),
+        (enable.clone(), 0, "enabled application 'rbd' on pool 'p'"),
+        (enable, 0, "enabled application 'rbd' on pool 'p'"),
+        (set("k", ""), 0, "set application 'rbd' key 'k' to '' on pool 'p'"),
+        (set("", "v"), 22, "key must be provided"),
+        // The name is the application's, as officially.
+        (set(&long, "v"), 22, "key 'rbd' too long; max length 128"),
+    ] {
+        let ack = w.command(admin, &json);
+        assert_eq!((-ack.result, ack.status.as_str()), (errno, text), "{json}");
+    }
+}
+
+#[test]
 fn mutes_and_history_are_replicated_state() {
     let mut w = World::new();
     let admin = w.admin();
