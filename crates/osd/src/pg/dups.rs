@@ -129,7 +129,7 @@ impl Dups {
     }
 
     /// Requests remembered.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by_reqid.len()
     }
 
@@ -146,7 +146,7 @@ impl Dups {
     /// Forgets the oldest batches beyond `max` requests or `max_bytes` bytes; returns their names.
     pub fn trim(&mut self, max: usize, max_bytes: usize) -> Vec<EVersion> {
         let mut gone = Vec::new();
-        while self.len() > max || self.bytes > max_bytes {
+        while self.count() > max || self.bytes > max_bytes {
             let Some(batch) = self.batches.pop_front() else {
                 break;
             };
@@ -204,10 +204,10 @@ mod tests {
         assert_eq!(dups.find(&tid(12)).map(|d| d.user_version), Some(13));
         assert!(dups.trim(25, usize::MAX).is_empty());
         assert_eq!(dups.trim(15, usize::MAX), [EVersion::new(3, 1)]);
-        assert_eq!((dups.find(&tid(10)), dups.len()), (None, 15));
+        assert_eq!((dups.find(&tid(10)), dups.count()), (None, 15));
         assert_eq!(dups.find(&tid(25)).map(|d| d.version.version), Some(25));
         assert_eq!(dups.trim(15, 1).len(), 2);
-        assert_eq!((dups.len(), dups.bytes), (0, 0));
+        assert_eq!((dups.count(), dups.bytes), (0, 0));
         for b in batches {
             assert_eq!(decode_all(&b.to_bytes()), Ok(b));
         }

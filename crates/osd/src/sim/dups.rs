@@ -1,5 +1,7 @@
 //! Requests that are sent again: answered as the first time, and not executed again.
 
+use spirula_proto::osd_op_data::CallInput;
+
 use super::*;
 
 const RETURNS: OsdFlags = OsdFlags::RETURNVEC;
@@ -17,6 +19,10 @@ fn short_log() -> PgConfig {
         log_entries_per_pg: (1, 1),
         ..PgConfig::default()
     }
+}
+
+fn call(method: &str, input: &str) -> OsdOpIn {
+    CallInput::op("hello", method, input.as_bytes()).unwrap()
 }
 
 /// A request that can be sent any number of times.
@@ -65,6 +71,9 @@ impl Sim {
             ("b", vec![plain(OpCode::DELETE)]),
             ("b", vec![plain(OpCode::DELETE)]),
             ("c", vec![extent(OpCode::TRUNCATE, 3, 0, "")]),
+            ("d", vec![call("record_hello", "you")]),
+            ("d", vec![call("record_hello", "you")]),
+            ("d", vec![call("write_return_data", "")]),
         ];
         let mut all = Vec::new();
         for (name, ops) in kinds {
@@ -73,7 +82,7 @@ impl Sim {
             all.push((r, answer));
         }
         let results: Vec<i32> = all.iter().map(|(_, a)| a.0).collect();
-        assert_eq!(results, [0, -4095, 0, 0, -2, 0]);
+        assert_eq!(results, [0, -4095, 0, 0, -2, 0, 0, -17, 42]);
         all
     }
 
@@ -89,6 +98,7 @@ impl Sim {
         }
         assert_eq!(self.read("a").unwrap(), "x");
         assert_eq!(self.read("b"), Err(-2));
+        assert_eq!(self.read("d").unwrap(), "Hello, you!");
     }
 }
 
@@ -100,7 +110,7 @@ fn requests_are_recognised_beyond_the_log_and_after_a_restart_of_all() {
     sim.fill(100);
     let pgid = PgId::new(POOL, 0);
     let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
-    assert!(pg.log().find(&all[5].0.reqid).is_none() && pg.dups().len() > 60);
+    assert!(pg.log().find(&all[5].0.reqid).is_none() && pg.dups().count() > 60);
     sim.check_all(&all);
     for id in 0..3 {
         sim.crash(id);
@@ -154,7 +164,7 @@ fn they_are_forgotten_in_the_end() {
     let (records, pgid) = (sim.nodes[&0].store.meta_len(), PgId::new(POOL, 0));
     sim.fill(2000);
     let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
-    assert!(pg.dups().len() + pg.log().len() <= 80 + 32);
+    assert!(pg.dups().count() + pg.log().len() <= 80 + 32);
     assert!(sim.nodes[&0].store.meta_len() <= records + 40);
     sim.send(&all[0].0);
     assert_eq!(sim.read("a").unwrap(), "xx");
