@@ -104,7 +104,10 @@ impl Perf {
         let bytes = |o: &spirula_proto::osd::OsdOpOut| o.op.args().extent().map_or(0, |e| e.length);
         if writes {
             self.writes.add(took);
-            self.in_bytes += r.ops.iter().map(bytes).sum::<u64>();
+            // A client may claim any length, in a refused request too.
+            let claimed = r.ops.iter().map(bytes).fold(0, u64::saturating_add);
+            let written = if r.result < 0 { 0 } else { claimed };
+            self.in_bytes = self.in_bytes.saturating_add(written);
         } else {
             self.reads.add(took);
             self.out_bytes += r.ops.iter().map(|o| o.data.len() as u64).sum::<u64>();
