@@ -1,0 +1,36 @@
+//! The conformance suites, whose expected results real Ceph has given, and a short run of the model checker.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
+
+mod common;
+
+use common::Cluster;
+
+/// The repository's `conformance` directory.
+const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance");
+
+#[test]
+fn librados_cannot_tell_spirula_from_ceph() {
+    let c = Cluster::up("conformance", 3, &[]);
+    let said = c.sh(&format!(
+        "{CONFORMANCE}/run --out {}/conformance",
+        env!("CARGO_TARGET_TMPDIR")
+    ));
+    assert!(said.contains("cpp: ") && said.contains("python: "), "{said}");
+}
+
+#[test]
+fn random_requests_agree_with_a_model_while_daemons_die() {
+    let c = Cluster::up("model", 3, &[]);
+    let out = format!("{}/model", env!("CARGO_TARGET_TMPDIR"));
+    c.sh(&format!("make -s -C {CONFORMANCE}/cpp OUT={out} {out}/model"));
+    let said = c.sh(&format!(
+        "timeout 300 {out}/model --ops 5000 --without snaps,copy --kill {}/run --every 4 --hasty 2",
+        c.dir().display()
+    ));
+    assert!(said.contains("5000 operations without a mismatch"), "{said}");
+}
