@@ -92,7 +92,7 @@ type Done = Result<(), i32>;
 /// A name as messages show it.
 fn shown(name: &(impl AsRef<[u8]> + ?Sized)) -> &str {
     let name = name.as_ref();
-    let printable = name.iter().all(|b| (b' '..=b'~').contains(&b));
+    let printable = name.iter().all(|b| (b' '..=b'~').contains(b));
     std::str::from_utf8(name)
         .ok()
         .filter(|_| printable)

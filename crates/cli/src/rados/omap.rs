@@ -15,7 +15,7 @@ const BATCH: u64 = 1024;
 
 /// A key as listings with values show it: with all its bytes where one of them can't be printed.
 fn key_line(key: &[u8]) -> Vec<u8> {
-    if key.iter().all(|b| (b' '..=b'~').contains(&b)) {
+    if key.iter().all(|b| (b' '..=b'~').contains(b)) {
         return [key, b"\n"].concat();
     }
     format!("key ({} bytes):\n{}\n", key.len(), hexdump(key)).into_bytes()

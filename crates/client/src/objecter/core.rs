@@ -400,10 +400,9 @@ impl Core {
     /// What was sent to an OSD on a session that is no more must be sent again.
     fn unsend(&mut self, osd: i32) {
         let to_it = |p: &Pending| p.sent && p.target.as_ref().is_some_and(|t| t.osd == osd);
-        let once = |p: &Pending| to_it(p) && p.resend == Resend::Never;
-        for (_, pending) in self.pending.extract_if(.., |_, p| once(p)) {
-            let _ = pending.answer.send(Err(-errno::EAGAIN));
-        }
+        let once = |(_, p): &(&u64, &Pending)| to_it(p) && p.resend == Resend::Never;
+        let ended: Vec<u64> = self.pending.iter().filter(once).map(|(tid, _)| *tid).collect();
+        ended.into_iter().for_each(|tid| self.fail(tid, errno::EAGAIN));
         self.pending
             .values_mut()
             .filter(|p| to_it(p))
