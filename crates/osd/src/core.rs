@@ -1,6 +1,6 @@
 //! All PGs of one reactor: creates, splits and drops them as the map says, and hands events to them. Without I/O.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use spirula_maps::PgId;
@@ -13,7 +13,7 @@ use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{Ctx, Output, Pg, PgReport, StoreReply, Token, TrimState};
+use crate::pg::{CopyState, Ctx, Output, Pg, PgReport, StoreReply, Token, TrimState};
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
@@ -46,6 +46,9 @@ pub struct Core {
     pgs: HashMap<u32, Pg>,
     by_id: HashMap<PgId, u32>,
     next_slot: u32,
+    /// The PG that fetches an object for a copy, and those that would like to: one at a time, as it is held in memory.
+    copying: Option<u32>,
+    copies_wanted: VecDeque<u32>,
     early: Vec<Early>,
     watch_memory: WatchMemory,
     /// Some PG has begun or ended to want to trim snapshots, or to do it.
@@ -64,6 +67,8 @@ impl Core {
             pgs: HashMap::new(),
             by_id: HashMap::new(),
             next_slot: DAEMON_SLOT,
+            copying: None,
+            copies_wanted: VecDeque::new(),
             early: Vec::new(),
             watch_memory: WatchMemory::default(),
             trims_changed: false,
@@ -148,6 +153,37 @@ impl Core {
                 let pgid = pg.pgid();
                 self.pgs.remove(&slot);
                 self.by_id.remove(&pgid);
+            }
+        }
+        self.schedule_copies(slot, cx);
+    }
+
+    fn copy_state(&self, slot: u32) -> CopyState {
+        self.pgs.get(&slot).map_or(CopyState::Idle, Pg::copy_state)
+    }
+
+    /// Lets the next copy begin, now that something happened to the PG in this place.
+    fn schedule_copies(&mut self, slot: u32, cx: &mut Ctx<'_>) {
+        match self.copy_state(slot) {
+            CopyState::Idle if self.copying != Some(slot) => return,
+            CopyState::Waiting if !self.copies_wanted.contains(&slot) => self.copies_wanted.push_back(slot),
+            _ => {}
+        }
+        while self
+            .copying
+            .is_none_or(|s| self.copy_state(s) != CopyState::Running)
+        {
+            self.copying = self.copies_wanted.pop_front();
+            let Some(next) = self.copying else { return };
+            if self.copy_state(next) != CopyState::Waiting {
+                continue;
+            }
+            if let Some(pg) = self.pgs.get_mut(&next) {
+                pg.start_copy(cx);
+                pg.settle(cx);
+            }
+            if self.copy_state(next) == CopyState::Waiting {
+                self.copies_wanted.push_back(next);
             }
         }
     }

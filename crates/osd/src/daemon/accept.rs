@@ -68,6 +68,7 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64) -> Arc<Client> {
             addr: ip,
         }),
         closed: AtomicBool::new(false),
+        asker: None,
     })
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{ITEM_NONE, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, PoolType};
+use spirula_maps::{
+    ITEM_NONE, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, PoolType,
+};
 
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 
@@ -74,6 +76,14 @@ impl ClusterMap for MapView {
             acting: present(m.acting),
             primary: m.acting_primary,
         }
+    }
+
+    fn object_to_raw_pg(&self, name: &ObjectName, locator: &ObjectLocator) -> Option<PgId> {
+        self.map.object_to_raw_pg(name, locator)
+    }
+
+    fn raw_pg_to_pg(&self, raw: PgId) -> Option<PgId> {
+        self.map.raw_pg_to_pg(raw)
     }
 
     fn osd(&self, id: i32) -> Option<OsdView> {

@@ -1,7 +1,7 @@
 //! The daemon's state, and how commands of the core are carried out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,6 +43,8 @@ pub(super) struct Osd {
     pub(super) cfg: OsdConfig,
     pub(super) core: Core,
     pub(super) io: StoreIo,
+    /// From one PG to another.
+    to_self: VecDeque<RawMessage>,
     pub(super) maps: Maps,
     pub(super) sessions: HashMap<u64, Session>,
     /// Connections that other OSDs opened, for answers to them.
@@ -109,6 +111,7 @@ impl Shell {
             cfg: p.cfg,
             core: p.core,
             io: p.io,
+            to_self: VecDeque::new(),
             maps: p.maps,
             sessions: HashMap::new(),
             incoming: HashMap::new(),
@@ -201,8 +204,18 @@ impl Osd {
     /// Hands an event to the core and carries out what it commands.
     pub(super) fn drive(&mut self, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
         self.run_core(f);
-        while let Some((token, reply)) = self.io.take_ready() {
-            self.run_core(|core, cx| core.handle_store(token, reply, cx));
+        loop {
+            if let Some((token, reply)) = self.io.take_ready() {
+                self.run_core(|core, cx| core.handle_store(token, reply, cx));
+            } else if let Some(msg) = self.to_self.pop_front() {
+                let id = self.cfg.id;
+                match PeerMessage::from_raw(&msg) {
+                    Ok(m) => self.run_core(|core, cx| core.handle_peer(id, m, cx)),
+                    Err(error) => tracing::error!(%error, "a message to this OSD itself"),
+                }
+            } else {
+                break;
+            }
         }
     }
 
@@ -240,6 +253,11 @@ impl Osd {
                     sender.send(msg);
                 }
             }
+            Output::Send {
+                osd,
+                msg,
+                reply: false,
+            } if osd == self.cfg.id => self.to_self.push_back(msg),
             Output::Send {
                 osd,
                 msg,

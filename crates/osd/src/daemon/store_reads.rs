@@ -137,6 +137,11 @@ impl StoreIo {
                     let onode = self.store.load(&ObjectKey::new(other.clone()))?;
                     answer = Answer::Object(onode.map(|o| stored_object(&o)));
                 }
+                // Of another OSD.
+                Want::Copy(_) => {
+                    answers.push(Err(ReadError));
+                    continue;
+                }
                 Want::OmapHeader => {
                     let onode = self.store.load(&key)?;
                     answer = Answer::OmapHeader(onode.map(|o| o.omap_header().clone()).unwrap_or_default());

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{IntervalSet, PgId, SnapContext};
+use spirula_maps::{IntervalSet, ObjectLocator, ObjectName, PgId, SnapContext};
 
 /// Where a PG belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,6 +84,10 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn pool_ids(&self) -> Vec<u64>;
     /// Where a PG belongs.
     fn placement(&self, pgid: PgId) -> Placement;
+    /// The pool of an object with the hash of its name, if there is such a pool.
+    fn object_to_raw_pg(&self, name: &ObjectName, locator: &ObjectLocator) -> Option<PgId>;
+    /// The PG that holds the objects of a pool with a hash.
+    fn raw_pg_to_pg(&self, raw: PgId) -> Option<PgId>;
     /// An OSD, if it exists.
     fn osd(&self, id: i32) -> Option<OsdView>;
     /// Whether no removed snapshot is to be trimmed for now (flag `nosnaptrim`).

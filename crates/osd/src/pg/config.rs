@@ -61,6 +61,8 @@ pub struct PgConfig {
     pub contexts: usize,
     /// Payload bytes in one recovery push.
     pub push_chunk: u64,
+    /// `osd_copyfrom_max_chunk`: bytes read at once from an object that is copied.
+    pub copy_chunk: u64,
     /// Pushes and scans that a sync target may be sent without having acknowledged them.
     pub push_window: usize,
     /// `osd_pg_max_concurrent_snap_trims`: clones that a PG trims at the same time.
@@ -125,6 +127,7 @@ impl Default for PgConfig {
             dups: 60_000,
             contexts: 8192,
             push_chunk: 1 << 20,
+            copy_chunk: 8 << 20,
             push_window: 8,
             max_snap_trims: 2,
             max_trimming_pgs: 2,

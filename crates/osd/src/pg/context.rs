@@ -11,6 +11,7 @@ use bytes::Bytes;
 use spirula_maps::SnapId;
 
 use super::exec::ObjectState;
+use super::fetch::Fetched;
 use super::object::ObjectInfo;
 use super::op::ClientOp;
 
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     pub exclusive: bool,
     /// Clones to be trimmed, with their infos.
     pub trims: Vec<(SnapId, ObjectInfo)>,
+    /// What was fetched for the first op that waits, where that only waits for reads.
+    pub answers: Vec<Fetched>,
     /// Ops that wait.
     pub queue: VecDeque<ClientOp>,
     /// When it was last used, for eviction.

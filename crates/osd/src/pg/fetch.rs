@@ -3,7 +3,13 @@
 //! Execution is synchronous and changes nothing until it ends. Where it lacks an answer it stops and names what it wants;
 //! the PG fetches that, and runs the request again from the start with all answers so far.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use spirula_denc::UTime;
+use spirula_maps::{ObjectLocator, ObjectName, SnapId};
+
+use super::object::Attrs;
 
 use super::output::StoredObject;
 
@@ -51,7 +57,55 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
     Some(end.into())
 }
 
-/// Something to be read from the store about one object.
+/// Another object, to be read from the primary of its PG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyWant {
+    /// Its name.
+    pub oid: ObjectName,
+    /// Where it is.
+    pub locator: ObjectLocator,
+    /// Its snapshot, or `NOSNAP`.
+    pub snapid: SnapId,
+    /// The user version that it must have; 0 for any.
+    pub version: u64,
+}
+
+/// Another object with all that it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it changed, by the writer's clock.
+    pub mtime: UTime,
+    /// The user version it had.
+    pub user_version: u64,
+    /// The number of its last truncation, and the size that left.
+    pub truncate: (u32, u64),
+    /// Its attributes.
+    pub attrs: Attrs,
+    /// Its data by offset.
+    pub pieces: Pieces,
+    /// Its omap.
+    pub pairs: Vec<(Bytes, Bytes)>,
+    /// Its omap header.
+    pub omap_header: Bytes,
+}
+
+impl Copied {
+    /// Whether it has an omap.
+    pub(crate) fn has_omap(&self) -> bool {
+        !self.pairs.is_empty() || !self.omap_header.is_empty()
+    }
+
+    /// Bytes of it that were fetched.
+    pub(crate) fn len(&self) -> u64 {
+        let data: usize = self.pieces.iter().map(|(_, b)| b.len()).sum();
+        let omap: usize = self.pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
+        (data + omap) as u64
+    }
+}
+
+/// Something to be read from the store about one object, or of another object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Want {
     /// Bytes.
@@ -64,6 +118,8 @@ pub enum Want {
     OmapHeader,
     /// What is known of another object, which has this key.
     Object(Bytes),
+    /// All of another object. The PG fetches it, not the store.
+    Copy(Box<CopyWant>),
 }
 
 /// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
@@ -75,7 +131,7 @@ impl Want {
         match self {
             Self::Data(r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
-            Self::OmapKeys(_) | Self::OmapHeader | Self::Object(_) => UNKNOWN,
+            Self::OmapKeys(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) => UNKNOWN,
         }
     }
 }
@@ -103,6 +159,8 @@ pub enum Answer {
     OmapHeader(Bytes),
     /// Of [`Want::Object`]; `None` where it does not exist.
     Object(Option<StoredObject>),
+    /// Of [`Want::Copy`]: the object, or why there is none.
+    Copy(Result<Arc<Copied>, i32>),
 }
 
 impl Answer {
@@ -112,6 +170,7 @@ impl Answer {
             Self::Omap(page) => page.pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
             Self::OmapHeader(b) => b.len(),
             Self::Object(o) => o.as_ref().map_or(0, StoredObject::len),
+            Self::Copy(copied) => return copied.as_ref().map_or(0, |c| c.len()),
         };
         n as u64
     }

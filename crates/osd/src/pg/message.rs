@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
-use spirula_maps::{EVersion, PgId};
+use spirula_maps::{EVersion, HObject, PgId};
+use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
 use super::dups::DupBatch;
@@ -15,7 +16,7 @@ use super::txn::Txn;
 
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
-/// 5: clones and their snapshots; infos and log entries tell of them.
+/// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies.
 const VERSION: u16 = 5;
 
 /// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
@@ -89,6 +90,34 @@ pub struct PushEnd {
     pub omap_header: Bytes,
 }
 
+/// Asks for part of an object, to copy it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyRead {
+    /// Names the question.
+    pub token: u64,
+    /// The PG that is to be answered.
+    pub from: PgId,
+    /// The object.
+    pub object: HObject,
+    /// The user version that it must have; 0 for any.
+    pub version: u64,
+    /// Where the part begins.
+    pub cursor: CopyCursor,
+}
+
+/// The answer to a [`CopyRead`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyPart {
+    /// That of the question.
+    pub token: u64,
+    /// 0, or why there is no part.
+    pub result: i32,
+    /// The object's user version.
+    pub user_version: u64,
+    /// The encoded part: output of `COPY_GET`.
+    pub data: Bytes,
+}
+
 /// The message proper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerBody {
@@ -154,6 +183,10 @@ pub enum PeerBody {
     Activated,
     /// Primary to an OSD that is no member: the PG is complete elsewhere, delete your copy.
     Remove,
+    /// The primary of one PG to that of another. Since version 5.
+    CopyRead(CopyRead),
+    /// The answer. Since version 5.
+    CopyPart(CopyPart),
 }
 
 /// A message about a PG.
@@ -292,6 +325,21 @@ impl PeerMessage {
             PeerBody::Activated => w.u8(13),
             PeerBody::Remove => w.u8(14),
             PeerBody::SyncFailed => w.u8(15),
+            PeerBody::CopyRead(r) => {
+                w.u8(16);
+                w.u64(r.token);
+                w.put(&r.from);
+                w.put(&r.object);
+                w.u64(r.version);
+                w.put(&r.cursor);
+            }
+            PeerBody::CopyPart(p) => {
+                w.u8(17);
+                w.u64(p.token);
+                w.i32(p.result);
+                w.u64(p.user_version);
+                data.push(p.data.clone());
+            }
         }
     }
 
@@ -341,6 +389,19 @@ impl PeerMessage {
             13 => PeerBody::Activated,
             14 => PeerBody::Remove,
             15 => PeerBody::SyncFailed,
+            16 => PeerBody::CopyRead(CopyRead {
+                token: r.u64()?,
+                from: r.get()?,
+                object: r.get()?,
+                version: r.u64()?,
+                cursor: r.get()?,
+            }),
+            17 => PeerBody::CopyPart(CopyPart {
+                token: r.u64()?,
+                result: r.i32()?,
+                user_version: r.u64()?,
+                data: msg.data.to_bytes(),
+            }),
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })
@@ -510,6 +571,19 @@ mod tests {
             PeerBody::Activated,
             PeerBody::Remove,
             PeerBody::SyncFailed,
+            PeerBody::CopyRead(CopyRead {
+                token: 1,
+                from: PgId::new(3, 4),
+                object: HObject::min(),
+                version: 5,
+                cursor: CopyCursor::default(),
+            }),
+            PeerBody::CopyPart(CopyPart {
+                token: 1,
+                result: -2,
+                user_version: 3,
+                data: b(b"part"),
+            }),
         ];
         for body in bodies {
             let m = PeerMessage {

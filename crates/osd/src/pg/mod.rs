@@ -7,6 +7,7 @@
 pub mod cluster;
 pub mod config;
 mod context;
+mod copy;
 mod delete;
 pub mod dups;
 pub mod errno;
@@ -44,6 +45,7 @@ use spirula_maps::{EVersion, HObject, PgId};
 use cluster::{ClusterMap, PoolView};
 use config::PgConfig;
 use context::Contexts;
+pub(crate) use copy::CopyState;
 use dups::{DupBatch, Dups};
 pub(crate) use exec::IoCount;
 use fetch::ReadError;
@@ -187,6 +189,8 @@ pub struct Pg {
     next_seq: u32,
     source: Option<SyncSource>,
     target: Option<SyncTarget>,
+    /// Objects to fetch for copies; only the first is under way.
+    copies: VecDeque<copy::CopyJob>,
     counters: Counters,
     /// Log entries and object contexts to keep: its share of what all PGs may.
     shares: (usize, usize),
@@ -227,6 +231,7 @@ impl Pg {
             next_seq: 0,
             source: None,
             target: None,
+            copies: VecDeque::new(),
             counters: Counters::default(),
             dup_share: cfg.dup_share(1),
             shares: (cfg.log_share(1), cfg.context_share(1)),
@@ -530,6 +535,8 @@ impl Pg {
             PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, id, cx),
             PeerBody::Remove => self.removed(from, id, cx),
+            PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),
+            PeerBody::CopyPart(p) => self.copy_part(p, cx),
         }
     }
 }

@@ -46,6 +46,19 @@ pub struct Client {
     pub access: Arc<dyn Access>,
     /// Whether its connection has ended.
     pub closed: AtomicBool,
+    /// The OSD that asks, where no client does.
+    pub asker: Option<Asker>,
+}
+
+/// Another OSD that reads an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asker {
+    /// Its number.
+    pub osd: i32,
+    /// The PG that it asks for.
+    pub pgid: PgId,
+    /// Its name for the question.
+    pub token: u64,
 }
 
 /// Of ops that the PG itself does: nobody asks.
@@ -67,6 +80,15 @@ impl Client {
             addr: EntityAddr::default(),
             access: Arc::new(Internal),
             closed: AtomicBool::new(false),
+            asker: None,
+        }
+    }
+
+    /// Another OSD.
+    pub(crate) fn peer(asker: Asker) -> Self {
+        Self {
+            asker: Some(asker),
+            ..Self::internal()
         }
     }
 

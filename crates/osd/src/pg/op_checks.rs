@@ -181,6 +181,9 @@ impl Pg {
     }
 
     pub(super) fn reply(&self, op: &ClientOp, reply: MOsdOpReply, data_off: u16, cx: &mut Ctx<'_>) {
+        if let Some(asker) = &op.client.asker {
+            return self.answer_asker(asker, &reply, cx);
+        }
         if op.client.is_internal() {
             return;
         }

@@ -9,6 +9,7 @@ use spirula_proto::osd::OsdFlags;
 
 use super::config::PgConfig;
 use super::context::Context;
+use super::copy::CopyJob;
 use super::errno::*;
 use super::exec::{Exec, ObjectState, Run, up_front};
 use super::fetch::{Fetched, ReadError, Want};
@@ -67,8 +68,12 @@ fn next_step(
     removed: &IntervalSet,
 ) -> Step {
     let writes = op.may_write();
-    if c.exclusive || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
+    let excluded = c.exclusive && op.client.asker.is_none();
+    if excluded || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
         return Step::Wait;
+    }
+    if !c.answers.is_empty() {
+        return Step::Run;
     }
     match place(op, state, removed) {
         At::Head => {}
@@ -92,7 +97,12 @@ impl Pg {
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.contexts.evict(self.shares.1);
         let (c, new) = self.contexts.get(&key);
-        c.queue.push_back(op);
+        if c.exclusive && op.client.asker.is_some() {
+            // A write that waits for a copy must not stop the reads of other copies: they could wait for each other.
+            c.queue.push_front(op);
+        } else {
+            c.queue.push_back(op);
+        }
         if new {
             let token = self.token(Pending::Context(key.clone()));
             cx.out.push(Output::Lookup { token, key });
@@ -150,7 +160,11 @@ impl Pg {
                     c.queue.push_front(op);
                     return;
                 }
-                Step::Run => self.execute(Reading::new(key, op), cx),
+                Step::Run => {
+                    let mut reading = Reading::new(key, op);
+                    reading.answers = std::mem::take(&mut c.answers);
+                    self.execute(reading, cx);
+                }
                 Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
                 Step::Clone(id) => self.look_up_clone(key, op, id, cx),
                 Step::Nowhere => self.fail(&mut op, -ENOENT, cx),
@@ -169,7 +183,15 @@ impl Pg {
         }
         let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
         let token = self.token(Pending::Op(Box::new(r)));
-        cx.out.push(Output::Read { token, key, wants });
+        let copy = wants.iter().find_map(|w| match w {
+            Want::Copy(want) => Some(CopyJob::new(token.seq(), (**want).clone())),
+            _ => None,
+        });
+        match copy {
+            // What else is wanted is asked for again when the object is there.
+            Some(job) => self.copies.push_back(job),
+            None => cx.out.push(Output::Read { token, key, wants }),
+        }
     }
 
     /// What an op wanted.
@@ -188,6 +210,12 @@ impl Pg {
         }
         r.op.reset();
         let key = r.key.clone();
+        let writes = r.op.may_write();
+        if let Some(c) = self.contexts.find(&key).filter(|c| writes && c.reading > 0) {
+            c.answers = r.answers;
+            c.queue.push_front(r.op);
+            return;
+        }
         self.execute(r, cx);
         self.pump(&key, cx);
     }

@@ -130,7 +130,7 @@ impl Pg {
         let clone_version = version;
         // The clone is a change of its own, before that of the head.
         version.version += u64::from(clone.is_some());
-        let mut user_version = old_user_version;
+        let mut user_version = exec.info.user_version;
         if exec.user_modify {
             user_version = last_user_version
                 .max(exec.info.user_version)

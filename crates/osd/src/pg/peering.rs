@@ -594,6 +594,7 @@ impl Pg {
         }
         self.check_watches(cx);
         self.trim_on(cx);
+        self.retry_copy(cx);
         self.contexts.evict(self.shares.1);
     }
 }

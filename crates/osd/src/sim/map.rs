@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::PgId;
+use spirula_maps::{ObjectLocator, ObjectName, PgId};
 
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolView};
 
@@ -67,6 +67,12 @@ impl FakeMap {
     }
 }
 
+/// Any spread will do.
+pub(super) fn hash_name(name: &[u8]) -> u32 {
+    name.iter()
+        .fold(0x811c_9dc5, |h, b| (h ^ u32::from(*b)).wrapping_mul(0x0100_0193))
+}
+
 impl ClusterMap for FakeMap {
     fn epoch(&self) -> u32 {
         self.epoch
@@ -103,6 +109,19 @@ impl ClusterMap for FakeMap {
             up_primary: primary,
             primary,
         }
+    }
+
+    fn object_to_raw_pg(&self, name: &ObjectName, locator: &ObjectLocator) -> Option<PgId> {
+        let pool = locator.pool.cast_unsigned();
+        self.pools.get(&pool)?;
+        Some(PgId::new(pool, hash_name(name.as_bytes())))
+    }
+
+    fn raw_pg_to_pg(&self, raw: PgId) -> Option<PgId> {
+        let pg_num = self.pools.get(&raw.pool)?.pg_num;
+        (0..pg_num)
+            .map(|s| PgId::new(raw.pool, s))
+            .find(|p| p.contains_hash(pg_num, raw.seed))
     }
 
     fn osd(&self, id: i32) -> Option<OsdView> {

@@ -1,6 +1,7 @@
 //! A whole cluster of cores on fake stores, a fake network and a fake map, all driven by one seed. For tests.
 
 mod classes;
+mod copy;
 mod dups;
 mod map;
 mod omap;
@@ -97,6 +98,7 @@ impl Sim {
             addr,
             access: Arc::new(AllowAll),
             closed: Default::default(),
+            asker: None,
         });
         let mut sim = Self {
             nodes: BTreeMap::new(),
@@ -246,7 +248,6 @@ impl Sim {
                     node.answers.push_back((token, r));
                 }
                 Output::Send { osd, msg, .. } => {
-                    assert_ne!(osd, id, "sent to itself");
                     self.links.entry((id, osd)).or_default().push_back(msg);
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
@@ -357,13 +358,8 @@ impl Sim {
     }
 
     fn object(&self, name: &str) -> HObject {
-        let map = self.map();
         let n = ObjectName::from(name);
-        // Any spread will do.
-        let hash = name.bytes().fold(0x811c_9dc5u32, |h, b| {
-            (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
-        });
-        let _ = map;
+        let hash = map::hash_name(name.as_bytes());
         HObject::new(
             POOL as i64,
             ObjectName::EMPTY,

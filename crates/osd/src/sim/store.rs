@@ -77,6 +77,7 @@ impl Object {
                     more: false,
                 })
             }
+            Want::Copy(_) => panic!("not for the store"),
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
             Want::Object(_) => unreachable!("is about another object"),
         }

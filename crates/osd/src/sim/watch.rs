@@ -19,6 +19,7 @@ fn client(conn: u64) -> Arc<Client> {
         addr: format!("v2:127.0.0.1:0/{conn}").parse().unwrap(),
         access: Arc::new(AllowAll),
         closed: Default::default(),
+        asker: None,
     })
 }
 
@@ -210,6 +211,7 @@ fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
         addr: a.addr,
         access: Arc::clone(&a.access),
         closed: Default::default(),
+        asker: None,
     });
     assert_eq!(sim.by(&again, "a", watch(1, WatchOp::PING, 0)).result, -110);
     let b = client(2);

@@ -3,6 +3,7 @@
 //! Keys, attribute names and object names are bytes. Layouts: Ceph's `src/osd/osd_types.h`,
 //! `src/osdc/Objecter.h` and `src/include/object.h`.
 
+mod copy;
 mod data;
 mod list;
 mod named;
@@ -10,6 +11,7 @@ mod omap;
 mod snap;
 mod watch;
 
+pub use copy::{CopyCursor, CopyData};
 pub use data::StatResult;
 pub use list::{ListEntry, ListFilter, PgLsEntry, PgLsResponse, PgNlsResponse};
 pub use named::{CallInput, XattrInput, Xattrs};

@@ -7,6 +7,7 @@
 
 mod call;
 mod checksum;
+mod copy;
 mod error;
 mod omap;
 mod plan;
@@ -117,6 +118,8 @@ pub(crate) struct Exec<'a> {
     pub changes: Vec<ObjectOp>,
     /// Whether the request changes anything, be it only the version.
     pub dirty: bool,
+    /// The time of the change is the one that is set already.
+    keeps_mtime: bool,
     /// Whether the version that clients see goes up.
     pub user_modify: bool,
     /// Change of the PG's usage.
@@ -159,6 +162,7 @@ impl<'a> Exec<'a> {
             rolled_back: IntervalSet::new(),
             changes: Vec::new(),
             dirty: false,
+            keeps_mtime: false,
             user_modify: false,
             usage: Usage::default(),
             io: IoCount::default(),
@@ -173,7 +177,8 @@ impl<'a> Exec<'a> {
         for i in 0..ops.len() {
             let op = &mut ops[i];
             // Who watches an object is not part of what clients see as its version.
-            self.user_modify |= op.code.is_modify() && op.code != OpCode::WATCH;
+            self.user_modify |=
+                op.code.is_modify() && op.code != OpCode::WATCH && !copy::keeps_version(op.code);
             result = match self.one(op) {
                 Ok(result) => result,
                 Err(Stop::Failed(e)) => e,
@@ -265,6 +270,8 @@ impl<'a> Exec<'a> {
             OpCode::SETXATTR => self.setxattr(op),
             OpCode::RMXATTR => self.rmxattr(op),
             OpCode::CALL => self.call(op),
+            OpCode::COPY_GET => self.copy_get(op),
+            OpCode::COPY_FROM | OpCode::COPY_FROM2 => self.copy_from(op),
             OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => self.omap_list(op),
             OpCode::OMAPGETHEADER => self.omap_get_header(op),
             OpCode::OMAPGETVALSBYKEYS => self.omap_get_by_keys(op),
@@ -286,7 +293,7 @@ impl<'a> Exec<'a> {
         if !self.exists && !self.info.whiteout {
             return (ObjectState::default(), self.changes);
         }
-        if !mtime.is_zero() {
+        if !mtime.is_zero() && !self.keeps_mtime {
             self.info.mtime = mtime;
             self.info.local_mtime = now;
         }

@@ -1,0 +1,154 @@
+//! Ops that copy objects: COPY_GET reads one in parts, for another OSD; COPY_FROM makes the object a copy of another.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_denc::{Reader, encode_to_vec};
+use spirula_proto::osd::{CopyFromArgs, OpCode};
+use spirula_proto::osd_op_data::{CopyCursor, CopyData, CopySource};
+
+use super::{Exec, OpResult, Stop, fail, kib};
+use crate::pg::errno::*;
+use crate::pg::fetch::{Answer, Copied, CopyWant, OmapRange, Want, key_after};
+use crate::pg::object::FLAG_OMAP;
+use crate::pg::op::OsdOp;
+use crate::pg::txn::ObjectOp;
+
+/// `CEPH_OSD_COPY_FROM_FLAGS`: those that exist.
+const KNOWN_FLAGS: u8 = 0x3f;
+/// `CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`: the request says the copy's truncation.
+const TRUNCATE_SEQ: u8 = 32;
+
+/// Whether an op's user version is the source's.
+pub(super) fn keeps_version(code: OpCode) -> bool {
+    code == OpCode::COPY_FROM || code == OpCode::COPY_FROM2
+}
+
+impl Exec<'_> {
+    pub(super) fn copy_get(&mut self, op: &mut OsdOp) -> OpResult {
+        let mut r = Reader::new(&op.indata);
+        let input = (|| Ok((r.get::<CopyCursor>()?, r.u64()?)))();
+        let (mut cursor, max) = input.map_err(|_: spirula_denc::Error| Stop::Failed(-EINVAL))?;
+        let mut left = max.min(self.cfg.copy_chunk);
+        let mut part = CopyData {
+            size: self.info.size,
+            mtime: self.info.mtime,
+            truncate_seq: self.info.truncate_seq,
+            truncate_size: self.info.truncate_size,
+            ..CopyData::default()
+        };
+        if !cursor.attr_complete {
+            part.attrs.clone_from(&self.old.attrs);
+            cursor.attr_complete = true;
+        }
+        if left > 0 && !cursor.data_complete {
+            let len = left.min(self.info.size.saturating_sub(cursor.data_offset));
+            let pieces = self.data(cursor.data_offset, len, false)?;
+            part.data = match pieces {
+                [(_, only)] => only.clone(),
+                all => all
+                    .iter()
+                    .map(|(_, b)| &b[..])
+                    .collect::<Vec<_>>()
+                    .concat()
+                    .into(),
+            };
+            left -= len;
+            cursor.data_offset += len;
+            cursor.data_complete = cursor.data_offset >= self.info.size;
+        }
+        if !self.info.has_omap() {
+            cursor.omap_complete = true;
+        } else if left > 0 && cursor.data_complete && !cursor.omap_complete {
+            if cursor.omap_offset.is_empty() {
+                part.omap_header = self.omap_header()?;
+            }
+            let page = self.omap_page(OmapRange {
+                from: if cursor.omap_offset.is_empty() {
+                    Bytes::new()
+                } else {
+                    key_after(&cursor.omap_offset)
+                },
+                to: None,
+                max: usize::MAX,
+                max_bytes: usize::try_from(left).unwrap_or(usize::MAX),
+                values: true,
+            })?;
+            if let Some((last, _)) = page.pairs.last() {
+                cursor.omap_offset.clone_from(last);
+                part.omap_data = encode_to_vec(&page.pairs).into();
+            }
+            cursor.omap_complete = !page.more;
+        }
+        part.cursor = cursor;
+        op.outdata.push(encode_to_vec(&part).into());
+        self.io.rd += 1;
+        self.io.rd_kb += kib(op.outdata.len() as u64);
+        Ok(0)
+    }
+
+    pub(super) fn copy_from(&mut self, op: &OsdOp) -> OpResult {
+        let args: CopyFromArgs = Reader::new(&op.body).get().map_err(|_| Stop::Failed(-EINVAL))?;
+        let second = op.code == OpCode::COPY_FROM2;
+        if second && args.flags & !KNOWN_FLAGS != 0 {
+            return fail(EINVAL);
+        }
+        let source: CopySource = Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))?;
+        let given = match source.truncate {
+            _ if !second || args.flags & TRUNCATE_SEQ == 0 => None,
+            None => return fail(EINVAL),
+            given => given,
+        };
+        let want = CopyWant {
+            oid: source.oid,
+            locator: source.locator,
+            snapid: args.snapid,
+            version: args.version,
+        };
+        match self.fetch(Want::Copy(Box::new(want)))? {
+            Answer::Copy(Ok(copied)) => self.become_copy(&Arc::clone(copied), given),
+            Answer::Copy(Err(e)) => return Err(Stop::Failed(*e)),
+            _ => return fail(EIO),
+        }
+        Ok(0)
+    }
+
+    /// Takes everything from the source but the object's name and watchers.
+    fn become_copy(&mut self, source: &Copied, truncate: Option<(u32, u64)>) {
+        if self.exists {
+            self.changes.push(ObjectOp::Remove);
+        } else {
+            self.exists = true;
+            self.usage.objects += 1;
+        }
+        self.changes.push(ObjectOp::Touch);
+        let pieces = source.pieces.iter().cloned();
+        self.changes
+            .extend(pieces.map(|(offset, data)| ObjectOp::Write { offset, data }));
+        self.info.flags &= !FLAG_OMAP;
+        if source.has_omap() {
+            self.info.flags |= FLAG_OMAP;
+            if !source.pairs.is_empty() {
+                self.changes.push(ObjectOp::OmapSet(source.pairs.clone()));
+            }
+            if !source.omap_header.is_empty() {
+                self.changes
+                    .push(ObjectOp::OmapHeader(source.omap_header.clone()));
+            }
+        }
+        self.attrs_cleared = true;
+        self.attrs_after = None;
+        self.attr_changes = source
+            .attrs
+            .iter()
+            .map(|(k, v)| (k.clone(), Some(v.clone())))
+            .collect();
+        self.set_size(source.size);
+        (self.info.truncate_seq, self.info.truncate_size) = truncate.unwrap_or(source.truncate);
+        self.info.user_version = source.user_version;
+        self.info.mtime = source.mtime;
+        self.keeps_mtime = true;
+        self.dirty = true;
+        self.count_write(source.size);
+    }
+}

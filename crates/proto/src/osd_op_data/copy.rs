@@ -1,0 +1,70 @@
+//! The data of `COPY_GET`: an object in parts, as one OSD reads it from another.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::UTime;
+use spirula_maps::{ReqId, SnapId};
+
+use crate::macros::section;
+
+section! {
+    /// How far a copy is; attributes come first, then data, then the omap.
+    pub struct CopyCursor: "object_copy_cursor_t", version 1, compat 1 {
+        /// The attributes were sent.
+        pub attr_complete: bool,
+        /// Bytes of data that were sent.
+        pub data_offset: u64,
+        /// All data was sent.
+        pub data_complete: bool,
+        /// The last omap key that was sent.
+        pub omap_offset: Bytes,
+        /// The whole omap was sent.
+        pub omap_complete: bool,
+    }
+}
+
+impl CopyCursor {
+    /// Whether everything was sent.
+    pub fn is_complete(&self) -> bool {
+        self.attr_complete && self.data_complete && self.omap_complete
+    }
+}
+
+section! {
+    /// Part of an object: output of `COPY_GET`.
+    pub struct CopyData: "object_copy_data_t", version 8, compat 5 {
+        /// The object's size in bytes.
+        pub size: u64,
+        /// When it changed, by the writer's clock.
+        pub mtime: UTime,
+        /// All attributes, with the first part.
+        pub attrs: BTreeMap<Bytes, Bytes>,
+        /// Data from where the cursor was.
+        pub data: Bytes,
+        /// Encoded omap pairs (a map), or nothing.
+        pub omap_data: Bytes,
+        /// Where the next part begins.
+        pub cursor: CopyCursor,
+        /// The omap header, with the first part of the omap.
+        pub omap_header: Bytes,
+        /// Of a clone, the snapshots that it stands for.
+        pub snaps: Vec<SnapId>,
+        /// Of a head, its newest snapshot.
+        pub snap_seq: SnapId,
+        /// Which digests are known.
+        pub flags: u32,
+        /// CRC-32C of the data.
+        pub data_digest: u32,
+        /// CRC-32C of the omap.
+        pub omap_digest: u32,
+        /// The last requests that changed it, with the last part.
+        pub reqids: Vec<(ReqId, u64)>,
+        /// The number of the last truncation.
+        pub truncate_seq: u32,
+        /// The size that it left.
+        pub truncate_size: u64,
+        /// Which of the requests failed, by their place, and how.
+        pub reqid_return_codes: BTreeMap<u32, i32>,
+    }
+}
