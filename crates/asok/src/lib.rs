@@ -8,6 +8,7 @@
 //! single-threaded runtime.
 
 pub mod config;
+pub mod perf;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub struct Command {
     /// Literal words, such as `config show`.
     pub name: &'static str,
     /// Parameters: name and Ceph type, such as `("var", "CephString")`; a name that ends with `?` is optional, one that
-    /// ends with `*` may be given more than once.
+    /// ends with `*` (or `*?`) may be given more than once. A type `CephChoices,strings=a|b` names its choices.
     pub params: &'static [(&'static str, &'static str)],
     /// One line of help.
     pub help: &'static str,
@@ -199,7 +200,11 @@ fn bare(word: &str) -> Option<Map<String, Value>> {
     fine.then(|| Map::from_iter([("prefix".to_owned(), json!(word))]))
 }
 
-fn pretty(v: &Value) -> Vec<u8> {
+/// A command's output as text: JSON with indentation, and a text as it is.
+pub fn pretty(v: &Value) -> Vec<u8> {
+    if let Value::String(text) = v {
+        return text.clone().into_bytes();
+    }
     let mut out = Vec::new();
     let style = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut ser = serde_json::Serializer::with_formatter(&mut out, style);
@@ -207,7 +212,10 @@ fn pretty(v: &Value) -> Vec<u8> {
         // Writing into memory does not fail; an empty answer is still well-formed for the client.
         out.clear();
     }
-    out.push(b'\n');
+    // The official formatter ends a section with a line feed, but no bare number.
+    if v.is_object() || v.is_array() {
+        out.push(b'\n');
+    }
     out
 }
 
@@ -258,14 +266,18 @@ pub fn describe(commands: &[Command]) -> Value {
     for (i, c) in commands.iter().chain(config::COMMANDS).chain(BUILTIN).enumerate() {
         let mut sig: Vec<Value> = c.name.split(' ').map(Value::from).collect();
         for (name, kind) in c.params {
+            let (kind, choices) = kind.split_once(',').unwrap_or((kind, ""));
             let mut p = Map::from_iter([
                 ("name".to_owned(), json!(name.trim_end_matches(['?', '*']))),
                 ("type".to_owned(), json!(kind)),
             ]);
+            if let Some(strings) = choices.strip_prefix("strings=") {
+                p.insert("strings".to_owned(), json!(strings));
+            }
             if name.ends_with('?') {
                 p.insert("req".to_owned(), json!("false"));
             }
-            if name.ends_with('*') {
+            if name.trim_end_matches('?').ends_with('*') {
                 p.insert("n".to_owned(), json!("N"));
             }
             sig.push(Value::Object(p));

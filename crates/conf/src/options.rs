@@ -179,7 +179,12 @@ options! {
     ms_tcp_nodelay Bool Advanced "true" [""] "send small segments at once";
     objecter_inflight_op_bytes Size Advanced "104857600" [""] "bytes a client has in flight at most";
     objecter_inflight_ops Uint Advanced "1024" [""] "operations a client has in flight at most";
+    osd_aggregated_slow_ops_logging Bool Advanced "true" ["osd"] "tell the cluster log of slow operations in one line";
     osd_beacon_report_interval Int Dev "300" ["osd"] "seconds between beacons to the monitors";
+    osd_bench_duration Uint Advanced "30" ["osd"] "seconds that a benchmark may take at the assumed speeds";
+    osd_bench_large_size_max_throughput Size Advanced "104857600" ["osd"] "bytes a second that a benchmark of large blocks is assumed to reach";
+    osd_bench_max_block_size Size Advanced "67108864" ["osd"] "largest block of a benchmark";
+    osd_bench_small_size_max_iops Uint Advanced "100" ["osd"] "operations a second that a benchmark of small blocks is assumed to reach";
     osd_class_default_list Str Advanced "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap queue 2pc_queue fifo" ["osd"] "object classes that the capabilities x, class-read and class-write cover";
     osd_class_load_list Str Advanced "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap queue 2pc_queue fifo" ["osd"] "object classes that may be used";
     osd_class_update_on_start Bool Advanced "true" ["osd"] "give an OSD without device class that of its device when it boots";
@@ -210,6 +215,10 @@ options! {
     osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
     osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
     osd_op_complaint_time Float Advanced "30" ["osd"] "seconds after which an operation counts as slow";
+    osd_op_history_duration Uint Advanced "600" ["osd"] "seconds for which the slowest operations are remembered";
+    osd_op_history_size Uint Advanced "20" ["osd"] "slowest operations that are remembered";
+    osd_op_history_slow_op_size Uint Advanced "20" ["osd"] "slow operations that are remembered for longer";
+    osd_op_history_slow_op_threshold Float Advanced "10.0" ["osd"] "seconds from which an operation is remembered for longer";
     osd_pg_log_dups_tracked Uint Dev "3000" ["osd"] "requests that a PG remembers, to recognise them when they are sent again";
     osd_pg_max_concurrent_snap_trims Uint Advanced "2" ["osd"] "clones that a placement group trims at the same time";
     osd_pool_default_crush_rule Int Advanced "-1" ["mon"] "CRUSH rule of new pools; negative for the first";

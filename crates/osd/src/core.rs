@@ -7,13 +7,14 @@ use spirula_maps::PgId;
 
 use crate::pg::cluster::ClusterMap;
 use crate::pg::config::PgConfig;
+use crate::pg::describe::{OpRecord, Progress};
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{CopyState, Ctx, Output, Pg, PgReport, StoreReply, Token, TrimState};
+use crate::pg::{CopyState, Ctx, Output, Pg, PgCounts, PgReport, StoreReply, Token, TrimState};
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
@@ -136,6 +137,46 @@ impl Core {
     /// Events that wait for a newer map.
     pub fn waiting_for_map(&self) -> usize {
         self.early.len()
+    }
+
+    /// Object contexts in memory.
+    pub fn cached_contexts(&self) -> usize {
+        self.pgs.values().map(Pg::cached_contexts).sum()
+    }
+
+    /// Forgets the object contexts that are not in use.
+    pub fn drop_contexts(&mut self) {
+        self.pgs.values_mut().for_each(Pg::drop_contexts);
+    }
+
+    /// Writes as primary that are not durable everywhere.
+    pub fn writes_in_flight(&self) -> usize {
+        self.pgs.values().map(Pg::writes_in_flight).sum()
+    }
+
+    /// How many PGs are here, by this OSD's part in them.
+    pub fn pg_counts(&self) -> PgCounts {
+        let mut counts = PgCounts::default();
+        self.pgs.values().for_each(|pg| pg.count_in(&mut counts));
+        counts
+    }
+
+    /// Descriptions of all requests that wait or are under way.
+    pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
+        let early = self.early.iter().filter_map(|e| match e {
+            Early::Op(op) => Some(OpRecord::of(op, Progress::Delayed("wait for new map"))),
+            Early::Peer(..) => None,
+        });
+        early.chain(self.pgs.values().flat_map(Pg::op_records))
+    }
+
+    /// When the requests that wait or are under way were received.
+    pub fn ops_received(&self) -> impl Iterator<Item = u64> {
+        let early = self.early.iter().filter_map(|e| match e {
+            Early::Op(op) => Some(op.stamps.received),
+            Early::Peer(..) => None,
+        });
+        early.chain(self.pgs.values().flat_map(Pg::ops_received))
     }
 
     /// Reports on the PGs that this OSD leads.

@@ -1,83 +1,22 @@
 //! What `ceph daemon osd.N …` and `ceph tell osd.N …` offer.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use spirula_asok::{Command, Failure, Handler};
 use spirula_maps::PgId;
+use spirula_proto::mon::LogPriority;
 
-use super::options;
 use super::state::{Osd, Shared};
+use super::table::{self, COMMANDS};
+use super::{device, options};
 use crate::pg::errno::*;
 
 /// The release whose interface this is.
 pub(super) const CEPH_VERSION: &str = "16.2.15";
 /// Its name.
 pub(super) const CEPH_RELEASE: &str = "pacific";
-
-/// The commands, besides those that every daemon has.
-pub(super) const COMMANDS: &[Command] = &[
-    Command {
-        name: "bench",
-        params: &[("count?", "CephInt"), ("size?", "CephInt")],
-        help: "OSD benchmark: write <count> bytes (default 1G) in <size>-byte objects (default 4MB).",
-    },
-    Command {
-        name: "dump_blocklist",
-        params: &[],
-        help: "dump blocklisted clients and times",
-    },
-    Command {
-        name: "dump_historic_ops",
-        params: &[],
-        help: "show recent ops",
-    },
-    Command {
-        name: "dump_ops_in_flight",
-        params: &[],
-        help: "show the ops currently in flight",
-    },
-    Command {
-        name: "dump_watchers",
-        params: &[],
-        help: "show clients which have active watches, and on which objects",
-    },
-    Command {
-        name: "heap",
-        params: &[("heapcmd", "CephString")],
-        help: "show heap usage info (available only if compiled with tcmalloc)",
-    },
-    Command {
-        name: "ops",
-        params: &[],
-        help: "show the ops currently in flight",
-    },
-    Command {
-        name: "perf dump",
-        params: &[],
-        help: "dump perfcounters value",
-    },
-    Command {
-        name: "perf schema",
-        params: &[],
-        help: "dump perfcounters schema",
-    },
-    Command {
-        name: "pg",
-        params: &[("pgid", "CephPgid"), ("cmd", "CephString")],
-        help: "show details of a specific pg",
-    },
-    Command {
-        name: "query",
-        params: &[("pgid?", "CephPgid")],
-        help: "show details of a specific pg",
-    },
-    Command {
-        name: "status",
-        params: &[],
-        help: "high-level status of OSD",
-    },
-];
 
 pub(super) fn version_text() -> String {
     format!(
@@ -117,45 +56,84 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         o.apply_options();
         return answer;
     }
+    if let Some(why) = table::unsupported(prefix) {
+        return Err(failure(EOPNOTSUPP, why));
+    }
+    if let Some(v) = o.op_command(prefix, args) {
+        return Ok(v);
+    }
+    let name = |key| args.get(key).and_then(Value::as_str).unwrap_or_default();
+    if let Some(v) = o.perf_command(prefix, (name("logger"), name("counter"))) {
+        return Ok(v);
+    }
     match prefix {
         "version" => Ok(version()),
+        "git_version" => Ok(json!({"git_version": env!("CARGO_PKG_VERSION")})),
         "get_command_descriptions" => Ok(spirula_asok::describe(COMMANDS)),
         "help" => Ok(spirula_asok::help(COMMANDS)),
-        "perf dump" => Ok(o.perf.dump(o.io.store.stats())),
-        "perf schema" => Ok(o.perf.schema(o.io.store.stats())),
-        "dump_historic_ops" => Ok(o.perf.history()),
-        "dump_watchers" => Ok(o.watchers()),
+        "cache drop" => {
+            o.core.drop_contexts();
+            Ok(json!(""))
+        }
+        "cache status" => Ok(json!({"object_ctx": o.core.cached_contexts()})),
+        "cluster_log" => {
+            o.cluster_log(LogPriority::ERROR, words(args, "message"));
+            Ok(json!(""))
+        }
         "dump_blocklist" => Ok(o.blocklist()),
-        "dump_ops_in_flight" | "ops" => Ok(o.ops_in_flight()),
+        "dump_watchers" => Ok(o.watchers()),
+        "flush_journal" => {
+            o.io.store.checkpoint();
+            Ok(json!(""))
+        }
+        "flush_pg_stats" => Ok(json!(o.report_now())),
+        "get_latest_osdmap" => {
+            o.want_newest_map();
+            Ok(json!(""))
+        }
+        "get_mapped_pools" => {
+            let pools: BTreeSet<u64> = o.core.pgs().map(|pg| pg.pgid().pool).collect();
+            Ok(json!(pools))
+        }
+        "injectfull" => o.inject_full(args),
+        "list_devices" => Ok(device::list(&o.cfg.device)),
+        // What is logged is written at once.
+        "log flush" => Ok(json!({})),
+        "perf reset" => {
+            let (var, stats) = (text(args, "var")?, o.io.store.stats());
+            Ok(match o.perf.reset(var, stats) {
+                true => json!({"success": format!("perf reset {var}")}),
+                false => json!({"error": format!("Not find: {var}")}),
+            })
+        }
+        "send_beacon" => {
+            o.send_beacon();
+            Ok(json!(""))
+        }
         "status" => Ok(o.status()),
-        "heap" => Err(failure(
-            EOPNOTSUPP,
-            "could not issue heap profiler command -- not using tcmalloc!",
-        )),
         "pg" => match text(args, "cmd")? {
             "query" => o.query(text(args, "pgid")?),
-            other => Err(failure(EINVAL, format!("pg {other}: not supported"))),
+            other => match table::unsupported(other) {
+                Some(why) => Err(failure(EOPNOTSUPP, why)),
+                None => Err(failure(EINVAL, format!("pg {other}: not supported"))),
+            },
         },
+        "query" if !args.contains_key("pgid") => Err(failure(EINVAL, "no pgid specified")),
         "query" => o.query(text(args, "pgid")?),
         other => Err(failure(EINVAL, format!("unrecognized command! [{other}]"))),
     }
 }
 
-impl Osd {
-    fn ops_in_flight(&self) -> Value {
-        let now = self.usec();
-        let ops: Vec<Value> = self
-            .core
-            .pgs()
-            .flat_map(|pg| pg.describe_ops())
-            .map(|(description, received)| {
-                let age = now.saturating_sub(received) as f64 / 1e6;
-                json!({"description": description, "age": age, "duration": age})
-            })
-            .collect();
-        json!({"num_ops": ops.len(), "ops": ops})
+/// The words of a parameter that may be given more than once.
+fn words(args: &Map<String, Value>, name: &str) -> String {
+    match args.get(name) {
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Some(Value::String(one)) => one.clone(),
+        _ => String::new(),
     }
+}
 
+impl Osd {
     fn status(&self) -> Value {
         let state = if self.is_up() { "active" } else { "booting" };
         json!({
@@ -164,6 +142,7 @@ impl Osd {
             "whoami": self.cfg.id,
             "state": state,
             "oldest_map": 1,
+            "cluster_osdmap_trim_lower_bound": 1,
             "newest_map": self.maps.epoch(),
             "num_pgs": self.core.pgs().count(),
         })
@@ -225,7 +204,7 @@ impl Handler for AdminHandler {
 
     async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
         if prefix == "bench" {
-            return super::commands::bench(&Rc::clone(&self.0), args).await;
+            return super::bench::run(&Rc::clone(&self.0), args).await;
         }
         self.0.with(|o| execute(o, prefix, args))
     }

@@ -44,6 +44,18 @@ pub(super) fn class(path: &Path) -> Option<&'static str> {
     })
 }
 
+/// The block devices that `path` is or lies on, as `list_devices` shows them; none where the kernel names none.
+pub(super) fn list(path: &Path) -> serde_json::Value {
+    let name = number(path).ok().and_then(|(major, minor)| {
+        let target = std::fs::read_link(Path::new(SYSFS).join(format!("{major}:{minor}"))).ok()?;
+        Some(format!("/dev/{}", target.file_name()?.to_str()?))
+    });
+    let devices = name.into_iter();
+    devices
+        .map(|device| serde_json::json!({"device": device, "device_id": ""}))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

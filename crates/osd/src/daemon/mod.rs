@@ -7,12 +7,14 @@
 mod accept;
 mod admin;
 mod auth;
+mod bench;
 mod clock;
 mod commands;
 mod config;
 mod device;
 mod event_fd;
 mod heartbeat;
+mod history;
 mod links;
 mod map_view;
 mod maps;
@@ -21,9 +23,12 @@ mod options;
 mod perf;
 mod report;
 mod run;
+mod slow;
+mod space;
 mod state;
 mod store_io;
 mod store_reads;
+mod table;
 mod watchers;
 
 pub use config::{MkfsConfig, OsdConfig, mkfs};

@@ -146,6 +146,11 @@ impl Osd {
         pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
     }
 
+    /// Asks the monitors for maps that are newer than what is here.
+    pub(super) fn want_newest_map(&self) {
+        self.mon.subscribe("osdmap", u64::from(self.maps.epoch()) + 1);
+    }
+
     pub(super) fn send_beacon(&mut self) {
         if self.is_up() {
             let beacon = OsdBeacon {

@@ -27,7 +27,15 @@ const LIVE: &[&str] = &[
     "osd_max_trimming_pgs",
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
+    "osd_bench_duration",
+    "osd_bench_large_size_max_throughput",
+    "osd_bench_max_block_size",
+    "osd_bench_small_size_max_iops",
     "osd_op_complaint_time",
+    "osd_op_history_duration",
+    "osd_op_history_size",
+    "osd_op_history_slow_op_size",
+    "osd_op_history_slow_op_threshold",
     "osd_pg_log_dups_tracked",
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
@@ -78,6 +86,7 @@ impl Osd {
     pub(super) fn apply_options(&mut self) {
         self.core.set_config(Arc::new(pg_config(&self.values)));
         self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
+        self.perf.history.set_options(&self.values);
         self.check_space();
         self.report_config();
     }

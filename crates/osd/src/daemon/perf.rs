@@ -1,62 +1,42 @@
 //! Counters and histograms: what clients ask for, and where the time of their requests goes.
 
-use std::collections::VecDeque;
-
-use serde_json::{Value, json};
+use spirula_asok::perf::{Axis, BUCKETS, Counter, Grid, Histogram, Logger, Values, count, gauge, times};
 use spirula_proto::osd::MOsdOpReply;
 
+use super::history::History;
+use super::state::Osd;
+use crate::pg::describe::OpRecord;
 use crate::pg::op::Stamps;
+use crate::pg::perf::{CorePerf, Times};
 
-/// Requests remembered for `dump_historic_ops`.
-const HISTORY: usize = 20;
-/// Only those that took longer, in microseconds, are worth remembering.
-const SLOW: u64 = 10_000;
-
-/// Times in microseconds, by powers of two.
-#[derive(Debug, Default, Clone)]
-struct Histogram {
-    buckets: [u64; 32],
-    count: u64,
-    sum: u64,
+/// Times in microseconds by powers of two, and their sum.
+#[derive(Clone)]
+struct Spread {
+    buckets: [u64; BUCKETS],
+    all: Times,
 }
 
-impl Histogram {
+impl Default for Spread {
+    fn default() -> Self {
+        Self {
+            buckets: [0; BUCKETS],
+            all: Times::default(),
+        }
+    }
+}
+
+impl Spread {
     fn add(&mut self, usec: u64) {
-        let at = (u64::BITS - usec.leading_zeros()).min(31) as usize;
-        self.buckets[at] += 1;
-        self.count += 1;
-        self.sum += usec;
+        self.buckets[Axis::bucket(usec)] += 1;
+        self.all.add(usec);
     }
-
-    /// The form of the official latency counters, in seconds.
-    fn latency(&self) -> Value {
-        let sum = self.sum as f64 / 1e6;
-        let average = if self.count == 0 {
-            0.0
-        } else {
-            sum / self.count as f64
-        };
-        json!({"avgcount": self.count, "sum": sum, "avgtime": average})
-    }
-
-    fn dump(&self) -> Value {
-        let used = self.buckets.iter().rposition(|n| *n > 0).map_or(0, |i| i + 1);
-        json!({"count": self.count, "sum_us": self.sum, "log2_us": self.buckets[..used]})
-    }
-}
-
-/// A request that is over.
-struct Past {
-    description: String,
-    stamps: Stamps,
-    done: u64,
 }
 
 macro_rules! stages {
-    ($($(#[$doc:meta])* $name:ident: $from:ident -> $to:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $from:ident -> $to:ident, $help:literal;)*) => {
         /// Times between the stages of a request.
         #[derive(Default)]
-        struct Stages { $($(#[$doc])* $name: Histogram,)* }
+        struct Stages { $($(#[$doc])* $name: Spread,)* }
 
         impl Stages {
             fn add(&mut self, s: &Stamps) {
@@ -65,8 +45,8 @@ macro_rules! stages {
                 })*
             }
 
-            fn dump(&self) -> Value {
-                json!({$(stringify!($name): self.$name.dump(),)*})
+            fn all(&self) -> Vec<(&'static str, &Spread, &'static str)> {
+                vec![$((stringify!($name), &self.$name, $help),)*]
             }
         }
     };
@@ -74,143 +54,437 @@ macro_rules! stages {
 
 stages! {
     /// From the socket to the PG.
-    received_to_queued: received -> queued;
+    received_to_queued: received -> queued, "From the socket to the placement group";
     /// Waiting for others on the object, and for what it reads.
-    queued_to_started: queued -> started;
+    queued_to_started: queued -> started, "Waiting for other operations on the object, and for what is read first";
     /// Execution.
-    started_to_sub_ops_sent: started -> sub_ops_sent;
+    started_to_sub_ops_sent: started -> sub_ops_sent, "Execution";
     /// The local log.
-    sub_ops_sent_to_local_commit: sub_ops_sent -> local_commit;
+    sub_ops_sent_to_local_commit: sub_ops_sent -> local_commit, "Waiting for the local log";
     /// The slowest peer after that.
-    local_commit_to_peer_commit: local_commit -> peer_commit;
+    local_commit_to_peer_commit: local_commit -> peer_commit, "Waiting for the slowest replica after that";
 }
+
+/// Requests of one kind: that read, that write, or both.
+#[derive(Default, Clone, Copy)]
+struct Kind {
+    in_bytes: u64,
+    out_bytes: u64,
+    /// From arrival to reply.
+    latency: Times,
+    /// The same without what came before the PG.
+    process: Times,
+    /// Of that, what came before the wait for the disks.
+    prepare: Times,
+}
+
+impl Kind {
+    fn sum(&self, other: &Self) -> Self {
+        let add = |a: Times, b: Times| Times {
+            count: a.count + b.count,
+            usec: a.usec + b.usec,
+        };
+        Self {
+            in_bytes: self.in_bytes + other.in_bytes,
+            out_bytes: self.out_bytes + other.out_bytes,
+            latency: add(self.latency, other.latency),
+            process: add(self.process, other.process),
+            prepare: add(self.prepare, other.prepare),
+        }
+    }
+}
+
+/// Latencies in units of 100 µs. Official histograms count nanoseconds on this axis, whatever its name says.
+const LATENCY: Axis = Axis {
+    name: "Latency (usec)",
+    quant: 100_000,
+};
+const LATENCY_QUANTUM_USEC: u64 = 100;
+/// Sizes in units of a sector.
+const SIZE: Axis = Axis {
+    name: "Request size (bytes)",
+    quant: 512,
+};
 
 /// All counters.
 #[derive(Default)]
 pub(super) struct Perf {
-    reads: Histogram,
-    writes: Histogram,
-    in_bytes: u64,
-    out_bytes: u64,
+    reads: Kind,
+    writes: Kind,
+    both: Kind,
+    before_pg: Times,
     stages: Stages,
-    history: VecDeque<Past>,
+    read_sizes: Grid,
+    write_sizes: Grid,
+    both_in: Grid,
+    both_out: Grid,
+    /// What the core counts.
+    pub(super) core: CorePerf,
+    /// Commits at the last report.
+    reported: Times,
+    /// The store's counters at the last reset.
+    store_base: spirula_store::Stats,
+    /// The slowest requests.
+    pub(super) history: History,
 }
 
 impl Perf {
     /// A request is answered.
-    pub(super) fn op_done(&mut self, r: &MOsdOpReply, stamps: &Stamps, now: u64) {
-        let took = now.saturating_sub(stamps.received);
-        let writes = r.ops.iter().any(|o| o.op.code.is_modify());
-        let bytes = |o: &spirula_proto::osd::OsdOpOut| o.op.args().extent().map_or(0, |e| e.length);
-        if writes {
-            self.writes.add(took);
-            // A client may claim any length, in a refused request too.
-            let claimed = r.ops.iter().map(bytes).fold(0, u64::saturating_add);
-            let written = if r.result < 0 { 0 } else { claimed };
-            self.in_bytes = self.in_bytes.saturating_add(written);
-        } else {
-            self.reads.add(took);
-            self.out_bytes += r.ops.iter().map(|o| o.data.len() as u64).sum::<u64>();
-        }
-        self.stages.add(stamps);
-        if took > SLOW {
-            let ops: Vec<String> = r.ops.iter().map(|o| o.op.code.to_string()).collect();
-            let description = format!("osd_op({} {} [{}])", r.pgid, r.oid, ops.join(","));
-            self.history.push_back(Past {
-                description,
-                stamps: *stamps,
-                done: now,
-            });
-            if self.history.len() > HISTORY {
-                self.history.pop_front();
+    pub(super) fn op_done(&mut self, r: &MOsdOpReply, s: &Stamps, now: u64, record: Option<Box<OpRecord>>) {
+        let took = now.saturating_sub(s.received);
+        let (mut reads, mut writes, mut input, mut output) = (false, false, 0, 0);
+        for o in &r.ops {
+            reads |= o.op.code.is_read();
+            if o.op.code.is_modify() {
+                writes = true;
+                // A client may claim any length, in a refused request too.
+                let claimed = o.op.args().extent().map_or(0, |e| e.length);
+                input = u64::saturating_add(input, if r.result < 0 { 0 } else { claimed });
             }
+            output += o.data.len() as u64;
         }
-    }
-
-    pub(super) fn dump(&self, store: spirula_store::Stats) -> Value {
-        let mut all = self.reads.clone();
-        all.count += self.writes.count;
-        all.sum += self.writes.sum;
-        json!({
-            "osd": {
-                "op": all.count,
-                "op_in_bytes": self.in_bytes,
-                "op_out_bytes": self.out_bytes,
-                "op_latency": all.latency(),
-                "op_r": self.reads.count,
-                "op_r_out_bytes": self.out_bytes,
-                "op_r_latency": self.reads.latency(),
-                "op_w": self.writes.count,
-                "op_w_in_bytes": self.in_bytes,
-                "op_w_latency": self.writes.latency(),
-            },
-            "osd_stages": self.stages.dump(),
-            "store": {
-                "transactions": store.transactions,
-                "groups": store.groups,
-                "log_bytes": store.log_bytes,
-                "direct_bytes": store.direct_bytes,
-                "writeback_bytes": store.writeback_bytes,
-                "index_bytes": store.index_bytes,
-                "checkpoints": store.checkpoints,
-                "device_reads": store.device_reads,
-                "index_lookups": store.index_lookups,
-                "corruptions": store.corruptions,
-            },
-        })
-    }
-
-    /// The counters' meaning, in the official form.
-    pub(super) fn schema(&self, store: spirula_store::Stats) -> Value {
-        let counter = |name: &str, v: &Value| {
-            let kind = if v.is_object() { 5 } else { 10 };
-            let value_type = if v.is_object() {
-                "real-integer-pair"
-            } else {
-                "integer"
-            };
-            json!({"type": kind, "metric_type": "counter", "value_type": value_type, "description": name.replace('_', " "),
-                   "nick": "", "priority": 5, "units": if name.ends_with("bytes") { "bytes" } else { "none" }})
+        let x = took / LATENCY_QUANTUM_USEC;
+        let kind = match (reads, writes) {
+            (true, true) => {
+                self.both_in.add(x, input / SIZE.quant);
+                self.both_out.add(x, output / SIZE.quant);
+                &mut self.both
+            }
+            (_, true) => {
+                self.write_sizes.add(x, input / SIZE.quant);
+                &mut self.writes
+            }
+            _ => {
+                self.read_sizes.add(x, output / SIZE.quant);
+                &mut self.reads
+            }
         };
-        let mut dump = self.dump(store);
-        if let Some(sections) = dump.as_object_mut() {
-            for section in sections.values_mut().filter_map(Value::as_object_mut) {
-                for (name, v) in section.iter_mut() {
-                    *v = counter(name, v);
-                }
-            }
+        kind.in_bytes = kind.in_bytes.saturating_add(input);
+        kind.out_bytes = kind.out_bytes.saturating_add(output);
+        kind.latency.add(took);
+        if s.queued != 0 {
+            self.before_pg.add(s.queued.saturating_sub(s.received));
+            kind.process.add(now.saturating_sub(s.queued));
+            let prepared = s.sub_ops_sent.max(s.started).max(s.queued);
+            kind.prepare.add(prepared - s.queued);
         }
-        dump
+        self.stages.add(s);
+        if let Some(record) = record {
+            self.history.add(*record, now);
+        }
     }
 
-    pub(super) fn history(&self) -> Value {
-        let seconds = |usec: u64| usec as f64 / 1e6;
-        let ops: Vec<Value> = self
-            .history
-            .iter()
-            .map(|p| {
-                let s = &p.stamps;
-                let steps = [
-                    ("queued", s.queued),
-                    ("started", s.started),
-                    ("sub_ops_sent", s.sub_ops_sent),
-                    ("local_commit", s.local_commit),
-                    ("peer_commit", s.peer_commit),
-                    ("done", p.done),
-                ];
-                let events: Vec<Value> = steps
-                    .into_iter()
-                    .filter(|(_, at)| *at != 0)
-                    .map(|(event, at)| json!({"event": event, "at": seconds(at.saturating_sub(s.received))}))
-                    .collect();
-                json!({
-                    "description": p.description,
-                    "initiated_at": seconds(s.received),
-                    "duration": seconds(p.done.saturating_sub(s.received)),
-                    "type_data": {"events": events},
-                })
-            })
-            .collect();
-        json!({"size": HISTORY, "duration": 600, "ops": ops})
+    /// The average time that the store took to make a transaction durable since the last call, in nanoseconds.
+    pub(super) fn take_commit_latency_ns(&mut self) -> u64 {
+        let ns = self.core.commits.average_ns_since(&self.reported);
+        self.reported = self.core.commits;
+        ns
+    }
+
+    /// Begins to count anew: all loggers, or the one of this name. Says whether there is one.
+    pub(super) fn reset(&mut self, logger: &str, store: spirula_store::Stats) -> bool {
+        let all = logger == "all";
+        if all || logger == "osd" {
+            let core = CorePerf::default();
+            *self = Self {
+                core,
+                reported: core.commits,
+                stages: std::mem::take(&mut self.stages),
+                history: std::mem::take(&mut self.history),
+                store_base: self.store_base,
+                ..Self::default()
+            };
+        }
+        if all || logger == "osd_stages" {
+            self.stages = Stages::default();
+        }
+        if all || logger == "store" {
+            self.store_base = store;
+        }
+        all || ["osd", "osd_stages", "store"].contains(&logger)
+    }
+
+    fn op_counters(&self) -> Vec<Counter> {
+        let pair = |t: Times| (t.count, t.usec);
+        let all = self.reads.sum(&self.writes).sum(&self.both);
+        let (r, w, rw) = (&self.reads, &self.writes, &self.both);
+        vec![
+            count("op", all.latency.count, "Client operations"),
+            count("op_in_bytes", all.in_bytes, "Client operations total write size"),
+            count("op_out_bytes", all.out_bytes, "Client operations total read size"),
+            times(
+                "op_latency",
+                pair(all.latency),
+                "Latency of client operations (including queue time)",
+            ),
+            times(
+                "op_process_latency",
+                pair(all.process),
+                "Latency of client operations (excluding queue time)",
+            ),
+            times(
+                "op_prepare_latency",
+                pair(all.prepare),
+                "Latency of client operations (excluding queue time and wait for finished)",
+            ),
+            count("op_r", r.latency.count, "Client read operations"),
+            count("op_r_out_bytes", r.out_bytes, "Client data read"),
+            times(
+                "op_r_latency",
+                pair(r.latency),
+                "Latency of read operation (including queue time)",
+            ),
+            times(
+                "op_r_process_latency",
+                pair(r.process),
+                "Latency of read operation (excluding queue time)",
+            ),
+            times(
+                "op_r_prepare_latency",
+                pair(r.prepare),
+                "Latency of read operations (excluding queue time and wait for finished)",
+            ),
+            count("op_w", w.latency.count, "Client write operations"),
+            count("op_w_in_bytes", w.in_bytes, "Client data written"),
+            times(
+                "op_w_latency",
+                pair(w.latency),
+                "Latency of write operation (including queue time)",
+            ),
+            times(
+                "op_w_process_latency",
+                pair(w.process),
+                "Latency of write operation (excluding queue time)",
+            ),
+            times(
+                "op_w_prepare_latency",
+                pair(w.prepare),
+                "Latency of write operations (excluding queue time and wait for finished)",
+            ),
+            count("op_rw", rw.latency.count, "Client read-modify-write operations"),
+            count(
+                "op_rw_in_bytes",
+                rw.in_bytes,
+                "Client read-modify-write operations write in",
+            ),
+            count(
+                "op_rw_out_bytes",
+                rw.out_bytes,
+                "Client read-modify-write operations read out ",
+            ),
+            times(
+                "op_rw_latency",
+                pair(rw.latency),
+                "Latency of read-modify-write operation (including queue time)",
+            ),
+            times(
+                "op_rw_process_latency",
+                pair(rw.process),
+                "Latency of read-modify-write operation (excluding queue time)",
+            ),
+            times(
+                "op_rw_prepare_latency",
+                pair(rw.prepare),
+                "Latency of read-modify-write operations (excluding queue time and wait for finished)",
+            ),
+            times(
+                "op_before_dequeue_op_lat",
+                pair(self.before_pg),
+                "Latency of IO before calling dequeue_op(already dequeued and get PG lock)",
+            ),
+        ]
+    }
+
+    fn sub_op_counters(&self) -> Vec<Counter> {
+        let c = &self.core;
+        let took = (c.sub_ops.count, c.sub_ops.usec);
+        vec![
+            count("subop", c.sub_ops.count, "Suboperations"),
+            count("subop_in_bytes", c.sub_op_bytes, "Suboperations total size"),
+            times("subop_latency", took, "Suboperations latency"),
+            count("subop_w", c.sub_ops.count, "Replicated writes"),
+            count("subop_w_in_bytes", c.sub_op_bytes, "Replicated written data size"),
+            times("subop_w_latency", took, "Replicated writes latency"),
+        ]
+    }
+
+    fn histograms(&self) -> Vec<Histogram<'_>> {
+        let grid = |name, values, help| Histogram {
+            name,
+            help,
+            axes: vec![LATENCY, SIZE],
+            values: Values::Grid(values),
+        };
+        vec![
+            grid(
+                "op_r_latency_out_bytes_histogram",
+                &self.read_sizes,
+                "Histogram of operation latency (including queue time) + data read",
+            ),
+            grid(
+                "op_w_latency_in_bytes_histogram",
+                &self.write_sizes,
+                "Histogram of operation latency (including queue time) + data written",
+            ),
+            grid(
+                "op_rw_latency_in_bytes_histogram",
+                &self.both_in,
+                "Histogram of rw operation latency (including queue time) + data written",
+            ),
+            grid(
+                "op_rw_latency_out_bytes_histogram",
+                &self.both_out,
+                "Histogram of rw operation latency (including queue time) + data read",
+            ),
+        ]
+    }
+
+    fn stages(&self) -> Logger<'static> {
+        let all = self.stages.all().into_iter();
+        Logger {
+            name: "osd_stages",
+            counters: all
+                .map(|(name, s, help)| times(name, (s.all.count, s.all.usec), help))
+                .collect(),
+            histograms: Vec::new(),
+        }
+    }
+
+    fn store(&self, s: spirula_store::Stats) -> Logger<'static> {
+        let b = &self.store_base;
+        let since = |name, now: u64, before: u64, help| count(name, now.saturating_sub(before), help);
+        let commits = self.core.commits;
+        Logger {
+            name: "store",
+            counters: vec![
+                since("transactions", s.transactions, b.transactions, "Transactions"),
+                since("groups", s.groups, b.groups, "Group commits"),
+                since("log_bytes", s.log_bytes, b.log_bytes, "Written to the log"),
+                since(
+                    "direct_bytes",
+                    s.direct_bytes,
+                    b.direct_bytes,
+                    "Data written directly to its place",
+                ),
+                since(
+                    "writeback_bytes",
+                    s.writeback_bytes,
+                    b.writeback_bytes,
+                    "Data written from the log to its place",
+                ),
+                since(
+                    "index_bytes",
+                    s.index_bytes,
+                    b.index_bytes,
+                    "Written to the index",
+                ),
+                since("checkpoints", s.checkpoints, b.checkpoints, "Checkpoints"),
+                since(
+                    "device_reads",
+                    s.device_reads,
+                    b.device_reads,
+                    "Reads that needed the device",
+                ),
+                since(
+                    "index_lookups",
+                    s.index_lookups,
+                    b.index_lookups,
+                    "Objects looked up in the index",
+                ),
+                since("corruptions", s.corruptions, b.corruptions, "Checksum mismatches"),
+                times(
+                    "commit_lat",
+                    (commits.count, commits.usec),
+                    "Until a transaction was durable",
+                ),
+            ],
+            histograms: Vec::new(),
+        }
+    }
+}
+
+impl Osd {
+    /// Runs one of the `perf` commands that show; `None` for another command.
+    pub(super) fn perf_command(&self, prefix: &str, of: (&str, &str)) -> Option<serde_json::Value> {
+        let stats = self.io.store.stats();
+        let mut osd = Logger {
+            name: "osd",
+            counters: self.perf.op_counters(),
+            histograms: self.perf.histograms(),
+        };
+        osd.counters.insert(
+            0,
+            gauge(
+                "op_wip",
+                self.core.writes_in_flight() as u64,
+                "Replication operations currently being processed (primary)",
+            ),
+        );
+        osd.counters.extend(self.perf.sub_op_counters());
+        osd.counters.extend(self.gauges());
+        let mut stages = self.perf.stages();
+        stages.histograms = self.perf.stages.all().into_iter().map(line).collect();
+        spirula_asok::perf::run(&[osd, stages, self.perf.store(stats)], prefix, of)
+    }
+
+    /// What is now.
+    fn gauges(&self) -> Vec<Counter> {
+        let pgs = self.core.pg_counts();
+        let (hits, total) = self.perf.core.contexts;
+        let s = self.io.store.statfs();
+        vec![
+            gauge("numpg", pgs.all as u64, "Placement groups"),
+            gauge(
+                "numpg_primary",
+                pgs.primary as u64,
+                "Placement groups for which this osd is primary",
+            ),
+            gauge(
+                "numpg_replica",
+                pgs.replica as u64,
+                "Placement groups for which this osd is replica",
+            ),
+            gauge(
+                "numpg_stray",
+                pgs.stray as u64,
+                "Placement groups ready to be deleted from this osd",
+            ),
+            gauge(
+                "numpg_removing",
+                pgs.removing as u64,
+                "Placement groups queued for local deletion",
+            ),
+            gauge(
+                "heartbeat_to_peers",
+                self.heartbeats.peers().len() as u64,
+                "Heartbeat (ping) peers we send to",
+            ),
+            gauge(
+                "messages_delayed_for_map",
+                self.core.waiting_for_map() as u64,
+                "Operations waiting for OSD map",
+            ),
+            gauge("stat_bytes", s.total, "OSD size"),
+            gauge(
+                "stat_bytes_used",
+                s.total.saturating_sub(s.available),
+                "Used space",
+            ),
+            gauge("stat_bytes_avail", s.available, "Available space"),
+            count("object_ctx_cache_hit", hits, "Object context cache hits"),
+            count("object_ctx_cache_total", total, "Object context cache lookups"),
+        ]
+    }
+}
+
+fn line<'a>((name, spread, help): (&'static str, &'a Spread, &'static str)) -> Histogram<'a> {
+    Histogram {
+        name,
+        help,
+        axes: vec![Axis {
+            name: "Time (usec)",
+            quant: 1,
+        }],
+        values: Values::Line(&spread.buckets),
     }
 }

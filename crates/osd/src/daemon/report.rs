@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
-    ObjectStatCollection, ObjectStatSum, OsdStat, OsdState, PgId, PgStat, PgState, StoreStatfs,
+    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgStat, PgState,
+    StoreStatfs,
 };
-use spirula_proto::internal::report::{ConfigReport, FullState, Fullness, OsdReport, PgStatsReport};
+use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport};
 use spirula_proto::{Blob, Payload};
 
 use super::clock::ClockCheck;
@@ -38,7 +39,7 @@ pub(super) struct Reports {
     acked: u64,
     quiet: u32,
     slow_ops: u32,
-    fullness: Fullness,
+    pub(super) fullness: Fullness,
     pub(super) clock: ClockCheck,
     /// The options as they were told on this session.
     config: Option<ConfigReport>,
@@ -138,23 +139,6 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
 }
 
 impl Osd {
-    /// Ops that have been here for longer than `osd_op_complaint_time`: how many, and the oldest one's milliseconds.
-    fn slow_ops(&self) -> (u32, u32) {
-        let (now, limit) = (self.usec(), self.values.float("osd_op_complaint_time") * 1e6);
-        let mut found = (0, 0);
-        for age in self
-            .core
-            .pgs()
-            .flat_map(crate::pg::Pg::ops_received)
-            .map(|t| now.saturating_sub(t))
-            .filter(|age| *age as f64 >= limit)
-        {
-            found.0 += 1;
-            found.1 = found.1.max(u32::try_from(age / 1000).unwrap_or(u32::MAX));
-        }
-        found
-    }
-
     /// What each pool takes of this store. The store does not know pools: its allocated bytes are shared out by what
     /// the PGs hold, each object counting for a block at least.
     fn pool_statfs(&self) -> BTreeMap<i64, Blob> {
@@ -180,6 +164,13 @@ impl Osd {
                 (pool, Blob::of(&statfs))
             })
             .collect()
+    }
+
+    /// Reports everything now, and returns the report's number.
+    pub(super) fn report_now(&mut self) -> u64 {
+        self.reports.quiet = QUIET_TICKS;
+        self.report(false);
+        self.reports.seq
     }
 
     /// Looks at the space, and reports what changed; every so many ticks, everything.
@@ -219,10 +210,12 @@ impl Osd {
         }
         self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;
+        let latency = self.perf.take_commit_latency_ns();
+        let osd_stat = self.osd_stat(seq, latency);
         let report = PgStatsReport {
             seq,
             epoch: self.maps.epoch(),
-            osd_stat: Blob::of(&self.osd_stat(seq)),
+            osd_stat: Blob::of(&osd_stat),
             pgs,
             pool_statfs: self.pool_statfs(),
             slow_ops,
@@ -255,7 +248,7 @@ impl Osd {
         }
     }
 
-    fn osd_stat(&self, seq: u64) -> OsdStat {
+    fn osd_stat(&self, seq: u64, latency_ns: u64) -> OsdStat {
         let s = self.io.store.statfs();
         let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
         let index = usize::try_from(self.cfg.id).unwrap_or_default();
@@ -271,6 +264,11 @@ impl Osd {
             },
             hb_peers: self.heartbeats.peers(),
             up_from: self.maps.map().osd_info.get(index).map_or(0, |i| i.up_from),
+            os_perf_stat: ObjectStorePerfStat {
+                commit_latency_ns: latency_ns,
+                // What is submitted can be read at once.
+                apply_latency_ns: latency_ns,
+            },
             seq,
             num_pgs: u32::try_from(self.core.pgs().count()).unwrap_or(u32::MAX),
             num_osds: 1,
@@ -280,7 +278,7 @@ impl Osd {
 
     /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
     /// each at most what clients may have under way. On a tiny store not more than a share of it.
-    fn reserve(&self) -> u64 {
+    pub(super) fn reserve(&self) -> u64 {
         let total = self.io.store.total();
         let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
         let primaries = self.heartbeats.peers().len() as u64 + 1;
@@ -315,32 +313,5 @@ impl Osd {
         }
         self.tell_room();
         self.check_space();
-    }
-
-    /// Tells the monitors how full the store is, where that has changed.
-    pub(super) fn check_space(&mut self) {
-        self.reserve = self.reserve();
-        let s = self.io.store.statfs();
-        let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
-        let map = self.maps.map();
-        let above = |ratio: f32| ratio > 0.0 && used >= f64::from(ratio);
-        let level = if self.full.contains(&self.cfg.id) || above(map.full_ratio) {
-            Fullness::FULL
-        } else if above(map.backfillfull_ratio) {
-            Fullness::BACKFILLFULL
-        } else if above(map.nearfull_ratio) {
-            Fullness::NEARFULL
-        } else {
-            Fullness::NONE
-        };
-        if level != self.reports.fullness && self.is_up() {
-            let state = FullState {
-                epoch: map.epoch,
-                state: level,
-            };
-            if self.mon.send(OsdReport::Full(state).to_message()) {
-                self.reports.fullness = level;
-            }
-        }
     }
 }

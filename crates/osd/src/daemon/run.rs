@@ -269,6 +269,8 @@ async fn tick(shell: Shared, payload: Budget) {
             o.drive(Core::handle_tick);
             o.send_heartbeats();
             o.report(true);
+            o.expire_history();
+            o.log_slow_ops();
             if n % BEACON_TICKS == 0 {
                 o.send_beacon();
                 o.boot_if_down();

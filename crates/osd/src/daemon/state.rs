@@ -24,6 +24,8 @@ use super::links::Links;
 use super::maps::Maps;
 use super::perf::Perf;
 use super::report::Reports;
+use super::slow::SlowLog;
+use super::space::Injected;
 use super::store_io::StoreIo;
 use crate::core::Core;
 use crate::pg::message::PeerMessage;
@@ -66,6 +68,9 @@ pub(super) struct Osd {
     pub(super) reserve: u64,
     /// The options in force.
     pub(super) values: Values,
+    pub(super) slow_log: SlowLog,
+    /// A fullness that is only pretended.
+    pub(super) injected_full: Option<Injected>,
     started: Instant,
     out: Vec<Output>,
     last_conn: u64,
@@ -106,6 +111,8 @@ impl Shell {
         let osd = Osd {
             failsafe_ratio: values.float("osd_failsafe_full_ratio"),
             values,
+            slow_log: SlowLog::default(),
+            injected_full: None,
             reserve: 0,
             map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
@@ -227,6 +234,9 @@ impl Osd {
             usec,
             full: &self.full,
             out: &mut out,
+            perf: &mut self.perf.core,
+            slow_after: self.perf.history.threshold(),
+            described: None,
         };
         f(&mut self.core, &mut cx);
         for o in out.drain(..) {
@@ -268,7 +278,11 @@ impl Osd {
                 reply,
                 data_off,
                 stamps,
-            } => self.reply(&client, &reply, data_off, stamps),
+                record,
+            } => {
+                self.perf.op_done(&reply, &stamps, self.usec(), record);
+                self.reply(&client, &reply, data_off);
+            }
             Output::WatchNotify { client, msg } => {
                 if let Some(s) = self.sessions.get(&client.conn) {
                     s.sender.send(msg.to_message());
@@ -279,8 +293,7 @@ impl Osd {
         Ok(())
     }
 
-    fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16, stamps: Stamps) {
-        self.perf.op_done(reply, &stamps, self.usec());
+    fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16) {
         if let Some(s) = self.sessions.get(&client.conn) {
             let mut msg = reply.to_message();
             msg.header.data_off = data_off;

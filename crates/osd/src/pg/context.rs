@@ -107,6 +107,11 @@ impl Contexts {
         self.by_key.retain(|_, c| !c.is_idle() || c.used > limit);
     }
 
+    /// Forgets what is not in use.
+    pub(crate) fn drop_idle(&mut self) {
+        self.by_key.retain(|_, c| !c.is_idle());
+    }
+
     /// Contexts held.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()

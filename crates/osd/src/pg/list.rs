@@ -46,6 +46,7 @@ impl Pg {
             op.ops[index].rval = result;
             index += 1;
         }
+        cx.note_slow(&op);
         let mut reply = op.reply(result, self.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
         reply.set_versions(self.info.last_update, self.info.last_user_version);
         self.reply(&op, reply, 0, cx);

@@ -9,6 +9,7 @@ pub mod config;
 mod context;
 mod copy;
 mod delete;
+pub mod describe;
 pub mod dups;
 pub mod errno;
 mod exec;
@@ -27,6 +28,7 @@ mod op_write;
 mod output;
 mod peering;
 mod peering_plan;
+pub mod perf;
 mod replica;
 mod snaps;
 mod split;
@@ -60,7 +62,7 @@ use replica::Replica;
 pub use snaps::trim::TrimState;
 use snaps::trim::Trimmer;
 use stats::Counters;
-pub use stats::PgReport;
+pub use stats::{PgCounts, PgReport};
 use sync_source::SyncSource;
 use sync_target::SyncTarget;
 use txn::{MetaOp, Txn};
@@ -184,7 +186,8 @@ pub struct Pg {
     query_from: Option<i32>,
     /// Client ops that wait for the PG to be active.
     held: VecDeque<ClientOp>,
-    commits: VecDeque<(u32, Commit)>,
+    /// Transactions that are not durable: number, time of submission, purpose.
+    commits: VecDeque<(u32, u64, Commit)>,
     pending: HashMap<u32, Pending>,
     next_seq: u32,
     source: Option<SyncSource>,
@@ -341,47 +344,22 @@ impl Pg {
         self.held.len() + self.contexts.waiting() + writes + reads
     }
 
-    /// The ops that wait or are under way, and what for.
-    fn ops(&self) -> impl Iterator<Item = (&ClientOp, &'static str)> {
-        let in_flight = match &self.role {
-            Role::Active(a) => Some(a.in_flight.iter()),
-            _ => None,
-        };
-        let held = self.held.iter().map(|op| (op, "waiting for active"));
-        let writes = in_flight
-            .into_iter()
-            .flatten()
-            .filter_map(|w| Some((w.op()?, "waiting for commit")));
-        let queued = self.contexts.queued().map(|op| (op, "waiting for its object"));
-        let reads = self
-            .pending
-            .values()
-            .filter_map(Pending::op)
-            .map(|op| (op, "reading"));
-        held.chain(writes).chain(queued).chain(reads)
-    }
-
-    /// The ops that wait or are under way: a description and when each was received.
-    pub fn describe_ops(&self) -> Vec<(String, u64)> {
-        self.ops()
-            .map(|(op, why)| {
-                let codes: Vec<String> = op.ops.iter().map(|o| o.code.to_string()).collect();
-                let text = format!(
-                    "osd_op({} {} {} [{}] e{}) {why}",
-                    op.reqid,
-                    self.pgid,
-                    op.object,
-                    codes.join(","),
-                    op.epoch
-                );
-                (text, op.stamps.received)
-            })
-            .collect()
-    }
-
     /// When the ops that wait or are under way were received.
     pub fn ops_received(&self) -> impl Iterator<Item = u64> {
         self.ops().map(|(op, _)| op.stamps.received)
+    }
+
+    /// Writes as primary that are not durable everywhere.
+    pub fn writes_in_flight(&self) -> usize {
+        match &self.role {
+            Role::Active(a) => a.in_flight.len(),
+            _ => 0,
+        }
+    }
+
+    /// Forgets the object contexts that are not in use.
+    pub fn drop_contexts(&mut self) {
+        self.contexts.drop_idle();
     }
 
     /// Object contexts in memory.
@@ -402,7 +380,7 @@ impl Pg {
 
     fn submit(&mut self, txn: Txn, what: Commit, cx: &mut Ctx<'_>) {
         let seq = self.seq();
-        self.commits.push_back((seq, what));
+        self.commits.push_back((seq, cx.usec, what));
         cx.out.push(Output::Submit {
             token: Token::new(self.slot, seq),
             txn,
@@ -455,9 +433,14 @@ impl Pg {
     /// An answer of the store to one of the PG's requests.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         if let StoreReply::Committed = reply {
-            if self.commits.front().is_some_and(|(seq, _)| *seq == token.seq())
-                && let Some((_, what)) = self.commits.pop_front()
+            if self.commits.front().is_some_and(|(seq, ..)| *seq == token.seq())
+                && let Some((_, submitted, what)) = self.commits.pop_front()
             {
+                let took = cx.usec.saturating_sub(submitted);
+                cx.perf.commits.add(took);
+                if matches!((&what, &self.role), (Commit::Write(_), Role::Replica(_))) {
+                    cx.perf.sub_ops.add(took);
+                }
                 self.committed(what, cx);
             }
             return;

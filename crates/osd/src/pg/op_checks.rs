@@ -176,6 +176,7 @@ impl Pg {
 
     /// Answers that the request was not executed.
     pub(super) fn fail(&self, op: &mut ClientOp, result: i32, cx: &mut Ctx<'_>) {
+        cx.note_slow(op);
         let reply = op.error_reply(result, self.map.epoch());
         self.reply(op, reply, 0, cx);
     }
@@ -188,11 +189,14 @@ impl Pg {
             return;
         }
         let client = Arc::clone(&op.client);
+        let description = cx.described.take();
+        let record = description.map(|d| Box::new(self.record_of(op, d)));
         cx.out.push(Output::Reply {
             client,
             reply: Box::new(reply),
             data_off,
             stamps: op.stamps,
+            record,
         });
     }
 
@@ -220,6 +224,7 @@ impl Pg {
         let Some(e) = self.log.find(&op.reqid).filter(|e| e.version == version) else {
             return;
         };
+        cx.note_slow(&op);
         let mut reply = op.error_reply(e.return_code, self.map.epoch());
         reply.set_versions(e.version, e.user_version);
         for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {

@@ -97,6 +97,8 @@ impl Pg {
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.contexts.evict(self.shares.1);
         let (c, new) = self.contexts.get(&key);
+        cx.perf.contexts.0 += u64::from(!new);
+        cx.perf.contexts.1 += 1;
         if c.exclusive && op.client.asker.is_some() {
             // A write that waits for a copy must not stop the reads of other copies: they could wait for each other.
             c.queue.push_front(op);
@@ -266,6 +268,7 @@ impl Pg {
         if result >= 0 {
             self.apply_watch_effects(&key, effects, &client, cx);
         }
+        cx.note_slow(&op);
         let mut reply = op.reply(result, epoch, OsdFlags::ACK | OsdFlags::ONDISK);
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);

@@ -315,6 +315,7 @@ impl Pg {
     fn complete(&mut self, w: InFlight, cx: &mut Ctx<'_>) {
         if let Some((mut op, said)) = w.request {
             op.stamps.peer_commit = cx.usec;
+            cx.note_slow(&op);
             let acks = OsdFlags::ACK | OsdFlags::ONDISK;
             let mut reply: MOsdOpReply = op.reply(said.result, self.map.epoch(), acks);
             reply.set_versions(w.version, said.user_version);

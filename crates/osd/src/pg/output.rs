@@ -8,9 +8,11 @@ use spirula_denc::UTime;
 use spirula_proto::RawMessage;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
+use super::describe::{OpRecord, describe};
 use super::fetch::{Fetched, ReadError, Want};
 use super::object::Attrs;
-use super::op::{Client, Stamps};
+use super::op::{Client, ClientOp, Stamps};
+use super::perf::CorePerf;
 use super::txn::Txn;
 
 /// Names a request to the store. The upper half tells the PG, the lower one the request.
@@ -102,6 +104,8 @@ pub enum Output {
         data_off: u16,
         /// For the histograms.
         stamps: Stamps,
+        /// What to remember of it where it was one of the slow ones.
+        record: Option<Box<OpRecord>>,
     },
     /// Tell a client about a watch or notification.
     WatchNotify {
@@ -163,4 +167,19 @@ pub struct Ctx<'a> {
     pub full: &'a BTreeSet<i32>,
     /// Where commands go.
     pub out: &'a mut Vec<Output>,
+    /// Where the core counts.
+    pub perf: &'a mut CorePerf,
+    /// Requests that took longer, in microseconds, are described to the daemon.
+    pub slow_after: u64,
+    /// The description of the request that is about to be answered, where it was slow.
+    pub described: Option<String>,
+}
+
+impl Ctx<'_> {
+    /// To be called with a request before its reply takes its ops over: describes it if it was slow.
+    pub(super) fn note_slow(&mut self, op: &ClientOp) {
+        if self.usec.saturating_sub(op.stamps.received) > self.slow_after {
+            self.described = Some(describe(op));
+        }
+    }
 }

@@ -127,6 +127,7 @@ impl Pg {
             return;
         }
         let v = e.version;
+        cx.perf.sub_op_bytes += txn.data_len() as u64;
         txn.meta.push(MetaOp::Put(key::log_key(self.pgid, v), entry));
         self.note_entry(e);
         self.trim_log_to(trim_to, &mut txn);

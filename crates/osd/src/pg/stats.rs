@@ -76,7 +76,33 @@ pub struct PgReport {
     pub stats_invalid: bool,
 }
 
+/// PGs by what this OSD is to them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PgCounts {
+    /// All.
+    pub all: usize,
+    /// It leads.
+    pub primary: usize,
+    /// It follows.
+    pub replica: usize,
+    /// It has a copy that belongs elsewhere.
+    pub stray: usize,
+    /// It is deleting its copy.
+    pub removing: usize,
+}
+
 impl Pg {
+    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
+        counts.all += 1;
+        match self.role {
+            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
+            Role::Replica(_) => counts.replica += 1,
+            Role::Stray => counts.stray += 1,
+            Role::Deleting => counts.removing += 1,
+            Role::Idle => {}
+        }
+    }
+
     /// The primary's report; `None` from others.
     pub fn report(&self) -> Option<PgReport> {
         let (state, reason, blocked_by) = self.state()?;

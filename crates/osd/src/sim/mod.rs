@@ -28,6 +28,7 @@ use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
+use crate::pg::perf::CorePerf;
 use crate::pg::{Ctx, Output, StoreReply, Token};
 use map::FakeMap;
 use store::FakeStore;
@@ -214,7 +215,7 @@ impl Sim {
     }
 
     fn with(&mut self, id: i32, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
-        let mut out = Vec::new();
+        let (mut out, mut perf) = (Vec::new(), CorePerf::default());
         let now = UTime::from_secs(1000 + (self.usec / 1_000_000) as u32);
         let node = self.nodes.get_mut(&id).unwrap();
         let Some(core) = &mut node.core else { return };
@@ -223,6 +224,9 @@ impl Sim {
             usec: self.usec,
             full: &self.full,
             out: &mut out,
+            perf: &mut perf,
+            slow_after: u64::MAX,
+            described: None,
         };
         f(core, &mut cx);
         for r in core.reports() {

@@ -1,0 +1,161 @@
+//! Requests that take too long: counted for the health, told to the cluster log, under which the daemon may log other
+//! things too.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::{EntityAddrVec, EntityName, EntityType, UTime};
+use spirula_proto::Payload;
+use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
+
+use super::state::Osd;
+use crate::pg::describe::OpRecord;
+
+/// Ticks between two lines about slow requests.
+const LINE_TICKS: u32 = 5;
+
+/// What was told.
+#[derive(Default)]
+pub(super) struct SlowLog {
+    /// Entries sent to the cluster log.
+    entries: u64,
+    ticks: u32,
+}
+
+/// One line about all slow requests, as official OSDs write it. `pools` names a pool.
+fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut pools: BTreeMap<i64, usize> = BTreeMap::new();
+    for op in slow {
+        *kinds.entry(op.progress.kind()).or_default() += 1;
+        *pools.entry(op.pgid.pool.cast_signed()).or_default() += 1;
+    }
+    let kinds: String = kinds.iter().map(|(k, n)| format!("'{k}' : {n} ")).collect();
+    let most = pools
+        .iter()
+        .max_by_key(|(_, n)| **n)
+        .and_then(|(id, n)| Some((pool(*id)?, n)));
+    let most = most.map_or_else(String::new, |(name, n)| {
+        format!(" most affected pool [ '{name}' : {n} ]")
+    });
+    format!("{} slow requests (by type [ {kinds}]{most})", slow.len())
+}
+
+impl Osd {
+    /// Sends a line to the cluster log. Lost where there is no session with a monitor.
+    pub(super) fn cluster_log(&mut self, priority: LogPriority, message: String) {
+        self.slow_log.entries += 1;
+        let rank = EntityName::new(EntityType::OSD, i64::from(self.cfg.id));
+        let entry = LogEntry {
+            name: NamedEntity {
+                kind: u32::from(EntityType::OSD.0),
+                id: self.cfg.id.to_string(),
+            },
+            rank,
+            addrs: EntityAddrVec::from(self.public_addr),
+            stamp: UTime::now(),
+            seq: self.slow_log.entries,
+            priority,
+            message,
+            channel: "cluster".to_owned(),
+        };
+        let log = MLog {
+            paxos: PaxosVersion::default(),
+            fsid: self.cfg.fsid,
+            entries: vec![entry],
+        };
+        self.mon.send(log.to_message());
+    }
+
+    /// Requests that have been here for longer than `osd_op_complaint_time`: how many, and the oldest one's milliseconds.
+    pub(super) fn slow_ops(&self) -> (u32, u32) {
+        let (now, limit) = (self.usec(), self.complaint_usec());
+        let mut found = (0, 0);
+        for age in self.core.ops_received().map(|t| now.saturating_sub(t)) {
+            if age >= limit {
+                found.0 += 1;
+                found.1 = found.1.max(u32::try_from(age / 1000).unwrap_or(u32::MAX));
+            }
+        }
+        found
+    }
+
+    fn complaint_usec(&self) -> u64 {
+        (self.values.float("osd_op_complaint_time") * 1e6) as u64
+    }
+
+    /// Tells the cluster log of slow requests, now and then.
+    pub(super) fn log_slow_ops(&mut self) {
+        self.slow_log.ticks = self.slow_log.ticks.wrapping_add(1);
+        if !self.slow_log.ticks.is_multiple_of(LINE_TICKS) || self.slow_ops().0 == 0 {
+            return;
+        }
+        let (now, limit) = (self.usec(), self.complaint_usec());
+        let age = |op: &OpRecord| now.saturating_sub(op.stamps.received);
+        let slow: Vec<OpRecord> = self.core.op_records().filter(|op| age(op) >= limit).collect();
+        if let Some(oldest) = slow.iter().max_by_key(|op| age(op)) {
+            let (count, what) = (slow.len(), &oldest.description);
+            tracing::warn!(
+                "{count} slow requests, the oldest is {what} currently {}",
+                oldest.progress.flag_point()
+            );
+        }
+        if self.values.flag("osd_aggregated_slow_ops_logging") {
+            let map = self.maps.map();
+            let line = summary(&slow, |id| map.pool_name(id).map(str::to_owned));
+            return self.cluster_log(LogPriority::WARN, line);
+        }
+        let wall = UTime::now().to_duration();
+        // As many as one message may tell of; the health has the number.
+        for op in slow.iter().take(100) {
+            let since = wall.saturating_sub(std::time::Duration::from_micros(age(op)));
+            let line = format!(
+                "slow request {} initiated {} currently {}",
+                op.description,
+                UTime::from(since),
+                op.progress.flag_point()
+            );
+            self.cluster_log(LogPriority::WARN, line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::EntityAddr;
+    use spirula_maps::PgId;
+
+    use super::*;
+    use crate::pg::describe::Progress;
+    use crate::pg::op::Stamps;
+
+    fn op(pool: u64, progress: Progress) -> OpRecord {
+        OpRecord {
+            description: String::new(),
+            client: EntityName::default(),
+            addr: EntityAddr::default(),
+            tid: 0,
+            pgid: PgId::new(pool, 0),
+            stamps: Stamps::default(),
+            peers: Vec::new(),
+            progress,
+        }
+    }
+
+    #[test]
+    fn the_line_is_that_of_official_osds() {
+        let slow = [
+            op(1, Progress::Delayed("waiting for peered")),
+            op(2, Progress::SubOps),
+            op(2, Progress::SubOps),
+        ];
+        let name = |id| (id == 2).then(|| "data".to_owned());
+        assert_eq!(
+            summary(&slow, name),
+            "3 slow requests (by type [ 'delayed' : 1 'waiting for sub ops' : 2 ] most affected pool [ 'data' : 2 ])"
+        );
+        assert_eq!(
+            summary(&slow[..1], name),
+            "1 slow requests (by type [ 'delayed' : 1 ])"
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! How full the store is, as the monitors are told.
+
+use serde_json::{Map, Value, json};
+use spirula_asok::Failure;
+use spirula_maps::OsdMap;
+use spirula_proto::Payload;
+use spirula_proto::internal::report::{FullState, Fullness, OsdReport};
+
+use super::state::Osd;
+use crate::pg::errno::EINVAL;
+
+/// The ratios from which an OSD is full, too full for backfill, and nearly full. Each is at least the next one, as official
+/// OSDs raise them where they are set out of order.
+fn ratios(map: &OsdMap) -> [(f32, Fullness); 3] {
+    let near = map.nearfull_ratio;
+    let backfill = map.backfillfull_ratio.max(near);
+    let full = map.full_ratio.max(backfill);
+    [
+        (full, Fullness::FULL),
+        (backfill, Fullness::BACKFILLFULL),
+        (near, Fullness::NEARFULL),
+    ]
+}
+
+fn level(map: &OsdMap, used: f64) -> Fullness {
+    let reached = |(ratio, _): &(f32, Fullness)| *ratio > 0.0 && used >= f64::from(*ratio);
+    ratios(map)
+        .into_iter()
+        .find(reached)
+        .map_or(Fullness::NONE, |(_, level)| level)
+}
+
+/// A fullness that an operator pretends, and for how many looks at the space; negative for all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Injected {
+    level: Fullness,
+    left: i64,
+}
+
+impl Osd {
+    /// Tells the monitors how full the store is, where that has changed.
+    pub(super) fn check_space(&mut self) {
+        self.reserve = self.reserve();
+        let s = self.io.store.statfs();
+        let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
+        let map = self.maps.map();
+        let mut level = if self.full.contains(&self.cfg.id) {
+            Fullness::FULL
+        } else {
+            level(map, used)
+        };
+        if let Some(injected) = &mut self.injected_full {
+            level = injected.level;
+            injected.left = if injected.left < 0 { -1 } else { injected.left - 1 };
+            if injected.left == 0 {
+                self.injected_full = None;
+            }
+        }
+        if level != self.reports.fullness && self.is_up() {
+            let state = FullState {
+                epoch: map.epoch,
+                state: level,
+            };
+            if self.mon.send(OsdReport::Full(state).to_message()) {
+                self.reports.fullness = level;
+            }
+        }
+    }
+
+    /// Pretends that the store is so full, to see what happens then.
+    ///
+    /// # Errors
+    /// An unknown state.
+    pub(super) fn inject_full(&mut self, args: &Map<String, Value>) -> Result<Value, Failure> {
+        let kind = args.get("type").and_then(Value::as_str).unwrap_or("full");
+        let left = args.get("count").and_then(Value::as_i64).unwrap_or(-1);
+        let level = match kind {
+            "none" => None,
+            "nearfull" => Some(Fullness::NEARFULL),
+            "backfillfull" => Some(Fullness::BACKFILLFULL),
+            "full" => Some(Fullness::FULL),
+            _ => {
+                return Err(Failure {
+                    code: -EINVAL,
+                    message: format!("Invalid type {kind}: none, nearfull, backfillfull or full"),
+                });
+            }
+        };
+        let wanted = level.filter(|_| left != 0);
+        self.injected_full = wanted.map(|level| Injected { level, left });
+        self.check_space();
+        Ok(json!(""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_crush::CrushMap;
+    use spirula_denc::Fsid;
+
+    use super::*;
+
+    #[test]
+    fn ratios_out_of_order_are_raised() {
+        let mut map = OsdMap::new(Fsid::default(), CrushMap::default());
+        (map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio) = (0.85, 0.9, 0.95);
+        let levels = |map: &OsdMap| [0.8, 0.86, 0.91, 0.96].map(|used| level(map, used));
+        let (none, near, back, full) = (
+            Fullness::NONE,
+            Fullness::NEARFULL,
+            Fullness::BACKFILLFULL,
+            Fullness::FULL,
+        );
+        assert_eq!(levels(&map), [none, near, back, full]);
+        map.nearfull_ratio = 0.92;
+        assert_eq!(levels(&map), [none, none, none, full]);
+        assert_eq!(
+            level(&map, 0.93),
+            back,
+            "nearfull and backfillfull are reached together"
+        );
+        map.full_ratio = 0.5;
+        assert_eq!(level(&map, 0.91), none);
+        assert_eq!(level(&map, 0.93), full);
+    }
+}

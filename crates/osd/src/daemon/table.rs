@@ -1,0 +1,147 @@
+//! The commands of `ceph daemon osd.N` and `ceph tell osd.N`: the official OSD's, and why some are not supported.
+
+use spirula_asok::Command;
+
+const FILTER: &[(&str, &str)] = &[("filterstr*?", "CephString")];
+const COUNTER: &[(&str, &str)] = &[("logger?", "CephString"), ("counter?", "CephString")];
+
+macro_rules! commands {
+    ($($name:literal $params:expr, $help:literal;)*) => {
+        &[$(Command { name: $name, params: $params, help: $help },)*]
+    };
+}
+
+/// The commands, besides those that every daemon has.
+pub(super) const COMMANDS: &[Command] = commands! {
+    "bench" &[("count?", "CephInt"), ("size?", "CephInt"), ("object_size?", "CephInt"), ("object_num?", "CephInt")],
+        "OSD benchmark: write <count> <size>-byte objects(with <obj_size> <obj_num>), (default count=1G default size=4MB).";
+    "bluefs debug_inject_read_zeros" &[], "inject zeros into the next read of BlueFS";
+    "bluefs files list" &[], "print the files of BlueFS";
+    "bluefs stats" &[], "dump statistics of BlueFS";
+    "bluestore allocator dump block" &[], "dump the allocator's free regions";
+    "bluestore allocator fragmentation block" &[], "show how fragmented the allocator is";
+    "bluestore allocator score block" &[], "show a score of the allocator's fragmentation";
+    "bluestore bluefs device info" &[("alloc_size?", "CephInt")], "show the space of BlueFS's devices";
+    "cache drop" &[], "Drop all OSD caches";
+    "cache status" &[], "Get OSD caches statistics";
+    "calc_objectstore_db_histogram" &[], "generate a histogram of BlueStore's keys and values";
+    "cluster_log" &[("level", "CephChoices,strings=error|warning|info|debug"), ("message*", "CephString")],
+        "log a message to the cluster log";
+    "compact" &[], "compact the object store's index";
+    "cpu_profiler" &[("arg", "CephChoices,strings=status|flush")], "run cpu profiling on daemon";
+    "debug dump_missing" &[("filename", "CephFilepath")], "dump missing objects to a named file";
+    "debug kick_recovery_wq" &[("delay", "CephInt")], "set osd_recovery_delay_start to <val>";
+    "deep_scrub" &[("pgid?", "CephPgid"), ("time?", "CephInt")], "trigger a scheduled deep scrub";
+    "dump_blocked_ops" FILTER, "show the blocked ops currently in flight";
+    "dump_blocklist" &[], "dump blocklisted clients and times";
+    "dump_historic_ops" FILTER, "show recent ops";
+    "dump_historic_ops_by_duration" FILTER, "show slowest recent ops, sorted by duration";
+    "dump_historic_slow_ops" FILTER, "show slowest recent ops";
+    "dump_mempools" &[], "get mempool stats";
+    "dump_objectstore_kv_stats" &[], "print statistics of BlueStore's key-value store";
+    "dump_op_pq_state" &[], "dump op priority queue state";
+    "dump_ops_in_flight" FILTER, "show the ops currently in flight";
+    "dump_osd_network" &[("value?", "CephInt")], "dump heartbeat times";
+    "dump_pg_recovery_stats" &[], "dump pg recovery statistics";
+    "dump_pgstate_history" &[], "show recent state history";
+    "dump_recovery_reservations" &[], "show recovery reservations";
+    "dump_scrub_reservations" &[], "show scrub reservations";
+    "dump_scrubs" &[], "print scheduled scrubs";
+    "dump_watchers" &[], "show clients which have active watches, and on which objects";
+    "flush_journal" &[], "flush the journal to permanent store";
+    "flush_pg_stats" &[], "flush pg stats";
+    "flush_store_cache" &[], "flush BlueStore's cache";
+    "get_heap_property" &[("property", "CephString")], "get malloc extension heap property";
+    "get_latest_osdmap" &[], "force osd to update the latest map from the mon";
+    "get_mapped_pools" &[], "dump pools whose PG(s) are mapped to this OSD.";
+    "getomap" &[("pool", "CephPoolname"), ("objname", "CephObjectname")], "output entire object map";
+    "heap" &[("heapcmd", "CephChoices,strings=dump|start_profiler|stop_profiler|release|get_release_rate|set_release_rate|stats"),
+        ("value?", "CephString")], "show heap usage info (available only if compiled with tcmalloc)";
+    "injectdataerr" &[("pool", "CephString"), ("objname", "CephObjectname"), ("shardid?", "CephInt")],
+        "inject data error to an object";
+    "injectfull" &[("type?", "CephString"), ("count?", "CephInt")], "Inject a full disk (optional count times)";
+    "injectmdataerr" &[("pool", "CephString"), ("objname", "CephObjectname"), ("shardid?", "CephInt")],
+        "inject metadata error to an object";
+    "list_devices" &[], "list OSD devices.";
+    "list_unfound" &[("pgid?", "CephPgid"), ("offset?", "CephString")], "list unfound objects on this pg";
+    "log dump" &[], "dump recent log entries to log file";
+    "log flush" &[], "flush log entries to log file";
+    "log reopen" &[], "reopen log file";
+    "mark_unfound_lost" &[("pgid?", "CephPgid"), ("mulcmd", "CephChoices,strings=revert|delete")],
+        "mark all unfound objects in this pg as lost";
+    "objecter_requests" &[], "show in-progress osd requests";
+    "ops" FILTER, "show the ops currently in flight";
+    "perf dump" COUNTER, "dump perfcounters value";
+    "perf histogram dump" COUNTER, "dump perf histogram values";
+    "perf histogram schema" COUNTER, "dump perf histogram schema";
+    "perf reset" &[("var", "CephString")], "perf reset <name>: perf reset all or one perfcounter name";
+    "perf schema" COUNTER, "dump perfcounters schema";
+    "pg" &[("pgid", "CephPgid"), ("cmd", "CephString")], "show details of a specific pg";
+    "query" &[("pgid?", "CephPgid")], "show details of a specific pg";
+    "reset_pg_recovery_stats" &[], "reset pg recovery statistics";
+    "reset_purged_snaps_last" &[], "reset the superblock's purged_snaps_last";
+    "rmomapkey" &[("pool", "CephPoolname"), ("objname", "CephObjectname"), ("key", "CephString")], "remove omap key";
+    "scrub" &[("pgid?", "CephPgid"), ("time?", "CephInt")], "trigger a scheduled scrub";
+    "scrub_purged_snaps" &[], "scrub purged_snaps against the snapshots' index";
+    "send_beacon" &[], "send OSD beacon to mon immediately";
+    "set_heap_property" &[("property", "CephString"), ("value", "CephInt")], "update malloc extension heap property";
+    "set_recovery_delay" &[("utime?", "CephInt")], "delay osd recovery by specified seconds";
+    "setomapheader" &[("pool", "CephPoolname"), ("objname", "CephObjectname"), ("header", "CephString")],
+        "set omap header";
+    "setomapval" &[("pool", "CephPoolname"), ("objname", "CephObjectname"), ("key", "CephString"), ("val", "CephString")],
+        "set omap key";
+    "smart" &[("devid?", "CephString")], "probe OSD devices for SMART data.";
+    "status" &[], "high-level status of OSD";
+    "truncobj" &[("pool", "CephPoolname"), ("objname", "CephObjectname"), ("len", "CephInt")], "truncate object to length";
+};
+
+/// Why a command of the official OSD is not supported; `None` for one that is, or that there is not.
+pub(super) fn unsupported(prefix: &str) -> Option<&'static str> {
+    Some(match prefix {
+        p if p.starts_with("bluefs ") || p.starts_with("bluestore ") => "this OSD's store is not BlueStore",
+        "calc_objectstore_db_histogram" | "dump_objectstore_kv_stats" | "flush_store_cache" => {
+            "this OSD's store is not BlueStore"
+        }
+        "compact" => "the store's index reuses its free pages and needs no compaction",
+        "cpu_profiler" => "cpu_profiler support not linked in",
+        "debug dump_missing" | "list_unfound" | "mark_unfound_lost" => {
+            "a placement group serves only while no object is missing"
+        }
+        "debug kick_recovery_wq"
+        | "dump_pg_recovery_stats"
+        | "reset_pg_recovery_stats"
+        | "set_recovery_delay"
+        | "dump_recovery_reservations" => "recovery is a part of peering and has no queue of its own",
+        "deep_scrub" | "scrub" | "dump_scrub_reservations" | "dump_scrubs" => {
+            "there is no scrub; the store verifies checksums on every read"
+        }
+        "dump_mempools" => "memory is not counted by pools of types",
+        "dump_op_pq_state" => "operations are handled as they arrive, without a priority queue",
+        "dump_osd_network" => "heartbeat times are not kept",
+        "dump_pgstate_history" => "former states of placement groups are not kept",
+        "get_heap_property" | "set_heap_property" | "heap" => {
+            "could not issue heap profiler command -- not using tcmalloc!"
+        }
+        "getomap" | "setomapval" | "rmomapkey" | "setomapheader" | "truncobj" | "injectdataerr"
+        | "injectmdataerr" => "tests that go round the placement group's log are not offered",
+        "log dump" => "recent log entries are not kept in memory",
+        "log reopen" => "this process does not open its log: whoever started it does",
+        "objecter_requests" => "an OSD makes no requests as a client",
+        "reset_purged_snaps_last" | "scrub_purged_snaps" => "purged snapshots are not kept in an index",
+        "smart" => "devices are not asked for SMART data: use smartctl",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_about_a_command_in_the_table() {
+        let refused = COMMANDS.iter().filter(|c| unsupported(c.name).is_some()).count();
+        assert_eq!(refused, 44);
+        assert!(unsupported("bench").is_none() && unsupported("nope").is_none());
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+    }
+}

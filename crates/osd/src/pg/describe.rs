@@ -1,0 +1,278 @@
+//! What is told of a request: its description, as official OSDs print it, and when what happened to it.
+//!
+//! Made only when somebody asks, or for the few requests that are remembered as the slowest.
+
+use std::fmt::{self, Write as _};
+
+use spirula_denc::{EntityAddr, EntityName};
+use spirula_maps::{PgId, snap};
+use spirula_proto::osd::OpCode;
+
+use super::op::{ClientOp, OsdOp, Stamps};
+use super::{Pending, Pg, Role};
+
+/// How far a request has come (`OpRequest::state_string`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It waits for something that has a name.
+    Delayed(&'static str),
+    /// It is being executed.
+    Started,
+    /// It waits until its change is durable everywhere.
+    SubOps,
+    /// It is answered.
+    Done,
+}
+
+impl Progress {
+    /// The official name of the state; what it waits for where it is delayed.
+    pub fn flag_point(self) -> &'static str {
+        match self {
+            Self::Delayed(what) => what,
+            Self::Started => "started",
+            Self::SubOps => "waiting for sub ops",
+            Self::Done => "commit sent; apply or cleanup",
+        }
+    }
+
+    /// The official name of the kind of state.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Delayed(_) => "delayed",
+            other => other.flag_point(),
+        }
+    }
+}
+
+/// A request under way or done.
+#[derive(Debug, Clone)]
+pub struct OpRecord {
+    /// What it is.
+    pub description: String,
+    /// Who sent it.
+    pub client: EntityName,
+    /// From where.
+    pub addr: EntityAddr,
+    /// The sender's number for it.
+    pub tid: u64,
+    /// The PG it belongs to.
+    pub pgid: PgId,
+    /// When it reached which stage.
+    pub stamps: Stamps,
+    /// The other OSDs that a write was sent to.
+    pub peers: Vec<i32>,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+impl OpRecord {
+    /// A request that is not with a PG yet, or no longer.
+    pub fn of(op: &ClientOp, progress: Progress) -> Self {
+        Self {
+            description: describe(op),
+            client: op.client.name,
+            addr: op.client.addr,
+            tid: op.tid,
+            pgid: op.pgid,
+            stamps: op.stamps,
+            peers: Vec::new(),
+            progress,
+        }
+    }
+}
+
+/// A request as official logs print it.
+pub fn describe(op: &ClientOp) -> String {
+    let mut out = String::new();
+    // Writing into a string does not fail.
+    let _ = write_op(&mut out, op);
+    out
+}
+
+fn write_op(out: &mut String, op: &ClientOp) -> fmt::Result {
+    write!(out, "osd_op({} {} {} [", op.reqid, op.pgid, op.object)?;
+    for (i, o) in op.ops.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        write_sub_op(out, o)?;
+    }
+    write!(out, "] snapc {}", op.snapc)?;
+    if op.retry_attempt > 0 {
+        write!(out, " RETRY={}", op.retry_attempt)?;
+    }
+    write!(out, " {} e{})", op.flags, op.epoch)
+}
+
+/// Bytes of a name or argument that are shown.
+const SHOWN: usize = 128;
+
+fn name(out: &mut String, bytes: Option<&[u8]>) -> fmt::Result {
+    let bytes = bytes.unwrap_or_default();
+    write!(out, "{}", bytes[..bytes.len().min(SHOWN)].escape_ascii())
+}
+
+fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
+    write!(out, "{}", o.code)?;
+    match o.code {
+        OpCode::ASSERT_VER => write!(out, " v{}", o.assert_ver())?,
+        OpCode::TRUNCATE => write!(out, " {}", o.extent().offset)?,
+        OpCode::ROLLBACK => write!(out, " {}", snap::Display(o.extent().offset))?,
+        OpCode::SETALLOCHINT => {
+            let (object, write, _) = o.alloc_hint();
+            write!(out, " object_size {object} write_size {write}")?;
+        }
+        OpCode::READ
+        | OpCode::SPARSE_READ
+        | OpCode::SYNC_READ
+        | OpCode::WRITE
+        | OpCode::WRITEFULL
+        | OpCode::ZERO
+        | OpCode::APPEND
+        | OpCode::MAPEXT
+        | OpCode::CMPEXT => {
+            let e = o.extent();
+            write!(out, " {}~{}", e.offset, e.length)?;
+            if e.truncate_seq != 0 {
+                write!(out, " [{}@{}]", e.truncate_seq, e.truncate_size.cast_signed())?;
+            }
+            if o.flags.0 != 0 {
+                write!(out, " [{}]", o.flags)?;
+            }
+        }
+        OpCode::GETXATTR | OpCode::SETXATTR | OpCode::RMXATTR | OpCode::CMPXATTR => {
+            let (len, value, cmp, mode) = o.xattr();
+            if len > 0 && !o.indata.is_empty() {
+                out.push(' ');
+                name(out, o.indata.get(..len))?;
+            }
+            if value > 0 {
+                write!(out, " ({value})")?;
+            }
+            if o.code == OpCode::CMPXATTR {
+                write!(out, " op {cmp} mode {mode}")?;
+            }
+        }
+        OpCode::CALL if !o.indata.is_empty() => {
+            // Class and method name, whose lengths are the first two bytes of the arguments.
+            let (class, method) = (usize::from(o.body[0]), usize::from(o.body[1]));
+            out.push(' ');
+            name(out, o.indata.get(..class))?;
+            out.push('.');
+            name(out, o.indata.get(class..class + method))?;
+        }
+        _ => {}
+    }
+    if !o.indata.is_empty() {
+        write!(out, " in={}b", o.indata.len())?;
+    }
+    if !o.outdata.is_empty() {
+        write!(out, " out={}b", o.outdata.len())?;
+    }
+    Ok(())
+}
+
+impl Pg {
+    /// The OSDs besides this one that serve the PG.
+    fn others(&self) -> Vec<i32> {
+        let acting = self.interval.place.acting.iter();
+        acting.copied().filter(|o| *o != self.whoami).collect()
+    }
+
+    /// What is remembered of a request that was answered. Its sub-ops went to the acting set, which has not changed, as
+    /// a request does not outlive its interval.
+    pub(super) fn record_of(&self, op: &ClientOp, description: String) -> OpRecord {
+        let peers = if op.stamps.sub_ops_sent != 0 {
+            self.others()
+        } else {
+            Vec::new()
+        };
+        OpRecord {
+            description,
+            client: op.client.name,
+            addr: op.client.addr,
+            tid: op.tid,
+            pgid: self.pgid,
+            stamps: op.stamps,
+            peers,
+            progress: Progress::Done,
+        }
+    }
+
+    /// The ops that wait or are under way, and how far each has come.
+    pub(super) fn ops(&self) -> impl Iterator<Item = (&ClientOp, Progress)> {
+        let in_flight = match &self.role {
+            Role::Active(a) => Some(a.in_flight.iter()),
+            _ => None,
+        };
+        let held = self.held.iter();
+        let held = held.map(|op| (op, Progress::Delayed("waiting for peered")));
+        let writes = in_flight.into_iter().flatten();
+        let writes = writes.filter_map(|w| Some((w.op()?, Progress::SubOps)));
+        let queued = self.contexts.queued();
+        let queued = queued.map(|op| (op, Progress::Delayed("waiting for rw locks")));
+        let reads = self.pending.values().filter_map(Pending::op);
+        let reads = reads.map(|op| (op, Progress::Started));
+        held.chain(writes).chain(queued).chain(reads)
+    }
+
+    /// Descriptions of the ops that wait or are under way.
+    pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
+        self.ops().map(|(op, progress)| {
+            let mut record = OpRecord::of(op, progress);
+            record.pgid = self.pgid;
+            if progress == Progress::SubOps {
+                record.peers = self.others();
+            }
+            record
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::pg::op::Extent;
+
+    fn text(op: &OsdOp) -> String {
+        let mut out = String::new();
+        write_sub_op(&mut out, op).unwrap();
+        out
+    }
+
+    fn op_of(code: OpCode, indata: Bytes) -> OsdOp {
+        let mut op = OsdOp::default();
+        (op.code, op.indata) = (code, indata);
+        op
+    }
+
+    #[test]
+    fn ops_read_as_in_official_logs() {
+        let mut op = op_of(OpCode::WRITE, Bytes::from_static(b"abc"));
+        op.set_extent(Extent {
+            offset: 8,
+            length: 3,
+            ..Extent::default()
+        });
+        assert_eq!(text(&op), "write 8~3 in=3b");
+        op.set_extent(Extent {
+            offset: 8,
+            length: 3,
+            truncate_seq: 2,
+            truncate_size: u64::MAX,
+        });
+        assert_eq!(text(&op), "write 8~3 [2@-1] in=3b");
+        let mut op = op_of(OpCode::SETXATTR, Bytes::from_static(b"keyvalue"));
+        op.body[0] = 3;
+        op.body[4] = 5;
+        assert_eq!(text(&op), "setxattr key (5) in=8b");
+        let mut op = op_of(OpCode::CALL, Bytes::from_static(b"lockinfo..."));
+        (op.body[0], op.body[1]) = (4, 4);
+        assert_eq!(text(&op), "call lock.info in=11b");
+        // Lengths that lie are no reason to fail.
+        (op.body[0], op.body[1]) = (200, 200);
+        assert_eq!(text(&op), "call . in=11b");
+    }
+}

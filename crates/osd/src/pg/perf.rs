@@ -1,0 +1,54 @@
+//! Counts that the PG core makes of what it sees, over all PGs of a reactor.
+
+/// Times: how many, and their sum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// Their sum in microseconds.
+    pub usec: u64,
+}
+
+impl Times {
+    /// Adds one time, in microseconds.
+    pub fn add(&mut self, usec: u64) {
+        self.count += 1;
+        self.usec += usec;
+    }
+
+    /// The average since `before`, in nanoseconds; 0 where nothing happened.
+    pub fn average_ns_since(&self, before: &Self) -> u64 {
+        let count = self.count.saturating_sub(before.count);
+        let usec = self.usec.saturating_sub(before.usec);
+        usec.saturating_mul(1000).checked_div(count).unwrap_or(0)
+    }
+}
+
+/// All counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CorePerf {
+    /// Transactions, from their submission until they were durable.
+    pub commits: Times,
+    /// Writes as a replica, from their arrival until they were durable here.
+    pub sub_ops: Times,
+    /// Bytes of data and attributes in them.
+    pub sub_op_bytes: u64,
+    /// Requests that found their object's context, and all that looked for one.
+    pub contexts: (u64, u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_are_over_what_came_since() {
+        let mut t = Times::default();
+        t.add(1000);
+        let before = t;
+        assert_eq!(t.average_ns_since(&before), 0);
+        t.add(3000);
+        t.add(4000);
+        assert_eq!(t.average_ns_since(&before), 3_500_000);
+    }
+}
