@@ -59,6 +59,8 @@ pub struct PgConfig {
     pub dups: usize,
     /// Object contexts that all PGs keep together for reuse.
     pub contexts: usize,
+    /// Bytes of attributes, watchers and snapshots that they may hold together.
+    pub context_bytes: usize,
     /// Payload bytes in one recovery push.
     pub push_chunk: u64,
     /// `osd_copyfrom_max_chunk`: bytes read at once from an object that is copied.
@@ -76,26 +78,35 @@ pub struct PgConfig {
 }
 
 impl PgConfig {
-    /// The log entries that each of `pgs` PGs may keep.
-    pub fn log_share(&self, pgs: usize) -> usize {
-        let (least, most) = self.log_entries_per_pg;
-        (self.log_entries / pgs.max(1)).clamp(least, most)
-    }
-
     /// Bytes that may be read from the store for one request: more than any object has.
     pub fn max_fetch(&self) -> u64 {
         self.max_object_size.saturating_mul(2)
     }
 
-    /// The requests that each of `pgs` PGs may remember.
-    pub fn dup_share(&self, pgs: usize) -> usize {
-        (self.dups / pgs.max(1)).max(300)
+    /// What each of `pgs` PGs may keep in memory.
+    pub fn shares(&self, pgs: usize) -> Shares {
+        let pgs = pgs.max(1);
+        let (least, most) = self.log_entries_per_pg;
+        Shares {
+            log_entries: (self.log_entries / pgs).clamp(least, most),
+            dups: (self.dups / pgs).max(300),
+            contexts: (self.contexts / pgs).clamp(8, 1024),
+            context_bytes: (self.context_bytes / pgs).max(64 << 10),
+        }
     }
+}
 
-    /// The object contexts that each of `pgs` PGs may keep.
-    pub fn context_share(&self, pgs: usize) -> usize {
-        (self.contexts / pgs.max(1)).clamp(8, 1024)
-    }
+/// What one PG may keep in memory: its share of what all may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Log entries.
+    pub log_entries: usize,
+    /// Requests beyond the log.
+    pub dups: usize,
+    /// Object contexts.
+    pub contexts: usize,
+    /// Bytes of their attributes, watchers and snapshots.
+    pub context_bytes: usize,
 }
 
 impl Default for PgConfig {
@@ -124,8 +135,9 @@ impl Default for PgConfig {
             log_entries_per_pg: (100, 1000),
             max_log_bytes: 256 << 10,
             dups_tracked: 3000,
-            dups: 60_000,
+            dups: 30_000,
             contexts: 8192,
+            context_bytes: 6 << 20,
             push_chunk: 1 << 20,
             copy_chunk: 8 << 20,
             push_window: 8,

@@ -15,11 +15,16 @@ use super::fetch::Fetched;
 use super::object::ObjectInfo;
 use super::op::ClientOp;
 
+/// Uses between two looks at contexts of which too much is in use.
+const LOOK_AGAIN: u64 = 64;
+
 /// One object in use.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     /// The object as the newest write left it; `None` while it is looked up.
     pub state: Option<ObjectState>,
+    /// What [`ObjectState::extras`] of it was counted as.
+    extras: usize,
     /// Writes that are not durable everywhere.
     pub uncommitted: u32,
     /// Reads that wait for the store.
@@ -52,6 +57,10 @@ impl Context {
 pub(crate) struct Contexts {
     by_key: HashMap<Bytes, Context>,
     clock: u64,
+    /// Bytes of what the states hold beyond their fixed part.
+    extras: usize,
+    /// When that is looked at again, where it was too much and in use.
+    look_again: u64,
 }
 
 impl Contexts {
@@ -78,38 +87,73 @@ impl Contexts {
         self.by_key.get(key)?.state.as_ref()
     }
 
+    /// Sets the state of an object in use.
+    pub(crate) fn set_state(&mut self, key: &Bytes, state: ObjectState) -> Option<&mut Context> {
+        let c = self.by_key.get_mut(key)?;
+        let extras = state.extras();
+        self.extras = self.extras + extras - c.extras;
+        c.extras = extras;
+        c.state = Some(state);
+        Some(c)
+    }
+
     /// Forgets an object that could not be looked up; returns what waited for it.
     pub(crate) fn forget(&mut self, key: &Bytes) -> VecDeque<ClientOp> {
-        self.by_key.remove(key).map(|c| c.queue).unwrap_or_default()
+        let Some(c) = self.by_key.remove(key) else {
+            return VecDeque::new();
+        };
+        self.extras -= c.extras;
+        c.queue
     }
 
     /// Forgets everything; returns the ops that waited.
     pub(crate) fn clear(&mut self) -> Vec<ClientOp> {
+        self.extras = 0;
         self.by_key.drain().flat_map(|(_, c)| c.queue).collect()
     }
 
-    /// Forgets the longest unused objects until there are not more than `max`, looking at all only now and then.
-    pub(crate) fn evict(&mut self, max: usize) {
-        if self.by_key.len() <= max + max / 4 + 4 {
+    /// Forgets the longest unused objects where there are more than `max`, or their attributes, watchers and snapshots
+    /// take more than `max_bytes`; looks at all only now and then.
+    pub(crate) fn evict(&mut self, max: usize, max_bytes: usize) {
+        let many = self.by_key.len() > max + max / 4 + 4;
+        let heavy = self.extras > max_bytes && self.clock >= self.look_again;
+        if !many && !heavy {
             return;
         }
-        let mut idle: Vec<u64> = self
-            .by_key
-            .values()
-            .filter(|c| c.is_idle())
-            .map(|c| c.used)
-            .collect();
-        let surplus = (self.by_key.len() - max).min(idle.len());
-        if surplus == 0 {
-            return;
+        self.look_again = self.clock + LOOK_AGAIN;
+        let idle = self.by_key.values().filter(|c| c.is_idle());
+        let mut idle: Vec<(u64, usize)> = idle.map(|c| (c.used, c.extras)).collect();
+        idle.sort_unstable();
+        let (mut left, mut bytes) = (self.by_key.len(), self.extras);
+        // Somewhat below, so that the next ones find room.
+        let enough = |left: usize, bytes: usize| left <= max && bytes <= max_bytes - max_bytes / 4;
+        let last = idle
+            .into_iter()
+            .take_while(|(_, extras)| {
+                let more = !enough(left, bytes);
+                left -= 1;
+                bytes -= extras;
+                more
+            })
+            .last();
+        if let Some((limit, _)) = last {
+            self.retain(|c| !c.is_idle() || c.used > limit);
         }
-        let (_, &mut limit, _) = idle.select_nth_unstable(surplus - 1);
-        self.by_key.retain(|_, c| !c.is_idle() || c.used > limit);
     }
 
     /// Forgets what is not in use.
     pub(crate) fn drop_idle(&mut self) {
-        self.by_key.retain(|_, c| !c.is_idle());
+        self.retain(|c| !c.is_idle());
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Context) -> bool) {
+        let mut extras = 0;
+        self.by_key.retain(|_, c| {
+            let kept = keep(c);
+            extras += if kept { c.extras } else { 0 };
+            kept
+        });
+        self.extras = extras;
     }
 
     /// Contexts held.
@@ -125,5 +169,50 @@ impl Contexts {
     /// The number of ops that wait for an object.
     pub(crate) fn waiting(&self) -> usize {
         self.by_key.values().map(|c| c.queue.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(i: u32) -> Bytes {
+        i.to_be_bytes().to_vec().into()
+    }
+
+    fn put(contexts: &mut Contexts, i: u32, value: usize) {
+        contexts.get(&key(i));
+        let attrs = [(Bytes::from_static(b"a"), Bytes::from(vec![0; value]))].into();
+        let state = ObjectState {
+            exists: true,
+            attrs,
+            ..ObjectState::default()
+        };
+        contexts.set_state(&key(i), state);
+    }
+
+    #[test]
+    fn the_longest_unused_go_when_there_are_many_or_heavy_ones() {
+        let mut contexts = Contexts::default();
+        (0..100).for_each(|i| put(&mut contexts, i, 1));
+        contexts.evict(100, 1 << 20);
+        assert_eq!(contexts.len(), 100);
+        contexts.evict(50, 1 << 20);
+        assert_eq!(contexts.len(), 50);
+        assert!(contexts.find(&key(49)).is_none() && contexts.find(&key(50)).is_some());
+        (100..110).for_each(|i| put(&mut contexts, i, 1 << 20));
+        // In use, though it is old.
+        contexts.get(&key(100)).0.uncommitted = 1;
+        for _ in 0..LOOK_AGAIN {
+            contexts.get(&key(109));
+        }
+        contexts.evict(100, 4 << 20);
+        assert!(contexts.find(&key(100)).is_some() && contexts.find(&key(109)).is_some());
+        assert!(contexts.find(&key(107)).is_none() && contexts.extras < 4 << 20);
+        contexts.drop_idle();
+        assert_eq!(contexts.len(), 1);
+        assert!(contexts.extras > 1 << 20);
+        contexts.clear();
+        assert_eq!(contexts.extras, 0);
     }
 }

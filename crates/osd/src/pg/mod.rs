@@ -45,7 +45,7 @@ use bytes::Bytes;
 use spirula_maps::{EVersion, HObject, PgId};
 
 use cluster::{ClusterMap, PoolView};
-use config::PgConfig;
+use config::{PgConfig, Shares};
 use context::Contexts;
 pub(crate) use copy::CopyState;
 use dups::{DupBatch, Dups};
@@ -195,10 +195,7 @@ pub struct Pg {
     /// Objects to fetch for copies; only the first is under way.
     copies: VecDeque<copy::CopyJob>,
     counters: Counters,
-    /// Log entries and object contexts to keep: its share of what all PGs may.
-    shares: (usize, usize),
-    /// Requests to remember, of what all PGs may.
-    dup_share: usize,
+    shares: Shares,
     /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
     to_self: VecDeque<PeerMessage>,
 }
@@ -236,8 +233,7 @@ impl Pg {
             target: None,
             copies: VecDeque::new(),
             counters: Counters::default(),
-            dup_share: cfg.dup_share(1),
-            shares: (cfg.log_share(1), cfg.context_share(1)),
+            shares: cfg.shares(1),
             cfg,
             to_self: VecDeque::new(),
         }
@@ -300,8 +296,7 @@ impl Pg {
 
     /// The PG is one of so many on this reactor, which share what may be kept in memory.
     pub fn set_share(&mut self, pgs: usize) {
-        self.dup_share = self.cfg.dup_share(pgs);
-        self.shares = (self.cfg.log_share(pgs), self.cfg.context_share(pgs));
+        self.shares = self.cfg.shares(pgs);
     }
 
     /// Settings for what is executed from now on.

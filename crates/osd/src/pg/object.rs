@@ -73,7 +73,7 @@ pub struct ObjectInfo {
     pub watchers: Watchers,
     /// The clones, of a head.
     pub snap_set: SnapSet,
-    /// Of a clone, the snapshots that it stands for. The head's [`SnapSet`] has them too; here they are for who has to
+    /// Of a clone, the snapshots that it stands for. The head's `SnapSet` has them too; here they are for who has to
     /// do with the clone alone.
     pub snaps: Vec<SnapId>,
     /// It is no object any more, and only kept for its clones.

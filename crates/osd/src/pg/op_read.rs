@@ -95,7 +95,8 @@ fn next_step(
 impl Pg {
     /// Puts an op into its object's order, and executes what can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
-        self.contexts.evict(self.shares.1);
+        self.contexts
+            .evict(self.shares.contexts, self.shares.context_bytes);
         let (c, new) = self.contexts.get(&key);
         cx.perf.contexts.0 += u64::from(!new);
         cx.perf.contexts.1 += 1;
@@ -131,9 +132,7 @@ impl Pg {
         };
         match state {
             Some(state) => {
-                if let Some(c) = self.contexts.find(key) {
-                    c.state = Some(state);
-                }
+                self.contexts.set_state(key, state);
                 self.note_watchers(key, cx);
                 self.pump(key, cx);
             }

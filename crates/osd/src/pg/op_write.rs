@@ -162,8 +162,7 @@ impl Pg {
             usage: self.info.usage.plus(usage),
             clones: clone.iter().map(|c| c.id).collect(),
         };
-        if let Some(c) = self.contexts.find(key) {
-            c.state = Some(state);
+        if let Some(c) = self.contexts.set_state(key, state) {
             c.uncommitted += 1;
         }
         self.counters.add_io(io);
@@ -265,7 +264,7 @@ impl Pg {
             return EVersion::ZERO;
         };
         let log = &self.log;
-        let long = log.len() > self.shares.0 + TRIM_BATCH;
+        let long = log.len() > self.shares.log_entries + TRIM_BATCH;
         let heavy = log.bytes() > self.cfg.max_log_bytes && log.len() > TRIM_BATCH;
         if !long && !heavy {
             return EVersion::ZERO;

@@ -595,7 +595,8 @@ impl Pg {
         self.check_watches(cx);
         self.trim_on(cx);
         self.retry_copy(cx);
-        self.contexts.evict(self.shares.1);
+        self.contexts
+            .evict(self.shares.contexts, self.shares.context_bytes);
     }
 }
 

@@ -165,7 +165,7 @@ impl Pg {
         let max = self
             .cfg
             .dups_tracked
-            .min(self.dup_share)
+            .min(self.shares.dups)
             .saturating_sub(self.log.len());
         for name in self.dups.trim(max, self.cfg.max_log_bytes) {
             txn.meta.push(MetaOp::Delete(key::dups_key(self.pgid, name)));

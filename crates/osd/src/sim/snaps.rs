@@ -400,9 +400,10 @@ fn random_history(seed: u64) {
             6 => {
                 // To other members, which have nothing.
                 let id = sim.random(4) as i32;
-                sim.change_map(|m| match m.out.pop() {
-                    None => m.out.push(id),
-                    Some(_) => {}
+                sim.change_map(|m| {
+                    if m.out.pop().is_none() {
+                        m.out.push(id);
+                    }
                 });
                 sim.settle();
             }

@@ -48,6 +48,17 @@ pub(crate) struct ObjectState {
     pub attrs: Attrs,
 }
 
+impl ObjectState {
+    /// Bytes of memory beyond its own size, roughly.
+    pub(crate) fn extras(&self) -> usize {
+        const ENTRY: usize = 64;
+        let attrs = self.attrs.iter().map(|(n, v)| ENTRY + n.len() + v.len());
+        let clones = self.info.snap_set.clones.iter();
+        let clones = clones.map(|c| ENTRY + 16 * (c.snaps.len() + c.overlap.ranges().count()));
+        attrs.chain(clones).sum::<usize>() + 2 * ENTRY * self.info.watchers.len()
+    }
+}
+
 /// How a run ended.
 pub(crate) enum Run {
     /// With the result of the last op.

@@ -335,8 +335,7 @@ impl Pg {
             usage: self.info.usage.plus(done.usage),
             clones: vec![id],
         };
-        if let Some(c) = self.contexts.find(head) {
-            c.state = Some(done.state);
+        if let Some(c) = self.contexts.set_state(head, done.state) {
             c.uncommitted += 1;
         }
         let pause = self.cfg.snap_trim_sleep_us;

@@ -1,7 +1,7 @@
 //! Watches and notifications.
 //!
 //! A watch is registered in the object's info, so that it outlives connections and primaries; what the primary knows of
-//! its client besides is in memory ([`live`]). Ops say what is to happen ([`WatchEffects`]); it happens when the request
+//! its client besides is in memory (`live`). Ops say what is to happen (`WatchEffects`); it happens when the request
 //! is durable, or at once if it changed nothing. As in Ceph's `src/osd/Watch.cc`.
 
 pub(crate) mod live;
