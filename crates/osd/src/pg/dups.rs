@@ -53,8 +53,9 @@ pub struct DupBatch(Vec<Dup>);
 impl DupBatch {
     /// What is left of entries that leave the log; `None` where no request of a client is among them.
     pub fn of(entries: Vec<LogEntry>) -> Option<Self> {
-        let asked = entries.into_iter().filter(|e| e.reqid.tid != 0);
-        let dups: Vec<Dup> = asked.map(Dup::of).collect();
+        // Not collected in place: that would keep the memory of the entries.
+        let mut dups = Vec::with_capacity(entries.len());
+        dups.extend(entries.into_iter().filter(|e| e.reqid.tid != 0).map(Dup::of));
         (!dups.is_empty()).then_some(Self(dups))
     }
 
