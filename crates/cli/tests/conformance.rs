@@ -29,7 +29,7 @@ fn random_requests_agree_with_a_model_while_daemons_die() {
     let out = format!("{}/model", env!("CARGO_TARGET_TMPDIR"));
     c.sh(&format!("make -s -C {CONFORMANCE}/cpp OUT={out} {out}/model"));
     let said = c.sh(&format!(
-        "timeout 300 {out}/model --ops 5000 --without snaps,copy --kill {}/run --every 4 --hasty 2",
+        "timeout 300 {out}/model --ops 5000 --kill {}/run --every 4 --hasty 2",
         c.dir().display()
     ));
     assert!(said.contains("5000 operations without a mismatch"), "{said}");
