@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(200);
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A daemon that lived this long is not dying early: its delay starts afresh.
-const STEADY: Duration = Duration::from_secs(30);
+const STEADY: Duration = Duration::from_secs(10);
 /// A daemon that ends so soon after it was found running had been killed before.
 const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop before it is killed.
