@@ -7,7 +7,7 @@ use spirula_maps::EVersion;
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::errno::*;
-use super::exec::{Exec, Run};
+use super::exec::{Exec, Run, Stop};
 use super::log::{LogEntry, LogOp};
 use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
@@ -89,6 +89,17 @@ impl Pg {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
+        let mut logged = 0;
+        if result >= 0 && exec.dirty {
+            match exec.logged_by_clone(&snap_context) {
+                Ok(bytes) => logged = bytes,
+                Err(Stop::Failed(e)) => result = e,
+                Err(Stop::Unfetched) => {
+                    let wants = exec.take_missing();
+                    return self.fetch(r, wants, cx);
+                }
+            }
+        }
         let effects = exec.watch_effects.take();
         let (key, mut op) = (&r.key, r.op);
         if result < 0 || !exec.dirty {
@@ -119,7 +130,7 @@ impl Pg {
             result = 0;
             op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
         }
-        if log_bytes(&exec.changes) > self.cfg.max_logged {
+        if logged + log_bytes(&exec.changes) > self.cfg.max_logged {
             result = -EMSGSIZE;
         }
         if result < 0 {

@@ -103,6 +103,9 @@ pub struct Txn {
     pub meta: Vec<MetaOp>,
 }
 
+/// Bytes that a change, or a pair of an omap, takes in the log besides its keys and values.
+pub const PAIR_LOGGED: usize = 128;
+
 /// Bytes that changes take in a store's log at most: large writes go to their place directly.
 pub fn log_bytes(ops: &[ObjectOp]) -> usize {
     let small: usize = ops
@@ -183,8 +186,6 @@ impl ObjectOp {
     }
 
     fn log_bytes(&self, direct_min: usize) -> usize {
-        /// Numbers and lengths of a change, or of a pair.
-        const FIXED: usize = 128;
         /// A record about a snapshot, whose key holds names.
         const RECORD: usize = 4096;
         let payload = match self {
@@ -193,15 +194,15 @@ impl ObjectOp {
             Self::Zero { .. } | Self::Truncate { .. } => 3 * BLOCK,
             Self::SetInfo(b) | Self::OmapHeader(b) => b.len(),
             Self::SetAttr { name, value } => name.len() + value.len(),
-            Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + FIXED).sum(),
-            Self::OmapRm(keys) => keys.iter().map(|k| k.len() + FIXED).sum(),
+            Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + PAIR_LOGGED).sum(),
+            Self::OmapRm(keys) => keys.iter().map(|k| k.len() + PAIR_LOGGED).sum(),
             Self::OmapRmRange { from, to } => from.len() + to.len(),
             Self::CloneOf(source) => source.len(),
             Self::NoteSnaps { add, remove } => (add.len() + remove.len()) * RECORD,
             Self::ForgetSnaps { snaps, .. } => snaps.len() * 2 * RECORD,
             Self::Touch | Self::Remove | Self::RmAttr(_) | Self::OmapClear => 0,
         };
-        payload + FIXED
+        payload + PAIR_LOGGED
     }
 
     fn encode(&self, w: &mut Writer, payload: &mut BytesList) {

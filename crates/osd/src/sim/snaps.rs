@@ -1,8 +1,8 @@
 //! Snapshots: what they keep, what trimming removes, and random histories against a model.
 
-use spirula_denc::decode_all;
+use spirula_denc::{decode_all, encode_to_vec};
 use spirula_maps::{IntervalSet, SnapId};
-use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
+use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse, OmapGetKeys, OmapKeysReply, OmapVals};
 
 use super::*;
 use crate::pg::cluster::PoolSnaps;
@@ -174,6 +174,41 @@ fn rolling_back_makes_the_head_what_it_was() {
     );
     let [said, have] = sim.usages();
     assert_eq!(said, have);
+}
+
+#[test]
+fn a_clone_takes_an_omap_along_unless_that_is_too_large_for_one_change() {
+    let mut sim = cluster();
+    let set = |from: usize, to: usize| {
+        let pairs: OmapVals = (from..to)
+            .map(|i| (Bytes::from(format!("{i:06}")), Bytes::from_static(&[7; 64])))
+            .collect();
+        OsdOpIn::new(OpCode::OMAPSETVALS, OpArgs::None, encode_to_vec(&pairs))
+    };
+    for from in (0..45_000).step_by(15_000) {
+        let r = sim.write_at_snaps("a", vec![set(from, from + 15_000)], 0, &[]);
+        assert_eq!(r.result, 0);
+    }
+    sim.write_at_snaps("b", vec![set(0, 1000)], 0, &[]);
+    assert_eq!(
+        sim.write_at_snaps("a", vec![write_full("x")], 2, &[2]).result,
+        -90
+    );
+    // Nothing of it happened, and without a snapshot to keep it goes on.
+    assert_eq!(sim.read("a").unwrap(), "");
+    assert_eq!(sim.write_at_snaps("a", vec![write_full("x")], 0, &[]).result, 0);
+    assert_eq!(sim.write_at_snaps("b", vec![write_full("x")], 2, &[2]).result, 0);
+    let keys = OsdOpIn::new(
+        OpCode::OMAPGETKEYS,
+        OpArgs::None,
+        encode_to_vec(&OmapGetKeys {
+            start_after: Bytes::new(),
+            max: 2000,
+        }),
+    );
+    let data = sim.ask_at("b", 2, keys).unwrap();
+    let reply: OmapKeysReply = decode_all(&data).unwrap();
+    assert_eq!(reply.keys.len(), 1000);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn kib(bytes: u64) -> i64 {
 
 /// A request under execution.
 pub(crate) struct Exec<'a> {
-    cfg: &'a PgConfig,
+    pub(in crate::pg) cfg: &'a PgConfig,
     /// The key of the object's head.
     pub(super) key: &'a Bytes,
     /// The pool's snapshots.
@@ -235,6 +235,11 @@ impl<'a> Exec<'a> {
         }
         self.missing = Some(want);
         Err(Stop::Unfetched)
+    }
+
+    /// What was to be fetched when the execution stopped.
+    pub(in crate::pg) fn take_missing(&mut self) -> Vec<Want> {
+        self.missing.take().into_iter().collect()
     }
 
     fn one(&mut self, op: &mut OsdOp) -> OpResult {

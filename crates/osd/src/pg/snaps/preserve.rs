@@ -9,10 +9,10 @@ use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 use super::set::At;
 use crate::pg::errno::*;
 use crate::pg::exec::{Exec, ObjectState, OpResult, Stop, fail};
-use crate::pg::fetch::{Answer, Want};
+use crate::pg::fetch::{Answer, OmapRange, Want};
 use crate::pg::object::{FLAG_OMAP, ObjectInfo};
 use crate::pg::op::{ClientOp, OsdOp};
-use crate::pg::txn::ObjectOp;
+use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
 use crate::pg::{Pg, key};
 
 /// A clone that a write leaves behind.
@@ -93,6 +93,34 @@ impl Exec<'_> {
             }
         }
         all
+    }
+
+    /// Bytes that the clone which the change wants puts into the store's log: the store copies its omap.
+    ///
+    /// # Errors
+    /// It may be more than a request may log (-EMSGSIZE); or the omap was not fetched yet.
+    pub(in crate::pg) fn logged_by_clone(&mut self, context: &SnapContext) -> Result<usize, Stop> {
+        let wanted = self.old.exists && self.old.info.snap_set.wants_clone(context);
+        if !wanted || !self.old.info.has_omap() {
+            return Ok(0);
+        }
+        let max = self.cfg.max_logged;
+        let all = OmapRange {
+            from: Bytes::new(),
+            to: None,
+            max: max / PAIR_LOGGED,
+            max_bytes: max,
+            values: true,
+        };
+        match self.fetch(Want::Omap(all))? {
+            Answer::Omap(page) if page.more => fail(EMSGSIZE),
+            Answer::Omap(page) => Ok(page
+                .pairs
+                .iter()
+                .map(|(k, v)| k.len() + v.len() + PAIR_LOGGED)
+                .sum()),
+            _ => fail(EIO),
+        }
     }
 
     /// Completes an execution that changes the object: decides about a clone, and keeps the snap set true.
