@@ -42,6 +42,16 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Takes the first op that waits. The memory of an empty queue goes: there are thousands of contexts, and most wait for
+    /// nothing.
+    pub(crate) fn next_op(&mut self) -> Option<ClientOp> {
+        let op = self.queue.pop_front();
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
+        op
+    }
+
     fn is_idle(&self) -> bool {
         self.state.is_some()
             && self.uncommitted == 0

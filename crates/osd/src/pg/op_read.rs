@@ -151,7 +151,7 @@ impl Pg {
         loop {
             let removed = &self.pool.snaps.removed;
             let Some(c) = self.contexts.find(key) else { return };
-            let Some(mut op) = c.queue.pop_front() else { return };
+            let Some(mut op) = c.next_op() else { return };
             let Some(state) = &c.state else {
                 c.queue.push_front(op);
                 return;
