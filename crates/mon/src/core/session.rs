@@ -1,6 +1,7 @@
 //! A client's or daemon's session.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName, EntityType};
@@ -29,8 +30,10 @@ pub struct NewSession {
     pub global_id: u64,
     /// Its monitor capabilities, as text.
     pub caps: String,
-    /// Its address.
+    /// Its address, as it says.
     pub addr: EntityAddr,
+    /// Where its connection comes from; what capabilities may be bound to.
+    pub ip: Option<IpAddr>,
     /// Its features.
     pub features: u64,
     /// The finished handshake, which renews its tickets.
@@ -64,7 +67,7 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(new: NewSession) -> Self {
         Self {
-            caps: MonCap::parse(&new.caps, new.name.clone(), new.addr.socket.map(|s| s.ip())),
+            caps: MonCap::parse(&new.caps, new.name.clone(), new.ip),
             name: new.name,
             global_id: new.global_id,
             addr: new.addr,

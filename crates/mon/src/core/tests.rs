@@ -123,6 +123,7 @@ impl World {
             global_id: 4000 + id,
             caps: caps.into(),
             addr: EntityAddr::v2("127.0.0.1:50000".parse().unwrap(), 1),
+            ip: Some([127, 0, 0, 1].into()),
             features: spirula_maps::features::PACIFIC_ALL,
             handshake: ServerHandshake::new(),
         };

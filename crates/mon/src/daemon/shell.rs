@@ -123,12 +123,13 @@ pub(super) async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpS
         return;
     };
     let peer = connection.peer();
-    let addr = peer.addrs.v2().copied().unwrap_or(peer.socket_addr);
+    let addr = peer.addrs.0.first().copied().unwrap_or(peer.socket_addr);
     let new = NewSession {
         name,
         global_id,
         caps,
         addr,
+        ip: peer.socket_addr.socket.map(|s| s.ip()),
         features: peer.features,
         handshake,
     };
