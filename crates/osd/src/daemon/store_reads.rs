@@ -116,6 +116,11 @@ impl StoreIo {
                     }
                 }
                 Want::Data(r) => self.read_part(id, &key, want, (r.offset, r.len), &mut left)?,
+                Want::Extents { offset, len } => {
+                    let onode = self.store.load(&key)?;
+                    let extents = onode.map(|o| o.data_ranges(*offset, *len)).unwrap_or_default();
+                    answer = Answer::Extents(extents);
+                }
                 Want::Omap(range) => {
                     let scan = OmapScan {
                         read: id,

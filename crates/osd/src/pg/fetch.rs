@@ -110,6 +110,13 @@ impl Copied {
 pub enum Want {
     /// Bytes.
     Data(ReadRange),
+    /// Where bytes are stored in a range.
+    Extents {
+        /// Offset in the object.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
     /// A page of omap pairs.
     Omap(OmapRange),
     /// The omap pairs of these keys, which ascend.
@@ -131,7 +138,7 @@ impl Want {
         match self {
             Self::Data(r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
-            Self::OmapKeys(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) => UNKNOWN,
+            Self::Extents { .. } | Self::OmapKeys(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) => UNKNOWN,
         }
     }
 }
@@ -153,6 +160,8 @@ pub type Pieces = Vec<(u64, Bytes)>;
 pub enum Answer {
     /// Of [`Want::Data`]: all of the range, or of a sparse one the stored parts.
     Data(Pieces),
+    /// Of [`Want::Extents`]: offsets and lengths in order, none next to another.
+    Extents(Vec<(u64, u64)>),
     /// Of [`Want::Omap`]; of [`Want::OmapKeys`] those that exist.
     Omap(OmapPage),
     /// Of [`Want::OmapHeader`].
@@ -167,6 +176,7 @@ impl Answer {
     fn len(&self) -> u64 {
         let n = match self {
             Self::Data(pieces) => pieces.iter().map(|(_, b)| b.len()).sum(),
+            Self::Extents(extents) => extents.len() * 16,
             Self::Omap(page) => page.pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
             Self::OmapHeader(b) => b.len(),
             Self::Object(o) => o.as_ref().map_or(0, StoredObject::len),

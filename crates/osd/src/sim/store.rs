@@ -52,6 +52,10 @@ impl Object {
                 let piece = (r.offset, Bytes::copy_from_slice(&self.data[from..to]));
                 Answer::Data(Vec::from_iter((from < to).then_some(piece)))
             }
+            Want::Extents { offset, len } => {
+                let end = offset.saturating_add(*len).min(self.data.len() as u64);
+                Answer::Extents(Vec::from_iter((*offset < end).then(|| (*offset, end - offset))))
+            }
             Want::Omap(r) => {
                 let (mut page, mut bytes) = (OmapPage::default(), 0);
                 for (k, v) in self.omap.range(r.from.clone()..) {

@@ -253,6 +253,7 @@ impl<'a> Exec<'a> {
         match op.code {
             OpCode::READ | OpCode::SYNC_READ => self.read(op),
             OpCode::SPARSE_READ => self.sparse_read(op),
+            OpCode::MAPEXT => self.map_extents(op),
             OpCode::STAT => self.stat(op),
             OpCode::CMPEXT => self.cmpext(op),
             OpCode::CHECKSUM => self.checksum(op),

@@ -32,6 +32,15 @@ pub(super) fn checksum_extent(size: u64, op: &OsdOp) -> (u64, u64) {
     (offset, length.min(size.saturating_sub(offset)))
 }
 
+/// Encodes offsets and lengths as the official OSD does: a map.
+fn put_extents(w: &mut Writer, extents: &[(u64, u64)]) {
+    w.count(extents.len());
+    for (at, n) in extents {
+        w.u64(*at);
+        w.u64(*n);
+    }
+}
+
 impl<'a> Exec<'a> {
     /// Bytes of the object as it was before the request, pieces by offset: all of the range as far as the object
     /// reaches, or only what is stored.
@@ -80,17 +89,31 @@ impl<'a> Exec<'a> {
             total += b.len() as u64;
         }
         let mut w = Writer::with_capacity(8 + extents.len() * 16);
-        w.count(extents.len());
-        for (at, n) in extents {
-            w.u64(at);
-            w.u64(n);
-        }
+        put_extents(&mut w, &extents);
         w.u32(u32::try_from(total).unwrap_or(u32::MAX));
         op.outdata.push(w.into_vec().into());
         pieces.iter().for_each(|(_, b)| op.outdata.push(b.clone()));
         op.set_length(total);
         self.io.rd += 1;
         self.io.rd_kb += kib(total);
+        Ok(0)
+    }
+
+    /// MAPEXT: where data is stored. What a newer truncation hides is not looked at, as in the official OSD.
+    pub(super) fn map_extents(&mut self, op: &mut OsdOp) -> OpResult {
+        let e = op.extent();
+        let want = Want::Extents {
+            offset: e.offset,
+            len: e.length,
+        };
+        let Answer::Extents(extents) = self.fetch(want)? else {
+            return fail(EIO);
+        };
+        let mut w = Writer::with_capacity(4 + extents.len() * 16);
+        put_extents(&mut w, extents);
+        self.io.rd += 1;
+        self.io.rd_kb += kib(w.len() as u64);
+        op.outdata.push(w.into_vec().into());
         Ok(0)
     }
 
