@@ -240,6 +240,20 @@ CASE(listing) {
   filtered("filter_unknown", Enc().str("nosuchfilter").bl());
   filtered("filter_plain", Enc().str("plain").str("_colour").str("red").bl());
   filtered("filter_garbage", buf("?"));
+  filtered("filter_plain_other_value", Enc().str("plain").str("_colour").str("re").bl());
+  filtered("filter_plain_without_prefix", Enc().str("plain").str("colour").str("red").bl());
+  filtered("filter_plain_no_such_attribute", Enc().str("plain").str("_size").str("").bl());
+  std::vector<std::string> everything;
+  for (auto k = io.nobjects_begin(Enc().str("plain").str("").str("").bl()); k != io.nobjects_end(); ++k)
+    everything.push_back(k->get_oid());
+  t.is("filter_plain_no_attribute", everything == order);
+  filtered("filter_plain_no_attribute_but_value", Enc().str("plain").str("").str("red").bl());
+  filtered("filter_plain_cut_short", Enc().str("plain").str("_colour").bl());
+  filtered("filter_of_class", Enc().str("hello.hello").str("_colour").str("red").bl());
+  filtered("filter_unknown_of_class", Enc().str("hello.nosuchfilter").str("_colour").str("red").bl());
+  filtered("filter_of_unknown_class", Enc().str("nosuchclass.hello").str("_colour").str("red").bl());
+  filtered("filter_without_class", Enc().str(".hello").str("_colour").str("red").bl());
+  filtered("filter_of_class_without_name", Enc().str("hello.").str("_colour").str("red").bl());
   // Objects that are removed meanwhile.
   std::vector<std::string> survivors;
   auto j = io.nobjects_begin();

@@ -6,11 +6,14 @@
 //! memory yet gets [`Error::NotFetched`], passes it up with `?`, and is called again once that was fetched. What it
 //! wrote before counts for nothing, as does everything a method wrote that fails.
 //!
+//! A class may also have filters for listings.
+//!
 //! Names, formats and results are those of Ceph's classes (`src/cls` in its source), as its clients and its other
 //! classes rely on all three.
 
 mod class;
 mod error;
+mod filter;
 mod method;
 mod object;
 #[cfg(test)]
@@ -21,5 +24,6 @@ mod versioned;
 
 pub use class::find;
 pub use error::{Error, Result};
+pub use filter::{Filter, FilterKind, PLAIN};
 pub use method::{Class, Flags, Method, Return};
 pub use object::{Caller, Object, Page, Stat};

@@ -5,7 +5,7 @@ use std::ops::BitOr;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 
-use crate::{Error, Object, Result};
+use crate::{Error, FilterKind, Object, Result};
 
 /// What a method may do, as in Ceph's `src/include/rados/objclass.h` (`CLS_METHOD_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,6 +79,8 @@ pub struct Class {
     pub name: &'static str,
     /// Its methods.
     pub methods: &'static [Method],
+    /// Its filters for listings.
+    pub filters: &'static [FilterKind],
 }
 
 impl Class {
@@ -86,12 +88,19 @@ impl Class {
     pub fn method(&self, name: &[u8]) -> Option<&'static Method> {
         self.methods.iter().find(|m| m.name.as_bytes() == name)
     }
+
+    /// The filter of that name.
+    pub fn filter(&self, name: &[u8]) -> Option<&'static FilterKind> {
+        self.filters.iter().find(|f| f.name.as_bytes() == name)
+    }
 }
 
 /// Declares a class: the name, then each method with what it may do and the function that is it. A function takes the
-/// object and one argument that decodes from the input, and returns what encodes to the output.
+/// object and one argument that decodes from the input, and returns what encodes to the output. Filters may follow, each
+/// with the function that reads one.
 macro_rules! class {
-    ($name:literal { $($method:literal: $first:ident $(| $more:ident)* => $function:path;)+ }) => {
+    ($name:literal { $($method:literal: $first:ident $(| $more:ident)* => $function:path;)+ }
+        $(filters { $($filter:literal => $read:path;)+ })?) => {
         /// The class.
         pub(super) static CLASS: $crate::Class = $crate::Class {
             name: $name,
@@ -103,6 +112,7 @@ macro_rules! class {
                     $function(object, input).map($crate::Return::from)
                 },
             }),+],
+            filters: &[$($($crate::FilterKind { name: $filter, read: $read }),+)?],
         };
     };
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::{EINVAL, unless};
+use crate::filter::has_value;
 use crate::method::{Nothing, Raw, Return, class};
 use crate::{Error, Object, Result};
 
@@ -16,6 +17,8 @@ class! { "hello" {
     "turn_it_to_11": RD | WR | PROMOTE => turn_it_to_11;
     "bad_reader": WR => bad_reader;
     "bad_writer": RD => bad_writer;
+} filters {
+    "hello" => has_value;
 } }
 
 /// How long a name is at most.

@@ -1,17 +1,25 @@
-//! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor.
+//! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave objects out, by an
+//! attribute: of the page, a few objects at a time are read for it.
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use spirula_classes::{Filter, FilterKind};
 use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::{HObject, snap};
 use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsResponse};
 
 use super::errno::*;
-use super::op::ClientOp;
+use super::fetch::{Answer, Fetched, Want};
+use super::op::{ClientOp, OsdOp};
+use super::op_checks::in_class_list;
 use super::{Ctx, Output, Page, Pending, Pg, ReadError, key};
 
 /// Names all namespaces in a listing.
 const ALL_NAMESPACES: &[u8] = b"\x01";
+/// How many objects are read for a filter at a time: the attributes of one may have a MiB.
+const READ_AT_ONCE: usize = 8;
 
 /// A listing that waits for the store.
 #[derive(Debug)]
@@ -19,6 +27,26 @@ pub(super) struct Listing {
     pub op: ClientOp,
     /// Which op of the request it is.
     index: usize,
+    /// What it leaves out.
+    filter: Option<Box<dyn Filter>>,
+    /// Objects of the page that the filter has not judged yet.
+    left: VecDeque<HObject>,
+    /// Those that are listed.
+    kept: Vec<HObject>,
+    /// Where the next page starts; `None` where the PG ends.
+    next: Option<HObject>,
+}
+
+/// What a listing asks for.
+struct Asked {
+    from: Bytes,
+    count: usize,
+    filter: Option<Box<dyn Filter>>,
+}
+
+/// Whether an op lists the objects of all namespaces, or of one that its answer does not name.
+fn has_namespaces(code: OpCode) -> bool {
+    matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER)
 }
 
 impl Pg {
@@ -29,10 +57,18 @@ impl Pg {
 
     fn list_from(&mut self, mut op: ClientOp, mut index: usize, mut result: i32, cx: &mut Ctx<'_>) {
         while result >= 0 && index < op.ops.len() {
-            match self.list_cursor(&op, index) {
-                Ok((from, count)) => {
+            match self.asked(&op, &op.ops[index]) {
+                Ok(Asked { from, count, filter }) => {
                     let (_, to) = self.range();
-                    let token = self.token(Pending::List(Box::new(Listing { op, index })));
+                    let listing = Listing {
+                        op,
+                        index,
+                        filter,
+                        left: VecDeque::new(),
+                        kept: Vec::new(),
+                        next: None,
+                    };
+                    let token = self.token(Pending::List(Box::new(listing)));
                     cx.out.push(Output::List {
                         token,
                         from,
@@ -52,85 +88,159 @@ impl Pg {
         self.reply(&op, reply, 0, cx);
     }
 
-    /// Where the listing starts, and the most entries it may return.
-    fn list_cursor(&self, op: &ClientOp, index: usize) -> Result<(Bytes, usize), i32> {
-        let o = &op.ops[index];
-        if o.code != OpCode::PGNLS && o.code != OpCode::PGLS {
-            // Filters are classes' or name attributes of directories: none is known. Other PG ops neither.
-            let filter = o.code == OpCode::PGNLS_FILTER || o.code == OpCode::PGLS_FILTER;
-            return Err(if filter { -EINVAL } else { -EOPNOTSUPP });
-        }
+    /// Where the listing starts, the most entries it may return, and its filter.
+    fn asked(&self, op: &ClientOp, o: &OsdOp) -> Result<Asked, i32> {
+        let mut input = Reader::new(&o.indata);
+        let filter = match o.code {
+            OpCode::PGNLS | OpCode::PGLS => None,
+            OpCode::PGNLS_FILTER | OpCode::PGLS_FILTER => Some(self.filter(&mut input)?),
+            _ => return Err(-EOPNOTSUPP),
+        };
         if op.snapid != snap::NOSNAP {
             return Err(-EINVAL);
         }
-        let cursor = HObject::decode(&mut Reader::new(&o.indata)).map_err(|_| -EINVAL)?;
+        let cursor = HObject::decode(&mut input).map_err(|_| -EINVAL)?;
         let (start, end) = self.range();
-        let at = if cursor.is_min() {
+        let from = if cursor.is_min() {
             start.clone()
         } else {
             key::object_key(&cursor)
         };
-        if at < start || at >= end && !cursor.max && o.code == OpCode::PGNLS {
+        if from < start || from >= end && !cursor.max && has_namespaces(o.code) {
             return Err(-EINVAL);
         }
         let count = usize::try_from(o.list_count().min(self.cfg.max_pgls)).unwrap_or(usize::MAX);
-        Ok((at, count.max(1)))
+        Ok(Asked {
+            from,
+            count: count.max(1),
+            filter,
+        })
+    }
+
+    /// The filter that a request begins with: two words that are always the same, the kind, and what the kind is told.
+    fn filter(&self, input: &mut Reader<'_>) -> Result<Box<dyn Filter>, i32> {
+        let words: spirula_denc::Result<(&[u8], &[u8], &[u8])> =
+            (|| Ok((input.blob()?, input.blob()?, input.blob()?)))();
+        let (_, _, kind) = words.map_err(|_| -EINVAL)?;
+        let filter = self.filter_kind(kind)?.filter(input);
+        filter.map_err(|_| -EINVAL)
+    }
+
+    /// The kind of filter of a name: one of the OSD's own, or `CLASS.FILTER`.
+    fn filter_kind(&self, name: &[u8]) -> Result<&'static FilterKind, i32> {
+        if name == spirula_classes::PLAIN.name.as_bytes() {
+            return Ok(&spirula_classes::PLAIN);
+        }
+        let dot = name.iter().position(|b| *b == b'.').ok_or(-EINVAL)?;
+        let (class, filter) = (&name[..dot], &name[dot + 1..]);
+        if class.is_empty() || filter.is_empty() {
+            return Err(-EINVAL);
+        }
+        if !in_class_list(&self.cfg.class_load_list, class) {
+            return Err(-EPERM);
+        }
+        let class = spirula_classes::find(class);
+        class.and_then(|c| c.filter(filter)).ok_or(-EINVAL)
     }
 
     /// The store's page.
-    pub(super) fn listed(&mut self, l: Listing, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
-        let Listing { mut op, index } = l;
-        let result = match r {
-            Ok((objects, next)) => self.fill_page(&mut op, index, objects, next),
-            Err(_) => -EIO,
+    pub(super) fn listed(&mut self, mut l: Listing, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let Ok((objects, next)) = r else {
+            return self.list_done(l, -EIO, cx);
         };
-        op.ops[index].rval = result;
-        self.list_from(op, index + 1, result, cx);
-    }
-
-    fn fill_page(
-        &self,
-        op: &mut ClientOp,
-        index: usize,
-        objects: Vec<(Bytes, Bytes)>,
-        next: Option<Bytes>,
-    ) -> i32 {
-        let namespaces = op.ops[index].code == OpCode::PGNLS;
-        let nspace = op.object.nspace.clone();
-        let all = namespaces && nspace.as_bytes() == ALL_NAMESPACES;
-        let next = next.and_then(|k| key::parse_object_key(&k));
-        let ended = next.is_none();
+        l.next = next.and_then(|k| key::parse_object_key(&k));
+        let nspace = &l.op.object.nspace;
+        let all = has_namespaces(l.op.ops[l.index].code) && nspace.as_bytes() == ALL_NAMESPACES;
         // Whiteouts are listed, as the official OSD does.
         let found = objects
             .iter()
             .filter_map(|(k, _)| key::parse_object_key(k))
-            .filter(|o| o.is_head() && (all || o.nspace == nspace));
+            .filter(|o| o.is_head() && (all || o.nspace == *nspace));
+        match &l.filter {
+            None => l.kept = found.collect(),
+            Some(f) if f.attribute().is_empty() => {
+                let nothing = Bytes::new();
+                l.kept = found
+                    .filter(|o| f.wants(o.oid.as_bytes(), Some(&nothing)))
+                    .collect();
+            }
+            Some(_) => l.left = found.collect(),
+        }
+        self.list_on(l, cx);
+    }
+
+    /// Reads the next objects that the filter is to judge, if there are any.
+    fn list_on(&mut self, mut l: Listing, cx: &mut Ctx<'_>) {
+        let keys = l.left.iter().take(READ_AT_ONCE).map(key::object_key);
+        let wants: Vec<_> = keys.map(Want::Object).collect();
+        let Some(Want::Object(first)) = wants.first() else {
+            let result = l.fill_page(self.pgid.hobj_end(self.pool.pg_num));
+            return self.list_done(l, result, cx);
+        };
+        let key = first.clone();
+        let token = self.token(Pending::List(Box::new(l)));
+        cx.out.push(Output::Read { token, key, wants });
+    }
+
+    /// Objects that the filter is to judge.
+    pub(super) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        for f in fetched {
+            let (Some(o), Some(filter)) = (l.left.pop_front(), &l.filter) else {
+                break;
+            };
+            let stored = match f.answer {
+                Ok(Answer::Object(stored)) => stored,
+                _ => return self.list_done(l, -EIO, cx),
+            };
+            // One that was removed meanwhile is not listed.
+            let Some(stored) = stored else { continue };
+            let name = filter.attribute().strip_prefix(b"_");
+            let value = name.and_then(|n| stored.attrs.get(n));
+            if filter.wants(o.oid.as_bytes(), value) {
+                l.kept.push(o);
+            }
+        }
+        self.list_on(l, cx);
+    }
+
+    /// The listing's result: on to the next op of the request.
+    fn list_done(&mut self, l: Listing, result: i32, cx: &mut Ctx<'_>) {
+        let Listing { mut op, index, .. } = l;
+        op.ops[index].rval = result;
+        self.list_from(op, index + 1, result, cx);
+    }
+}
+
+impl Listing {
+    /// Writes the answer and returns the result. `pg_end`: the place where the next PG starts.
+    fn fill_page(&mut self, pg_end: HObject) -> i32 {
+        let o = &mut self.op.ops[self.index];
+        let kept = std::mem::take(&mut self.kept).into_iter();
+        let next = self.next.take();
+        let ended = next.is_none();
         let mut w = Writer::new();
-        if namespaces {
-            let entries = found
+        if has_namespaces(o.code) {
+            let entries = kept
                 .map(|o| ListEntry {
                     nspace: o.nspace,
                     oid: o.oid,
                     locator: o.key,
                 })
                 .collect();
-            // At the end, the place where the next PG starts: a cursor that stays right when PGs split.
-            let handle = next.unwrap_or_else(|| self.pgid.hobj_end(self.pool.pg_num));
+            // At the end, a cursor that stays right when PGs split.
+            let handle = next.unwrap_or(pg_end);
             PgNlsResponse { handle, entries }.encode(&mut w);
         } else {
-            let entries = found
+            let entries = kept
                 .map(|o| PgLsEntry {
                     oid: o.oid,
                     locator: o.key,
                 })
                 .collect();
-            PgLsResponse {
-                handle: next.unwrap_or_else(HObject::max),
-                entries,
-            }
-            .encode(&mut w);
+            let handle = next.unwrap_or_else(HObject::max);
+            PgLsResponse { handle, entries }.encode(&mut w);
         }
-        op.ops[index].outdata.push(w.into_vec().into());
+        o.outdata.push(w.into_vec().into());
         i32::from(ended)
     }
 }

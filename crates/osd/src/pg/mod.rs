@@ -451,6 +451,7 @@ impl Pg {
             (Pending::Trim, StoreReply::Records(r)) => self.clones_listed(r, cx),
             (Pending::TrimClone(key), StoreReply::Object(r)) => self.trim_found(key, r, cx),
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
+            (Pending::List(l), StoreReply::Fetched(r)) => self.list_fetched(*l, r, cx),
             (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),

@@ -274,7 +274,7 @@ impl Pg {
 }
 
 /// Whether a list of classes (`osd_class_load_list`, `osd_class_default_list`) has this one, or `*` for all.
-fn in_class_list(list: &str, class: &[u8]) -> bool {
+pub(super) fn in_class_list(list: &str, class: &[u8]) -> bool {
     list.split_whitespace().any(|c| c == "*" || c.as_bytes() == class)
 }
 

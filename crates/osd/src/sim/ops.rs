@@ -215,6 +215,85 @@ fn listings_page_through_namespaces_to_the_end_of_the_pg() {
 }
 
 #[test]
+fn filters_leave_objects_out_of_listings() {
+    use spirula_denc::{Encode, Reader, encode_to_vec};
+    use spirula_proto::osd::{ListArgs, XattrArgs};
+    use spirula_proto::osd_op_data::PgNlsResponse;
+    let mut sim = cluster();
+    for i in 0..40 {
+        let name = format!("o{i:02}");
+        sim.write_full(&name, "x");
+        let value = if i % 3 == 0 { "red" } else { "reddish" };
+        let args = XattrArgs {
+            name_len: 6,
+            value_len: value.len() as u32,
+            ..XattrArgs::default()
+        };
+        let data = format!("colour{value}").into_bytes();
+        if i % 2 == 0 {
+            sim.call(
+                &name,
+                vec![OsdOpIn::new(OpCode::SETXATTR, OpArgs::Xattr(args), data)],
+            );
+        }
+    }
+    let mut list = |kind: &str, attr: &str, value: &str| {
+        let mut names = Vec::new();
+        for seed in 0..4 {
+            let mut cursor = HObject::min();
+            loop {
+                let args = OpArgs::List(ListArgs {
+                    count: 20,
+                    start_epoch: 0,
+                });
+                let mut w = spirula_denc::Writer::new();
+                for word in ["pg", "filter", kind, attr, value] {
+                    Bytes::copy_from_slice(word.as_bytes()).encode(&mut w);
+                }
+                w.bytes(&encode_to_vec(&cursor));
+                let mut op = sim.build("", vec![OsdOpIn::new(OpCode::PGNLS_FILTER, args, w.into_vec())]);
+                op.object.hash = seed;
+                op.pgid = PgId::new(POOL, seed);
+                let r = sim.call_op(op);
+                if r.result < 0 {
+                    return Err(r.result);
+                }
+                let page: PgNlsResponse = Reader::new(&r.ops[0].data.to_bytes()).get().unwrap();
+                names.extend(page.entries.into_iter().map(|e| e.oid.to_string()));
+                cursor = page.handle;
+                if r.result == 1 {
+                    break;
+                }
+            }
+        }
+        names.sort();
+        Ok(names.join(" "))
+    };
+    let red = Ok("o00 o06 o12 o18 o24 o30 o36".to_owned());
+    assert_eq!(list("plain", "_colour", "red"), red);
+    assert_eq!(list("hello.hello", "_colour", "red"), red);
+    for (kind, attr, value, count) in [
+        ("plain", "colour", "red", 0),
+        ("plain", "_colour", "re", 0),
+        ("plain", "_size", "", 0),
+        ("plain", "", "", 40),
+        ("plain", "", "x", 0),
+    ] {
+        let found = list(kind, attr, value).unwrap();
+        assert_eq!(found.split_whitespace().count(), count, "{kind} {attr} {value}");
+    }
+    for (kind, errno) in [
+        ("hello.other", -22),
+        ("other.hello", -1),
+        (".hello", -22),
+        ("hello.", -22),
+        ("hello", -22),
+    ] {
+        assert_eq!(list(kind, "_colour", "red"), Err(errno), "{kind}");
+    }
+}
+
+#[test]
 fn what_must_be_refused_is() {
     let mut sim = cluster();
     let long = "x".repeat(2049);
