@@ -269,3 +269,77 @@ CASE(omap_limits) {
   bufferlist header;
   t.r("header_back", t.io.omap_get_header("o", &header), header);
 }
+
+// Changes of the omap in one request, in every order: what each of them sees of those before it.
+CASE(omap_steps) {
+  rados_ioctx_t io;
+  rados_t cluster;
+  rados_create(&cluster, "admin");
+  rados_conf_read_file(cluster, getenv("CEPH_CONF"));
+  rados_conf_set(cluster, "admin_socket", "");
+  rados_conf_set(cluster, "rados_osd_op_timeout", "20");
+  t.r("connect", rados_connect(cluster));
+  rados_ioctx_create(cluster, t.pool.c_str(), &io);
+  rados_ioctx_set_namespace(io, t.name.c_str());
+  // Steps by letter: s sets and r removes keys, R removes a range, C clears, H sets the header, D deletes, N creates.
+  auto request = [&](const std::vector<std::string> &steps) {
+    rados_write_op_t op = rados_create_write_op();
+    int n = 0;
+    for (auto &step : steps) {
+      std::string value = std::to_string(n++), range = step.substr(1);
+      std::vector<std::string> held;
+      for (char c : range) held.emplace_back(1, c);
+      std::vector<const char *> keys, values;
+      std::vector<size_t> key_lens, value_lens;
+      for (auto &k : held) {
+        keys.push_back(k.data());
+        key_lens.push_back(1);
+        values.push_back(value.data());
+        value_lens.push_back(value.size());
+      }
+      switch (step[0]) {
+        case 's': rados_write_op_omap_set2(op, keys.data(), values.data(), key_lens.data(), value_lens.data(), keys.size()); break;
+        case 'r': rados_write_op_omap_rm_keys2(op, keys.data(), key_lens.data(), keys.size()); break;
+        case 'R': rados_write_op_omap_rm_range2(op, range.data(), 1, range.data() + 1, 1); break;
+        case 'C': rados_write_op_omap_clear(op); break;
+        case 'D': rados_write_op_remove(op); break;
+        case 'N': rados_write_op_create(op, LIBRADOS_CREATE_IDEMPOTENT, nullptr); break;
+        case 'W': rados_write_op_write_full(op, "data", 4); break;
+      }
+    }
+    int r = rados_write_op_operate(op, io, "o", nullptr, 0);
+    rados_release_write_op(op);
+    return r;
+  };
+  const std::vector<std::pair<std::string, std::vector<std::string>>> before = {
+      {"nothing", {}}, {"data", {"W"}}, {"keys", {"sbdx"}}, {"cleared", {"sbdx", "|", "C"}}, {"removed", {"sbdx", "|", "rbdx"}}};
+  const std::vector<std::vector<std::string>> all = {
+      {"sabc", "rb"},          {"sabc", "Rac"},         {"sabc", "Rac", "sb"},   {"Rac", "sabc"},        {"sabc", "C"},
+      {"C", "sabc"},           {"sabc", "C", "sb"},     {"C", "sabc", "Rac"},    {"C", "sabc", "rb"},    {"C", "sabc", "C"},
+      {"Rad", "sb", "rb"},     {"rb", "sb"},            {"rb", "sb", "Rac"},     {"sb", "rb", "sb"},     {"sabc", "Rac", "C"},
+      {"sabc", "Rac", "Rbd"},  {"sabc", "D", "N"},      {"sabc", "D", "sd"},     {"D", "N", "sabc", "Rac"}, {"D", "sabc", "rb"},
+      {"sabc", "D", "sd", "Rae"}, {"W", "sabc", "Rac"}, {"sabc", "rb", "Rac", "sc", "Rbd"}, {"sabc", "D"}, {"Rac"}, {"C"}};
+  for (auto &[state, made] : before) {
+    for (auto &steps : all) {
+      t.io.remove("o");
+      std::vector<std::string> part;
+      for (auto &step : made) {
+        if (step == "|") {
+          request(part);
+          part.clear();
+        } else {
+          part.push_back(step);
+        }
+      }
+      if (!part.empty()) request(part);
+      std::string check = state;
+      for (auto &step : steps) check += "_" + step;
+      t.r(check, request(steps));
+      Map got;
+      bool more = false;
+      t.r(check + "_left", t.io.omap_get_vals2("o", "", 100, &got, &more), got);
+    }
+  }
+  rados_ioctx_destroy(io);
+  rados_shutdown(cluster);
+}

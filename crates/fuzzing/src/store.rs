@@ -205,7 +205,7 @@ fn use_store(mut store: Store, by_chance: bool) {
         }
         let limit = PageLimit::new(10, usize::MAX);
         let _ = store.omap_list(&key(number), b"", None, limit, Token(end + 1));
-        let _ = store.omap_get(&key(number), &[Bytes::from_static(b"a")], Token(end + 1));
+        let _ = store.omap_get(&key(number), &[Bytes::from_static(b"a")], limit, Token(end + 1));
     }
     let _ = store.list(&key(0), None, 100, Token(end));
     let mut events = Vec::new();

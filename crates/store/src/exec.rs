@@ -32,6 +32,7 @@ pub(crate) enum Job {
     Keys {
         id: u64,
         keys: Vec<Bytes>,
+        limit: PageLimit,
     },
     /// Learn which objects there are from this key on.
     Learn(Bytes),
@@ -60,7 +61,7 @@ fn run(index: &Index, job: Job) -> JobDone {
             JobDone::Objects(id, index.list_objects(&from, to.as_deref(), limit))
         }
         Job::Pairs { id, from, to, limit } => JobDone::Pairs(id, index.list_pairs(&from, Some(&to), limit)),
-        Job::Keys { id, keys } => JobDone::Pairs(id, index.pairs(&keys)),
+        Job::Keys { id, keys, limit } => JobDone::Pairs(id, index.pairs(&keys, limit)),
         Job::Learn(from) => JobDone::Learnt(index.learn(&from)),
         Job::Commit { frozen, group_blocks } => JobDone::Commit(index.apply(&frozen, group_blocks)),
         Job::Purge => JobDone::Purged(index.purge()),

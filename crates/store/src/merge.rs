@@ -105,33 +105,70 @@ impl State {
     }
 
     /// The pairs of these keys, `None` if the index must be asked about one.
-    pub(crate) fn pairs_in_memory(&self, keys: &[Bytes], skip: usize) -> Option<Pairs> {
-        let mut pairs = Vec::new();
+    pub(crate) fn pairs_in_memory(&self, keys: &[Bytes], limit: PageLimit, skip: usize) -> Option<Pairs> {
+        let mut found = Found::default();
         for key in keys {
-            if let Some(value) = self.pair_in_memory(key)? {
-                pairs.push((key.slice(skip..), value));
+            if let Some(value) = self.pair_in_memory(key)?
+                && !found.add(key.slice(skip..), value, limit)
+            {
+                break;
             }
         }
-        Some(Pairs { pairs, next: None })
+        Some(found.pairs)
     }
 
     /// Lays the changes over what the index has of these keys.
-    pub(crate) fn merge_keys(&self, keys: &[Bytes], page: Page<Bytes>, skip: usize) -> Pairs {
+    pub(crate) fn merge_keys(
+        &self,
+        keys: &[Bytes],
+        page: Page<Bytes>,
+        limit: PageLimit,
+        skip: usize,
+    ) -> Pairs {
+        // Where the index has reached the limit, it knows nothing of the keys that follow.
+        let known_to = page.entries.last().filter(|_| page.more).map(|(k, _)| k.clone());
         let mut stored = page.entries.into_iter().peekable();
-        let mut pairs = Vec::new();
+        let mut found = Found::default();
         for key in keys {
-            let found = stored.next_if(|(k, _)| k == key).map(|(_, value)| value);
-            if let Some(value) = self.pair_in_memory(key).unwrap_or(found) {
-                pairs.push((key.slice(skip..), value));
+            if known_to.as_ref().is_some_and(|last| key > last) {
+                found.pairs.next = Some(key.slice(skip..));
+                break;
+            }
+            let indexed = stored.next_if(|(k, _)| k == key).map(|(_, value)| value);
+            if let Some(value) = self.pair_in_memory(key).unwrap_or(indexed)
+                && !found.add(key.slice(skip..), value, limit)
+            {
+                break;
             }
         }
-        Pairs { pairs, next: None }
+        found.pairs
     }
 
     /// All pairs in `[from, to)`, blocking on the index.
     pub(crate) fn all_pairs(&self, from: &[u8], to: &Bytes) -> Result<Vec<(Bytes, Bytes)>> {
         let page = self.index.list_pairs(from, Some(to), PageLimit::NONE)?;
         Ok(self.merge_pairs(from, to, page, PageLimit::NONE, 0).pairs)
+    }
+}
+
+/// Pairs that were looked up, up to a limit.
+#[derive(Default)]
+struct Found {
+    pairs: Pairs,
+    bytes: usize,
+}
+
+impl Found {
+    /// Adds a pair, or tells that there is no room for it.
+    fn add(&mut self, key: Bytes, value: Bytes, limit: PageLimit) -> bool {
+        if self.bytes >= limit.bytes {
+            self.pairs.next = Some(key);
+            return false;
+        }
+        let value = if limit.values { value } else { Bytes::new() };
+        self.bytes = self.bytes.saturating_add(key.len() + value.len());
+        self.pairs.pairs.push((key, value));
+        true
     }
 }
 

@@ -199,8 +199,13 @@ impl Store {
                 let pairs = result.map(|page| self.state.merge_pairs(&from, &to, page, limit, skip));
                 self.events.push_back(Event::Pairs(token, pairs));
             }
-            Some(Waiting::Keys { keys, skip, token }) => {
-                let pairs = result.map(|page| self.state.merge_keys(&keys, page, skip));
+            Some(Waiting::Keys {
+                keys,
+                limit,
+                skip,
+                token,
+            }) => {
+                let pairs = result.map(|page| self.state.merge_keys(&keys, page, limit, skip));
                 self.events.push_back(Event::Pairs(token, pairs));
             }
             _ => {}

@@ -76,6 +76,7 @@ pub(crate) enum Waiting {
     },
     Keys {
         keys: Vec<Bytes>,
+        limit: PageLimit,
         skip: usize,
         token: Token,
     },
@@ -360,22 +361,34 @@ impl Store {
         Ok(())
     }
 
-    /// Looks omap keys of an object up; an [`Event::Pairs`] answers with those that exist, in the order of `names`.
+    /// Looks omap keys of an object up, which ascend; an [`Event::Pairs`] answers with those that exist, in their order. None
+    /// follows those that reach the limit's bytes.
     ///
     /// # Errors
     /// [`StoreError::Fatal`], or an index that cannot be read.
-    pub fn omap_get(&mut self, key: &ObjectKey, names: &[Bytes], token: Token) -> Result<()> {
+    pub fn omap_get(
+        &mut self,
+        key: &ObjectKey,
+        names: &[Bytes],
+        limit: PageLimit,
+        token: Token,
+    ) -> Result<()> {
         let omap = self.load(key)?.map_or(0, |o| o.omap);
         let keys = if omap == 0 {
             Vec::new()
         } else {
             names.iter().map(|n| omap_key(omap, n)).collect()
         };
-        if let Some(pairs) = self.state.pairs_in_memory(&keys, OMAP_PREFIX) {
+        if let Some(pairs) = self.state.pairs_in_memory(&keys, limit, OMAP_PREFIX) {
             self.events.push_back(Event::Pairs(token, Ok(pairs)));
         } else {
             let skip = OMAP_PREFIX;
-            self.wait_for_job(Waiting::Keys { keys, skip, token });
+            self.wait_for_job(Waiting::Keys {
+                keys,
+                limit,
+                skip,
+                token,
+            });
         }
         Ok(())
     }
@@ -566,9 +579,10 @@ impl Store {
                 to: to.clone(),
                 limit: *limit,
             },
-            Waiting::Keys { keys, .. } => Job::Keys {
+            Waiting::Keys { keys, limit, .. } => Job::Keys {
                 id,
                 keys: keys.clone(),
+                limit: *limit,
             },
             Waiting::Lookup { key, .. } | Waiting::Read { key, .. } => {
                 self.lookups.push((id, key.clone()));

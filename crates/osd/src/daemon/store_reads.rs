@@ -133,9 +133,11 @@ impl StoreIo {
                     self.scan_from(range.from.clone(), scan)?;
                     left += 1;
                 }
-                Want::OmapKeys(keys) => {
+                Want::OmapKeys(k) => {
                     let t = self.token(Call::OmapKeys { read: id, want });
-                    self.store.omap_get(&key, keys, t)?;
+                    let limit = PageLimit::of_bytes(k.max_bytes);
+                    let limit = if k.values { limit } else { limit.keys_only() };
+                    self.store.omap_get(&key, &k.keys, limit, t)?;
                     left += 1;
                 }
                 Want::Object(other) => {
@@ -206,8 +208,8 @@ impl StoreIo {
             (Some(Call::Omap(scan)), Err(e)) => (scan.read, scan.want, Err(e)),
             (Some(Call::OmapKeys { read, want }), r) => {
                 let page = |found: Pairs| OmapPage {
+                    more: found.next.is_some(),
                     pairs: found.pairs,
-                    more: false,
                 };
                 (read, want, r.map(page))
             }

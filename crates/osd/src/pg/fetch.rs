@@ -44,6 +44,48 @@ impl OmapRange {
     pub const PAIR_OVERHEAD: usize = 8;
 }
 
+/// Omap keys, whose pairs are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeysWant {
+    /// The keys, which ascend.
+    pub keys: Vec<Bytes>,
+    /// Bytes of keys and values after which no more are added.
+    pub max_bytes: usize,
+    /// Whether values are wanted; without, all are empty.
+    pub values: bool,
+}
+
+impl KeysWant {
+    /// What keys of a request and their values are taken for before they are read, in bytes for each.
+    const USUAL: usize = 1 << 20;
+
+    /// Keys with their values, which have at most `max_bytes` and probably less.
+    pub(crate) fn values(keys: Vec<Bytes>, max_bytes: usize) -> Self {
+        Self {
+            max_bytes: keys.len().saturating_mul(Self::USUAL).min(max_bytes),
+            keys,
+            values: true,
+        }
+    }
+
+    /// Which of these keys there are.
+    pub(crate) fn names(keys: Vec<Bytes>) -> Self {
+        Self {
+            keys,
+            max_bytes: usize::MAX,
+            values: false,
+        }
+    }
+
+    fn cost(&self) -> u64 {
+        if self.values {
+            self.max_bytes as u64
+        } else {
+            UNKNOWN
+        }
+    }
+}
+
 /// The key right after this one.
 pub fn key_after(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
@@ -119,8 +161,8 @@ pub enum Want {
     },
     /// A page of omap pairs.
     Omap(OmapRange),
-    /// The omap pairs of these keys, which ascend.
-    OmapKeys(Vec<Bytes>),
+    /// The omap pairs of some keys.
+    OmapKeys(KeysWant),
     /// The omap header.
     OmapHeader,
     /// What is known of another object, which has this key.
@@ -138,7 +180,8 @@ impl Want {
         match self {
             Self::Data(r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
-            Self::Extents { .. } | Self::OmapKeys(_) | Self::OmapHeader | Self::Object(_) | Self::Copy(_) => UNKNOWN,
+            Self::OmapKeys(k) => k.cost(),
+            Self::Extents { .. } | Self::OmapHeader | Self::Object(_) | Self::Copy(_) => UNKNOWN,
         }
     }
 }
@@ -162,7 +205,7 @@ pub enum Answer {
     Data(Pieces),
     /// Of [`Want::Extents`]: offsets and lengths in order, none next to another.
     Extents(Vec<(u64, u64)>),
-    /// Of [`Want::Omap`]; of [`Want::OmapKeys`] those that exist.
+    /// Of [`Want::Omap`]; of [`Want::OmapKeys`] those that exist, up to the limit.
     Omap(OmapPage),
     /// Of [`Want::OmapHeader`].
     OmapHeader(Bytes),

@@ -242,3 +242,71 @@ fn omaps_are_copied_to_a_new_member_page_by_page() {
             .any(|o| o.omap.len() == 10_000 && o.omap_header == "head")
     );
 }
+
+fn rm_range(begin: &str, end: &str) -> OsdOpIn {
+    let range = OmapRange {
+        begin: bytes(begin),
+        end: bytes(end),
+    };
+    with(OpCode::OMAPRMKEYRANGE, &range)
+}
+
+/// As Ceph 16.2.15 does (`omap_steps` of the conformance suite has more): a range takes what was there before the request.
+#[test]
+fn a_range_removes_what_was_there_before_its_request() {
+    let mut sim = cluster();
+    let set3 = |v| set(&[("a", v), ("b", v), ("c", v)]);
+    let clear = || plain(OpCode::OMAPCLEAR);
+    let remove = || plain(OpCode::DELETE);
+    let cases = [
+        (vec![set3("1"), rm_range("a", "c")], "a c d x"),
+        (vec![rm_range("a", "c"), set3("1")], "a b c d x"),
+        (
+            vec![set3("1"), rm_range("a", "c"), set(&[("b", "2")])],
+            "a b c d x",
+        ),
+        (vec![clear(), set3("1"), rm_range("a", "c")], "a c"),
+        (
+            vec![rm_range("a", "d"), set(&[("b", "1")]), rm_range("a", "z")],
+            "",
+        ),
+        (vec![set3("1"), rm_range("a", "c"), rm_range("a", "z")], "a c"),
+        (vec![set3("1"), rm_range("c", "a")], "a b c d x"),
+        (
+            vec![set3("1"), remove(), set(&[("d", "1")]), rm_range("a", "z")],
+            "d",
+        ),
+        (vec![remove(), set3("1"), rm_range("a", "z")], "a b c"),
+    ];
+    for (at, (ops, left)) in cases.into_iter().enumerate() {
+        let name = format!("o{at}");
+        sim.call(&name, vec![set(&[("b", "0"), ("d", "0"), ("x", "0")])]);
+        assert_eq!(sim.call(&name, ops).result, 0, "{at}");
+        assert_eq!(sim.keys(&name, "", 9).0, left, "{at}");
+    }
+}
+
+/// Values are read up to a limit: small ones at once, larger ones when it is known that they are, and no more than fit.
+#[test]
+fn values_by_keys_are_bounded() {
+    let mut sim = cluster();
+    let value = "v".repeat(1 << 20);
+    for at in 0..40 {
+        let (first, second) = (format!("{at:02}a"), format!("{at:02}b"));
+        sim.call("o", vec![set(&[(&first, &value), (&second, &value)])]);
+    }
+    let get = |n: usize| {
+        let keys: Vec<_> = (0..n)
+            .flat_map(|at| [bytes(&format!("{at:02}a")), bytes(&format!("{at:02}b"))])
+            .collect();
+        with(OpCode::OMAPGETVALSBYKEYS, &keys[..])
+    };
+    for (n, result) in [(1, 0), (8, 0), (15, 0), (20, -12), (40, -12)] {
+        let r = sim.call("o", vec![get(n)]);
+        assert_eq!(r.result, result, "{n}");
+        if result == 0 {
+            let found: OmapVals = decode_all(&r.ops[0].data.to_bytes()).unwrap();
+            assert_eq!(found.len(), 2 * n);
+        }
+    }
+}

@@ -72,14 +72,18 @@ impl Object {
                 }
                 Answer::Omap(page)
             }
-            Want::OmapKeys(keys) => {
-                let found = keys
-                    .iter()
-                    .filter_map(|k| Some((k.clone(), self.omap.get(k)?.clone())));
-                Answer::Omap(OmapPage {
-                    pairs: found.collect(),
-                    more: false,
-                })
+            Want::OmapKeys(want) => {
+                let (mut page, mut bytes) = (OmapPage::default(), 0);
+                for (k, v) in want.keys.iter().filter_map(|k| self.omap.get_key_value(k)) {
+                    page.more = bytes >= want.max_bytes;
+                    if page.more {
+                        break;
+                    }
+                    let v = if want.values { v.clone() } else { Bytes::new() };
+                    bytes += k.len() + v.len();
+                    page.pairs.push((k.clone(), v));
+                }
+                Answer::Omap(page)
             }
             Want::Copy(_) => panic!("not for the store"),
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),

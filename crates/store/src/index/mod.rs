@@ -117,6 +117,14 @@ impl PageLimit {
         }
     }
 
+    /// None after the pairs that reach `bytes`.
+    pub fn of_bytes(bytes: usize) -> Self {
+        Self {
+            bytes: bytes.max(1),
+            ..Self::NONE
+        }
+    }
+
     /// The same, but with empty values.
     pub fn keys_only(self) -> Self {
         Self {
@@ -268,17 +276,27 @@ impl Index {
         self.page(PAIRS, from, to, limit, value)
     }
 
-    /// Looks up pairs in one go; those that exist.
-    pub(crate) fn pairs(&self, keys: &[Bytes]) -> Result<Page<Bytes>> {
+    /// Looks up pairs in one go; those that exist, up to the limit's bytes.
+    pub(crate) fn pairs(&self, keys: &[Bytes], limit: PageLimit) -> Result<Page<Bytes>> {
         let txn = self.db.begin_read()?;
         let table = txn.open_table(PAIRS)?;
-        let mut entries = Vec::new();
+        let mut page = Page {
+            entries: Vec::new(),
+            more: false,
+        };
+        let mut bytes = 0usize;
         for key in keys {
             if let Some(value) = table.get(key.as_ref())? {
-                entries.push((key.clone(), Bytes::copy_from_slice(value.value())));
+                page.more = bytes >= limit.bytes;
+                if page.more {
+                    break;
+                }
+                let value = if limit.values { value.value() } else { b"" };
+                bytes = bytes.saturating_add(key.len() + value.len());
+                page.entries.push((key.clone(), Bytes::copy_from_slice(value)));
             }
         }
-        Ok(Page { entries, more: false })
+        Ok(page)
     }
 
     fn page<T>(

@@ -10,6 +10,7 @@ mod checksum;
 mod copy;
 mod error;
 mod omap;
+mod omap_range;
 mod plan;
 mod read;
 mod watch;
@@ -123,6 +124,8 @@ pub(crate) struct Exec<'a> {
     attrs_cleared: bool,
     /// The attributes that replace the old ones, after a rollback.
     pub(super) attrs_after: Option<Attrs>,
+    /// What removals of ranges of omap keys know of the request.
+    ranges: omap_range::Ranges<'a>,
     /// After a rollback, the ranges in which the head is what it was before.
     pub(super) rolled_back: IntervalSet,
     /// What changes in the store.
@@ -170,6 +173,7 @@ impl<'a> Exec<'a> {
             attr_changes: BTreeMap::new(),
             attrs_cleared: false,
             attrs_after: None,
+            ranges: omap_range::Ranges::default(),
             rolled_back: IntervalSet::new(),
             changes: Vec::new(),
             dirty: false,
@@ -185,6 +189,7 @@ impl<'a> Exec<'a> {
     /// Executes the ops in order until one fails, or needs what was not fetched.
     pub(crate) fn run(&mut self, ops: &mut [OsdOp]) -> Run {
         let mut result = 0;
+        self.ranges.announce(ops);
         for i in 0..ops.len() {
             let op = &mut ops[i];
             // Who watches an object is not part of what clients see as its version.
@@ -212,6 +217,7 @@ impl<'a> Exec<'a> {
             }
             self.steps += 1;
         }
+        self.settle_ranges();
         Run::Done(result)
     }
 

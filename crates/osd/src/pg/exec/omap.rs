@@ -5,23 +5,23 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use spirula_denc::{Decode, Reader, Writer};
 use spirula_proto::osd::{CmpOp, OpCode};
-use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys, OmapRange as KeyRange};
+use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys};
 
 use super::{Exec, OpResult, Stop, fail, kib};
 use crate::pg::config::PgConfig;
 use crate::pg::errno::*;
-use crate::pg::fetch::{Answer, OmapPage, OmapRange, Want, key_after, prefix_end};
+use crate::pg::fetch::{Answer, KeysWant, OmapPage, OmapRange, Want, key_after, prefix_end};
 use crate::pg::object::FLAG_OMAP;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
 /// An op's input. What follows it is ignored, as by the official OSD.
-fn input<T: Decode>(op: &OsdOp) -> Result<T, Stop> {
+pub(super) fn input<T: Decode>(op: &OsdOp) -> Result<T, Stop> {
     Reader::new(&op.indata).get().map_err(|_| Stop::Failed(-EINVAL))
 }
 
 /// Keys and values of the input in the order in which they came, not copied.
-fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
+pub(super) fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
     let mut r = Reader::new(&op.indata);
     let mut all = || {
         let n = r.count(8)?;
@@ -72,7 +72,9 @@ fn asked_keys(op: &OsdOp) -> Result<Vec<Bytes>, Stop> {
 pub(super) fn wanted(cfg: &PgConfig, op: &OsdOp) -> Option<Want> {
     match op.code {
         OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => listed_range(cfg, op).ok().map(Want::Omap),
-        OpCode::OMAPGETVALSBYKEYS | OpCode::OMAP_CMP => asked_keys(op).ok().map(Want::OmapKeys),
+        OpCode::OMAPGETVALSBYKEYS | OpCode::OMAP_CMP => asked_keys(op)
+            .ok()
+            .map(|keys| Want::OmapKeys(KeysWant::values(keys, cfg.max_omap_bytes))),
         OpCode::OMAPGETHEADER => Some(Want::OmapHeader),
         _ => None,
     }
@@ -99,11 +101,31 @@ impl<'a> Exec<'a> {
     }
 
     /// The pairs of these keys as far as they exist, as before the request. The keys ascend.
+    ///
+    /// # Errors
+    /// ENOMEM where they are larger than what a listing may return: Ceph has no limit, but here all of it is in memory.
     pub(crate) fn omap_values(&mut self, keys: Vec<Bytes>) -> Result<&'a [(Bytes, Bytes)], Stop> {
         if !self.has_omap() || keys.is_empty() {
             return Ok(&[]);
         }
-        Ok(&self.omap(Want::OmapKeys(keys))?.pairs)
+        let max = self.cfg.max_omap_bytes;
+        let want = KeysWant::values(keys, max);
+        let mut found = self.omap_found(want.clone())?;
+        if found.more && want.max_bytes < max {
+            // The values are larger than most.
+            found = self.omap_found(KeysWant {
+                max_bytes: max,
+                ..want
+            })?;
+        }
+        if found.more {
+            return fail(ENOMEM);
+        }
+        Ok(&found.pairs)
+    }
+
+    pub(super) fn omap_found(&mut self, want: KeysWant) -> Result<&'a OmapPage, Stop> {
+        self.omap(Want::OmapKeys(want))
     }
 
     fn omap(&mut self, want: Want) -> Result<&'a OmapPage, Stop> {
@@ -252,16 +274,6 @@ impl<'a> Exec<'a> {
         }
         let keys: OmapKeys = input(op)?;
         self.omap_rm(ObjectOp::OmapRm(keys.into_iter().collect()))?;
-        self.count_write(0);
-        Ok(0)
-    }
-
-    pub(super) fn omap_rm_range(&mut self, op: &OsdOp) -> OpResult {
-        if !self.exists {
-            return fail(ENOENT);
-        }
-        let KeyRange { begin, end } = input(op)?;
-        self.omap_rm(ObjectOp::OmapRmRange { from: begin, to: end })?;
         self.count_write(0);
         Ok(0)
     }

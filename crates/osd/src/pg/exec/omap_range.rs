@@ -1,0 +1,125 @@
+//! OMAPRMKEYRANGE. As in Ceph, whose store looks the keys of a range up before anything of the request is written, it
+//! removes the keys that the object had before the request, and none that only the request has set.
+//!
+//! So a range goes before all other changes of its request, and only the keys that the request has set before and that were
+//! there already are removed in its place. Each of them is looked up once, however many ranges there are.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_proto::osd::OpCode;
+use spirula_proto::osd_op_data::OmapRange as KeyRange;
+
+use super::omap::{input, pairs};
+use super::{Exec, OpResult, Stop, fail};
+use crate::pg::errno::*;
+use crate::pg::fetch::KeysWant;
+use crate::pg::op::OsdOp;
+use crate::pg::txn::ObjectOp;
+
+/// What ranges must know of the other changes of their request.
+#[derive(Default)]
+pub(super) struct Ranges<'a> {
+    /// Keys that the ops of the request set, those to come included, in order. Class methods may set others.
+    announced: Vec<Bytes>,
+    /// Those of them that the object had.
+    stored: Option<&'a [(Bytes, Bytes)]>,
+    /// How many changes were looked at.
+    seen: usize,
+    /// Keys that these set, as far as they may have been there before.
+    set: BTreeSet<Bytes>,
+    /// What is removed before all other changes.
+    first: Vec<ObjectOp>,
+}
+
+impl Ranges<'_> {
+    /// Looks ahead at the ops of a request.
+    pub(super) fn announce(&mut self, ops: &[OsdOp]) {
+        let Some(last) = ops.iter().rposition(|o| o.code == OpCode::OMAPRMKEYRANGE) else {
+            return;
+        };
+        let sets = ops.iter().take(last).filter(|o| o.code == OpCode::OMAPSETVALS);
+        let keys = sets.filter_map(|o| pairs(o).ok()).flatten().map(|(k, _)| k);
+        self.announced = keys.collect();
+        self.announced.sort_unstable();
+        self.announced.dedup();
+    }
+
+    fn note(&mut self, change: &ObjectOp) {
+        match change {
+            ObjectOp::OmapSet(pairs) => self.set.extend(pairs.iter().map(|(k, _)| k.clone())),
+            ObjectOp::OmapRm(keys) => keys.iter().for_each(|k| {
+                self.set.remove(k);
+            }),
+            ObjectOp::OmapClear => self.set.clear(),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Exec<'a> {
+    pub(super) fn omap_rm_range(&mut self, op: &OsdOp) -> OpResult {
+        if !self.exists {
+            return fail(ENOENT);
+        }
+        let KeyRange { begin: from, end: to } = input(op)?;
+        if self.info.has_omap() && from < to {
+            self.rm_range(from, to)?;
+        }
+        self.dirty = true;
+        self.count_write(0);
+        Ok(0)
+    }
+
+    fn rm_range(&mut self, from: Bytes, to: Bytes) -> Result<(), Stop> {
+        if self.attrs_after.is_some() {
+            // What a rollback brought is a copy of its own, of which nothing is known here.
+            self.changes.push(ObjectOp::OmapRmRange { from, to });
+            return Ok(());
+        }
+        if self.attrs_cleared || !self.old.info.has_omap() {
+            return Ok(());
+        }
+        for change in self.changes.get(self.ranges.seen..).unwrap_or_default() {
+            self.ranges.note(change);
+        }
+        let hit = self.ranges.set.range::<Bytes, _>(&from..&to);
+        let hit: Vec<Bytes> = hit.cloned().collect();
+        if !hit.is_empty() {
+            let stored = self.stored_keys(hit.clone())?;
+            for key in &hit {
+                self.ranges.set.remove(key);
+            }
+            if !stored.is_empty() {
+                self.changes.push(ObjectOp::OmapRm(stored));
+            }
+        }
+        self.ranges.seen = self.changes.len();
+        self.ranges.first.push(ObjectOp::OmapRmRange { from, to });
+        Ok(())
+    }
+
+    /// Those of the keys that the object had before the request. The keys ascend.
+    fn stored_keys(&mut self, mut keys: Vec<Bytes>) -> Result<Vec<Bytes>, Stop> {
+        let announced = &self.ranges.announced;
+        if keys.iter().any(|k| announced.binary_search(k).is_err()) {
+            let found = self.omap_found(KeysWant::names(keys))?;
+            return Ok(found.pairs.iter().map(|(k, _)| k.clone()).collect());
+        }
+        let stored = match self.ranges.stored {
+            Some(stored) => stored,
+            None => &self.omap_found(KeysWant::names(announced.clone()))?.pairs,
+        };
+        self.ranges.stored = Some(stored);
+        keys.retain(|k| stored.binary_search_by(|(s, _)| s.cmp(k)).is_ok());
+        Ok(keys)
+    }
+
+    /// Puts ranges before the other changes, when all ops were executed.
+    pub(super) fn settle_ranges(&mut self) {
+        let first = std::mem::take(&mut self.ranges.first);
+        if !first.is_empty() {
+            self.changes.splice(0..0, first);
+        }
+    }
+}
