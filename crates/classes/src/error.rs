@@ -22,7 +22,9 @@ impl Error {
     pub const EBUSY: Self = Self::Errno(16);
     pub const EEXIST: Self = Self::Errno(17);
     pub const EINVAL: Self = Self::Errno(EINVAL);
+    pub const ENOMSG: Self = Self::Errno(42);
     pub const ENODATA: Self = Self::Errno(61);
+    pub const ENOLINK: Self = Self::Errno(67);
     pub const EBADMSG: Self = Self::Errno(74);
     pub const ECANCELED: Self = Self::Errno(125);
 }

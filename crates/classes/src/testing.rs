@@ -376,7 +376,7 @@ macro_rules! transcripts {
 mod recorded {
     use super::replay;
 
-    transcripts!(hello, lock, log, numops, refcount, timeindex, version);
+    transcripts!(cas, hello, lock, log, numops, refcount, timeindex, version);
 }
 
 fn u32s(values: &[u32]) -> Vec<u8> {

@@ -569,6 +569,85 @@ def hello(r):
     r.seen()
 
 
+# cas
+
+def hobj(name, key=b'', snap=2**64 - 2, hash=0x12345678, pool=3, nspace=b'', mx=0):
+    body = s(key) + s(name) + u64(snap) + u32(hash) + u8(mx) + s(nspace) + struct.pack('<q', pool)
+    return sec(4, body, compat=3)
+def chunk_in(source, data=b'chunk', flags=0): return sec(1, source, u64(flags), s(data))
+def varint(v):
+    out = b''
+    while v > 0x7f:
+        out, v = out + u8(v & 0x7f | 0x80), v >> 7
+    return out + u8(v)
+def signed(v): return varint(abs(v) << 1 | (v < 0))
+def chunk_refs(kind, *body): return sec(1, u8(kind), sec(1, *body))
+
+
+def cas(r):
+    a, b = hobj(b'a'), hobj(b'b', nspace=b'ns', hash=0x87654321)
+    clone, other = hobj(b'a', snap=4), hobj(b'a', pool=7)
+    r.object('cas-absent')
+    for method, data in (('chunk_get_ref', sec(1, a)), ('chunk_put_ref', sec(1, a)), ('references_chunk', s(b'x'))):
+        r.call('cas', method, data)
+    r.seen()
+    r.object('cas')
+    r.call('cas', 'chunk_create_or_get_ref', chunk_in(a))
+    r.seen()
+    r.call('cas', 'chunk_create_or_get_ref', chunk_in(a, b'other'))
+    r.call('cas', 'chunk_create_or_get_ref', chunk_in(b, b'other', 1))
+    r.call('cas', 'chunk_create_or_get_ref', chunk_in(b, b'chunk', 1))
+    r.call('cas', 'chunk_get_ref', sec(1, clone))
+    r.call('cas', 'chunk_get_ref', sec(1, other))
+    r.call('cas', 'chunk_get_ref', sec(1, hobj(b'', pool=-2**63, snap=0, hash=0)))
+    r.call('cas', 'chunk_get_ref', sec(1, hobj(b'', mx=1)))
+    r.seen()
+    r.call('cas', 'references_chunk', s(b'x'))
+    r.call('cas', 'references_chunk', b'x')
+    for source in (hobj(b'none'), a, a, a, b, clone, other):
+        r.call('cas', 'chunk_put_ref', sec(1, source))
+    r.seen()
+    r.call('cas', 'chunk_put_ref', sec(1, hobj(b'', pool=-2**63, snap=0, hash=0)))
+    r.call('cas', 'chunk_put_ref', sec(1, hobj(b'', mx=1)))
+    r.seen()
+    r.object('cas-without-refs')
+    r.write(b'data')
+    r.call('cas', 'chunk_put_ref', sec(1, a))
+    r.call('cas', 'chunk_create_or_get_ref', chunk_in(a, b'data', 1))
+    r.seen()
+    r.call('cas', 'chunk_put_ref', sec(1, a))
+    r.seen()
+    r.object('cas-many')
+    for n in range(60):
+        r.call('cas', 'chunk_create_or_get_ref', chunk_in(hobj(b'o%02d' % n, hash=n * 0x01010101)))
+    r.seen()
+    kinds = {
+        'hash': chunk_refs(2, varint(5), varint(12), varint(3), signed(-1) + b'\x01\x02' + varint(1),
+                           signed(3) + b'\x78\x06' + varint(300), signed(200) + b'\xff\x0f' + varint(2)),
+        'hash-one': chunk_refs(2, varint(1), varint(32), varint(1), signed(3) + u32(0x12345678) + varint(1)),
+        'pool': chunk_refs(4, varint(3), varint(2), signed(3) + varint(2), signed(-5) + varint(1)),
+        'pool-one': chunk_refs(4, varint(1), varint(1), signed(3) + varint(1)),
+        'count': chunk_refs(5, u64(3)), 'count-one': chunk_refs(5, u64(1)), 'count-none': chunk_refs(5, u64(0)),
+        'partial': chunk_refs(3, b''), 'none': chunk_refs(9, b''), 'rubbish': b'rubbish',
+    }
+    for name, refs in kinds.items():
+        r.object('cas-' + name)
+        r.write(b'data')
+        r.setxattr('chunk_refs', refs)
+        r.call('cas', 'chunk_get_ref', sec(1, a))
+        r.call('cas', 'chunk_create_or_get_ref', chunk_in(other))
+        r.seen()
+        r.call('cas', 'chunk_put_ref', sec(1, hobj(b'none', pool=99)))
+        for source in (a, b, other, a):
+            r.call('cas', 'chunk_put_ref', sec(1, source))
+        r.seen()
+    r.object('cas-bad')
+    r.call('cas', 'chunk_create_or_get_ref', chunk_in(a))
+    r.bad_inputs('cas', ['chunk_get_ref', 'chunk_put_ref'], sec(1, a))
+    r.bad_inputs('cas', ['chunk_create_or_get_ref'], chunk_in(a))
+    r.seen()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('conf')
@@ -578,7 +657,7 @@ def main():
     args = p.parse_args()
     os.makedirs(args.out, exist_ok=True)
     r = Recorder(args.conf, args.pool)
-    for scenario in (hello, lock, log, log_many, numops, refcount, timeindex, timeindex_many, version):
+    for scenario in (cas, hello, lock, log, log_many, numops, refcount, timeindex, timeindex_many, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

@@ -1,5 +1,6 @@
 //! The classes that there are: each a file here and its line in [`CLASSES`].
 
+mod cas;
 mod hello;
 mod lock;
 mod log;
@@ -11,7 +12,8 @@ mod version;
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 7] = [
+static CLASSES: [&Class; 8] = [
+    &cas::CLASS,
     &hello::CLASS,
     &lock::CLASS,
     &log::CLASS,
