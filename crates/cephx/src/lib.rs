@@ -40,7 +40,7 @@ pub use keyserver::{KeyDatabase, KeyServer};
 pub use name::AuthName;
 pub use outcome::{Accepted, GlobalIdStatus, Outcome};
 pub use rotating::{
-    CurrentSecret, ExpiringKey, RotatingKeys, RotatingSecrets, ServiceSecrets, TicketLifetimes,
+    CurrentSecret, ExpiringKey, RotatingKeys, RotatingSecrets, ServiceKeys, ServiceSecrets, TicketLifetimes,
 };
 pub use server::{AuthReply, ServerHandshake};
 pub use wire::{AuthCaps, AuthTicket, method};

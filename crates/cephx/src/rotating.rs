@@ -206,6 +206,22 @@ impl Decode for ServiceSecrets {
     }
 }
 
+/// The secrets of one service among those of all, for a service that is part of a monitor.
+#[derive(Debug, Clone, Copy)]
+pub struct ServiceKeys<'a> {
+    /// All secrets.
+    pub secrets: &'a ServiceSecrets,
+    /// The service.
+    pub service: EntityType,
+}
+
+impl crate::authorizer::TicketKeys for ServiceKeys<'_> {
+    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey> {
+        let known = service == self.service;
+        self.secrets.secret(service, secret_id).filter(|_| known).cloned()
+    }
+}
+
 /// The secrets that a daemon fetched for its own service, to open tickets with.
 #[derive(Debug, Clone)]
 pub struct RotatingKeys {

@@ -14,7 +14,7 @@ pub struct MonCap {
 }
 
 /// The access that letters of a command's `perm` stand for.
-fn access(perm: &str) -> Access {
+pub(crate) fn access(perm: &str) -> Access {
     perm.chars().fold(Access::NONE, |a, c| {
         a | match c {
             'r' => Access::R,

@@ -15,10 +15,10 @@ commands! {
 
 fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
     let text = call.args.list("logtext").join(" ");
-    let Some(s) = m.sessions.get(&call.session) else {
+    let Some(s) = m.sender(call.session) else {
         return now(Reply::default());
     };
-    let (rank, addr, id, kind) = (s.entity(), s.addr, s.name.id.clone(), s.name.kind);
+    let (rank, addr, id, kind) = (s.entity, s.addr, s.name.id, s.name.kind);
     let mut entry = m.clog.own_entry(&m.me, m.now, LogPriority::INFO, "cluster", text);
     entry.rank = rank;
     entry.addrs = addr.into();

@@ -1,8 +1,11 @@
-//! What the manager, its modules and the metadata servers would say in a cluster that has none of them.
+//! The manager, and what its modules and the metadata servers would say in a cluster that has none of them.
 //!
-//! Only questions whose answer is known without them: no file system, no balancing, nothing in progress, no crash recorded.
+//! Of the latter only questions whose answer is known without them: no file system, no balancing, nothing in progress, no crash
+//! recorded.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
 
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
@@ -13,9 +16,9 @@ commands! {
     "mgr dump epoch?:Int(0)" "mgr" "r" mgr_dump, "show the manager map";
     "mgr stat" "mgr" "r" mgr_stat, "summarize the manager map";
     "mgr services" "mgr" "r" empty_object, "list the manager's services";
-    "mgr versions" "mgr" "r" empty_object, "count the managers' versions";
+    "mgr versions" "mgr" "r" mgr_versions, "count the managers' versions";
     "mgr metadata who?:String" "mgr" "r" mgr_metadata, "show what is known of managers";
-    "mgr count-metadata property:String" "mgr" "r" empty_object, "count managers by a property";
+    "mgr count-metadata property:String" "mgr" "r" mgr_count, "count managers by a property";
     "mgr fail who?:String" "mgr" "rw" mgr_fail, "have another manager take over";
     "mgr module ls" "mgr" "r" module_ls, "list the manager's modules";
     "mgr module disable module:String" "mgr" "rw" module_disable, "disable a module of the manager";
@@ -38,8 +41,8 @@ commands! {
     "service status" "service" "r" empty_object, "show the services' state";
 }
 
-fn mgr_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = service::mgr_map();
+fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.manager.map;
     let v = json!({
         "epoch": map.epoch, "active_gid": map.active_gid, "active_name": map.active_name,
         "active_addrs": addrvec(&map.active_addrs), "active_addr": legacy_addr(&map.active_addrs),
@@ -55,8 +58,8 @@ fn mgr_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn mgr_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = service::mgr_map();
+fn mgr_stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.manager.map;
     let v = json!({"epoch": map.epoch, "available": map.available, "active_name": map.active_name, "num_standby": 0});
     misc::pretty(call.format, &v)
 }
@@ -69,18 +72,64 @@ fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!([]))
 }
 
-fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
-    if let Some(who) = call.args.opt_str("who") {
-        return refuse(errno::ENOENT, format!("mgr.{who} does not exist"));
+/// What is known of the active manager: what is known of its monitor.
+fn active_metadata(m: &Monitor) -> Option<BTreeMap<String, String>> {
+    let map = &m.manager.map;
+    if !map.available {
+        return None;
     }
-    empty_list(m, call)
+    let mut meta = m.me.metadata.clone();
+    if let Some(a) = map.active_addrs.0.first().and_then(|a| a.socket) {
+        meta.insert("addr".to_owned(), a.ip().to_string());
+    }
+    meta.insert("addrs".to_owned(), map.active_addrs.to_string());
+    Some(meta)
 }
 
-fn mgr_fail(_: &mut Monitor, call: &Call<'_>) -> Done {
-    now(Reply::status(match call.args.opt_str("who") {
-        None => "Currently no active mgr".to_owned(),
-        Some(who) => format!("Daemon not found '{who}', already failed?"),
-    }))
+/// The active manager's version, as `ceph versions` counts it.
+pub(super) fn mgr_version_counts(m: &Monitor) -> BTreeMap<String, usize> {
+    let version = active_metadata(m).and_then(|mut meta| meta.remove("ceph_version"));
+    version.map(|v| (v, 1)).into_iter().collect()
+}
+
+fn mgr_versions(m: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!(mgr_version_counts(m)))
+}
+
+fn mgr_count(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let property = call.args.str("property")?;
+    let value =
+        active_metadata(m).map(|mut meta| meta.remove(&property).unwrap_or_else(|| "unknown".to_owned()));
+    let counts: BTreeMap<String, usize> = value.map(|v| (v, 1)).into_iter().collect();
+    misc::pretty(call.format, &json!(counts))
+}
+
+fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = m.manager.map.active_name.clone();
+    let shown = active_metadata(m).map(|meta| {
+        let mut v = Map::from_iter([("name".to_owned(), json!(name))]);
+        v.extend(meta.into_iter().map(|(k, v)| (k, json!(v))));
+        Value::Object(v)
+    });
+    match (call.args.opt_str("who"), shown) {
+        (None, shown) => misc::pretty(call.format, &shown.into_iter().collect()),
+        (Some(who), Some(shown)) if who == name => misc::pretty(call.format, &shown),
+        (Some(who), _) => refuse(errno::ENOENT, format!("mgr.{who} does not exist")),
+    }
+}
+
+fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let map = &m.manager.map;
+    match call.args.opt_str("who") {
+        None if !map.available => now(Reply::status("Currently no active mgr")),
+        Some(who) if who != map.active_name && who != map.active_gid.to_string() => now(Reply::status(
+            format!("Daemon not found '{who}', already failed?"),
+        )),
+        _ => refuse(
+            errno::EOPNOTSUPP,
+            "the manager is part of the monitor that leads, and starts again with it",
+        ),
+    }
 }
 
 fn module_ls(_: &mut Monitor, call: &Call<'_>) -> Done {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_asok::{Command as DaemonCommand, Failure};
 
-use super::{Call, Done, Reply, commands, errno, now, status};
+use super::{Call, Done, Reply, commands, errno, manager, now, status};
 use crate::core::Monitor;
 use crate::fmt::Format;
 use crate::version;
@@ -67,11 +67,12 @@ pub(super) fn osd_metadata(m: &Monitor, osd: i32) -> BTreeMap<String, String> {
 fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
     let mons = BTreeMap::from([(version::LONG.to_owned(), m.monmap.map.mons.len())]);
     let osds = osd_versions(m);
+    let mgrs = manager::mgr_version_counts(m);
     let mut overall = mons.clone();
-    for (v, n) in &osds {
+    for (v, n) in osds.iter().chain(&mgrs) {
         *overall.entry(v.clone()).or_default() += n;
     }
-    let v = json!({"mon": mons, "mgr": {}, "osd": osds, "mds": {}, "overall": overall});
+    let v = json!({"mon": mons, "mgr": mgrs, "osd": osds, "mds": {}, "overall": overall});
     now(Reply::json(call.format.or_pretty(), &v))
 }
 
@@ -113,27 +114,39 @@ fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
             .unwrap_or_else(|| "unknown".to_owned());
         hosts.entry(host).or_default().push(osd);
     }
+    let map = &m.manager.map;
+    let mgrs = match map.available {
+        true => json!({m.me.hostname.clone(): [map.active_name]}),
+        false => json!({}),
+    };
     let v = match kind.as_str() {
         "mon" => mons,
         "osd" => json!(hosts),
-        "mds" | "mgr" => return now(Reply::default()),
-        _ => json!({"mon": mons, "osd": hosts}),
+        "mgr" => mgrs,
+        "mds" => return now(Reply::default()),
+        _ => json!({"mon": mons, "osd": hosts, "mgr": mgrs}),
     };
     now(Reply::json(call.format.or_pretty(), &v))
 }
 
+/// What `ceph tell mgr` offers: of the monitor's commands those that are about the process.
+pub(crate) const SHARED_COMMANDS: &[DaemonCommand] = &[PERF_DUMP, PERF_SCHEMA];
+
+const PERF_DUMP: DaemonCommand = DaemonCommand {
+    name: "perf dump",
+    params: &[],
+    help: "show counters",
+};
+const PERF_SCHEMA: DaemonCommand = DaemonCommand {
+    name: "perf schema",
+    params: &[],
+    help: "describe the counters",
+};
+
 /// What the admin socket and `ceph tell mon.X` offer.
 pub(crate) const DAEMON_COMMANDS: &[DaemonCommand] = &[
-    DaemonCommand {
-        name: "perf dump",
-        params: &[],
-        help: "show counters",
-    },
-    DaemonCommand {
-        name: "perf schema",
-        params: &[],
-        help: "describe the counters",
-    },
+    PERF_DUMP,
+    PERF_SCHEMA,
     DaemonCommand {
         name: "mon_status",
         params: &[],

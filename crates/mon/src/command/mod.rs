@@ -1,6 +1,7 @@
 //! Commands: what `ceph` sends, looked up in a table and answered as the official monitor answers.
 
 mod args;
+mod at_manager;
 mod auth;
 mod blocklist;
 mod config;
@@ -46,6 +47,7 @@ use serde_json::{Map, Value, json};
 use spirula_proto::mon::LogPriority;
 
 pub use args::{ArgResult, Args, parse_osd};
+pub(crate) use at_manager::{run_mgr, tell_mgr};
 pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
@@ -182,23 +184,32 @@ pub fn run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
     }
 }
 
-/// Checks the session's capabilities; notes the command in the audit log if it may change something or is denied.
+/// Checks the session's capabilities for a command of a service, at the manager also of one of its modules; notes the
+/// command in the audit log if it may change something or is denied.
 fn admit(
     mon: &mut Monitor,
     session: SessionId,
     cmd: &[String],
     args: &Args,
-    module: &str,
+    subject: (&str, &str),
     perm: &str,
 ) -> Result<(), Reply> {
-    let caps = mon
-        .sessions
-        .get(&session)
-        .map(|s| (s.caps.clone(), s.name.to_string(), s.addr));
-    let Some((caps, who, addr)) = caps else {
+    let Some(sender) = mon.sender(session) else {
         return refuse(errno::EACCES, "access denied");
     };
-    let allowed = caps.is_allowed(module, args.prefix(), &args.as_strings(), perm);
+    let (who, addr) = (sender.name, sender.addr);
+    let strings = args.as_strings();
+    let (allowed, denial) = match mon.manager.sessions.get(&session) {
+        Some(s) => (
+            s.is_allowed(subject, args.prefix(), &strings, perm),
+            at_manager::DENIED,
+        ),
+        None => {
+            let s = mon.sessions.get(&session);
+            let allowed = s.is_some_and(|s| s.caps.is_allowed(subject.0, args.prefix(), &strings, perm));
+            (allowed, "access denied")
+        }
+    };
     if perm.contains('w') || !allowed {
         let verdict = if allowed { "dispatch" } else { "access denied" };
         let text = cmd.concat();
@@ -222,7 +233,7 @@ fn admit(
     }
     match allowed {
         true => Ok(()),
-        false => refuse(errno::EACCES, "access denied"),
+        false => refuse(errno::EACCES, denial),
     }
 }
 
@@ -243,10 +254,15 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
         (None, Some(o)) => (o.module, o.perm),
         (None, None) => return refuse(errno::EINVAL, "command not known"),
     };
-    admit(mon, session, cmd, &args, module, perm)?;
+    admit(mon, session, cmd, &args, (module, ""), perm)?;
     let Some(command) = command else {
         return Err(known.map_or_else(|| unsupported::reply(args.prefix()), |o| o.refusal()));
     };
+    execute(mon, session, command, args, input)
+}
+
+/// Runs a command that the session may run.
+fn execute(mon: &mut Monitor, session: SessionId, command: &Command, args: Args, input: &Bytes) -> Done {
     signature::check(command.signature, &args)?;
     let names = xml_names::of(&args);
     let format = args.format();

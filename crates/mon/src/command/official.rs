@@ -43,7 +43,12 @@ pub(super) fn find(prefix: &str) -> Option<Official> {
 }
 
 impl Official {
-    /// The flags that the tool is told: there is no manager it could ask instead, and nothing to poll.
+    /// Whether Ceph's manager serves it.
+    pub(super) fn is_managers(&self) -> bool {
+        self.flags & MGR != 0
+    }
+
+    /// The flags that the tool is told: the monitors answer the manager's commands themselves, and there is nothing to poll.
     pub(super) fn shown_flags(&self) -> u32 {
         self.flags & !(MGR | POLL)
     }

@@ -111,7 +111,7 @@ fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
             Some(since) => format!("after it was down for {} seconds", m.now.since(since).as_secs()),
             None => "while it was still marked up".to_owned(),
         };
-        let who = m.sessions.get(&call.session).map(|s| s.name.to_string());
+        let who = m.sender(call.session).map(|s| s.name.to_string());
         m.log_event(
             LogPriority::INFO,
             format!("Client {} marked osd.{osd} out, {state}", who.unwrap_or_default()),

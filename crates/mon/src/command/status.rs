@@ -407,7 +407,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
             },
             "osdmap": osdmap_summary(m), "pgmap": pgmap_json(m),
             "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
-            "mgrmap": {"available": false, "num_standbys": 0, "modules": [], "services": {}},
+            "mgrmap": {"available": m.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
             "servicemap": {"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}},
             "progress_events": {},
         });
@@ -419,6 +419,15 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// Before each check of `status`.
 const HEALTH_PAD: &str = "\n            ";
 
+fn mgr_line(m: &Monitor) -> String {
+    let map = &m.manager.map;
+    if !map.available {
+        return "no daemons active".to_owned();
+    }
+    let since = fmt::age(m.now.since(map.active_change));
+    format!("{}(active, since {since})", map.active_name)
+}
+
 fn status_text(m: &Monitor) -> String {
     let map = &m.osd.map;
     let mut t = format!(
@@ -427,10 +436,11 @@ fn status_text(m: &Monitor) -> String {
         m.health_report().line(HEALTH_PAD, HEALTH_PAD)
     );
     t.push_str(&format!(
-        " \n  services:\n    mon: {} daemons, quorum {} (age {})\n    mgr: no daemons active\n    osd: {}",
+        " \n  services:\n    mon: {} daemons, quorum {} (age {})\n    mgr: {}\n    osd: {}",
         m.monmap.map.mons.len(),
         m.monmap.map.ranks.join(","),
         fmt::age(quorum_age(m)),
+        mgr_line(m),
         osd_line(m, map)
     ));
     if !map.pg_temp.is_empty() {

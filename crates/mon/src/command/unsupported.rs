@@ -5,7 +5,7 @@
 
 use super::{Reply, errno};
 
-const NO_MANAGER: &str = "it belongs to a module of the manager, and Spirula has no manager";
+const NO_MANAGER: &str = "it belongs to a module of the manager, and the manager has no modules here";
 const NO_ORCHESTRATOR: &str = "Spirula has no orchestrator; its daemons are started with `spirula up`, `spirula mon run` and `spirula osd run`";
 const NO_RBD: &str = "the manager's work for RBD images is not built yet";
 const NO_FS: &str = "CephFS is not built yet: there are no file systems and no metadata servers";
@@ -36,10 +36,7 @@ const REASONS: &[(&str, &str)] = &[
         "it polls a module of the manager; `ceph osd pool stats` shows the rates",
     ),
     ("mds", NO_FS),
-    (
-        "mgr module enable",
-        "there are no modules: Spirula has no manager",
-    ),
+    ("mgr module enable", "the manager has no modules here"),
     ("mgr self-test", NO_MANAGER),
     ("mon add", ONE_MONITOR),
     ("mon add disallowed_leader", RAFT),

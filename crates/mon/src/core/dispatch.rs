@@ -37,6 +37,7 @@ impl Monitor {
     /// A session has ended.
     pub fn close(&mut self, id: SessionId, now: UTime) {
         self.now = now;
+        self.manager.sessions.remove(&id);
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -50,12 +51,13 @@ impl Monitor {
     /// A message came on a session. Malformed ones end it.
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.now = now;
-        if let Err(e) = self.dispatch(id, msg) {
-            let who = self
-                .sessions
-                .get(&id)
-                .map(|s| s.name.to_string())
-                .unwrap_or_default();
+        let handled = if self.manager.sessions.contains_key(&id) {
+            self.mgr_dispatch(id, msg)
+        } else {
+            self.dispatch(id, msg)
+        };
+        if let Err(e) = handled {
+            let who = self.sender(id).map(|s| s.name.to_string()).unwrap_or_default();
             tracing::warn!("{who}: {e}");
             self.out.push(Output::Close(id));
         }
@@ -113,6 +115,9 @@ impl Monitor {
 
     /// A write whose turn it is. It was decoded once before, so failures cannot happen.
     pub(super) fn handle_write(&mut self, id: SessionId, msg: RawMessage) {
+        if self.manager.sessions.contains_key(&id) {
+            return self.run_mgr_command(id, &msg);
+        }
         if !self.sessions.contains_key(&id) {
             return;
         }

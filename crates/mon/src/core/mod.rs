@@ -8,6 +8,7 @@
 //! a queue, so that each of them sees the committed result of the one before. Reads are answered at once.
 
 mod dispatch;
+mod manager;
 mod osd_down;
 mod osd_report;
 mod osd_told;
@@ -26,6 +27,7 @@ use std::rc::Rc;
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
 
+pub use manager::{Manager, MgrSession};
 pub use session::{NewSession, Session, SessionId, Sub};
 pub use write::Waiter;
 
@@ -57,6 +59,8 @@ pub struct Identity {
     pub hostname: String,
     /// Where it listens.
     pub addrs: EntityAddrVec,
+    /// Where it listens as the manager; empty for nowhere.
+    pub mgr_addrs: EntityAddrVec,
     /// `ceph mon metadata`.
     pub metadata: BTreeMap<String, String>,
 }
@@ -108,6 +112,7 @@ pub struct Monitor {
     pub(crate) versions: Versions,
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
+    pub(crate) manager: Manager,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) writes: write::Writes,
     queue: VecDeque<(SessionId, RawMessage)>,
@@ -139,6 +144,7 @@ impl Monitor {
             health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
             disk: None,
+            manager: Manager::load(kv.as_ref(), me.mgr_addrs.clone())?,
             values: Values::from_file(local),
             config,
             me,
@@ -203,6 +209,7 @@ impl Monitor {
         self.osd_maintenance();
         self.review_mutes();
         self.log_health();
+        self.claim_manager();
     }
 
     /// The log committed something: ours, or (in larger groups) the leader's.
@@ -236,6 +243,7 @@ impl Monitor {
                 "log" => self.clog.apply(&op.key, value)?,
                 "monmap" => self.monmap.apply(&op.key, value)?,
                 "osd_metadata" => metadata_changed = true,
+                s if Manager::owns(s) => self.manager.apply(&op.key, value)?,
                 s if Config::owns_history(s) => self.config.apply_history(&op.key),
                 s if self.mutes.owns(s) => self.mutes.apply(&op.key, value)?,
                 s if self.health_log.said.owns(s) => self.health_log.said.apply(&op.key, value)?,
@@ -261,6 +269,7 @@ impl Monitor {
         self.clog = ClusterLog::load(self.kv.as_ref())?;
         self.mutes = Mutes::load(self.kv.as_ref())?;
         self.health_log = HealthLog::load(self.kv.as_ref())?;
+        self.manager.reload(self.kv.as_ref())?;
         self.osd.start(self.now);
         self.refresh_versions();
         self.refresh_values();

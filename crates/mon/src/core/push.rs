@@ -5,7 +5,7 @@ use spirula_proto::mon::{FsMapUser, MConfig, MFsMap, MFsMapUser, MLog, MMonMap, 
 use spirula_proto::{Blob, Payload};
 
 use super::{Monitor, SessionId, Sub};
-use crate::service::{FSMAP_EPOCH, mgr_map};
+use crate::service::FSMAP_EPOCH;
 
 /// Epochs in one MOSDMap.
 const MAPS_PER_MESSAGE: u32 = 40;
@@ -33,9 +33,11 @@ impl Monitor {
                 })
             }
             "mgrmap" => {
-                let map = mgr_map();
-                let epoch = u64::from(map.epoch);
-                self.push_if(session, sub, epoch, |_| MMgrMap { map }.to_message())
+                let epoch = u64::from(self.manager.map.epoch);
+                self.push_if(session, sub, epoch, |m| {
+                    let map = m.manager.map.clone();
+                    MMgrMap { map }.to_message()
+                })
             }
             "fsmap" => self.push_if(session, sub, u64::from(FSMAP_EPOCH), |_| {
                 MFsMap::empty(FSMAP_EPOCH).to_message()

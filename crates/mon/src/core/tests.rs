@@ -1,5 +1,6 @@
 //! The core with OSDs that are only messages.
 
+mod manager;
 mod operator;
 mod snaps;
 mod told;
@@ -56,6 +57,7 @@ fn identity() -> Identity {
         name: "a".into(),
         hostname: "h".into(),
         addrs: addr.into(),
+        mgr_addrs: EntityAddr::v2("127.0.0.1:6800".parse().unwrap(), 5).into(),
         metadata: BTreeMap::new(),
     }
 }

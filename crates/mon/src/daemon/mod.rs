@@ -6,6 +6,7 @@
 mod admin;
 mod auth;
 mod host;
+mod manager;
 mod mkfs;
 mod shell;
 
@@ -108,11 +109,13 @@ pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Resul
     let (raft, mut applied) = Raft::start(0, store.clone(), &members).await?;
     // What committed before is in the state that is loaded now.
     while applied.try_recv().is_ok() {}
+    let mgr_side = manager::bind(config.bind.ip()).await?;
     let me = Identity {
         fsid: config.fsid,
         name: config.name.clone(),
         hostname: hostname(),
         addrs: config.addrs(),
+        mgr_addrs: mgr_side.addr.into(),
         metadata: host_metadata(),
     };
     let core = Monitor::load(
@@ -136,7 +139,13 @@ pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Resul
         tokio::task::spawn_local(async move { socket.serve(handler).await });
     }
     let acceptor = Rc::new(Acceptor::new(messenger(&config, &shell)));
-    tracing::info!("mon.{} listens on {}", config.name, config.bind);
+    tracing::info!(
+        "mon.{} listens on {}, as manager on {}",
+        config.name,
+        config.bind,
+        mgr_side.addr
+    );
+    tokio::task::spawn_local(manager::listen(shell.clone(), mgr_side));
     shell.carry_out();
 
     let mut disk_check = tokio::time::interval(DISK_CHECK);

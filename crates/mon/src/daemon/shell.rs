@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use spirula_denc::UTime;
-use spirula_msgr::{Acceptor, Sender};
+use spirula_msgr::{Acceptor, Connection, Sender};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -95,12 +95,32 @@ impl Shell {
         }
     }
 
-    fn open(&self, sender: Sender, new: NewSession) -> SessionId {
+    /// Opens a session: the core is told with its new id.
+    fn open(&self, sender: Sender, tell: impl FnOnce(&mut Monitor, SessionId)) -> SessionId {
         let id = self.next.get();
         self.next.set(id + 1);
         self.senders.borrow_mut().insert(id, sender);
-        self.with_core(|c| c.open(id, new, UTime::now()));
+        self.with_core(|c| tell(c, id));
         id
+    }
+
+    /// Serves a session until its connection ends.
+    pub(super) async fn session(
+        &self,
+        mut connection: Connection,
+        tell: impl FnOnce(&mut Monitor, SessionId),
+    ) {
+        let id = self.open(connection.sender().clone(), tell);
+        loop {
+            match connection.recv().await {
+                Ok(incoming) => self.with_core(|c| c.message(id, incoming, UTime::now())),
+                Err(e) => {
+                    tracing::debug!("session {id}: {e}");
+                    break;
+                }
+            }
+        }
+        self.close(id);
     }
 
     fn close(&self, id: SessionId) {
@@ -112,7 +132,7 @@ impl Shell {
 /// Takes one connection from its handshake to its end.
 pub(super) async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
     let auth = MonAuth::new(shell.clone());
-    let (mut connection, info) = match acceptor.accept(stream, from, auth).await {
+    let (connection, info) = match acceptor.accept(stream, from, auth).await {
         Ok(done) => done,
         Err(e) => {
             tracing::debug!("{from}: {e}");
@@ -133,15 +153,7 @@ pub(super) async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpS
         features: peer.features,
         handshake,
     };
-    let id = shell.open(connection.sender().clone(), new);
-    loop {
-        match connection.recv().await {
-            Ok(incoming) => shell.with_core(|c| c.message(id, incoming, UTime::now())),
-            Err(e) => {
-                tracing::debug!("session {id} from {from}: {e}");
-                break;
-            }
-        }
-    }
-    shell.close(id);
+    shell
+        .session(connection, |c, id| c.open(id, new, UTime::now()))
+        .await;
 }

@@ -14,7 +14,7 @@ mod stats;
 pub use auth::Auth;
 pub use clog::ClusterLog;
 pub use config::{Change, ChangeSet, Config, ConfigEntry, Who};
-pub use fixed::{FSMAP_EPOCH, mgr_map};
+pub use fixed::FSMAP_EPOCH;
 pub(crate) use keyed::{Kept, Keyed};
 pub use monmaps::MonMaps;
 pub use osd_lives::Life;

@@ -1,0 +1,156 @@
+//! Commands that a client sends to the manager: those that Ceph's manager has, under its capabilities.
+
+use serde_json::{Map, json};
+
+use super::{
+    Args, Done, Outcome, Reply, admit, errno, execute, misc, named, now, official, refuse, signature,
+};
+use crate::core::{Monitor, SessionId};
+use crate::fmt::Format;
+use bytes::Bytes;
+
+/// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
+/// first that fits counts.
+const MODULES: &[(&str, &str)] = &[
+    ("osd pool", "pg_autoscaler"),
+    ("osd status", "status"),
+    ("fs status", "status"),
+    ("fs perf stats", "stats"),
+    ("fs snap-schedule", "snap_schedule"),
+    ("fs snapshot mirror", "mirroring"),
+    ("fs", "volumes"),
+    ("device", "devicehealth"),
+    ("healthcheck", "prometheus"),
+    ("mgr self-test", "selftest"),
+    ("orch", "orchestrator"),
+    ("rbd", "rbd_support"),
+];
+
+/// Commands filed under the manager that belong to none of its modules.
+const OWN: &[&str] = &[
+    "config show",
+    "config show-with-defaults",
+    "device info",
+    "device ls",
+    "device ls-by-daemon",
+    "device ls-by-host",
+    "device rm-life-expectancy",
+    "device set-life-expectancy",
+];
+
+/// The service and the module that a command is of. The manager's own commands have no module.
+fn subject(prefix: &str, o: &official::Official) -> (&'static str, String) {
+    if o.module != "mgr" || OWN.contains(&prefix) {
+        return (o.module, String::new());
+    }
+    let leads = |words: &str| {
+        let rest = prefix.strip_prefix(words);
+        rest.is_some_and(|r| r.is_empty() || r.starts_with(' '))
+    };
+    let found = MODULES.iter().find(|(words, _)| leads(words));
+    let first = || prefix.split(' ').next().unwrap_or_default();
+    ("py", found.map_or_else(first, |(_, module)| module).to_owned())
+}
+
+/// Runs a command of a session with the manager, whose turn it is if it writes.
+pub(crate) fn run_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Outcome {
+    try_run(mon, session, cmd, input).unwrap_or_else(Outcome::Now)
+}
+
+fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
+    let args = Args::parse(cmd)?;
+    let prefix = args.prefix().to_owned();
+    if prefix == "get_command_descriptions" {
+        return now(Reply::data(Format::Json.render(&descriptions().into())));
+    }
+    let known = official::find(&prefix).filter(official::Official::is_managers);
+    let (service, module) = known
+        .as_ref()
+        .map_or_else(|| ("py", String::new()), |o| subject(&prefix, o));
+    let perm = known.map_or("", |o| o.perm);
+    admit(mon, session, cmd, &args, (service, &module), perm)?;
+    let Some(known) = known else {
+        return refuse(errno::EINVAL, format!("No handler found for '{prefix}'"));
+    };
+    match named(&prefix).next() {
+        Some(command) => execute(mon, session, command, args, input),
+        None => Err(known.refusal()),
+    }
+}
+
+fn descriptions() -> Map<String, serde_json::Value> {
+    let managers = official::all().filter(official::Official::is_managers);
+    let describe = |(i, o): (usize, official::Official)| {
+        let prefix = signature::prefix(o.signature);
+        let help = named(&prefix).next().map_or("", |c| c.help);
+        let v = json!({"sig": signature::describe(o.signature), "help": help, "module": o.module, "perm": o.perm, "flags": 0});
+        (format!("cmd{i:03}"), v)
+    };
+    managers.enumerate().map(describe).collect()
+}
+
+/// What `ceph tell mon.X` offers and a manager does not have.
+const MONITORS_OWN: &[&str] = &[
+    "mon_status",
+    "quorum_status",
+    "sessions",
+    "ops",
+    "dump_ops_in_flight",
+];
+
+/// A command for the manager as a daemon: `ceph tell mgr …`. It is one with the monitor, whose values and counters it
+/// shows.
+pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
+    let args = match Args::parse(cmd) {
+        Ok(a) => a,
+        Err(r) => return r,
+    };
+    let all = mon
+        .manager
+        .sessions
+        .get(&session)
+        .is_some_and(|s| s.is_allowed_all());
+    if !all {
+        return Reply::error(errno::EACCES, DENIED);
+    }
+    if args.prefix() == "get_command_descriptions" {
+        return Reply::data(Format::Json.render(&spirula_asok::describe(misc::SHARED_COMMANDS)));
+    }
+    if MONITORS_OWN.contains(&args.prefix()) {
+        return Reply::error(errno::EINVAL, "command not known");
+    }
+    match misc::daemon_command(mon, args.prefix(), &args.to_map()) {
+        Ok(v) => Reply::json(args.format().or_pretty(), &v),
+        Err(e) => Reply::error(e.code, e.message),
+    }
+}
+
+/// What a client is told that lacks capabilities at the manager.
+pub(super) const DENIED: &str = "access denied: does your client key have mgr caps? See \
+                                 http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_belong_to_the_modules_that_capabilities_name() {
+        let of = |prefix: &str| subject(prefix, &official::find(prefix).unwrap());
+        for (prefix, service, module) in [
+            ("pg dump", "pg", ""),
+            ("osd df", "osd", ""),
+            ("config show", "mgr", ""),
+            ("device ls", "mgr", ""),
+            ("device monitoring on", "py", "devicehealth"),
+            ("service dump", "service", ""),
+            ("rbd task list", "py", "rbd_support"),
+            ("balancer status", "py", "balancer"),
+            ("osd pool autoscale-status", "py", "pg_autoscaler"),
+            ("fs volume ls", "py", "volumes"),
+            ("crash ls", "py", "crash"),
+            ("osd status", "py", "status"),
+        ] {
+            assert_eq!(of(prefix), (service, module.to_owned()), "{prefix}");
+        }
+    }
+}

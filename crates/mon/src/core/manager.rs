@@ -1,0 +1,267 @@
+//! The manager: Ceph's own daemon beside the monitors, here a part of the monitor that leads, with an endpoint of its own.
+//!
+//! The monitors answer the manager's commands themselves, but librados sends some to a manager only, and waits for one. So
+//! the leader puts itself into the manager map (`MgrMap` of Ceph's `src/mon/MgrMap.h`; stored encoded as `mgr/map`), and
+//! serves the same commands there, under the capabilities that clients have at managers. It has no modules. Daemons that
+//! report to a manager are told how often, and their reports are left unread: ours report to the monitors.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use spirula_cephx::caps::{MgrCap, MgrRequest};
+use spirula_cephx::{AuthName, KeyServer};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
+use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MgrMap};
+use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
+use spirula_proto::{MsgType, Payload, RawMessage};
+
+use super::{LoadError, Monitor, Output, SessionId, Waiter};
+use crate::caps::access;
+use crate::command::{self, Outcome, Reply};
+use crate::kv::KvRead;
+use crate::service::stored;
+
+const SERVICE: &str = "mgr";
+const KEY: &str = "map";
+
+/// Seconds between the reports of a daemon (`mgr_stats_period`), and the priority of counters in them
+/// (`mgr_stats_threshold`).
+const STATS: (u32, u32) = (5, 5);
+
+/// A session with the manager.
+#[derive(Debug)]
+pub struct MgrSession {
+    name: AuthName,
+    global_id: u64,
+    addr: EntityAddr,
+    ip: Option<IpAddr>,
+    cap: MgrCap,
+}
+
+impl MgrSession {
+    /// What a handshake found out. `caps` that can't be read allow nothing.
+    pub fn new(name: AuthName, global_id: u64, caps: &str, addr: EntityAddr, ip: Option<IpAddr>) -> Self {
+        let cap = MgrCap::parse(caps).unwrap_or_else(|e| {
+            tracing::warn!("{name}: {e}");
+            MgrCap::default()
+        });
+        Self {
+            name,
+            global_id,
+            addr,
+            ip,
+            cap,
+        }
+    }
+
+    /// Whether a command is allowed: of the manager itself, or of one of its modules.
+    pub(crate) fn is_allowed(
+        &self,
+        (service, module): (&str, &str),
+        command: &str,
+        args: &[(String, String)],
+        perm: &str,
+    ) -> bool {
+        let args = args.iter().cloned().collect();
+        self.cap.is_capable(&MgrRequest {
+            name: &self.name,
+            service,
+            module,
+            command,
+            args: &args,
+            access: access(perm),
+            addr: self.ip,
+        })
+    }
+
+    /// Whether it may do everything.
+    pub(crate) fn is_allowed_all(&self) -> bool {
+        self.cap.is_allow_all()
+    }
+
+    fn entity(&self) -> EntityName {
+        EntityName::new(self.name.kind, i64::try_from(self.global_id).unwrap_or(0))
+    }
+}
+
+/// Who sent a command, be it to the monitor or to the manager.
+#[derive(Debug, Clone)]
+pub(crate) struct Sender {
+    pub(crate) name: AuthName,
+    pub(crate) entity: EntityName,
+    pub(crate) addr: EntityAddr,
+}
+
+/// The manager's state.
+#[derive(Debug)]
+pub struct Manager {
+    /// Where this monitor would be the manager; empty for nowhere.
+    own: EntityAddrVec,
+    /// The committed map.
+    pub(crate) map: MgrMap,
+    pub(crate) sessions: BTreeMap<SessionId, MgrSession>,
+}
+
+impl Manager {
+    pub(super) fn load(kv: &dyn KvRead, own: EntityAddrVec) -> Result<Self, LoadError> {
+        let none = MgrMap {
+            epoch: 1,
+            ..MgrMap::default()
+        };
+        let mut manager = Self {
+            own,
+            map: none,
+            sessions: BTreeMap::new(),
+        };
+        if let Some(value) = kv.get(SERVICE, KEY)? {
+            manager.apply(KEY, Some(&value))?;
+        }
+        Ok(manager)
+    }
+
+    pub(super) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
+        self.apply(KEY, kv.get(SERVICE, KEY)?.as_ref())
+    }
+
+    pub(super) fn owns(service: &str) -> bool {
+        service == SERVICE
+    }
+
+    pub(super) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        if let (KEY, Some(value)) = (key, value) {
+            self.map = stored("manager map", value)?;
+        }
+        Ok(())
+    }
+}
+
+/// The reply to a command, in the message that fits the command's.
+fn reply_message(kind: MsgType, tid: u64, reply: Reply) -> RawMessage {
+    let (result, status, output) = (reply.code, reply.status, reply.data.into());
+    let msg = if kind == MsgType::MGR_COMMAND {
+        MMgrCommandReply {
+            result,
+            status,
+            output,
+        }
+        .to_message()
+    } else {
+        MCommandReply {
+            result,
+            status,
+            output,
+        }
+        .to_message()
+    };
+    msg.with_tid(tid)
+}
+
+impl Monitor {
+    /// A session has authenticated with the manager.
+    pub fn open_mgr(&mut self, id: SessionId, session: MgrSession) {
+        self.manager.sessions.insert(id, session);
+    }
+
+    /// Puts the leading monitor into the manager map, where another one or none is in it.
+    pub(super) fn claim_manager(&mut self) {
+        let (own, map) = (&self.manager.own, &self.manager.map);
+        if own.0.is_empty() || map.active_addrs == *own {
+            return;
+        }
+        let Some(active_gid) = self.auth.new_global_id() else {
+            return;
+        };
+        let next = MgrMap {
+            epoch: map.epoch.saturating_add(1),
+            active_addrs: own.clone(),
+            active_gid,
+            available: true,
+            active_name: self.me.name.clone(),
+            active_change: self.now,
+            active_features: spirula_maps::features::PACIFIC_ALL,
+            ..MgrMap::default()
+        };
+        self.writes.txn.put(SERVICE, KEY, encode_to_vec(&next));
+    }
+
+    /// Who is at the other end of a session with the monitor or the manager.
+    pub(crate) fn sender(&self, id: SessionId) -> Option<Sender> {
+        if let Some(s) = self.sessions.get(&id) {
+            return Some(Sender {
+                name: s.name.clone(),
+                entity: s.entity(),
+                addr: s.addr,
+            });
+        }
+        let s = self.manager.sessions.get(&id)?;
+        Some(Sender {
+            name: s.name.clone(),
+            entity: s.entity(),
+            addr: s.addr,
+        })
+    }
+
+    /// A message to the manager.
+    pub(super) fn mgr_dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+        match msg.kind() {
+            MsgType::MGR_COMMAND => {
+                let cmd = msg.decode::<MMgrCommand>()?.cmd;
+                self.mgr_command(id, msg, &cmd);
+            }
+            MsgType::COMMAND => {
+                let m: MCommand = msg.decode()?;
+                // Clients from before 15 leave the cluster out when they mean the manager's commands.
+                if m.fsid == Fsid::default() {
+                    self.mgr_command(id, msg, &m.cmd);
+                } else {
+                    let reply = command::tell_mgr(self, id, &m.cmd);
+                    self.send(id, reply_message(MsgType::COMMAND, msg.header.tid, reply));
+                }
+            }
+            MsgType::MGR_OPEN => {
+                msg.decode::<MMgrOpen>()?;
+                let configure = MMgrConfigure {
+                    stats_period: STATS.0,
+                    stats_threshold: STATS.1,
+                    queries: MMgrConfigure::NO_QUERIES,
+                };
+                self.send(id, configure.to_message());
+            }
+            MsgType::MGR_CLOSE => {
+                let close: MMgrClose = msg.decode()?;
+                self.send(id, close.to_message());
+            }
+            other => tracing::debug!("the manager ignored message {other}"),
+        }
+        Ok(())
+    }
+
+    fn mgr_command(&mut self, id: SessionId, msg: RawMessage, cmd: &[String]) {
+        if command::is_write(cmd) {
+            self.write(id, msg);
+        } else {
+            self.run_mgr_command(id, &msg);
+        }
+    }
+
+    /// Runs a command to the manager, whose turn it is if it writes. It was decoded once before.
+    pub(super) fn run_mgr_command(&mut self, id: SessionId, msg: &RawMessage) {
+        let (kind, tid) = (msg.kind(), msg.header.tid);
+        let decoded = match kind {
+            MsgType::MGR_COMMAND => msg.decode::<MMgrCommand>().map(|m| (m.cmd, m.input)),
+            _ => msg.decode::<MCommand>().map(|m| (m.cmd, m.input)),
+        };
+        let Ok((cmd, input)) = decoded else {
+            self.out.push(Output::Close(id));
+            return;
+        };
+        match command::run_mgr(self, id, &cmd, &input.to_bytes()) {
+            Outcome::Now(reply) => self.send(id, reply_message(kind, tid, reply)),
+            Outcome::Commit(reply) => {
+                let make = Box::new(move |_: &Monitor| reply_message(kind, tid, reply));
+                self.writes.waiters.push(Waiter { session: id, make });
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a client asks of the manager.
+
+use std::time::Duration;
+
+use spirula_denc::EntityAddr;
+use spirula_proto::mgr::{MMgrConfigure, MMgrOpen};
+use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
+use spirula_proto::{MsgType, Payload};
+
+use super::{Fsid, World, identity};
+use crate::core::{MgrSession, Monitor};
+
+impl World {
+    fn open_mgr(&mut self, id: u64, caps: &str) {
+        let addr = EntityAddr::v2("127.0.0.1:0".parse().unwrap(), 7);
+        let name = "client.x".parse().unwrap();
+        let session = MgrSession::new(name, 4000 + id, caps, addr, None);
+        self.mon.open_mgr(id, session);
+    }
+
+    fn mgr_command(&mut self, id: u64, json: &str) -> MMgrCommandReply {
+        let m = MMgrCommand {
+            fsid: Fsid::default(),
+            cmd: vec![json.to_owned()],
+            input: Default::default(),
+        };
+        self.send(id, m.to_message().with_tid(9));
+        let reply = self.inbox.remove(&id).unwrap().pop().unwrap();
+        assert_eq!((reply.kind(), reply.header.tid), (MsgType::MGR_COMMAND_REPLY, 9));
+        reply.decode().unwrap()
+    }
+}
+
+#[test]
+fn the_leader_is_the_manager_and_a_new_address_is_a_new_map() {
+    let mut w = World::new();
+    w.pass(Duration::from_secs(1));
+    let map = w.mon.manager.map.clone();
+    assert_eq!(
+        (map.active_addrs, map.active_name.as_str()),
+        (identity().mgr_addrs, "a")
+    );
+    assert!(map.available && map.active_gid > 0 && map.epoch > 1);
+    let mut moved = identity();
+    moved.mgr_addrs = EntityAddr::v2("127.0.0.1:6801".parse().unwrap(), 6).into();
+    w.mon = Monitor::load(moved.clone(), w.kv.clone(), Default::default(), 2, w.now).unwrap();
+    w.settle();
+    w.pass(Duration::from_secs(1));
+    assert_eq!(w.mon.manager.map.active_addrs, moved.mgr_addrs);
+    assert_eq!(w.mon.manager.map.epoch, map.epoch + 1);
+}
+
+#[test]
+fn the_manager_serves_its_commands_under_its_capabilities() {
+    let mut w = World::new();
+    (0..2).for_each(|o| w.boot(o));
+    let admin = w.admin();
+    w.command(admin, r#"{"prefix":"osd down","ids":["1"]}"#);
+    for (id, caps) in [
+        (50, "allow *"),
+        (51, ""),
+        (52, "profile read-only"),
+        (53, "profile rbd"),
+        (54, "allow command \"osd df\""),
+    ] {
+        w.open_mgr(id, caps);
+    }
+    // Who asks, what, and the errno.
+    for (id, json, errno) in [
+        (50, r#"{"prefix":"pg ls-by-pool","poolstr":"none"}"#, 2),
+        (50, r#"{"prefix":"osd df"}"#, 0),
+        (50, r#"{"prefix":"no such command"}"#, 22),
+        // A monitor's, not the manager's.
+        (50, r#"{"prefix":"osd dump"}"#, 22),
+        (50, "no json", 22),
+        (50, r#"{"prefix":"rbd task list"}"#, 95),
+        (51, r#"{"prefix":"osd df"}"#, 13),
+        (51, r#"{"prefix":"no such command"}"#, 13),
+        (52, r#"{"prefix":"osd df"}"#, 0),
+        (52, r#"{"prefix":"no such command"}"#, 22),
+        (52, r#"{"prefix":"osd purge","id":1,"force":true}"#, 13),
+        (53, r#"{"prefix":"rbd task list"}"#, 95),
+        (53, r#"{"prefix":"osd df"}"#, 13),
+        (54, r#"{"prefix":"osd df"}"#, 0),
+        (54, r#"{"prefix":"pg stat"}"#, 13),
+        (
+            50,
+            r#"{"prefix":"osd purge","id":"1","force":true,"yes_i_really_mean_it":true}"#,
+            0,
+        ),
+    ] {
+        let reply = w.mgr_command(id, json);
+        assert_eq!(-reply.result, errno, "{id} {json}: {}", reply.status);
+        assert_eq!(
+            errno == 13,
+            reply.status.starts_with("access denied: does your client key")
+        );
+    }
+    assert!(!w.mon.osd.map.exists(1), "the reply came after the commit");
+}
+
+#[test]
+fn a_command_without_a_cluster_is_the_managers_and_one_with_it_the_daemons() {
+    let mut w = World::new();
+    w.open_mgr(50, "allow *");
+    w.open_mgr(51, "allow r");
+    let mut ask = |id: u64, fsid: Fsid, json: &str| {
+        let m = MCommand {
+            fsid,
+            cmd: vec![json.to_owned()],
+            input: Default::default(),
+        };
+        w.send(id, m.to_message());
+        let reply = w.inbox.remove(&id).unwrap().pop().unwrap();
+        let reply: MCommandReply = reply.decode().unwrap();
+        (
+            -reply.result,
+            String::from_utf8(reply.output.to_bytes().to_vec()).unwrap(),
+        )
+    };
+    let ours = identity().fsid;
+    assert!(
+        ask(50, Fsid::default(), r#"{"prefix":"pg stat"}"#)
+            .1
+            .contains("pgs")
+    );
+    assert!(ask(50, ours, r#"{"prefix":"version"}"#).1.contains("16.2"));
+    assert_eq!(ask(50, ours, r#"{"prefix":"sessions"}"#).0, 22);
+    assert_eq!(ask(51, ours, r#"{"prefix":"version"}"#).0, 13);
+}
+
+#[test]
+fn daemons_that_open_a_session_are_told_how_often_to_report() {
+    let mut w = World::new();
+    w.open_mgr(50, "");
+    w.send(50, MMgrOpen::default().to_message());
+    let reply = w.inbox.remove(&50).unwrap().pop().unwrap();
+    assert_eq!(reply.decode::<MMgrConfigure>().unwrap().stats_period, 5);
+}

@@ -1,0 +1,161 @@
+//! The manager's endpoint: a socket of its own, where whoever has a ticket for the service MGR is let in.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirula_buf::Pool;
+use spirula_cephx::{
+    Accepted, AuthorizerVerifier, ConnectionMode, Env, KeyServer, OsRandom, Outcome, RandomSource,
+    ServiceKeys, method,
+};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, UTime};
+use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, SessionKeys};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::shell::Shell;
+use super::{Error, io_error};
+use crate::core::MgrSession;
+
+/// Memory for messages being received, all sessions together.
+const RECEIVE_BYTES: usize = 4 << 20;
+
+/// A bound endpoint.
+pub(super) struct Endpoint {
+    listener: TcpListener,
+    /// Where it listens, with a nonce that tells this process from the one before.
+    pub(super) addr: EntityAddr,
+}
+
+/// Binds some port at the monitor's address.
+pub(super) async fn bind(ip: IpAddr) -> Result<Endpoint, Error> {
+    let listener = TcpListener::bind(SocketAddr::new(ip, 0))
+        .await
+        .map_err(io_error("binding the manager's socket"))?;
+    let at = listener.local_addr().map_err(io_error("the manager's socket"))?;
+    let mut nonce = [0; 4];
+    OsRandom
+        .fill(&mut nonce)
+        .map_err(|_| Error::Config("the system gives no random numbers".to_owned()))?;
+    // Monitors have 0.
+    let addr = EntityAddr::v2(at, u32::from_le_bytes(nonce).max(1));
+    Ok(Endpoint { listener, addr })
+}
+
+/// Accepts connections until the task is dropped.
+pub(super) async fn listen(shell: Rc<Shell>, endpoint: Endpoint) {
+    let Endpoint { listener, addr } = endpoint;
+    let name = EntityName::new(EntityType::MGR, 0);
+    let mut config = Config {
+        nonce: addr.nonce,
+        ..Config::new(name, EntityAddrVec::from(addr), Pool::new(RECEIVE_BYTES))
+    };
+    if let Some(modes) = shell.value("ms_service_mode", ConMode::parse_list) {
+        config.con_modes = modes;
+    }
+    (config.limits.front, config.limits.middle, config.limits.data) = (4 << 20, 64 << 10, 16 << 20);
+    let acceptor = Rc::new(Acceptor::new(Rc::new(config)));
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                tokio::task::spawn_local(serve(shell.clone(), acceptor.clone(), stream, from));
+            }
+            Err(e) => {
+                tracing::warn!("accepting as manager: {e}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
+    let auth = MgrAuth {
+        shell: shell.clone(),
+        verifier: AuthorizerVerifier::new(),
+        mode: ConnectionMode::Crc,
+        accepted: None,
+    };
+    let (connection, accepted) = match acceptor.accept(stream, from, auth).await {
+        Ok((connection, Some(accepted))) => (connection, accepted),
+        Ok((_, None)) => return,
+        Err(e) => {
+            tracing::debug!("{from}: {e}");
+            return;
+        }
+    };
+    let Ok(caps) = accepted.caps.text() else { return };
+    let peer = connection.peer();
+    let addr = peer.addrs.0.first().copied().unwrap_or(peer.socket_addr);
+    let ip = peer.socket_addr.socket.map(|s| s.ip());
+    let session = MgrSession::new(accepted.name, accepted.global_id, &caps, addr, ip);
+    shell.session(connection, |c, id| c.open_mgr(id, session)).await;
+}
+
+/// Authenticates one connection by its ticket, which the monitor itself has made.
+struct MgrAuth {
+    shell: Rc<Shell>,
+    verifier: AuthorizerVerifier,
+    mode: ConnectionMode,
+    accepted: Option<Box<Accepted>>,
+}
+
+impl MgrAuth {
+    fn step(&mut self, auth_method: u32, payload: &[u8]) -> AcceptReply {
+        let env = Env::system(UTime::now());
+        let (verifier, mode) = (&mut self.verifier, self.mode);
+        let outcome = self.shell.peek(|core| {
+            let keys = ServiceKeys {
+                secrets: core.auth().service_secrets(),
+                service: EntityType::MGR,
+            };
+            verifier.handle(auth_method, mode, payload, &keys, &env)
+        });
+        match outcome {
+            Outcome::More(payload) => AcceptReply::More(payload.into()),
+            Outcome::Done(accepted) => {
+                let reply = AcceptReply::Done {
+                    global_id: accepted.global_id,
+                    payload: Bytes::copy_from_slice(&accepted.payload),
+                    keys: SessionKeys {
+                        session_key: accepted.session_key.secret().to_vec(),
+                        connection_secret: accepted.connection_secret.to_vec(),
+                    },
+                };
+                self.accepted = Some(accepted);
+                reply
+            }
+            Outcome::Denied { errno, why } => {
+                tracing::debug!("a peer of the manager is refused: {why}");
+                AcceptReply::Bad {
+                    result: errno,
+                    allowed_methods: vec![method::CEPHX],
+                }
+            }
+        }
+    }
+}
+
+impl AcceptAuth for MgrAuth {
+    type Info = Option<Box<Accepted>>;
+
+    async fn request(
+        &mut self,
+        _: EntityType,
+        auth_method: u32,
+        con_mode: ConMode,
+        payload: Bytes,
+    ) -> AcceptReply {
+        self.mode = ConnectionMode::from_wire(con_mode.0).unwrap_or(ConnectionMode::Crc);
+        self.verifier = AuthorizerVerifier::new();
+        self.step(auth_method, &payload)
+    }
+
+    async fn more(&mut self, payload: Bytes) -> AcceptReply {
+        self.step(method::CEPHX, &payload)
+    }
+
+    fn into_info(self) -> Self::Info {
+        self.accepted
+    }
+}
