@@ -14,10 +14,17 @@ use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{CopyState, Ctx, Output, Pg, PgCounts, PgReport, StoreReply, Token, TrimState};
+use crate::pg::{Ctx, Lane, Output, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
+
+/// The PGs that build staging objects of a kind, and those that would like to.
+#[derive(Debug, Default)]
+struct StageLane {
+    running: Vec<u32>,
+    wanted: VecDeque<u32>,
+}
 
 /// An event that waits for a newer map.
 #[derive(Debug)]
@@ -47,9 +54,8 @@ pub struct Core {
     pgs: HashMap<u32, Pg>,
     by_id: HashMap<PgId, u32>,
     next_slot: u32,
-    /// The PG that fetches an object for a copy, and those that would like to: one at a time, as it is held in memory.
-    copying: Option<u32>,
-    copies_wanted: VecDeque<u32>,
+    /// The PGs that build staging objects, and those that would like to.
+    lanes: [StageLane; 2],
     early: Vec<Early>,
     watch_memory: WatchMemory,
     /// Some PG has begun or ended to want to trim snapshots, or to do it.
@@ -68,8 +74,7 @@ impl Core {
             pgs: HashMap::new(),
             by_id: HashMap::new(),
             next_slot: DAEMON_SLOT,
-            copying: None,
-            copies_wanted: VecDeque::new(),
+            lanes: Default::default(),
             early: Vec::new(),
             watch_memory: WatchMemory::default(),
             trims_changed: false,
@@ -196,37 +201,50 @@ impl Core {
                 self.by_id.remove(&pgid);
             }
         }
-        self.schedule_copies(slot, cx);
+        for lane in Lane::ALL {
+            self.schedule_stages(lane, slot, cx);
+        }
     }
 
-    fn copy_state(&self, slot: u32) -> CopyState {
-        self.pgs.get(&slot).map_or(CopyState::Idle, Pg::copy_state)
+    fn stage_state(&self, lane: Lane, slot: u32) -> StageState {
+        self.pgs
+            .get(&slot)
+            .map_or(StageState::Idle, |pg| pg.stage_state(lane))
     }
 
-    /// Lets the next copy begin, now that something happened to the PG in this place.
-    fn schedule_copies(&mut self, slot: u32, cx: &mut Ctx<'_>) {
-        match self.copy_state(slot) {
-            CopyState::Idle if self.copying != Some(slot) => return,
-            CopyState::Waiting if !self.copies_wanted.contains(&slot) => self.copies_wanted.push_back(slot),
+    /// Lets the next staging objects begin, now that something happened to the PG in this place.
+    fn schedule_stages(&mut self, lane: Lane, slot: u32, cx: &mut Ctx<'_>) {
+        let queue = &self.lanes[lane as usize];
+        match self.stage_state(lane, slot) {
+            StageState::Idle if !queue.running.contains(&slot) => return,
+            StageState::Waiting if !queue.wanted.contains(&slot) => {
+                self.lanes[lane as usize].wanted.push_back(slot);
+            }
             _ => {}
         }
-        while self
-            .copying
-            .is_none_or(|s| self.copy_state(s) != CopyState::Running)
-        {
-            self.copying = self.copies_wanted.pop_front();
-            let Some(next) = self.copying else { return };
-            if self.copy_state(next) != CopyState::Waiting {
+        let mut running = std::mem::take(&mut self.lanes[lane as usize].running);
+        loop {
+            running.retain(|s| self.stage_state(lane, *s) == StageState::Running);
+            if running.len() >= lane.width() {
+                break;
+            }
+            let Some(next) = self.lanes[lane as usize].wanted.pop_front() else {
+                break;
+            };
+            if self.stage_state(lane, next) != StageState::Waiting {
                 continue;
             }
             if let Some(pg) = self.pgs.get_mut(&next) {
-                pg.start_copy(cx);
+                pg.start_stage(lane, cx);
                 pg.settle(cx);
             }
-            if self.copy_state(next) == CopyState::Waiting {
-                self.copies_wanted.push_back(next);
+            match self.stage_state(lane, next) {
+                StageState::Running => running.push(next),
+                StageState::Waiting => self.lanes[lane as usize].wanted.push_back(next),
+                StageState::Idle => {}
             }
         }
+        self.lanes[lane as usize].running = running;
     }
 
     /// Lets as many PGs trim snapshots at a time as may.

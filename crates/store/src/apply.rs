@@ -62,6 +62,7 @@ impl State {
             Step::Size(size) => self.apply_size(*size),
             Step::Remove => self.apply_remove(),
             Step::CloneOf { source, omap } => self.apply_clone(source, *omap),
+            Step::MoveOf(source) => self.apply_move(source),
             Step::SetAttr { name, value } => {
                 if let Some(o) = self.onode_mut() {
                     o.set_attr(name.clone(), value.clone());
@@ -207,6 +208,21 @@ impl State {
         self.counters.stored += onode.size;
         Arc::make_mut(&mut onode).omap = omap;
         self.open_object(&target);
+        if let Some(c) = self.current.as_mut() {
+            c.onode = Some(onode);
+        }
+    }
+
+    fn apply_move(&mut self, source: &crate::ObjectKey) {
+        let Some(target) = self.current.as_ref().map(|c| c.key.clone()) else {
+            return;
+        };
+        self.open_object(source);
+        let moved = self.current.as_mut().and_then(|c| c.onode.take());
+        self.open_object(&target);
+        let Some(onode) = moved else { return };
+        self.apply_remove();
+        self.own_unresolved(&target, &onode);
         if let Some(c) = self.current.as_mut() {
             c.onode = Some(onode);
         }

@@ -238,6 +238,7 @@ impl fmt::Display for Brief<'_> {
             Step::Punch { lblk, len } => write!(f, "punch blocks {lblk}+{len}"),
             Step::Size(size) => write!(f, "size {size}"),
             Step::CloneOf { source, .. } => write!(f, "copy of {source}"),
+            Step::MoveOf(source) => write!(f, "move of {source}"),
             Step::Omap(number) => write!(f, "omap number {number}"),
             Step::Touch => write!(f, "touch"),
             Step::Remove => write!(f, "remove"),

@@ -13,8 +13,8 @@ use crate::{Result, StoreError};
 pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
 /// Version of the disk format.
 ///
-/// 1: the first.
-pub(crate) const VERSION: u32 = 1;
+/// 1: the first. 2: objects are moved (step 18 of the log).
+pub(crate) const VERSION: u32 = 2;
 
 /// Offsets of the two copies of the superblock, in bytes.
 pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
@@ -140,7 +140,8 @@ impl Superblock {
     fn decode_body(body: &[u8]) -> Result<Option<Self>> {
         let mut d = Dec::new(body);
         match d.u32() {
-            Some(VERSION) => {}
+            // The next opening for writing makes it the present one.
+            Some(1..=VERSION) => {}
             other => {
                 return Err(StoreError::NotAStore(format!(
                     "format version {}",

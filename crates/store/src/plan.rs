@@ -34,7 +34,7 @@ impl Op {
             | Self::OmapRm { key, .. }
             | Self::OmapRmRange { key, .. }
             | Self::OmapHeader { key, .. } => Some(key),
-            Self::Clone { to, .. } => Some(to),
+            Self::Clone { to, .. } | Self::Move { to, .. } => Some(to),
             Self::MetaPut { .. } | Self::MetaDelete(_) | Self::MetaDeleteRange { .. } => None,
         }
     }
@@ -80,7 +80,7 @@ impl Op {
             Self::OmapRm { names, .. } => names.iter().map(|n| n.len() + 32).sum(),
             Self::OmapRmRange { from, to, .. } | Self::MetaDeleteRange { from, to } => from.len() + to.len(),
             Self::MetaPut { key, value } => key.len() + value.len(),
-            Self::Clone { from, .. } => from.as_slice().len(),
+            Self::Clone { from, .. } | Self::Move { from, .. } => from.as_slice().len(),
             _ => 0,
         };
         payload + self.key().map_or(0, |k| k.as_slice().len()) + 64
@@ -142,7 +142,7 @@ impl State {
         for op in &txn.ops {
             op.check()?;
             bytes += op.log_bytes(direct_min);
-            if let Op::Clone { from, .. } = op {
+            if let Op::Clone { from, .. } | Op::Move { from, .. } = op {
                 self.ensure_loaded(from)?;
             }
             if let Some(key) = op.key() {
@@ -240,7 +240,15 @@ impl Plan {
                 self.truncate(state, size);
                 return Ok(());
             }
-            Op::Clone { from, to } => return self.clone_object(state, from, to),
+            Op::Clone { from, to, pairs } => return self.clone_object(state, from, to, pairs),
+            Op::Move { from, to } => {
+                state.close_object();
+                if from != to && state.loaded(&from).is_some() {
+                    self.step(state, Step::Object(to));
+                    self.step(state, Step::MoveOf(from));
+                }
+                return Ok(());
+            }
             Op::OmapSet { key, pairs } => {
                 self.object(state, key);
                 let omap = self.omap(state);
@@ -492,7 +500,7 @@ impl Plan {
         self.step(state, Step::Size(size));
     }
 
-    fn clone_object(&mut self, state: &mut State, from: ObjectKey, to: ObjectKey) -> Result<()> {
+    fn clone_object(&mut self, state: &mut State, from: ObjectKey, to: ObjectKey, pairs: bool) -> Result<()> {
         if from == to {
             return Ok(());
         }
@@ -500,14 +508,11 @@ impl Plan {
         let Some(source) = state.loaded(&from) else {
             return Ok(());
         };
-        let omap = if source.omap == 0 {
-            0
-        } else {
-            self.fresh_omap(state)
-        };
+        let pairs = pairs && source.omap != 0;
+        let omap = if pairs { self.fresh_omap(state) } else { 0 };
         self.step(state, Step::Object(to));
         self.step(state, Step::CloneOf { source: from, omap });
-        if omap != 0 {
+        if pairs {
             let prefix = omap_key(source.omap, &[]).len();
             for (key, value) in state.all_pairs(&omap_key(source.omap, &[]), &omap_end(source.omap))? {
                 self.step(

@@ -57,19 +57,14 @@ impl Replay<'_> {
         let overwritten = Overwritten::find(unsure.iter().flat_map(|(_, steps)| steps));
         let mut at = 0;
         for (group, steps) in &unsure {
-            let mut object = None;
             for step in steps {
-                at += 1;
-                match step {
-                    Step::Object(key) => object = Some(key),
-                    Step::Direct { lblk, runs, crcs } => {
-                        let later = |i| object.is_some_and(|key| overwritten.after(key, lblk + i, at));
-                        if !direct_intact(runs, crcs, self.dev, later) {
-                            return Ok(Some(*group));
-                        }
+                if let Step::Direct { lblk, runs, crcs } = step {
+                    let later = |i| overwritten.after(at, lblk + i);
+                    if !direct_intact(runs, crcs, self.dev, later) {
+                        return Ok(Some(*group));
                     }
-                    _ => {}
                 }
+                at += 1;
             }
         }
         Ok(None)
@@ -80,7 +75,9 @@ impl Replay<'_> {
         let bad = |what: &str| StoreError::damaged("log", format!("transaction {} {what}", record.seq));
         for step in &decoded(record)? {
             match step {
-                Step::Object(key) | Step::CloneOf { source: key, .. } => state.ensure_loaded(key)?,
+                Step::Object(key) | Step::CloneOf { source: key, .. } | Step::MoveOf(key) => {
+                    state.ensure_loaded(key)?
+                }
                 _ => {}
             }
             let marked = new_runs(step).iter().all(|run| state.alloc.mark_used(*run));
@@ -109,16 +106,33 @@ fn decoded(record: &Found) -> Result<Vec<Step>> {
 
 /// Blocks of objects that are written in place through the log, and by which step last. Once settled they no longer hold what a
 /// large write before put there; the log has what they hold.
-struct Overwritten<'a>(HashMap<(&'a ObjectKey, u32), usize>);
+#[derive(Default)]
+struct Overwritten {
+    /// The object of each step: a number that it keeps when it is moved.
+    objects: Vec<usize>,
+    last: HashMap<(usize, u32), usize>,
+}
 
-impl<'a> Overwritten<'a> {
-    fn find(steps: impl Iterator<Item = &'a Step>) -> Self {
-        let (mut found, mut object) = (HashMap::new(), None);
-        for (at, step) in (1..).zip(steps) {
+impl Overwritten {
+    fn find<'a>(steps: impl Iterator<Item = &'a Step>) -> Self {
+        let mut found = Self::default();
+        let mut numbers: HashMap<&ObjectKey, usize> = HashMap::new();
+        let (mut current, mut object, mut next) = (None, 0, 1);
+        let mut fresh = || {
+            next += 1;
+            next
+        };
+        for (at, step) in steps.enumerate() {
             match step {
-                Step::Object(key) => object = Some(key),
+                Step::Object(key) => {
+                    current = Some(key);
+                    object = *numbers.entry(key).or_insert_with(&mut fresh);
+                }
+                Step::MoveOf(source) => {
+                    object = numbers.remove(source).unwrap_or_else(&mut fresh);
+                    numbers.extend(current.map(|key| (key, object)));
+                }
                 Step::Inline { offset, data, new } if !data.is_empty() => {
-                    let Some(key) = object else { continue };
                     let first = offset / BLOCK64;
                     let last = offset.saturating_add(data.len() as u64 - 1) / BLOCK64;
                     for lblk in (first..=last).filter_map(|n| u32::try_from(n).ok()) {
@@ -126,18 +140,21 @@ impl<'a> Overwritten<'a> {
                             .iter()
                             .any(|n| (n.lblk..n.lblk.saturating_add(n.run.len)).contains(&lblk))
                         {
-                            found.insert((key, lblk), at);
+                            found.last.insert((object, lblk), at);
                         }
                     }
                 }
                 _ => {}
             }
+            found.objects.push(object);
         }
-        Self(found)
+        found
     }
 
-    fn after(&self, key: &ObjectKey, lblk: u32, step: usize) -> bool {
-        self.0.get(&(key, lblk)).is_some_and(|last| *last > step)
+    /// Whether a step after this one overwrites a block of its object.
+    fn after(&self, step: usize, lblk: u32) -> bool {
+        let object = self.objects.get(step).copied().unwrap_or_default();
+        self.last.get(&(object, lblk)).is_some_and(|last| *last > step)
     }
 }
 

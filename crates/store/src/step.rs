@@ -33,11 +33,13 @@ pub(crate) enum Step {
     },
     Size(u64),
     Remove,
-    /// Becomes a copy of another object; its pairs are copied under this omap number (0: it has none).
+    /// Becomes a copy of another object; its pairs are copied under this omap number (0: the copy has none).
     CloneOf {
         source: ObjectKey,
         omap: u64,
     },
+    /// Becomes another object, which is gone then.
+    MoveOf(ObjectKey),
     SetAttr {
         name: Bytes,
         value: Bytes,
@@ -116,6 +118,7 @@ impl Step {
                 e.bytes(source.as_slice());
                 e.varint(*omap);
             }
+            Self::MoveOf(source) => e.bytes(source.as_slice()),
             Self::RmAttr(b) | Self::Info(b) | Self::OmapHeader(b) | Self::Delete(b) => e.bytes(b),
             Self::SetAttr { name: a, value: b }
             | Self::Put { key: a, value: b }
@@ -145,6 +148,7 @@ impl Step {
             Self::Put { .. } => 15,
             Self::Delete(_) => 16,
             Self::DeleteRange { .. } => 17,
+            Self::MoveOf(_) => 18,
         }
     }
 
@@ -210,6 +214,7 @@ impl Step {
                 from: d.owned()?,
                 to: d.owned()?,
             },
+            18 => Self::MoveOf(ObjectKey::new(d.owned()?)),
             _ => return None,
         })
     }
@@ -258,6 +263,7 @@ mod tests {
                 source: "other".into(),
                 omap: 77,
             },
+            Step::MoveOf("third".into()),
             Step::SetAttr {
                 name: b("n"),
                 value: b("v"),

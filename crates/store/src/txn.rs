@@ -80,6 +80,16 @@ pub enum Op {
         from: ObjectKey,
         /// The copy.
         to: ObjectKey,
+        /// Whether the copy gets the omap pairs too. All of them go through the log; the header is copied in any case.
+        pairs: bool,
+    },
+    /// Makes `to` what `from` is, replacing what it was; `from` is missing then. No effect if it is missing already. Neither data
+    /// nor pairs are copied.
+    Move {
+        /// The object's old key.
+        from: ObjectKey,
+        /// Its new key.
+        to: ObjectKey,
     },
     /// Sets an attribute.
     SetAttr {

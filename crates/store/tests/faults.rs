@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Store, StoreError, Token, Transaction,
+    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, Store, StoreError, Token, Transaction,
     fsck_on, mkfs_on,
 };
 
@@ -109,34 +109,41 @@ fn a_device_can_be_formatted_again() {
 
 #[test]
 fn a_large_write_whose_blocks_were_overwritten_at_once_is_not_taken_for_lost() {
-    let disk = SimDisk::new(24 << 20, 1);
-    format(&disk);
-    let config = Config {
-        // So that the generation is closed, and settled, but is too little for the index.
-        memtable_bytes: 64 << 10,
-        ..small()
-    };
-    let mut store = open_with(&disk, config).unwrap();
-    let mut txn = Transaction::new();
-    txn.write(&key(1), 0, data(1, 128 << 10))
-        .write(&key(1), 4096, data(2, 20 << 10));
-    store.submit(txn, Token(1)).unwrap();
-    let mut events = Vec::new();
-    while !store.is_idle() {
-        store.poll(&mut events);
+    for moved in [false, true] {
+        let disk = SimDisk::new(24 << 20, 1);
+        format(&disk);
+        let config = Config {
+            // So that the generation is closed, and settled, but is too little for the index.
+            memtable_bytes: 64 << 10,
+            ..small()
+        };
+        let mut store = open_with(&disk, config).unwrap();
+        let mut txn = Transaction::new();
+        let first = key(if moved { 2 } else { 1 });
+        txn.write(&first, 0, data(1, 128 << 10));
+        if moved {
+            let to = key(1);
+            txn.push(Op::Move { from: first, to });
+        }
+        txn.write(&key(1), 4096, data(2, 20 << 10));
+        store.submit(txn, Token(1)).unwrap();
+        let mut events = Vec::new();
+        while !store.is_idle() {
+            store.poll(&mut events);
+        }
+        assert!(events.iter().any(|e| matches!(e, Event::Committed(Token(1)))));
+        assert_eq!(
+            (store.stats().checkpoints, store.stats().writeback_bytes),
+            (0, 20 << 10)
+        );
+        // The process dies, and the power goes.
+        drop(store);
+        let disk = disk.power_cycle(2);
+        let mut expected = data(1, 128 << 10).to_vec();
+        expected[4096..4096 + (20 << 10)].copy_from_slice(&data(2, 20 << 10));
+        let mut store = open(&disk).unwrap();
+        assert_eq!(read(&mut store, 1).unwrap(), expected);
     }
-    assert!(events.iter().any(|e| matches!(e, Event::Committed(Token(1)))));
-    assert_eq!(
-        (store.stats().checkpoints, store.stats().writeback_bytes),
-        (0, 20 << 10)
-    );
-    // The process dies, and the power goes.
-    drop(store);
-    let disk = disk.power_cycle(2);
-    let mut expected = data(1, 128 << 10).to_vec();
-    expected[4096..4096 + (20 << 10)].copy_from_slice(&data(2, 20 << 10));
-    let mut store = open(&disk).unwrap();
-    assert_eq!(read(&mut store, 1).unwrap(), expected);
 }
 
 #[test]

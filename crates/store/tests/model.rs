@@ -84,8 +84,16 @@ impl Model {
             }
             Op::Truncate { key, size } => self.at(key).data.resize(*size as usize, 0),
             Op::Remove(key) => drop(self.objects.remove(key)),
-            Op::Clone { from, to } => {
-                if let Some(object) = self.objects.get(from).cloned() {
+            Op::Clone { from, to, pairs } => {
+                if let Some(mut object) = self.objects.get(from).cloned().filter(|_| from != to) {
+                    if !pairs {
+                        Arc::make_mut(&mut object).omap.clear();
+                    }
+                    self.objects.insert(to.clone(), object);
+                }
+            }
+            Op::Move { from, to } => {
+                if let Some(object) = self.objects.remove(from) {
                     self.objects.insert(to.clone(), object);
                 }
             }
@@ -171,9 +179,14 @@ fn random_op(rng: &mut Rng) -> Op {
             size: offset(rng),
         },
         23..25 => Op::Remove(key),
+        25 if rng.below(3) == 0 => Op::Move {
+            from: key,
+            to: self::key(rng),
+        },
         25 => Op::Clone {
             from: key,
             to: self::key(rng),
+            pairs: rng.below(3) > 0,
         },
         26 => Op::SetAttr {
             key,

@@ -371,6 +371,16 @@ fn translate(txn: Txn) -> Transaction {
                 ObjectOp::CloneOf(source) => Op::Clone {
                     from: ObjectKey::new(source),
                     to: key,
+                    pairs: true,
+                },
+                ObjectOp::CloneOfData(source) => Op::Clone {
+                    from: ObjectKey::new(source),
+                    to: key,
+                    pairs: false,
+                },
+                ObjectOp::MoveOf(source) => Op::Move {
+                    from: ObjectKey::new(source),
+                    to: key,
                 },
                 ObjectOp::NoteSnaps { add, remove } => {
                     note_snaps(&mut t, &key, &add, &remove);

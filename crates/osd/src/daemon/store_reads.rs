@@ -144,8 +144,8 @@ impl StoreIo {
                     let onode = self.store.load(&ObjectKey::new(other.clone()))?;
                     answer = Answer::Object(onode.map(|o| stored_object(&o)));
                 }
-                // Of another OSD.
-                Want::Copy(_) => {
+                // What the PG builds itself.
+                Want::Copy(_) | Want::Staged { .. } => {
                     answers.push(Err(ReadError));
                     continue;
                 }

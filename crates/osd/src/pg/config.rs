@@ -23,6 +23,11 @@ pub struct PgConfig {
     pub max_write_size: usize,
     /// Bytes that one op may take in the store's log: omap pairs, attributes and small writes. The store's limit is 8 MiB.
     pub max_logged: usize,
+    /// Bytes that the omap of a clone may take in the store's log besides, of which an op may make two. A larger one is built in a
+    /// staging object.
+    pub max_clone_logged: usize,
+    /// Bytes of omap pairs that are written to a staging object at once.
+    pub stage_page: usize,
     /// `osd_max_pgls`: objects in one listing.
     pub max_pgls: u64,
     /// `osd_max_omap_entries_per_request`: keys in one listing.
@@ -120,6 +125,8 @@ impl Default for PgConfig {
             max_attrs_total: 1 << 20,
             max_write_size: 90 << 20,
             max_logged: 7 << 20,
+            max_clone_logged: 448 << 10,
+            stage_page: 1 << 20,
             max_pgls: 1024,
             max_omap_entries: 1024,
             max_omap_bytes: 32 << 20,

@@ -2,8 +2,8 @@
 //!
 //! The destination's primary asks ([`CopyRead`]) and asks again until it is answered, as messages may be lost and the
 //! source may move. The source's primary treats the question as a client's read of the object, so its order among the
-//! object's writes is theirs. A part is asked for together with the version that the first one had. The object is held in
-//! memory until all of it is there: an OSD fetches one object at a time.
+//! object's writes is theirs. A part is asked for together with the version that the first one had. An object of one small part
+//! is copied in one change; of a larger one each part goes into a staging object before the next is asked for ([`super::stage`]).
 
 use std::sync::Arc;
 
@@ -15,54 +15,54 @@ use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
 use super::errno::*;
-use super::fetch::{Answer, Copied, CopyWant, Fetched, Want};
+use super::fetch::{Copied, CopyWant};
 use super::message::{CopyPart, CopyRead, PeerBody, PeerMessage, PeeringId};
 use super::op::{Asker, Client, ClientOp, OsdOp};
+use super::txn::ObjectOp;
 use super::{Ctx, Output, Pending, Pg};
 
 /// Seconds after which a part is asked for again.
 const RETRY: u64 = 3;
 
-/// An object to be fetched for an op that waits.
+/// An object that is fetched for an op that waits.
 #[derive(Debug)]
-pub(super) struct CopyJob {
-    /// The op's place among what is pending.
-    seq: u32,
+pub(super) struct CopyFetch {
     want: CopyWant,
-    started: bool,
     /// Parts that came.
     parts: u32,
     /// When a part was asked for last.
     asked: u64,
+    /// Whether that was not answered yet.
+    waiting: bool,
     cursor: CopyCursor,
-    copied: Copied,
+    /// What is known of it so far, without its content.
+    pub(super) copied: Copied,
 }
 
-impl CopyJob {
-    pub(super) fn new(seq: u32, want: CopyWant) -> Self {
+impl CopyFetch {
+    pub(super) fn new(want: CopyWant) -> Self {
         Self {
-            seq,
             copied: Copied {
                 user_version: want.version,
                 ..Copied::default()
             },
             want,
-            started: false,
             parts: 0,
             asked: 0,
+            waiting: false,
             cursor: CopyCursor::default(),
         }
     }
 
-    /// Names the part that is asked for.
-    fn token(&self) -> u64 {
-        u64::from(self.seq) << 32 | u64::from(self.parts)
+    /// Whether all of it was fetched.
+    pub(super) fn is_complete(&self) -> bool {
+        self.cursor.is_complete()
     }
 
-    /// Takes a part. Returns whether the object is complete.
-    fn take(&mut self, user_version: u64, data: &[u8]) -> Result<bool, i32> {
+    /// Takes a part. Returns what it adds to the copy.
+    fn take(&mut self, user_version: u64, data: &[u8]) -> Result<Vec<ObjectOp>, i32> {
         let part: CopyData = decode_all(data).map_err(|_| -EIO)?;
-        let c = &mut self.copied;
+        let (c, mut ops) = (&mut self.copied, Vec::new());
         if self.parts == 0 {
             (c.size, c.mtime) = (part.size, part.mtime);
             c.truncate = (part.truncate_seq, part.truncate_size);
@@ -70,58 +70,42 @@ impl CopyJob {
             c.user_version = user_version;
         }
         if !part.data.is_empty() {
-            c.pieces.push((self.cursor.data_offset, part.data));
+            ops.push(ObjectOp::Write {
+                offset: self.cursor.data_offset,
+                data: part.data,
+            });
         }
         if !part.omap_header.is_empty() {
-            c.omap_header = part.omap_header;
+            c.has_omap = true;
+            ops.push(ObjectOp::OmapHeader(part.omap_header));
         }
         if !part.omap_data.is_empty() {
-            let pairs: Vec<(Bytes, Bytes)> = Reader::new(&part.omap_data).get().map_err(|_| -EIO)?;
-            c.pairs.extend(pairs);
+            c.has_omap = true;
+            let pairs = Reader::new(&part.omap_data).get().map_err(|_| -EIO)?;
+            ops.push(ObjectOp::OmapSet(pairs));
         }
         self.cursor = part.cursor;
         self.parts += 1;
-        Ok(self.cursor.is_complete())
+        self.waiting = false;
+        Ok(ops)
     }
 }
 
-/// How far a PG is with fetching objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CopyState {
-    /// Nothing to fetch.
-    Idle,
-    /// It would like to begin.
-    Waiting,
-    /// It has begun.
-    Running,
+/// Names a part: the op that waits for it, and which one it is.
+fn part_token(seq: u32, parts: u32) -> u64 {
+    u64::from(seq) << 32 | u64::from(parts)
 }
 
 impl Pg {
-    /// Whether the PG fetches an object, or would like to.
-    pub(crate) fn copy_state(&self) -> CopyState {
-        match self.copies.front() {
-            None => CopyState::Idle,
-            Some(job) if job.started => CopyState::Running,
-            Some(_) => CopyState::Waiting,
-        }
-    }
-
-    /// Begins to fetch the next object.
-    pub(crate) fn start_copy(&mut self, cx: &mut Ctx<'_>) {
-        if let Some(job) = self.copies.front_mut() {
-            job.started = true;
-            self.ask_for_part(cx);
-        }
-    }
-
-    fn ask_for_part(&mut self, cx: &mut Ctx<'_>) {
-        let Some(job) = self.copies.front_mut() else {
+    /// Asks for the next part of what an op copies.
+    pub(super) fn ask_for_part(&mut self, seq: u32, cx: &mut Ctx<'_>) {
+        let Some(fetch) = self.stages.running_copy(seq) else {
             return;
         };
-        job.asked = cx.usec;
-        let w = &job.want;
+        (fetch.asked, fetch.waiting) = (cx.usec, true);
+        let w = &fetch.want;
         let Some(raw) = self.map.object_to_raw_pg(&w.oid, &w.locator) else {
-            return self.copy_ended(Err(-ENOENT), cx);
+            return self.stage_failed(seq, -ENOENT, cx);
         };
         let object = HObject {
             oid: w.oid.clone(),
@@ -132,18 +116,18 @@ impl Pg {
             snap: w.snapid,
             ..HObject::min()
         };
-        if matches!(self.pending.get(&job.seq), Some(Pending::Op(r)) if r.op.object == object) {
-            return self.copy_ended(Err(-EINVAL), cx);
+        if matches!(self.pending.get(&seq), Some(Pending::Op(r)) if r.op.object == object) {
+            return self.stage_failed(seq, -EINVAL, cx);
         }
         let read = CopyRead {
-            token: job.token(),
+            token: part_token(seq, fetch.parts),
             from: self.pgid,
             object,
-            version: job.copied.user_version,
-            cursor: job.cursor.clone(),
+            version: fetch.copied.user_version,
+            cursor: fetch.cursor.clone(),
         };
         let Some(pgid) = self.map.raw_pg_to_pg(raw) else {
-            return self.copy_ended(Err(-ENOENT), cx);
+            return self.stage_failed(seq, -ENOENT, cx);
         };
         let primary = self.map.placement(pgid).primary;
         if primary >= 0 {
@@ -218,50 +202,32 @@ impl Pg {
         self.send_to_pg(asker.osd, asker.pgid, PeerBody::CopyPart(part), cx);
     }
 
-    /// Part of the object that is fetched.
+    /// Part of an object that is fetched.
     pub(super) fn copy_part(&mut self, p: CopyPart, cx: &mut Ctx<'_>) {
-        let most = self.cfg.max_write_size as u64;
-        let Some(job) = self
-            .copies
-            .front_mut()
-            .filter(|j| j.started && j.token() == p.token)
-        else {
+        let seq = (p.token >> 32) as u32;
+        let fetch = self.stages.running_copy(seq);
+        let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
             return;
         };
         let taken = if p.result < 0 {
             Err(p.result)
         } else {
-            job.take(p.user_version, &p.data)
+            fetch.take(p.user_version, &p.data)
         };
+        let complete = fetch.is_complete();
         match taken {
-            Err(e) => self.copy_ended(Err(e), cx),
-            Ok(_) if job.copied.size > most || job.copied.len() > most => self.copy_ended(Err(-EFBIG), cx),
-            Ok(false) => self.ask_for_part(cx),
-            Ok(true) => {
-                let copied = Arc::new(std::mem::take(&mut job.copied));
-                self.copy_ended(Ok(copied), cx);
-            }
-        }
-    }
-
-    fn copy_ended(&mut self, result: Result<Arc<Copied>, i32>, cx: &mut Ctx<'_>) {
-        let Some(job) = self.copies.pop_front() else {
-            return;
-        };
-        if let Some(Pending::Op(reading)) = self.pending.remove(&job.seq) {
-            let fetched = Fetched {
-                want: Want::Copy(Box::new(job.want)),
-                answer: Ok(Answer::Copy(result)),
-            };
-            self.op_fetched(*reading, vec![fetched], cx);
+            Err(e) => self.stage_failed(seq, e, cx),
+            Ok(ops) => self.stage_part(seq, ops, complete, cx),
         }
     }
 
     /// Asks again for what was not answered.
-    pub(super) fn retry_copy(&mut self, cx: &mut Ctx<'_>) {
-        let late = |j: &CopyJob| j.started && cx.usec.saturating_sub(j.asked) >= RETRY * 1_000_000;
-        if self.copies.front().is_some_and(late) {
-            self.ask_for_part(cx);
+    pub(super) fn retry_copies(&mut self, cx: &mut Ctx<'_>) {
+        let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY * 1_000_000;
+        let copies = self.stages.running_copies();
+        let late: Vec<u32> = copies.filter(|(_, f)| late(f)).map(|(seq, _)| seq).collect();
+        for seq in late {
+            self.ask_for_part(seq, cx);
         }
     }
 }

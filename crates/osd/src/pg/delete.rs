@@ -73,6 +73,7 @@ impl Pg {
             self.submit(txn, Commit::Delete, cx);
             return;
         }
+        txn.objects.extend(self.no_stages());
         for (from, to) in [key::log_range(self.pgid), key::dups_range(self.pgid)] {
             txn.meta.push(MetaOp::DeleteRange(from, to));
         }

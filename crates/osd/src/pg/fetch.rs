@@ -10,8 +10,9 @@ use spirula_denc::UTime;
 use spirula_maps::{ObjectLocator, ObjectName, SnapId};
 
 use super::object::Attrs;
-
 use super::output::StoredObject;
+use super::stage::{Slot, Whole};
+use super::txn::ObjectOp;
 
 /// A range that an op needs from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub struct CopyWant {
     pub version: u64,
 }
 
-/// Another object with all that it has.
+/// Another object with all that it has, or, where that is much, all but its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Its size in bytes.
@@ -125,25 +126,24 @@ pub struct Copied {
     pub truncate: (u32, u64),
     /// Its attributes.
     pub attrs: Attrs,
-    /// Its data by offset.
-    pub pieces: Pieces,
-    /// Its omap.
-    pub pairs: Vec<(Bytes, Bytes)>,
-    /// Its omap header.
-    pub omap_header: Bytes,
+    /// Whether it has an omap.
+    pub has_omap: bool,
+    /// What makes an empty object have its data and omap, where nothing is staged.
+    pub content: Vec<ObjectOp>,
+    /// The staging object that has them.
+    pub staged: Option<Arc<Whole>>,
 }
 
 impl Copied {
-    /// Whether it has an omap.
-    pub(crate) fn has_omap(&self) -> bool {
-        !self.pairs.is_empty() || !self.omap_header.is_empty()
-    }
-
-    /// Bytes of it that were fetched.
+    /// Bytes of it that are in memory.
     pub(crate) fn len(&self) -> u64 {
-        let data: usize = self.pieces.iter().map(|(_, b)| b.len()).sum();
-        let omap: usize = self.pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
-        (data + omap) as u64
+        let len = |op: &ObjectOp| match op {
+            ObjectOp::Write { data, .. } => data.len(),
+            ObjectOp::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len()).sum(),
+            ObjectOp::OmapHeader(header) => header.len(),
+            _ => 0,
+        };
+        self.content.iter().map(len).sum::<usize>() as u64
     }
 }
 
@@ -169,6 +169,14 @@ pub enum Want {
     Object(Bytes),
     /// All of another object. The PG fetches it, not the store.
     Copy(Box<CopyWant>),
+    /// A copy of an object of this PG in a staging object, where its omap is too large to be copied in one change. The PG
+    /// builds it.
+    Staged {
+        /// The object's key.
+        source: Bytes,
+        /// What for.
+        slot: Slot,
+    },
 }
 
 /// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
@@ -181,7 +189,20 @@ impl Want {
             Self::Data(r) => r.len,
             Self::Omap(r) => r.max_bytes as u64,
             Self::OmapKeys(k) => k.cost(),
-            Self::Extents { .. } | Self::OmapHeader | Self::Object(_) | Self::Copy(_) => UNKNOWN,
+            Self::Extents { .. }
+            | Self::OmapHeader
+            | Self::Object(_)
+            | Self::Copy(_)
+            | Self::Staged { .. } => UNKNOWN,
+        }
+    }
+
+    /// The staging object that it may need. The PG answers it, not the store.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self {
+            Self::Copy(_) => Some(Slot::Becomes),
+            Self::Staged { slot, .. } => Some(*slot),
+            _ => None,
         }
     }
 }
@@ -213,6 +234,8 @@ pub enum Answer {
     Object(Option<StoredObject>),
     /// Of [`Want::Copy`]: the object, or why there is none.
     Copy(Result<Arc<Copied>, i32>),
+    /// Of [`Want::Staged`]: the staging object, or why there is none; `None` where the omap can be copied without.
+    Staged(Result<Option<Arc<Whole>>, i32>),
 }
 
 impl Answer {
@@ -224,8 +247,18 @@ impl Answer {
             Self::OmapHeader(b) => b.len(),
             Self::Object(o) => o.as_ref().map_or(0, StoredObject::len),
             Self::Copy(copied) => return copied.as_ref().map_or(0, |c| c.len()),
+            Self::Staged(_) => 0,
         };
         n as u64
+    }
+
+    /// The staging object that it keeps.
+    fn staged(&self) -> Option<&Whole> {
+        match self {
+            Self::Copy(Ok(copied)) => copied.staged.as_deref(),
+            Self::Staged(Ok(whole)) => whole.as_deref(),
+            _ => None,
+        }
     }
 }
 
@@ -247,6 +280,11 @@ impl Fetched {
     /// Bytes that were fetched.
     pub(crate) fn len(&self) -> u64 {
         self.answer.as_ref().map_or(0, Answer::len)
+    }
+
+    /// The slot of the staging object that it keeps.
+    pub(crate) fn held_slot(&self) -> Option<Slot> {
+        Some(self.answer.as_ref().ok()?.staged()?.slot)
     }
 }
 

@@ -135,7 +135,7 @@ impl Pg {
     pub(super) fn leave_interval(&mut self) {
         self.source = None;
         self.target = None;
-        self.copies.clear();
+        self.stages = Default::default();
         self.watches.clear();
         let mut ops = Vec::new();
         if let Role::Active(a) = &mut self.role {

@@ -9,7 +9,9 @@
 //! dups     'D' pool:u64be seed:u32be version:u64be epoch:u32be (of the first)
 //! info     'I' pool:u64be seed:u32be
 //! snap     'S' pool:u64be snap:u64be (a clone's object key without its pool)
+//! staging  ff 'T' pool:u64be seed:u32be slot:u8
 //! ```
+//! Staging objects (see [`super::stage`]) sort behind all others, so that nothing that lists objects meets them.
 //! A clone has a record for each snapshot that it stands for, so the clones of a snapshot in a PG are one range too.
 //! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
 
@@ -20,6 +22,8 @@ const LOG: u8 = b'L';
 const DUPS: u8 = b'D';
 const INFO: u8 = b'I';
 const SNAP: u8 = b'S';
+/// What the keys of staging objects begin with: no pool's number does.
+const STAGE: [u8; 2] = [0xff, b'T'];
 /// Length of the pool's id in a key.
 const POOL_LEN: usize = 8;
 /// Length of the snapshot at the end of an object's key.
@@ -152,6 +156,12 @@ pub fn parse_info_key(mut key: &[u8]) -> Option<PgId> {
     buf.is_empty().then_some(pgid)
 }
 
+/// The key of one of a PG's staging objects.
+pub fn stage_key(pgid: PgId, slot: u8) -> Bytes {
+    let (pool, seed) = (pgid.pool.to_be_bytes(), pgid.seed.to_be_bytes());
+    [&STAGE[..], &pool, &seed, &[slot]].concat().into()
+}
+
 /// The key of another clone of the object (or of its head) with this key.
 pub fn clone_key(object: &[u8], snap: SnapId) -> Bytes {
     let end = object.len().saturating_sub(SNAP_LEN);
@@ -281,6 +291,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn staging_objects_lie_behind_all_objects() {
+        let (a, b) = (stage_key(PgId::new(3, 9), 0), stage_key(PgId::new(3, 9), 1));
+        assert!(a < b && a != stage_key(PgId::new(3, 8), 0));
+        assert_eq!(parse_object_key(&a), None);
+        let last = pg_range(PgId::new(i64::MAX as u64 - 1, 0), 1).1;
+        assert!(last < a);
     }
 
     #[test]

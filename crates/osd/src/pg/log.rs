@@ -19,7 +19,7 @@ pub enum LogOp {
     Modify,
     /// Removed it.
     Delete,
-    /// Nothing: a write failed, and its resending must fail alike.
+    /// To its object nothing: a write failed, and its resending must fail alike; or the PG changed something else of its own.
     Error,
 }
 

@@ -16,8 +16,8 @@ use super::txn::Txn;
 
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
-/// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies.
-const VERSION: u16 = 5;
+/// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
+const VERSION: u16 = 6;
 
 /// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]

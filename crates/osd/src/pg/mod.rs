@@ -32,6 +32,7 @@ pub mod perf;
 mod replica;
 mod snaps;
 mod split;
+mod stage;
 mod stats;
 mod sync_source;
 mod sync_target;
@@ -47,7 +48,6 @@ use spirula_maps::{EVersion, HObject, PgId};
 use cluster::{ClusterMap, PoolView};
 use config::{PgConfig, Shares};
 use context::Contexts;
-pub(crate) use copy::CopyState;
 use dups::{DupBatch, Dups};
 pub(crate) use exec::IoCount;
 use fetch::ReadError;
@@ -61,6 +61,8 @@ use peering::Peering;
 use replica::Replica;
 pub use snaps::trim::TrimState;
 use snaps::trim::Trimmer;
+use stage::Stages;
+pub(crate) use stage::{Lane, StageState};
 use stats::Counters;
 pub use stats::{PgCounts, PgReport};
 use sync_source::SyncSource;
@@ -138,6 +140,8 @@ enum Pending {
     Trim,
     /// A clone to be trimmed.
     TrimClone(Bytes),
+    /// Omap pairs for the staging object that an op waits for.
+    Stage(u32),
 }
 
 impl Pending {
@@ -192,8 +196,8 @@ pub struct Pg {
     next_seq: u32,
     source: Option<SyncSource>,
     target: Option<SyncTarget>,
-    /// Objects to fetch for copies; only the first is under way.
-    copies: VecDeque<copy::CopyJob>,
+    /// Staging objects, and the copies that are fetched.
+    stages: Stages,
     counters: Counters,
     shares: Shares,
     /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
@@ -231,7 +235,7 @@ impl Pg {
             next_seq: 0,
             source: None,
             target: None,
-            copies: VecDeque::new(),
+            stages: Stages::default(),
             counters: Counters::default(),
             shares: cfg.shares(1),
             cfg,
@@ -450,6 +454,7 @@ impl Pg {
             (Pending::Op(op), StoreReply::Object(r)) => self.clone_loaded(*op, r, cx),
             (Pending::Trim, StoreReply::Records(r)) => self.clones_listed(r, cx),
             (Pending::TrimClone(key), StoreReply::Object(r)) => self.trim_found(key, r, cx),
+            (Pending::Stage(seq), StoreReply::Fetched(r)) => self.stage_read(seq, r, cx),
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r)) => self.list_fetched(*l, r, cx),
             (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
@@ -478,6 +483,7 @@ impl Pg {
         while let Some(msg) = self.to_self.pop_front() {
             self.handle_peer(self.whoami, msg, cx);
         }
+        self.drop_stages(cx);
     }
 
     /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.

@@ -201,12 +201,12 @@ impl Pg {
     }
 
     /// Whether the request was executed before, or failed.
-    fn is_dup(&self, op: &ClientOp) -> bool {
+    pub(super) fn is_dup(&self, op: &ClientOp) -> bool {
         self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some()
     }
 
     /// Answers as the first time, once that is durable.
-    fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+    pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(version) = self.log.find(&op.reqid).map(|e| e.version) else {
             return self.reply_forgotten(op, cx);
         };

@@ -9,7 +9,6 @@ use spirula_proto::osd::OsdFlags;
 
 use super::config::PgConfig;
 use super::context::Context;
-use super::copy::CopyJob;
 use super::errno::*;
 use super::exec::{Exec, ObjectState, Run, up_front};
 use super::fetch::{Fetched, ReadError, Want};
@@ -184,13 +183,9 @@ impl Pg {
         }
         let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
         let token = self.token(Pending::Op(Box::new(r)));
-        let copy = wants.iter().find_map(|w| match w {
-            Want::Copy(want) => Some(CopyJob::new(token.seq(), (**want).clone())),
-            _ => None,
-        });
-        match copy {
-            // What else is wanted is asked for again when the object is there.
-            Some(job) => self.copies.push_back(job),
+        match wants.iter().find(|w| w.slot().is_some()) {
+            // What else is wanted is asked for again when this is there.
+            Some(want) => self.stage(token.seq(), want.clone(), cx),
             None => cx.out.push(Output::Read { token, key, wants }),
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_maps::EVersion;
+use spirula_denc::UTime;
+use spirula_maps::{EVersion, ReqId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::errno::*;
@@ -13,7 +14,7 @@ use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
-use super::txn::{MetaOp, Txn, log_bytes};
+use super::txn::{MetaOp, ObjectOp, Txn, log_bytes};
 use super::watch::WatchEffects;
 use super::{Commit, Ctx, Output, Pg, Role, key};
 
@@ -28,6 +29,8 @@ pub(super) struct InFlight {
     request: Option<(ClientOp, Reply)>,
     /// The object whose context counts it; `None` for a logged failure.
     key: Option<Bytes>,
+    /// The op whose staging object it is a step of, by its place among what is pending.
+    stage: Option<u32>,
     /// The message, to be sent again where a connection is lost.
     msg: spirula_proto::RawMessage,
     /// The same request, sent again by the client.
@@ -70,6 +73,10 @@ impl InFlight {
 
 impl Pg {
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
+        if r.op.retry_attempt != 0 && self.is_dup(&r.op) {
+            // It was executed while this one waited.
+            return self.answer_dup(r.op, cx);
+        }
         let returns = r.op.flags.has(OsdFlags::RETURNVEC);
         let (last_update, last_user_version) = (self.info.last_update, self.info.last_user_version);
         let mut version = EVersion::new(self.map.epoch(), last_update.version + 1);
@@ -89,10 +96,9 @@ impl Pg {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
-        let mut logged = 0;
         if result >= 0 && exec.dirty {
-            match exec.logged_by_clone(&snap_context) {
-                Ok(bytes) => logged = bytes,
+            match exec.prepare_clone(&snap_context) {
+                Ok(()) => {}
                 Err(Stop::Failed(e)) => result = e,
                 Err(Stop::Unfetched) => {
                     let wants = exec.take_missing();
@@ -130,7 +136,7 @@ impl Pg {
             result = 0;
             op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
         }
-        if logged + log_bytes(&exec.changes) > self.cfg.max_logged {
+        if log_bytes(&exec.changes) > self.cfg.max_logged {
             result = -EMSGSIZE;
         }
         if result < 0 {
@@ -178,6 +184,7 @@ impl Pg {
         }
         self.counters.add_io(io);
         objects.push((key.clone(), changes));
+        self.stages.taken(&objects);
         let txn = Txn {
             objects,
             meta: Vec::with_capacity(1),
@@ -259,6 +266,7 @@ impl Pg {
             version,
             request,
             key,
+            stage: None,
             msg,
             dups: Vec::new(),
         });
@@ -267,6 +275,39 @@ impl Pg {
         self.note_entry(entry);
         self.trim_log_to(trim_to, &mut txn);
         self.submit(txn, Commit::Write(version), cx);
+    }
+
+    /// As [`Pg::replicate`], a change of the PG's own that clients don't see. `stage`: the op that waits for it.
+    pub(super) fn replicate_own(
+        &mut self,
+        stage: Option<u32>,
+        objects: Vec<(Bytes, Vec<ObjectOp>)>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let entry = LogEntry {
+            version: EVersion::new(self.map.epoch(), self.info.last_update.version + 1),
+            prior_version: EVersion::ZERO,
+            user_version: 0,
+            reqid: ReqId::default(),
+            object: self.pgid.hobj_start(),
+            // To no object anything happens.
+            op: LogOp::Error,
+            mtime: UTime::ZERO,
+            return_code: 0,
+            op_returns: Vec::new(),
+            usage: self.info.usage,
+            clones: Vec::new(),
+        };
+        let txn = Txn {
+            objects,
+            meta: Vec::with_capacity(1),
+        };
+        self.replicate(None, None, entry, txn, cx);
+        if let Role::Active(a) = &mut self.role
+            && let Some(w) = a.in_flight.back_mut()
+        {
+            w.stage = stage;
+        }
     }
 
     /// Up to where the log can be forgotten: it is durable everywhere, and the log is long.
@@ -345,6 +386,9 @@ impl Pg {
                 c.uncommitted = c.uncommitted.saturating_sub(1);
             }
             self.pump(&key, cx);
+        }
+        if let Some(seq) = w.stage {
+            self.stage_next(seq, cx);
         }
     }
 

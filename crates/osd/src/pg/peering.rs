@@ -471,7 +471,10 @@ impl Pg {
         primary: i32,
         cx: &mut Ctx<'_>,
     ) {
-        let mut txn = Txn::default();
+        let mut txn = Txn {
+            objects: self.no_stages(),
+            meta: Vec::new(),
+        };
         if update.replace {
             for (from, to) in [key::log_range(self.pgid), key::dups_range(self.pgid)] {
                 txn.meta.push(MetaOp::DeleteRange(from, to));
@@ -594,7 +597,7 @@ impl Pg {
         }
         self.check_watches(cx);
         self.trim_on(cx);
-        self.retry_copy(cx);
+        self.retry_copies(cx);
         self.contexts
             .evict(self.shares.contexts, self.shares.context_bytes);
     }

@@ -103,7 +103,9 @@ impl Current {
                 Answer::Data(data) => pieces = data,
                 Answer::Omap(found) => page = found,
                 Answer::OmapHeader(header) => omap_header = header,
-                Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) => return Err(ReadError),
+                Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) | Answer::Staged(_) => {
+                    return Err(ReadError);
+                }
             }
         }
         if page.more {

@@ -62,6 +62,10 @@ pub enum ObjectOp {
     OmapHeader(Bytes),
     /// Makes it an independent copy of the object with this key (data, info, attributes, omap), replacing what it was.
     CloneOf(Bytes),
+    /// As [`ObjectOp::CloneOf`], without the pairs of the omap, which may be many.
+    CloneOfData(Bytes),
+    /// Makes it what the object with this key is, replacing what it was; that object is gone then.
+    MoveOf(Bytes),
     /// Notes which snapshots a clone stands for, so that it is found when one is removed.
     NoteSnaps {
         /// Snapshots that it now stands for.
@@ -197,7 +201,7 @@ impl ObjectOp {
             Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + PAIR_LOGGED).sum(),
             Self::OmapRm(keys) => keys.iter().map(|k| k.len() + PAIR_LOGGED).sum(),
             Self::OmapRmRange { from, to } => from.len() + to.len(),
-            Self::CloneOf(source) => source.len(),
+            Self::CloneOf(source) | Self::CloneOfData(source) | Self::MoveOf(source) => source.len(),
             Self::NoteSnaps { add, remove } => (add.len() + remove.len()) * RECORD,
             Self::ForgetSnaps { snaps, .. } => snaps.len() * 2 * RECORD,
             Self::Touch | Self::Remove | Self::RmAttr(_) | Self::OmapClear => 0,
@@ -269,6 +273,14 @@ impl ObjectOp {
                 w.put(to);
                 w.put(snaps);
             }
+            Self::CloneOfData(source) => {
+                w.u8(16);
+                w.put(source);
+            }
+            Self::MoveOf(source) => {
+                w.u8(17);
+                w.put(source);
+            }
         }
     }
 
@@ -314,6 +326,8 @@ impl ObjectOp {
                 to: r.get()?,
                 snaps: r.get()?,
             },
+            16 => Self::CloneOfData(r.get()?),
+            17 => Self::MoveOf(r.get()?),
             _ => return Err(Error::Invalid("object op")),
         })
     }
@@ -362,6 +376,8 @@ mod tests {
             ObjectOp::OmapHeader(Bytes::from_static(b"h")),
             ObjectOp::OmapClear,
             ObjectOp::CloneOf(Bytes::from_static(b"c")),
+            ObjectOp::CloneOfData(Bytes::from_static(b"c")),
+            ObjectOp::MoveOf(Bytes::from_static(b"m")),
             ObjectOp::NoteSnaps {
                 add: vec![7, 6],
                 remove: vec![5],

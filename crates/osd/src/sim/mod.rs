@@ -9,6 +9,7 @@ mod ops;
 mod peering;
 mod random;
 mod snaps;
+mod stage;
 mod store;
 mod watch;
 

@@ -1,8 +1,8 @@
 //! Snapshots: what they keep, what trimming removes, and random histories against a model.
 
-use spirula_denc::{decode_all, encode_to_vec};
+use spirula_denc::decode_all;
 use spirula_maps::{IntervalSet, SnapId};
-use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse, OmapGetKeys, OmapKeysReply, OmapVals};
+use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 
 use super::*;
 use crate::pg::cluster::PoolSnaps;
@@ -11,7 +11,7 @@ use crate::pg::object::ObjectInfo;
 
 impl Sim {
     /// A write under a snapshot context.
-    fn write_at_snaps(
+    pub(super) fn write_at_snaps(
         &mut self,
         name: &str,
         ops: Vec<OsdOpIn>,
@@ -27,7 +27,7 @@ impl Sim {
     }
 
     /// A read at a snapshot.
-    fn ask_at(&mut self, name: &str, snapid: SnapId, op: OsdOpIn) -> Result<Bytes, i32> {
+    pub(super) fn ask_at(&mut self, name: &str, snapid: SnapId, op: OsdOpIn) -> Result<Bytes, i32> {
         let mut op = self.build(name, vec![op]);
         op.snapid = snapid;
         let r = self.call_op(op);
@@ -37,7 +37,7 @@ impl Sim {
         }
     }
 
-    fn read_at(&mut self, name: &str, snapid: SnapId) -> Result<Bytes, i32> {
+    pub(super) fn read_at(&mut self, name: &str, snapid: SnapId) -> Result<Bytes, i32> {
         self.ask_at(name, snapid, extent(OpCode::READ, 0, 0, ""))
     }
 
@@ -46,7 +46,7 @@ impl Sim {
             .map(|b| decode_all(&b).unwrap())
     }
 
-    fn remove_snaps(&mut self, ids: &[SnapId]) {
+    pub(super) fn remove_snaps(&mut self, ids: &[SnapId]) {
         self.change_map(|m| {
             let pool = m.pools.get_mut(&POOL).unwrap();
             let mut snaps: PoolSnaps = (*pool.snaps).clone();
@@ -56,7 +56,7 @@ impl Sim {
     }
 
     /// Objects, clones, whiteouts and bytes, as all primaries say and as the stores of the first members have it.
-    fn usages(&self) -> [[i64; 4]; 2] {
+    pub(super) fn usages(&self) -> [[i64; 4]; 2] {
         let reports: Vec<_> = self
             .nodes
             .values()
@@ -93,7 +93,7 @@ fn cluster() -> Sim {
     sim
 }
 
-fn roll_back(id: SnapId) -> OsdOpIn {
+pub(super) fn roll_back(id: SnapId) -> OsdOpIn {
     OsdOpIn::new(OpCode::ROLLBACK, OpArgs::Snap(id), Bytes::new())
 }
 
@@ -174,41 +174,6 @@ fn rolling_back_makes_the_head_what_it_was() {
     );
     let [said, have] = sim.usages();
     assert_eq!(said, have);
-}
-
-#[test]
-fn a_clone_takes_an_omap_along_unless_that_is_too_large_for_one_change() {
-    let mut sim = cluster();
-    let set = |from: usize, to: usize| {
-        let pairs: OmapVals = (from..to)
-            .map(|i| (Bytes::from(format!("{i:06}")), Bytes::from_static(&[7; 64])))
-            .collect();
-        OsdOpIn::new(OpCode::OMAPSETVALS, OpArgs::None, encode_to_vec(&pairs))
-    };
-    for from in (0..45_000).step_by(15_000) {
-        let r = sim.write_at_snaps("a", vec![set(from, from + 15_000)], 0, &[]);
-        assert_eq!(r.result, 0);
-    }
-    sim.write_at_snaps("b", vec![set(0, 1000)], 0, &[]);
-    assert_eq!(
-        sim.write_at_snaps("a", vec![write_full("x")], 2, &[2]).result,
-        -90
-    );
-    // Nothing of it happened, and without a snapshot to keep it goes on.
-    assert_eq!(sim.read("a").unwrap(), "");
-    assert_eq!(sim.write_at_snaps("a", vec![write_full("x")], 0, &[]).result, 0);
-    assert_eq!(sim.write_at_snaps("b", vec![write_full("x")], 2, &[2]).result, 0);
-    let keys = OsdOpIn::new(
-        OpCode::OMAPGETKEYS,
-        OpArgs::None,
-        encode_to_vec(&OmapGetKeys {
-            start_after: Bytes::new(),
-            max: 2000,
-        }),
-    );
-    let data = sim.ask_at("b", 2, keys).unwrap();
-    let reply: OmapKeysReply = decode_all(&data).unwrap();
-    assert_eq!(reply.keys.len(), 1000);
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Object {
                 }
                 Answer::Omap(page)
             }
-            Want::Copy(_) => panic!("not for the store"),
+            Want::Copy(_) | Want::Staged { .. } => panic!("not for the store"),
             Want::OmapHeader => Answer::OmapHeader(self.omap_header.clone()),
             Want::Object(_) => unreachable!("is about another object"),
         }
@@ -111,8 +111,17 @@ impl State {
     fn change(&mut self, key: &Bytes, op: &ObjectOp) {
         match op {
             ObjectOp::Remove => return drop(self.objects.remove(key)),
-            ObjectOp::CloneOf(source) => {
-                if let Some(o) = self.objects.get(source).cloned() {
+            ObjectOp::CloneOf(source) | ObjectOp::CloneOfData(source) => {
+                if let Some(mut o) = self.objects.get(source).cloned() {
+                    if matches!(op, ObjectOp::CloneOfData(_)) {
+                        o.omap.clear();
+                    }
+                    self.objects.insert(key.clone(), o);
+                }
+                return;
+            }
+            ObjectOp::MoveOf(source) => {
+                if let Some(o) = self.objects.remove(source) {
                     self.objects.insert(key.clone(), o);
                 }
                 return;
@@ -140,6 +149,8 @@ impl State {
             ObjectOp::Touch
             | ObjectOp::Remove
             | ObjectOp::CloneOf(_)
+            | ObjectOp::CloneOfData(_)
+            | ObjectOp::MoveOf(_)
             | ObjectOp::NoteSnaps { .. }
             | ObjectOp::ForgetSnaps { .. } => {}
             ObjectOp::Write { offset, data } => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
+use spirula_maps::IntervalSet;
 use spirula_proto::osd::{CopyFromArgs, OpCode};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData, CopySource};
 
@@ -12,7 +13,7 @@ use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Copied, CopyWant, OmapRange, Want, key_after};
 use crate::pg::object::FLAG_OMAP;
 use crate::pg::op::OsdOp;
-use crate::pg::txn::ObjectOp;
+use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
 
 /// `CEPH_OSD_COPY_FROM_FLAGS`: those that exist.
 const KNOWN_FLAGS: u8 = 0x3f;
@@ -70,8 +71,8 @@ impl Exec<'_> {
                     key_after(&cursor.omap_offset)
                 },
                 to: None,
-                max: usize::MAX,
-                max_bytes: usize::try_from(left).unwrap_or(usize::MAX),
+                max: self.cfg.stage_page / PAIR_LOGGED,
+                max_bytes: usize::try_from(left).map_or(self.cfg.stage_page, |n| n.min(self.cfg.stage_page)),
                 values: true,
             })?;
             if let Some((last, _)) = page.pairs.last() {
@@ -115,26 +116,27 @@ impl Exec<'_> {
 
     /// Takes everything from the source but the object's name and watchers.
     fn become_copy(&mut self, source: &Copied, truncate: Option<(u32, u64)>) {
-        if self.exists {
+        // Whatever ops before made of it is gone; and a staging object is there to be taken once.
+        self.changes.clear();
+        if self.old.exists {
             self.changes.push(ObjectOp::Remove);
-        } else {
+        }
+        if !self.exists {
             self.exists = true;
             self.usage.objects += 1;
         }
-        self.changes.push(ObjectOp::Touch);
-        let pieces = source.pieces.iter().cloned();
-        self.changes
-            .extend(pieces.map(|(offset, data)| ObjectOp::Write { offset, data }));
+        match &source.staged {
+            Some(whole) => self.changes.push(ObjectOp::MoveOf(whole.key.clone())),
+            None => {
+                self.changes.push(ObjectOp::Touch);
+                self.changes.extend(source.content.iter().cloned());
+            }
+        }
+        // Nothing is left of what the head may have shared with a clone.
+        self.rolled_back = IntervalSet::new();
         self.info.flags &= !FLAG_OMAP;
-        if source.has_omap() {
+        if source.has_omap {
             self.info.flags |= FLAG_OMAP;
-            if !source.pairs.is_empty() {
-                self.changes.push(ObjectOp::OmapSet(source.pairs.clone()));
-            }
-            if !source.omap_header.is_empty() {
-                self.changes
-                    .push(ObjectOp::OmapHeader(source.omap_header.clone()));
-            }
         }
         self.attrs_cleared = true;
         self.attrs_after = None;

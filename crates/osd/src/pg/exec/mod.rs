@@ -104,6 +104,8 @@ pub(crate) struct Exec<'a> {
     answers: &'a [Fetched],
     /// The answer that is probably needed next: a run needs them in the order in which it wanted them.
     next_answer: usize,
+    /// Makes the clone that the request leaves behind, where it was prepared.
+    pub(super) clone_by: Option<ObjectOp>,
     /// Who asks.
     asking: Asking<'a>,
     /// What the run ended for.
@@ -163,6 +165,7 @@ impl<'a> Exec<'a> {
             old,
             answers,
             next_answer: 0,
+            clone_by: None,
             asking,
             missing: None,
             request: Request::default(),
@@ -237,6 +240,11 @@ impl<'a> Exec<'a> {
         }
         let held: u64 = self.answers.iter().map(Fetched::len).sum();
         if held.saturating_add(want.cost()) > self.cfg.max_fetch() {
+            return Err(Stop::Failed(-ENOMEM));
+        }
+        // In this order only, so that no two requests wait for what the other has.
+        let holds = |slot| self.answers.iter().any(|f| f.held_slot() >= Some(slot));
+        if want.slot().is_some_and(holds) {
             return Err(Stop::Failed(-ENOMEM));
         }
         self.missing = Some(want);

@@ -9,10 +9,11 @@ use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 use super::set::At;
 use crate::pg::errno::*;
 use crate::pg::exec::{Exec, ObjectState, OpResult, Stop, fail};
-use crate::pg::fetch::{Answer, OmapRange, Want};
+use crate::pg::fetch::{Answer, Want};
 use crate::pg::object::{FLAG_OMAP, ObjectInfo};
 use crate::pg::op::{ClientOp, OsdOp};
-use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
+use crate::pg::stage::Slot;
+use crate::pg::txn::ObjectOp;
 use crate::pg::{Pg, key};
 
 /// A clone that a write leaves behind.
@@ -22,6 +23,8 @@ pub(in crate::pg) struct NewClone {
     pub id: SnapId,
     /// The snapshots that it stands for.
     pub snaps: Vec<SnapId>,
+    /// What makes it of the head.
+    by: ObjectOp,
 }
 
 impl NewClone {
@@ -48,7 +51,7 @@ impl NewClone {
         };
         let add = self.snaps.clone();
         let ops = vec![
-            ObjectOp::CloneOf(head.clone()),
+            self.by.clone(),
             ObjectOp::SetInfo(info.to_bytes()),
             ObjectOp::NoteSnaps {
                 add,
@@ -85,7 +88,7 @@ impl Exec<'_> {
                 ObjectOp::Zero { offset, len } => all.insert_range(*offset, *len),
                 ObjectOp::Truncate { size } => all.insert_range(*size, u64::MAX),
                 ObjectOp::Remove => all.insert_range(0, u64::MAX),
-                ObjectOp::CloneOf(_) => {
+                ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => {
                     all.insert_range(0, u64::MAX);
                     all.subtract(&self.rolled_back);
                 }
@@ -95,37 +98,40 @@ impl Exec<'_> {
         all
     }
 
-    /// Bytes that the clone which the change wants puts into the store's log: the store copies its omap.
-    ///
-    /// # Errors
-    /// It may be more than a request may log (-EMSGSIZE); or the omap was not fetched yet.
-    pub(in crate::pg) fn logged_by_clone(&mut self, context: &SnapContext) -> Result<usize, Stop> {
-        let wanted = self.old.exists && self.old.info.snap_set.wants_clone(context);
-        if !wanted || !self.old.info.has_omap() {
-            return Ok(0);
+    /// What makes an object a copy of another one of the PG, in a change that may hold only so much of an omap.
+    fn copy_of(&mut self, source: &Bytes, has_omap: bool, slot: Slot) -> Result<ObjectOp, Stop> {
+        let source = source.clone();
+        if !has_omap {
+            return Ok(ObjectOp::CloneOf(source));
         }
-        let max = self.cfg.max_logged;
-        let all = OmapRange {
-            from: Bytes::new(),
-            to: None,
-            max: max / PAIR_LOGGED,
-            max_bytes: max,
-            values: true,
+        let want = Want::Staged {
+            source: source.clone(),
+            slot,
         };
-        match self.fetch(Want::Omap(all))? {
-            Answer::Omap(page) if page.more => fail(EMSGSIZE),
-            Answer::Omap(page) => Ok(page
-                .pairs
-                .iter()
-                .map(|(k, v)| k.len() + v.len() + PAIR_LOGGED)
-                .sum()),
+        match self.fetch(want)? {
+            Answer::Staged(Ok(None)) => Ok(ObjectOp::CloneOf(source)),
+            Answer::Staged(Ok(Some(whole))) => Ok(ObjectOp::MoveOf(whole.key.clone())),
+            Answer::Staged(Err(e)) => Err(Stop::Failed(*e)),
             _ => fail(EIO),
         }
+    }
+
+    /// Prepares the clone that the change leaves behind, if any.
+    ///
+    /// # Errors
+    /// It must be staged first, or that failed.
+    pub(in crate::pg) fn prepare_clone(&mut self, context: &SnapContext) -> Result<(), Stop> {
+        if self.old.exists && self.old.info.snap_set.wants_clone(context) {
+            let by = self.copy_of(self.key, self.old.info.has_omap(), Slot::Was)?;
+            self.clone_by = Some(by);
+        }
+        Ok(())
     }
 
     /// Completes an execution that changes the object: decides about a clone, and keeps the snap set true.
     pub(in crate::pg) fn preserve(&mut self, context: &SnapContext) -> Option<NewClone> {
         let changed = self.changed_ranges();
+        let by = self.clone_by.take();
         let set = &mut self.info.snap_set;
         let clone = (self.old.exists && set.wants_clone(context)).then(|| {
             let c = set.add_clone(context, self.old.info.size);
@@ -134,6 +140,7 @@ impl Exec<'_> {
             NewClone {
                 id: c.id,
                 snaps: c.snaps.clone(),
+                by: by.unwrap_or_else(|| ObjectOp::CloneOf(self.key.clone())),
             }
         });
         self.usage.bytes += set.head_changed(&changed);
@@ -165,11 +172,12 @@ impl Exec<'_> {
             return fail(EIO);
         };
         let info: ObjectInfo = decode_all(&found.info).or_else(|_| fail(EIO))?;
+        let copied = self.copy_of(&source, info.has_omap(), Slot::Becomes)?;
         self.attr_changes.clear();
         self.attrs_after = Some(found.attrs.clone());
         self.rolled_back = self.old.info.snap_set.shared_with_head(clone);
         self.changes.clear();
-        self.changes.push(ObjectOp::CloneOf(source));
+        self.changes.push(copied);
         if !self.exists {
             self.exists = true;
             self.usage.objects += 1;

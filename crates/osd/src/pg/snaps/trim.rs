@@ -202,26 +202,8 @@ impl Pg {
         }
         self.save_info(cx);
         let (from, to) = self.range();
-        let version = EVersion::new(self.map.epoch(), self.info.last_update.version + 1);
-        let entry = LogEntry {
-            version,
-            prior_version: EVersion::ZERO,
-            user_version: 0,
-            reqid: ReqId::default(),
-            object: self.pgid.hobj_start(),
-            // To no object anything happens.
-            op: LogOp::Error,
-            mtime: UTime::ZERO,
-            return_code: 0,
-            op_returns: Vec::new(),
-            usage: self.info.usage,
-            clones: Vec::new(),
-        };
-        let txn = Txn {
-            objects: vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])],
-            meta: Vec::with_capacity(1),
-        };
-        self.replicate(None, None, entry, txn, cx);
+        let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
+        self.replicate_own(None, objects, cx);
     }
 
     /// Clones of the snapshot that is being trimmed.
