@@ -52,7 +52,10 @@ impl Env<'static> {
 
 impl Env<'_> {
     /// A random number.
-    pub(crate) fn random_u64(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// [`crate::Error::NoRandomness`].
+    pub fn random_u64(&self) -> Result<u64> {
         let mut b = [0; 8];
         self.random.fill(&mut b)?;
         Ok(u64::from_le_bytes(b))

@@ -1,12 +1,13 @@
 //! The daemons' entry points: `spirula mon` and `spirula osd`, configured by a `ceph.conf` as Ceph's daemons are.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use spirula_cephx::{AuthName, CryptoKey, Keyring};
 use spirula_conf::{ConfFile, parse_mon_host, parse_size};
-use spirula_denc::{EntityAddr, Fsid};
+use spirula_denc::{EntityAddr, EntityAddrVec, Fsid, decode_all};
+use spirula_maps::MonMap;
 use spirula_mon::{MkfsConfig, MonConfig};
 use spirula_osd::daemon::OsdConfig;
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,13 +18,17 @@ use crate::pidfile::PidFile;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum MonCommand {
-    /// Make the data of a new monitor of a new cluster
+    /// Make the data of a new monitor: of a new cluster, or to join one
     Mkfs {
         #[command(flatten)]
         daemon: DaemonArgs,
-        /// Keyring with the first entities: mon., client.admin
+        /// Keyring with the key of mon., and for a new cluster the other first entities: client.admin
         #[arg(long)]
         keyring: PathBuf,
+        /// The cluster's monitors: a file made by `ceph mon getmap -o` or `monmaptool` [default: mon_initial_members
+        /// with mon_host, or with mon_addr in their sections]
+        #[arg(long)]
+        monmap: Option<PathBuf>,
     },
     /// Run a monitor
     Run {
@@ -171,8 +176,17 @@ fn read_keyring(path: &Path) -> Result<Keyring, Error> {
 /// Runs `spirula mon …`.
 pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
     match command {
-        MonCommand::Mkfs { daemon, keyring } => {
-            mon_mkfs(&Section::load("mon", &daemon)?, read_keyring(&keyring)?).await
+        MonCommand::Mkfs {
+            daemon,
+            keyring,
+            monmap,
+        } => {
+            let section = Section::load("mon", &daemon)?;
+            let monitors = match monmap {
+                Some(path) => read_monmap(&section, &path)?,
+                None => initial_monitors(&section)?,
+            };
+            mon_mkfs(&section, read_keyring(&keyring)?, monitors).await
         }
         MonCommand::Run { daemon } => {
             let section = Section::load("mon", &daemon)?;
@@ -185,24 +199,85 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
 }
 
 fn mon_config(section: &Section) -> Result<MonConfig, Error> {
-    let text = section.need("mon_addr")?;
+    let name = section.name.trim_start_matches("mon.");
+    let bind = mon_addr(section, name)?;
     Ok(MonConfig {
         data: section.path("mon_data")?,
-        name: section.name.trim_start_matches("mon.").to_owned(),
+        name: name.to_owned(),
         fsid: section.fsid()?,
-        bind: text
-            .parse()
-            .map_err(|_| section.bad(format!("mon_addr: {text:?} is not an address with a port")))?,
+        bind: bind.ok_or_else(|| section.bad(format!("mon_addr is missing for {}", section.name)))?,
         admin_socket: section.get("admin_socket").map(PathBuf::from),
         options: section.file.all_for(&section.name),
     })
 }
 
-async fn mon_mkfs(section: &Section, keyring: Keyring) -> Result<(), Error> {
-    let seed = MkfsConfig {
-        keyring,
-        ..MkfsConfig::default()
+/// The names in `mon_initial_members`.
+fn initial_members(section: &Section) -> Vec<String> {
+    let text = section.get("mon_initial_members").unwrap_or_default();
+    let words = text.split(|c: char| c == ',' || c.is_whitespace());
+    words.filter(|w| !w.is_empty()).map(str::to_owned).collect()
+}
+
+/// Where a monitor listens: `mon_addr` in its section, or its place in `mon_host`, where that has one address for each
+/// of `mon_initial_members`.
+fn mon_addr(section: &Section, name: &str) -> Result<Option<SocketAddr>, Error> {
+    if let Some(text) = section.file.get(&format!("mon.{name}"), "mon_addr") {
+        let addr = text.parse();
+        return addr.map(Some).map_err(|_| {
+            section.bad(format!(
+                "mon_addr of mon.{name}: {text:?} is not an address with a port"
+            ))
+        });
+    }
+    let hosts = parse_mon_host(&section.get("mon_host").unwrap_or_default());
+    let names = initial_members(section);
+    let place = names.iter().position(|n| n == name);
+    let host = place
+        .filter(|_| hosts.len() == names.len())
+        .and_then(|at| hosts.get(at));
+    Ok(host.and_then(|h| h.socket))
+}
+
+type Monitors = Vec<(String, EntityAddrVec)>;
+
+/// The monitors of a new cluster, as the configuration file names them; none where this one is alone.
+fn initial_monitors(section: &Section) -> Result<Monitors, Error> {
+    let names = initial_members(section);
+    let own = section.name.trim_start_matches("mon.");
+    if names.is_empty() || names == [own] {
+        return Ok(Vec::new());
+    }
+    let one = |name: String| match mon_addr(section, &name)? {
+        Some(at) => Ok((name, EntityAddr::v2(at, 0).into())),
+        None => Err(section.bad(format!("no address of mon.{name}, one of mon_initial_members"))),
     };
+    if !names.iter().any(|n| n == own) {
+        let text = format!(
+            "{} is none of mon_initial_members: --monmap is needed",
+            section.name
+        );
+        return Err(section.bad(text));
+    }
+    names.into_iter().map(one).collect()
+}
+
+/// The monitors that a file with a monitor map names.
+fn read_monmap(section: &Section, path: &Path) -> Result<Monitors, Error> {
+    let bytes = std::fs::read(path).map_err(|e| Error::path("read", path, e))?;
+    let bad = |what: String| Error::Option {
+        path: path.to_owned(),
+        what,
+    };
+    let map: MonMap = decode_all(&bytes).map_err(|e| bad(format!("not a monitor map: {e}")))?;
+    if map.fsid != section.fsid()? {
+        return Err(bad(format!("the monitor map of another cluster, {}", map.fsid)));
+    }
+    let names = map.ranks.iter().filter_map(|n| map.mons.get(n));
+    Ok(names.map(|i| (i.name.clone(), i.public_addrs.clone())).collect())
+}
+
+async fn mon_mkfs(section: &Section, keyring: Keyring, monitors: Monitors) -> Result<(), Error> {
+    let seed = MkfsConfig { keyring, monitors };
     spirula_mon::mkfs(&mon_config(section)?, &seed)
         .await
         .map_err(|e| Error::Daemon(e.to_string()))
@@ -214,7 +289,9 @@ pub(crate) async fn mon_mkfs_for(conf: &Path, id: &str, keyring: Keyring) -> Res
         id: id.to_owned(),
         conf: conf.to_owned(),
     };
-    mon_mkfs(&Section::load("mon", &args)?, keyring).await
+    let section = Section::load("mon", &args)?;
+    let monitors = initial_monitors(&section)?;
+    mon_mkfs(&section, keyring, monitors).await
 }
 
 /// Completes when the daemon is asked to stop.

@@ -1,6 +1,6 @@
 //! Where a cluster made by `spirula up` keeps what, and what it was asked to be.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +9,14 @@ use spirula_denc::Fsid;
 
 use crate::error::Error;
 
-/// The monitor that `spirula up` runs.
-pub(crate) const MON_ID: &str = "a";
+/// The most monitors that `spirula up` runs; their names are the first letters of the alphabet.
+pub(crate) const MAX_MONS: u8 = 7;
+
+/// The name of the n-th monitor.
+fn mon_id(n: usize) -> String {
+    let n = u8::try_from(n).unwrap_or(MAX_MONS);
+    char::from(b'a' + n.min(MAX_MONS)).to_string()
+}
 
 /// What the cluster in a directory was asked to be; kept as `cluster.json` beside the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +27,9 @@ pub(crate) struct Spec {
     pub(crate) fsid: String,
     /// The monitor's address; its port was chosen free when the cluster was made and stays.
     pub(crate) mon: SocketAddr,
+    /// The addresses of the monitors after the first, if there are any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) more_mons: Vec<SocketAddr>,
     /// How many OSDs.
     pub(crate) osds: u32,
     /// Bytes of each new OSD's store.
@@ -107,7 +116,8 @@ impl Layout {
     /// The names of the daemons that `spec` asks for, in starting order.
     pub(crate) fn daemons(spec: &Spec) -> Vec<String> {
         let osds = (0..spec.osds).map(|n| format!("osd.{n}"));
-        std::iter::once(format!("mon.{MON_ID}")).chain(osds).collect()
+        let mons = spec.mons().into_iter().map(|(id, _)| format!("mon.{id}"));
+        mons.chain(osds).collect()
     }
 
     /// The spec of the cluster here, `None` where there is no cluster yet.
@@ -149,12 +159,19 @@ impl Layout {
         let root = self.root.display();
         let size = spec.osds.clamp(1, 3);
         let min_size = size - size / 2;
+        let mons = spec.mons();
+        let hosts: Vec<String> = mons.iter().map(|(_, at)| format!("[v2:{at}/0]")).collect();
+        let ids: Vec<&str> = mons.iter().map(|(id, _)| id.as_str()).collect();
+        let sections: Vec<String> = mons
+            .iter()
+            .map(|(id, at)| format!("[mon.{id}]\nmon_addr = {at}\n"))
+            .collect();
         format!(
             "\
 [global]
 fsid = {fsid}
-mon_host = [v2:{mon}/0]
-mon_initial_members = {MON_ID}
+mon_host = {hosts}
+mon_initial_members = {ids}
 auth_cluster_required = cephx
 auth_service_required = cephx
 auth_client_required = cephx
@@ -166,9 +183,7 @@ osd_pool_default_min_size = {min_size}
 # One host: replicas spread over OSDs. With several hosts this line goes, and they spread over hosts.
 osd_crush_chooseleaf_type = 0
 
-[mon.{MON_ID}]
-mon_addr = {mon}
-
+{sections}
 [mon]
 mon_data = {root}/$name
 # The disk has other users too: warn where it gets tight, not where less than a third of it is free.
@@ -189,21 +204,37 @@ pid_file = {root}/run/$name.pid
 log_file = {root}/log/$name.log
 ",
             fsid = spec.fsid,
-            mon = spec.mon,
+            hosts = hosts.join(","),
+            ids = ids.join(","),
+            sections = sections.join("\n"),
             ip = spec.mon.ip(),
         )
     }
 }
 
 impl Spec {
-    /// A new cluster on `bind`, with a fresh id and a free port for its monitor.
-    pub(crate) fn new(bind: IpAddr, osds: u32, osd_size: u64) -> Result<Self, Error> {
-        let mon = free_address(bind).map_err(|source| Error::Bind { bind, source })?;
+    /// The monitors' names and addresses.
+    pub(crate) fn mons(&self) -> Vec<(String, SocketAddr)> {
+        let all = std::iter::once(&self.mon).chain(&self.more_mons);
+        all.enumerate().map(|(n, at)| (mon_id(n), *at)).collect()
+    }
+
+    /// A new cluster on `bind`, with a fresh id and free ports for its monitors.
+    pub(crate) fn new(bind: IpAddr, mons: u8, osds: u32, osd_size: u64) -> Result<Self, Error> {
+        // All are held while the next is sought, so that they differ.
+        let mut held = Vec::new();
+        for _ in 0..mons.max(1) {
+            held.push(free_address(bind).map_err(|source| Error::Bind { bind, source })?);
+        }
+        let addrs: Result<Vec<SocketAddr>, _> = held.iter().map(TcpListener::local_addr).collect();
+        let mut addrs = addrs.map_err(|source| Error::Bind { bind, source })?;
+        let mon = addrs.remove(0);
         let fsid = Fsid(uuid::Uuid::new_v4().into_bytes()).to_string();
         Ok(Self {
             version: 1,
             fsid,
             mon,
+            more_mons: addrs,
             osds,
             osd_size,
         })
@@ -216,7 +247,7 @@ pub(crate) async fn await_address(addr: SocketAddr) -> Result<(), Error> {
     const PAUSE: Duration = Duration::from_millis(50);
     let mut attempt = 1;
     loop {
-        match std::net::TcpListener::bind(addr) {
+        match TcpListener::bind(addr) {
             Ok(_) => return Ok(()),
             Err(source) if attempt == ATTEMPTS => return Err(Error::MonAddress { addr, source }),
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -227,15 +258,15 @@ pub(crate) async fn await_address(addr: SocketAddr) -> Result<(), Error> {
 
 /// A free address for a monitor. Its port lies below those that the system gives to outgoing connections: one of
 /// these could take it while the monitor is down, and a client that dials it would even meet itself.
-fn free_address(bind: IpAddr) -> std::io::Result<SocketAddr> {
+fn free_address(bind: IpAddr) -> std::io::Result<TcpListener> {
     const PORTS: std::ops::Range<u16> = 10_000..32_000;
     const ATTEMPTS: u32 = 100;
     let mut last = std::io::Error::from(std::io::ErrorKind::AddrInUse);
     for _ in 0..ATTEMPTS {
         let random = uuid::Uuid::new_v4().as_u128() % u128::from(PORTS.end - PORTS.start);
         let port = PORTS.start + random as u16;
-        match std::net::TcpListener::bind((bind, port)) {
-            Ok(listener) => return listener.local_addr(),
+        match TcpListener::bind((bind, port)) {
+            Ok(listener) => return Ok(listener),
             Err(e) => last = e,
         }
     }

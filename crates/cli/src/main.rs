@@ -117,10 +117,11 @@ fn report(result: Result<(), Error>) -> ExitCode {
     }
 }
 
-/// Logs to standard error; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`).
+/// Logs to standard error; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`). By default the Raft
+/// library is silent: it warns of an unreachable monitor several times a second, and the monitor's own log says enough.
 fn logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SPIRULA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=off"));
     // A second call, as tests make, keeps the first subscriber.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

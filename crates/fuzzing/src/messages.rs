@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use spirula_osd::pg::message::PeerMessage;
 use spirula_proto::internal::heartbeat::Heartbeat;
+use spirula_proto::internal::quorum::{MonPeer, MonPeerReply};
 use spirula_proto::internal::report::{OsdReport, OsdReportReply};
 use spirula_proto::mgr::*;
 use spirula_proto::mon::*;
@@ -82,7 +83,7 @@ decoders! {
     MGetPoolStatsReply, MLog, MLogAck, MMdsMap, MMgrClose, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrMap,
     MMgrOpen, MMgrReport, MMonCommand, MMonCommandAck, MMonGetMap, MMonGetOsdMap, MMonGetVersion,
     MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdBackoff, MPing, MPoolOp, MPoolOpReply,
-    MServiceMap, MStatfs, MStatfsReply, MWatchNotify, Heartbeat, OsdReport, OsdReportReply,
+    MServiceMap, MStatfs, MStatfsReply, MWatchNotify, Heartbeat, MonPeer, MonPeerReply, OsdReport, OsdReportReply,
 }
 
 fn osd_op(msg: &RawMessage) {

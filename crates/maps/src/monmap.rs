@@ -148,6 +148,16 @@ impl MonMap {
         }
     }
 
+    /// Removes a monitor; those of higher ranks move up.
+    pub fn remove(&mut self, name: &str) {
+        self.mons.remove(name);
+        self.disallowed_leaders.remove(name);
+        if let Some(rank) = self.rank_of(name) {
+            self.ranks.remove(rank);
+            self.removed_ranks.extend(u32::try_from(rank));
+        }
+    }
+
     /// The monitor of a rank.
     pub fn by_rank(&self, rank: usize) -> Option<&MonInfo> {
         self.mons.get(self.ranks.get(rank)?)

@@ -127,6 +127,7 @@ impl Monitor {
     pub fn health(&self) -> Checks {
         let mut out = Checks::new();
         let map = &self.osd.map;
+        self.mons_down(&mut out);
         self.osds_down(map, &mut out);
         let failsafe = self.values.float("osd_failsafe_full_ratio") as f32;
         fullness::check(map, failsafe, &mut out);

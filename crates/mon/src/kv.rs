@@ -21,6 +21,9 @@ pub struct Op {
 pub struct Txn {
     /// The changes, in order.
     pub ops: Vec<Op>,
+    /// The term of the log in which it was made, 0 for any. It only counts in that term: it was made from a state that
+    /// another leader may have changed since.
+    pub term: u64,
 }
 
 impl Txn {
@@ -53,12 +56,13 @@ impl Txn {
     }
 }
 
-/// Version byte of an encoded [`Txn`]. 1: the first form.
-const TXN_VERSION: u8 = 1;
+/// Version byte of an encoded [`Txn`]. 1: the first form, without a term. 2: with it.
+const TXN_VERSION: u8 = 2;
 
 impl Encode for Txn {
     fn encode(&self, w: &mut Writer) {
         TXN_VERSION.encode(w);
+        self.term.encode(w);
         (self.ops.len() as u32).encode(w);
         for op in &self.ops {
             op.service.encode(w);
@@ -76,10 +80,11 @@ impl Encode for Txn {
 
 impl Decode for Txn {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        let version = r.u8()?;
-        if version != TXN_VERSION {
-            return Err(Error::Invalid("transaction version"));
-        }
+        let term = match r.u8()? {
+            1 => 0,
+            TXN_VERSION => r.u64()?,
+            _ => return Err(Error::Invalid("transaction version")),
+        };
         let n = r.count(9)?;
         let mut ops = Vec::with_capacity(n);
         for _ in 0..n {
@@ -92,7 +97,7 @@ impl Decode for Txn {
             };
             ops.push(Op { service, key, value });
         }
-        Ok(Self { ops })
+        Ok(Self { ops, term })
     }
 }
 
@@ -160,7 +165,13 @@ mod tests {
         let mut txn = Txn::default();
         txn.put("a", "k", &b"v"[..]);
         txn.remove("b", "k");
-        assert_eq!(decode_all::<Txn>(&encode_to_vec(&txn)).unwrap(), txn);
+        txn.term = 3;
+        let encoded = encode_to_vec(&txn);
+        assert_eq!(decode_all::<Txn>(&encoded).unwrap(), txn);
+        // As logs of the first version hold it.
+        txn.term = 0;
+        let first = [&[1], &encoded[9..]].concat();
+        assert_eq!(decode_all::<Txn>(&first).unwrap(), txn);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use spirula_cephx::{
     AuthName, ClientHandshake, ClientSession, CryptoKey, Env, Renewed, RotatingSecrets, TicketLifetimes,
     method,
 };
-use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
+use spirula_denc::{EntityAddr, EntityType, Fsid, UTime, decode_all};
+use spirula_maps::MonMap;
 use spirula_msgr::{Config, Connection, Peer, Sender, SessionError};
 use spirula_proto::mon::{
-    MAuth, MAuthReply, MMonCommand, MMonGetVersion, MMonGetVersionReply, MMonSubscribe, Subscription,
+    MAuth, MAuthReply, MMonCommand, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, Subscription,
 };
 use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::{Notify, mpsc};
@@ -23,9 +24,9 @@ use crate::login::{MonLogin, ServiceLogin};
 use crate::request::{CommandReply, Requests};
 
 /// How often tickets are looked at and a quiet monitor is asked for a sign of life.
-const TICK: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_secs(3);
 /// A monitor that is silent this long is left for another.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE: Duration = Duration::from_secs(10);
 /// Pause after every monitor was tried in vain; doubles up to [`HUNT_MAX`].
 const HUNT_MIN: Duration = Duration::from_millis(20);
 const HUNT_MAX: Duration = Duration::from_secs(3);
@@ -34,7 +35,7 @@ const HUNT_MAX: Duration = Duration::from_secs(3);
 pub struct Options {
     /// The messenger's configuration.
     pub messenger: Rc<Config>,
-    /// The monitors' addresses.
+    /// The monitors' addresses, until a monitor map comes to a subscription.
     pub monitors: Vec<EntityAddr>,
     /// Who logs in.
     pub name: AuthName,
@@ -62,6 +63,7 @@ pub enum Event {
 
 struct Inner {
     options: Options,
+    monitors: RefCell<Vec<EntityAddr>>,
     requests: RefCell<Requests>,
     wanted: RefCell<BTreeMap<String, Subscription>>,
     session: Rc<RefCell<Option<ClientSession>>>,
@@ -83,6 +85,7 @@ impl MonClient {
     pub fn start(options: Options) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
         let inner = Rc::new(Inner {
+            monitors: RefCell::new(options.monitors.clone()),
             options,
             requests: RefCell::default(),
             wanted: RefCell::default(),
@@ -240,15 +243,35 @@ impl MonClient {
     }
 }
 
+impl Inner {
+    /// From now on the monitors are those of the map.
+    fn learn(&self, msg: &RawMessage) {
+        let map = msg.decode::<MMonMap>().map(|m| decode_all::<MonMap>(&m.monmap));
+        let Ok(Ok(map)) = map else {
+            tracing::error!("the monitor map does not decode");
+            return;
+        };
+        let addrs: Vec<EntityAddr> = map
+            .mons
+            .values()
+            .filter_map(|i| i.public_addrs.v2().copied())
+            .collect();
+        if !addrs.is_empty() {
+            *self.monitors.borrow_mut() = addrs;
+        }
+    }
+}
+
 async fn run(inner: Rc<Inner>, events: mpsc::UnboundedSender<Event>) {
     let mut pause = HUNT_MIN;
     // Clients start at different monitors, so that these share the load.
     let mut at = Env::system(UTime::now()).now.nsec as usize;
     while !events.is_closed() {
         let mut found = false;
-        for _ in 0..inner.options.monitors.len() {
+        let monitors = inner.monitors.borrow().clone();
+        for _ in 0..monitors.len() {
             at += 1;
-            let target = inner.options.monitors[at % inner.options.monitors.len()];
+            let target = monitors[at % monitors.len()];
             let Some(connection) = dial(&inner, target).await else {
                 continue;
             };
@@ -351,6 +374,9 @@ async fn serve(inner: &Inner, mut connection: Connection, events: &mpsc::Unbound
             }
             () = events.closed() => return,
         };
+        if msg.kind() == MsgType::MON_MAP {
+            inner.learn(&msg);
+        }
         let event = match msg.kind() {
             MsgType::AUTH_REPLY => renewal.reply(inner, &sender, &msg).map(Event::Rotating),
             _ => inner.requests.borrow_mut().answer(msg).map(Event::Message),

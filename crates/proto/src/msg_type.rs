@@ -115,6 +115,10 @@ msg_types! {
     OSD_REPORT_REPLY = 0x7003, "osd_report_reply";
     /// Ours, between OSDs: [`crate::internal::heartbeat`].
     HEARTBEAT = 0x7005, "heartbeat";
+    /// Ours, between monitors: [`crate::internal::quorum`].
+    MON_PEER = 0x7006, "mon_peer";
+    /// Ours, between monitors: [`crate::internal::quorum`].
+    MON_PEER_REPLY = 0x7007, "mon_peer_reply";
 }
 
 impl fmt::Display for MsgType {

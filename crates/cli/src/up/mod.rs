@@ -15,7 +15,7 @@ use spirula_conf::parse_size;
 
 use crate::admin::{self, Admin};
 use crate::error::Error;
-use crate::layout::{Layout, MON_ID, Spec, await_address};
+use crate::layout::{Layout, MAX_MONS, Spec, await_address};
 use crate::pidfile;
 use progress::Progress;
 use supervisor::Supervisor;
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// How many OSDs; more than before adds some, fewer is refused [default: 3, or what the cluster has]
     #[arg(long)]
     osds: Option<u32>,
+    /// How many monitors, when the cluster is made [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_MONS)))]
+    mons: Option<u8>,
     /// Size of each new OSD's store
     #[arg(long, default_value = "10G", value_parser = size)]
     osd_size: u64,
@@ -73,10 +76,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     layout.create(&spec)?;
     layout.save_spec(&spec)?;
     let made = if is_new { "Creating" } else { "Starting" };
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     progress.step(format!(
-        "{made} a cluster of 1 monitor and {} OSD{} in {}",
-        spec.osds,
-        if spec.osds == 1 { "" } else { "s" },
+        "{made} a cluster of {} and {} in {}",
+        plural(spec.mons().len(), "monitor"),
+        plural(spec.osds as usize, "OSD"),
         layout.root().display()
     ));
     let begun = Instant::now();
@@ -99,8 +103,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             Err(e) => return Err(e),
         }
     }
-    if pidfile::holder(&layout.pid_file(&format!("mon.{MON_ID}"))).is_none() {
-        await_address(spec.mon).await?;
+    for (id, addr) in spec.mons() {
+        if pidfile::holder(&layout.pid_file(&format!("mon.{id}"))).is_none() {
+            await_address(addr).await?;
+        }
     }
     if args.detach {
         let mut child = detach(&layout, &args)?;
@@ -150,8 +156,18 @@ fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
             )));
         }
         layout.check_name()?;
-        return Ok((Spec::new(args.bind, osds, args.osd_size)?, true));
+        let mons = args.mons.unwrap_or(1);
+        return Ok((Spec::new(args.bind, mons, osds, args.osd_size)?, true));
     };
+    if let Some(mons) = args.mons
+        && usize::from(mons) != spec.mons().len()
+    {
+        return Err(Error::Usage(format!(
+            "the cluster in {} has {} monitors; others are added with `spirula mon mkfs` and `spirula mon run`",
+            layout.root().display(),
+            spec.mons().len()
+        )));
+    }
     if let Some(osds) = args.osds {
         if osds < spec.osds {
             return Err(Error::Usage(format!(

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde_json::json;
-use spirula_cephx::{CryptoKey, Env, Keyring};
-use spirula_denc::{Fsid, UTime};
+use spirula_cephx::{AuthName, CryptoKey, Env, Keyring};
+use spirula_denc::{EntityType, Fsid, UTime};
 
 use crate::admin::Admin;
 use crate::daemon;
 use crate::error::Error;
-use crate::layout::{Layout, MON_ID, Spec, write_durably};
+use crate::layout::{Layout, Spec, write_durably};
 
 /// A daemon's directory holds this file once the daemon was made completely.
 pub(super) const READY: &str = "ready";
@@ -30,33 +30,60 @@ fn new_key() -> Result<CryptoKey, Error> {
     CryptoKey::generate(&Env::system(UTime::now())).map_err(|e| Error::Daemon(format!("no new key: {e}")))
 }
 
-/// Makes the monitor, with the keys of `mon.` and `client.admin`, where it is missing.
-pub(super) async fn mon(layout: &Layout) -> Result<(), Error> {
-    let name = format!("mon.{MON_ID}");
-    if is_ready(layout, &name) {
+/// The key of an entity in a keyring's file, where both are there.
+fn kept_key(path: &Path, name: &AuthName) -> Option<CryptoKey> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Keyring::parse(&text).ok()?.key(name).cloned()
+}
+
+/// Makes the monitors that are missing. All have the key of `mon.`; that and the key of `client.admin` are new where no
+/// monitor is there yet.
+pub(super) async fn mons(layout: &Layout, spec: &Spec) -> Result<(), Error> {
+    let names: Vec<String> = spec
+        .mons()
+        .into_iter()
+        .map(|(id, _)| format!("mon.{id}"))
+        .collect();
+    let (ready, missing): (Vec<_>, Vec<_>) = names.iter().partition(|n| is_ready(layout, n));
+    if missing.is_empty() {
         return Ok(());
     }
-    let data = layout.data(&name);
-    if data.exists() {
-        // A crash in the middle of making it: nothing in it was ever used.
-        std::fs::remove_dir_all(&data).map_err(|e| Error::path("remove", &data, e))?;
-    }
-    create_dir(&data)?;
+    let keyring = |name: &String| layout.data(name).join("keyring");
+    let shared = ready
+        .iter()
+        .find_map(|n| kept_key(&keyring(n), &AuthName::monitors()));
+    let admin = AuthName::new(EntityType::CLIENT, "admin");
+    let admin = shared
+        .as_ref()
+        .and_then(|_| kept_key(&layout.admin_keyring(), &admin));
+    let key = |kept: Option<CryptoKey>| kept.map_or_else(new_key, Ok);
     let all = "allow *";
-    let admin = format!(
-        "[client.admin]\n\tkey = {}\n\tcaps mds = \"{all}\"\n\tcaps mgr = \"{all}\"\n\tcaps mon = \"{all}\"\n\tcaps osd = \"{all}\"\n",
-        new_key()?.to_base64()
-    );
     let own = format!(
         "[mon.]\n\tkey = {}\n\tcaps mon = \"{all}\"\n",
-        new_key()?.to_base64()
+        key(shared)?.to_base64()
     );
-    write_durably(&data.join("keyring"), own.as_bytes(), 0o600)?;
-    write_durably(&layout.admin_keyring(), admin.as_bytes(), 0o600)?;
-    let initial =
-        Keyring::parse(&(own + &admin)).map_err(|e| Error::Daemon(format!("initial keyring: {e}")))?;
-    daemon::mon_mkfs_for(&layout.conf(), MON_ID, initial).await?;
-    set_ready(layout, &name)
+    let admin = format!(
+        "[client.admin]\n\tkey = {}\n\tcaps mds = \"{all}\"\n\tcaps mgr = \"{all}\"\n\tcaps mon = \"{all}\"\n\tcaps osd = \"{all}\"\n",
+        key(admin)?.to_base64()
+    );
+    if ready.is_empty() {
+        write_durably(&layout.admin_keyring(), admin.as_bytes(), 0o600)?;
+    }
+    let initial = Keyring::parse(&format!("{own}{admin}"))
+        .map_err(|e| Error::Daemon(format!("initial keyring: {e}")))?;
+    for name in missing {
+        let data = layout.data(name);
+        if data.exists() {
+            // A crash in the middle of making it: nothing in it was ever used.
+            std::fs::remove_dir_all(&data).map_err(|e| Error::path("remove", &data, e))?;
+        }
+        create_dir(&data)?;
+        write_durably(&data.join("keyring"), own.as_bytes(), 0o600)?;
+        let id = name.trim_start_matches("mon.");
+        daemon::mon_mkfs_for(&layout.conf(), id, initial.clone()).await?;
+    }
+    // All at once: had some been made with other keys, they would never find each other.
+    names.iter().try_for_each(|name| set_ready(layout, name))
 }
 
 /// Makes the OSDs of the spec that are missing: an entry in the cluster's map, a key, a store.

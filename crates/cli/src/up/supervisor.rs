@@ -117,7 +117,7 @@ impl Supervisor {
                 self.layout.root().display()
             )));
         };
-        provision::mon(&self.layout).await?;
+        provision::mons(&self.layout, &spec).await?;
         for name in Layout::daemons(&spec) {
             if name.starts_with("osd.") {
                 provision::osds(&self.layout, &spec).await?;

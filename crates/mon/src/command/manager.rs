@@ -78,7 +78,7 @@ fn active_metadata(m: &Monitor) -> Option<BTreeMap<String, String>> {
     if !map.available {
         return None;
     }
-    let mut meta = m.me.metadata.clone();
+    let mut meta = m.mon_metadata(&map.active_name);
     if let Some(a) = map.active_addrs.0.first().and_then(|a| a.socket) {
         meta.insert("addr".to_owned(), a.ip().to_string());
     }

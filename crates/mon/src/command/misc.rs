@@ -52,8 +52,11 @@ pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
         let version = osd_metadata(m, osd).remove("ceph_version")?;
         Some((format!("osd.{osd}"), version))
     });
-    let own = (format!("mon.{}", m.me.name), version::LONG.to_owned());
-    std::iter::once(own).chain(osds).collect()
+    let mons = m.monmap.map.ranks.iter().filter_map(|name| {
+        let version = m.mon_metadata(name).remove("ceph_version")?;
+        Some((format!("mon.{name}"), version))
+    });
+    mons.chain(osds).collect()
 }
 
 /// What an OSD said of itself when it booted.
@@ -65,7 +68,7 @@ pub(super) fn osd_metadata(m: &Monitor, osd: i32) -> BTreeMap<String, String> {
 }
 
 fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let mons = BTreeMap::from([(version::LONG.to_owned(), m.monmap.map.mons.len())]);
+    let mons = status::count_mons(m, "ceph_version");
     let osds = osd_versions(m);
     let mgrs = manager::mgr_version_counts(m);
     let mut overall = mons.clone();
@@ -82,7 +85,7 @@ fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
     let own = spirula_maps::features::PACIFIC_ALL;
     by.entry(spirula_denc::EntityType::MON)
         .or_default()
-        .insert(own, m.monmap.map.mons.len());
+        .insert(own, m.quorum.names.len());
     for s in m.sessions.values() {
         *by.entry(s.name.kind).or_default().entry(s.features).or_default() += 1;
     }
@@ -106,7 +109,13 @@ fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let kind = call.args.opt_str("type").unwrap_or_else(|| "all".to_owned());
-    let mons = json!({m.me.hostname.clone(): [m.me.name]});
+    let mut mons: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for name in &m.monmap.map.ranks {
+        let host = m.mon_metadata(name).remove("hostname");
+        mons.entry(host.unwrap_or_else(|| "unknown".to_owned()))
+            .or_default()
+            .push(name);
+    }
     let mut hosts: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for osd in m.osd.map.osds() {
         let host = osd_metadata(m, osd)
@@ -120,7 +129,7 @@ fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
         false => json!({}),
     };
     let v = match kind.as_str() {
-        "mon" => mons,
+        "mon" => json!(mons),
         "osd" => json!(hosts),
         "mgr" => mgrs,
         "mds" => return now(Reply::default()),
@@ -213,17 +222,16 @@ pub(super) fn daemon_command(
 }
 
 fn sessions(m: &Monitor) -> Value {
-    m.sessions
-        .iter()
-        .map(|(id, s)| {
-            json!({
-                "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
-                "addrs": status::addrvec(&s.addr.into()), "con_features": s.features,
-                "con_features_hex": format!("{:x}", s.features), "global_id": s.global_id, "authenticated": true,
-                "remote_host": s.host, "subscriptions": s.subs.keys().collect::<Vec<_>>(),
-            })
+    let own = m.sessions.iter().filter(|(_, s)| !s.forwarded);
+    own.map(|(id, s)| {
+        json!({
+            "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
+            "addrs": status::addrvec(&s.addr.into()), "con_features": s.features,
+            "con_features_hex": format!("{:x}", s.features), "global_id": s.global_id, "authenticated": true,
+            "remote_host": s.host, "subscriptions": s.subs.keys().collect::<Vec<_>>(),
         })
-        .collect()
+    })
+    .collect()
 }
 
 fn counters(m: &Monitor) -> Value {
@@ -231,7 +239,7 @@ fn counters(m: &Monitor) -> Value {
     let raw = m.stats.raw(&m.osd.map);
     json!({
         "cluster": {
-            "num_mon": m.monmap.map.mons.len(), "num_mon_quorum": m.monmap.map.mons.len(), "num_osd": osds,
+            "num_mon": m.monmap.map.mons.len(), "num_mon_quorum": m.quorum.names.len(), "num_osd": osds,
             "num_osd_up": up, "num_osd_in": inside, "osd_epoch": m.osd.map.epoch, "osd_bytes": raw.total,
             "osd_bytes_used": raw.used_raw(), "osd_bytes_avail": raw.available, "num_pool": m.osd.map.pools.len(),
             "num_pg": m.stats.pgs.len(), "num_object": m.stats.total().sum.num_objects,

@@ -1,14 +1,18 @@
-//! The monitor map's features and settings, and whether monitors may come and go.
+//! Monitors that come and go; the monitor map's features and settings.
+
+use std::collections::BTreeMap;
 
 use serde_json::json;
 use spirula_crush::CrushMap;
+use spirula_denc::{AddrType, EntityAddr, EntityAddrVec};
 use spirula_maps::{MonFeatures, MonInfo, MonMap};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
-use crate::service::MonMaps;
+use crate::core::{MAX_MONITORS, Monitor};
 
 commands! {
+    "mon add name:String addr:IPAddr location?:String[A-Za-z0-9-_.=]..." "mon" "rw" add,
+        "add a monitor, which becomes a member of the quorum when it runs";
     "mon rm name:String" "mon" "rw" rm, "remove a monitor";
     "mon remove name:String" "mon" "rw" rm, "remove a monitor";
     "mon ok-to-add-offline" "mon" "r" ok_to_add_offline, "tell whether a monitor may be added that does not run yet";
@@ -27,10 +31,69 @@ commands! {
 /// Makes a change part of the next monitor map.
 fn edit(m: &mut Monitor, change: impl FnOnce(&mut MonMap)) {
     let mut map = m.monmap.map.clone();
+    map.removed_ranks.clear();
     change(&mut map);
-    map.epoch += 1;
-    map.last_changed = m.now;
-    MonMaps::put(&map, &mut m.writes.txn);
+    m.put_monmap(map);
+}
+
+/// Where monitors listen if nothing else is said.
+const PORT: u16 = 3300;
+/// Where they did before msgr2: whoever names it does not care.
+const LEGACY_PORT: u16 = 6789;
+
+/// The address that a command gives for a monitor. Ours speak msgr2 only.
+fn address(text: &str) -> Option<EntityAddrVec> {
+    let mut addr: EntityAddr = text.parse().ok()?;
+    if addr.kind == AddrType::LEGACY {
+        return None;
+    }
+    addr.kind = AddrType::MSGR2;
+    let socket = addr.socket.as_mut()?;
+    if matches!(socket.port(), 0 | LEGACY_PORT) {
+        socket.set_port(PORT);
+    }
+    Some(addr.into())
+}
+
+fn place(words: &[String]) -> Result<BTreeMap<String, String>, Reply> {
+    let location = CrushMap::parse_location(words.iter().map(String::as_str)).unwrap_or_default();
+    if location.is_empty() && !words.is_empty() {
+        let text = format!(
+            "We could not parse your input location to anything real; [{}] turned into an empty map!",
+            words.join(",")
+        );
+        return refuse(errno::EINVAL, text);
+    }
+    Ok(location.into_iter().collect())
+}
+
+fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let (name, text) = (call.args.str("name")?, call.args.str("addr")?);
+    let Some(addrs) = address(&text) else {
+        return refuse(errno::EINVAL, format!("addr {text}does not parse"));
+    };
+    let location = place(&call.args.list("location"))?;
+    let mons = &m.monmap.map.mons;
+    let same = mons.values().find(|i| i.name == name || i.public_addrs == addrs);
+    if let Some(old) = same {
+        let (known, at) = (&old.name, &old.public_addrs);
+        if *known == name && *at == addrs {
+            return now(Reply::status(format!("mon.{name} at {addrs} already exists")));
+        }
+        let text = format!("mon.{known} already exists at address {at}");
+        return refuse(errno::EEXIST, text);
+    }
+    if mons.len() >= MAX_MONITORS {
+        let text = format!("there are {MAX_MONITORS} monitors already, which is the most that is supported");
+        return refuse(errno::ERANGE, text);
+    }
+    edit(m, |map| {
+        map.add(&name, addrs.clone());
+        if let Some(info) = map.mons.get_mut(&name) {
+            info.crush_loc = location;
+        }
+    });
+    committed(format!("adding mon.{name} at {addrs}"))
 }
 
 fn edit_mon(m: &mut Monitor, name: &str, change: impl FnOnce(&mut MonInfo)) -> Done {
@@ -55,7 +118,8 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         let text = format!("error: refusing removal of last monitor {name}");
         return refuse(errno::EINVAL, text);
     }
-    refuse(errno::EOPNOTSUPP, "monitors cannot be removed yet")
+    edit(m, |map| map.remove(&name));
+    committed("")
 }
 
 /// Monitors that must agree, among so many.
@@ -64,8 +128,8 @@ fn majority(monitors: usize) -> usize {
 }
 
 fn ok_to_add_offline(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let running = m.monmap.map.mons.len();
-    if running < majority(running + 1) {
+    let running = m.quorum.names.len();
+    if running < majority(m.monmap.map.mons.len() + 1) {
         let text = "adding a monitor may break quorum (until that monitor starts)";
         return refuse(errno::EBUSY, text);
     }
@@ -81,7 +145,8 @@ fn ok_to_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         return now(Reply::status(format!("mon.{name} does not exist")));
     }
     let left = mons.len() - 1;
-    if left < majority(left) {
+    let running = m.quorum.names.iter().filter(|n| **n != name).count();
+    if running < majority(left) {
         return refuse(errno::EBUSY, format!("removing mon.{name} would break quorum"));
     }
     now(Reply::status(format!("safe to remove mon.{name}")))
@@ -164,15 +229,8 @@ fn set_location(m: &mut Monitor, call: &Call<'_>) -> Done {
     if !m.monmap.map.mons.contains_key(&name) {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
     }
-    let location = CrushMap::parse_location(words.iter().map(String::as_str)).unwrap_or_default();
-    if location.is_empty() {
-        let text = format!(
-            "We could not parse your input location to anything real; [{}] turned into an empty map!",
-            words.join(",")
-        );
-        return refuse(errno::EINVAL, text);
-    }
-    edit_mon(m, &name, |info| info.crush_loc = location.into_iter().collect())
+    let location = place(&words)?;
+    edit_mon(m, &name, |info| info.crush_loc = location)
 }
 
 /// Every monitor here listens for msgr2, and for nothing else.

@@ -8,7 +8,7 @@ use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
 
 use super::{Call, Done, Reply, commands, errno, health_cmd, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Monitor, Role};
 use crate::fmt;
 use crate::health::state_text;
 use crate::{service, version};
@@ -82,7 +82,7 @@ pub(super) fn monmap_json(m: &MonMap) -> Map<String, Value> {
         "created": fmt::time_iso(m.created), "min_mon_release": m.min_mon_release,
         "min_mon_release_name": version::RELEASE, "election_strategy": m.strategy.0,
         "disallowed_leaders: ": "", "stretch_mode": m.stretch_mode_enabled, "tiebreaker_mon": m.tiebreaker_mon,
-        "removed_ranks: ": "",
+        "removed_ranks: ": removed_ranks(m),
         "features": {"persistent": features(m.persistent_features), "optional": features(m.optional_features)},
         "mons": mons,
     });
@@ -92,21 +92,27 @@ pub(super) fn monmap_json(m: &MonMap) -> Map<String, Value> {
     }
 }
 
+/// The ranks of monitors that the last change removed.
+fn removed_ranks(m: &MonMap) -> String {
+    let ranks: Vec<String> = m.removed_ranks.iter().map(u32::to_string).collect();
+    ranks.join(",")
+}
+
 pub(super) fn quorum(m: &Monitor) -> Vec<usize> {
-    (0..m.monmap.map.ranks.len()).collect()
+    m.quorum_ranks()
 }
 
 fn leader(m: &Monitor) -> &str {
-    m.monmap.map.ranks.first().map_or("", String::as_str)
+    &m.quorum.leader
 }
 
 fn quorum_age(m: &Monitor) -> Duration {
-    m.now.since(m.started)
+    m.now.since(m.quorum.since)
 }
 
 fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
     let v = json!({
-        "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.monmap.map.ranks,
+        "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.quorum.names,
         "quorum_leader_name": leader(m), "quorum_age": quorum_age(m).as_secs(),
         "features": {
             "quorum_con": spirula_maps::features::PACIFIC_ALL.to_string(),
@@ -117,24 +123,37 @@ fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_json(), &v))
 }
 
+/// What this monitor is, in the official monitor's words.
+fn state(m: &Monitor) -> &'static str {
+    match m.quorum.role {
+        Role::Leader => "leader",
+        Role::Peon => "peon",
+        Role::Adrift => "electing",
+    }
+}
+
 /// The answer to `ceph tell mon.X mon_status`.
 pub(super) fn mon_status(m: &Monitor) -> Value {
     let map = &m.monmap.map;
     let all = spirula_maps::features::PACIFIC_ALL.to_string();
     let names: Vec<_> = map.persistent_features.names().collect();
     let mut by_kind: BTreeMap<&str, usize> = BTreeMap::from([("mon", 1)]);
-    for s in m.sessions.values() {
+    for s in m.sessions.values().filter(|s| !s.forwarded) {
         *by_kind.entry(s.name.kind.name()).or_default() += 1;
     }
     json!({
         "name": m.me.name, "rank": map.rank_of(&m.me.name).unwrap_or(0),
-        "state": "leader", "election_epoch": m.term, "quorum": quorum(m),
+        "state": state(m), "election_epoch": m.term, "quorum": quorum(m),
         "quorum_age": quorum_age(m).as_secs(),
         "features": {
             "required_con": spirula_maps::features::REQUIRED.to_string(), "required_mon": names,
             "quorum_con": all, "quorum_mon": names,
         },
-        "outside_quorum": [], "extra_probe_peers": [], "sync_provider": [],
+        "outside_quorum": match m.quorum.role {
+            Role::Adrift => vec![m.me.name.clone()],
+            _ => Vec::new(),
+        },
+        "extra_probe_peers": [], "sync_provider": [],
         "monmap": monmap_json(map),
         "feature_map": by_kind.iter().map(|(k, n)| ((*k).to_owned(), json!([
             {"features": format!("{:#x}", spirula_maps::features::PACIFIC_ALL), "release": "luminous", "num": n},
@@ -144,13 +163,7 @@ pub(super) fn mon_status(m: &Monitor) -> Value {
 }
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.monmap.map;
-    if let Some(e) = call.args.opt_int("epoch")?
-        && e != 0
-        && e != i64::from(map.epoch)
-    {
-        return refuse(errno::ENOENT, format!("there is no map for epoch {e}"));
-    }
+    let map = &monmap_at(m, call)?;
     let status = format!("dumped monmap epoch {}", map.epoch);
     if call.format.is_structured() {
         let mut v = monmap_json(map);
@@ -179,6 +192,23 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(text).with_status(status))
 }
 
+/// The monitor map of the epoch that a command asks for, or the newest.
+fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
+    let epoch = match call.args.opt_int("epoch")? {
+        None | Some(0) => return Ok(m.monmap.map.clone()),
+        Some(e) => e,
+    };
+    let kept = match u32::try_from(epoch) {
+        Ok(e) => m.monmap.at(m.kv.as_ref(), e),
+        Err(_) => Ok(None),
+    };
+    match kept {
+        Ok(Some(map)) => Ok(map),
+        Ok(None) => refuse(errno::ENOENT, format!("there is no map for epoch {epoch}")),
+        Err(e) => refuse(errno::EIO, e.to_string()),
+    }
+}
+
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.monmap.map;
     if call.format.is_structured() {
@@ -186,6 +216,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
             .ranks
             .iter()
             .enumerate()
+            .filter(|(_, name)| m.quorum.names.contains(name))
             .map(|(rank, name)| json!({"rank": rank, "name": name}))
             .collect();
         let v = json!({
@@ -201,102 +232,89 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
         .collect();
     let ranks: Vec<String> = quorum(m).iter().map(usize::to_string).collect();
     now(Reply::text(format!(
-        "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {}, leader 0 {}, quorum {} {}",
+        "e{}: {} mons at {{{}}} removed_ranks: {{{}}}, election epoch {}, leader {} {}, quorum {} {}",
         map.epoch,
         map.mons.len(),
         mons.join(","),
+        removed_ranks(map),
         m.term,
+        map.rank_of(leader(m)).unwrap_or(0),
         leader(m),
         ranks.join(","),
-        map.ranks.join(",")
+        m.quorum.names.join(",")
     )))
 }
 
 fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.monmap.map;
-    match call.args.opt_int("epoch")? {
-        Some(e) if e != 0 && e != i64::from(map.epoch) => {
-            refuse(errno::ENOENT, format!("there is no map for epoch {e}"))
-        }
-        _ => now(Reply::data(encode_to_vec(map)).with_status(format!("got monmap epoch {}", map.epoch))),
-    }
+    let map = monmap_at(m, call)?;
+    let status = format!("got monmap epoch {}", map.epoch);
+    now(Reply::data(encode_to_vec(&map)).with_status(status))
 }
 
 /// A monitor's metadata with its name and addresses.
-fn metadata_json(m: &Monitor) -> Value {
+fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
+    let addrs = m.monmap.map.mons.get(name).map(|i| i.public_addrs.to_string());
     let mut v = Map::from_iter([
-        ("name".to_owned(), json!(m.me.name)),
-        ("addrs".to_owned(), json!(m.me.addrs.to_string())),
+        ("name".to_owned(), json!(name)),
+        ("addrs".to_owned(), json!(addrs.unwrap_or_default())),
     ]);
-    v.extend(m.me.metadata.iter().map(|(k, x)| (k.clone(), json!(x))));
-    Value::Object(v)
+    v.extend(m.mon_metadata(name).into_iter().map(|(k, x)| (k, json!(x))));
+    v
 }
 
 fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     let format = call.format.or_pretty();
-    match call.args.opt_str("id") {
-        None => now(Reply::json(format, &json!([metadata_json(m)]))),
-        Some(id) if id == m.me.name => {
-            let mut v = metadata_json(m);
-            if let Some(o) = v.as_object_mut() {
-                o.shift_remove("name");
-            }
-            now(Reply::json(format, &v))
-        }
-        Some(_) => refuse(errno::ENOENT, "requested mon not found"),
+    let Some(id) = call.args.opt_str("id") else {
+        let names = m.monmap.map.ranks.iter();
+        let all: Vec<_> = names.map(|n| metadata_json(m, n)).collect();
+        return now(Reply::json(format, &json!(all)));
+    };
+    if !m.monmap.map.mons.contains_key(&id) {
+        return refuse(errno::ENOENT, "requested mon not found");
     }
+    let mut v = metadata_json(m, &id);
+    v.shift_remove("name");
+    now(Reply::json(format, &Value::Object(v)))
+}
+
+/// How many monitors have each value of a property.
+pub(super) fn count_mons(m: &Monitor, property: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for name in &m.monmap.map.ranks {
+        let value = m.mon_metadata(name).remove(property);
+        *counts
+            .entry(value.unwrap_or_else(|| "unknown".to_owned()))
+            .or_default() += 1;
+    }
+    counts
 }
 
 fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
-    now(Reply::json(
-        call.format.or_pretty(),
-        &json!({version::LONG: m.monmap.map.mons.len()}),
-    ))
+    let counts = count_mons(m, "ceph_version");
+    now(Reply::json(call.format.or_pretty(), &json!(counts)))
 }
 
 fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let property = call.args.str("property")?;
-    let value =
-        m.me.metadata
-            .get(&property)
-            .cloned()
-            .unwrap_or_else(|| "unknown".to_owned());
-    now(Reply::json(call.format.or_pretty(), &json!({value: 1})))
+    let counts = count_mons(m, &call.args.str("property")?);
+    now(Reply::json(call.format.or_pretty(), &json!(counts)))
 }
 
 fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
     let ids = call.args.list("ids");
-    let left = m.monmap.map.ranks.iter().filter(|n| !ids.contains(n)).count();
-    let total = m.monmap.map.ranks.len();
-    if left > total / 2 {
-        return now(Reply::status(format!(
-            "quorum should be preserved ({}) after stopping [{}]",
-            m.monmap
-                .map
-                .ranks
-                .iter()
-                .filter(|n| !ids.contains(n))
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(","),
-            ids.join(",")
-        )));
+    let left: Vec<String> = m
+        .quorum
+        .names
+        .iter()
+        .filter(|n| !ids.contains(n))
+        .cloned()
+        .collect();
+    let (names, ids) = (left.join(","), ids.join(","));
+    if left.len() > m.monmap.map.ranks.len() / 2 {
+        let text = format!("quorum should be preserved ({names}) after stopping [{ids}]");
+        return now(Reply::status(text));
     }
-    refuse(
-        errno::EBUSY,
-        format!(
-            "not enough monitors would be available ({}) after stopping mons [{}]",
-            m.monmap
-                .map
-                .ranks
-                .iter()
-                .filter(|n| !ids.contains(n))
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(","),
-            ids.join(",")
-        ),
-    )
+    let text = format!("not enough monitors would be available ({names}) after stopping mons [{ids}]");
+    refuse(errno::EBUSY, text)
 }
 
 /// `osdmap` of status, and the whole of `osd stat`.
@@ -399,7 +417,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let v = json!({
             "fsid": m.me.fsid.to_string(), "health": health_cmd::health_json(m, false),
-            "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.monmap.map.ranks,
+            "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.quorum.names,
             "quorum_age": quorum_age(m).as_secs(),
             "monmap": {
                 "epoch": m.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
@@ -428,6 +446,15 @@ fn mgr_line(m: &Monitor) -> String {
     format!("{}(active, since {since})", map.active_name)
 }
 
+/// `, out of quorum: b,c`; nothing where all monitors are in.
+fn out_of_quorum(m: &Monitor) -> String {
+    let out: Vec<&str> = m.out_of_quorum().into_iter().map(String::as_str).collect();
+    match out.is_empty() {
+        true => String::new(),
+        false => format!(", out of quorum: {}", out.join(",")),
+    }
+}
+
 fn status_text(m: &Monitor) -> String {
     let map = &m.osd.map;
     let mut t = format!(
@@ -436,10 +463,11 @@ fn status_text(m: &Monitor) -> String {
         m.health_report().line(HEALTH_PAD, HEALTH_PAD)
     );
     t.push_str(&format!(
-        " \n  services:\n    mon: {} daemons, quorum {} (age {})\n    mgr: {}\n    osd: {}",
+        " \n  services:\n    mon: {} daemons, quorum {} (age {}){}\n    mgr: {}\n    osd: {}",
         m.monmap.map.mons.len(),
-        m.monmap.map.ranks.join(","),
+        m.quorum.names.join(","),
         fmt::age(quorum_age(m)),
+        out_of_quorum(m),
         mgr_line(m),
         osd_line(m, map)
     ));

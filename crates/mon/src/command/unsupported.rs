@@ -17,8 +17,7 @@ const NO_BALANCER: &str =
     "there is no balancer; `ceph osd pg-upmap-items` and `ceph osd reweight-by-utilization` move data";
 const NO_CRASHES: &str = "crashes are not collected; a daemon's log tells of them";
 const NO_TIERS: &str = "cache tiers are not built: Ceph itself deprecates them";
-const NO_STRETCH: &str = "there is one monitor, and stretch mode needs five";
-const ONE_MONITOR: &str = "a cluster has one monitor until more are supported";
+const NO_STRETCH: &str = "stretch mode is not built";
 const RAFT: &str = "monitors agree by Raft, whose leader is not elected by rank or score";
 
 /// Leading words of commands, and why those are not supported.
@@ -38,13 +37,12 @@ const REASONS: &[(&str, &str)] = &[
     ("mds", NO_FS),
     ("mgr module enable", "the manager has no modules here"),
     ("mgr self-test", NO_MANAGER),
-    ("mon add", ONE_MONITOR),
     ("mon add disallowed_leader", RAFT),
     ("mon enable_stretch_mode", NO_STRETCH),
     ("mon rm disallowed_leader", RAFT),
     (
         "mon scrub",
-        "there is no second monitor whose store could be compared",
+        "the monitors' stores are not compared; each entry of their log is checked when it is applied",
     ),
     ("mon set election_strategy", RAFT),
     (

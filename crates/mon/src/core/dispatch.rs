@@ -38,6 +38,7 @@ impl Monitor {
     pub fn close(&mut self, id: SessionId, now: UTime) {
         self.now = now;
         self.manager.sessions.remove(&id);
+        self.pending.forget(id);
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -52,9 +53,13 @@ impl Monitor {
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.now = now;
         let handled = if self.manager.sessions.contains_key(&id) {
+            if !self.quorum.leads() {
+                self.out.push(Output::Close(id));
+                return;
+            }
             self.mgr_dispatch(id, msg)
         } else {
-            self.dispatch(id, msg)
+            self.route(id, msg)
         };
         if let Err(e) = handled {
             let who = self.sender(id).map(|s| s.name.to_string()).unwrap_or_default();
@@ -64,7 +69,7 @@ impl Monitor {
         self.pump();
     }
 
-    fn dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+    pub(super) fn dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         let tid = msg.header.tid;
         match msg.kind() {
             MsgType::MON_SUBSCRIBE => self.subscribe(id, msg.decode()?),

@@ -5,7 +5,8 @@
 //! [`Monitor::take_outputs`], whose commands the daemon carries out in order.
 //!
 //! Everything that changes replicated state goes one at a time: while a proposal is in flight, further writes wait in
-//! a queue, so that each of them sees the committed result of the one before. Reads are answered at once.
+//! a queue, so that each of them sees the committed result of the one before. Reads are answered once it is certain that
+//! this monitor leads, which in a group of one is always so.
 
 mod dispatch;
 mod manager;
@@ -16,6 +17,8 @@ mod pg_num;
 mod pool_op;
 mod pool_snaps;
 mod push;
+mod quorum;
+mod route;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -28,6 +31,8 @@ use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
 
 pub use manager::{Manager, MgrSession};
+pub(crate) use quorum::MAX_MONITORS;
+pub use quorum::{PeerInfo, Quorum, Role};
 pub use session::{NewSession, Session, SessionId, Sub};
 pub use write::Waiter;
 
@@ -46,6 +51,12 @@ pub enum Output {
     Close(SessionId),
     /// Replicate a transaction; it comes back through [`Monitor::committed`].
     Propose(Txn),
+    /// Send a client's message to the leader.
+    Forward(SessionId, RawMessage),
+    /// Find out whether this monitor still leads; [`Monitor::confirmed`] is the answer.
+    Confirm,
+    /// Ask the leader to reserve global ids, under this number; the log brings them.
+    AskIds(u64),
 }
 
 /// Who this monitor is.
@@ -113,16 +124,24 @@ pub struct Monitor {
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
     pub(crate) manager: Manager,
+    pub(crate) quorum: Quorum,
+    /// The other monitors, by name.
+    pub(crate) peers: BTreeMap<String, PeerInfo>,
+    /// Monitors have told of themselves what is not kept yet.
+    metadata_due: bool,
+    pending: route::Pending,
+    unconfirmed: route::Unconfirmed,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) writes: write::Writes,
     queue: VecDeque<(SessionId, RawMessage)>,
-    out: Vec<Output>,
+    pub(crate) out: Vec<Output>,
     /// The first unreadable value, which ends the daemon.
     failed: Option<LoadError>,
 }
 
 impl Monitor {
-    /// Makes the core from the committed state. `local` are the values from `ceph.conf`.
+    /// Makes the core from the committed state. `local` are the values from `ceph.conf`. A monitor that is `alone` in its
+    /// group leads at once, in this term; another one waits to be told.
     ///
     /// # Errors
     /// Where the state is missing or unreadable.
@@ -131,13 +150,14 @@ impl Monitor {
         kv: Rc<dyn KvRead>,
         local: BTreeMap<String, String>,
         term: u64,
+        alone: bool,
         now: UTime,
     ) -> Result<Self, LoadError> {
         let config = Config::load(kv.as_ref())?;
         let mut m = Self {
             monmap: MonMaps::load(kv.as_ref())?,
             osd: OsdMaps::load(kv.clone())?,
-            auth: Auth::load(kv.as_ref())?,
+            auth: Auth::load(kv.as_ref(), &me.name)?,
             clog: ClusterLog::load(kv.as_ref())?,
             stats: Stats::new(now),
             mutes: Mutes::load(kv.as_ref())?,
@@ -147,6 +167,11 @@ impl Monitor {
             manager: Manager::load(kv.as_ref(), me.mgr_addrs.clone())?,
             values: Values::from_file(local),
             config,
+            quorum: Quorum::new(&me.name, alone, now),
+            peers: BTreeMap::new(),
+            metadata_due: true,
+            pending: route::Pending::default(),
+            unconfirmed: route::Unconfirmed::default(),
             me,
             kv,
             now,
@@ -161,9 +186,11 @@ impl Monitor {
         m.refresh_values();
         m.osd.start(now);
         m.refresh_versions();
-        // A fresh range of global ids, and secrets if they are due, before the first client can log in.
-        m.maintain();
-        m.pump();
+        if m.quorum.leads() {
+            // A fresh range of global ids, and secrets if they are due, before the first client can log in.
+            m.maintain();
+            m.pump();
+        }
         Ok(m)
     }
 
@@ -190,6 +217,11 @@ impl Monitor {
     /// Time passes; call about twice a second.
     pub fn tick(&mut self, now: UTime) {
         self.now = now;
+        if !self.quorum.leads() {
+            self.dismiss_clients();
+            self.ask_ids();
+            return;
+        }
         self.stats.tick(now, &self.osd.map);
         if self.writes.idle() && self.queue.is_empty() {
             self.maintain();
@@ -210,9 +242,10 @@ impl Monitor {
         self.review_mutes();
         self.log_health();
         self.claim_manager();
+        self.note_monitors();
     }
 
-    /// The log committed something: ours, or (in larger groups) the leader's.
+    /// The log committed something: what this monitor proposed where it leads, what the leader did otherwise.
     pub fn committed(&mut self, applied: &Applied, now: UTime) {
         self.now = now;
         let result = match applied {
@@ -225,8 +258,10 @@ impl Monitor {
             return;
         }
         self.push_all();
-        self.answer_waiters(matches!(applied, Applied::Txn { .. }));
-        self.pump();
+        if self.quorum.leads() {
+            self.answer_waiters();
+            self.pump();
+        }
     }
 
     fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
@@ -242,7 +277,7 @@ impl Monitor {
                 }
                 "log" => self.clog.apply(&op.key, value)?,
                 "monmap" => self.monmap.apply(&op.key, value)?,
-                "osd_metadata" => metadata_changed = true,
+                "osd_metadata" | "mon_metadata" => metadata_changed = true,
                 s if Manager::owns(s) => self.manager.apply(&op.key, value)?,
                 s if Config::owns_history(s) => self.config.apply_history(&op.key),
                 s if self.mutes.owns(s) => self.mutes.apply(&op.key, value)?,
@@ -265,7 +300,7 @@ impl Monitor {
         self.config = Config::load(self.kv.as_ref())?;
         self.monmap = MonMaps::load(self.kv.as_ref())?;
         self.osd = OsdMaps::load(self.kv.clone())?;
-        self.auth = Auth::load(self.kv.as_ref())?;
+        self.auth.reload(self.kv.as_ref())?;
         self.clog = ClusterLog::load(self.kv.as_ref())?;
         self.mutes = Mutes::load(self.kv.as_ref())?;
         self.health_log = HealthLog::load(self.kv.as_ref())?;
@@ -290,6 +325,7 @@ impl Monitor {
     }
 
     pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {
+        self.pending.answered(session, &msg);
         self.out.push(Output::Send(session, msg));
     }
 

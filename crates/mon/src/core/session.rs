@@ -61,6 +61,12 @@ pub struct Session {
     pub config: Option<BTreeMap<String, String>>,
     /// The options it runs with, where it is a daemon that has told them.
     pub running: Option<Values>,
+    /// The client's connection is to another monitor, which forwards what it sends.
+    pub forwarded: bool,
+    /// What it may do, as text.
+    pub(crate) caps_text: String,
+    /// Where its connection comes from.
+    pub(crate) ip: Option<IpAddr>,
     pub(crate) handshake: ServerHandshake,
 }
 
@@ -76,6 +82,9 @@ impl Session {
             subs: BTreeMap::new(),
             config: None,
             running: None,
+            forwarded: false,
+            caps_text: new.caps,
+            ip: new.ip,
             handshake: new.handshake,
         }
     }

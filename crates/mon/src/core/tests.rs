@@ -2,6 +2,7 @@
 
 mod manager;
 mod operator;
+mod quorum;
 mod snaps;
 mod told;
 
@@ -79,7 +80,7 @@ impl World {
         let kv = Rc::new(SharedKv::default());
         kv.0.borrow_mut().apply(&txn);
         let options = BTreeMap::from([("mon_allow_pool_delete".to_owned(), "true".to_owned())]);
-        let mon = Monitor::load(identity(), kv.clone(), options, 1, now).unwrap();
+        let mon = Monitor::load(identity(), kv.clone(), options, 1, true, now).unwrap();
         let mut w = Self {
             kv,
             mon,
@@ -103,7 +104,10 @@ impl World {
             for o in outputs {
                 match o {
                     Output::Send(id, m) => self.inbox.entry(id).or_default().push(m),
-                    Output::Close(id) => panic!("session {id} closed"),
+                    other
+                    @ (Output::Close(_) | Output::Forward(..) | Output::Confirm | Output::AskIds(_)) => {
+                        panic!("{other:?}")
+                    }
                     Output::Propose(txn) => {
                         self.kv.0.borrow_mut().apply(&txn);
                         self.proposals += 1;
@@ -386,7 +390,7 @@ fn old_epochs_are_trimmed_and_a_reload_gives_the_same_state() {
     w.pass(Duration::from_secs(1));
     assert!(w.mon.osd.first > 1, "nothing was trimmed");
     assert!(w.mon.osd.map.epoch - w.mon.osd.first >= 500);
-    let again = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, w.now).unwrap();
+    let again = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, true, w.now).unwrap();
     assert_eq!(*again.osd.map, *w.mon.osd.map);
     assert_eq!(again.osd.first, w.mon.osd.first);
     assert!(again.osd.at(again.osd.first + 3).unwrap().is_some());

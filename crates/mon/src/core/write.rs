@@ -63,7 +63,7 @@ impl Monitor {
 
     /// Starts what can be started: the prepared changes, then waiting requests until one changes something.
     pub(crate) fn pump(&mut self) {
-        while self.writes.in_flight.is_none() {
+        while self.quorum.leads() && self.writes.in_flight.is_none() {
             let txn = self.collect();
             if !txn.is_empty() {
                 self.writes.in_flight = Some(std::mem::take(&mut self.writes.waiters));
@@ -97,6 +97,7 @@ impl Monitor {
         if !txn.is_empty() || std::mem::take(&mut self.writes.flush_log) {
             txn.extend(self.clog.flush());
         }
+        txn.term = self.term;
         txn
     }
 
@@ -105,11 +106,10 @@ impl Monitor {
         self.send(w.session, msg);
     }
 
-    pub(super) fn answer_waiters(&mut self, ours: bool) {
-        if ours {
-            for w in self.writes.in_flight.take().unwrap_or_default() {
-                self.answer(w);
-            }
+    /// The proposal in flight is committed: nobody else proposes while this monitor leads.
+    pub(super) fn answer_waiters(&mut self) {
+        for w in self.writes.in_flight.take().unwrap_or_default() {
+            self.answer(w);
         }
     }
 }

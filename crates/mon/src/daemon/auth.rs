@@ -1,17 +1,21 @@
-//! The handshake's questions, answered from the core's key database.
+//! The handshake's questions, answered from the core's key database; while there is none, monitors are let in with the
+//! key that `mkfs` was given.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_cephx::{AuthName, ConnectionMode, Env, Outcome, ServerHandshake, method};
+use spirula_cephx::{
+    AuthName, ConnectionMode, CryptoKey, EntityAuth, Env, KeyServer, Outcome, ServerHandshake,
+    ServiceSecrets, method,
+};
 use spirula_denc::{EntityType, UTime};
 use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
 
-use super::shell::Shell;
+use super::hub::Hub;
 
 /// Authenticates one connection.
 pub(super) struct MonAuth {
-    shell: Rc<Shell>,
+    hub: Rc<Hub>,
     handshake: ServerHandshake,
     method: u32,
     mode: ConnectionMode,
@@ -19,9 +23,9 @@ pub(super) struct MonAuth {
 }
 
 impl MonAuth {
-    pub(super) fn new(shell: Rc<Shell>) -> Self {
+    pub(super) fn new(hub: Rc<Hub>) -> Self {
         Self {
-            shell,
+            hub,
             handshake: ServerHandshake::new(),
             method: method::CEPHX,
             mode: ConnectionMode::Crc,
@@ -32,10 +36,15 @@ impl MonAuth {
     fn step(&mut self, payload: &[u8]) -> AcceptReply {
         let env = Env::system(UTime::now());
         let (handshake, method, mode) = (&mut self.handshake, self.method, self.mode);
-        let outcome = self
-            .shell
-            .peek(|core| handshake.handle(method, mode, payload, core.auth(), &env));
+        let mut handle = |keys: &dyn KeyServer| handshake.handle(method, mode, payload, keys, &env);
+        let (outcome, serves) = match self.hub.shell() {
+            Some(shell) => shell.peek(|core| (handle(core.auth()), core.serves())),
+            None => (handle(&SeedKeys::new(self.hub.shared_key())), false),
+        };
         match outcome {
+            // Not in quorum: whoever is no monitor is to look for another one.
+            Outcome::Done(a) if !serves && a.global_id != 0 => AcceptReply::HangUp(spirula_cephx::EBUSY),
+            Outcome::Denied { .. } if !serves => AcceptReply::HangUp(spirula_cephx::EBUSY),
             Outcome::More(payload) => AcceptReply::More(payload.into()),
             Outcome::Done(a) => {
                 let Ok(caps) = a.caps.text() else {
@@ -60,6 +69,39 @@ impl MonAuth {
                 }
             }
         }
+    }
+}
+
+/// The keys of a monitor that has no state yet: that of `mon.`.
+struct SeedKeys {
+    key: Option<CryptoKey>,
+    secrets: ServiceSecrets,
+}
+
+impl SeedKeys {
+    fn new(key: Option<CryptoKey>) -> Self {
+        Self {
+            key,
+            secrets: ServiceSecrets::default(),
+        }
+    }
+}
+
+impl KeyServer for SeedKeys {
+    fn lookup(&self, name: &AuthName) -> Option<EntityAuth> {
+        let key = self.key.clone().filter(|_| *name == AuthName::monitors())?;
+        Some(EntityAuth {
+            key,
+            ..EntityAuth::default()
+        })
+    }
+
+    fn service_secrets(&self) -> &ServiceSecrets {
+        &self.secrets
+    }
+
+    fn new_global_id(&self) -> Option<u64> {
+        None
     }
 }
 

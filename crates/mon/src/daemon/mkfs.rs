@@ -1,14 +1,11 @@
 //! A new monitor's first state.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use spirula_cephx::Keyring;
+use spirula_cephx::{AuthName, Env, Keyring};
 use spirula_crush::CrushMap;
-use spirula_denc::{EntityAddr, UTime};
+use spirula_denc::{EntityAddrVec, UTime, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, release};
 
+use super::seed::{Seed, found};
 use super::{Error, MonConfig, io_error};
 use crate::kv::{KvRead, Txn};
 use crate::options::Values;
@@ -18,47 +15,71 @@ use crate::service::{Auth, MonMaps, OsdMaps};
 /// What a new cluster starts with, besides the monitor's own configuration.
 #[derive(Debug, Clone, Default)]
 pub struct MkfsConfig {
-    /// All monitors with their addresses; empty for this one alone.
-    pub members: BTreeMap<String, SocketAddr>,
-    /// The first entities: `mon.`, `client.admin`, …, with their capabilities.
+    /// The monitors of the cluster, by rank: the first ones of a new cluster, or those that an existing one has. Empty for
+    /// this one alone.
+    pub monitors: Vec<(String, EntityAddrVec)>,
+    /// The key of `mon.`, and for a new cluster the other first entities: `client.admin`, … with their capabilities.
     pub keyring: Keyring,
 }
 
-/// Writes the first state of a new cluster into the monitor's directory, which is created. The failure domain of the
+/// Makes a monitor's directory. One that is alone in its cluster gets the first state; another one keeps what it needs
+/// until it is made a member, or until the monitors of a new cluster have found each other. The failure domain of the
 /// first CRUSH rule is the bucket type in option `osd_crush_chooseleaf_type`.
 ///
 /// # Errors
-/// [`Error::Config`] where the directory holds a monitor already; otherwise what the disk says.
-pub async fn mkfs(config: &MonConfig, seed: &MkfsConfig) -> Result<(), Error> {
+/// [`Error::Config`] where the directory holds a monitor already, or the keyring no key of `mon.`; otherwise what the
+/// disk says.
+pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
     std::fs::create_dir_all(&config.data).map_err(io_error(config.data.display().to_string()))?;
     let store = Store::open(&config.store_path())?;
-    if store
+    let is_used = store
         .get("monmap", "current")
         .map_err(crate::core::LoadError::from)?
-        .is_some()
-    {
+        .is_some();
+    if is_used || store.seed()?.is_some() {
         return Err(Error::Config(format!(
             "{} holds a monitor already",
             config.data.display()
         )));
     }
     let now = UTime::now();
-    let mut txn = Txn::default();
-    MonMaps::put(&monmap(config, seed, now), &mut txn);
-    OsdMaps::create(&osdmap(config, now)?, &mut txn);
-    Auth::create(&seed.keyring, &mut txn);
-    let members = BTreeMap::from([(0, config.bind.to_string())]);
-    let (raft, _applied) = Raft::start(0, store, &members).await?;
-    raft.propose(Arc::new(txn)).await?;
-    Ok(raft.shutdown().await?)
+    let monmap = monmap(config, plan, now);
+    let mut first = Txn::default();
+    MonMaps::put(&monmap, &mut first);
+    OsdMaps::create(&osdmap(config, now)?, &mut first);
+    Auth::create(&plan.keyring, &mut first);
+    let alone = monmap.ranks == [config.name.clone()];
+    let key = plan.keyring.key(&AuthName::monitors()).cloned();
+    if key.is_none() && !alone {
+        return Err(Error::Config("the keyring holds no key of mon.".to_owned()));
+    }
+    let seed = Seed {
+        monmap,
+        key: key.unwrap_or_default(),
+        first,
+    };
+    // Never 0, which is that of groups of one made before monitors had numbers.
+    let number = Env::system(now)
+        .random_u64()
+        .map_err(|e| Error::Config(format!("no number for the monitor: {e}")))?
+        .max(1);
+    store.plant(number, &encode_to_vec(&seed))?;
+    if alone {
+        // There is nobody to call.
+        let (calls, _) = tokio::sync::mpsc::unbounded_channel();
+        let (raft, _applied) = Raft::start(store.clone(), calls).await?;
+        found(&raft, &store, config.node(), &seed).await?;
+        raft.shutdown().await?;
+    }
+    Ok(())
 }
 
-fn monmap(config: &MonConfig, seed: &MkfsConfig, now: UTime) -> MonMap {
+fn monmap(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> MonMap {
     let mut map = MonMap::initial(config.fsid, now);
-    for (name, addr) in &seed.members {
-        map.add(name, EntityAddr::v2(*addr, 0).into());
+    for (name, addrs) in &plan.monitors {
+        map.add(name, addrs.clone());
     }
-    if !seed.members.contains_key(&config.name) {
+    if plan.monitors.is_empty() {
         map.add(&config.name, config.addrs());
     }
     map.epoch = 1;

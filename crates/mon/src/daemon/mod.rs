@@ -5,14 +5,21 @@
 
 mod admin;
 mod auth;
+mod heard;
 mod host;
+mod hub;
+mod link;
 mod manager;
+mod members;
 mod mkfs;
+mod peer;
+mod seed;
 mod shell;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,19 +27,28 @@ use spirula_asok::AdminSocket;
 use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Fsid, UTime};
 use spirula_msgr::{Acceptor, ConMode, Config};
+use spirula_proto::internal::quorum::MonHello;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
 pub use host::{host_metadata, hostname};
 pub use mkfs::{MkfsConfig, mkfs};
 
 use crate::core::{Identity, LoadError, Monitor};
-use crate::raft::{self, Raft, Store, StoreError};
+use crate::options::Values;
+use crate::raft::{self, Applied, Call, Raft, Store, StoreError};
+use hub::{Event, Hub};
+use seed::Seed;
 use shell::Shell;
 
 /// How often the core is told that time passes.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the free space on the disk is looked at.
 const DISK_CHECK: Duration = Duration::from_secs(5);
+/// How long a connection to another monitor may take to stand.
+const DIAL: Duration = Duration::from_secs(2);
 /// Memory for messages being received, all sessions together.
 const RECEIVE_BYTES: usize = 8 << 20;
 
@@ -54,6 +70,14 @@ pub struct MonConfig {
 }
 
 impl MonConfig {
+    /// This monitor as a member of the log's group.
+    fn node(&self) -> raft::Node {
+        raft::Node {
+            addr: self.bind.to_string(),
+            name: self.name.clone(),
+        }
+    }
+
     /// The address in the monitor map. Monitors have nonce 0.
     fn addrs(&self) -> EntityAddrVec {
         EntityAddr::v2(self.bind, 0).into()
@@ -87,6 +111,9 @@ pub enum Error {
     /// The configuration does not fit the store.
     #[error("{0}")]
     Config(String),
+    /// It is no member of the cluster any more.
+    #[error("mon.{0} was removed from the monitor map: it ends, and its data is of no use any more")]
+    Removed(String),
     /// The first CRUSH map could not be made.
     #[error("crush map: {0}")]
     Crush(#[from] spirula_crush::Error),
@@ -105,80 +132,225 @@ pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Resul
     let option = |name: &str| config.options.get(name).map(String::as_str);
     spirula_conf::auth_methods::check_all(option).map_err(Error::Config)?;
     let store = Store::open(&config.store_path())?;
-    let members = BTreeMap::from([(0, config.bind.to_string())]);
-    let (raft, mut applied) = Raft::start(0, store.clone(), &members).await?;
-    // What committed before is in the state that is loaded now.
-    while applied.try_recv().is_ok() {}
-    let mgr_side = manager::bind(config.bind.ip()).await?;
-    let me = Identity {
-        fsid: config.fsid,
-        name: config.name.clone(),
-        hostname: hostname(),
-        addrs: config.addrs(),
-        mgr_addrs: mgr_side.addr.into(),
-        metadata: host_metadata(),
-    };
-    let core = Monitor::load(
-        me,
-        Rc::new(store),
-        config.options.clone(),
-        raft.term(),
-        UTime::now(),
-    )?;
-    check_identity(&config, &core)?;
+    let seed = Seed::load(&store)?;
+    let (calls, queue) = unbounded_channel();
+    let (raft, applied) = Raft::start(store.clone(), calls).await?;
+    match &seed {
+        // Founding was interrupted.
+        Some(seed) if raft.is_alone() => seed::found(&raft, &store, config.node(), seed).await?,
+        _ => raft.lead_alone().await?,
+    }
     let listener = TcpListener::bind(config.bind)
         .await
         .map_err(io_error(format!("binding {}", config.bind)))?;
-    let admin = match &config.admin_socket {
-        Some(path) => Some(AdminSocket::bind(path).map_err(io_error(path.display().to_string()))?),
-        None => None,
+    let me = MonHello {
+        fsid: config.fsid,
+        name: config.name.clone(),
+        node: raft.id(),
+        addrs: config.addrs(),
     };
-    let (shell, mut failed) = Shell::new(core, raft.clone());
-    if let Some(socket) = admin {
-        let handler = Rc::new(admin::Admin(shell.clone()));
-        tokio::task::spawn_local(async move { socket.serve(handler).await });
-    }
-    let acceptor = Rc::new(Acceptor::new(messenger(&config, &shell)));
-    tracing::info!(
-        "mon.{} listens on {}, as manager on {}",
-        config.name,
-        config.bind,
-        mgr_side.addr
-    );
-    tokio::task::spawn_local(manager::listen(shell.clone(), mgr_side));
-    shell.carry_out();
+    let messenger = Rc::new(messenger(&config, &store, seed.as_ref())?);
+    let dialling = Rc::new(Config {
+        handshake_timeout: DIAL,
+        ..(*messenger).clone()
+    });
+    let (events, inbox) = unbounded_channel();
+    let hub = Hub::new(me, raft.clone(), seed.clone(), dialling, events);
+    let daemon = Daemon {
+        accepting: spawn_accepting(&hub, listener, messenger),
+        carrying: spawn_carrying(&hub, queue),
+        config,
+        store,
+        hub,
+    };
+    let mut shutdown = pin!(shutdown);
+    let result = daemon.run(seed, applied, inbox, shutdown.as_mut()).await;
+    raft.shutdown().await?;
+    result
+}
 
-    let mut disk_check = tokio::time::interval(DISK_CHECK);
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut shutdown = std::pin::pin!(shutdown);
-    let result = loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown => break Ok(()),
-            Some(e) = failed.recv() => break Err(e),
-            news = applied.recv() => match news {
-                Some(a) => shell.with_core(|c| c.committed(&a, UTime::now())),
-                None => break Err(raft::Error::Raft("stopped".to_owned()).into()),
-            },
-            _ = disk_check.tick() => {
-                shell.with_core(|c| host::disk_use(&config.store_path()).map(|d| c.disk(d)));
+/// The parts of a running monitor.
+struct Daemon {
+    config: MonConfig,
+    store: Store,
+    hub: Rc<Hub>,
+    accepting: JoinHandle<()>,
+    carrying: JoinHandle<()>,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.carrying.abort();
+    }
+}
+
+impl Daemon {
+    async fn run(
+        &self,
+        seed: Option<Seed>,
+        mut applied: UnboundedReceiver<Applied>,
+        inbox: UnboundedReceiver<Event>,
+        mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
+        let seed = seed.filter(|_| !seed::has_state(&self.store).unwrap_or(false) || !self.is_member());
+        if let Some(seed) = &seed {
+            tracing::info!("mon.{} looks for its cluster", self.config.name);
+            tokio::select! {
+                () = shutdown.as_mut() => return Ok(()),
+                done = seed::become_member(&self.hub, &self.store, seed, &mut applied) => done?,
             }
-            _ = tick.tick() => shell.with_core(|c| c.tick(UTime::now())),
-            accepted = listener.accept() => match accepted {
+        }
+        // What committed before is in the state that is loaded now.
+        while applied.try_recv().is_ok() {}
+        let mgr_side = manager::bind(self.config.bind.ip()).await?;
+        let shell = self.load(&mgr_side)?;
+        // Bound only now: the socket tells that there is somebody to answer.
+        let _socket = match &self.config.admin_socket {
+            Some(path) => Some(serve_admin(path, &shell)?),
+            None => None,
+        };
+        tracing::info!(
+            "mon.{} listens on {}, as manager on {}",
+            self.config.name,
+            self.config.bind,
+            mgr_side.addr
+        );
+        let _manager = Task(tokio::task::spawn_local(manager::listen(shell.clone(), mgr_side)));
+        shell.carry_out();
+        self.serve(&shell, applied, inbox, shutdown).await
+    }
+
+    fn is_member(&self) -> bool {
+        let raft = self.hub.raft();
+        raft.view().voters.contains_key(&raft.id())
+    }
+
+    fn load(&self, mgr_side: &manager::Endpoint) -> Result<Rc<Shell>, Error> {
+        let config = &self.config;
+        let me = Identity {
+            fsid: config.fsid,
+            name: config.name.clone(),
+            hostname: hostname(),
+            addrs: config.addrs(),
+            mgr_addrs: mgr_side.addr.into(),
+            metadata: host_metadata(),
+        };
+        let view = self.hub.raft().view();
+        let alone = self.hub.raft().is_alone() && view.leads;
+        let core = Monitor::load(
+            me,
+            Rc::new(self.store.clone()),
+            config.options.clone(),
+            view.term,
+            alone,
+            UTime::now(),
+        )?;
+        check_identity(config, &core)?;
+        let shell = Shell::new(core, self.hub.clone());
+        self.hub.enter(&shell, &view);
+        Ok(shell)
+    }
+
+    async fn serve(
+        &self,
+        shell: &Rc<Shell>,
+        mut applied: UnboundedReceiver<Applied>,
+        mut inbox: UnboundedReceiver<Event>,
+        mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
+        let mut disk_check = tokio::time::interval(DISK_CHECK);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut log = self.hub.raft().watch();
+        let commit = |a: &Applied| shell.with_core(|c| c.committed(a, UTime::now()));
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.as_mut() => return Ok(()),
+                news = applied.recv() => match news {
+                    Some(a) => commit(&a),
+                    None => return Err(raft::Error::Raft("stopped".to_owned()).into()),
+                },
+                Some(event) = inbox.recv() => {
+                    // What an event says is true of the state in which everything that committed before is applied.
+                    while let Ok(a) = applied.try_recv() {
+                        commit(&a);
+                    }
+                    self.handle(shell, event)?;
+                }
+                _ = log.changed() => self.hub.look(),
+                _ = disk_check.tick() => {
+                    let disk = host::disk_use(&self.config.store_path());
+                    self.hub.disk(disk);
+                    shell.with_core(|c| disk.map(|d| c.disk(d)));
+                }
+                _ = tick.tick() => {
+                    self.hub.tick();
+                    shell.with_core(|c| c.tick(UTime::now()));
+                }
+            }
+        }
+    }
+
+    fn handle(&self, shell: &Shell, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Lead(term, certain) => self.hub.leads(term, certain),
+            Event::Confirmed(term) => shell.with_core(|c| c.confirmed(term, UTime::now())),
+            Event::Linked(addr) => self.hub.relinked(addr),
+            Event::MembersKept(made) => {
+                self.hub.set_keeping(false);
+                if made {
+                    self.hub.keep_members();
+                }
+            }
+            Event::Failed(e) => return Err(e),
+        }
+        Ok(())
+    }
+}
+
+/// Ends when it is dropped.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn serve_admin(path: &Path, shell: &Rc<Shell>) -> Result<Task, Error> {
+    let socket = AdminSocket::bind(path).map_err(io_error(path.display().to_string()))?;
+    let handler = Rc::new(admin::Admin(shell.clone()));
+    let task = tokio::task::spawn_local(async move { socket.serve(handler).await });
+    Ok(Task(task))
+}
+
+fn spawn_accepting(hub: &Rc<Hub>, listener: TcpListener, messenger: Rc<Config>) -> JoinHandle<()> {
+    let (hub, acceptor) = (hub.clone(), Rc::new(Acceptor::new(messenger)));
+    tokio::task::spawn_local(async move {
+        loop {
+            match listener.accept().await {
                 Ok((stream, from)) => {
-                    tokio::task::spawn_local(shell::serve(shell.clone(), acceptor.clone(), stream, from));
+                    tokio::task::spawn_local(shell::serve(hub.clone(), acceptor.clone(), stream, from));
                 }
                 Err(e) => {
                     // Out of file descriptors, most likely: wait for some to be given back.
                     tracing::warn!("accepting: {e}");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
-            },
+            }
         }
-    };
-    raft.shutdown().await?;
-    result
+    })
+}
+
+fn spawn_carrying(hub: &Rc<Hub>, mut queue: UnboundedReceiver<Call>) -> JoinHandle<()> {
+    let hub = hub.clone();
+    tokio::task::spawn_local(async move {
+        while let Some(call) = queue.recv().await {
+            hub.carry(call);
+        }
+    })
 }
 
 fn check_identity(config: &MonConfig, core: &Monitor) -> Result<(), Error> {
@@ -204,16 +376,29 @@ fn check_identity(config: &MonConfig, core: &Monitor) -> Result<(), Error> {
     }
 }
 
-fn messenger(config: &MonConfig, shell: &Rc<Shell>) -> Rc<Config> {
+/// The monitor's rank, which is its number in messages; 0 where it has none yet.
+fn rank(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<usize, Error> {
+    let map = match seed::has_state(store)? {
+        true => Some(crate::service::MonMaps::load(store)?.map),
+        false => seed.map(|s| s.monmap.clone()),
+    };
+    Ok(map.and_then(|m| m.rank_of(&config.name)).unwrap_or(0))
+}
+
+fn messenger(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<Config, Error> {
+    let rank = rank(config, store, seed)?;
+    let mut values = Values::from_file(config.options.clone());
+    let central = crate::service::Config::load(store)?;
+    values.set_central(central.for_daemon("mon", &config.name, &hostname(), ""));
     let mut c = Config::new(
-        EntityName::new(EntityType::MON, 0),
+        EntityName::new(EntityType::MON, i64::try_from(rank).unwrap_or(0)),
         config.addrs(),
         Pool::new(RECEIVE_BYTES),
     );
-    if let Some(modes) = shell.value("ms_mon_service_mode", ConMode::parse_list) {
+    if let Some(modes) = ConMode::parse_list(values.get("ms_mon_service_mode")) {
         c.con_modes = modes;
     }
-    // The largest inputs are CRUSH maps and keyrings.
-    (c.limits.front, c.limits.middle, c.limits.data) = (4 << 20, 64 << 10, 16 << 20);
-    Rc::new(c)
+    // The largest inputs are CRUSH maps and keyrings. Between monitors a message has another one within its data.
+    (c.limits.front, c.limits.middle, c.limits.data) = (4 << 20, 64 << 10, 24 << 20);
+    Ok(c)
 }

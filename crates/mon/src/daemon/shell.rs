@@ -6,39 +6,82 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use spirula_denc::UTime;
+use bytes::Bytes;
+use spirula_denc::{EntityType, UTime};
 use spirula_msgr::{Acceptor, Connection, Sender};
+use spirula_proto::internal::quorum::{Forwarded, MonPeerReply, RoutedReply, SessionGone};
+use spirula_proto::{Payload, RawMessage};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::Error;
 use super::auth::MonAuth;
+use super::hub::{Event, Hub, confirm};
+use super::peer;
 use crate::core::{Monitor, NewSession, Output, SessionId};
-use crate::raft::Raft;
+use crate::kv::Txn;
+use crate::raft;
 
 /// A session whose peer does not read is ended when so much waits for it.
 const MAX_QUEUED: usize = 32 << 20;
+/// A client's message may have so much data: it must fit into a message between monitors, with what that adds.
+const MAX_DATA: usize = 16 << 20;
+
+/// How a session is reached.
+enum Way {
+    /// On its own connection.
+    Direct(Sender),
+    /// Through another monitor, which has this number for it.
+    Through(Sender, u64),
+}
+
+impl Way {
+    fn send(&self, msg: RawMessage) {
+        let sender = match self {
+            Self::Direct(s) => {
+                s.send(msg);
+                s
+            }
+            Self::Through(s, session) => {
+                let session = *session;
+                let routed = RoutedReply {
+                    session,
+                    message: msg,
+                };
+                s.send(MonPeerReply::Routed(routed).to_message());
+                s
+            }
+        };
+        if sender.queued_bytes() > MAX_QUEUED {
+            sender.close();
+        }
+    }
+
+    fn close(&self) {
+        match self {
+            Self::Direct(s) => s.close(),
+            Self::Through(s, session) => {
+                let session = *session;
+                s.send(MonPeerReply::CloseSession(SessionGone { session }).to_message());
+            }
+        }
+    }
+}
 
 /// The core with its senders.
 pub(super) struct Shell {
     core: RefCell<Monitor>,
-    senders: RefCell<HashMap<SessionId, Sender>>,
+    ways: RefCell<HashMap<SessionId, Way>>,
     next: Cell<SessionId>,
-    raft: Raft,
-    failed: UnboundedSender<Error>,
+    hub: Rc<Hub>,
 }
 
 impl Shell {
-    pub(super) fn new(core: Monitor, raft: Raft) -> (Rc<Self>, UnboundedReceiver<Error>) {
-        let (failed, rx) = unbounded_channel();
-        let shell = Self {
+    pub(super) fn new(core: Monitor, hub: Rc<Hub>) -> Rc<Self> {
+        Rc::new(Self {
             core: RefCell::new(core),
-            senders: RefCell::default(),
+            ways: RefCell::default(),
             next: Cell::new(1),
-            raft,
-            failed,
-        };
-        (Rc::new(shell), rx)
+            hub,
+        })
     }
 
     /// Lets the core handle something and does what it wants done.
@@ -65,55 +108,83 @@ impl Shell {
             (core.take_outputs(), core.take_failure())
         };
         if let Some(e) = failure {
-            // The main loop ends on it; a closed channel means that it has ended already.
-            let _ = self.failed.send(e.into());
+            self.hub.report(Event::Failed(e.into()));
         }
         for output in outputs {
             match output {
                 Output::Send(id, msg) => {
-                    if let Some(s) = self.senders.borrow().get(&id) {
-                        s.send(msg);
-                        if s.queued_bytes() > MAX_QUEUED {
-                            s.close();
-                        }
+                    if let Some(way) = self.ways.borrow().get(&id) {
+                        way.send(msg);
                     }
                 }
-                Output::Close(id) => {
-                    if let Some(s) = self.senders.borrow().get(&id) {
-                        s.close();
+                Output::Close(id) => self.end(id),
+                Output::Propose(txn) => self.propose(txn),
+                Output::Forward(id, message) => {
+                    if let Some(client) = self.peek(|c| c.client(id)) {
+                        self.hub.forward(Forwarded {
+                            session: id,
+                            client,
+                            message,
+                        });
                     }
                 }
-                Output::Propose(txn) => {
-                    let (raft, failed) = (self.raft.clone(), self.failed.clone());
-                    tokio::task::spawn_local(async move {
-                        if let Err(e) = raft.propose(Arc::new(txn)).await {
-                            let _ = failed.send(e.into());
-                        }
-                    });
-                }
+                Output::Confirm => self.confirm(),
+                Output::AskIds(nonce) => self.hub.ask_ids(nonce),
             }
         }
     }
 
-    /// Opens a session: the core is told with its new id.
-    fn open(&self, sender: Sender, tell: impl FnOnce(&mut Monitor, SessionId)) -> SessionId {
+    fn propose(&self, txn: Txn) {
+        let (raft, hub) = (self.hub.raft().clone(), self.hub.clone());
+        tokio::task::spawn_local(async move {
+            match raft.propose(Arc::new(txn)).await {
+                // The core hears of that from the hub.
+                Ok(_) | Err(raft::Error::NotLeader) => {}
+                Err(e) => hub.report(Event::Failed(e.into())),
+            }
+        });
+    }
+
+    fn confirm(&self) {
+        let (raft, hub) = (self.hub.raft().clone(), self.hub.clone());
+        let term = self.peek(|c| c.term);
+        tokio::task::spawn_local(async move {
+            match confirm(&raft, term).await {
+                Ok(()) => hub.report(Event::Confirmed(term)),
+                Err(raft::Error::NotLeader) => {}
+                Err(e) => hub.report(Event::Failed(e.into())),
+            }
+        });
+    }
+
+    fn add(&self, way: Way) -> SessionId {
         let id = self.next.get();
         self.next.set(id + 1);
-        self.senders.borrow_mut().insert(id, sender);
-        self.with_core(|c| tell(c, id));
+        self.ways.borrow_mut().insert(id, way);
         id
     }
 
-    /// Serves a session until its connection ends.
+    /// Serves a session until its connection ends; the core is told with its new id.
     pub(super) async fn session(
         &self,
         mut connection: Connection,
         tell: impl FnOnce(&mut Monitor, SessionId),
     ) {
-        let id = self.open(connection.sender().clone(), tell);
+        let id = self.add(Way::Direct(connection.sender().clone()));
+        self.with_core(|c| tell(c, id));
         loop {
             match connection.recv().await {
-                Ok(incoming) => self.with_core(|c| c.message(id, incoming, UTime::now())),
+                Ok(incoming) if incoming.data.len() > MAX_DATA => {
+                    tracing::warn!("session {id}: {} bytes of data", incoming.data.len());
+                    break;
+                }
+                Ok(mut incoming) => {
+                    // It may have to wait for a quorum: not in the room that the monitors' own messages need.
+                    if !incoming.data.is_empty() {
+                        incoming.data = Bytes::copy_from_slice(&incoming.data.to_bytes()).into();
+                    }
+                    self.with_core(|c| c.message(id, incoming, UTime::now()));
+                }
                 Err(e) => {
                     tracing::debug!("session {id}: {e}");
                     break;
@@ -121,17 +192,57 @@ impl Shell {
             }
         }
         self.close(id);
+        self.hub.client_gone(id);
     }
 
-    fn close(&self, id: SessionId) {
-        self.senders.borrow_mut().remove(&id);
-        self.with_core(|c| c.close(id, UTime::now()));
+    /// Opens a session for a client of another monitor.
+    pub(super) fn open_forwarded(
+        &self,
+        sender: Sender,
+        session: u64,
+        new: NewSession,
+        host: &str,
+    ) -> SessionId {
+        let id = self.add(Way::Through(sender, session));
+        self.with_core(|c| c.open_forwarded(id, new, host, UTime::now()));
+        id
+    }
+
+    /// Whether a session is there.
+    pub(super) fn knows(&self, id: SessionId) -> bool {
+        self.ways.borrow().contains_key(&id)
+    }
+
+    /// A client is gone.
+    pub(super) fn close(&self, id: SessionId) {
+        if self.ways.borrow_mut().remove(&id).is_some() {
+            self.with_core(|c| c.close(id, UTime::now()));
+        }
+    }
+
+    /// The monitor behind which a client is does not answer; of the client nothing is known.
+    pub(super) fn forget(&self, id: SessionId) {
+        self.ways.borrow_mut().remove(&id);
+        self.with_core(|c| c.forget(id));
+    }
+
+    /// Forgets the clients of other monitors.
+    pub(super) fn forget_forwarded(&self) {
+        let direct = |_: &SessionId, w: &mut Way| matches!(w, Way::Direct(_));
+        self.ways.borrow_mut().retain(direct);
+    }
+
+    /// Ends a client's connection.
+    pub(super) fn end(&self, id: SessionId) {
+        if let Some(way) = self.ways.borrow().get(&id) {
+            way.close();
+        }
     }
 }
 
 /// Takes one connection from its handshake to its end.
-pub(super) async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
-    let auth = MonAuth::new(shell.clone());
+pub(super) async fn serve(hub: Rc<Hub>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
+    let auth = MonAuth::new(hub.clone());
     let (connection, info) = match acceptor.accept(stream, from, auth).await {
         Ok(done) => done,
         Err(e) => {
@@ -140,6 +251,12 @@ pub(super) async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpS
         }
     };
     let Some((name, global_id, caps, handshake)) = info else {
+        return;
+    };
+    if name.kind == EntityType::MON && global_id == 0 {
+        return peer::serve(hub, connection).await;
+    }
+    let Some(shell) = hub.shell().cloned() else {
         return;
     };
     let peer = connection.peer();

@@ -120,6 +120,25 @@ impl Versions {
 }
 
 impl Monitor {
+    /// Monitors that are not in quorum.
+    pub(super) fn mons_down(&self, out: &mut Checks) {
+        let down = self.out_of_quorum();
+        // Nobody is in quorum only until a new leader has counted.
+        if down.is_empty() || self.quorum.names.is_empty() {
+            return;
+        }
+        let map = &self.monmap.map;
+        let detail = down.iter().map(|name| {
+            let rank = map.rank_of(name).unwrap_or(0);
+            let addrs = map.mons.get(*name).map(|i| i.public_addrs.to_string());
+            let addrs = addrs.unwrap_or_default();
+            format!("mon.{name} (rank {rank}) addr {addrs} is down (out of quorum)")
+        });
+        let (n, all, quorum) = (down.len(), map.mons.len(), self.quorum.names.join(","));
+        let summary = format!("{n}/{all} mons down, quorum {quorum}");
+        out.insert("MON_DOWN", warn(summary, n, detail.collect()));
+    }
+
     pub(super) fn daemons(&self, out: &mut Checks) {
         self.disk_space(out);
         let name = &self.me.name;
@@ -147,26 +166,54 @@ impl Monitor {
         }
     }
 
+    /// The disks of the monitors in quorum, by name.
+    fn disks(&self) -> Vec<(&String, DiskUse)> {
+        let own = self.disk.map(|d| (&self.me.name, d));
+        let peers = self.peers.iter().filter_map(|(name, p)| Some((name, p.disk?)));
+        let seen = peers.filter(|(name, _)| self.quorum.names.contains(name));
+        let mut all: Vec<_> = own.into_iter().chain(seen).collect();
+        all.sort_by_key(|(name, _)| *name);
+        all
+    }
+
     fn disk_space(&self, out: &mut Checks) {
-        let Some(disk) = self.disk else { return };
-        let (name, percent) = (&self.me.name, disk.percent_available());
-        let detail = vec![format!("mon.{name} has {percent}% avail")];
-        if percent <= self.values.int("mon_data_avail_crit") {
-            let summary = format!("mon {name} is very low on available space");
-            out.insert("MON_DISK_CRIT", error(summary, 1, detail));
-        } else if percent <= self.values.int("mon_data_avail_warn") {
-            let summary = format!("mon {name} is low on available space");
-            out.insert("MON_DISK_LOW", warn(summary, 1, detail));
-        }
+        let (crit, low) = (
+            self.values.int("mon_data_avail_crit"),
+            self.values.int("mon_data_avail_warn"),
+        );
         let limit = self.values.uint("mon_data_size_warn");
-        if disk.store >= limit {
-            let summary = format!("mon {name} is using a lot of disk space");
-            let line = format!(
-                "mon.{name} is {} >= mon_data_size_warn ({})",
-                fmt::bytes(disk.store),
-                fmt::bytes(limit)
-            );
-            out.insert("MON_DISK_BIG", warn(summary, 1, vec![line]));
+        let mut found: BTreeMap<&'static str, Vec<(&String, String)>> = BTreeMap::new();
+        for (name, disk) in self.disks() {
+            let percent = disk.percent_available();
+            let line = format!("mon.{name} has {percent}% avail");
+            if percent <= crit {
+                found.entry("MON_DISK_CRIT").or_default().push((name, line));
+            } else if percent <= low {
+                found.entry("MON_DISK_LOW").or_default().push((name, line));
+            }
+            if disk.store >= limit {
+                let line = format!(
+                    "mon.{name} is {} >= mon_data_size_warn ({})",
+                    fmt::bytes(disk.store),
+                    fmt::bytes(limit)
+                );
+                found.entry("MON_DISK_BIG").or_default().push((name, line));
+            }
+        }
+        for (code, lines) in found {
+            let names: Vec<&str> = lines.iter().map(|(n, _)| n.as_str()).collect();
+            let (plural, verb) = match names.len() {
+                1 => ("", "is"),
+                _ => ("s", "are"),
+            };
+            let who = format!("mon{plural} {} {verb}", names.join(","));
+            let detail = lines.iter().map(|(_, line)| line.clone()).collect();
+            let check = match code {
+                "MON_DISK_CRIT" => error(format!("{who} very low on available space"), names.len(), detail),
+                "MON_DISK_LOW" => warn(format!("{who} low on available space"), names.len(), detail),
+                _ => warn(format!("{who} using a lot of disk space"), names.len(), detail),
+            };
+            out.insert(code, check);
         }
     }
 }

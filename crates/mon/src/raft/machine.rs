@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use openraft::storage::RaftStateMachine;
-use openraft::{BasicNode, Entry, EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend};
+use openraft::{Entry, EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend};
 use openraft::{RaftSnapshotBuilder, Snapshot, SnapshotMeta, StoredMembership};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::log::{blocking, fault};
 use super::store::{AppliedState, Dump, Store};
-use super::{StorageError, Types};
+use super::{Node, StorageError, Types};
 use crate::kv::Txn;
 
 /// News from the state machine, in log order.
@@ -51,7 +51,7 @@ pub(super) struct Builder {
     state: AppliedState,
 }
 
-fn meta(state: &AppliedState) -> SnapshotMeta<u64, BasicNode> {
+fn meta(state: &AppliedState) -> SnapshotMeta<u64, Node> {
     let index = state.last.map_or(0, |id| id.index);
     SnapshotMeta {
         last_log_id: state.last,
@@ -76,7 +76,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn applied_state(
         &mut self,
-    ) -> Result<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>), StorageError> {
+    ) -> Result<(Option<LogId<u64>>, StoredMembership<u64, Node>), StorageError> {
         Ok((self.state.last, self.state.membership.clone()))
     }
 
@@ -95,6 +95,8 @@ impl RaftStateMachine<Types> for Machine {
                 EntryPayload::Membership(m) => {
                     self.state.membership = StoredMembership::new(Some(e.log_id), m);
                 }
+                // Made by a leader that was deposed before it came into the log.
+                EntryPayload::Normal(t) if t.0.term != 0 && t.0.term != e.log_id.leader_id.term => {}
                 EntryPayload::Normal(t) => {
                     txns.push(t.0.clone());
                     news.push(Applied::Txn {
@@ -126,18 +128,15 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<u64, BasicNode>,
-        snapshot: Box<Dump>,
+        meta: &SnapshotMeta<u64, Node>,
+        _snapshot: Box<Dump>,
     ) -> Result<(), StorageError> {
         self.state = AppliedState {
             last: meta.last_log_id,
             membership: meta.last_membership.clone(),
         };
         let (store, state) = (self.store.clone(), self.state.clone());
-        blocking(ErrorSubject::Snapshot(None), move || {
-            store.install(&snapshot, &state)
-        })
-        .await?;
+        blocking(ErrorSubject::Snapshot(None), move || store.install_staged(&state)).await?;
         let _ = self.tx.send(Applied::Snapshot {
             index: self.state.last.map_or(0, |id| id.index),
         });
@@ -145,15 +144,15 @@ impl RaftStateMachine<Types> for Machine {
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
-        if self.state.last.is_none() {
+        let (state, dump) = self
+            .store
+            .view()
+            .map_err(|e| fault(ErrorSubject::Snapshot(None), ErrorVerb::Read, &e))?;
+        if state.last.is_none() {
             return Ok(None);
         }
-        let dump = self
-            .store
-            .dump()
-            .map_err(|e| fault(ErrorSubject::Snapshot(None), ErrorVerb::Read, &e))?;
         Ok(Some(Snapshot {
-            meta: meta(&self.state),
+            meta: meta(&state),
             snapshot: Box::new(dump),
         }))
     }
@@ -172,7 +171,7 @@ mod tests {
         let mut m = Machine::new(store, tx).unwrap();
         let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let built = rt.block_on(async { m.get_snapshot_builder().await.build_snapshot().await.unwrap() });
-        assert!(built.snapshot.0.is_empty());
+        assert!(matches!(*built.snapshot, Dump::Empty));
         assert!(rt.block_on(m.get_current_snapshot()).unwrap().is_none());
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -9,9 +9,13 @@ mod machine;
 mod network;
 mod node;
 mod store;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 pub use machine::Applied;
-pub use node::{Error, Raft};
+pub use network::{Call, Calls};
+pub use node::{Error, Raft, View};
 pub use store::{Store, StoreError};
 
 use crate::kv::Txn;
@@ -22,12 +26,22 @@ openraft::declare_raft_types!(
         D = TxnData,
         R = (),
         NodeId = u64,
-        Node = openraft::BasicNode,
+        Node = Node,
         Entry = openraft::Entry<Types>,
         SnapshotData = store::Dump,
         AsyncRuntime = openraft::TokioRuntime,
         Responder = openraft::impls::OneshotResponder<Types>,
 );
+
+/// A member of the group.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Node {
+    /// The address it listens on.
+    pub addr: String,
+    /// Its name: `a` in `mon.a`. Empty in groups of one that were made before names were kept.
+    #[serde(default)]
+    pub name: String,
+}
 
 /// A transaction as openraft carries it.
 #[derive(Debug, Clone)]

@@ -1,67 +1,243 @@
-//! The way to the other monitors of the group.
-//!
-//! The group has one member so far, so openraft never calls these; a peer that it is told of is unreachable.
+//! The way to the other monitors of the group: openraft's requests become messages that the daemon carries.
 
 use std::future::Future;
+use std::time::Duration;
 
-use openraft::error::{Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
+use openraft::error::{
+    Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
+};
+use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{BasicNode, OptionalSend, Snapshot, Vote};
+use openraft::{OptionalSend, Snapshot, Vote};
+use spirula_denc::encode_to_vec;
+use spirula_proto::internal::quorum::{AppendAsk, MonPeer, MonPeerReply, SnapshotPart, VoteAsk};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
-use super::Types;
+use super::store::{At, Dump, StoreError, encode_entry};
+use super::{Node, Types, wire};
+use crate::kv::Txn;
 
-/// Makes connections to peers.
-pub(super) struct Peers;
+/// Entries of one request together, except that one entry is always sent.
+const MOST_ENTRY_BYTES: usize = 8 << 20;
+/// A part of a snapshot, except that one value is always sent.
+const SNAPSHOT_PART: usize = 1 << 20;
+/// How long a follower may take for a part of a snapshot: the last one is installed with a flush.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(30);
+/// Pause before an unreachable monitor is tried again.
+const BACKOFF: Duration = Duration::from_millis(150);
 
-/// A peer that no transport leads to.
-pub(super) struct NoRoute {
-    addr: String,
+/// A request for the daemon to carry. Whoever cannot deliver it drops `answer`.
+pub struct Call {
+    /// Where the monitor listens.
+    pub addr: String,
+    /// The request.
+    pub ask: MonPeer,
+    /// Takes the answer.
+    pub answer: oneshot::Sender<MonPeerReply>,
 }
 
-impl NoRoute {
-    fn error(&self) -> Unreachable {
-        Unreachable::new(&std::io::Error::new(
-            std::io::ErrorKind::NetworkUnreachable,
-            format!("no transport to monitor at {}", self.addr),
-        ))
-    }
+/// Takes the requests. openraft has at most one to each monitor under way, and one more for each read that is confirmed.
+pub type Calls = UnboundedSender<Call>;
+
+/// Makes routes to monitors.
+pub(super) struct Peers(pub(super) Calls);
+
+/// The way to one monitor.
+pub(super) struct Route {
+    target: u64,
+    addr: String,
+    calls: Calls,
 }
 
 impl RaftNetworkFactory<Types> for Peers {
-    type Network = NoRoute;
+    type Network = Route;
 
-    async fn new_client(&mut self, _target: u64, node: &BasicNode) -> NoRoute {
-        NoRoute {
+    async fn new_client(&mut self, target: u64, node: &Node) -> Route {
+        Route {
+            target,
             addr: node.addr.clone(),
+            calls: self.0.clone(),
         }
     }
 }
 
-type Rpc<T> = Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
+/// What went wrong on the way.
+enum Failure {
+    /// No connection, or it broke.
+    Gone,
+    /// The monitor refused, or answered something else.
+    Refused(String),
+}
 
-impl RaftNetwork<Types> for NoRoute {
-    async fn append_entries(
-        &mut self,
-        _rpc: AppendEntriesRequest<Types>,
-        _option: RPCOption,
-    ) -> Rpc<AppendEntriesResponse<u64>> {
-        Err(self.error().into())
+impl Failure {
+    fn unreachable(self, addr: &str) -> Unreachable {
+        let (kind, text) = match self {
+            Self::Gone => (
+                std::io::ErrorKind::NotConnected,
+                format!("no connection to the monitor at {addr}"),
+            ),
+            Self::Refused(why) => (
+                std::io::ErrorKind::ConnectionRefused,
+                format!("the monitor at {addr}: {why}"),
+            ),
+        };
+        Unreachable::new(&std::io::Error::new(kind, text))
+    }
+}
+
+impl Route {
+    async fn call(&self, ask: MonPeer) -> Result<MonPeerReply, Failure> {
+        let (answer, reply) = oneshot::channel();
+        let call = Call {
+            addr: self.addr.clone(),
+            ask,
+            answer,
+        };
+        self.calls.send(call).map_err(|_| Failure::Gone)?;
+        match reply.await.map_err(|_| Failure::Gone)? {
+            MonPeerReply::Refused(r) => Err(Failure::Refused(r.why)),
+            reply => Ok(reply),
+        }
     }
 
-    async fn vote(&mut self, _rpc: VoteRequest<u64>, _option: RPCOption) -> Rpc<VoteResponse<u64>> {
-        Err(self.error().into())
+    fn unexpected(&self) -> Unreachable {
+        Failure::Refused("another answer than the one expected".to_owned()).unreachable(&self.addr)
+    }
+
+    async fn send_part(&self, part: SnapshotPart) -> Result<Vote<u64>, Unreachable> {
+        let answer = tokio::time::timeout(SNAPSHOT_PATIENCE, self.call(MonPeer::Snapshot(part))).await;
+        match answer {
+            Ok(Ok(MonPeerReply::Snapshot(a))) if a.out_of_order => {
+                Err(Failure::Refused("parts of a snapshot out of order".to_owned()).unreachable(&self.addr))
+            }
+            Ok(Ok(MonPeerReply::Snapshot(a))) => Ok(wire::to_vote(&a.vote)),
+            Ok(Ok(_)) => Err(self.unexpected()),
+            Ok(Err(f)) => Err(f.unreachable(&self.addr)),
+            Err(_) => Err(Failure::Gone.unreachable(&self.addr)),
+        }
+    }
+
+    /// Sends all parts, one after the other. A higher vote in an answer ends it.
+    async fn send_snapshot(
+        &self,
+        vote: Vote<u64>,
+        snapshot: Snapshot<Types>,
+    ) -> Result<Vote<u64>, Streaming> {
+        let membership =
+            serde_json::to_string(&snapshot.meta.last_membership).map_err(|e| NetworkError::new(&e))?;
+        let mut dump = snapshot.snapshot;
+        let mut after = None;
+        for number in 0.. {
+            let (keys, last, back) = read_part(dump, after).await?;
+            dump = back;
+            let done = last.is_none();
+            let part = SnapshotPart {
+                target: self.target,
+                vote: wire::vote(&vote),
+                last: snapshot.meta.last_log_id.as_ref().map(wire::position),
+                membership: membership.clone(),
+                number,
+                done,
+                keys: encode_to_vec(&keys).into(),
+            };
+            let seen = self.send_part(part).await?;
+            if done || seen > vote {
+                return Ok(seen);
+            }
+            after = last;
+        }
+        Ok(vote)
+    }
+}
+
+type Streaming = StreamingError<Types, Fatal<u64>>;
+type Rpc<T> = Result<T, RPCError<u64, Node, RaftError<u64>>>;
+
+/// Reads the next part of a dump away from the monitor's loop.
+async fn read_part(dump: Box<Dump>, after: Option<At>) -> Result<(Txn, Option<At>, Box<Dump>), Streaming> {
+    let read = tokio::task::spawn_blocking(move || -> Result<_, StoreError> {
+        let (txn, last) = dump.part(after.as_ref(), SNAPSHOT_PART)?;
+        Ok((txn, last, dump))
+    });
+    match read.await {
+        Ok(part) => part.map_err(|e| {
+            let subject = openraft::ErrorSubject::Snapshot(None);
+            Streaming::StorageError(super::log::fault(subject, openraft::ErrorVerb::Read, &e))
+        }),
+        Err(e) => Err(NetworkError::new(&e).into()),
+    }
+}
+
+impl RaftNetwork<Types> for Route {
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types>,
+        _option: RPCOption,
+    ) -> Rpc<AppendEntriesResponse<u64>> {
+        let (mut entries, mut bytes, mut last) = (Vec::new(), 0, None);
+        for e in &rpc.entries {
+            let encoded = encode_entry(e).map_err(|e| NetworkError::new(&e))?;
+            if !entries.is_empty() && bytes + encoded.len() > MOST_ENTRY_BYTES {
+                break;
+            }
+            bytes += encoded.len();
+            entries.push(encoded.into());
+            last = Some(e.log_id);
+        }
+        let whole = entries.len() == rpc.entries.len();
+        let ask = MonPeer::Append(AppendAsk {
+            target: self.target,
+            vote: wire::vote(&rpc.vote),
+            previous: rpc.prev_log_id.as_ref().map(wire::position),
+            commit: rpc.leader_commit.as_ref().map(wire::position),
+            entries,
+        });
+        match self.call(ask).await {
+            Ok(MonPeerReply::Append(a)) => Ok(match (a.higher, a.conflict) {
+                (Some(v), _) => AppendEntriesResponse::HigherVote(wire::to_vote(&v)),
+                (None, true) => AppendEntriesResponse::Conflict,
+                (None, false) if whole => AppendEntriesResponse::Success,
+                (None, false) => AppendEntriesResponse::PartialSuccess(last),
+            }),
+            Ok(_) => Err(self.unexpected().into()),
+            Err(f) => Err(f.unreachable(&self.addr).into()),
+        }
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest<u64>, _option: RPCOption) -> Rpc<VoteResponse<u64>> {
+        let ask = MonPeer::Vote(VoteAsk {
+            target: self.target,
+            vote: wire::vote(&rpc.vote),
+            last: rpc.last_log_id.as_ref().map(wire::position),
+        });
+        match self.call(ask).await {
+            Ok(MonPeerReply::Vote(a)) => Ok(VoteResponse {
+                vote: wire::to_vote(&a.vote),
+                vote_granted: a.granted,
+                last_log_id: a.last.as_ref().map(wire::to_log_id),
+            }),
+            Ok(_) => Err(self.unexpected().into()),
+            Err(f) => Err(f.unreachable(&self.addr).into()),
+        }
     }
 
     async fn full_snapshot(
         &mut self,
-        _vote: Vote<u64>,
-        _snapshot: Snapshot<Types>,
-        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        vote: Vote<u64>,
+        snapshot: Snapshot<Types>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
-    ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
-        Err(self.error().into())
+    ) -> Result<SnapshotResponse<u64>, Streaming> {
+        tokio::select! {
+            closed = cancel => Err(closed.into()),
+            sent = self.send_snapshot(vote, snapshot) => sent.map(SnapshotResponse::new),
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(BACKOFF))
     }
 }

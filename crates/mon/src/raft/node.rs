@@ -1,19 +1,41 @@
 //! One running member of the group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use openraft::{BasicNode, Config, SnapshotPolicy};
+use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
+use openraft::{
+    ChangeMembers, Config, RaftMetrics, Snapshot, SnapshotMeta, SnapshotPolicy, StoredMembership,
+};
+use spirula_denc::decode_all;
+use spirula_proto::internal::quorum::{
+    AppendAnswer, AppendAsk, SnapshotAnswer, SnapshotPart, VoteAnswer, VoteAsk,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Mutex, watch};
 
 use super::machine::{Applied, Machine};
-use super::network::Peers;
-use super::store::{Store, StoreError};
-use super::{TxnData, Types};
+use super::network::{Calls, Peers};
+use super::store::{Dump, Store, StoreError, decode_entry};
+use super::{Node, TxnData, Types, wire};
 use crate::kv::Txn;
 
 /// Log entries kept behind the applied state; a follower that is further away gets a snapshot.
 const KEEP_ENTRIES: u64 = 500;
+
+/// How often the leader gives a sign of life, and how long a request of the log may take, in milliseconds. The library
+/// waits for the flush of what it appends before it does anything else, so this has to cover a slow disk's.
+const HEARTBEAT_MS: u64 = 300;
+/// Followers wait for [`ELECTION_MAX_MS`], and then for a time between these, before they elect another leader.
+const ELECTION_MIN_MS: u64 = 400;
+const ELECTION_MAX_MS: u64 = 900;
+
+/// A new member that lacks no more entries than this has caught up: it may vote.
+const NEAR_ENTRIES: u64 = 100;
+/// How long a new member may take to catch up before the leader turns to other things, and tries again later.
+const CATCH_UP: Duration = Duration::from_secs(60);
 
 /// The group cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -21,72 +43,344 @@ pub enum Error {
     /// The disk.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A peer sent what does not decode.
+    #[error("from a monitor: {0}")]
+    Peer(String),
+    /// This monitor does not lead, or leads no majority: nothing happened that counts, or it is not known yet.
+    #[error("this monitor does not lead")]
+    NotLeader,
     /// openraft refused or stopped.
     #[error("replicated log: {0}")]
     Raft(String),
 }
 
+/// What the node knows of the group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct View {
+    /// The term.
+    pub term: u64,
+    /// The leader's number, if there is one.
+    pub leader: Option<u64>,
+    /// Whether this node leads.
+    pub leads: bool,
+    /// The voting members.
+    pub voters: BTreeMap<u64, Node>,
+    /// The other members: new ones that catch up.
+    pub learners: BTreeMap<u64, Node>,
+    /// Members are being exchanged: the change before has to be finished first.
+    pub changing: bool,
+    /// Why the node stopped.
+    pub failed: Option<String>,
+}
+
+/// A snapshot on its way in.
+struct Incoming {
+    part: SnapshotPart,
+    next: u32,
+}
+
 /// Handle of the running node. Cheap to clone.
 #[derive(Clone)]
 pub struct Raft {
+    id: u64,
     raft: openraft::Raft<Types>,
+    store: Store,
+    incoming: Arc<Mutex<Option<Incoming>>>,
 }
 
 impl Raft {
-    /// Starts the node `id` over `store`, and waits until it leads when it is the only member. `members` are the
-    /// group's nodes with their addresses, used on the first start only. Needs a tokio runtime with time enabled;
-    /// disk flushes run on its blocking threads, one at a time.
+    /// Starts the node over `store`, whose number it takes. Its requests to other members go to `calls`. Needs a tokio
+    /// runtime with time enabled; disk flushes run on its blocking threads, one at a time.
     ///
     /// Everything that commits, also from before a crash, is reported through the receiver in log order.
-    pub async fn start(
-        id: u64,
-        store: Store,
-        members: &BTreeMap<u64, String>,
-    ) -> Result<(Self, UnboundedReceiver<Applied>), Error> {
+    pub async fn start(store: Store, calls: Calls) -> Result<(Self, UnboundedReceiver<Applied>), Error> {
         let config = Config {
             cluster_name: "spirula".to_owned(),
-            heartbeat_interval: 500,
-            election_timeout_min: 1500,
-            election_timeout_max: 3000,
+            heartbeat_interval: HEARTBEAT_MS,
+            election_timeout_min: ELECTION_MIN_MS,
+            election_timeout_max: ELECTION_MAX_MS,
             snapshot_policy: SnapshotPolicy::LogsSinceLast(KEEP_ENTRIES),
             max_in_snapshot_log_to_keep: KEEP_ENTRIES,
+            replication_lag_threshold: NEAR_ENTRIES,
             ..config_defaults()?
         };
         let config = config.validate().map_err(raft_error)?;
         let (tx, rx) = unbounded_channel();
         let machine = Machine::new(store.clone(), tx)?;
-        let raft = openraft::Raft::new(id, Arc::new(config), Peers, store, machine)
+        let id = store.node()?;
+        let raft = openraft::Raft::new(id, Arc::new(config), Peers(calls), store.clone(), machine)
             .await
             .map_err(raft_error)?;
-        if !raft.is_initialized().await.map_err(raft_error)? {
-            let nodes: BTreeMap<u64, BasicNode> = members
-                .iter()
-                .map(|(id, addr)| (*id, BasicNode::new(addr)))
-                .collect();
-            raft.initialize(nodes).await.map_err(raft_error)?;
-        } else if members.len() == 1 {
-            // Nobody else could lead: do not sit out the election timeout.
-            raft.trigger().elect().await.map_err(raft_error)?;
+        // Only after this answer the metrics tell what was read from the disk.
+        raft.with_raft_state(|_| ()).await.map_err(raft_error)?;
+        let node = Self {
+            id,
+            raft,
+            store,
+            incoming: Arc::default(),
+        };
+        Ok((node, rx))
+    }
+
+    /// This node's number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the node belongs to a group.
+    pub async fn is_initialized(&self) -> Result<bool, Error> {
+        self.raft.is_initialized().await.map_err(raft_error)
+    }
+
+    /// Makes the node the only member of a new group, unless it belongs to one.
+    pub async fn found(&self, me: Node) -> Result<(), Error> {
+        if self.is_initialized().await? {
+            return Ok(());
         }
-        if members.len() == 1 {
-            raft.wait(Some(std::time::Duration::from_secs(30)))
-                .metrics(|m| m.current_leader == Some(id), "leadership of a group of one")
-                .await
-                .map_err(raft_error)?;
-            raft.ensure_linearizable().await.map_err(raft_error)?;
+        let members = BTreeMap::from([(self.id, me)]);
+        self.raft.initialize(members).await.map_err(raft_error)?;
+        let id = self.id;
+        self.raft
+            .wait(Some(Duration::from_secs(30)))
+            .metrics(
+                |m| m.membership_config.voter_ids().eq([id]),
+                "membership of a new group",
+            )
+            .await
+            .map_err(raft_error)?;
+        Ok(())
+    }
+
+    /// Leads a group of one, whose only member cannot be outvoted. Returns at once in other groups.
+    pub async fn lead_alone(&self) -> Result<(), Error> {
+        if !self.is_alone() {
+            return Ok(());
         }
-        Ok((Self { raft }, rx))
+        // Nobody else could lead: do not sit out the election timeout.
+        self.raft.trigger().elect().await.map_err(raft_error)?;
+        let id = self.id;
+        self.raft
+            .wait(Some(Duration::from_secs(30)))
+            .metrics(|m| m.current_leader == Some(id), "leadership of a group of one")
+            .await
+            .map_err(raft_error)?;
+        self.barrier().await
+    }
+
+    /// Waits until everything that is in the log is committed and applied. A leader needs that before it decides
+    /// anything: one that was restarted leads on in its old term, and what it had proposed and even acknowledged before
+    /// may be in its log only.
+    pub async fn barrier(&self) -> Result<(), Error> {
+        self.propose(Arc::default()).await.map(drop)
+    }
+
+    /// Whether this node is all of its group.
+    pub fn is_alone(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        metrics.membership_config.voter_ids().eq([self.id])
     }
 
     /// Replicates a transaction; returns its index when it is committed, durable and applied.
     pub async fn propose(&self, txn: Arc<Txn>) -> Result<u64, Error> {
-        let done = self.raft.client_write(TxnData(txn)).await.map_err(raft_error)?;
-        Ok(done.log_id.index)
+        match self.raft.client_write(TxnData(txn)).await {
+            Ok(done) => Ok(done.log_id.index),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => Err(Error::NotLeader),
+            Err(e) => Err(raft_error(e)),
+        }
     }
 
-    /// The term of the current leader, which Ceph's tools show as the election epoch.
-    pub fn term(&self) -> u64 {
-        self.raft.metrics().borrow().current_term
+    /// Makes sure that this node leads now, and has applied everything that was committed before, if that came after a
+    /// [`Raft::barrier`].
+    pub async fn confirm(&self) -> Result<(), Error> {
+        match self.raft.ensure_linearizable().await {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(
+                CheckIsLeaderError::ForwardToLeader(_) | CheckIsLeaderError::QuorumNotEnough(_),
+            )) => Err(Error::NotLeader),
+            Err(e) => Err(raft_error(e)),
+        }
+    }
+
+    /// Whether the node may call an election. One that reaches no majority must not: it would only raise the term, and
+    /// depose the leader when it is back.
+    pub fn allow_elections(&self, allowed: bool) {
+        self.raft.runtime_config().elect(allowed);
+    }
+
+    /// What the node knows of the group.
+    pub fn view(&self) -> View {
+        let metrics = self.raft.metrics();
+        let m: &RaftMetrics<u64, Node> = &metrics.borrow();
+        let membership = m.membership_config.membership();
+        let voters: BTreeSet<u64> = m.membership_config.voter_ids().collect();
+        let mut view = View {
+            term: m.current_term,
+            leader: m.current_leader,
+            leads: m.current_leader == Some(self.id) && m.state.is_leader(),
+            changing: membership.get_joint_config().len() > 1,
+            failed: m.running_state.as_ref().err().map(ToString::to_string),
+            ..View::default()
+        };
+        for (id, node) in m.membership_config.nodes() {
+            let list = match voters.contains(id) {
+                true => &mut view.voters,
+                false => &mut view.learners,
+            };
+            list.insert(*id, node.clone());
+        }
+        view
+    }
+
+    /// Tells of every change of what [`Raft::view`] shows, and of more.
+    pub fn watch(&self) -> watch::Receiver<RaftMetrics<u64, Node>> {
+        self.raft.metrics()
+    }
+
+    /// Makes a node a voting member once it has caught up, in place of `instead`.
+    pub async fn admit(&self, id: u64, node: Node, instead: &BTreeSet<u64>) -> Result<(), Error> {
+        let learn = self.raft.add_learner(id, node, true);
+        match tokio::time::timeout(CATCH_UP, learn).await {
+            Ok(done) => done.map_err(raft_error)?,
+            Err(_) => return Err(Error::Raft(format!("node {id} does not catch up"))),
+        };
+        let voters = self.view().voters;
+        let stay = voters.keys().copied().filter(|v| !instead.contains(v));
+        let next: BTreeSet<u64> = stay.chain([id]).collect();
+        self.change(ChangeMembers::ReplaceAllVoters(next)).await
+    }
+
+    /// Removes members, voting or not.
+    pub async fn expel(&self, ids: &BTreeSet<u64>) -> Result<(), Error> {
+        let view = self.view();
+        let voting: BTreeSet<u64> = ids
+            .iter()
+            .copied()
+            .filter(|i| view.voters.contains_key(i))
+            .collect();
+        if !voting.is_empty() {
+            self.change(ChangeMembers::RemoveVoters(voting)).await?;
+        }
+        let rest: BTreeSet<u64> = ids
+            .iter()
+            .copied()
+            .filter(|i| view.learners.contains_key(i))
+            .collect();
+        match rest.is_empty() {
+            true => Ok(()),
+            false => self.change(ChangeMembers::RemoveNodes(rest)).await,
+        }
+    }
+
+    /// Finishes an exchange of members that another leader began.
+    pub async fn settle(&self) -> Result<(), Error> {
+        let next: BTreeSet<u64> = {
+            let metrics = self.raft.metrics();
+            let m: &RaftMetrics<u64, Node> = &metrics.borrow();
+            let joint = m.membership_config.membership().get_joint_config();
+            joint.last().cloned().unwrap_or_default()
+        };
+        self.change(ChangeMembers::ReplaceAllVoters(next)).await
+    }
+
+    /// Renames this node: groups of one were made without names once.
+    pub async fn rename(&self, me: Node) -> Result<(), Error> {
+        let nodes = BTreeMap::from([(self.id, me)]);
+        self.change(ChangeMembers::SetNodes(nodes)).await
+    }
+
+    async fn change(&self, change: ChangeMembers<u64, Node>) -> Result<(), Error> {
+        let done = self.raft.change_membership(change, false).await;
+        done.map(drop).map_err(raft_error)
+    }
+
+    /// Answers another member that wants to lead.
+    pub async fn handle_vote(&self, ask: &VoteAsk) -> Result<VoteAnswer, Error> {
+        let request = VoteRequest {
+            vote: wire::to_vote(&ask.vote),
+            last_log_id: ask.last.as_ref().map(wire::to_log_id),
+        };
+        let answer = self.raft.vote(request).await.map_err(raft_error)?;
+        Ok(VoteAnswer {
+            vote: wire::vote(&answer.vote),
+            granted: answer.vote_granted,
+            last: answer.last_log_id.as_ref().map(wire::position),
+        })
+    }
+
+    /// Takes entries from the leader; they are durable when this returns.
+    pub async fn handle_append(&self, ask: &AppendAsk) -> Result<AppendAnswer, Error> {
+        let entries: Result<Vec<_>, StoreError> = ask.entries.iter().map(|e| decode_entry(e)).collect();
+        let request = AppendEntriesRequest {
+            vote: wire::to_vote(&ask.vote),
+            prev_log_id: ask.previous.as_ref().map(wire::to_log_id),
+            entries: entries.map_err(|e| Error::Peer(e.to_string()))?,
+            leader_commit: ask.commit.as_ref().map(wire::to_log_id),
+        };
+        let answer = self.raft.append_entries(request).await.map_err(raft_error)?;
+        Ok(match answer {
+            AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_) => {
+                AppendAnswer::default()
+            }
+            AppendEntriesResponse::Conflict => AppendAnswer {
+                conflict: true,
+                higher: None,
+            },
+            AppendEntriesResponse::HigherVote(v) => AppendAnswer {
+                conflict: false,
+                higher: Some(wire::vote(&v)),
+            },
+        })
+    }
+
+    /// Takes a part of the leader's state; with the last one it becomes this node's.
+    pub async fn handle_snapshot(&self, part: SnapshotPart) -> Result<SnapshotAnswer, Error> {
+        let mut incoming = self.incoming.lock().await;
+        let expected = match incoming.as_ref() {
+            Some(i) if part.number > 0 && (&i.part.vote, &i.part.last) == (&part.vote, &part.last) => i.next,
+            _ => 0,
+        };
+        if part.number != expected {
+            return Ok(SnapshotAnswer {
+                vote: part.vote,
+                out_of_order: true,
+            });
+        }
+        let keys: Txn = decode_all(&part.keys).map_err(|e| Error::Peer(e.to_string()))?;
+        let (store, first) = (self.store.clone(), part.number == 0);
+        let staged = tokio::task::spawn_blocking(move || store.stage(&keys, first)).await;
+        staged.map_err(raft_error)??;
+        if !part.done {
+            let answer = SnapshotAnswer {
+                vote: part.vote.clone(),
+                out_of_order: false,
+            };
+            let next = expected + 1;
+            *incoming = Some(Incoming { part, next });
+            return Ok(answer);
+        }
+        *incoming = None;
+        let membership: StoredMembership<u64, Node> =
+            serde_json::from_str(&part.membership).map_err(|e| Error::Peer(e.to_string()))?;
+        let last_log_id = part.last.as_ref().map(wire::to_log_id);
+        let snapshot = Snapshot {
+            meta: SnapshotMeta {
+                last_log_id,
+                last_membership: membership,
+                snapshot_id: format!("{}", last_log_id.map_or(0, |id| id.index)),
+            },
+            snapshot: Box::new(Dump::Staged),
+        };
+        tracing::info!(
+            "taking the leader's state as of entry {}",
+            snapshot.meta.snapshot_id
+        );
+        let vote = wire::to_vote(&part.vote);
+        let answer = self.raft.install_full_snapshot(vote, snapshot).await;
+        Ok(SnapshotAnswer {
+            vote: wire::vote(&answer.map_err(raft_error)?.vote),
+            out_of_order: false,
+        })
     }
 
     /// Stops the node.
@@ -101,62 +395,4 @@ fn config_defaults() -> Result<Config, Error> {
 
 fn raft_error(e: impl std::fmt::Display) -> Error {
     Error::Raft(e.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kv::KvRead;
-
-    fn with_dir(name: &str, f: impl AsyncFn(&std::path::Path)) {
-        let dir = std::env::temp_dir().join(format!("spirula-mon-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let rt = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
-        rt.block_on(f(&dir));
-        std::fs::remove_dir_all(dir).unwrap();
-    }
-
-    fn put(n: u64) -> Arc<Txn> {
-        let mut t = Txn::default();
-        t.put("test", format!("{n:05}"), n.to_le_bytes().to_vec());
-        Arc::new(t)
-    }
-
-    #[test]
-    fn what_is_acknowledged_is_there_after_a_restart() {
-        with_dir("restart", async |dir| {
-            let members = BTreeMap::from([(0, "x".to_owned())]);
-            for round in 0..3u64 {
-                let store = Store::open(&dir.join("store.db")).unwrap();
-                let (raft, mut rx) = Raft::start(0, store.clone(), &members).await.unwrap();
-                assert_eq!(store.scan("test").unwrap().len() as u64, round * 10);
-                for n in 0..10 {
-                    raft.propose(put(round * 10 + n)).await.unwrap();
-                }
-                let mut seen = 0;
-                while let Ok(Applied::Txn { .. }) = rx.try_recv() {
-                    seen += 1;
-                }
-                assert!(seen >= 10, "every committed transaction is reported");
-                raft.shutdown().await.unwrap();
-            }
-        });
-    }
-
-    #[test]
-    fn the_log_is_purged() {
-        with_dir("purge", async |dir| {
-            let store = Store::open(&dir.join("store.db")).unwrap();
-            let members = BTreeMap::from([(0, "x".to_owned())]);
-            let (raft, _rx) = Raft::start(0, store.clone(), &members).await.unwrap();
-            for n in 0..KEEP_ENTRIES * 3 {
-                raft.propose(put(n)).await.unwrap();
-            }
-            raft.shutdown().await.unwrap();
-            assert!(store.entries(0, u64::MAX).unwrap().len() < 1100);
-        });
-    }
 }

@@ -1,21 +1,24 @@
 //! The redb file below the log and the state machine.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::{Entry, EntryPayload, LogId, StoredMembership, Vote};
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 use spirula_denc::{Decode, Encode, Reader, Writer, decode_all, encode_to_vec};
 
-use super::{TxnData, Types};
+use super::{Node, TxnData, Types};
 use crate::kv::{KvError, KvRead, Txn};
 
 const LOG: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("log");
 const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("meta");
 const KV: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("kv");
+/// A snapshot that is being received.
+const STAGE: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("stage");
 
-/// Version of the file's layout. 1: tables `log`, `meta`, `kv`.
+/// Version of the file's layout. 1: tables `log`, `meta`, `kv`; `stage` may come and go.
 const FORMAT: &[u8] = b"1";
 
 /// redb caches pages in memory up to this many bytes; the working set of a monitor is a few maps.
@@ -68,12 +71,61 @@ pub struct Store {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AppliedState {
     pub(super) last: Option<LogId<u64>>,
-    pub(super) membership: StoredMembership<u64, openraft::BasicNode>,
+    pub(super) membership: StoredMembership<u64, Node>,
 }
 
-/// A dump of the whole key-value state, read from the file or received from the leader.
-#[derive(Debug, Default)]
-pub struct Dump(pub Txn);
+/// The whole key-value state, as a snapshot carries it.
+#[derive(Default)]
+pub enum Dump {
+    /// Nothing: only tells how far the log may be purged.
+    #[default]
+    Empty,
+    /// The state as it was when the snapshot was asked for, read from the file part by part.
+    View(ReadTransaction),
+    /// It was received, and waits in the file to be installed.
+    Staged,
+}
+
+impl std::fmt::Debug for Dump {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "Empty",
+            Self::View(_) => "View",
+            Self::Staged => "Staged",
+        })
+    }
+}
+
+/// The last key of a part of a dump.
+pub(super) type At = (String, String);
+
+impl Dump {
+    /// The keys after `after`, as many as come to `most` bytes but one at least, and the last of them; `None` where
+    /// none is left after these.
+    pub(super) fn part(&self, after: Option<&At>, most: usize) -> Result<(Txn, Option<At>)> {
+        let mut txn = Txn::default();
+        let Self::View(tx) = self else {
+            return Ok((txn, None));
+        };
+        let table = tx.open_table(KV)?;
+        let from = match after {
+            Some((s, k)) => Bound::Excluded((s.as_str(), k.as_str())),
+            None => Bound::Unbounded,
+        };
+        let (mut bytes, mut last) = (0, None);
+        for item in table.range::<(&str, &str)>((from, Bound::Unbounded))? {
+            if bytes >= most {
+                return Ok((txn, last));
+            }
+            let (k, v) = item?;
+            let (service, key) = k.value();
+            bytes += service.len() + key.len() + v.value().len();
+            last = Some((service.to_owned(), key.to_owned()));
+            txn.put(service, key, Bytes::copy_from_slice(v.value()));
+        }
+        Ok((txn, None))
+    }
+}
 
 impl Store {
     /// Opens `path`, creating it if it is missing.
@@ -100,10 +152,7 @@ impl Store {
     fn meta<T: serde::de::DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         let tx = self.db.begin_read()?;
         let table = tx.open_table(META)?;
-        Ok(match table.get(key)? {
-            None => None,
-            Some(v) => Some(serde_json::from_slice(v.value())?),
-        })
+        json(table.get(key)?.map(|v| v.value().to_vec()))
     }
 
     fn set_meta<T: serde::Serialize>(&self, key: &str, value: &T) -> Result<()> {
@@ -196,39 +245,87 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Replaces the whole state by a dump; durable when this returns.
-    pub(super) fn install(&self, dump: &Dump, state: &AppliedState) -> Result<()> {
-        let tx = self.db.begin_write()?;
+    /// Keeps a part of a snapshot that is being received; the first one begins anew.
+    pub(super) fn stage(&self, part: &Txn, first: bool) -> Result<()> {
+        let mut tx = self.db.begin_write()?;
+        tx.set_durability(Durability::None)?;
+        if first {
+            tx.delete_table(STAGE)?;
+        }
         {
-            let mut kv = tx.open_table(KV)?;
-            kv.retain(|_, _| false)?;
-            for op in &dump.0.ops {
+            let mut stage = tx.open_table(STAGE)?;
+            for op in &part.ops {
                 if let Some(v) = &op.value {
-                    kv.insert((op.service.as_str(), op.key.as_str()), v.as_ref())?;
+                    stage.insert((op.service.as_str(), op.key.as_str()), v.as_ref())?;
                 }
             }
-            put_applied(&mut tx.open_table(META)?, state)?;
         }
         Ok(tx.commit()?)
     }
 
-    /// Everything the state holds.
-    pub(super) fn dump(&self) -> Result<Dump> {
-        let tx = self.db.begin_read()?;
-        let table = tx.open_table(KV)?;
-        let mut txn = Txn::default();
-        for item in table.iter()? {
-            let (k, v) = item?;
-            let (service, key) = k.value();
-            txn.put(service, key, Bytes::copy_from_slice(v.value()));
+    /// Replaces the whole state by what was staged; durable when this returns.
+    pub(super) fn install_staged(&self, state: &AppliedState) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        tx.delete_table(KV)?;
+        {
+            let stage = tx.open_table(STAGE)?;
+            let mut kv = tx.open_table(KV)?;
+            for item in stage.iter()? {
+                let (k, v) = item?;
+                kv.insert(k.value(), v.value())?;
+            }
+            put_applied(&mut tx.open_table(META)?, state)?;
         }
-        Ok(Dump(txn))
+        tx.delete_table(STAGE)?;
+        Ok(tx.commit()?)
+    }
+
+    /// Everything that the state holds, with what it has applied; later changes do not show in it.
+    pub(super) fn view(&self) -> Result<(AppliedState, Dump)> {
+        let tx = self.db.begin_read()?;
+        let state = {
+            let meta = tx.open_table(META)?;
+            let of =
+                |key: &str| -> Result<Option<Vec<u8>>> { Ok(meta.get(key)?.map(|v| v.value().to_vec())) };
+            AppliedState {
+                last: json(of("applied")?)?.flatten(),
+                membership: json(of("membership")?)?.unwrap_or_default(),
+            }
+        };
+        Ok((state, Dump::View(tx)))
+    }
+
+    /// This node's number in the group; 0 in stores that were made before there were others.
+    pub fn node(&self) -> Result<u64> {
+        Ok(self.meta("node")?.unwrap_or(0))
+    }
+
+    /// Gives a new store its number, and what its monitor needs until it is a member of a cluster.
+    pub fn plant(&self, node: u64, seed: &[u8]) -> Result<()> {
+        self.set_meta("node", &node)?;
+        self.set_meta("seed", &seed)
+    }
+
+    /// What [`Store::plant`] left, until [`Store::weed`].
+    pub fn seed(&self) -> Result<Option<Vec<u8>>> {
+        self.meta("seed")
+    }
+
+    /// Forgets the seed: the monitor is a member.
+    pub fn weed(&self) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        tx.open_table(META)?.remove("seed")?;
+        Ok(tx.commit()?)
     }
 
     fn read<T>(&self, f: impl FnOnce(&redb::ReadOnlyTable<(&str, &str), &[u8]>) -> Result<T>) -> Result<T> {
         let tx = self.db.begin_read()?;
         f(&tx.open_table(KV)?)
     }
+}
+
+fn json<T: serde::de::DeserializeOwned>(text: Option<Vec<u8>>) -> Result<Option<T>> {
+    Ok(text.map(|t| serde_json::from_slice(&t)).transpose()?)
 }
 
 fn put_applied(meta: &mut redb::Table<'_, &str, &[u8]>, state: &AppliedState) -> Result<()> {
@@ -277,7 +374,7 @@ const BLANK: u8 = 0;
 const NORMAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 
-fn encode_entry(e: &Entry<Types>) -> Result<Vec<u8>> {
+pub(super) fn encode_entry(e: &Entry<Types>) -> Result<Vec<u8>> {
     let mut w = Writer::new();
     e.log_id.leader_id.term.encode(&mut w);
     e.log_id.leader_id.node_id.encode(&mut w);
@@ -296,7 +393,7 @@ fn encode_entry(e: &Entry<Types>) -> Result<Vec<u8>> {
     Ok(w.into_vec())
 }
 
-fn decode_entry(buf: &[u8]) -> Result<Entry<Types>> {
+pub(super) fn decode_entry(buf: &[u8]) -> Result<Entry<Types>> {
     let mut r = Reader::new(buf);
     let leader = openraft::CommittedLeaderId::new(u64::decode(&mut r)?, u64::decode(&mut r)?);
     let log_id = LogId::new(leader, r.u64()?);

@@ -1,9 +1,11 @@
 //! Entities, rotating secrets and global ids.
 //!
-//! Keys: `entity/NAME` holds an encoded `EntityAuth`, `rotating` the secrets, `gid_end` the end of the range of global
-//! ids that were reserved. A restart leaves the rest of a range unused, so that no id is given twice.
+//! Keys: `entity/NAME` holds an encoded `EntityAuth`, `rotating` the secrets, `gid_end` the end of the global ids that
+//! were reserved, `gid_for/MONITOR` the end of the range that was last reserved for a monitor and the number under which
+//! it asked for it. A restart leaves the rest of a range unused, so that no id is given twice.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +16,7 @@ use spirula_cephx::{
 use spirula_denc::{UTime, encode_to_vec};
 
 use super::stored;
-use crate::core::{LoadError, Monitor};
+use crate::core::{LoadError, Monitor, Output, Role};
 use crate::kv::{KvRead, Txn};
 use crate::options::Values;
 
@@ -22,6 +24,7 @@ const SERVICE: &str = "auth";
 const ENTITY: &str = "entity/";
 const ROTATING: &str = "rotating";
 const GID_END: &str = "gid_end";
+const GID_FOR: &str = "gid_for/";
 
 /// The first global id of a cluster, as official clusters have it.
 const FIRST_GID: u64 = 4100;
@@ -35,20 +38,35 @@ pub struct Auth {
     ids: RefCell<GlobalIds>,
     /// The committed end of reserved ids.
     gid_end: u64,
-    /// A reservation by this process is in flight or done: what commits next is ours to use.
-    reserving: Option<u64>,
+    /// The name of this monitor.
+    me: String,
+    /// The number under which this process has asked for ids.
+    asked: Option<u64>,
+    /// What other monitors have asked for, by name.
+    wishes: BTreeMap<String, u64>,
+    /// The numbers under which monitors have had their last ranges.
+    granted: BTreeMap<String, u64>,
 }
 
 impl Auth {
-    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+    pub(crate) fn load(kv: &dyn KvRead, me: &str) -> Result<Self, LoadError> {
         let mut auth = Self {
-            gid_end: FIRST_GID,
+            me: me.to_owned(),
             ..Self::default()
         };
-        for (key, value) in kv.scan(SERVICE)? {
-            auth.apply(&key, Some(&value))?;
-        }
+        auth.reload(kv)?;
         Ok(auth)
+    }
+
+    /// Takes the whole state anew; what was reserved for this process stays.
+    pub(crate) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
+        self.db = KeyDatabase::default();
+        self.gid_end = FIRST_GID;
+        self.granted.clear();
+        for (key, value) in kv.scan(SERVICE)? {
+            self.apply(&key, Some(&value))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
@@ -64,14 +82,41 @@ impl Auth {
             self.db.secrets = stored("rotating secrets", v)?;
         } else if let (GID_END, Some(v)) = (key, value) {
             self.gid_end = stored("global id range", v)?;
-            if self.reserving == Some(self.gid_end) {
-                self.ids
-                    .borrow_mut()
-                    .reserve(self.gid_end - GLOBAL_ID_STEP, self.gid_end);
-                self.reserving = None;
-            }
+        } else if let Some(monitor) = key.strip_prefix(GID_FOR) {
+            self.apply_grant(monitor, value)?;
         }
         Ok(())
+    }
+
+    fn apply_grant(&mut self, monitor: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        let Some(value) = value else {
+            self.granted.remove(monitor);
+            return Ok(());
+        };
+        let (end, nonce): (u64, u64) = stored("global id range", value)?;
+        self.granted.insert(monitor.to_owned(), nonce);
+        if monitor == self.me && self.asked == Some(nonce) {
+            self.ids
+                .borrow_mut()
+                .reserve(end.saturating_sub(GLOBAL_ID_STEP), end);
+            self.asked = None;
+        }
+        Ok(())
+    }
+
+    /// The number under which this process has to ask for ids, while it needs some.
+    fn wish(&mut self, env: &Env<'_>) -> Option<u64> {
+        if self.asked.is_none() && self.ids.borrow().is_low() {
+            self.asked = env.random_u64().ok();
+        }
+        self.asked
+    }
+
+    /// Forgets the range of a monitor that was removed.
+    pub(crate) fn forget_monitor(&self, name: &str, txn: &mut Txn) {
+        if self.granted.contains_key(name) {
+            txn.remove(SERVICE, format!("{GID_FOR}{name}"));
+        }
     }
 
     pub(crate) fn set_values(&mut self, v: &Values) {
@@ -84,7 +129,7 @@ impl Auth {
     }
 
     /// The entities by name.
-    pub fn entities(&self) -> &std::collections::BTreeMap<AuthName, EntityAuth> {
+    pub fn entities(&self) -> &BTreeMap<AuthName, EntityAuth> {
         &self.db.entities
     }
 
@@ -107,14 +152,25 @@ impl Auth {
 
     fn maintenance(&mut self, now: UTime) -> Txn {
         let mut txn = Txn::default();
-        match self.db.secrets.rotated(&self.lifetimes, &Env::system(now)) {
+        let env = Env::system(now);
+        match self.db.secrets.rotated(&self.lifetimes, &env) {
             Ok(Some(next)) => txn.put(SERVICE, ROTATING, encode_to_vec(&next)),
             Ok(None) => {}
             Err(e) => tracing::error!("rotating secrets: {e}"),
         }
-        if self.reserving.is_none() && self.ids.borrow().is_low() {
-            let end = self.gid_end + GLOBAL_ID_STEP;
-            self.reserving = Some(end);
+        let own = self.wish(&env).map(|nonce| (self.me.clone(), nonce));
+        let mut end = self.gid_end;
+        for (monitor, nonce) in std::mem::take(&mut self.wishes).into_iter().chain(own) {
+            if self.granted.get(&monitor) != Some(&nonce) {
+                end += GLOBAL_ID_STEP;
+                txn.put(
+                    SERVICE,
+                    format!("{GID_FOR}{monitor}"),
+                    encode_to_vec(&(end, nonce)),
+                );
+            }
+        }
+        if end != self.gid_end {
             txn.put(SERVICE, GID_END, encode_to_vec(&end));
         }
         txn
@@ -147,5 +203,21 @@ impl Monitor {
     pub(crate) fn auth_maintenance(&mut self) {
         let txn = self.auth.maintenance(self.now);
         self.writes.txn.extend(txn);
+    }
+
+    /// Asks the leader for global ids, where some are needed.
+    pub(crate) fn ask_ids(&mut self) {
+        if self.quorum.role == Role::Peon
+            && let Some(nonce) = self.auth.wish(&Env::system(self.now))
+        {
+            self.out.push(Output::AskIds(nonce));
+        }
+    }
+
+    /// Another monitor asks for global ids; it asks again until it has them.
+    pub fn ids_wanted(&mut self, monitor: &str, nonce: u64) {
+        if self.quorum.leads() && self.monmap.map.mons.contains_key(monitor) {
+            self.auth.wishes.insert(monitor.to_owned(), nonce);
+        }
     }
 }

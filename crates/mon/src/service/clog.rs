@@ -66,6 +66,11 @@ impl ClusterLog {
         self.pending.push_back(entry);
     }
 
+    /// Forgets the entries that wait: another monitor leads, and they are not its.
+    pub(crate) fn drop_pending(&mut self) {
+        self.pending.clear();
+    }
+
     /// An entry by this monitor.
     pub(crate) fn own_entry(
         &mut self,

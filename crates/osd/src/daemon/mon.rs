@@ -23,6 +23,8 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
                 let next = u64::from(o.maps.epoch()) + 1;
                 o.mon.subscribe("osdmap", if next == 1 { 0 } else { next });
                 o.mon.subscribe("config", 0);
+                // For the session itself, which has to find the monitors that come and go.
+                o.mon.subscribe("monmap", 0);
                 o.reports.forget();
                 o.report_config();
                 o.boot_if_down();

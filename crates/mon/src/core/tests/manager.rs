@@ -43,7 +43,7 @@ fn the_leader_is_the_manager_and_a_new_address_is_a_new_map() {
     assert!(map.available && map.active_gid > 0 && map.epoch > 1);
     let mut moved = identity();
     moved.mgr_addrs = EntityAddr::v2("127.0.0.1:6801".parse().unwrap(), 6).into();
-    w.mon = Monitor::load(moved.clone(), w.kv.clone(), Default::default(), 2, w.now).unwrap();
+    w.mon = Monitor::load(moved.clone(), w.kv.clone(), Default::default(), 2, true, w.now).unwrap();
     w.settle();
     w.pass(Duration::from_secs(1));
     assert_eq!(w.mon.manager.map.active_addrs, moved.mgr_addrs);

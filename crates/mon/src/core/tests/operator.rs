@@ -220,7 +220,7 @@ fn mutes_and_history_are_replicated_state() {
     }
     // Another process on the same store.
     let values = std::collections::BTreeMap::new();
-    w.mon = super::Monitor::load(super::identity(), w.kv.clone(), values, 2, w.now).unwrap();
+    w.mon = super::Monitor::load(super::identity(), w.kv.clone(), values, 2, true, w.now).unwrap();
     w.settle();
     let admin = w.admin();
     let text = |ack: super::MMonCommandAck| String::from_utf8(ack.output.to_bytes().to_vec()).unwrap();

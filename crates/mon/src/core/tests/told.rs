@@ -87,7 +87,7 @@ fn the_cluster_log_tells_how_the_health_changes() {
     w.command(admin, r#"{"prefix":"osd set","key":"noout"}"#);
     w.pass(Duration::from_secs(1));
     // A monitor that starts anew has said it already.
-    w.mon = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, w.now).unwrap();
+    w.mon = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, true, w.now).unwrap();
     w.settle();
     w.pass(Duration::from_secs(15));
     w.open(1, AuthName::new(EntityType::CLIENT, "admin"), "allow *");

@@ -1,0 +1,267 @@
+//! The monitor among the others: whether it leads, who is in quorum, and what that changes.
+//!
+//! The daemon tells the core when it leads ([`Monitor::lead`]), when another monitor does ([`Monitor::follow`]) and when
+//! it knows of none that has a majority ([`Monitor::adrift`]). What is only known to the leader (statistics, when OSDs
+//! were last heard of) is not replicated: OSDs are made to report everything to a new one, by ending their sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use spirula_denc::{EntityAddrVec, UTime};
+use spirula_proto::mon::LogPriority;
+
+use super::{Monitor, Output};
+use crate::health::DiskUse;
+use crate::kv::Txn;
+use crate::service::{MonMaps, Stats};
+
+/// How long clients may wait at a monitor that is out of quorum before they are sent to look for another
+/// (`mon_lease` of official monitors).
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the monitor is to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It decides.
+    Leader,
+    /// It follows a leader.
+    Peon,
+    /// It knows of no leader that has a majority.
+    Adrift,
+}
+
+/// The quorum as this monitor knows it.
+#[derive(Debug, Clone)]
+pub struct Quorum {
+    /// What this monitor is in it.
+    pub role: Role,
+    /// The leader's name, empty where there is none.
+    pub leader: String,
+    /// The names of the monitors in it, by rank.
+    pub names: Vec<String>,
+    /// Since when these are in it.
+    pub since: UTime,
+    /// This monitor is the only member of its group: nobody else could have decided anything.
+    pub alone: bool,
+    /// Since when there is none.
+    adrift_since: UTime,
+}
+
+impl Quorum {
+    /// Of a monitor that was just started: alone it leads.
+    pub(super) fn new(name: &str, alone: bool, now: UTime) -> Self {
+        let names = if alone { vec![name.to_owned()] } else { Vec::new() };
+        Self {
+            role: if alone { Role::Leader } else { Role::Adrift },
+            leader: names.first().cloned().unwrap_or_default(),
+            names,
+            since: now,
+            alone,
+            // It has not been in quorum: nobody waits for it.
+            adrift_since: UTime::ZERO,
+        }
+    }
+
+    /// Whether this monitor leads.
+    pub fn leads(&self) -> bool {
+        self.role == Role::Leader
+    }
+}
+
+/// What another monitor tells of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// `ceph mon metadata`.
+    pub metadata: BTreeMap<String, String>,
+    /// Its disk.
+    pub disk: Option<DiskUse>,
+}
+
+impl Monitor {
+    /// This monitor leads, a majority knows it, and everything that was committed before is applied.
+    pub fn lead(&mut self, term: u64, now: UTime) {
+        self.change_role(Role::Leader, term, now);
+        self.quorum.leader = self.me.name.clone();
+        self.stats = Stats::new(now);
+        self.osd.start(now);
+        self.metadata_due = true;
+        self.resend();
+        self.pump();
+    }
+
+    /// Another monitor leads.
+    pub fn follow(&mut self, leader: &str, term: u64, now: UTime) {
+        self.change_role(Role::Peon, term, now);
+        leader.clone_into(&mut self.quorum.leader);
+        self.resend();
+    }
+
+    /// No monitor leads a majority that this one belongs to.
+    pub fn adrift(&mut self, term: u64, now: UTime) {
+        if self.quorum.role != Role::Adrift {
+            self.quorum.adrift_since = now;
+        }
+        self.change_role(Role::Adrift, term, now);
+        self.quorum.leader.clear();
+        self.quorum.names.clear();
+    }
+
+    /// The connection to the leader is new: what was sent on the old one may be lost, and what the leader knew of our
+    /// clients is.
+    pub fn relinked(&mut self, now: UTime) {
+        self.now = now;
+        if self.quorum.role == Role::Peon {
+            self.close_osds();
+            self.resend();
+        }
+    }
+
+    fn change_role(&mut self, role: Role, term: u64, now: UTime) {
+        self.now = now;
+        self.term = term;
+        self.quorum.role = role;
+        self.drop_writes();
+        self.sessions.retain(|_, s| !s.forwarded);
+        if role != Role::Adrift {
+            self.close_osds();
+        }
+        // Only the leader is the manager.
+        let at_manager: Vec<_> = self.manager.sessions.keys().copied().collect();
+        self.out.extend(at_manager.into_iter().map(Output::Close));
+    }
+
+    fn close_osds(&mut self) {
+        let osds = self.sessions.iter().filter(|(_, s)| s.osd().is_some());
+        let ids: Vec<_> = osds.map(|(id, _)| *id).collect();
+        self.out.extend(ids.into_iter().map(Output::Close));
+    }
+
+    /// Whether clients are taken on: not where nothing could be done for them.
+    pub fn serves(&self) -> bool {
+        self.quorum.role != Role::Adrift || self.now.since(self.quorum.adrift_since) < PATIENCE
+    }
+
+    /// Sends clients away that have waited long enough for a quorum.
+    pub(super) fn dismiss_clients(&mut self) {
+        if !self.serves() {
+            let ids: Vec<_> = self.sessions.keys().copied().collect();
+            self.out.extend(ids.into_iter().map(Output::Close));
+        }
+    }
+
+    /// Who is in quorum. From the daemon where this monitor leads, otherwise from the leader.
+    pub fn see_quorum(&mut self, names: &[String], since: UTime, now: UTime) {
+        self.now = now;
+        let in_quorum = |n: &&String| names.contains(n);
+        let names: Vec<String> = self.monmap.map.ranks.iter().filter(in_quorum).cloned().collect();
+        let changed = names != self.quorum.names;
+        (self.quorum.names, self.quorum.since) = (names, since);
+        if changed && self.quorum.leads() && self.monmap.map.mons.len() > 1 {
+            let (me, q) = (&self.me.name, &self.quorum.names);
+            let ranks: Vec<String> = self.quorum_ranks().iter().map(usize::to_string).collect();
+            let (q, ranks) = (q.join(","), ranks.join(","));
+            let text = format!("mon.{me} is new leader, mons {q} in quorum (ranks {ranks})");
+            self.log_event(LogPriority::INFO, text);
+        }
+    }
+
+    /// The ranks of the monitors in quorum.
+    pub(crate) fn quorum_ranks(&self) -> Vec<usize> {
+        let rank = |n: &String| self.monmap.map.rank_of(n);
+        self.quorum.names.iter().filter_map(rank).collect()
+    }
+
+    /// The names of the monitors that are not in quorum, by rank.
+    pub(crate) fn out_of_quorum(&self) -> Vec<&String> {
+        let out = |n: &&String| !self.quorum.names.contains(n);
+        self.monmap.map.ranks.iter().filter(out).collect()
+    }
+
+    /// Whether this monitor is all of its group.
+    pub fn see_alone(&mut self, alone: bool) {
+        self.quorum.alone = alone;
+    }
+
+    /// What another monitor tells of itself.
+    pub fn see_peer(&mut self, name: &str, info: PeerInfo) {
+        if self.peers.get(name).map(|p| &p.metadata) != Some(&info.metadata) {
+            self.metadata_due = true;
+        }
+        self.peers.insert(name.to_owned(), info);
+    }
+
+    /// Keeps what monitors tell of themselves, for when they are down.
+    pub(super) fn note_monitors(&mut self) {
+        if !std::mem::take(&mut self.metadata_due) {
+            return;
+        }
+        let known: BTreeSet<&String> = self.monmap.map.mons.keys().collect();
+        self.peers.retain(|name, _| known.contains(name));
+        let own = (&self.me.name, &self.me.metadata);
+        let mut all = vec![own];
+        all.extend(self.peers.iter().map(|(name, p)| (name, &p.metadata)));
+        let mut txn = Txn::default();
+        for (name, metadata) in all {
+            let text = serde_json::to_vec(metadata).unwrap_or_default();
+            let stored = self.kv.get(MON_METADATA, name);
+            if !matches!(stored, Ok(Some(s)) if s == text) && !metadata.is_empty() {
+                txn.put(MON_METADATA, name.clone(), text);
+            }
+        }
+        self.writes.txn.extend(txn);
+    }
+
+    /// What a monitor last told of itself.
+    pub(crate) fn mon_metadata(&self, name: &str) -> BTreeMap<String, String> {
+        if *name == self.me.name {
+            return self.me.metadata.clone();
+        }
+        match self.kv.get(MON_METADATA, name) {
+            Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// A monitor wants to be a member: it gets its place in the monitor map, if it has none there. As with official
+    /// monitors it may bring a new address, and its key is all it has to have.
+    pub fn join(&mut self, name: &str, addrs: &EntityAddrVec, now: UTime) {
+        self.now = now;
+        let map = &self.monmap.map;
+        let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
+        let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);
+        if !self.quorum.leads() || there || !acceptable || !self.may_write() {
+            return;
+        }
+        let mut next = map.clone();
+        let taken = map.mons.values().find(|i| i.public_addrs == *addrs);
+        if let Some(other) = taken.map(|i| i.name.clone()) {
+            next.remove(&other);
+        }
+        next.add(name, addrs.clone());
+        self.put_monmap(next);
+        self.log_event(
+            LogPriority::INFO,
+            format!("mon.{name} at {addrs} joins the monitors"),
+        );
+        self.pump();
+    }
+
+    /// Makes a map the next one.
+    pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
+        map.epoch = self.monmap.map.epoch + 1;
+        map.last_changed = self.now;
+        MonMaps::put(&map, &mut self.writes.txn);
+        for name in self.monmap.map.mons.keys() {
+            if !map.mons.contains_key(name) {
+                self.writes.txn.remove(MON_METADATA, name.clone());
+                self.auth.forget_monitor(name, &mut self.writes.txn);
+            }
+        }
+    }
+}
+
+/// The service that holds what monitors tell of themselves.
+const MON_METADATA: &str = "mon_metadata";
+
+/// The most monitors of a cluster. Each change waits for a majority, so that more only make it slower.
+pub(crate) const MAX_MONITORS: usize = 7;

@@ -1,0 +1,241 @@
+//! Requests on their way to the leader.
+//!
+//! A monitor answers from its own state what may be a little old: maps to subscribers, tickets. Everything else goes to
+//! the leader, which first makes sure that it still leads. A request that has an answer is kept until the answer
+//! comes, and sent again when there is another leader; as in Ceph it may then be carried out twice.
+
+use std::collections::BTreeMap;
+
+use spirula_denc::UTime;
+use spirula_proto::internal::quorum::ForwardedClient;
+use spirula_proto::mon::{MMonGetVersion, MMonGetVersionReply};
+use spirula_proto::{MsgType, RawMessage};
+
+use super::quorum::Role;
+use super::session::{NewSession, Session};
+use super::{Monitor, Output, SessionId};
+
+/// Most bytes of requests without an answer. A client that sends more is sent away: its requests go elsewhere.
+const MAX_PENDING_BYTES: usize = 64 << 20;
+/// Most requests of one client without an answer.
+const MAX_PENDING: usize = 4096;
+
+/// Names an answer: its kind and its number.
+type Answer = (MsgType, u64);
+
+/// Requests of this monitor's clients that have no answer yet.
+#[derive(Default)]
+pub(super) struct Pending {
+    requests: BTreeMap<SessionId, BTreeMap<Answer, RawMessage>>,
+    bytes: usize,
+}
+
+impl Pending {
+    /// Keeps a request; `false` where there is no room.
+    fn add(&mut self, session: SessionId, answer: Answer, msg: &RawMessage) -> bool {
+        let of_session = self.requests.entry(session).or_default();
+        if of_session.len() >= MAX_PENDING || self.bytes + msg.len() > MAX_PENDING_BYTES {
+            return false;
+        }
+        self.bytes += msg.len();
+        if let Some(old) = of_session.insert(answer, msg.clone()) {
+            self.bytes -= old.len();
+        }
+        true
+    }
+
+    /// Forgets the request that a message answers, if it answers one.
+    pub(super) fn answered(&mut self, session: SessionId, msg: &RawMessage) {
+        let Some(of_session) = self.requests.get_mut(&session) else {
+            return;
+        };
+        if let Some(request) = answer_of(msg).and_then(|a| of_session.remove(&a)) {
+            self.bytes -= request.len();
+        }
+        if of_session.is_empty() {
+            self.requests.remove(&session);
+        }
+    }
+
+    /// Forgets the requests of a session that is over.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        let gone = self.requests.remove(&session).unwrap_or_default();
+        self.bytes -= gone.values().map(RawMessage::len).sum::<usize>();
+    }
+
+    fn all(&self) -> Vec<(SessionId, RawMessage)> {
+        let of = |(id, r): (&SessionId, &BTreeMap<Answer, RawMessage>)| {
+            let id = *id;
+            r.values().map(move |m| (id, m.clone())).collect::<Vec<_>>()
+        };
+        self.requests.iter().flat_map(of).collect()
+    }
+}
+
+/// The answer that a request waits for, if it has one.
+fn wanted(msg: &RawMessage) -> Option<Answer> {
+    let kind = match msg.kind() {
+        MsgType::MON_COMMAND => MsgType::MON_COMMAND_ACK,
+        MsgType::POOL_OP => MsgType::POOL_OP_REPLY,
+        MsgType::STATFS => MsgType::STATFS_REPLY,
+        MsgType::GET_POOL_STATS => MsgType::GET_POOL_STATS_REPLY,
+        MsgType::MON_GET_VERSION => {
+            let handle = msg.decode::<MMonGetVersion>().ok()?.handle;
+            return Some((MsgType::MON_GET_VERSION_REPLY, handle));
+        }
+        _ => return None,
+    };
+    Some((kind, msg.header.tid))
+}
+
+/// The request that a message answers, by the name of the answer.
+fn answer_of(msg: &RawMessage) -> Option<Answer> {
+    match msg.kind() {
+        MsgType::MON_COMMAND_ACK
+        | MsgType::POOL_OP_REPLY
+        | MsgType::STATFS_REPLY
+        | MsgType::GET_POOL_STATS_REPLY => Some((msg.kind(), msg.header.tid)),
+        MsgType::MON_GET_VERSION_REPLY => {
+            let handle = msg.decode::<MMonGetVersionReply>().ok()?.handle;
+            Some((msg.kind(), handle))
+        }
+        _ => None,
+    }
+}
+
+/// Whether only the leader can deal with a message.
+fn is_for_leader(msg: &RawMessage) -> bool {
+    matches!(msg.kind(), MsgType::LOG | MsgType::OSD_REPORT) || wanted(msg).is_some()
+}
+
+/// Requests that wait until it is certain that this monitor still leads.
+#[derive(Default)]
+pub(super) struct Unconfirmed {
+    /// These came before the question that is under way was asked.
+    asked: Vec<(SessionId, RawMessage)>,
+    /// These have to wait for the next one.
+    next: Vec<(SessionId, RawMessage)>,
+    under_way: bool,
+}
+
+impl Monitor {
+    /// Takes a message where it belongs.
+    pub(super) fn route(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+        let Some(session) = self.sessions.get(&id) else {
+            return Ok(());
+        };
+        if !is_for_leader(&msg) {
+            return self.dispatch(id, msg);
+        }
+        if !session.forwarded
+            && let Some(answer) = wanted(&msg)
+            && !self.pending.add(id, answer, &msg)
+        {
+            tracing::warn!("session {id} has more requests without an answer than are kept");
+            self.out.push(Output::Close(id));
+            return Ok(());
+        }
+        self.hand_to_leader(id, msg)
+    }
+
+    fn hand_to_leader(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+        match self.quorum.role {
+            Role::Leader if self.quorum.alone || wanted(&msg).is_none() => self.dispatch(id, msg),
+            Role::Leader => {
+                self.unconfirmed.next.push((id, msg));
+                self.ask_to_confirm();
+                Ok(())
+            }
+            // Its own monitor sends it where it has to go.
+            _ if self.sessions.get(&id).is_some_and(|s| s.forwarded) => Ok(()),
+            Role::Peon => {
+                self.out.push(Output::Forward(id, msg));
+                Ok(())
+            }
+            // What has an answer is kept; reports come again.
+            Role::Adrift => Ok(()),
+        }
+    }
+
+    fn ask_to_confirm(&mut self) {
+        if !self.unconfirmed.under_way && !self.unconfirmed.next.is_empty() {
+            self.unconfirmed.under_way = true;
+            self.unconfirmed.asked = std::mem::take(&mut self.unconfirmed.next);
+            self.out.push(Output::Confirm);
+        }
+    }
+
+    /// This monitor led when [`Output::Confirm`] was carried out, in this term, and has applied everything since.
+    pub fn confirmed(&mut self, term: u64, now: UTime) {
+        self.now = now;
+        if term != self.term || !self.quorum.leads() {
+            return;
+        }
+        self.unconfirmed.under_way = false;
+        for (id, msg) in std::mem::take(&mut self.unconfirmed.asked) {
+            if !self.sessions.contains_key(&id) {
+                continue;
+            }
+            if let Err(e) = self.dispatch(id, msg) {
+                tracing::warn!("session {id}: {e}");
+                self.out.push(Output::Close(id));
+            }
+        }
+        self.ask_to_confirm();
+        self.pump();
+    }
+
+    /// What was being changed or asked is over: somebody else may lead. The requests are still pending.
+    pub(super) fn drop_writes(&mut self) {
+        self.writes = super::write::Writes::default();
+        self.queue.clear();
+        self.unconfirmed = Unconfirmed::default();
+        self.clog.drop_pending();
+    }
+
+    /// Sends every request without an answer to the leader, again.
+    pub(super) fn resend(&mut self) {
+        for (id, msg) in self.pending.all() {
+            if let Err(e) = self.hand_to_leader(id, msg) {
+                tracing::warn!("session {id}: {e}");
+                self.out.push(Output::Close(id));
+            }
+        }
+    }
+
+    /// The leader's message for one of our clients.
+    pub fn routed(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
+        self.now = now;
+        if self.sessions.get(&id).is_some_and(|s| !s.forwarded) {
+            self.send(id, msg);
+        }
+    }
+
+    /// Opens a session for a client of another monitor.
+    pub fn open_forwarded(&mut self, id: SessionId, new: NewSession, host: &str, now: UTime) {
+        self.open(id, new, now);
+        if let Some(s) = self.sessions.get_mut(&id) {
+            s.forwarded = true;
+            host.clone_into(&mut s.host);
+        }
+    }
+
+    /// The monitor that a client has its session with is gone; the client is not known to be.
+    pub fn forget(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+    }
+
+    /// What the leader has to know of a client whose message is forwarded.
+    pub fn client(&self, id: SessionId) -> Option<ForwardedClient> {
+        let s: &Session = self.sessions.get(&id)?;
+        Some(ForwardedClient {
+            name: s.name.to_string(),
+            global_id: s.global_id,
+            caps: s.caps_text.clone(),
+            addr: s.addr,
+            ip: s.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+            features: s.features,
+            host: s.host.clone(),
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! Groups of real nodes over real files; the network is a function call that may be cut.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spirula_proto::internal::quorum::{MonPeer, MonPeerReply};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::*;
+use crate::kv::KvRead;
+
+/// Runs a test in a directory of its own.
+fn with_dir(name: &str, f: impl AsyncFn(&Path)) {
+    let dir = std::env::temp_dir().join(format!("spirula-mon-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    let rt = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&rt, f(&dir));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+fn put(n: u64) -> Arc<Txn> {
+    let mut t = Txn::default();
+    t.put("test", format!("{n:05}"), n.to_le_bytes().to_vec());
+    Arc::new(t)
+}
+
+async fn alone(store: &Store) -> (Raft, UnboundedReceiver<Applied>) {
+    let (calls, _) = unbounded_channel();
+    let (raft, rx) = Raft::start(store.clone(), calls).await.unwrap();
+    raft.found(Node::default()).await.unwrap();
+    raft.lead_alone().await.unwrap();
+    (raft, rx)
+}
+
+#[test]
+fn what_is_acknowledged_is_there_after_a_restart() {
+    with_dir("restart", async |dir| {
+        for round in 0..3u64 {
+            let store = Store::open(&dir.join("store.db")).unwrap();
+            let (raft, mut rx) = alone(&store).await;
+            assert_eq!(store.scan("test").unwrap().len() as u64, round * 10);
+            for n in 0..10 {
+                raft.propose(put(round * 10 + n)).await.unwrap();
+            }
+            let mut seen = 0;
+            while let Ok(Applied::Txn { .. }) = rx.try_recv() {
+                seen += 1;
+            }
+            assert!(seen >= 10, "every committed transaction is reported");
+            raft.shutdown().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_log_is_purged() {
+    with_dir("purge", async |dir| {
+        let store = Store::open(&dir.join("store.db")).unwrap();
+        let (raft, _rx) = alone(&store).await;
+        for n in 0..1500 {
+            raft.propose(put(n)).await.unwrap();
+        }
+        raft.shutdown().await.unwrap();
+        assert!(store.entries(0, u64::MAX).unwrap().len() < 1100);
+    });
+}
+
+#[test]
+fn a_transaction_of_another_term_does_not_count() {
+    with_dir("term", async |dir| {
+        let store = Store::open(&dir.join("store.db")).unwrap();
+        let (raft, _rx) = alone(&store).await;
+        let term = raft.view().term;
+        for (n, term) in [(1, term), (2, term + 1), (3, 0)] {
+            let mut txn = (*put(n)).clone();
+            txn.term = term;
+            raft.propose(Arc::new(txn)).await.unwrap();
+        }
+        raft.shutdown().await.unwrap();
+        let keys: Vec<_> = store.scan("test").unwrap().into_iter().map(|(k, _)| k).collect();
+        assert_eq!(keys, ["00001", "00003"]);
+    });
+}
+
+/// Monitors that reach each other unless they are cut off.
+#[derive(Clone, Default)]
+struct Net {
+    nodes: Rc<RefCell<BTreeMap<String, Raft>>>,
+    cut: Rc<RefCell<BTreeSet<String>>>,
+}
+
+struct Member {
+    name: String,
+    raft: Raft,
+    store: Store,
+    _applied: UnboundedReceiver<Applied>,
+}
+
+impl Net {
+    async fn start(&self, dir: &Path, name: &str) -> Member {
+        let path: PathBuf = dir.join(format!("{name}.db"));
+        let is_new = !path.exists();
+        let store = Store::open(&path).unwrap();
+        if is_new {
+            let number = u64::from(crc32c::crc32c(
+                format!("{name}{}", self.nodes.borrow().len()).as_bytes(),
+            ));
+            store.plant(number + 1, b"").unwrap();
+        }
+        let (calls, mut queue) = unbounded_channel::<Call>();
+        let (raft, applied) = Raft::start(store.clone(), calls).await.unwrap();
+        self.nodes.borrow_mut().insert(name.to_owned(), raft.clone());
+        let (net, me) = (self.clone(), name.to_owned());
+        tokio::task::spawn_local(async move {
+            while let Some(call) = queue.recv().await {
+                let (net, me) = (net.clone(), me.clone());
+                tokio::task::spawn_local(async move { net.carry(&me, call).await });
+            }
+        });
+        Member {
+            name: name.to_owned(),
+            raft,
+            store,
+            _applied: applied,
+        }
+    }
+
+    async fn carry(&self, from: &str, call: Call) {
+        let is_cut = [from, call.addr.as_str()]
+            .iter()
+            .any(|n| self.cut.borrow().contains(*n));
+        let target = self.nodes.borrow().get(&call.addr).cloned();
+        let Some(target) = target.filter(|_| !is_cut) else {
+            return;
+        };
+        // Through the encoded form, as on the wire.
+        let ask: MonPeer = spirula_proto::Payload::to_message(&call.ask).decode().unwrap();
+        let me = target.id();
+        let answer = match ask {
+            MonPeer::Vote(a) if a.target == me => target.handle_vote(&a).await.map(MonPeerReply::Vote),
+            MonPeer::Append(a) if a.target == me => target.handle_append(&a).await.map(MonPeerReply::Append),
+            MonPeer::Snapshot(p) if p.target == me => {
+                target.handle_snapshot(p).await.map(MonPeerReply::Snapshot)
+            }
+            _ => return,
+        };
+        // A node that was shut down does not answer.
+        if let Ok(answer) = answer {
+            let _ = call.answer.send(answer);
+        }
+    }
+
+    fn node(&self, m: &Member) -> Node {
+        Node {
+            addr: m.name.clone(),
+            name: m.name.clone(),
+        }
+    }
+
+    /// A group of these members, led by the first.
+    async fn group(&self, dir: &Path, names: &[&str]) -> Vec<Member> {
+        let mut all = Vec::new();
+        for name in names {
+            let m = self.start(dir, name).await;
+            match all.first() {
+                None => {
+                    m.raft.found(self.node(&m)).await.unwrap();
+                    m.raft.lead_alone().await.unwrap();
+                }
+                Some(first) => {
+                    let first: &Member = first;
+                    first
+                        .raft
+                        .admit(m.raft.id(), self.node(&m), &BTreeSet::new())
+                        .await
+                        .unwrap();
+                }
+            }
+            all.push(m);
+        }
+        all
+    }
+}
+
+async fn until(what: &str, within: Duration, f: impl Fn() -> bool) {
+    let end = tokio::time::Instant::now() + within;
+    while !f() {
+        assert!(tokio::time::Instant::now() < end, "{what} takes too long");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn count(m: &Member) -> usize {
+    m.store.scan("test").unwrap().len()
+}
+
+#[test]
+fn the_leader_goes_and_another_one_takes_over_with_everything() {
+    with_dir("failover", async |dir| {
+        let net = Net::default();
+        let all = net.group(dir, &["a", "b", "c"]).await;
+        for n in 0..20 {
+            all[0].raft.propose(put(n)).await.unwrap();
+        }
+        net.cut.borrow_mut().insert("a".into());
+        let leads = |m: &Member| m.raft.view().leads;
+        until("an election", Duration::from_secs(3), || {
+            all[1..].iter().any(leads)
+        })
+        .await;
+        let next = all[1..].iter().find(|m| leads(m)).unwrap();
+        // The other one may be slow to answer.
+        while next.raft.confirm().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        next.raft.propose(put(20)).await.unwrap();
+        assert_eq!(count(next), 21);
+        // The old one leads no majority: it neither confirms nor commits.
+        assert!(matches!(all[0].raft.confirm().await, Err(Error::NotLeader)));
+        let lost = all[0].raft.propose(put(99));
+        assert!(
+            tokio::time::timeout(Duration::from_millis(500), lost)
+                .await
+                .is_err()
+        );
+        net.cut.borrow_mut().clear();
+        until("catching up", Duration::from_secs(5), || count(&all[0]) == 21).await;
+        assert!(all[0].store.get("test", "00099").unwrap().is_none());
+        for m in all {
+            m.raft.shutdown().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_member_far_behind_and_one_without_a_disk_take_a_snapshot() {
+    with_dir("snapshot", async |dir| {
+        let net = Net::default();
+        let all = net.group(dir, &["a", "b", "c"]).await;
+        net.cut.borrow_mut().insert("c".into());
+        // More than the log keeps, and more than one part of a snapshot.
+        for n in 0..1200u64 {
+            let mut t = Txn::default();
+            t.put("test", format!("{n:05}"), vec![n as u8; 2500]);
+            all[0].raft.propose(Arc::new(t)).await.unwrap();
+        }
+        net.cut.borrow_mut().clear();
+        until("the snapshot", Duration::from_secs(20), || count(&all[2]) == 1200).await;
+        // `c` comes back with an empty disk: under another number, in place of the old one.
+        let old = all[2].raft.id();
+        all[2].raft.shutdown().await.unwrap();
+        std::fs::remove_file(dir.join("c.db")).unwrap();
+        let again = net.start(dir, "c").await;
+        assert_ne!(again.raft.id(), old);
+        let node = net.node(&again);
+        let leader = &all[0].raft;
+        leader
+            .admit(again.raft.id(), node, &BTreeSet::from([old]))
+            .await
+            .unwrap();
+        until("the last entries", Duration::from_secs(5), || {
+            count(&again) == 1200
+        })
+        .await;
+        let voters: Vec<u64> = leader.view().voters.into_keys().collect();
+        assert!(voters.contains(&again.raft.id()) && !voters.contains(&old) && voters.len() == 3);
+        leader
+            .expel(&BTreeSet::from([again.raft.id(), all[1].raft.id()]))
+            .await
+            .unwrap();
+        assert!(leader.is_alone());
+        leader.propose(put(1)).await.unwrap();
+    });
+}
