@@ -327,7 +327,10 @@ fn members(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
 
 fn pg_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (pg, osds) = (pgid(m, call)?, members(m, call)?);
-    let text = format!("set {pg} pg_temp mapping to {}", crate::health::osd_list(&osds));
+    let text = match osds.is_empty() {
+        true => format!("done cleaning up pg_temp of {pg}"),
+        false => format!("set {pg} pg_temp mapping to {}", crate::health::osd_list(&osds)),
+    };
     m.pending_osd().new_pg_temp.insert(pg, osds);
     committed(text)
 }
