@@ -216,7 +216,7 @@ fn diff(values: &Values, only: Option<&str>) -> Value {
 }
 
 fn help(var: Option<&str>) -> Value {
-    let list = options::ALL.iter().filter(|o| var.is_none_or(|v| v == o.name));
+    let list = options::all().iter().filter(|o| var.is_none_or(|v| v == o.name));
     list.map(|o| {
         json!({
             "name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help,

@@ -6,7 +6,7 @@ use spirula_conf::ConfFile;
 use super::{Call, Done, Outcome, Reply, commands, committed, config_show, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{Align, Table};
-use crate::options::{self, ALL};
+use crate::options::{self, all};
 use crate::service::{ConfigEntry, Who};
 
 commands! {
@@ -107,6 +107,16 @@ fn level(name: &str) -> &'static str {
     options::find(name).map_or("unknown", |o| o.level.name())
 }
 
+/// A value in the canonical spelling.
+fn shown(e: &ConfigEntry) -> String {
+    options::find(&e.name).map_or_else(|| e.value.clone(), |o| o.shown(&e.value))
+}
+
+/// Whether a running daemon follows an option.
+fn runtime(name: &str) -> bool {
+    options::find(name).is_none_or(|o| o.runtime)
+}
+
 fn mask(e: &ConfigEntry) -> String {
     e.who.mask.clone().unwrap_or_default()
 }
@@ -127,8 +137,8 @@ fn table(rows: impl Iterator<Item = (String, ConfigEntry)>) -> String {
             mask(&e),
             level(&e.name).to_owned(),
             e.name.clone(),
-            e.value.clone(),
-            String::new(),
+            shown(&e),
+            if runtime(&e.name) { "" } else { "*" }.to_owned(),
         ]);
     }
     t.render()
@@ -157,8 +167,9 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
         let value = match (found.get(&key), options::find(&key)) {
             _ if key == "fsid" => m.me.fsid.to_string(),
             (_, Some(o)) if !o.is_central() => return special(&key),
-            (Some(e), _) => e.value.clone(),
-            (None, Some(o)) => o.default.to_owned(),
+            (Some(e), o) => o.map_or_else(|| e.value.clone(), |o| o.shown(&e.value)),
+            (None, Some(o)) if kind != "client" && !o.daemon_default.is_empty() => o.shown(o.daemon_default),
+            (None, Some(o)) => o.shown(o.default),
             (None, None) => return refuse(errno::ENOENT, format!("unrecognized key '{key}'")),
         };
         // As text in every format, like the official monitor.
@@ -177,9 +188,19 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
                 .mask
                 .iter()
                 .filter_map(|m| m.split_once(':'))
-                .map(|(k, v)| (if k == "class" { "device_class".to_owned() } else { k.to_owned() }, json!(v)))
+                .map(|(k, v)| {
+                    (
+                        if k == "class" {
+                            "device_class".to_owned()
+                        } else {
+                            k.to_owned()
+                        },
+                        json!(v),
+                    )
+                })
                 .collect();
-            let v = json!({"value": e.value, "section": e.who.section, "mask": mask, "can_update_at_runtime": true});
+            let v = json!({"value": shown(&e), "section": e.who.section, "mask": mask,
+                           "can_update_at_runtime": runtime(&name)});
             (name, v)
         })
         .collect();
@@ -192,8 +213,8 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             .config
             .entries()
             .map(|e| {
-                json!({"section": e.who.section, "name": e.name, "value": e.value, "level": level(&e.name),
-                       "can_update_at_runtime": true, "mask": mask(&e)})
+                json!({"section": e.who.section, "name": e.name, "value": shown(&e), "level": level(&e.name),
+                       "can_update_at_runtime": runtime(&e.name), "mask": mask(&e)})
             })
             .collect();
         return now(Reply::json(call.format, &json!(v)));
@@ -211,14 +232,99 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
-/// A default as JSON of the option's type.
-fn typed(o: &options::Opt) -> Value {
+/// A value as JSON of the option's type.
+fn typed(o: &options::Opt, text: &str) -> Value {
+    let number = |text: &str| match (text.parse::<i64>(), text.parse::<f64>()) {
+        (Ok(n), _) => json!(n),
+        (_, Ok(n)) => json!(n),
+        _ => json!(text),
+    };
     match o.kind {
-        options::Kind::Bool => json!(o.default == "true"),
-        options::Kind::Str => json!(o.default),
-        options::Kind::Float => json!(o.default.parse::<f64>().unwrap_or(0.0)),
-        _ => json!(o.default.parse::<i64>().unwrap_or(0)),
+        options::Kind::Bool => json!(text == "true"),
+        options::Kind::Int | options::Kind::Uint | options::Kind::Float => number(text),
+        _ => json!(text),
     }
+}
+
+/// A limit or a default that there may be.
+fn typed_if(o: &options::Opt, text: &str) -> Value {
+    if text.is_empty() {
+        json!("")
+    } else {
+        typed(o, text)
+    }
+}
+
+fn words(text: &'static str, separator: char) -> Vec<&'static str> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.split(separator).collect()
+}
+
+fn help_json(o: &options::Opt) -> Value {
+    let mut v = Map::new();
+    let mut put = |key: &str, value: Value| drop(v.insert(key.to_owned(), value));
+    put("name", json!(o.name));
+    put("type", json!(o.kind.name()));
+    put("level", json!(o.level.name()));
+    put("desc", json!(o.help));
+    put("long_desc", json!(""));
+    put("default", typed(o, o.default));
+    put("daemon_default", typed_if(o, o.daemon_default));
+    put("tags", json!([]));
+    put("services", json!(words(o.services, ' ')));
+    put("see_also", json!([]));
+    if o.kind == options::Kind::Str {
+        put("enum_values", json!(words(o.values, '|')));
+    }
+    put("min", typed_if(o, o.min));
+    put("max", typed_if(o, o.max));
+    put("can_update_at_runtime", json!(o.runtime));
+    put("flags", json!(words(o.flags, ' ')));
+    Value::Object(v)
+}
+
+fn help_text(o: &options::Opt) -> String {
+    let mut t = format!(
+        "{} - {}\n  ({}, {})\n",
+        o.name,
+        o.help,
+        o.kind.name(),
+        o.level.name()
+    );
+    if o.daemon_default.is_empty() {
+        t.push_str(&format!("  Default: {}\n", o.shown(o.default)));
+    } else {
+        let (other, daemon) = (o.shown(o.default), o.shown(o.daemon_default));
+        t.push_str(&format!(
+            "  Default (non-daemon): {other}\n  Default (daemon): {daemon}\n"
+        ));
+    }
+    let values = words(o.values, '|');
+    if !values.is_empty() {
+        t.push_str(&format!("  Possible values:  {}\n", values.join(" ")));
+    }
+    if !o.min.is_empty() || !o.max.is_empty() {
+        let limit = |text: &str| {
+            if text.is_empty() {
+                String::new()
+            } else {
+                o.shown(text)
+            }
+        };
+        t.push_str(&format!(
+            "  Minimum: {}\n  Maximum: {}\n",
+            limit(o.min),
+            limit(o.max)
+        ));
+    }
+    t.push_str(&format!("  Can update at runtime: {}\n", o.runtime));
+    let services = words(o.services, ' ');
+    if !services.is_empty() {
+        t.push_str(&format!("  Services: [{}]\n", services.join(", ")));
+    }
+    t
 }
 
 fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
@@ -229,33 +335,18 @@ fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
             format!("configuration option '{key}' not recognized"),
         );
     };
-    let services: Vec<&str> = o.services.split(' ').filter(|s| !s.is_empty()).collect();
-    if call.format.is_structured() {
-        let v = json!({
-            "name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help, "long_desc": "",
-            "default": typed(o), "daemon_default": "", "tags": [], "services": services, "see_also": [],
-            "min": "", "max": "", "can_update_at_runtime": true, "flags": [],
-        });
-        return now(Reply::json(call.format, &v));
-    }
-    now(Reply::text(format!(
-        "{} - {}\n  ({}, {})\n  Default: {}\n  Can update at runtime: true\n  Services: [{}]\n",
-        o.name,
-        o.help,
-        o.kind.name(),
-        o.level.name(),
-        o.default,
-        services.join(", ")
-    )))
+    now(match call.format.is_structured() {
+        true => Reply::json(call.format, &help_json(o)),
+        false => Reply::text(help_text(o)),
+    })
 }
 
 fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    if call.format.is_structured() {
-        return now(Reply::json(call.format, &ALL.iter().map(|o| o.name).collect()));
-    }
-    now(Reply::text(
-        ALL.iter().map(|o| format!("{}\n", o.name)).collect::<String>(),
-    ))
+    let names = all().iter().filter(|o| !o.is_log_level()).map(|o| o.name);
+    now(match call.format.is_structured() {
+        true => Reply::json(call.format, &names.collect()),
+        false => Reply::text(names.map(|n| format!("{n}\n")).collect::<String>()),
+    })
 }
 
 fn minimal(m: &mut Monitor, _: &Call<'_>) -> Done {

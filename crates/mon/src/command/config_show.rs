@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Call, Done, Reply, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{Align, Table};
-use crate::options::{ALL, Source, Values};
+use crate::options::{Source, Values, all};
 
 /// What one option is set to, and by whom.
 struct Setting {
@@ -63,9 +63,11 @@ impl Setting {
     }
 }
 
-/// Every option. The cluster's id and the host's name are facts, and not shown as settings.
+/// Every option, by name. The cluster's id and the host's name are facts, and not shown as settings.
 fn settings(values: &Values) -> impl Iterator<Item = Setting> {
-    ALL.iter().map(|o| {
+    let mut by_name: Vec<_> = all().iter().collect();
+    by_name.sort_unstable_by_key(|o| o.name);
+    by_name.into_iter().map(|o| {
         let hidden = ["fsid", "host"].contains(&o.name);
         let sources = if hidden {
             Vec::new()

@@ -17,7 +17,7 @@ impl Monitor {
         let layers = [&c.file, &c.central, &c.overrides];
         let pairs = layers.iter().flat_map(|l| l.iter());
         let bytes: usize = pairs.map(|(k, v)| k.len() + v.len()).sum();
-        if bytes > MAX_CONFIG_BYTES || c.ignored.len() > options::ALL.len() {
+        if bytes > MAX_CONFIG_BYTES || c.ignored.len() > options::all().len() {
             tracing::warn!("osd.{osd}: its options take {bytes} bytes, more than are kept");
             return;
         }

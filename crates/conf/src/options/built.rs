@@ -1,0 +1,178 @@
+//! The options that have an effect in Spirula, and their defaults here.
+
+use super::Kind::{self, Addr, Bool, Float, Int, Millisecs, Secs, Size, Str, Uint, Uuid};
+use super::Level::{self, Advanced, Basic, Dev};
+
+/// An option with an effect.
+pub(super) struct Built {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) level: Level,
+    pub(super) default: &'static str,
+    pub(super) services: &'static str,
+    pub(super) help: &'static str,
+}
+
+macro_rules! options {
+    ($($name:ident $kind:ident $level:ident $default:literal [$services:literal] $help:literal;)*) => {
+        /// All of them.
+        pub(super) const BUILT: &[Built] = &[$(Built {
+            name: stringify!($name), kind: $kind, level: $level, default: $default,
+            services: $services, help: $help,
+        }),*];
+    };
+}
+
+options! {
+    admin_socket Str Advanced "" [""] "path of the daemon's admin socket";
+    auth_allow_insecure_global_id_reclaim Bool Advanced "false" ["mon"] "let clients that are too old to prove it reclaim a global id";
+    auth_client_required Str Advanced "cephx" ["mon"] "authentication methods clients accept";
+    auth_cluster_required Str Advanced "cephx" [""] "authentication methods daemons accept of each other";
+    auth_mon_ticket_ttl Float Advanced "259200" ["mon"] "seconds a monitor ticket lives";
+    auth_service_required Str Advanced "cephx" [""] "authentication methods services accept";
+    auth_service_ticket_ttl Float Advanced "3600" ["mon"] "seconds a service ticket lives";
+    client_mount_timeout Secs Advanced "300" ["mds_client"] "how long mounting may take";
+    cluster_network Str Advanced "" ["osd"] "network of the replication traffic";
+    crush_location Str Advanced "" ["osd"] "where an OSD belongs in the CRUSH map";
+    debug_client Str Advanced "0/5" [""] "log level of the file system client";
+    debug_mon Str Advanced "1/5" ["mon"] "log level of the monitor";
+    debug_ms Str Advanced "0/0" [""] "log level of the messenger";
+    debug_objecter Str Advanced "0/1" [""] "log level of the object client";
+    debug_osd Str Advanced "1/5" ["osd"] "log level of the OSD";
+    debug_rados Str Advanced "0/5" [""] "log level of librados";
+    debug_rbd Str Advanced "0/5" [""] "log level of librbd";
+    fsid Uuid Basic "" [""] "the cluster's id";
+    host Str Basic "" [""] "the host's name";
+    keyring Str Advanced "" [""] "path of the keyring";
+    log_file Str Basic "" [""] "path of the log";
+    max_open_files Int Advanced "131072" [""] "how many files a daemon may have open";
+    mon_addr Str Basic "" ["mon"] "address and port of a monitor";
+    mon_allow_pool_delete Bool Advanced "false" ["mon"] "allow pools to be deleted";
+    mon_allow_pool_size_one Bool Advanced "false" ["mon"] "allow pools with a single replica";
+    mon_client_hunt_interval Float Advanced "3" [""] "seconds between attempts to reach a monitor";
+    mon_client_ping_interval Float Advanced "10" [""] "seconds between pings of the monitor";
+    mon_client_ping_timeout Float Advanced "30" [""] "seconds after which a silent monitor is given up";
+    mon_clock_drift_allowed Float Advanced "0.05" ["mon"] "seconds that the clocks of daemons may differ from the monitor's before it warns";
+    mon_cluster_log_to_file Bool Advanced "true" ["mon"] "write the cluster log to the monitor's log";
+    mon_compact_on_start Bool Advanced "false" ["mon"] "compact the store when the monitor starts";
+    mon_data Str Advanced "" ["mon"] "the monitor's directory";
+    mon_data_avail_crit Int Advanced "5" ["mon"] "percentage of free disk at or below which the monitor's health is an error";
+    mon_data_avail_warn Int Advanced "30" ["mon"] "percentage of free disk at or below which the monitor warns";
+    mon_data_size_warn Size Advanced "16106127360" ["mon"] "bytes of the monitor's store from which it warns";
+    mon_health_log_update_period Int Dev "5" ["mon"] "seconds between cluster log entries about the same health check";
+    mon_health_to_clog Bool Advanced "true" ["mon"] "tell the cluster log of changes of the health";
+    mon_host Str Basic "" [""] "the monitors' addresses";
+    mon_initial_members Str Advanced "" ["mon"] "names of the first monitors";
+    mon_max_osd Int Advanced "10000" ["mon"] "most OSD ids";
+    mon_max_pg_per_osd Uint Advanced "250" ["mon"] "placement groups per OSD that may not be exceeded";
+    mon_max_pool_pg_num Uint Advanced "65536" ["mon"] "most placement groups of one pool";
+    mon_max_snap_prune_per_epoch Uint Advanced "100000" ["mon"] "snapshots that one osdmap marks as trimmed everywhere, at most";
+    mon_min_osdmap_epochs Int Advanced "500" ["mon"] "OSDMap epochs kept at least";
+    mon_osd_auto_mark_in Bool Advanced "false" ["mon"] "mark an OSD in whenever it boots";
+    mon_osd_auto_mark_auto_out_in Bool Advanced "true" ["mon"] "mark an OSD in when it boots after it was marked out automatically";
+    mon_osd_auto_mark_new_in Bool Advanced "true" ["mon"] "mark a new OSD in when it boots";
+    mon_osd_backfillfull_ratio Float Advanced "0.9" ["mon"] "use of an OSD from which nothing is backfilled to it, in new clusters";
+    mon_osd_down_out_interval Int Advanced "600" ["mon"] "seconds after which a down OSD is marked out";
+    mon_osd_down_out_subtree_limit Str Advanced "rack" ["mon"] "do not mark OSDs out where a whole bucket of this type is down";
+    mon_osd_full_ratio Float Advanced "0.95" ["mon"] "use of an OSD from which writes stop, in new clusters";
+    mon_osd_min_down_reporters Uint Advanced "2" ["mon"] "reporters it takes to mark an OSD down";
+    mon_osd_min_in_ratio Float Advanced "0.75" ["mon"] "share of OSDs that are left in when others go down";
+    mon_osd_nearfull_ratio Float Advanced "0.85" ["mon"] "use of an OSD from which the monitor warns, in new clusters";
+    mon_osd_report_timeout Int Advanced "900" ["mon"] "seconds after which an OSD that does not report is marked down";
+    mon_osd_snap_trim_queue_warn_on Int Advanced "32768" ["mon"] "snapshots waiting to be trimmed from which the monitor warns";
+    mon_pg_stuck_threshold Int Advanced "60" ["mgr"] "seconds after which a placement group counts as stuck";
+    mon_pg_warn_min_per_osd Uint Advanced "0" ["mgr"] "placement groups per OSD below which the monitor warns";
+    mon_reweight_max_change Float Advanced "0.05" ["mgr"] "most that reweight-by-* changes an OSD's weight by";
+    mon_reweight_max_osds Int Advanced "4" ["mgr"] "most OSDs that reweight-by-* changes at once";
+    mon_reweight_min_bytes_per_osd Size Advanced "104857600" ["mgr"] "bytes per OSD below which reweight-by-utilization refuses";
+    mon_reweight_min_pgs_per_osd Uint Advanced "10" ["mgr"] "placement groups per OSD below which reweight-by-pg refuses";
+    mon_target_pg_per_osd Uint Advanced "100" ["mgr"] "placement groups per OSD to aim at";
+    mon_warn_older_version_delay Secs Advanced "604800" ["mon"] "seconds that daemons may run different versions before the monitor warns";
+    mon_warn_on_insecure_global_id_reclaim_allowed Bool Advanced "true" ["mon"] "warn where insecure global_id reclaim is allowed";
+    mon_warn_on_older_version Bool Advanced "true" ["mon"] "warn when daemons run different versions";
+    mon_warn_on_pool_no_app Bool Dev "true" ["mgr"] "warn about pools without an application";
+    mon_warn_on_pool_no_redundancy Bool Advanced "true" ["mon"] "warn about pools with a single replica";
+    mon_warn_on_osd_down_out_interval_zero Bool Advanced "true" ["mon"] "warn when mon_osd_down_out_interval is zero";
+    ms_bind_ipv4 Bool Advanced "true" [""] "bind IPv4 addresses";
+    ms_bind_ipv6 Bool Advanced "false" [""] "bind IPv6 addresses";
+    ms_bind_port_max Int Advanced "7300" ["osd mds"] "highest port to bind";
+    ms_bind_port_min Int Advanced "6800" ["osd mds"] "lowest port to bind";
+    ms_client_mode Str Basic "crc secure" [""] "modes clients ask of daemons";
+    ms_cluster_mode Str Basic "crc secure" [""] "modes between daemons";
+    ms_mon_client_mode Str Basic "secure crc" [""] "modes clients ask of monitors";
+    ms_mon_cluster_mode Str Basic "secure crc" [""] "modes between monitors";
+    ms_mon_service_mode Str Basic "secure crc" ["mon"] "modes monitors accept";
+    ms_service_mode Str Basic "crc secure" [""] "modes daemons accept";
+    ms_tcp_nodelay Bool Advanced "true" [""] "send small segments at once";
+    objecter_inflight_op_bytes Size Advanced "104857600" [""] "bytes a client has in flight at most";
+    objecter_inflight_ops Uint Advanced "1024" [""] "operations a client has in flight at most";
+    osd_aggregated_slow_ops_logging Bool Advanced "true" ["osd"] "tell the cluster log of slow operations in one line";
+    osd_beacon_report_interval Int Advanced "300" ["osd"] "seconds between beacons to the monitors";
+    osd_bench_duration Uint Advanced "30" ["osd"] "seconds that a benchmark may take at the assumed speeds";
+    osd_bench_large_size_max_throughput Size Advanced "104857600" ["osd"] "bytes a second that a benchmark of large blocks is assumed to reach";
+    osd_bench_max_block_size Size Advanced "67108864" ["osd"] "largest block of a benchmark";
+    osd_bench_small_size_max_iops Uint Advanced "100" ["osd"] "operations a second that a benchmark of small blocks is assumed to reach";
+    osd_class_default_list Str Advanced "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap queue 2pc_queue fifo" ["osd"] "object classes that the capabilities x, class-read and class-write cover";
+    osd_class_load_list Str Advanced "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap queue 2pc_queue fifo" ["osd"] "object classes that may be used";
+    osd_class_update_on_start Bool Advanced "true" ["osd"] "give an OSD without device class that of its device when it boots";
+    osd_client_message_cap Uint Advanced "256" ["osd"] "client operations an OSD holds at most";
+    osd_client_message_size_cap Size Advanced "524288000" ["osd"] "bytes of client operations an OSD holds at most";
+    osd_client_watch_timeout Int Dev "30" ["osd"] "seconds without a sign of a watcher after which its watch is dropped";
+    osd_crush_chooseleaf_type Int Dev "1" ["mon"] "bucket type over which the first rule spreads";
+    osd_crush_device_class Str Advanced "" ["osd"] "device class of a new OSD";
+    osd_crush_initial_weight Float Advanced "-1" ["osd"] "CRUSH weight of a new OSD; negative for its size in TiB";
+    osd_crush_update_on_start Bool Advanced "true" ["osd"] "place an OSD in the CRUSH map when it boots";
+    osd_data Str Advanced "" ["osd"] "the OSD's directory";
+    osd_deep_scrub_interval Float Advanced "604800" ["osd"] "seconds between deep scrubs";
+    osd_default_notify_timeout Uint Advanced "30" ["osd"] "seconds that a notification waits for its watchers";
+    osd_failsafe_full_ratio Float Advanced "0.97" ["osd"] "use of an OSD from which it refuses to grow, whatever the map says";
+    osd_heartbeat_grace Int Advanced "20" ["osd mon"] "seconds after which a silent OSD is down";
+    osd_heartbeat_interval Int Dev "6" ["osd"] "seconds between heartbeats";
+    osd_log_device Str Advanced "" ["osd"] "file or device of the store's log (ours)";
+    osd_max_attr_name_len Uint Advanced "100" ["osd"] "longest name of an extended attribute";
+    osd_max_attr_size Uint Advanced "0" ["osd"] "largest extended attribute; 0 for no limit";
+    osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
+    osd_max_object_namespace_len Uint Advanced "256" ["osd"] "longest namespace";
+    osd_max_object_size Size Advanced "134217728" ["osd"] "largest object";
+    osd_max_omap_bytes_per_request Size Advanced "32M" ["osd"] "bytes in one listing of omap keys or values (our default)";
+    osd_max_omap_entries_per_request Uint Advanced "1024" ["osd"] "keys in one listing of omap keys or values";
+    osd_max_pgls Uint Advanced "1024" ["osd"] "objects in one listing";
+    osd_max_trimming_pgs Uint Advanced "2" ["osd"] "placement groups that trim snapshots at the same time";
+    osd_max_write_op_reply_len Size Advanced "64" ["osd"] "bytes that an operation of a write may return";
+    osd_max_write_size Size Advanced "90" ["osd"] "largest write, in MiB";
+    osd_memory_target Size Basic "134217728" ["osd"] "memory an OSD uses at most (our default)";
+    osd_op_complaint_time Float Advanced "30" ["osd"] "seconds after which an operation counts as slow";
+    osd_op_history_duration Uint Advanced "600" ["osd"] "seconds for which the slowest operations are remembered";
+    osd_op_history_size Uint Advanced "20" ["osd"] "slowest operations that are remembered";
+    osd_op_history_slow_op_size Uint Advanced "20" ["osd"] "slow operations that are remembered for longer";
+    osd_op_history_slow_op_threshold Float Advanced "10.0" ["osd"] "seconds from which an operation is remembered for longer";
+    osd_pg_log_dups_tracked Uint Dev "3000" ["osd"] "requests that a PG remembers, to recognise them when they are sent again";
+    osd_pg_max_concurrent_snap_trims Uint Advanced "2" ["osd"] "clones that a placement group trims at the same time";
+    osd_pool_default_crush_rule Int Advanced "-1" ["mon"] "CRUSH rule of new pools; negative for the first";
+    osd_pool_default_erasure_code_profile Str Advanced "plugin=jerasure technique=reed_sol_van k=2 m=2" ["mon"] "the profile called default of a new cluster";
+    osd_pool_default_flag_hashpspool Bool Advanced "true" ["mon"] "set hashpspool on new pools";
+    osd_pool_default_flag_nodelete Bool Advanced "false" ["mon"] "set nodelete on new pools";
+    osd_pool_default_min_size Uint Advanced "0" ["mon"] "replicas that must be there for I/O; 0 for size minus size/2";
+    osd_pool_default_pg_autoscale_mode Str Advanced "on" ["mon"] "autoscaling of new pools";
+    osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
+    osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
+    osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
+    osd_scrub_max_interval Float Advanced "604800" ["osd"] "seconds after which a scrub is due whatever the load";
+    osd_scrub_min_interval Float Advanced "86400" ["osd"] "seconds between scrubs";
+    osd_snap_trim_sleep Float Advanced "0" ["osd"] "seconds between groups of clones that are trimmed";
+    pid_file Str Advanced "" [""] "path of the daemon's process id";
+    public_addr Addr Basic "" ["mon mds osd mgr"] "address to bind";
+    public_network Str Advanced "" ["mon mds osd mgr"] "network to bind an address of";
+    rados_mon_op_timeout Secs Advanced "0" [""] "seconds a monitor operation may take; 0 for no limit";
+    rados_osd_op_timeout Secs Advanced "0" [""] "seconds an operation may take; 0 for no limit";
+    rbd_cache Bool Advanced "true" ["rbd"] "cache image data in the client";
+    rbd_cache_max_dirty Size Advanced "25165824" ["rbd"] "bytes of dirty data in the cache at most";
+    rbd_cache_size Size Advanced "33554432" ["rbd"] "bytes of the cache";
+    rbd_cache_writethrough_until_flush Bool Advanced "true" ["rbd"] "write through until the first flush";
+    rbd_default_data_pool Str Advanced "" ["rbd"] "pool for the data of new images";
+    rbd_default_features Str Advanced "61" ["rbd"] "features of new images";
+    rbd_default_order Uint Advanced "22" ["rbd"] "object size of new images, as a power of two";
+    rbd_default_pool Str Advanced "rbd" ["rbd"] "pool used where none is named";
+    run_dir Str Advanced "" [""] "directory of pid files and sockets";
+    spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
+}

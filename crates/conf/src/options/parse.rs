@@ -1,0 +1,128 @@
+//! Values of options as text, read as Ceph reads them (`Option::parse_value` of its `src/common/options.cc`,
+//! `src/common/strtol.cc`).
+
+use spirula_denc::EntityAddr;
+
+/// An integer without a unit.
+fn integer(text: &str) -> Result<i64, String> {
+    let expected = || format!("Expected option value to be integer, got '{text}'");
+    text.trim().parse().map_err(|_| expected())
+}
+
+/// An amount with a unit: of 1024 with `binary` (`K`, `Ki`, …), else of 1000.
+pub(super) fn amount(text: &str, binary: bool, signed: bool) -> Result<i64, String> {
+    let name = if binary {
+        "strict_iecstrtoll"
+    } else {
+        "strict_sistrtoll"
+    };
+    if text.is_empty() {
+        return Err(format!("{name}: value not specified"));
+    }
+    let is_number = |c: char| c.is_ascii_digit() || c == '+' || c == '-';
+    let at = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let letter = if binary {
+        if unit.len() > 2 {
+            return Err(format!("{name}: illegal prefix (length > 2)"));
+        }
+        unit.chars().next()
+    } else {
+        unit.chars().next_back()
+    };
+    let power = match letter {
+        None | Some('B') => 0,
+        Some(c) => match "KMGTPE".find(c) {
+            Some(at) => at as u32 + 1,
+            None if binary => return Err(format!("{name}: unit prefix not recognized")),
+            None => return Err("strict_si_cast: unit prefix not recognized".to_owned()),
+        },
+    };
+    let number = if !binary && unit.len() > 1 { text } else { number };
+    let value = integer(number)?;
+    if value < 0 && !signed {
+        return Err(format!("{name}: value should not be negative"));
+    }
+    let base: i64 = if binary { 1024 } else { 1000 };
+    let product = base.checked_pow(power).and_then(|p| value.checked_mul(p));
+    product.ok_or_else(|| format!("{name}: value seems to be too large"))
+}
+
+/// Seconds in units: `90`, `5m`, `1h 30m`.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    let mut rest = text.trim();
+    let mut sum = 0u64;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let n: u64 = rest[..digits].parse().map_err(|_| "expected digit".to_owned())?;
+        rest = rest[digits..].trim_start();
+        let letters = rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
+        let factor = match &rest[..letters] {
+            "" | "s" | "sec" | "second" | "seconds" => 1,
+            "m" | "min" | "minute" | "minutes" => 60,
+            "h" | "hr" | "hour" | "hours" => 3600,
+            "d" | "day" | "days" => 86_400,
+            "w" | "wk" | "week" | "weeks" => 604_800,
+            "mo" | "month" | "months" => 2_592_000,
+            "y" | "yr" | "year" | "years" => 31_536_000,
+            unit => return Err(format!("unrecognized unit '{unit}'")),
+        };
+        let part = n.checked_mul(factor);
+        sum = part
+            .and_then(|p| sum.checked_add(p))
+            .ok_or_else(|| "value too large".to_owned())?;
+        rest = rest[letters..].trim_start();
+        if rest.is_empty() {
+            return Ok(sum);
+        }
+    }
+}
+
+/// `true`, `false` or a number.
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => integer(text).map(|n| n != 0),
+    }
+}
+
+/// A finite float.
+pub(super) fn float(text: &str) -> Result<f64, String> {
+    let finite = text.trim().parse().ok().filter(|v: &f64| v.is_finite());
+    finite.ok_or_else(|| format!("strict_strtod: expected double, got: '{text}'"))
+}
+
+/// The level of what is logged and that of what is kept in memory: `5` or `1/5`.
+pub(super) fn log_levels(text: &str) -> Result<String, String> {
+    let (log, gather) = text.split_once('/').unwrap_or((text, text));
+    match (log.trim().parse::<i8>(), gather.trim().parse::<i8>()) {
+        (Ok(log), Ok(gather)) => Ok(format!("{log}/{gather}")),
+        _ => Err("value must take the form N or N/M, where N and M are integers".to_owned()),
+    }
+}
+
+/// An address; msgr2's where no kind is given.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    let addr = |text: &str| text.parse::<EntityAddr>().ok();
+    let kinds = ["v1:", "v2:", "any:"];
+    let found = match kinds.iter().any(|k| text.starts_with(k)) || text == "-" {
+        true => addr(text),
+        false => addr(&format!("v2:{text}")),
+    };
+    found.map(|a| a.to_string()).ok_or_else(String::new)
+}
+
+/// Addresses: one, or several in brackets.
+pub(super) fn addresses(text: &str) -> Result<String, String> {
+    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    match inner {
+        Some(list) if list.contains(',') || list.contains("v1:") || list.contains("v2:") => {
+            let all: Result<Vec<String>, String> = list.split(',').map(address).collect();
+            Ok(format!("[{}]", all?.join(",")))
+        }
+        _ => address(text),
+    }
+}
