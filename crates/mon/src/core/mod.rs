@@ -159,7 +159,7 @@ impl Monitor {
             osd: OsdMaps::load(kv.clone())?,
             auth: Auth::load(kv.as_ref(), &me.name)?,
             clog: ClusterLog::load(kv.as_ref())?,
-            stats: Stats::new(now),
+            stats: Stats::load(kv.as_ref(), now)?,
             mutes: Mutes::load(kv.as_ref())?,
             health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
@@ -242,6 +242,8 @@ impl Monitor {
         self.review_mutes();
         self.log_health();
         self.claim_manager();
+        let totals = self.stats.keep(&self.osd.map, self.now);
+        self.writes.txn.extend(totals);
         self.note_monitors();
     }
 
@@ -278,6 +280,7 @@ impl Monitor {
                 "log" => self.clog.apply(&op.key, value)?,
                 "monmap" => self.monmap.apply(&op.key, value)?,
                 "osd_metadata" | "mon_metadata" => metadata_changed = true,
+                s if self.stats.kept.owns(s) => self.stats.kept.apply(&op.key, value)?,
                 s if Manager::owns(s) => self.manager.apply(&op.key, value)?,
                 s if Config::owns_history(s) => self.config.apply_history(&op.key),
                 s if self.mutes.owns(s) => self.mutes.apply(&op.key, value)?,
@@ -305,6 +308,7 @@ impl Monitor {
         self.mutes = Mutes::load(self.kv.as_ref())?;
         self.health_log = HealthLog::load(self.kv.as_ref())?;
         self.manager.reload(self.kv.as_ref())?;
+        self.stats.kept = crate::service::Keyed::load(self.kv.as_ref())?;
         self.osd.start(self.now);
         self.refresh_versions();
         self.refresh_values();

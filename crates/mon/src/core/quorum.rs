@@ -13,7 +13,7 @@ use spirula_proto::mon::LogPriority;
 use super::{Monitor, Output};
 use crate::health::DiskUse;
 use crate::kv::Txn;
-use crate::service::{MonMaps, Stats};
+use crate::service::MonMaps;
 
 /// How long clients may wait at a monitor that is out of quorum before they are sent to look for another
 /// (`mon_lease` of official monitors).
@@ -82,7 +82,7 @@ impl Monitor {
     pub fn lead(&mut self, term: u64, now: UTime) {
         self.change_role(Role::Leader, term, now);
         self.quorum.leader = self.me.name.clone();
-        self.stats = Stats::new(now);
+        self.stats.restart(now);
         self.osd.start(now);
         self.metadata_due = true;
         self.resend();

@@ -1,20 +1,28 @@
-//! Statistics that OSDs report. They are volatile: after a restart OSDs report everything again.
+//! Statistics that OSDs report. After a restart OSDs report everything again; until they have, a pool's totals are those that
+//! were kept last.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use spirula_denc::{UTime, decode_all};
+use spirula_denc::{Decode, Encode, Reader, UTime, Writer, decode_all};
 use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
+
+use super::{Kept, Keyed};
+use crate::core::LoadError;
+use crate::kv::{KvRead, Txn};
 
 /// The time over which client I/O is averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// How often totals are sampled for rates.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the pools' totals are kept, where they change.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
+
 /// A pool's totals.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PoolTotals {
     /// Sums over its PGs.
     pub sum: ObjectStatSum,
@@ -32,6 +40,46 @@ pub struct PoolTotals {
     pub acting: usize,
     /// PGs.
     pub pgs: usize,
+}
+
+impl Encode for PoolTotals {
+    fn encode(&self, w: &mut Writer) {
+        let count = |n: usize| n as u64;
+        w.section(1, 1, |w| {
+            w.put(&self.sum);
+            w.put(&(self.log_size, self.ondisk_log_size));
+            w.put(&self.store);
+            w.put(&(count(self.stores), count(self.pgs)));
+            w.put(&(count(self.up), count(self.acting)));
+        });
+    }
+}
+
+impl Decode for PoolTotals {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        r.section("pool totals", 1, |_, r| {
+            let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+            let sum = r.get()?;
+            let (log_size, ondisk_log_size) = r.get()?;
+            let store = r.get()?;
+            let ((stores, pgs), (up, acting)) = (r.get()?, r.get()?);
+            Ok(Self {
+                sum,
+                log_size,
+                ondisk_log_size,
+                store,
+                stores: count(stores),
+                up: count(up),
+                acting: count(acting),
+                pgs: count(pgs),
+            })
+        })
+    }
+}
+
+impl Kept for PoolTotals {
+    const SERVICE: &'static str = "pool_totals";
+    const WHAT: &'static str = "pool totals";
 }
 
 impl PoolTotals {
@@ -59,6 +107,11 @@ pub struct Stats {
     stores: BTreeMap<(i64, i32), StoreStatfs>,
     samples: VecDeque<(UTime, BTreeMap<i64, ObjectStatSum>)>,
     map_epoch: u32,
+    /// The pools' totals that were kept, by id.
+    pub(crate) kept: Keyed<PoolTotals>,
+    kept_at: UTime,
+    /// Pools of which everything has been reported since the start.
+    known: BTreeSet<i64>,
 }
 
 /// A PG that no OSD has reported: its state prints as `unknown`.
@@ -81,7 +134,66 @@ impl Stats {
             stores: BTreeMap::new(),
             samples: VecDeque::new(),
             map_epoch: 0,
+            kept: Keyed::default(),
+            kept_at: now,
+            known: BTreeSet::new(),
         }
+    }
+
+    pub(crate) fn load(kv: &dyn KvRead, now: UTime) -> Result<Self, LoadError> {
+        Ok(Self {
+            kept: Keyed::load(kv)?,
+            ..Self::new(now)
+        })
+    }
+
+    /// Forgets what was reported, but not what was kept: OSDs are about to report everything.
+    pub(crate) fn restart(&mut self, now: UTime) {
+        let kept = std::mem::take(&mut self.kept);
+        *self = Self {
+            kept,
+            ..Self::new(now)
+        };
+    }
+
+    /// The totals that are to be kept now: those of known pools that have changed.
+    pub(crate) fn keep(&mut self, map: &OsdMap, now: UTime) -> Txn {
+        let mut txn = Txn::default();
+        if now.since(self.kept_at) < KEEP_EVERY {
+            return txn;
+        }
+        self.kept_at = now;
+        for pool in self.known.iter().filter(|p| map.pools.contains_key(p)) {
+            let (key, totals) = (pool.to_string(), self.pool(*pool));
+            if self.kept.get(&key) != Some(&totals) {
+                Keyed::set(&key, &totals, &mut txn);
+            }
+        }
+        for (key, _) in self.kept.iter() {
+            if !key.parse().is_ok_and(|p: i64| map.pools.contains_key(&p)) {
+                Keyed::<PoolTotals>::remove(key, &mut txn);
+            }
+        }
+        txn
+    }
+
+    /// Notes the pools whose PGs have all been reported, and the space that they take on each of their OSDs.
+    fn note_known(&mut self, map: &OsdMap) {
+        if map.pools.keys().all(|p| self.known.contains(p)) {
+            return;
+        }
+        let mut pools: BTreeMap<i64, bool> = BTreeMap::new();
+        for (pg, stat) in &self.pgs {
+            let pool = pg.pool.cast_signed();
+            let stored = || {
+                stat.acting
+                    .iter()
+                    .all(|osd| self.stores.contains_key(&(pool, *osd)))
+            };
+            *pools.entry(pool).or_insert(true) &= stat.state != PgState::empty() && stored();
+        }
+        let known = pools.into_iter().filter(|(_, known)| *known);
+        self.known.extend(known.map(|(pool, _)| pool));
     }
 
     /// Grows with each change.
@@ -117,6 +229,7 @@ impl Stats {
         for (pool, blob) in &report.pool_statfs {
             self.stores.insert((*pool, osd), decode_all(blob)?);
         }
+        self.note_known(map);
         self.version += 1;
         self.stamp = now;
         Ok(())
@@ -128,12 +241,13 @@ impl Stats {
             return;
         }
         self.map_epoch = map.epoch;
-        let wanted: std::collections::BTreeSet<PgId> = map.pgs().collect();
+        let wanted: BTreeSet<PgId> = map.pgs().collect();
         self.pgs.retain(|pg, _| wanted.contains(pg));
         for pg in wanted {
             self.pgs.entry(pg).or_insert_with(|| unknown_pg(now));
         }
         self.osds.retain(|osd, _| map.exists(*osd));
+        self.known.retain(|p| map.pools.contains_key(p));
         self.stores
             .retain(|(pool, osd), _| map.pools.contains_key(pool) && map.exists(*osd));
         for stat in self.pgs.values_mut() {
@@ -154,7 +268,8 @@ impl Stats {
             .back()
             .is_none_or(|(t, _)| now.since(*t) >= SAMPLE_EVERY);
         if due {
-            let sums = map.pools.keys().map(|p| (*p, self.pool(*p).sum)).collect();
+            let known = map.pools.keys().filter(|p| self.known.contains(p));
+            let sums = known.map(|p| (*p, self.pool(*p).sum)).collect();
             self.samples.push_back((now, sums));
             while self.samples.len() > 2 && now.since(self.samples[1].0) >= RATE_WINDOW {
                 self.samples.pop_front();
@@ -162,8 +277,12 @@ impl Stats {
         }
     }
 
-    /// A pool's totals.
+    /// A pool's totals; as long as not all of its PGs have been reported, those that were kept.
     pub fn pool(&self, pool: i64) -> PoolTotals {
+        let kept = self.kept.get(&pool.to_string());
+        if let Some(kept) = kept.filter(|_| !self.known.contains(&pool)) {
+            return kept.clone();
+        }
         let mut t = PoolTotals::default();
         let Ok(id) = u64::try_from(pool) else { return t };
         let range = PgId { pool: id, seed: 0 }..=PgId {
@@ -202,14 +321,15 @@ impl Stats {
     /// Totals over all pools.
     pub fn total(&self) -> PoolTotals {
         let mut t = PoolTotals::default();
-        for stat in self.pgs.values() {
-            t.sum.add(&stat.stats.sum);
-            t.log_size += stat.log_size;
-            t.ondisk_log_size += stat.ondisk_log_size;
-            t.up += stat.up.len();
-            t.acting += stat.acting.len();
-            t.pgs += 1;
+        let pools: BTreeSet<i64> = self.pgs.keys().map(|pg| pg.pool.cast_signed()).collect();
+        for p in pools.into_iter().map(|p| self.pool(p)) {
+            t.sum.add(&p.sum);
+            t.log_size += p.log_size;
+            t.ondisk_log_size += p.ondisk_log_size;
+            t.up += p.up;
+            t.acting += p.acting;
         }
+        t.pgs = self.pgs.len();
         t
     }
 
@@ -313,6 +433,7 @@ mod tests {
     use spirula_denc::Fsid;
     use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
     use spirula_maps::{OsdState, PgPool};
+    use spirula_proto::Blob;
 
     use super::*;
 
@@ -346,5 +467,61 @@ mod tests {
         map.osd_weight[0] = WEIGHT_IN / 2;
         map.osd_weight[1] = WEIGHT_OUT;
         assert_eq!(stats.max_avail(&map, 3), 3_775_394_560);
+    }
+
+    #[test]
+    fn totals_are_kept_until_all_pgs_are_reported_again() {
+        use crate::kv::MemKv;
+        let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
+        map.epoch = 1;
+        map.pools.insert(
+            1,
+            PgPool {
+                pg_num: 2,
+                ..PgPool::default()
+            },
+        );
+        let report = |seeds: &[u32], bytes: i64| {
+            let mut stat = PgStat {
+                state: PgState::ACTIVE,
+                acting: vec![0, 1],
+                ..PgStat::default()
+            };
+            stat.stats.sum.num_bytes = bytes;
+            let store = StoreStatfs {
+                allocated: 3 * bytes,
+                ..StoreStatfs::default()
+            };
+            PgStatsReport {
+                pgs: seeds
+                    .iter()
+                    .map(|seed| (PgId { pool: 1, seed: *seed }, Blob::of(&stat)))
+                    .collect(),
+                pool_statfs: [(1, Blob::of(&store))].into(),
+                ..PgStatsReport::default()
+            }
+        };
+        let at = |s: u32| UTime::from_secs(1000 + s);
+        let mut kv = MemKv::default();
+        let mut stats = Stats::load(&kv, at(0)).unwrap();
+        stats.report(0, &report(&[0], 5), &map, at(0)).unwrap();
+        assert!(stats.keep(&map, at(11)).is_empty(), "one PG is unknown");
+        stats.report(0, &report(&[0, 1], 5), &map, at(12)).unwrap();
+        stats.report(1, &report(&[], 5), &map, at(12)).unwrap();
+        assert!(stats.keep(&map, at(13)).is_empty(), "too early");
+        kv.apply(&stats.keep(&map, at(30)));
+        let mut stats = Stats::load(&kv, at(40)).unwrap();
+        stats.sync(&map, at(40));
+        let read = |s: &Stats| (s.pool(1).stored(), s.pool(1).used(), s.total().stored());
+        assert_eq!(read(&stats), (10, 30, 10));
+        stats.report(0, &report(&[1], 7), &map, at(41)).unwrap();
+        assert_eq!(read(&stats), (10, 30, 10));
+        stats.report(0, &report(&[0], 7), &map, at(42)).unwrap();
+        assert_eq!(read(&stats), (10, 30, 10), "an OSD is missing");
+        stats.report(1, &report(&[], 7), &map, at(43)).unwrap();
+        assert_eq!(read(&stats), (14, 42, 14));
+        map.pools.clear();
+        kv.apply(&stats.keep(&map, at(60)));
+        assert!(Stats::load(&kv, at(61)).unwrap().kept.is_empty());
     }
 }
