@@ -12,13 +12,13 @@ mod common;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::Cluster;
+use common::{Cluster, binary};
 
 const COMMANDS: &str = include_str!("data/rados-commands.txt");
 
 /// One of the two tools with its pools and its directory.
 struct Tool {
-    program: &'static str,
+    program: PathBuf,
     first: &'static [&'static str],
     pools: [&'static str; 2],
     dir: PathBuf,
@@ -28,12 +28,7 @@ struct Tool {
 type Outcome = (i32, String, String);
 
 impl Tool {
-    fn new(
-        c: &Cluster,
-        program: &'static str,
-        first: &'static [&'static str],
-        pools: [&'static str; 2],
-    ) -> Self {
+    fn new(c: &Cluster, program: PathBuf, first: &'static [&'static str], pools: [&'static str; 2]) -> Self {
         let dir = c.dir().join(pools[0]);
         std::fs::create_dir(&dir).unwrap();
         let files: [(&str, &[u8]); 4] = [
@@ -61,7 +56,8 @@ impl Tool {
         let words = line.split_whitespace();
         // A command that hangs is a difference, not the end of the test.
         let out = Command::new("timeout")
-            .args(["20", self.program])
+            .arg("20")
+            .arg(&self.program)
             .args(self.first)
             .args(words.map(|w| w.replace("$P", p).replace("$Q", q)))
             .env("CEPH_CONF", c.conf())
@@ -104,13 +100,8 @@ fn comparable((code, out, err): Outcome, digits: bool) -> Outcome {
 #[test]
 fn our_rados_answers_as_the_official_one() {
     let c = Cluster::up("rados-commands", 3, &[]);
-    let official = Tool::new(&c, "rados", &[], ["official-p", "official-q"]);
-    let ours = Tool::new(
-        &c,
-        env!("CARGO_BIN_EXE_spirula"),
-        &["rados"],
-        ["native-p", "native-q"],
-    );
+    let official = Tool::new(&c, "rados".into(), &[], ["official-p", "official-q"]);
+    let ours = Tool::new(&c, binary(), &["rados"], ["native-p", "native-q"]);
     let mut differences = Vec::new();
     for line in COMMANDS.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let digits = !line.starts_with('~');

@@ -11,7 +11,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Cluster, spirula, text};
+use common::{Cluster, binary, spirula, text};
 
 /// A loop device on a sparse file; both go when it is dropped.
 struct Loop {
@@ -144,7 +144,7 @@ fn an_administrator_makes_an_osd_by_hand() {
           ceph auth get-or-create osd.1 mon 'allow profile osd' mgr 'allow profile osd' osd 'allow *' > osd.1/keyring",
     );
     assert_eq!(c.sh("ceph osd ls"), "0\n1\n");
-    let bin = env!("CARGO_BIN_EXE_spirula");
+    let bin = binary().display().to_string();
     let mkfs = format!("{bin} osd mkfs --id 1 --conf ceph.conf --osd-uuid $(cat osd.1/fsid)");
     let (_, said) = c.sh_fails(&format!("head -c 4096 /dev/urandom > {}; {mkfs}", block.device));
     assert!(said.contains("--force"), "{said}");

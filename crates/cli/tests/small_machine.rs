@@ -13,7 +13,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use common::Cluster;
+use common::{Cluster, binary};
 
 const LIMIT: u64 = 256 << 20;
 
@@ -67,7 +67,7 @@ fn start_osd(c: &Cluster, inside: Option<&Cgroup>) -> Child {
     let enter = inside.map_or(String::new(), |g| {
         format!("echo $$ > {}/cgroup.procs;", g.dir.display())
     });
-    let bin = env!("CARGO_BIN_EXE_spirula");
+    let bin = binary().display().to_string();
     let run = format!("{enter} exec {bin} osd run --id 0 --conf ceph.conf");
     let child = c.shell(&run).spawn().unwrap();
     wait_serving(c);

@@ -11,7 +11,7 @@ mod common;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Cluster, spirula, text};
+use common::{Cluster, binary, spirula, text};
 
 fn wait_until(what: &str, seconds: u64, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(seconds);
@@ -102,7 +102,7 @@ fn requests_are_held_while_a_member_is_away() {
 fn our_own_clients_answer_like_the_official_ones() {
     let c = Cluster::up("own-clients", 3, &[]);
     c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test");
-    let bin = env!("CARGO_BIN_EXE_spirula");
+    let bin = binary().display().to_string();
     c.sh(&format!(
         "mkdir bin; ln -s {bin} bin/ceph; ln -s {bin} bin/rados; own=$PWD/bin
          for command in 'osd tree' 'osd pool ls detail' 'osd dump' 'fsid' 'auth ls' 'osd df' 'mon dump -f json' 'config dump'; do

@@ -1,8 +1,9 @@
 //! All PGs of one reactor: creates, splits and drops them as the map says, and hands events to them. Without I/O.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use spirula_maps::PgId;
 
 use crate::pg::cluster::ClusterMap;

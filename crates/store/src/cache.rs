@@ -1,8 +1,10 @@
 //! A cache bounded by bytes, with the second-chance (CLOCK) policy.
 
 use std::borrow::Borrow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::Hash;
+
+use hashbrown::HashMap;
 
 struct Slot<V> {
     value: V,

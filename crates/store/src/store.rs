@@ -1,10 +1,11 @@
 //! The store as its owner sees it.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use crate::alloc::Run;
 use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};

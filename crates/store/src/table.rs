@@ -1,11 +1,12 @@
 //! A generation of changes that are in the log but not yet in the index (a memtable).
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use crate::ObjectKey;
 use crate::alloc::Run;

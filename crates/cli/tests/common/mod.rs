@@ -17,9 +17,14 @@ pub struct Cluster {
     dir: PathBuf,
 }
 
-/// The binary under test.
+/// The binary under test: what `SPIRULA_BINARY` names (the release build, in `./test`), or the one built with the tests.
+pub fn binary() -> PathBuf {
+    std::env::var_os("SPIRULA_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_spirula").into(), PathBuf::from)
+}
+
+/// A command of the binary under test.
 pub fn spirula() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_spirula"))
+    Command::new(binary())
 }
 
 impl Cluster {

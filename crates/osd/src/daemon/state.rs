@@ -1,12 +1,13 @@
 //! The daemon's state, and how commands of the core are carried out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use hashbrown::HashMap;
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, UTime};
 use spirula_maps::{HObject, ObjectName, snap};

@@ -1,8 +1,9 @@
 //! Between the PG core and the store: translates transactions, reads and listings, and their answers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use spirula_buf::Pool;
 use spirula_maps::SnapId;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};

@@ -5,9 +5,10 @@
 //! still be lost; and a write waits for the reads before it. A write that reads first is alone until it was executed. All
 //! in the order of arrival.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use spirula_maps::SnapId;
 
 use super::exec::ObjectState;

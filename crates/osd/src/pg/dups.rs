@@ -3,9 +3,10 @@
 //!
 //! They are kept, stored and forgotten in the batches in which the log is trimmed: each is one record.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 use spirula_maps::{EVersion, ReqId};
 

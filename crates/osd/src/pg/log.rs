@@ -3,9 +3,10 @@
 //!
 //! After Ceph's `pg_log_entry_t` and `PGLog` (`src/osd/osd_types.h`, `src/osd/PGLog.h`); the encoding is ours.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::{EVersion, HObject, ReqId, SnapId};
 

@@ -39,10 +39,11 @@ mod sync_target;
 pub mod txn;
 pub mod watch;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use spirula_maps::{EVersion, HObject, PgId};
 
 use cluster::{ClusterMap, PoolView};

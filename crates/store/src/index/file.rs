@@ -5,12 +5,13 @@
 //! library copies on write), except page 0, the library's header, which has checksums of its own and is exempt. Before
 //! each flush the tables of the changed leaves are written, each over its older copy. See FORMAT.md, "Index file".
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hashbrown::HashMap;
 use redb::StorageBackend;
 use spirula_buf::{Pool, PoolBuf};
 

@@ -1,9 +1,9 @@
 //! Which objects may exist: a Bloom filter of fixed size, so that creating an object needs no look-up.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastbloom::AtomicBloomFilter;
+use hashbrown::DefaultHashBuilder;
 
 use crate::ObjectKey;
 
@@ -14,7 +14,7 @@ const MIN_BITS: u64 = 3;
 
 /// Never says of an object that exists that it is missing.
 pub(crate) struct Presence {
-    filter: AtomicBloomFilter,
+    filter: AtomicBloomFilter<DefaultHashBuilder>,
     /// All objects that were in the index when it was opened are in the filter.
     learnt: AtomicBool,
 }
@@ -22,10 +22,9 @@ pub(crate) struct Presence {
 impl Presence {
     /// A filter of about `bytes`, which knows nothing yet.
     pub(crate) fn new(bytes: usize) -> Self {
-        let seed = u128::from(RandomState::new().build_hasher().finish());
         Self {
             filter: AtomicBloomFilter::with_num_bits(bytes.max(64) * 8)
-                .seed(&seed)
+                .hasher(DefaultHashBuilder::default())
                 .hashes(HASHES),
             learnt: AtomicBool::new(false),
         }
