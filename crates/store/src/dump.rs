@@ -105,7 +105,7 @@ impl Dump {
                 .mounted
                 .state
                 .index
-                .list_objects(from.as_slice(), None, PAGE)?;
+                .list_objects::<Arc<Onode>>(from.as_slice(), None, PAGE)?;
             let listing = self
                 .mounted
                 .state

@@ -20,8 +20,8 @@ pub enum Event {
     Lookup(Token, Result<Option<Arc<Onode>>>),
     /// Answer to [`Store::read`](crate::Store::read).
     Read(Token, Result<Bytes>),
-    /// Answer to [`Store::list`](crate::Store::list).
-    List(Token, Result<Listing>),
+    /// Answer to [`Store::list`](crate::Store::list): objects with their infos.
+    List(Token, Result<Listing<Bytes>>),
     /// Answer to [`Store::omap_list`](crate::Store::omap_list), [`Store::omap_get`](crate::Store::omap_get) and
     /// [`Store::meta_list`](crate::Store::meta_list).
     Pairs(Token, Result<Pairs>),
@@ -31,10 +31,10 @@ pub enum Event {
 }
 
 /// One page of objects in key order.
-#[derive(Debug, Clone, Default)]
-pub struct Listing {
-    /// The objects with their onodes.
-    pub objects: Vec<(ObjectKey, Arc<Onode>)>,
+#[derive(Debug, Clone)]
+pub struct Listing<T> {
+    /// The objects, with what was asked about them.
+    pub objects: Vec<(ObjectKey, T)>,
     /// Where to go on: `None` when the range is exhausted.
     pub next: Option<ObjectKey>,
 }

@@ -47,7 +47,7 @@ pub(crate) enum Job {
 /// Its outcome.
 pub(crate) enum JobDone {
     Lookup(Vec<(u64, Result<Option<Onode>>)>),
-    Objects(u64, Result<Page<Onode>>),
+    Objects(u64, Result<Page<Bytes>>),
     Pairs(u64, Result<Page<Bytes>>),
     Learnt(Result<Option<Bytes>>),
     Commit(Result<Outcome>),

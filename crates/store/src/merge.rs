@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::event::{Listing, Pairs};
 use crate::index::{Page, PageLimit};
-use crate::onode::Onode;
+use crate::onode::Listed;
 use crate::state::{Known, State};
 use crate::{ObjectKey, Result};
 
@@ -29,19 +28,19 @@ fn page_end<T>(page: &Page<T>, to: Option<&Bytes>) -> Option<Bytes> {
 
 impl State {
     /// Lays the changes over a page of objects.
-    pub(crate) fn merge_objects(
+    pub(crate) fn merge_objects<T: Listed>(
         &self,
         from: &Bytes,
         to: Option<&Bytes>,
-        page: Page<Onode>,
+        page: Page<T>,
         limit: usize,
-    ) -> Listing {
+    ) -> Listing<T> {
         let end = page_end(&page, to);
         let more = page.more;
-        let mut found: BTreeMap<ObjectKey, Arc<Onode>> = page
+        let mut found: BTreeMap<ObjectKey, T> = page
             .entries
             .into_iter()
-            .map(|(k, o)| (ObjectKey::new(k), Arc::new(o)))
+            .map(|(k, o)| (ObjectKey::new(k), o))
             .collect();
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         for table in self
@@ -172,9 +171,9 @@ impl Found {
     }
 }
 
-fn merge_one(found: &mut BTreeMap<ObjectKey, Arc<Onode>>, key: &ObjectKey, known: &Known) {
+fn merge_one<T: Listed>(found: &mut BTreeMap<ObjectKey, T>, key: &ObjectKey, known: &Known) {
     match known {
-        Some(onode) => drop(found.insert(key.clone(), Arc::clone(onode))),
+        Some(onode) => drop(found.insert(key.clone(), T::of(onode))),
         None => drop(found.remove(key)),
     }
 }

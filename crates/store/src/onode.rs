@@ -1,5 +1,7 @@
 //! The onode: everything the store knows about one object, and its encoding in the index.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::codec::{Dec, Enc};
@@ -255,8 +257,17 @@ impl Onode {
 
     /// Reads what [`Onode::encode`] wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
-        let damaged = || StoreError::damaged("onode", format!("cannot decode {} bytes", bytes.len()));
-        Self::try_decode(bytes).ok_or_else(damaged)
+        Self::try_decode(bytes).ok_or_else(|| damaged(bytes))
+    }
+
+    /// Reads the info alone.
+    fn decode_info(bytes: &[u8]) -> Option<Bytes> {
+        let mut d = Dec::new(bytes);
+        if d.u8()? != VERSION {
+            return None;
+        }
+        d.varint()?;
+        Some(Bytes::copy_from_slice(d.bytes()?))
     }
 
     fn try_decode(bytes: &[u8]) -> Option<Self> {
@@ -313,6 +324,39 @@ fn split_off(e: &mut Extent, at: u32) -> Extent {
 /// Checksums of consecutive blocks of `data`, whose length is a multiple of the block size.
 pub(crate) fn block_crcs(data: &[u8]) -> impl Iterator<Item = u32> {
     data.chunks(BLOCK).map(crc32c::crc32c)
+}
+
+fn damaged(bytes: &[u8]) -> StoreError {
+    StoreError::damaged("onode", format!("cannot decode {} bytes", bytes.len()))
+}
+
+/// What a listing tells of an object.
+pub(crate) trait Listed: Sized {
+    /// Of an object in the index.
+    fn decode(bytes: &[u8]) -> Result<Self>;
+    /// Of one that waits for it.
+    fn of(onode: &Arc<Onode>) -> Self;
+}
+
+impl Listed for Arc<Onode> {
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        Onode::decode(bytes).map(Arc::new)
+    }
+
+    fn of(onode: &Arc<Onode>) -> Self {
+        Arc::clone(onode)
+    }
+}
+
+/// The info.
+impl Listed for Bytes {
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        Onode::decode_info(bytes).ok_or_else(|| damaged(bytes))
+    }
+
+    fn of(onode: &Arc<Onode>) -> Self {
+        onode.info.clone()
+    }
 }
 
 #[cfg(test)]

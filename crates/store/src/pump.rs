@@ -174,7 +174,7 @@ impl Store {
         }
     }
 
-    fn objects_done(&mut self, id: u64, result: Result<Page<Onode>>) {
+    fn objects_done(&mut self, id: u64, result: Result<Page<bytes::Bytes>>) {
         if let Some(Waiting::Objects {
             from,
             to,

@@ -483,7 +483,9 @@ impl Run {
                 },
             )?;
             let page = self.good(page)?;
-            for (key, onode) in page.objects {
+            for (key, info) in page.objects {
+                let onode = self.good(store.load(&key))?.expect("it is listed");
+                assert_eq!(*onode.info(), info);
                 let asked = store.read(&key, 0, u64::MAX, Token(0));
                 self.good(asked)?;
                 let data = self.wait(

@@ -205,7 +205,7 @@ impl StoreIo {
         Ok(())
     }
 
-    fn page(&mut self, t: u64, r: Result<spirula_store::Listing, StoreError>) -> Result<(), StoreError> {
+    fn page(&mut self, t: u64, r: Result<spirula_store::Listing<Bytes>, StoreError>) -> Result<(), StoreError> {
         let Some(Call::List {
             token,
             to,
@@ -223,11 +223,7 @@ impl StoreIo {
                 return Ok(());
             }
         };
-        found.extend(
-            page.objects
-                .into_iter()
-                .map(|(k, o)| (k.bytes().clone(), o.info().clone())),
-        );
+        found.extend(page.objects.into_iter().map(|(k, info)| (k.bytes().clone(), info)));
         if found.len() <= max
             && let Some(next) = page.next
         {

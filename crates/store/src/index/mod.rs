@@ -24,7 +24,7 @@ use crate::codec::{Dec, Enc};
 use crate::config::Config;
 use crate::device::BlockIo;
 use crate::layout::Superblock;
-use crate::onode::Onode;
+use crate::onode::{Listed, Onode};
 use crate::table::Frozen;
 use crate::{ObjectKey, Result, StoreError};
 
@@ -257,12 +257,17 @@ impl Index {
             .map(|v| Bytes::copy_from_slice(v.value())))
     }
 
-    pub(crate) fn list_objects(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page<Onode>> {
+    pub(crate) fn list_objects<T: Listed>(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Page<T>> {
         let limit = PageLimit {
             count: limit,
             ..PageLimit::NONE
         };
-        self.page(OBJECTS, from, to, limit, Onode::decode)
+        self.page(OBJECTS, from, to, limit, T::decode)
     }
 
     pub(crate) fn list_pairs(&self, from: &[u8], to: Option<&[u8]>, limit: PageLimit) -> Result<Page<Bytes>> {
