@@ -62,7 +62,9 @@ impl Store {
         );
         let space = Log::generation_space(&self.sb);
         let active = self.state.active();
-        if active.memory() >= bytes || active.entries() >= entries || active.log_bytes >= space {
+        // By halves, as generations are gathered before the index takes them in.
+        let large = active.memory() >= bytes || active.lasting() >= bytes / 2 || active.entries() >= entries;
+        if large || active.log_bytes >= space {
             self.seal();
         }
     }
@@ -126,7 +128,9 @@ impl Store {
         let table = &self.state.tables[at];
         // What is settled while the index is busy waits for it, but not without bound.
         let waiting = &self.state.tables[at.saturating_sub(1)];
-        let stuck = self.committing && at > 1 && self.is_large(waiting);
+        let together = waiting.lasting() + table.lasting();
+        let heavy = together > self.state.cfg.generation_bytes();
+        let stuck = self.committing && at > 1 && (heavy || self.is_large(waiting));
         !stuck
             && table.unresolved == 0
             && self.log.durable_seq >= table.last_seq
@@ -212,7 +216,8 @@ impl Store {
         };
         self.draining &= self.state.tables.len() > 1;
         self.log.trim(table.last_seq);
-        self.state.retire(table.objects);
+        let heavy = table.memory() > self.state.cfg.generation_bytes();
+        self.state.retire(table.objects, !heavy);
         self.releases.push_back((self.last_read, freed));
         self.release();
         self.refill_spare();

@@ -42,6 +42,11 @@ impl Extent {
         self.lblk + self.len()
     }
 
+    fn append(&mut self, next: &Self) {
+        make_room(&mut self.crcs, next.crcs.len());
+        self.crcs.extend_from_slice(&next.crcs);
+    }
+
     fn continues(&self, next: &Self) -> bool {
         self.end() == next.lblk
             && self.pblk + u64::from(self.len()) == next.pblk
@@ -130,10 +135,11 @@ impl Onode {
         out
     }
 
-    /// Rough size in memory, in bytes.
+    /// Size in memory, in bytes.
     pub(crate) fn footprint(&self) -> usize {
         let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 96).sum();
-        let extents: usize = self.extents.iter().map(|e| e.crcs.len() * 4 + 64).sum();
+        let crcs: usize = self.extents.iter().map(|e| e.crcs.capacity() * 4 + 16).sum();
+        let extents = self.extents.capacity() * size_of::<Extent>() + crcs;
         160 + self.info.len() + self.omap_header.len() + attrs + extents
     }
 
@@ -205,6 +211,7 @@ impl Onode {
             }
             freed(e);
         }
+        make_room(&mut self.extents, keep.len());
         self.extents.splice(from..from, keep);
     }
 
@@ -213,9 +220,10 @@ impl Onode {
         self.unmap(run.lblk, run.len(), freed);
         let at = self.first_after(run.lblk);
         if at > 0 && self.extents[at - 1].continues(&run) {
-            self.extents[at - 1].crcs.extend_from_slice(&run.crcs);
+            self.extents[at - 1].append(&run);
             self.join(at - 1);
         } else {
+            make_room(&mut self.extents, 1);
             self.extents.insert(at, run);
             self.join(at);
         }
@@ -225,7 +233,7 @@ impl Onode {
     fn join(&mut self, at: usize) {
         if at + 1 < self.extents.len() && self.extents[at].continues(&self.extents[at + 1]) {
             let next = self.extents.remove(at + 1);
-            self.extents[at].crcs.extend_from_slice(&next.crcs);
+            self.extents[at].append(&next);
         }
     }
 
@@ -324,6 +332,13 @@ fn split_off(e: &mut Extent, at: u32) -> Extent {
 /// Checksums of consecutive blocks of `data`, whose length is a multiple of the block size.
 pub(crate) fn block_crcs(data: &[u8]) -> impl Iterator<Item = u32> {
     data.chunks(BLOCK).map(crc32c::crc32c)
+}
+
+/// Makes room for `n` more and a few to come. Vectors would double: many onodes wait in memory, and few grow again.
+fn make_room<T>(v: &mut Vec<T>, n: usize) {
+    if v.capacity() - v.len() < n {
+        v.reserve_exact(n + v.len() / 8);
+    }
 }
 
 fn damaged(bytes: &[u8]) -> StoreError {

@@ -163,14 +163,15 @@ impl State {
         self.cache.get(key.as_slice())
     }
 
-    /// Keeps objects that the index has taken in, until the next ones come. The cache follows where it knows them.
-    pub(crate) fn retire(&mut self, objects: Arc<Objects>) {
+    /// Keeps objects that the index has taken in, until the next ones come, unless they take too much memory. The cache
+    /// follows where it knows them.
+    pub(crate) fn retire(&mut self, objects: Arc<Objects>, keep: bool) {
         for (key, known) in objects.iter() {
             if self.cache.contains(key.as_slice()) {
                 self.remember(key, known);
             }
         }
-        self.retired = objects;
+        self.retired = if keep { objects } else { Arc::default() };
     }
 
     /// Loads an object that the next steps need, blocking on the index if nobody looked it up.

@@ -224,7 +224,14 @@ impl MemTable {
 
     /// Memory that it occupies, roughly, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.pairs.bytes()
+        let runs = [&self.allocated, &self.freed, &self.shared, &self.unshared];
+        let runs: usize = runs.iter().map(|r| r.capacity()).sum();
+        self.bytes + self.pairs.bytes() + runs * size_of::<Run>()
+    }
+
+    /// What of it remains once it's settled.
+    pub(crate) fn lasting(&self) -> usize {
+        self.memory().saturating_sub(self.dirty.len() * DIRTY_WEIGHT)
     }
 
     /// Its blocks are at their places and durable.
