@@ -158,7 +158,7 @@ impl State {
                 lblk,
                 pblk: run.pblk,
                 shared: false,
-                crcs: crcs.to_vec(),
+                crcs: crcs.into(),
             });
             self.active().allocated.push(*run);
             lblk += run.len;
@@ -314,7 +314,7 @@ impl State {
                         lblk,
                         pblk,
                         shared: false,
-                        crcs: crcs[at..at + len].to_vec(),
+                        crcs: crcs[at..at + len].into(),
                     });
                     (pblk, len)
                 }

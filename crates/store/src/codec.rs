@@ -103,7 +103,7 @@ impl<'a> Dec<'a> {
         self.bytes().map(Bytes::copy_from_slice)
     }
 
-    pub(crate) fn crcs(&mut self, count: usize) -> Option<Vec<u32>> {
+    pub(crate) fn crcs<C: FromIterator<u32>>(&mut self, count: usize) -> Option<C> {
         let raw = self.take(count.checked_mul(4)?)?;
         Some(
             raw.chunks_exact(4)

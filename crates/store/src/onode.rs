@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::codec::{Dec, Enc};
 use crate::config::{BLOCK, BLOCK64};
@@ -12,6 +13,9 @@ use crate::{Result, StoreError};
 ///
 /// 1: the first.
 const VERSION: u8 = 1;
+
+/// Checksums of a run's blocks. Those of a short run, as overwrites make them, lie in the extent itself.
+pub type Crcs = SmallVec<[u32; 4]>;
 
 /// A run of an object's blocks that lie one after the other on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +27,7 @@ pub struct Extent {
     /// Whether another object may refer to the blocks too: they are never overwritten in place, and freed by count.
     pub shared: bool,
     /// CRC-32C of each block: the length of the run.
-    pub crcs: Vec<u32>,
+    pub crcs: Crcs,
 }
 
 impl Extent {
@@ -43,7 +47,10 @@ impl Extent {
     }
 
     fn append(&mut self, next: &Self) {
-        make_room(&mut self.crcs, next.crcs.len());
+        let (len, more) = (self.crcs.len(), next.crcs.len());
+        if self.crcs.capacity() - len < more {
+            self.crcs.reserve_exact(more + len / 8);
+        }
         self.crcs.extend_from_slice(&next.crcs);
     }
 
@@ -138,7 +145,8 @@ impl Onode {
     /// Size in memory, in bytes.
     pub(crate) fn footprint(&self) -> usize {
         let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 96).sum();
-        let crcs: usize = self.extents.iter().map(|e| e.crcs.capacity() * 4 + 16).sum();
+        let outside = self.extents.iter().filter(|e| e.crcs.spilled());
+        let crcs: usize = outside.map(|e| e.crcs.capacity() * 4 + 16).sum();
         let extents = self.extents.capacity() * size_of::<Extent>() + crcs;
         160 + self.info.len() + self.omap_header.len() + attrs + extents
     }
@@ -321,12 +329,15 @@ impl Onode {
 /// Cuts `e` at the object's block `at`; returns the part from there on.
 fn split_off(e: &mut Extent, at: u32) -> Extent {
     let keep = at - e.lblk;
-    Extent {
+    let tail = Extent {
         lblk: at,
         pblk: e.pblk + u64::from(keep),
         shared: e.shared,
-        crcs: e.crcs.split_off(keep as usize),
-    }
+        crcs: Crcs::from_slice(&e.crcs[keep as usize..]),
+    };
+    e.crcs.truncate(keep as usize);
+    e.crcs.shrink_to_fit();
+    tail
 }
 
 /// Checksums of consecutive blocks of `data`, whose length is a multiple of the block size.

@@ -205,7 +205,11 @@ impl StoreIo {
         Ok(())
     }
 
-    fn page(&mut self, t: u64, r: Result<spirula_store::Listing<Bytes>, StoreError>) -> Result<(), StoreError> {
+    fn page(
+        &mut self,
+        t: u64,
+        r: Result<spirula_store::Listing<Bytes>, StoreError>,
+    ) -> Result<(), StoreError> {
         let Some(Call::List {
             token,
             to,
@@ -223,7 +227,11 @@ impl StoreIo {
                 return Ok(());
             }
         };
-        found.extend(page.objects.into_iter().map(|(k, info)| (k.bytes().clone(), info)));
+        found.extend(
+            page.objects
+                .into_iter()
+                .map(|(k, info)| (k.bytes().clone(), info)),
+        );
         if found.len() <= max
             && let Some(next) = page.next
         {
