@@ -66,7 +66,7 @@ pub use index::PageLimit;
 pub use key::ObjectKey;
 pub use layout::Superblock;
 pub use notify::Notify;
-pub use onode::{Extent, Onode};
+pub use onode::{Crcs, Extent, Onode};
 pub use open::{Devices, mkfs, mkfs_on};
 pub use store::{Stats, Store};
 pub use txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};

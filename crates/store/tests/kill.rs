@@ -98,7 +98,8 @@ fn child() {
     }
 }
 
-fn run_and_kill(path: &Path, first: u64, after: Duration) -> u64 {
+/// The last write that was acknowledged, by this child or one before; `None` if there is none yet.
+fn run_and_kill(path: &Path, first: u64, after: Duration) -> Option<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
         .env("SPIRULA_CRASH_FILE", path)
@@ -108,12 +109,9 @@ fn run_and_kill(path: &Path, first: u64, after: Duration) -> u64 {
         .unwrap();
     let out = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
-        let last = BufReader::new(out)
-            .lines()
-            .map_while(Result::ok)
-            .filter_map(|l| l.parse().ok())
-            .last();
-        last.unwrap_or(first)
+        let acknowledged = BufReader::new(out).lines().map_while(Result::ok);
+        let last = acknowledged.filter_map(|l| l.parse().ok()).last();
+        last.or(first.checked_sub(1))
     });
     std::thread::sleep(after);
     child.kill().unwrap();
@@ -138,15 +136,18 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
         for object in 0..200 {
             let key = ObjectKey::from(format!("object-{object:03}").as_str());
             let Some(onode) = store.load(&key).unwrap() else {
-                assert!(object > acknowledged, "round {round}: {key} is missing");
+                assert!(
+                    acknowledged.is_none_or(|a| object > a),
+                    "round {round}: {key} is missing"
+                );
                 continue;
             };
             let version = u64::from_le_bytes(onode.info()[..8].try_into().unwrap());
             assert_eq!(version % 200, object);
             // Of those up to the last acknowledged one, the newest; or a later one.
             assert!(
-                version + 200 > acknowledged,
-                "round {round}: {key} has version {version} of {acknowledged}"
+                acknowledged.is_none_or(|a| version + 200 > a),
+                "round {round}: {key} has version {version} of {acknowledged:?}"
             );
             assert!(
                 read(&mut store, &key).unwrap() == contents(version),
