@@ -237,6 +237,36 @@ fn what_is_not_taken_is_removed() {
     assert_eq!((sim.keys_at("a", 2), sim.staged()), (400, 0));
 }
 
+#[test]
+fn a_crash_or_a_move_leaves_nothing_staged() {
+    for (seed, moves) in [(1, false), (2, true)] {
+        let mut sim = cluster(seed);
+        sim.write_at_snaps("a", vec![set(0, 900, 1)], 0, &[]);
+        let mut op = sim.build("a", vec![append("x")]);
+        op.snapc = SnapContext {
+            seq: 2,
+            snaps: vec![2],
+        };
+        let members = sim.map().placement(op.pgid).acting;
+        sim.submit(op).unwrap();
+        sim.run_until_staged();
+        sim.run_some(150);
+        assert_eq!(sim.staged(), 3);
+        // The request is lost with the primary, or held by it; the client does not send it again.
+        if moves {
+            sim.change_map(|m| m.out.push(members[1]));
+        } else {
+            sim.crash_and_mark_down(members[0]);
+            sim.run_some(50);
+            sim.start_and_mark_up(members[0]);
+        }
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        assert_eq!((sim.staged(), sim.keys_at("a", snap::NOSNAP)), (0, 900));
+        assert_eq!(sim.read("a").unwrap(), if moves { "x" } else { "" });
+    }
+}
+
 /// An object as it should be: its data, and the mark of each key.
 type Content = (String, BTreeMap<usize, u8>);
 
