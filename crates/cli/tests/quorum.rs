@@ -9,6 +9,7 @@
 mod common;
 
 use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{Cluster, spirula, text};
@@ -23,6 +24,12 @@ fn wait_until(what: &str, seconds: u64, c: &Cluster, mut done: impl FnMut() -> b
         );
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// One cluster at a time: the times that are measured are those of a machine with nothing else to do.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The names of the monitors in quorum, the leader's first.
@@ -88,6 +95,7 @@ fn run(c: &Cluster, id: &str) -> Mon {
 
 #[test]
 fn the_leader_dies_and_hardly_anybody_notices() {
+    let _turn = turn();
     let c = Cluster::up("leader", 3, &["--mons", "3", "--no-respawn"]);
     wait_quorum(&c, "a,b,c");
     c.wait_healthy();
@@ -137,6 +145,7 @@ fn the_leader_dies_and_hardly_anybody_notices() {
 
 #[test]
 fn a_minority_answers_nothing_and_a_majority_goes_on() {
+    let _turn = turn();
     let c = Cluster::up("minority", 1, &["--mons", "3", "--no-respawn"]);
     wait_quorum(&c, "a,b,c");
     let (leader, names) = quorum(&c);
@@ -162,6 +171,7 @@ fn a_minority_answers_nothing_and_a_majority_goes_on() {
 
 #[test]
 fn monitors_come_lose_their_disks_and_go() {
+    let _turn = turn();
     let c = Cluster::up("members", 1, &["--mons", "3", "--no-respawn"]);
     wait_quorum(&c, "a,b,c");
     c.sh("ceph config-key set k v");

@@ -247,12 +247,24 @@ impl Hub {
             self.confirm_leadership(view.term);
             return None;
         }
-        let leader = view.leader.and_then(|l| self.heard.state(l));
+        let reached = view
+            .leader
+            .filter(|l| view.voters.get(l).is_some_and(|n| self.reaches(&n.addr)));
+        let leader = reached.and_then(|l| self.heard.state(l));
         // It has to know that it leads: before, it would not take what is forwarded.
         Some(match leader.filter(|l| l.leader == l.name) {
             Some(l) => Told::Peon(l.name, l.term),
             None => Told::Adrift,
         })
+    }
+
+    /// Whether the connection to a monitor stands. One that is heard may still be out of reach.
+    fn reaches(&self, addr: &str) -> bool {
+        let link = addr
+            .parse()
+            .ok()
+            .and_then(|a: SocketAddr| self.links.borrow().get(&a).cloned());
+        link.is_some_and(|l| l.welcome.borrow().is_some())
     }
 
     fn tell(&self, shell: &Rc<Shell>, next: Told, term: u64) {
@@ -447,6 +459,7 @@ impl Hub {
             self.report(Event::Failed(Error::Removed(self.me.name.clone())));
         }
         self.report(Event::Linked(link.addr));
+        self.look();
     }
 
     fn broadcast_to(&self, link: &Link) {
@@ -572,23 +585,4 @@ pub(super) fn addresses_in(map: &MonMap) -> BTreeSet<SocketAddr> {
     infos
         .filter_map(|i| i.public_addrs.v2().and_then(|a| a.socket))
         .collect()
-}
-
-/// Finds out whether the node leads, in this term, until it is certain.
-///
-/// # Errors
-/// Where it leads no more, and where the log has failed.
-pub(super) async fn confirm(raft: &Raft, term: u64) -> Result<(), crate::raft::Error> {
-    const AGAIN: Duration = Duration::from_millis(100);
-    loop {
-        match raft.confirm().await {
-            Err(crate::raft::Error::NotLeader) => {}
-            other => return other,
-        }
-        let view = raft.view();
-        if !view.leads || view.term != term {
-            return Err(crate::raft::Error::NotLeader);
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
 }

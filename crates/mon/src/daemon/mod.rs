@@ -270,7 +270,10 @@ impl Daemon {
                 () = shutdown.as_mut() => return Ok(()),
                 news = applied.recv() => match news {
                     Some(a) => commit(&a),
-                    None => return Err(raft::Error::Raft("stopped".to_owned()).into()),
+                    None => {
+                        let why = self.hub.raft().view().failed;
+                        return Err(raft::Error::Raft(why.unwrap_or_else(|| "stopped".to_owned())).into());
+                    }
                 },
                 Some(event) = inbox.recv() => {
                     // What an event says is true of the state in which everything that committed before is applied.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{EntityType, UTime};
@@ -14,11 +15,11 @@ use spirula_proto::{Payload, RawMessage};
 use tokio::net::TcpStream;
 
 use super::auth::MonAuth;
-use super::hub::{Event, Hub, confirm};
+use super::hub::{Event, Hub};
 use super::peer;
 use crate::core::{Monitor, NewSession, Output, SessionId};
 use crate::kv::Txn;
-use crate::raft;
+use crate::raft::{self, Raft};
 
 /// A session whose peer does not read is ended when so much waits for it.
 const MAX_QUEUED: usize = 32 << 20;
@@ -273,4 +274,23 @@ pub(super) async fn serve(hub: Rc<Hub>, acceptor: Rc<Acceptor>, stream: TcpStrea
     shell
         .session(connection, |c, id| c.open(id, new, UTime::now()))
         .await;
+}
+
+/// Finds out whether the node leads, in this term, until it is certain.
+///
+/// # Errors
+/// Where it leads no more, and where the log has failed.
+async fn confirm(raft: &Raft, term: u64) -> Result<(), raft::Error> {
+    const AGAIN: Duration = Duration::from_millis(100);
+    loop {
+        match raft.confirm().await {
+            Err(raft::Error::NotLeader) => {}
+            other => return other,
+        }
+        let view = raft.view();
+        if !view.leads || view.term != term {
+            return Err(raft::Error::NotLeader);
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
 }

@@ -27,10 +27,10 @@ const KEEP_ENTRIES: u64 = 500;
 
 /// How often the leader gives a sign of life, and how long a request of the log may take, in milliseconds. The library
 /// waits for the flush of what it appends before it does anything else, so this has to cover a slow disk's.
-const HEARTBEAT_MS: u64 = 300;
+const HEARTBEAT_MS: u64 = 250;
 /// Followers wait for [`ELECTION_MAX_MS`], and then for a time between these, before they elect another leader.
-const ELECTION_MIN_MS: u64 = 400;
-const ELECTION_MAX_MS: u64 = 900;
+const ELECTION_MIN_MS: u64 = 300;
+const ELECTION_MAX_MS: u64 = 800;
 
 /// A new member that lacks no more entries than this has caught up: it may vote.
 const NEAR_ENTRIES: u64 = 100;
