@@ -11,7 +11,7 @@
 //! snap     'S' pool:u64be snap:u64be (a clone's object key without its pool)
 //! staging  ff 'T' pool:u64be seed:u32be slot:u8
 //! ```
-//! Staging objects (see [`super::stage`]) sort behind all others, so that nothing that lists objects meets them.
+//! Staging objects (see `stage`) sort behind all others, so that nothing that lists objects meets them.
 //! A clone has a record for each snapshot that it stands for, so the clones of a snapshot in a PG are one range too.
 //! A zero byte within a name is written `00 ff`. The name is left empty where it equals the effective key.
 
