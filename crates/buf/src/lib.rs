@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 pub mod crc;
+mod map;
 
 /// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page size.
 pub const ALIGN: usize = 4096;
@@ -41,7 +42,11 @@ unsafe impl Sync for Raw {}
 
 impl Raw {
     fn new(cap: usize) -> Self {
-        let ptr = if cap >= MAP_MIN { map(cap) } else { allocate(cap) };
+        let ptr = if cap >= MAP_MIN {
+            map::map(cap)
+        } else {
+            allocate(cap)
+        };
         Self { ptr, cap }
     }
 
@@ -62,26 +67,11 @@ fn allocate(cap: usize) -> NonNull<u8> {
     NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// `cap` zeroed bytes straight from the system, page-aligned: they go back to it as soon as they are not needed.
-fn map(cap: usize) -> NonNull<u8> {
-    let (access, kind) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
-    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), cap, access, kind, -1, 0) };
-    match NonNull::new(ptr.cast::<u8>()) {
-        Some(at) if ptr != libc::MAP_FAILED => at,
-        _ => handle_alloc_error(Raw::layout(cap)),
-    }
-}
-
 impl Drop for Raw {
     fn drop(&mut self) {
         if self.cap >= MAP_MIN {
             // SAFETY: mapped in `new` with this length, and unmapped once.
-            let done = unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.cap) };
-            debug_assert_eq!(done, 0, "munmap of what was mapped");
+            unsafe { map::unmap(self.ptr, self.cap) };
         } else {
             // SAFETY: allocated in `new` with the same layout, and freed once.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.cap)) };
