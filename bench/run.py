@@ -4,7 +4,7 @@
 Starts Debian's Ceph, runs the matrix, stops it; the same for Spirula; as often as --repeat says, in turns.
 Prints the ratio of the medians, writes results.csv (every run) and results.svg (the ratios).
 
-    bench/run.py [--repeat 3] [--seconds 10] [--work DIR] [--out bench/results]
+    bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados] [--work DIR] [--out bench/results]
 """
 
 import argparse
@@ -141,9 +141,12 @@ def measure(cluster, args, run):
     time.sleep(5)
     pids = [int(open(f).read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
     rows = []
-    commands = [(pool, case, ["rados", "bench", "-p", pool, str(args.seconds), *argv]) for pool, case, argv, _ in MATRIX]
-    commands += [("rep3", case, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)])
-                 for case, name, _ in LIBRADOS]
+    commands = []
+    if args.cases != "librados":
+        commands += [(pool, case, ["rados", "bench", "-p", pool, str(args.seconds), *argv]) for pool, case, argv, _ in MATRIX]
+    if args.cases != "rados":
+        commands += [("rep3", case, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)])
+                     for case, name, _ in LIBRADOS]
     for pool, case, argv in commands:
         client0 = os.times()
         with subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
@@ -174,7 +177,11 @@ def measure(cluster, args, run):
 
 def summary(rows):
     out = []
+    measured = {(r["pool"], r["case"]) for r in rows}
     for pool, case, _, bar in CASES:
+        if (pool, case) not in measured:
+            continue
+
         def med(cluster, key):
             return statistics.median(r[key] for r in rows if (r["cluster"], r["pool"], r["case"]) == (cluster, pool, case))
         out.append({"pool": pool, "case": case, "bar": bar, "unit": next(r["unit"] for r in rows if (r["pool"], r["case"]) == (pool, case)),
@@ -212,6 +219,7 @@ def main():
     p.add_argument("--work", default="/var/tmp/spirula-bench")
     p.add_argument("--out", default=f"{HERE}/results")
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
+    p.add_argument("--cases", choices=["all", "rados", "librados"], default="all", help="those of `rados bench`, those of `librados.c`, or all")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
     args = p.parse_args()
     os.makedirs(args.work, exist_ok=True)
