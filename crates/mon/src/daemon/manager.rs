@@ -4,14 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use spirula_buf::Pool;
-use spirula_cephx::{
-    Accepted, AuthorizerVerifier, ConnectionMode, Env, KeyServer, OsRandom, Outcome, RandomSource,
-    ServiceKeys, method,
-};
-use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, UTime};
-use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, SessionKeys};
+use spirula_cephx::{CryptoKey, KeyServer, OsRandom, RandomSource, ServiceKeys, TicketKeys};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
+use spirula_monc::TicketAuth;
+use spirula_msgr::{Acceptor, ConMode, Config};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::shell::Shell;
@@ -70,12 +67,7 @@ pub(super) async fn listen(shell: Rc<Shell>, endpoint: Endpoint) {
 }
 
 async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
-    let auth = MgrAuth {
-        shell: shell.clone(),
-        verifier: AuthorizerVerifier::new(),
-        mode: ConnectionMode::Crc,
-        accepted: None,
-    };
+    let auth = TicketAuth::new(ManagerKeys(shell.clone()));
     let (connection, accepted) = match acceptor.accept(stream, from, auth).await {
         Ok((connection, Some(accepted))) => (connection, accepted),
         Ok((_, None)) => return,
@@ -92,70 +84,17 @@ async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from
     shell.session(connection, |c, id| c.open_mgr(id, session)).await;
 }
 
-/// Authenticates one connection by its ticket, which the monitor itself has made.
-struct MgrAuth {
-    shell: Rc<Shell>,
-    verifier: AuthorizerVerifier,
-    mode: ConnectionMode,
-    accepted: Option<Box<Accepted>>,
-}
+/// The secrets with which tickets for managers are sealed: the monitor's own.
+struct ManagerKeys(Rc<Shell>);
 
-impl MgrAuth {
-    fn step(&mut self, auth_method: u32, payload: &[u8]) -> AcceptReply {
-        let env = Env::system(UTime::now());
-        let (verifier, mode) = (&mut self.verifier, self.mode);
-        let outcome = self.shell.peek(|core| {
+impl TicketKeys for ManagerKeys {
+    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey> {
+        self.0.peek(|core| {
             let keys = ServiceKeys {
                 secrets: core.auth().service_secrets(),
                 service: EntityType::MGR,
             };
-            verifier.handle(auth_method, mode, payload, &keys, &env)
-        });
-        match outcome {
-            Outcome::More(payload) => AcceptReply::More(payload.into()),
-            Outcome::Done(accepted) => {
-                let reply = AcceptReply::Done {
-                    global_id: accepted.global_id,
-                    payload: Bytes::copy_from_slice(&accepted.payload),
-                    keys: SessionKeys {
-                        session_key: accepted.session_key.secret().to_vec(),
-                        connection_secret: accepted.connection_secret.to_vec(),
-                    },
-                };
-                self.accepted = Some(accepted);
-                reply
-            }
-            Outcome::Denied { errno, why } => {
-                tracing::debug!("a peer of the manager is refused: {why}");
-                AcceptReply::Bad {
-                    result: errno,
-                    allowed_methods: vec![method::CEPHX],
-                }
-            }
-        }
-    }
-}
-
-impl AcceptAuth for MgrAuth {
-    type Info = Option<Box<Accepted>>;
-
-    async fn request(
-        &mut self,
-        _: EntityType,
-        auth_method: u32,
-        con_mode: ConMode,
-        payload: Bytes,
-    ) -> AcceptReply {
-        self.mode = ConnectionMode::from_wire(con_mode.0).unwrap_or(ConnectionMode::Crc);
-        self.verifier = AuthorizerVerifier::new();
-        self.step(auth_method, &payload)
-    }
-
-    async fn more(&mut self, payload: Bytes) -> AcceptReply {
-        self.step(method::CEPHX, &payload)
-    }
-
-    fn into_info(self) -> Self::Info {
-        self.accepted
+            keys.ticket_key(service, secret_id)
+        })
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use spirula_denc::{EntityName, EntityType};
+use spirula_monc::TicketAuth;
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::osd::MOsdBackoff;
 use spirula_proto::{MsgType, RawMessage};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::auth::{CapAccess, PeerInfo, Secrets, TicketAuth};
+use super::auth::{CapAccess, PeerInfo, Secrets};
 use super::state::{Session, Shared};
 use crate::pg::message::PeerMessage;
 use crate::pg::op::Client;
@@ -28,7 +29,7 @@ pub(super) async fn listen(shell: Shared, listener: TcpListener, acceptor: Rc<Ac
                     Rc::clone(&acceptor),
                     stream,
                     from,
-                    Rc::clone(&secrets),
+                    secrets.clone(),
                 );
                 tokio::task::spawn_local(task);
             }
@@ -42,10 +43,13 @@ pub(super) async fn listen(shell: Shared, listener: TcpListener, acceptor: Rc<Ac
 
 async fn serve(shell: Shared, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr, secrets: Secrets) {
     match acceptor.accept(stream, from, TicketAuth::new(secrets)).await {
-        Ok((connection, Some(info))) => match info.osd() {
-            Some(osd) => serve_osd(&shell, connection, osd, info).await,
-            None => serve_client(&shell, connection, info).await,
-        },
+        Ok((connection, Some(accepted))) => {
+            let info = PeerInfo::from(*accepted);
+            match info.osd() {
+                Some(osd) => serve_osd(&shell, connection, osd, info).await,
+                None => serve_client(&shell, connection, info).await,
+            }
+        }
         Ok((_, None)) => {}
         Err(e) => tracing::debug!("{from}: {e}"),
     }

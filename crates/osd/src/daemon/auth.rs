@@ -4,26 +4,33 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use spirula_cephx::caps::{ClassCall, OsdCap, OsdRequest};
-use spirula_cephx::{
-    Accepted, AuthName, AuthorizerVerifier, ConnectionMode, Env, Outcome, RotatingKeys, method,
-};
-use spirula_denc::{EntityType, UTime};
-use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
+use spirula_cephx::{Accepted, AuthName, CryptoKey, RotatingKeys, RotatingSecrets, TicketKeys};
+use spirula_denc::EntityType;
 
 use crate::pg::cluster::PoolView;
 use crate::pg::op::Access;
 
-/// The secrets with which tickets for this service are sealed.
-pub(super) type Secrets = Rc<RefCell<RotatingKeys>>;
+/// The secrets with which tickets for this service are sealed, as they were last fetched. Clones share them.
+#[derive(Clone)]
+pub(super) struct Secrets(Rc<RefCell<RotatingKeys>>);
 
-/// Authenticates one connection.
-pub(super) struct TicketAuth {
-    secrets: Secrets,
-    verifier: AuthorizerVerifier,
-    mode: ConnectionMode,
-    accepted: Option<Box<Accepted>>,
+impl Secrets {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self(Rc::new(RefCell::new(RotatingKeys::new(EntityType::OSD))))
+    }
+
+    /// Takes the ones that the monitor has sent.
+    pub(super) fn set(&self, new: RotatingSecrets) {
+        self.0.borrow_mut().set(new);
+    }
+}
+
+impl TicketKeys for Secrets {
+    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey> {
+        self.0.borrow().ticket_key(service, secret_id)
+    }
 }
 
 /// An authenticated peer.
@@ -44,75 +51,14 @@ impl PeerInfo {
     }
 }
 
-impl TicketAuth {
-    pub(super) fn new(secrets: Secrets) -> Self {
+impl From<Accepted> for PeerInfo {
+    fn from(accepted: Accepted) -> Self {
+        let text = accepted.caps.text().ok();
         Self {
-            secrets,
-            verifier: AuthorizerVerifier::new(),
-            mode: ConnectionMode::Crc,
-            accepted: None,
+            name: accepted.name,
+            global_id: accepted.global_id,
+            caps: text.and_then(|text| OsdCap::parse(&text).ok()),
         }
-    }
-
-    fn step(&mut self, auth_method: u32, payload: &[u8]) -> AcceptReply {
-        let env = Env::system(UTime::now());
-        let secrets = self.secrets.borrow();
-        match self
-            .verifier
-            .handle(auth_method, self.mode, payload, &*secrets, &env)
-        {
-            Outcome::More(payload) => AcceptReply::More(payload.into()),
-            Outcome::Done(accepted) => {
-                let reply = AcceptReply::Done {
-                    global_id: accepted.global_id,
-                    payload: Bytes::copy_from_slice(&accepted.payload),
-                    keys: SessionKeys {
-                        session_key: accepted.session_key.secret().to_vec(),
-                        connection_secret: accepted.connection_secret.to_vec(),
-                    },
-                };
-                self.accepted = Some(accepted);
-                reply
-            }
-            Outcome::Denied { errno, why } => {
-                tracing::debug!("a peer is refused: {why}");
-                AcceptReply::Bad {
-                    result: errno,
-                    allowed_methods: vec![method::CEPHX],
-                }
-            }
-        }
-    }
-}
-
-impl AcceptAuth for TicketAuth {
-    type Info = Option<PeerInfo>;
-
-    async fn request(
-        &mut self,
-        _: EntityType,
-        auth_method: u32,
-        con_mode: ConMode,
-        payload: Bytes,
-    ) -> AcceptReply {
-        self.mode = ConnectionMode::from_wire(con_mode.0).unwrap_or(ConnectionMode::Crc);
-        self.verifier = AuthorizerVerifier::new();
-        self.step(auth_method, &payload)
-    }
-
-    async fn more(&mut self, payload: Bytes) -> AcceptReply {
-        self.step(method::CEPHX, &payload)
-    }
-
-    fn into_info(self) -> Self::Info {
-        self.accepted.map(|a| {
-            let caps = a.caps.text().ok().and_then(|text| OsdCap::parse(&text).ok());
-            PeerInfo {
-                name: a.name,
-                global_id: a.global_id,
-                caps,
-            }
-        })
     }
 }
 

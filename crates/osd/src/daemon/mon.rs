@@ -31,7 +31,7 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
             }),
             Event::Lost => tracing::info!("the monitor session is lost"),
             Event::Rotating(new) => {
-                secrets.borrow_mut().set(new);
+                secrets.set(new);
                 shell.with(Osd::boot_if_down);
             }
             Event::Message(msg) => {

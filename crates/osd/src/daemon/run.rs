@@ -1,6 +1,5 @@
 //! Starting and stopping.
 
-use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use spirula_asok::AdminSocket;
 use spirula_buf::{Budget, Pool};
-use spirula_cephx::{AuthName, OsRandom, RandomSource, RotatingKeys};
+use spirula_cephx::{AuthName, OsRandom, RandomSource};
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, decode_all};
 use spirula_monc::{MonClient, Options};
@@ -18,6 +17,7 @@ use spirula_store::Store;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::auth::Secrets;
 use super::config::OsdConfig;
 use super::links::Links;
 use super::maps::Maps;
@@ -125,20 +125,20 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         public_addr,
         cluster_addr,
     });
-    let secrets = Rc::new(RefCell::new(RotatingKeys::new(EntityType::OSD)));
+    let secrets = Secrets::new();
 
     let mut tasks = JoinSet::new();
     tasks.spawn_local(accept::listen(
         Rc::clone(&shell),
         public,
         acceptor(client_side),
-        Rc::clone(&secrets),
+        secrets.clone(),
     ));
     tasks.spawn_local(accept::listen(
         Rc::clone(&shell),
         cluster,
         acceptor(peer_side),
-        Rc::clone(&secrets),
+        secrets.clone(),
     ));
     tasks.spawn_local(mon::serve(Rc::clone(&shell), events, secrets));
     tasks.spawn_local(work_store(Rc::clone(&shell)));

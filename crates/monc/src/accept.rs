@@ -1,0 +1,80 @@
+//! The accepting side of cephx of a daemon other than a monitor: whoever has a ticket for its service is let in.
+
+use bytes::Bytes;
+use spirula_cephx::{Accepted, AuthorizerVerifier, ConnectionMode, Env, Outcome, TicketKeys, method};
+use spirula_denc::{EntityType, UTime};
+use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
+
+/// Authenticates one connection by a ticket that was sealed with one of the service's keys. Tells who it is; `None` for a
+/// connection that goes on with a session that was authenticated before.
+pub struct TicketAuth<K> {
+    keys: K,
+    verifier: AuthorizerVerifier,
+    mode: ConnectionMode,
+    accepted: Option<Box<Accepted>>,
+}
+
+impl<K: TicketKeys> TicketAuth<K> {
+    /// For a service that opens tickets with `keys`.
+    pub fn new(keys: K) -> Self {
+        Self {
+            keys,
+            verifier: AuthorizerVerifier::new(),
+            mode: ConnectionMode::Crc,
+            accepted: None,
+        }
+    }
+
+    fn step(&mut self, auth_method: u32, payload: &[u8]) -> AcceptReply {
+        let env = Env::system(UTime::now());
+        match self
+            .verifier
+            .handle(auth_method, self.mode, payload, &self.keys, &env)
+        {
+            Outcome::More(payload) => AcceptReply::More(payload.into()),
+            Outcome::Done(accepted) => {
+                let reply = AcceptReply::Done {
+                    global_id: accepted.global_id,
+                    payload: Bytes::copy_from_slice(&accepted.payload),
+                    keys: SessionKeys {
+                        session_key: accepted.session_key.secret().to_vec(),
+                        connection_secret: accepted.connection_secret.to_vec(),
+                    },
+                };
+                self.accepted = Some(accepted);
+                reply
+            }
+            Outcome::Denied { errno, why } => {
+                tracing::debug!("a peer is refused: {why}");
+                AcceptReply::Bad {
+                    result: errno,
+                    allowed_methods: vec![method::CEPHX],
+                }
+            }
+        }
+    }
+}
+
+impl<K: TicketKeys> AcceptAuth for TicketAuth<K> {
+    type Info = Option<Box<Accepted>>;
+
+    async fn request(
+        &mut self,
+        _: EntityType,
+        auth_method: u32,
+        con_mode: ConMode,
+        payload: Bytes,
+    ) -> AcceptReply {
+        self.mode = ConnectionMode::from_wire(con_mode.0).unwrap_or(ConnectionMode::Crc);
+        self.verifier = AuthorizerVerifier::new();
+        self.step(auth_method, &payload)
+    }
+
+    async fn more(&mut self, payload: Bytes) -> AcceptReply {
+        self.step(method::CEPHX, &payload)
+    }
+
+    fn into_info(self) -> Self::Info {
+        self.accepted
+    }
+}
