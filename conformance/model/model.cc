@@ -2,8 +2,9 @@
 // compare every answer with a model in memory. Meanwhile daemons may be killed.
 //
 //   CEPH_CONF=DIR/ceph.conf model [--ops N] [--clients N] [--objects N] [--seed S] [--without snaps,copy,...]
-//                                 [--kill DIR/run [--every SECONDS]] [--hasty N]
+//                                 [--kill DIR/run [--every SECONDS] [--pause SECONDS]] [--hasty N] [--slow SECONDS]
 //
+// `--pause`: every second daemon is not killed but stopped (SIGSTOP) for so long. `--slow`: names the steps that take longer.
 // `--hasty N`: so many of the clients give up after two seconds. What they gave up may have happened or not: they are
 // blocklisted, so that nothing of theirs lands later, and the object must be in one of the states it may be in.
 #include "model.h"
@@ -11,6 +12,7 @@
 #include <rados/librados.hpp>
 
 #include <signal.h>
+#include <stdarg.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,15 +32,33 @@ namespace {
 
 struct Options {
   uint64_t ops = 10000, seed = 0;
-  int clients = 16, objects = 64, hasty = 0, every = 5;
+  int clients = 16, objects = 64, hasty = 0, every = 5, pause = 0, slow = 15;
   std::string kill;
   std::set<std::string> without;
 } options;
 
 std::string pool;
 std::vector<std::unique_ptr<Object>> objects;
-std::atomic<uint64_t> done{0}, maybes{0}, kills{0};
+std::atomic<uint64_t> done{0}, kills{0}, pauses{0};
+// Requests without an answer: how often, and of these how often all of them, some or none had happened.
+std::atomic<uint64_t> maybes{0}, maybe_all{0}, maybe_some{0}, maybe_none{0};
 std::atomic<bool> ending{false};
+
+using Clock = std::chrono::steady_clock;
+
+// Prints a line after the seconds since the beginning.
+__attribute__((format(printf, 1, 2))) void say(const char *format, ...) {
+  static const auto begun = Clock::now();
+  static std::mutex one;
+  std::lock_guard guard(one);
+  printf("[%.1f] ", std::chrono::duration<double>(Clock::now() - begun).count());
+  va_list args;
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  printf("\n");
+  fflush(stdout);
+}
 
 [[noreturn]] void fail(const std::string &what) {
   static std::mutex once;
@@ -105,8 +125,11 @@ public:
 
   void run(std::atomic<int64_t> &left) {
     while (left-- > 0 && !ending) {
+      begin("step");
       step();
-      done++;
+      double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+      if (seconds > options.slow) say("%.1f s: %s", seconds, doing_.c_str());
+      if (++done % 10000 == 0) say("%lu operations, %lu daemons killed", done.load(), kills.load());
     }
   }
 
@@ -132,20 +155,27 @@ private:
   size_t length() { return one_in(20) ? below(65536) : one_in(4) ? below(8192) : below(200); }
   std::string key() { return "k" + std::to_string(below(40)); }
 
+  // A step begins when it has its objects.
+  void begin(const std::string &what) {
+    doing_ = what;
+    begun_ = Clock::now();
+  }
+
   void step() {
     Object &o = *objects[below(objects.size())];
     uint64_t dice = below(100);
     if (dice < 8 && may("copy")) return copy(o, *objects[below(objects.size())]);
     std::lock_guard guard(o.lock);
-    if (dice < 40) return verify(o, SNAP_HEAD, o.head);
+    if (dice < 40) return begin("read " + o.name), verify(o, SNAP_HEAD, o.head);
     if (may("snaps")) {
-      if (dice < 48 && !o.snaps.empty()) return verify_snap(o);
-      if (dice < 52 && !o.snaps.empty()) return list_snaps(o);
-      if (dice < 55) return snapshot(o);
-      if (dice < 58 && !o.snaps.empty()) return rollback(o);
-      if (dice < 60 && !o.snaps.empty()) return remove_snapshot(o);
+      if (dice < 48 && !o.snaps.empty()) return begin("read a snapshot of " + o.name), verify_snap(o);
+      if (dice < 52 && !o.snaps.empty()) return begin("list the snapshots of " + o.name), list_snaps(o);
+      if (dice < 55) return begin("snapshot of " + o.name), snapshot(o);
+      if (dice < 58 && !o.snaps.empty()) return begin("roll back " + o.name), rollback(o);
+      if (dice < 60 && !o.snaps.empty()) return begin("remove a snapshot of " + o.name), remove_snapshot(o);
     }
-    if (dice < 64) return refused(o);
+    if (dice < 64) return begin("ask in vain to change " + o.name), refused(o);
+    begin("change " + o.name + ", " + o.head.describe());
     write(o);
   }
 
@@ -303,6 +333,7 @@ private:
   // After requests without an answer: fences the client, and finds out which of the possible states it is.
   void settle(Object &o, const std::vector<State> &possible) {
     maybes++;
+    begin("settle " + o.name);
     int r = judge_->rados.blocklist_add(client_->rados.get_addrs(), 3600);
     if (r < 0) fail("blocklist: " + error(r));
     judge_->rados.wait_for_latest_osdmap();
@@ -314,6 +345,8 @@ private:
     auto found = std::find(possible.begin(), possible.end(), got);
     if (found == possible.end())
       fail(o.name + ": after requests without an answer: " + difference(possible.front(), got) + "; or " + difference(possible.back(), got));
+    // States may be equal: what it is counted as is the least that has happened.
+    (found == possible.begin() ? maybe_none : found + 1 == possible.end() ? maybe_all : maybe_some)++;
     o.head = *found;
   }
 
@@ -382,6 +415,7 @@ private:
   void copy(Object &to, Object &from) {
     if (&to == &from) return;
     std::scoped_lock both(to.lock, from.lock);
+    begin("copy " + from.name + " to " + to.name);
     uint64_t snap = SNAP_HEAD;
     const State *source = &from.head;
     if (!from.snaps.empty() && one_in(3)) {
@@ -407,10 +441,12 @@ private:
   int number_;
   std::mt19937_64 random_;
   bool hasty_;
+  std::string doing_;
+  Clock::time_point begun_;
   std::unique_ptr<Client> client_, judge_;
 };
 
-// Kills a daemon every few seconds; whoever started it starts it again.
+// Kills or stops a daemon every few seconds; whoever started it starts it again.
 void killer() {
   std::mt19937_64 random(options.seed);
   for (int tick = 1; !ending; tick++) {
@@ -424,7 +460,16 @@ void killer() {
           std::ifstream(entry.path()) >> pid && pid > 1)
         pids.push_back(pid);
     }
-    if (!pids.empty() && kill(pids[random() % pids.size()], SIGKILL) == 0) kills++;
+    if (pids.empty()) continue;
+    pid_t pid = pids[random() % pids.size()];
+    if (options.pause > 0 && random() % 2 == 0) {
+      if (kill(pid, SIGSTOP) != 0) continue;
+      pauses++;
+      for (int i = 0; i < options.pause * 10 && !ending; i++) usleep(100000);
+      kill(pid, SIGCONT);
+    } else if (kill(pid, SIGKILL) == 0) {
+      kills++;
+    }
   }
 }
 
@@ -437,6 +482,8 @@ void parse(int argc, char **argv) {
     else if (name == "--objects") options.objects = std::stoi(value);
     else if (name == "--hasty") options.hasty = std::stoi(value);
     else if (name == "--every") options.every = std::max(1, std::stoi(value));
+    else if (name == "--pause") options.pause = std::stoi(value);
+    else if (name == "--slow") options.slow = std::stoi(value);
     else if (name == "--kill") options.kill = value;
     else if (name == "--without") {
       std::stringstream list(value);
@@ -496,8 +543,10 @@ int main(int argc, char **argv) {
   if (kills_daemons.joinable()) kills_daemons.join();
   for (auto &o : objects) workers.back()->check(*o);
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  printf("%lu operations without a mismatch in %.0f s (%.0f/s), %lu daemons killed, %lu times nobody knew\n", done.load(), seconds,
-         done / seconds, kills.load(), maybes.load());
+  printf("%lu operations without a mismatch in %.0f s (%.0f/s), %lu daemons killed, %lu stopped\n", done.load(), seconds,
+         done / seconds, kills.load(), pauses.load());
+  printf("%lu times nobody knew: all requests had happened %lu times, some %lu times, none %lu times\n", maybes.load(),
+         maybe_all.load(), maybe_some.load(), maybe_none.load());
   fflush(stdout);
   command(admin.rados, R"({"prefix":"osd pool delete","pool":")" + name + R"(","pool2":")" + name +
                            R"(","yes_i_really_really_mean_it":true})");

@@ -6,7 +6,8 @@ use std::fmt::{self, Write as _};
 
 use spirula_denc::{EntityAddr, EntityName};
 use spirula_maps::{PgId, snap};
-use spirula_proto::osd::OpCode;
+use spirula_proto::osd::{AllocHintArgs, AssertVersionArgs, CallArgs, OpCode, XattrArgs};
+use spirula_proto::osd_op_data::XattrInput;
 
 use super::op::{ClientOp, OsdOp, Stamps};
 use super::{Pending, Pg, Role};
@@ -115,11 +116,12 @@ fn name(out: &mut String, bytes: Option<&[u8]>) -> fmt::Result {
 fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
     write!(out, "{}", o.code)?;
     match o.code {
-        OpCode::ASSERT_VER => write!(out, " v{}", o.assert_ver())?,
+        OpCode::ASSERT_VER => write!(out, " v{}", o.args::<AssertVersionArgs>().version)?,
         OpCode::TRUNCATE => write!(out, " {}", o.extent().offset)?,
-        OpCode::ROLLBACK => write!(out, " {}", snap::Display(o.extent().offset))?,
+        OpCode::ROLLBACK => write!(out, " {}", snap::Display(o.args()))?,
         OpCode::SETALLOCHINT => {
-            let (object, write, _) = o.alloc_hint();
+            let hint: AllocHintArgs = o.args();
+            let (object, write) = (hint.expected_object_size, hint.expected_write_size);
             write!(out, " object_size {object} write_size {write}")?;
         }
         OpCode::READ
@@ -141,21 +143,21 @@ fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
             }
         }
         OpCode::GETXATTR | OpCode::SETXATTR | OpCode::RMXATTR | OpCode::CMPXATTR => {
-            let (len, value, cmp, mode) = o.xattr();
-            if len > 0 && !o.indata.is_empty() {
+            let args: XattrArgs = o.args();
+            if args.name_len > 0 && !o.indata.is_empty() {
                 out.push(' ');
-                name(out, o.indata.get(..len))?;
+                name(out, XattrInput::name(&args, &o.indata).as_deref())?;
             }
-            if value > 0 {
-                write!(out, " ({value})")?;
+            if args.value_len > 0 {
+                write!(out, " ({})", args.value_len)?;
             }
             if o.code == OpCode::CMPXATTR {
-                write!(out, " op {cmp} mode {mode}")?;
+                write!(out, " op {} mode {}", args.cmp_op.0, args.cmp_mode.0)?;
             }
         }
         OpCode::CALL if !o.indata.is_empty() => {
-            // Class and method name, whose lengths are the first two bytes of the arguments.
-            let (class, method) = (usize::from(o.body[0]), usize::from(o.body[1]));
+            let args: CallArgs = o.args();
+            let (class, method) = (usize::from(args.class_len), usize::from(args.method_len));
             out.push(' ');
             name(out, o.indata.get(..class))?;
             out.push('.');
@@ -233,8 +235,9 @@ impl Pg {
 mod tests {
     use bytes::Bytes;
 
+    use spirula_proto::osd::Extent;
+
     use super::*;
-    use crate::pg::op::Extent;
 
     fn text(op: &OsdOp) -> String {
         let mut out = String::new();
@@ -251,13 +254,13 @@ mod tests {
     #[test]
     fn ops_read_as_in_official_logs() {
         let mut op = op_of(OpCode::WRITE, Bytes::from_static(b"abc"));
-        op.set_extent(Extent {
+        op.set_args(&Extent {
             offset: 8,
             length: 3,
             ..Extent::default()
         });
         assert_eq!(text(&op), "write 8~3 in=3b");
-        op.set_extent(Extent {
+        op.set_args(&Extent {
             offset: 8,
             length: 3,
             truncate_seq: 2,
@@ -265,14 +268,22 @@ mod tests {
         });
         assert_eq!(text(&op), "write 8~3 [2@-1] in=3b");
         let mut op = op_of(OpCode::SETXATTR, Bytes::from_static(b"keyvalue"));
-        op.body[0] = 3;
-        op.body[4] = 5;
+        op.set_args(&XattrArgs {
+            name_len: 3,
+            value_len: 5,
+            ..XattrArgs::default()
+        });
         assert_eq!(text(&op), "setxattr key (5) in=8b");
         let mut op = op_of(OpCode::CALL, Bytes::from_static(b"lockinfo..."));
-        (op.body[0], op.body[1]) = (4, 4);
+        let lens = |class_len, method_len| CallArgs {
+            class_len,
+            method_len,
+            ..CallArgs::default()
+        };
+        op.set_args(&lens(4, 4));
         assert_eq!(text(&op), "call lock.info in=11b");
         // Lengths that lie are no reason to fail.
-        (op.body[0], op.body[1]) = (200, 200);
+        op.set_args(&lens(200, 200));
         assert_eq!(text(&op), "call . in=11b");
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use spirula_classes::{Filter, FilterKind};
 use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::{HObject, snap};
-use spirula_proto::osd::{OpCode, OsdFlags};
+use spirula_proto::osd::{ListArgs, OpCode, OsdFlags};
 use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsResponse};
 
 use super::errno::*;
@@ -109,7 +109,7 @@ impl Pg {
         if from < start || from >= end && !cursor.max && has_namespaces(o.code) {
             return Err(-EINVAL);
         }
-        let count = usize::try_from(o.list_count().min(self.cfg.max_pgls)).unwrap_or(usize::MAX);
+        let count = usize::try_from(o.args::<ListArgs>().count.min(self.cfg.max_pgls)).unwrap_or(usize::MAX);
         Ok(Asked {
             from,
             count: count.max(1),

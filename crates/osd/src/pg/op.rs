@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::{Caller, Flags, Method};
-use spirula_denc::{EntityAddr, EntityName, Reader, UTime};
+use spirula_denc::{EntityAddr, EntityName, UTime};
 use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
-    MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs, WatchOp,
+    ArgsMember, Extent, MOsdOpReply, OpCode, OpFlags, OsdFlags, OsdOpIn, OsdOpOut, Trace, WatchArgs, WatchOp,
 };
 use spirula_proto::osd_op_data::CallInput;
 
@@ -103,19 +103,6 @@ impl Client {
     }
 }
 
-/// Offset and length of an op, and the truncation it knows of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Extent {
-    /// Offset in bytes.
-    pub offset: u64,
-    /// Length in bytes.
-    pub length: u64,
-    /// The size after truncation `truncate_seq`.
-    pub truncate_size: u64,
-    /// Counts truncations; 0 for none.
-    pub truncate_seq: u32,
-}
-
 /// The method that a CALL is for.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -174,100 +161,34 @@ impl OsdOp {
         self.rval = 0;
     }
 
-    /// What a WATCH does.
-    pub fn watch(&self) -> WatchArgs {
-        // The arguments fit into the union.
-        Reader::new(&self.body).get().unwrap_or_default()
+    /// The arguments, read as the member of the union that belongs to the code.
+    pub fn args<T: ArgsMember>(&self) -> T {
+        T::read(&self.body)
     }
 
-    /// The client's number of a notification; in an acknowledgement of old, the notification's id.
-    pub fn notify_cookie(&self) -> u64 {
-        self.u64_at(0)
+    /// Sets the arguments.
+    pub fn set_args<T: ArgsMember>(&mut self, args: &T) {
+        args.write(&mut self.body);
+    }
+
+    /// The arguments as an extent.
+    pub fn extent(&self) -> Extent {
+        self.args()
+    }
+
+    /// Sets the length of an extent: for the reply, the bytes of output.
+    pub fn set_length(&mut self, length: u64) {
+        let extent = Extent {
+            length,
+            ..self.extent()
+        };
+        self.set_args(&extent);
     }
 
     /// Whether it changes the object. A ping of a watch does not, though it is ordered with what does.
     pub fn is_modify(&self) -> bool {
-        self.code.is_modify() && !(self.code == OpCode::WATCH && self.watch().op == WatchOp::PING)
-    }
-
-    fn u64_at(&self, at: usize) -> u64 {
-        let mut b = [0; 8];
-        b.copy_from_slice(&self.body[at..at + 8]);
-        u64::from_le_bytes(b)
-    }
-
-    fn u32_at(&self, at: usize) -> u32 {
-        let mut b = [0; 4];
-        b.copy_from_slice(&self.body[at..at + 4]);
-        u32::from_le_bytes(b)
-    }
-
-    /// The fields as an extent.
-    pub fn extent(&self) -> Extent {
-        Extent {
-            offset: self.u64_at(0),
-            length: self.u64_at(8),
-            truncate_size: self.u64_at(16),
-            truncate_seq: self.u32_at(24),
-        }
-    }
-
-    /// Sets the fields as an extent.
-    pub fn set_extent(&mut self, e: Extent) {
-        self.body[0..8].copy_from_slice(&e.offset.to_le_bytes());
-        self.body[8..16].copy_from_slice(&e.length.to_le_bytes());
-        self.body[16..24].copy_from_slice(&e.truncate_size.to_le_bytes());
-        self.body[24..28].copy_from_slice(&e.truncate_seq.to_le_bytes());
-    }
-
-    /// The length field of an extent.
-    pub fn set_length(&mut self, length: u64) {
-        self.body[8..16].copy_from_slice(&length.to_le_bytes());
-    }
-
-    /// Name length, value length, comparison and its mode of an attribute op.
-    pub fn xattr(&self) -> (usize, usize, u8, u8) {
-        (
-            self.u32_at(0) as usize,
-            self.u32_at(4) as usize,
-            self.body[8],
-            self.body[9],
-        )
-    }
-
-    /// Sets the value length of an attribute op.
-    pub fn set_xattr_value_len(&mut self, len: u32) {
-        self.body[4..8].copy_from_slice(&len.to_le_bytes());
-    }
-
-    /// Expected object size, write size and flags of SETALLOCHINT.
-    pub fn alloc_hint(&self) -> (u64, u64, u32) {
-        (self.u64_at(0), self.u64_at(8), self.u32_at(16))
-    }
-
-    /// The version of ASSERT_VER.
-    pub fn assert_ver(&self) -> u64 {
-        self.u64_at(8)
-    }
-
-    /// Offset, length and data length of WRITESAME.
-    pub fn writesame(&self) -> (u64, u64, u64) {
-        (self.u64_at(0), self.u64_at(8), self.u64_at(16))
-    }
-
-    /// Offset, length, chunk size and type of CHECKSUM.
-    pub fn checksum(&self) -> (u64, u64, u32, u8) {
-        (self.u64_at(0), self.u64_at(8), self.u32_at(16), self.body[20])
-    }
-
-    /// The snapshot of ROLLBACK.
-    pub fn snap(&self) -> SnapId {
-        self.u64_at(0)
-    }
-
-    /// The number of entries that a listing wants.
-    pub fn list_count(&self) -> u64 {
-        self.u64_at(0)
+        let is_ping = || self.args::<WatchArgs>().op == WatchOp::PING;
+        self.code.is_modify() && !(self.code == OpCode::WATCH && is_ping())
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
-use spirula_maps::{EVersion, ReqId};
+use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::errno::*;
-use super::exec::{Exec, Run, Stop};
-use super::log::{LogEntry, LogOp};
+use super::exec::{Exec, IoCount, ObjectState, Run};
+use super::log::{LogEntry, LogOp, Usage};
 use super::message::{PeerBody, PeerMessage};
 use super::op::ClientOp;
 use super::op_checks::op_mtime;
@@ -59,6 +59,79 @@ impl Reply {
     }
 }
 
+/// What a request makes of its object.
+#[derive(Debug)]
+struct Change {
+    version: EVersion,
+    prior_version: EVersion,
+    user_version: u64,
+    /// The object afterwards.
+    state: ObjectState,
+    /// The changes of the head, after those of a clone that is left behind.
+    objects: Vec<(Bytes, Vec<ObjectOp>)>,
+    /// That clone.
+    clones: Vec<SnapId>,
+    usage: Usage,
+    io: IoCount,
+}
+
+impl Change {
+    /// Ends an execution on an object as it was, under the next version, after the last version that clients have seen. The
+    /// times are the client's and now.
+    fn of(
+        mut exec: Exec<'_>,
+        (key, old): (&Bytes, &ObjectState),
+        snap_context: &SnapContext,
+        (mut version, last_user_version): (EVersion, u64),
+        (mtime, now): (UTime, UTime),
+    ) -> Self {
+        let clone = exec.preserve(snap_context);
+        let clone_version = version;
+        // The clone is a change of its own, before that of the head.
+        version.version += u64::from(clone.is_some());
+        let mut user_version = exec.info.user_version;
+        if exec.user_modify {
+            user_version = last_user_version
+                .max(user_version)
+                .saturating_add(1)
+                .max(version.version);
+            exec.info.user_version = user_version;
+        }
+        let prior_version = old.info.version;
+        exec.info.version = version;
+        exec.info.prior_version = prior_version;
+        let (usage, io) = (exec.usage, exec.io);
+        let mut objects = Vec::with_capacity(2);
+        objects.extend(clone.as_ref().map(|c| c.changes(key, old, clone_version)));
+        let (state, changes) = exec.finish(mtime, now);
+        objects.push((key.clone(), changes));
+        Self {
+            version,
+            prior_version,
+            user_version,
+            state,
+            objects,
+            clones: clone.iter().map(|c| c.id).collect(),
+            usage,
+            io,
+        }
+    }
+}
+
+/// Takes away what a write may not return: everything, or with RETURNVEC what is too long. Returns the request's result.
+fn limit_output(op: &mut ClientOp, mut result: i32, max: usize) -> i32 {
+    if !op.flags.has(OsdFlags::RETURNVEC) {
+        op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
+        return 0;
+    }
+    for o in op.ops.iter_mut().filter(|o| o.outdata.len() > max) {
+        result = -EOVERFLOW;
+        o.rval = -EOVERFLOW;
+        o.outdata = Default::default();
+    }
+    result
+}
+
 impl InFlight {
     /// The client's request.
     pub(super) fn op(&self) -> Option<&ClientOp> {
@@ -72,14 +145,12 @@ impl InFlight {
 }
 
 impl Pg {
+    /// Executes a request on the object as it is, and sends on what it changes.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         if r.op.retry_attempt != 0 && self.is_dup(&r.op) {
             // It was executed while this one waited.
             return self.answer_dup(r.op, cx);
         }
-        let returns = r.op.flags.has(OsdFlags::RETURNVEC);
-        let (last_update, last_user_version) = (self.info.last_update, self.info.last_user_version);
-        let mut version = EVersion::new(self.map.epoch(), last_update.version + 1);
         let snap_context = self.snap_context(&r.op);
         let Some(state) = self.contexts.state(&r.key) else {
             return;
@@ -87,25 +158,16 @@ impl Pg {
         if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
             return self.fail(&mut r.op, -EOLDSNAPC, cx);
         }
+        let (last_update, last_user_version) = (self.info.last_update, self.info.last_user_version);
         let old_user_version = state.info.user_version;
         let client = Arc::clone(&r.op.client);
         let asking = self.asking(&client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
         exec.request = r.op.request(cx.now, last_user_version);
-        let mut result = match exec.run(&mut r.op.ops) {
+        let result = match exec.run_change(&mut r.op.ops, &snap_context) {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
-        if result >= 0 && exec.dirty {
-            match exec.prepare_clone(&snap_context) {
-                Ok(()) => {}
-                Err(Stop::Failed(e)) => result = e,
-                Err(Stop::Unfetched) => {
-                    let wants = exec.take_missing();
-                    return self.fetch(r, wants, cx);
-                }
-            }
-        }
         let effects = exec.watch_effects.take();
         let (key, mut op) = (&r.key, r.op);
         if result < 0 || !exec.dirty {
@@ -114,95 +176,76 @@ impl Pg {
             if result >= 0 {
                 self.apply_watch_effects(key, effects, &client, cx);
             }
-            return self.log_failure(op, reply, version, cx);
+            return self.log_failure(op, reply, cx);
         }
         let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
         let stores = grows || exec.stores_data();
         if let Err(answer) = self.check_full(&op, grows, stores, cx) {
             if let Some(e) = answer {
-                self.log_failure(op, Reply::failure(e, old_user_version), version, cx);
+                self.log_failure(op, Reply::failure(e, old_user_version), cx);
             }
             return;
         }
-        if returns {
-            for o in &mut op.ops {
-                if o.outdata.len() > self.cfg.max_write_op_reply_len {
-                    result = -EOVERFLOW;
-                    o.rval = -EOVERFLOW;
-                    o.outdata = Default::default();
-                }
-            }
-        } else {
-            result = 0;
-            op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
-        }
+        let mut result = limit_output(&mut op, result, self.cfg.max_write_op_reply_len);
         if log_bytes(&exec.changes) > self.cfg.max_logged {
             result = -EMSGSIZE;
         }
         if result < 0 {
-            let reply = Reply::failure(result, old_user_version);
-            return self.log_failure(op, reply, version, cx);
+            return self.log_failure(op, Reply::failure(result, old_user_version), cx);
         }
-        let clone = exec.preserve(&snap_context);
-        let clone_version = version;
-        // The clone is a change of its own, before that of the head.
-        version.version += u64::from(clone.is_some());
-        let mut user_version = exec.info.user_version;
-        if exec.user_modify {
-            user_version = last_user_version
-                .max(exec.info.user_version)
-                .saturating_add(1)
-                .max(version.version);
-            exec.info.user_version = user_version;
-        }
-        let prior_version = state.info.version;
-        exec.info.version = version;
-        exec.info.prior_version = prior_version;
-        let (usage, io) = (exec.usage, exec.io);
-        let mut objects = Vec::with_capacity(2);
-        objects.extend(clone.as_ref().map(|c| c.changes(key, state, clone_version)));
-        let (state, changes) = exec.finish(op_mtime(&op), cx.now);
+        let last = (self.next_version(), last_user_version);
+        let change = Change::of(exec, (key, state), &snap_context, last, (op_mtime(&op), cx.now));
+        let reply = Reply {
+            result,
+            user_version: change.user_version,
+            enoent: None,
+            effects,
+        };
+        self.take_change(op, reply, r.key, change, cx);
+    }
+
+    /// The version of the next change.
+    fn next_version(&self) -> EVersion {
+        EVersion::new(self.map.epoch(), self.info.last_update.version + 1)
+    }
+
+    /// Logs a change and sends it to all who store it.
+    fn take_change(&mut self, op: ClientOp, reply: Reply, key: Bytes, change: Change, cx: &mut Ctx<'_>) {
+        let returns = op.flags.has(OsdFlags::RETURNVEC);
         let entry = LogEntry {
-            version,
-            prior_version,
-            user_version,
+            version: change.version,
+            prior_version: change.prior_version,
+            user_version: change.user_version,
             reqid: op.reqid,
             object: op.object.clone(),
-            op: if state.exists {
+            op: if change.state.exists {
                 LogOp::Modify
             } else {
                 LogOp::Delete
             },
             mtime: op.mtime,
-            return_code: if returns { result } else { 0 },
+            return_code: if returns { reply.result } else { 0 },
             op_returns: if returns { op_returns(&op) } else { Vec::new() },
-            usage: self.info.usage.plus(usage),
-            clones: clone.iter().map(|c| c.id).collect(),
+            usage: self.info.usage.plus(change.usage),
+            clones: change.clones,
         };
-        if let Some(c) = self.contexts.set_state(key, state) {
+        if let Some(c) = self.contexts.set_state(&key, change.state) {
             c.uncommitted += 1;
         }
-        self.counters.add_io(io);
-        objects.push((key.clone(), changes));
-        self.stages.taken(&objects);
+        self.counters.add_io(change.io);
+        self.stages.taken(&change.objects);
         let txn = Txn {
-            objects,
+            objects: change.objects,
             meta: Vec::with_capacity(1),
         };
-        let reply = Reply {
-            result,
-            user_version,
-            enoent: None,
-            effects,
-        };
-        self.replicate(Some((op, reply)), Some(key.clone()), entry, txn, cx);
+        self.replicate(Some((op, reply)), Some(key), entry, txn, cx);
     }
 
     /// A write that changed nothing is logged all the same, so that sent again it fails alike.
-    fn log_failure(&mut self, op: ClientOp, reply: Reply, version: EVersion, cx: &mut Ctx<'_>) {
+    fn log_failure(&mut self, op: ClientOp, reply: Reply, cx: &mut Ctx<'_>) {
         let returns = op.flags.has(OsdFlags::RETURNVEC);
         let entry = LogEntry {
-            version,
+            version: self.next_version(),
             prior_version: EVersion::ZERO,
             user_version: 0,
             reqid: op.reqid,
@@ -285,7 +328,7 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         let entry = LogEntry {
-            version: EVersion::new(self.map.epoch(), self.info.last_update.version + 1),
+            version: self.next_version(),
             prior_version: EVersion::ZERO,
             user_version: 0,
             reqid: ReqId::default(),

@@ -248,49 +248,65 @@ pub enum OpArgs {
     Checksum(ChecksumArgs),
 }
 
-/// Reads one member of the union, which fits into the arguments: assured below.
-fn member<T: Decode + Default>(raw: &[u8; OsdOp::ARGS]) -> T {
-    Reader::new(raw).get().unwrap_or_default()
+/// A member of the union: what the arguments are under some codes.
+pub trait ArgsMember: Encode + Decode + Default {
+    /// The arguments read as this member.
+    fn read(raw: &[u8; OsdOp::ARGS]) -> Self {
+        // Every member fits into the arguments, as the tests below assure.
+        Reader::new(raw).get().unwrap_or_default()
+    }
+
+    /// Puts this member over the arguments; what lies behind it stays.
+    fn write(&self, raw: &mut [u8; OsdOp::ARGS]) {
+        let mut w = Writer::with_capacity(OsdOp::ARGS);
+        self.encode(&mut w);
+        raw[..w.len()].copy_from_slice(w.as_slice());
+    }
 }
+
+macro_rules! members {
+    ($($member:ty)*) => { $(impl ArgsMember for $member {})* };
+}
+
+// `u64` is the snapshot of a rollback, the cookie of a notification and the bound of a copy.
+members!(u64 Extent XattrArgs CallArgs ListArgs WatchArgs AssertVersionArgs CopyFromArgs AllocHintArgs WriteSameArgs ChecksumArgs);
 
 impl OpArgs {
     pub(super) fn from_raw(code: OpCode, raw: &[u8; OsdOp::ARGS]) -> Self {
         match code {
-            c if c.uses_extent() => Self::Extent(member(raw)),
-            c if c.is_attr() => Self::Xattr(member(raw)),
-            OpCode::CALL => Self::Call(member(raw)),
-            c if c.is_pg() => Self::List(member(raw)),
-            OpCode::ROLLBACK => Self::Snap(member(raw)),
-            OpCode::WATCH => Self::Watch(member(raw)),
-            OpCode::NOTIFY | OpCode::NOTIFY_ACK => Self::Notify(member(raw)),
-            OpCode::ASSERT_VER => Self::AssertVersion(member(raw)),
-            OpCode::COPY_FROM | OpCode::COPY_FROM2 => Self::CopyFrom(member(raw)),
-            OpCode::COPY_GET => Self::CopyGet(member(raw)),
-            OpCode::SETALLOCHINT => Self::AllocHint(member(raw)),
-            OpCode::WRITESAME => Self::WriteSame(member(raw)),
-            OpCode::CHECKSUM => Self::Checksum(member(raw)),
+            c if c.uses_extent() => Self::Extent(ArgsMember::read(raw)),
+            c if c.is_attr() => Self::Xattr(ArgsMember::read(raw)),
+            OpCode::CALL => Self::Call(ArgsMember::read(raw)),
+            c if c.is_pg() => Self::List(ArgsMember::read(raw)),
+            OpCode::ROLLBACK => Self::Snap(ArgsMember::read(raw)),
+            OpCode::WATCH => Self::Watch(ArgsMember::read(raw)),
+            OpCode::NOTIFY | OpCode::NOTIFY_ACK => Self::Notify(ArgsMember::read(raw)),
+            OpCode::ASSERT_VER => Self::AssertVersion(ArgsMember::read(raw)),
+            OpCode::COPY_FROM | OpCode::COPY_FROM2 => Self::CopyFrom(ArgsMember::read(raw)),
+            OpCode::COPY_GET => Self::CopyGet(ArgsMember::read(raw)),
+            OpCode::SETALLOCHINT => Self::AllocHint(ArgsMember::read(raw)),
+            OpCode::WRITESAME => Self::WriteSame(ArgsMember::read(raw)),
+            OpCode::CHECKSUM => Self::Checksum(ArgsMember::read(raw)),
             _ => Self::None,
         }
     }
 
     pub(super) fn to_raw(&self) -> [u8; OsdOp::ARGS] {
-        let mut w = Writer::with_capacity(OsdOp::ARGS);
+        let mut raw = [0; OsdOp::ARGS];
         match self {
             Self::None => {}
-            Self::Extent(v) => v.encode(&mut w),
-            Self::Xattr(v) => v.encode(&mut w),
-            Self::Call(v) => v.encode(&mut w),
-            Self::List(v) => v.encode(&mut w),
-            Self::Snap(v) | Self::Notify(v) | Self::CopyGet(v) => v.encode(&mut w),
-            Self::Watch(v) => v.encode(&mut w),
-            Self::AssertVersion(v) => v.encode(&mut w),
-            Self::CopyFrom(v) => v.encode(&mut w),
-            Self::AllocHint(v) => v.encode(&mut w),
-            Self::WriteSame(v) => v.encode(&mut w),
-            Self::Checksum(v) => v.encode(&mut w),
+            Self::Extent(v) => v.write(&mut raw),
+            Self::Xattr(v) => v.write(&mut raw),
+            Self::Call(v) => v.write(&mut raw),
+            Self::List(v) => v.write(&mut raw),
+            Self::Snap(v) | Self::Notify(v) | Self::CopyGet(v) => v.write(&mut raw),
+            Self::Watch(v) => v.write(&mut raw),
+            Self::AssertVersion(v) => v.write(&mut raw),
+            Self::CopyFrom(v) => v.write(&mut raw),
+            Self::AllocHint(v) => v.write(&mut raw),
+            Self::WriteSame(v) => v.write(&mut raw),
+            Self::Checksum(v) => v.write(&mut raw),
         }
-        let mut raw = [0; OsdOp::ARGS];
-        raw[..w.len()].copy_from_slice(w.as_slice());
         raw
     }
 

@@ -9,7 +9,7 @@ mod reply;
 mod request;
 mod session;
 
-pub use args::{
+pub use args::{ArgsMember, 
     AllocHintArgs, AssertVersionArgs, CallArgs, ChecksumArgs, ChecksumType, CmpMode, CmpOp, CopyFromArgs,
     Extent, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
 };

@@ -38,12 +38,23 @@ impl XattrInput {
         let OpArgs::Xattr(args) = op.op.args() else {
             return None;
         };
+        Self::new(args, &op.data)
+    }
+
+    /// The input that `data` is under these arguments, sharing its bytes; `None` where the lengths lie.
+    pub fn new(args: XattrArgs, data: &Bytes) -> Option<Self> {
         let lens = [
             usize::try_from(args.name_len).ok()?,
             usize::try_from(args.value_len).ok()?,
         ];
-        let [name, value] = cut(&op.data, lens)?;
+        let [name, value] = cut(data, lens)?;
         Some(Self { name, value, args })
+    }
+
+    /// The name alone, for operations that have no value.
+    pub fn name(args: &XattrArgs, data: &Bytes) -> Option<Bytes> {
+        let [name] = cut(data, [usize::try_from(args.name_len).ok()?])?;
+        Some(name)
     }
 
     /// An operation on attribute `name`.

@@ -1,7 +1,7 @@
 //! CHECKSUM: checksums of an object's chunks, computed where the data is.
 
 use spirula_denc::Writer;
-use spirula_proto::osd::ChecksumType;
+use spirula_proto::osd::{ChecksumArgs, ChecksumType};
 use xxhash_rust::{xxh32, xxh64};
 
 use super::{Exec, OpResult, fail};
@@ -17,9 +17,9 @@ enum Kind {
 }
 
 impl Kind {
-    fn parse(kind: u8, init: &[u8]) -> Option<Self> {
+    fn parse(kind: ChecksumType, init: &[u8]) -> Option<Self> {
         let word = || init.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
-        match ChecksumType(kind) {
+        match kind {
             ChecksumType::XXHASH32 => word().map(Self::XxHash32),
             ChecksumType::XXHASH64 => init
                 .first_chunk::<8>()
@@ -41,8 +41,8 @@ impl Kind {
 
 impl Exec<'_> {
     pub(super) fn checksum(&mut self, op: &mut OsdOp) -> OpResult {
-        let (offset, mut length, chunk, kind) = op.checksum();
-        let chunk = u64::from(chunk);
+        let args: ChecksumArgs = op.args();
+        let (offset, mut length, chunk) = (args.offset, args.length, u64::from(args.chunk_size));
         if chunk > 0 && (length == 0 || length % chunk != 0) {
             return fail(EINVAL);
         }
@@ -57,7 +57,7 @@ impl Exec<'_> {
                 return fail(EINVAL);
             }
         }
-        let Some(kind) = Kind::parse(kind, &op.indata) else {
+        let Some(kind) = Kind::parse(args.kind, &op.indata) else {
             return fail(EINVAL);
         };
         let pieces = self.data(offset, length, false)?;

@@ -89,7 +89,7 @@ impl Exec<'_> {
     }
 
     pub(super) fn copy_from(&mut self, op: &OsdOp) -> OpResult {
-        let args: CopyFromArgs = Reader::new(&op.body).get().map_err(|_| Stop::Failed(-EINVAL))?;
+        let args: CopyFromArgs = op.args();
         let second = op.code == OpCode::COPY_FROM2;
         if second && args.flags & !KNOWN_FLAGS != 0 {
             return fail(EINVAL);

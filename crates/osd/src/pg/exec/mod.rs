@@ -24,7 +24,7 @@ pub(crate) use call::Request;
 pub(crate) use error::{OpResult, Stop, fail};
 pub(crate) use plan::up_front;
 use spirula_denc::UTime;
-use spirula_maps::IntervalSet;
+use spirula_maps::{IntervalSet, SnapContext};
 use spirula_proto::osd::{OpCode, OpFlags};
 pub(crate) use watch::Asking;
 
@@ -224,6 +224,19 @@ impl<'a> Exec<'a> {
         Run::Done(result)
     }
 
+    /// Executes the ops of a write, and prepares the clone that it leaves behind where it changes the object.
+    pub(crate) fn run_change(&mut self, ops: &mut [OsdOp], context: &SnapContext) -> Run {
+        let run = self.run(ops);
+        if !matches!(run, Run::Done(result) if result >= 0 && self.dirty) {
+            return run;
+        }
+        match self.prepare_clone(context) {
+            Ok(()) => run,
+            Err(Stop::Failed(e)) => Run::Done(e),
+            Err(Stop::Unfetched) => Run::Fetch(self.missing.take().into_iter().collect()),
+        }
+    }
+
     /// What the store says about the object as it was before the request.
     ///
     /// # Errors
@@ -249,11 +262,6 @@ impl<'a> Exec<'a> {
         }
         self.missing = Some(want);
         Err(Stop::Unfetched)
-    }
-
-    /// What was to be fetched when the execution stopped.
-    pub(in crate::pg) fn take_missing(&mut self) -> Vec<Want> {
-        self.missing.take().into_iter().collect()
     }
 
     fn one(&mut self, op: &mut OsdOp) -> OpResult {
@@ -283,7 +291,7 @@ impl<'a> Exec<'a> {
             OpCode::TRIMTRUNC => {
                 let mut e = op.extent();
                 e.offset = e.truncate_size;
-                op.set_extent(e);
+                op.set_args(&e);
                 self.truncate(op)
             }
             OpCode::TRUNCATE => self.truncate(op),
@@ -415,7 +423,7 @@ fn normalise(op: &mut OsdOp) {
         if e.truncate_seq == 1 && e.truncate_size == u64::MAX {
             e.truncate_seq = 0;
             e.truncate_size = 0;
-            op.set_extent(e);
+            op.set_args(&e);
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use spirula_denc::Writer;
+use spirula_proto::osd::{AssertVersionArgs, ChecksumArgs, Extent};
 
 use super::{Exec, OpResult, Stop, fail, kib};
 use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, ReadRange, Want};
-use crate::pg::op::{Extent, OsdOp};
+use crate::pg::op::OsdOp;
 
 /// The size that a reader who knows of a newer truncation sees. SPARSE_READ and READ see it only where it cuts.
 fn visible_size(size: u64, truncate_seq: u32, e: &Extent) -> u64 {
@@ -27,7 +28,7 @@ pub(super) fn sparse_extent(size: u64, truncate_seq: u32, e: &Extent) -> (u64, u
 }
 
 pub(super) fn checksum_extent(size: u64, op: &OsdOp) -> (u64, u64) {
-    let (offset, length, ..) = op.checksum();
+    let ChecksumArgs { offset, length, .. } = op.args();
     let length = if offset == 0 && length == 0 { size } else { length };
     (offset, length.min(size.saturating_sub(offset)))
 }
@@ -130,7 +131,7 @@ impl<'a> Exec<'a> {
     }
 
     pub(super) fn assert_ver(&mut self, op: &OsdOp) -> OpResult {
-        match op.assert_ver() {
+        match op.args::<AssertVersionArgs>().version {
             0 => fail(EINVAL),
             v if v < self.info.user_version => fail(ERANGE),
             v if v > self.info.user_version => fail(EOVERFLOW),

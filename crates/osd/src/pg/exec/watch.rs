@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::{EntityName, Reader, encode_to_vec};
-use spirula_proto::osd::WatchOp;
+use spirula_proto::osd::{WatchArgs, WatchOp};
 use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyRequest, WatchItem};
 
 use super::{Exec, OpResult, fail};
@@ -35,7 +35,7 @@ impl Exec<'_> {
         if !self.exists {
             return fail(ENOENT);
         }
-        let args = op.watch();
+        let args: WatchArgs = op.args();
         let key = (args.cookie, self.asking.name);
         let known = self.info.watchers.contains(&key);
         let watcher = Watcher {
@@ -119,7 +119,7 @@ impl Exec<'_> {
         let id = u64::from(epoch) << 32 | u64::from(watches.next_number());
         let start = NotifyStart {
             id,
-            cookie: op.notify_cookie(),
+            cookie: op.args(),
             timeout: timeout.min(self.cfg.max_notify_timeout),
             payload: request.payload,
             charge,
@@ -136,7 +136,7 @@ impl Exec<'_> {
         let (cookie, ack) = match decoded {
             Ok(ack) => (Some(ack.cookie), ack),
             Err(_) => {
-                let notify_id = op.notify_cookie();
+                let notify_id = op.args();
                 let ack = NotifyAck {
                     notify_id,
                     ..NotifyAck::default()

@@ -1,11 +1,11 @@
 //! Ops that change an object's bytes or existence.
 
 use bytes::{Bytes, BytesMut};
-use spirula_proto::osd::OpFlags;
+use spirula_proto::osd::{AllocHintArgs, Extent, OpFlags, WriteSameArgs};
 
 use super::{Exec, OpResult, fail, kib};
 use crate::pg::errno::*;
-use crate::pg::op::{Extent, OsdOp};
+use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
 impl Exec<'_> {
@@ -96,7 +96,11 @@ impl Exec<'_> {
     }
 
     pub(super) fn writesame(&mut self, op: &OsdOp) -> OpResult {
-        let (offset, length, data_length) = op.writesame();
+        let WriteSameArgs {
+            offset,
+            length,
+            data_length,
+        } = op.args();
         if length == 0 {
             return Ok(0);
         }
@@ -198,11 +202,11 @@ impl Exec<'_> {
     }
 
     pub(super) fn set_alloc_hint(&mut self, op: &OsdOp) -> OpResult {
-        let (object, write, flags) = op.alloc_hint();
+        let hint: AllocHintArgs = op.args();
         self.maybe_create();
-        self.info.expected_object_size = object;
-        self.info.expected_write_size = write;
-        self.info.alloc_hint_flags = flags;
+        self.info.expected_object_size = hint.expected_object_size;
+        self.info.expected_write_size = hint.expected_write_size;
+        self.info.alloc_hint_flags = hint.flags;
         Ok(0)
     }
 }

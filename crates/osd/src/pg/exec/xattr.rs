@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use spirula_denc::Writer;
-use spirula_proto::osd::{CmpMode, CmpOp};
+use spirula_proto::osd::{CmpMode, XattrArgs};
+use spirula_proto::osd_op_data::XattrInput;
 
 use super::{Exec, OpResult, Stop, fail, kib};
 use crate::pg::errno::*;
@@ -19,17 +20,17 @@ fn leading_u64(value: &[u8]) -> Option<u64> {
 
 /// Name and value that the op's data holds.
 fn name_and_value(op: &OsdOp) -> Option<(Bytes, Bytes)> {
-    let (name, value, ..) = op.xattr();
-    let end = name.checked_add(value)?;
-    (end <= op.indata.len()).then(|| {
-        // Copied, as they live longer than the message.
-        let copy = |b: &[u8]| Bytes::copy_from_slice(b);
-        (copy(&op.indata[..name]), copy(&op.indata[name..end]))
-    })
+    let XattrInput { name, value, .. } = XattrInput::new(op.args(), &op.indata)?;
+    Some((copy(&name), copy(&value)))
+}
+
+/// Names and values live longer than the message.
+fn copy(b: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(b)
 }
 
 fn name_only(op: &OsdOp) -> Option<Bytes> {
-    op.indata.get(..op.xattr().0).map(Bytes::copy_from_slice)
+    XattrInput::name(&op.args(), &op.indata).map(|name| copy(&name))
 }
 
 impl Exec<'_> {
@@ -48,7 +49,11 @@ impl Exec<'_> {
         self.io.rd += 1;
         let value = self.old_attr(&name)?.clone();
         self.io.rd_kb += kib(value.len() as u64);
-        op.set_xattr_value_len(u32::try_from(value.len()).unwrap_or(u32::MAX));
+        let args = XattrArgs {
+            value_len: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            ..op.args()
+        };
+        op.set_args(&args);
         op.outdata.push(value);
         Ok(0)
     }
@@ -78,9 +83,9 @@ impl Exec<'_> {
         };
         self.io.rd += 1;
         self.io.rd_kb += kib(have.len() as u64);
-        let (_, _, cmp, mode) = op.xattr();
+        let XattrArgs { cmp_op, cmp_mode, .. } = op.args();
         let given = &op.indata[name.len()..];
-        let order = match CmpMode(mode) {
+        let order = match cmp_mode {
             CmpMode::STRING => match name_and_value(op) {
                 Some((_, given)) => given.cmp(&have),
                 None => return fail(EINVAL),
@@ -91,7 +96,7 @@ impl Exec<'_> {
             },
             _ => return fail(EINVAL),
         };
-        match CmpOp(cmp).holds(order) {
+        match cmp_op.holds(order) {
             // A true comparison's result is positive, which only requests without writes show.
             Some(true) => Ok(1),
             Some(false) => fail(ECANCELED),
@@ -100,11 +105,12 @@ impl Exec<'_> {
     }
 
     pub(super) fn setxattr(&mut self, op: &OsdOp) -> OpResult {
-        let (name_len, value_len, ..) = op.xattr();
-        if value_len > self.cfg.max_attr_size {
+        let args: XattrArgs = op.args();
+        let longer = |len: u32, most: usize| usize::try_from(len).map_or(true, |len| len > most);
+        if longer(args.value_len, self.cfg.max_attr_size) {
             return fail(EFBIG);
         }
-        if name_len > self.cfg.max_attr_name_len {
+        if longer(args.name_len, self.cfg.max_attr_name_len) {
             return fail(ENAMETOOLONG);
         }
         let Some((name, value)) = name_and_value(op) else {

@@ -155,7 +155,7 @@ impl Exec<'_> {
 
     /// Makes the head what it was at a snapshot: a copy of a clone, or nothing.
     pub(in crate::pg) fn rollback(&mut self, op: &OsdOp) -> OpResult {
-        match self.old.info.snap_set.at(op.snap(), &self.pool.removed) {
+        match self.old.info.snap_set.at(op.args(), &self.pool.removed) {
             At::Head if self.old.exists => self.dirty = true,
             At::Clone(clone) => self.roll_back_to(clone)?,
             // Ceph does not take an object away from its watchers like this.
