@@ -9,9 +9,9 @@ mod reply;
 mod request;
 mod session;
 
-pub use args::{ArgsMember, 
-    AllocHintArgs, AssertVersionArgs, CallArgs, ChecksumArgs, ChecksumType, CmpMode, CmpOp, CopyFromArgs,
-    Extent, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
+pub use args::{
+    AllocHintArgs, ArgsMember, AssertVersionArgs, CallArgs, ChecksumArgs, ChecksumType, CmpMode, CmpOp,
+    CopyFromArgs, Extent, ListArgs, OpArgs, WatchArgs, WatchOp, WriteSameArgs, XattrArgs,
 };
 pub use flags::{AllocHintFlags, OpFlags, OsdFlags};
 pub use op::{OsdOp, OsdOpIn, OsdOpOut};
