@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::status::{addrvec, legacy_addr};
-use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
+use super::{Call, Done, Reply, commands, committed, errno, misc, now, refuse};
 use crate::core::Monitor;
 use crate::service;
 
@@ -118,18 +118,21 @@ fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
+/// The manager gives up, and as there is no other, the monitor that leads takes over again at its next tick: with a new id,
+/// and with sessions that begin anew.
 fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.manager.map;
-    match call.args.opt_str("who") {
-        None if !map.available => now(Reply::status("Currently no active mgr")),
-        Some(who) if who != map.active_name && who != map.active_gid.to_string() => now(Reply::status(
-            format!("Daemon not found '{who}', already failed?"),
-        )),
-        _ => refuse(
-            errno::EOPNOTSUPP,
-            "the manager is part of the monitor that leads, and starts again with it",
-        ),
+    let who = match call.args.opt_str("who") {
+        None if !map.available => return now(Reply::status("Currently no active mgr")),
+        None => map.active_name.clone(),
+        Some(who) => who,
+    };
+    if !map.available || who != map.active_name && who != map.active_gid.to_string() {
+        let text = format!("Daemon not found '{who}', already failed?");
+        return now(Reply::status(text));
     }
+    m.fail_manager();
+    committed("")
 }
 
 fn module_ls(_: &mut Monitor, call: &Call<'_>) -> Done {

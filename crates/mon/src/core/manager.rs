@@ -180,9 +180,22 @@ impl Monitor {
             active_name: self.me.name.clone(),
             active_change: self.now,
             active_features: spirula_maps::features::PACIFIC_ALL,
+            last_failure_osd_epoch: map.last_failure_osd_epoch,
             ..MgrMap::default()
         };
         self.writes.txn.put(SERVICE, KEY, encode_to_vec(&next));
+    }
+
+    /// Takes the manager out of the map, and ends its sessions.
+    pub(crate) fn fail_manager(&mut self) {
+        let none = MgrMap {
+            epoch: self.manager.map.epoch.saturating_add(1),
+            last_failure_osd_epoch: self.osd.map.epoch,
+            ..MgrMap::default()
+        };
+        self.writes.txn.put(SERVICE, KEY, encode_to_vec(&none));
+        let sessions = self.manager.sessions.keys();
+        self.out.extend(sessions.map(|id| Output::Close(*id)));
     }
 
     /// Who is at the other end of a session with the monitor or the manager.

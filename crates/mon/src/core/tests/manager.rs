@@ -51,6 +51,42 @@ fn the_leader_is_the_manager_and_a_new_address_is_a_new_map() {
 }
 
 #[test]
+fn a_manager_that_is_failed_is_gone_and_comes_back_as_another() {
+    let mut w = World::new();
+    w.boot(0);
+    let admin = w.admin();
+    w.pass(Duration::from_secs(1));
+    let before = w.mon.manager.map.clone();
+    let fail = |w: &mut World, who: &str| {
+        let ack = w.command(admin, &format!(r#"{{"prefix":"mgr fail"{who}}}"#));
+        (ack.result, ack.status)
+    };
+    let unknown = (0, "Daemon not found 'b', already failed?".to_owned());
+    assert_eq!(fail(&mut w, r#","who":"b""#), unknown);
+    assert_eq!(w.mon.manager.map, before);
+
+    assert_eq!(fail(&mut w, ""), (0, String::new()));
+    let gone = w.mon.manager.map.clone();
+    assert!(!gone.available && gone.active_gid == 0 && gone.active_name.is_empty());
+    assert_eq!(gone.epoch, before.epoch + 1);
+    assert_eq!(gone.last_failure_osd_epoch, w.mon.osd.map.epoch);
+    assert_eq!(fail(&mut w, ""), (0, "Currently no active mgr".to_owned()));
+
+    w.pass(Duration::from_secs(1));
+    let after = w.mon.manager.map.clone();
+    assert!(after.available && after.active_gid > before.active_gid);
+    assert_eq!(
+        (after.active_name, after.epoch),
+        (before.active_name, before.epoch + 2)
+    );
+    assert_eq!(
+        fail(&mut w, &format!(r#","who":"{}""#, after.active_gid)),
+        (0, String::new())
+    );
+    assert!(!w.mon.manager.map.available);
+}
+
+#[test]
 fn the_manager_serves_its_commands_under_its_capabilities() {
     let mut w = World::new();
     (0..2).for_each(|o| w.boot(o));
