@@ -49,6 +49,26 @@ impl UTime {
         Self::from(self.to_duration().saturating_add(d))
     }
 
+    /// As `ctime` of the C library prints it, in UTC: `Sat Nov 21 10:00:41 2026`.
+    pub fn to_ctime(self) -> String {
+        const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] = [
+            "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+        ];
+        let days = self.sec / 86_400;
+        let (y, m, d) = civil(i64::from(days));
+        let s = self.sec % 86_400;
+        let month = usize::try_from(m - 1).ok().and_then(|m| MONTHS.get(m));
+        format!(
+            "{} {} {d:>2} {:02}:{:02}:{:02} {y}",
+            DAYS[days as usize % 7],
+            month.unwrap_or(&""),
+            s / 3600,
+            s / 60 % 60,
+            s % 60
+        )
+    }
+
     /// The span since `earlier`, zero where that lies in the future.
     pub fn since(self, earlier: Self) -> Duration {
         self.to_duration().saturating_sub(earlier.to_duration())
@@ -130,6 +150,22 @@ impl Decode for UTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prints_as_ctime_does() {
+        assert_eq!(
+            UTime::from_secs(1_795_255_241).to_ctime(),
+            "Sat Nov 21 10:00:41 2026"
+        );
+        assert_eq!(
+            UTime::from_secs(951_782_400).to_ctime(),
+            "Tue Feb 29 00:00:00 2000"
+        );
+        assert_eq!(
+            UTime::from_secs(1_567_616_689).to_ctime(),
+            "Wed Sep  4 17:04:49 2019"
+        );
+    }
 
     #[test]
     fn prints_as_ceph_does() {

@@ -30,8 +30,8 @@ pub use osdmap::{
 pub use pool::{PgPool, PoolFlags, PoolSnap, PoolType};
 pub use spirula_crush::ITEM_NONE;
 pub use stats::{
-    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgHistory, PgStat, PgState, PoolStat,
-    StoreStatfs,
+    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgHistory, PgStat, PgState,
+    PingSeries, PingTimes, PoolStat, StoreStatfs,
 };
 pub use types::{
     EVersion, HObject, ObjectLocator, ObjectName, PgId, PgShard, ReqId, SnapContext, SnapId, SpgId, snap,

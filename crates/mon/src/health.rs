@@ -5,6 +5,7 @@ mod clocks;
 mod daemons;
 mod fullness;
 mod mutes;
+mod network;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -136,6 +137,7 @@ impl Monitor {
         self.pgs(&mut out);
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
+        self.slow_pings(&mut out);
         self.clocks(&mut out);
         self.daemons(&mut out);
         out

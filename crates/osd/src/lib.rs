@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod daemon;
+pub mod heartbeat;
 pub mod pg;
 
 pub use daemon::{MkfsConfig, OsdConfig, OsdError, mkfs, run};

@@ -1,5 +1,6 @@
 //! Keeps the daemons of one directory running: starts them, notices when one dies, and starts it again after
-//! a delay that doubles with every early death.
+//! a delay that doubles with every early death. One that ended in order was told to (`ceph osd stop`, SIGTERM), or stopped
+//! itself because it did only harm: it stays down until the next `spirula up`.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -38,7 +39,7 @@ enum Process {
     Adopted(Pid, Instant),
     /// Dead; to be started at this time.
     Waiting(Instant),
-    /// Dead, and respawning is off.
+    /// Dead, and respawning is off; or ended in order.
     Dead,
 }
 
@@ -182,6 +183,11 @@ impl Supervisor {
             let died = match &mut daemon.process {
                 Process::Child(child, since) => match child.try_wait() {
                     Ok(None) => continue,
+                    Ok(Some(status)) if status.success() => {
+                        tracing::warn!("{name} ended in order: `spirula up` starts it again");
+                        daemon.process = Process::Dead;
+                        continue;
+                    }
                     Ok(Some(status)) => {
                         tracing::warn!("{name} ended: {status}");
                         Some(since.elapsed())

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, Fsid};
 
-use super::{OsdMap, OsdState, WEIGHT_IN, WEIGHT_OUT};
+use super::{OsdMap, OsdMapFlags, OsdState, WEIGHT_IN, WEIGHT_OUT};
 use crate::features::release;
 use crate::pool::PgPool;
 use crate::types::PgId;
@@ -43,6 +43,33 @@ impl OsdMap {
     /// Whether the OSD gets no data.
     pub fn is_out(&self, osd: i32) -> bool {
         !self.is_in(osd)
+    }
+
+    /// Whether one of the flags `noup`, `nodown`, `noin` and `noout` holds for an OSD: set for all, for itself, for a bucket
+    /// that it is in, or for its device class.
+    pub fn is_flagged(&self, osd: i32, flag: OsdState) -> bool {
+        let global = [
+            (OsdState::NOUP, OsdMapFlags::NOUP),
+            (OsdState::NODOWN, OsdMapFlags::NODOWN),
+            (OsdState::NOIN, OsdMapFlags::NOIN),
+            (OsdState::NOOUT, OsdMapFlags::NOOUT),
+        ];
+        if global
+            .iter()
+            .any(|(own, all)| flag.contains(*own) && self.flags.contains(*all))
+            || self.state(osd).intersects(flag)
+        {
+            return true;
+        }
+        let crush = self.crush.map();
+        let class = crush.class_of(osd).and_then(|c| crush.class_id(c));
+        let of_class = class.and_then(|c| self.device_class_flags.get(&c));
+        if of_class.is_some_and(|f| f.intersects(flag)) {
+            return true;
+        }
+        self.crush_node_flags
+            .iter()
+            .any(|(node, f)| f.intersects(flag) && crush.subtree_contains(*node, osd))
     }
 
     /// The OSD's reweight, 16.16 fixed point.
@@ -188,6 +215,41 @@ fn is_in_network(ip: IpAddr, network: &EntityAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_hold_for_all_for_an_osd_a_bucket_or_a_class() {
+        let mut crush = spirula_crush::CrushMap::with_default_root("host").unwrap();
+        for o in 0..2 {
+            let at = [
+                ("root".into(), "default".into()),
+                ("host".into(), format!("h{o}")),
+            ];
+            crush
+                .insert_item(o, 0x10000, &format!("osd.{o}"), &at.into_iter().collect())
+                .unwrap();
+        }
+        crush.set_device_class(1, "ssd").unwrap();
+        let (host, class) = (crush.item_id("h0").unwrap(), crush.class_id("ssd").unwrap());
+        let plain = {
+            let mut map = OsdMap::new(Fsid::default(), crush);
+            map.set_max_osd(2);
+            map
+        };
+        let flagged = |map: &OsdMap, flag| [0, 1].map(|o| map.is_flagged(o, flag));
+        assert_eq!(flagged(&plain, OsdState::NOOUT), [false; 2]);
+        let mut map = plain.clone();
+        map.flags.insert(OsdMapFlags::NOOUT);
+        assert_eq!(flagged(&map, OsdState::NOOUT), [true; 2]);
+        assert_eq!(flagged(&map, OsdState::NOIN), [false; 2]);
+        let mut map = plain.clone();
+        map.osd_state[1] = OsdState::NODOWN;
+        assert_eq!(flagged(&map, OsdState::NODOWN), [false, true]);
+        let mut map = plain.clone();
+        map.crush_node_flags.insert(host, OsdState::NOUP);
+        map.device_class_flags.insert(class, OsdState::NOIN);
+        assert_eq!(flagged(&map, OsdState::NOUP), [true, false]);
+        assert_eq!(flagged(&map, OsdState::NOIN), [false, true]);
+    }
 
     #[test]
     fn a_blocklist_entry_matches_whatever_the_protocol_and_one_without_port_the_whole_host() {

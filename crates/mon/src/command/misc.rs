@@ -103,7 +103,29 @@ fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let v = json!({"timechecks": {"epoch": m.term, "round": 0, "round_status": "finished"}});
+    let t = &m.timecheck;
+    let status = if t.is_under_way() { "on-going" } else { "finished" };
+    let mut v = json!({});
+    let skews: Map<String, Value> = m
+        .monmap
+        .map
+        .ranks
+        .iter()
+        .filter_map(|name| Some((name, t.skews.get(name)?)))
+        .map(|(name, s)| {
+            let bad = m.skew_text(s.skew);
+            let health = if bad.is_some() { "HEALTH_WARN" } else { "HEALTH_OK" };
+            let mut one = json!({"skew": s.skew, "latency": s.latency, "health": health});
+            if let Some(text) = bad {
+                one["details"] = json!(text);
+            }
+            (name.clone(), one)
+        })
+        .collect();
+    if !skews.is_empty() {
+        v["time_skew_status"] = skews.into();
+    }
+    v["timechecks"] = json!({"epoch": m.term, "round": t.round, "round_status": status});
     now(Reply::json(call.format.or_pretty(), &v))
 }
 

@@ -108,7 +108,10 @@ fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
             m.pending_osd().new_xinfo.insert(osd, x);
         }
         let state = match m.osd.lives.get(osd).and_then(|l| l.down_since) {
-            Some(since) => format!("after it was down for {} seconds", m.now.since(since).as_secs()),
+            Some(since) => {
+                let down = m.steady.now().saturating_sub(since);
+                format!("after it was down for {} seconds", down.as_secs())
+            }
             None => "while it was still marked up".to_owned(),
         };
         let who = m.sender(call.session).map(|s| s.name.to_string());

@@ -26,17 +26,17 @@ const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
 impl Monitor {
     /// A session has authenticated.
     pub fn open(&mut self, id: SessionId, new: NewSession, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         let session = Session::new(new);
         if let Some(osd) = session.osd() {
-            self.osd.seen(osd, now);
+            self.osd.seen(osd, self.steady.now());
         }
         self.sessions.insert(id, session);
     }
 
     /// A session has ended.
     pub fn close(&mut self, id: SessionId, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         self.manager.sessions.remove(&id);
         self.pending.forget(id);
         let Some(session) = self.sessions.remove(&id) else {
@@ -45,13 +45,13 @@ impl Monitor {
         if let Some(osd) = session.osd()
             && !self.sessions.values().any(|s| s.osd() == Some(osd))
         {
-            self.osd.lost(osd, now);
+            self.osd.lost(osd, self.steady.now());
         }
     }
 
     /// A message came on a session. Malformed ones end it.
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         let handled = if self.manager.sessions.contains_key(&id) {
             if !self.quorum.leads() {
                 self.out.push(Output::Close(id));

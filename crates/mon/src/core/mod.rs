@@ -9,6 +9,7 @@
 //! this monitor leads, which in a group of one is always so.
 
 mod dispatch;
+mod failure;
 mod manager;
 mod osd_down;
 mod osd_report;
@@ -20,8 +21,10 @@ mod push;
 mod quorum;
 mod route;
 mod session;
+mod steady;
 #[cfg(test)]
 mod tests;
+mod timecheck;
 mod write;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,10 +33,14 @@ use std::rc::Rc;
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
 
+pub use failure::Failure;
 pub use manager::{Manager, MgrSession};
 pub(crate) use quorum::MAX_MONITORS;
 pub use quorum::{PeerInfo, Quorum, Role};
 pub use session::{NewSession, Session, SessionId, Sub};
+use steady::Steady;
+pub use timecheck::TimeAnswer;
+use timecheck::TimeCheck;
 pub use write::Waiter;
 
 use crate::health::{DiskUse, HealthLog, Mutes, Versions};
@@ -57,6 +64,8 @@ pub enum Output {
     Confirm,
     /// Ask the leader to reserve global ids, under this number; the log brings them.
     AskIds(u64),
+    /// Ask these monitors for the time, in this round; [`Monitor::time_answer`] takes the answers.
+    AskTimes(u64, Vec<String>),
 }
 
 /// Who this monitor is.
@@ -108,6 +117,9 @@ pub struct Monitor {
     pub(crate) me: Identity,
     pub(crate) kv: Rc<dyn KvRead>,
     pub(crate) now: UTime,
+    /// Counts how long things last, whatever the clock is set to.
+    pub(crate) steady: Steady,
+    pub(crate) timecheck: TimeCheck,
     pub(crate) started: UTime,
     /// Raft's term: the election epoch in dumps.
     pub(crate) term: u64,
@@ -175,6 +187,8 @@ impl Monitor {
             me,
             kv,
             now,
+            steady: Steady::new(now),
+            timecheck: TimeCheck::default(),
             started: now,
             term,
             sessions: BTreeMap::new(),
@@ -184,7 +198,7 @@ impl Monitor {
             failed: None,
         };
         m.refresh_values();
-        m.osd.start(now);
+        m.osd.start(m.steady.now());
         m.refresh_versions();
         if m.quorum.leads() {
             // A fresh range of global ids, and secrets if they are due, before the first client can log in.
@@ -216,12 +230,13 @@ impl Monitor {
 
     /// Time passes; call about twice a second.
     pub fn tick(&mut self, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         if !self.quorum.leads() {
             self.dismiss_clients();
             self.ask_ids();
             return;
         }
+        self.check_times();
         self.stats.tick(now, &self.osd.map);
         if self.writes.idle() && self.queue.is_empty() {
             self.maintain();
@@ -249,7 +264,7 @@ impl Monitor {
 
     /// The log committed something: what this monitor proposed where it leads, what the leader did otherwise.
     pub fn committed(&mut self, applied: &Applied, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         let result = match applied {
             Applied::Txn { txn, .. } => self.apply(txn),
             Applied::Snapshot { .. } => self.reload(),
@@ -309,7 +324,7 @@ impl Monitor {
         self.health_log = HealthLog::load(self.kv.as_ref())?;
         self.manager.reload(self.kv.as_ref())?;
         self.stats.kept = crate::service::Keyed::load(self.kv.as_ref())?;
-        self.osd.start(self.now);
+        self.osd.start(self.steady.now());
         self.refresh_versions();
         self.refresh_values();
         Ok(())
@@ -326,6 +341,12 @@ impl Monitor {
     fn refresh_versions(&mut self) {
         let daemons = crate::command::daemon_versions(self);
         self.versions.set(daemons.into_iter(), self.now);
+    }
+
+    /// The clock shows `now`.
+    fn see_time(&mut self, now: UTime) {
+        self.steady.see(now);
+        self.now = now;
     }
 
     pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {

@@ -1,15 +1,20 @@
 //! When an OSD is marked down, and out after it was down for long; the cluster log words it as the official monitor does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spirula_denc::UTime;
 use spirula_maps::osdmap::WEIGHT_OUT;
-use spirula_maps::{OsdMapFlags, OsdState, OsdXInfo};
+use spirula_maps::{Incremental, OsdMap, OsdState, OsdXInfo};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
 use spirula_proto::mon::LogPriority;
 
 use super::Monitor;
+use super::failure::{self, Clocks, Policy};
 use crate::health::Clock;
+
+/// The monitor's own silence says something only when so many beacons are missing.
+const BEACONS_MISSED: u32 = 2;
 
 impl Monitor {
     /// Marks an OSD down in the next map; the text is for the cluster log.
@@ -17,29 +22,18 @@ impl Monitor {
         if !self.osd.map.is_up(osd) {
             return;
         }
-        let xinfo = self
-            .osd
-            .map
-            .osd_xinfo
-            .get(osd as usize)
-            .copied()
-            .unwrap_or_default();
-        let now = self.now;
+        let mut xinfo = xinfo(&self.osd.map, osd);
+        let (now, steady) = (self.now, self.steady.now());
+        failure::before_down(&mut xinfo, now, failure::halflife(&self.values));
         let inc = self.pending_osd();
         inc.new_state.insert(osd, OsdState::UP);
-        inc.new_xinfo.insert(
-            osd,
-            OsdXInfo {
-                down_stamp: now,
-                ..xinfo
-            },
-        );
+        inc.new_xinfo.insert(osd, xinfo);
         inc.new_last_up_change = now;
         let life = self.osd.lives.entry(osd);
-        life.complaints.clear();
+        life.failure.clear();
         life.clock = Clock::default();
         life.lost = None;
-        life.down_since = Some(now);
+        life.down_since = Some(steady);
         self.osd.lives.forget_reporter(osd);
         if let Some(text) = text {
             self.log_event(LogPriority::INFO, text);
@@ -53,98 +47,126 @@ impl Monitor {
         format!("osd.{osd} failed ({}) ({why})", place.join(","))
     }
 
+    /// Whether an OSD may be marked down by itself: no flag forbids it, and enough are up.
     fn may_mark_down(&self, osd: i32) -> bool {
         let map = &self.osd.map;
-        map.is_up(osd)
-            && !map.flags.contains(OsdMapFlags::NODOWN)
-            && !map.state(osd).contains(OsdState::NODOWN)
+        if !map.is_up(osd) || map.is_flagged(osd, OsdState::NODOWN) {
+            return false;
+        }
+        let (total, up, _) = map.counts();
+        let up = up.saturating_sub(self.writes.osd.as_ref().map_or(0, |inc| going_down(inc, map)));
+        up as f64 / total.max(1) as f64 >= self.values.float("mon_osd_min_up_ratio")
     }
 
     pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
-        let target = f.target;
-        let same_life = self
-            .osd
-            .map
-            .client_addrs(target)
-            .is_some_and(|a| *a == f.target_addrs)
-            || self
-                .osd
-                .map
-                .cluster_addrs(target)
-                .is_some_and(|a| *a == f.target_addrs);
-        if !same_life || !self.osd.map.is_up(reporter) || !self.may_mark_down(target) {
+        let (target, map) = (f.target, &self.osd.map);
+        let index = usize::try_from(target).unwrap_or(usize::MAX);
+        let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
+        let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
+        if !same_life || !map.is_up(reporter) || !map.is_up(target) || reporter == target {
             return;
         }
-        let now = self.now;
         match f.kind {
             FailureKind::RECOVERED => {
-                self.osd.lives.entry(target).complaints.remove(&reporter);
+                self.osd.lives.entry(target).failure.cancel(reporter);
+                let text = format!("osd.{target} failure report canceled by osd.{reporter}");
+                self.log_event(LogPriority::DEBUG, text);
             }
             FailureKind::IMMEDIATE => {
-                let text = self.failed(target, &format!("connection refused reported by osd.{reporter}"));
-                self.mark_down(target, Some(text));
+                let text = format!("osd.{target} reported immediately failed by osd.{reporter}");
+                self.log_event(LogPriority::DEBUG, text);
+                if self.may_mark_down(target) {
+                    self.mark_dead(target, reporter);
+                }
             }
             _ => {
-                let since = UTime::from(
-                    now.to_duration()
-                        .saturating_sub(Duration::from_millis(u64::from(f.failed_for_ms))),
-                );
-                self.osd.lives.entry(target).complaints.insert(reporter, since);
-                self.judge(target);
+                let text = format!("osd.{target} reported failed by osd.{reporter}");
+                self.log_event(LogPriority::DEBUG, text);
+                let ago = Duration::from_millis(u64::from(f.failed_for_ms));
+                let since = self.steady.now().saturating_sub(ago);
+                self.osd.lives.entry(target).failure.report(reporter, since);
+                if self.may_mark_down(target) {
+                    self.judge(target);
+                }
             }
         }
     }
 
-    /// Enough OSDs have complained for long enough.
-    fn judge(&mut self, target: i32) {
-        let others = self
-            .osd
-            .map
-            .osds()
-            .filter(|o| *o != target && self.osd.map.is_up(*o))
-            .count();
-        let wanted = usize::try_from(self.values.uint("mon_osd_min_down_reporters"))
-            .unwrap_or(2)
-            .min(others)
-            .max(1);
-        let grace = Duration::from_secs(self.values.uint("osd_heartbeat_grace"));
-        let now = self.now;
-        let Some(life) = self.osd.lives.get(target) else {
+    /// Marks an OSD down whose process is certainly gone.
+    fn mark_dead(&mut self, target: i32, reporter: i32) {
+        let text = self.failed(target, &format!("connection refused reported by osd.{reporter}"));
+        self.mark_down(target, Some(text));
+        let epoch = self.osd.map.epoch + 1;
+        if let Some(x) = self.pending_osd().new_xinfo.get_mut(&target) {
+            x.dead_epoch = epoch;
+        }
+    }
+
+    /// An OSD that was marked down while it ran has stopped serving.
+    pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: u32) {
+        let map = &self.osd.map;
+        if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
             return;
+        }
+        let mut x = xinfo(map, osd);
+        if epoch <= x.dead_epoch {
+            return;
+        }
+        x.dead_epoch = epoch;
+        self.pending_osd().new_xinfo.insert(osd, x);
+        self.log_event(
+            LogPriority::INFO,
+            format!("osd.{osd} marked itself dead as of e{epoch}"),
+        );
+    }
+
+    /// Marks an OSD down where enough others have complained for long enough.
+    fn judge(&mut self, target: i32) {
+        let policy = Policy::of(&self.values);
+        let clocks = Clocks {
+            steady: self.steady.now(),
+            wall: self.now,
         };
-        let valid = life
-            .complaints
-            .values()
-            .filter(|since| now.since(**since) >= grace);
-        let (count, first) = (valid.clone().count(), valid.min().copied());
-        if let Some(first) = first.filter(|_| count >= wanted) {
-            let after = UTime::from(now.since(first));
+        let map = self.osd.map.clone();
+        let life = self.osd.lives.entry(target);
+        if life.failure.is_empty() {
+            return;
+        }
+        let silent = clocks.steady.saturating_sub(life.seen);
+        let silent = Some(silent).filter(|s| *s >= life.interval * BEACONS_MISSED);
+        if let Some(v) = failure::judge(&map, target, &mut life.failure, silent, &policy, clocks) {
             let why = format!(
-                "{count} reporters from different osd after {after} >= grace {}",
-                UTime::from(grace)
+                "{} reporters from different {} after {} >= grace {}",
+                v.reporters,
+                policy.level,
+                UTime::from(v.failed_for),
+                UTime::from(v.grace)
             );
             let text = self.failed(target, &why);
             self.mark_down(target, Some(text));
         }
     }
 
+    /// OSDs whose connection broke, who have not been heard of for long, or about whom others complain.
     pub(super) fn mark_silent_down(&mut self) {
-        let now = self.now;
+        let now = self.steady.now();
         let broken = Duration::from_millis(self.values.uint("spirula_osd_down_grace"));
-        let silent = Duration::from_secs(self.values.uint("osd_heartbeat_grace"));
+        let silent = Duration::from_secs(self.values.uint("mon_osd_report_timeout"));
         let map = self.osd.map.clone();
         for osd in map.osds() {
-            let Some(life) = self.osd.lives.get(osd).filter(|_| self.may_mark_down(osd)) else {
+            if !self.may_mark_down(osd) {
+                continue;
+            }
+            let Some(life) = self.osd.lives.get(osd) else {
                 continue;
             };
-            let patience = silent.max(life.interval * 4);
-            let gone = life.lost.is_some_and(|t| now.since(t) >= broken);
-            let quiet = now.since(life.seen) >= patience;
+            let gone = life.lost.is_some_and(|t| now.saturating_sub(t) >= broken);
+            let quiet = now.saturating_sub(life.seen);
             if gone {
                 let text = self.failed(osd, &format!("connection lost to mon.{}", self.me.name));
                 self.mark_down(osd, Some(text));
-            } else if quiet {
-                let after = UTime::from(now.since(life.seen));
+            } else if quiet >= silent {
+                let after = UTime::from(quiet);
                 let text = format!("osd.{osd} marked down after no beacon for {after} seconds");
                 self.mark_down(osd, Some(text));
             } else {
@@ -153,35 +175,97 @@ impl Monitor {
         }
     }
 
+    /// Whether OSDs may still be marked out by themselves: enough are in.
+    fn may_mark_out(&self) -> bool {
+        let map = &self.osd.map;
+        let (total, _, inside) = map.counts();
+        let leaving = self.writes.osd.as_ref().map_or(0, |inc| {
+            let out = inc.new_weight.iter().filter(|(_, w)| **w == WEIGHT_OUT);
+            out.filter(|(o, _)| map.is_in(**o)).count()
+        });
+        let share = inside.saturating_sub(leaving) as f64 / total.max(1) as f64;
+        share >= self.values.float("mon_osd_min_in_ratio")
+    }
+
+    /// Marks OSDs out that were down for long, unless all of a large bucket is down: that is rather a network or power
+    /// supply, which comes back as a whole.
     pub(super) fn mark_long_down_out(&mut self) {
-        let interval = self.values.uint("mon_osd_down_out_interval");
+        let now = self.steady.now();
         let map = self.osd.map.clone();
-        if interval == 0 || map.flags.contains(OsdMapFlags::NOOUT) {
-            return;
-        }
-        let (total, _, mut inside) = map.counts();
-        let least = self.values.float("mon_osd_min_in_ratio") * total as f64;
+        let limit = self.values.get("mon_osd_down_out_subtree_limit");
+        let limit = map.crush.map().type_id(limit).filter(|t| *t > 0);
         for osd in map.osds() {
-            let skip = map.is_up(osd) || map.is_out(osd) || map.state(osd).contains(OsdState::NOOUT);
-            let Some(life) = self.osd.lives.get(osd).filter(|_| !skip) else {
+            if map.is_up(osd) || map.is_out(osd) || map.is_flagged(osd, OsdState::NOOUT) {
+                continue;
+            }
+            let Some(since) = self.osd.lives.get(osd).and_then(|l| l.down_since) else {
                 continue;
             };
-            let due = life
-                .down_since
-                .is_some_and(|t| self.now.since(t).as_secs() >= interval);
-            if due && (inside as f64 - 1.0) >= least {
-                inside -= 1;
-                let weight = map.weight(osd);
-                self.set_weight(osd, WEIGHT_OUT);
-                let inc = self.pending_osd();
-                inc.new_state.entry(osd).or_default().insert(OsdState::AUTOOUT);
-                let base = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
-                inc.new_xinfo.entry(osd).or_insert(base).old_weight = weight;
-                self.log_event(
-                    LogPriority::INFO,
-                    format!("Marking osd.{osd} out (has been down for {interval} seconds)"),
-                );
+            if !self.may_mark_out() {
+                return;
+            }
+            if limit.is_some_and(|t| all_around_is_down(&map, osd, t)) {
+                self.osd.lives.entry(osd).down_since = Some(now);
+                continue;
+            }
+            let down = now.saturating_sub(since);
+            if self.down_long_enough(&map, osd, down) {
+                self.mark_out(osd, down);
             }
         }
     }
+
+    fn down_long_enough(&self, map: &OsdMap, osd: i32, down: Duration) -> bool {
+        if map.state(osd).contains(OsdState::DESTROYED) {
+            let interval = self.values.uint("mon_osd_destroyed_out_interval");
+            return interval > 0 && down.as_secs() >= interval;
+        }
+        let interval = self.values.uint("mon_osd_down_out_interval");
+        let mut grace = Duration::from_secs(interval);
+        if self.values.flag("mon_osd_adjust_down_out_interval") {
+            grace += failure::lag(&xinfo(map, osd), down, failure::halflife(&self.values));
+        }
+        interval > 0 && down >= grace
+    }
+
+    fn mark_out(&mut self, osd: i32, down: Duration) {
+        let (weight, base) = (self.osd.map.weight(osd), xinfo(&self.osd.map, osd));
+        self.set_weight(osd, WEIGHT_OUT);
+        let inc = self.pending_osd();
+        inc.new_state.entry(osd).or_default().insert(OsdState::AUTOOUT);
+        inc.new_xinfo.entry(osd).or_insert(base).old_weight = weight;
+        let text = format!(
+            "Marking osd.{osd} out (has been down for {} seconds)",
+            down.as_secs()
+        );
+        self.log_event(LogPriority::INFO, text);
+    }
+}
+
+fn xinfo(map: &OsdMap, osd: i32) -> OsdXInfo {
+    let index = usize::try_from(osd).unwrap_or(usize::MAX);
+    map.osd_xinfo.get(index).copied().unwrap_or_default()
+}
+
+/// How many OSDs that are up a change marks down.
+fn going_down(inc: &Incremental, map: &OsdMap) -> usize {
+    let down = inc.new_state.iter().filter(|(_, s)| s.contains(OsdState::UP));
+    down.filter(|(o, _)| map.is_up(**o)).count()
+}
+
+/// Whether everything in the bucket of at least this type that holds an OSD is down.
+fn all_around_is_down(map: &OsdMap, osd: i32, type_id: i32) -> bool {
+    let crush = map.crush.map();
+    let mut seen = BTreeSet::new();
+    let mut at = osd;
+    while let Some(parent) = crush.parent(at).filter(|b| seen.insert(b.id)) {
+        if crush.devices_below(parent.id).iter().any(|o| map.is_up(*o)) {
+            return false;
+        }
+        if i32::from(parent.type_id) >= type_id {
+            return true;
+        }
+        at = parent.id;
+    }
+    false
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
-use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdMapFlags, OsdState, PoolFlags};
+use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PoolFlags};
 use spirula_proto::internal::report::{
     BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
 };
 use spirula_proto::mon::LogPriority;
 use spirula_proto::{Payload, RawMessage};
 
+use super::failure::{self, Failure};
 use super::{Monitor, SessionId, Waiter};
 use crate::command::errno;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
@@ -23,7 +24,7 @@ impl Monitor {
             tracing::warn!("a report from something that is no OSD");
             return Ok(());
         };
-        self.osd.seen(osd, self.now);
+        self.osd.seen(osd, self.steady.now());
         match report {
             OsdReport::Beacon(b) => {
                 let life = self.osd.lives.entry(osd);
@@ -67,6 +68,7 @@ impl Monitor {
             OsdReport::Failure(f) => self.failure(osd, &f),
             OsdReport::Full(f) => self.fullness(osd, f.state),
             OsdReport::GoingDown(g) => self.going_down(id, osd, tid, g),
+            OsdReport::Dead(d) => self.confirmed_dead(osd, d.epoch),
             OsdReport::PgTemp(t) => {
                 let map = self.osd.map.clone();
                 for (pg, acting) in t.acting {
@@ -106,7 +108,7 @@ impl Monitor {
         if b.public_addrs.v2().is_none() {
             return Err((errno::EINVAL, "it has no msgr2 address".to_owned()));
         }
-        if map.flags.contains(OsdMapFlags::NOUP) || map.state(osd).contains(OsdState::NOUP) {
+        if map.is_flagged(osd, OsdState::NOUP) {
             return Err((errno::EAGAIN, "noup is set".to_owned()));
         }
         if map.is_up(osd) && map.client_addrs[index] == b.public_addrs {
@@ -127,6 +129,7 @@ impl Monitor {
             return Ok(());
         }
         let crush = self.place(&map, osd, b)?;
+        let (xinfo, weight) = self.after_boot(&map, osd, b);
         let now = self.now;
         let inc = self.pending_osd();
         if let Some(crush) = crush {
@@ -139,13 +142,38 @@ impl Monitor {
             inc.new_state.insert(osd, OsdState::EXISTS);
         }
         come_up(inc, &map, osd, b, now);
-        self.osd.lives.entry(osd).complaints.clear();
-        self.osd.lives.entry(osd).down_since = None;
+        inc.new_xinfo.insert(osd, xinfo);
+        if let Some(w) = weight {
+            inc.new_weight.insert(osd, w);
+            inc.new_last_in_change = now;
+        }
+        let life = self.osd.lives.entry(osd);
+        life.failure = Failure::default();
+        life.down_since = None;
         let metadata = serde_json::to_vec(&b.metadata).unwrap_or_default();
         self.writes.txn.put("osd_metadata", format!("{osd}"), metadata);
         let addrs = b.public_addrs.clone();
         self.log_event(LogPriority::INFO, format!("osd.{osd} {addrs} boot"));
         Ok(())
+    }
+
+    /// What is known of an OSD that boots, and its weight where it is marked in.
+    fn after_boot(&self, map: &OsdMap, osd: i32, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
+        let (known, state) = (map.exists(osd), map.state(osd));
+        let mut x = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
+        failure::after_boot(&mut x, b.boot_epoch != 0, self.now, &self.values);
+        x.features = b.features;
+        let wanted = self.values.flag("mon_osd_auto_mark_in")
+            || state.contains(OsdState::AUTOOUT) && self.values.flag("mon_osd_auto_mark_auto_out_in")
+            || (!known || state.contains(OsdState::NEW)) && self.values.flag("mon_osd_auto_mark_new_in");
+        if !wanted || map.is_flagged(osd, OsdState::NOIN) {
+            return (x, None);
+        }
+        let weight = match std::mem::take(&mut x.old_weight) {
+            0 => WEIGHT_IN,
+            old => old,
+        };
+        (x, Some(weight))
     }
 
     /// The CRUSH map with the OSD in its place; `None` where it stands there already.
@@ -180,7 +208,11 @@ impl Monitor {
     /// Marks an OSD in or out in the next map.
     pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
         let was = self.osd.map.weight(osd);
-        let now = self.now;
+        let (now, steady) = (self.now, self.steady.now());
+        if was == WEIGHT_OUT && self.osd.map.is_down(osd) {
+            // It is given the whole time again.
+            self.osd.lives.entry(osd).down_since = Some(steady);
+        }
         let inc = self.pending_osd();
         inc.new_weight.insert(osd, weight);
         if (was == WEIGHT_OUT) != (weight == WEIGHT_OUT) {
@@ -399,26 +431,7 @@ fn come_up(inc: &mut Incremental, map: &OsdMap, osd: i32, b: &OsdBoot, now: UTim
     if map.osd_uuid.get(index) != Some(&b.uuid) {
         inc.new_uuid.insert(osd, b.uuid);
     }
-    let state = map.state(osd);
-    let known = map.exists(osd);
-    let mut xinfo = map.osd_xinfo.get(index).copied().unwrap_or_default();
-    let weight = if state.contains(OsdState::AUTOOUT) && xinfo.old_weight > 0 {
-        Some(xinfo.old_weight)
-    } else if !known || state.intersects(OsdState::NEW.with(OsdState::AUTOOUT)) {
-        Some(WEIGHT_IN)
-    } else {
-        None
-    };
-    if let Some(w) =
-        weight.filter(|_| !map.flags.contains(OsdMapFlags::NOIN) && !state.contains(OsdState::NOIN))
-    {
-        inc.new_weight.insert(osd, w);
-        inc.new_last_in_change = now;
-        xinfo.old_weight = 0;
-    }
-    xinfo.features = b.features;
-    inc.new_xinfo.insert(osd, xinfo);
-    if state.contains(OsdState::DESTROYED) {
+    if map.state(osd).contains(OsdState::DESTROYED) {
         inc.new_state.entry(osd).or_default().insert(OsdState::DESTROYED);
     }
 }

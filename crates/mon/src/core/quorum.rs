@@ -83,7 +83,7 @@ impl Monitor {
         self.change_role(Role::Leader, term, now);
         self.quorum.leader = self.me.name.clone();
         self.stats.restart(now);
-        self.osd.start(now);
+        self.osd.start(self.steady.now());
         self.metadata_due = true;
         self.resend();
         self.pump();
@@ -109,7 +109,7 @@ impl Monitor {
     /// The connection to the leader is new: what was sent on the old one may be lost, and what the leader knew of our
     /// clients is.
     pub fn relinked(&mut self, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         if self.quorum.role == Role::Peon {
             self.close_osds();
             self.resend();
@@ -117,7 +117,7 @@ impl Monitor {
     }
 
     fn change_role(&mut self, role: Role, term: u64, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         self.term = term;
         self.quorum.role = role;
         self.drop_writes();
@@ -125,6 +125,7 @@ impl Monitor {
         if role != Role::Adrift {
             self.close_osds();
         }
+        self.restart_time_checks();
         // Only the leader is the manager.
         let at_manager: Vec<_> = self.manager.sessions.keys().copied().collect();
         self.out.extend(at_manager.into_iter().map(Output::Close));
@@ -151,11 +152,14 @@ impl Monitor {
 
     /// Who is in quorum. From the daemon where this monitor leads, otherwise from the leader.
     pub fn see_quorum(&mut self, names: &[String], since: UTime, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         let in_quorum = |n: &&String| names.contains(n);
         let names: Vec<String> = self.monmap.map.ranks.iter().filter(in_quorum).cloned().collect();
         let changed = names != self.quorum.names;
         (self.quorum.names, self.quorum.since) = (names, since);
+        if changed {
+            self.restart_time_checks();
+        }
         if changed && self.quorum.leads() && self.monmap.map.mons.len() > 1 {
             let (me, q) = (&self.me.name, &self.quorum.names);
             let ranks: Vec<String> = self.quorum_ranks().iter().map(usize::to_string).collect();
@@ -225,7 +229,7 @@ impl Monitor {
     /// A monitor wants to be a member: it gets its place in the monitor map, if it has none there. As with official
     /// monitors it may bring a new address, and its key is all it has to have.
     pub fn join(&mut self, name: &str, addrs: &EntityAddrVec, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         let map = &self.monmap.map;
         let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
         let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);

@@ -167,7 +167,7 @@ impl Monitor {
 
     /// This monitor led when [`Output::Confirm`] was carried out, in this term, and has applied everything since.
     pub fn confirmed(&mut self, term: u64, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         if term != self.term || !self.quorum.leads() {
             return;
         }
@@ -205,7 +205,7 @@ impl Monitor {
 
     /// The leader's message for one of our clients.
     pub fn routed(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
-        self.now = now;
+        self.see_time(now);
         if self.sessions.get(&id).is_some_and(|s| !s.forwarded) {
             self.send(id, msg);
         }

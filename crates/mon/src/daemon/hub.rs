@@ -474,6 +474,11 @@ impl Hub {
         }
     }
 
+    /// The link to the monitor at this address.
+    pub(super) fn link(&self, addr: SocketAddr) -> Option<Rc<Link>> {
+        self.links.borrow().get(&addr).cloned()
+    }
+
     fn leader_link(&self) -> Option<Rc<Link>> {
         let shell = self.shell.get()?;
         let addr = shell.peek(|c| {

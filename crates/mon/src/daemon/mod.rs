@@ -15,6 +15,7 @@ mod mkfs;
 mod peer;
 mod seed;
 mod shell;
+mod timecheck;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@ use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::UTime;
 use spirula_maps::MonMap;
 use spirula_msgr::{Connection, Sender};
-use spirula_proto::internal::quorum::{Forwarded, MonPeer, MonPeerReply, MonWelcome, Refusal};
+use spirula_proto::internal::quorum::{Forwarded, MonPeer, MonPeerReply, MonWelcome, Refusal, TimeTold};
 use spirula_proto::{Blob, Payload, RawMessage};
 
 use super::hub::{Event, Hub};
@@ -92,6 +92,10 @@ impl Peer {
                 if let Some(shell) = hub.shell() {
                     shell.with_core(|c| c.ids_wanted(&w.name, w.nonce));
                 }
+            }
+            MonPeer::Time(_) => {
+                let told = MonPeerReply::Time(TimeTold { stamp: UTime::now() });
+                self.sender.send(told.to_message().with_tid(tid));
             }
             request => {
                 // A request of the log waits for the disk; what comes behind it does not.

@@ -131,6 +131,7 @@ impl Shell {
                 }
                 Output::Confirm => self.confirm(),
                 Output::AskIds(nonce) => self.hub.ask_ids(nonce),
+                Output::AskTimes(round, names) => self.hub.ask_times(round, names),
             }
         }
     }

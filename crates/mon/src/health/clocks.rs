@@ -41,6 +41,7 @@ impl Clock {
 
 impl Monitor {
     pub(super) fn clocks(&self, out: &mut Checks) {
+        self.monitors_clocks(out);
         let map = &self.osd.map;
         let limit = self.values.float("mon_clock_drift_allowed").max(0.0);
         let allowed = Duration::try_from_secs_f64(limit).unwrap_or(Duration::MAX);
@@ -61,6 +62,25 @@ impl Monitor {
         if !names.is_empty() {
             let summary = format!("clock skew detected on {}", names.join(", "));
             out.insert("OSD_CLOCK_SKEW", warn(summary, names.len(), detail));
+        }
+    }
+
+    /// Of the other monitors, as the leader has measured them.
+    fn monitors_clocks(&self, out: &mut Checks) {
+        let skewed = self
+            .timecheck
+            .skews
+            .iter()
+            .filter_map(|(name, s)| Some((format!("mon.{name}"), self.skew_text(s.skew)?, s.latency)));
+        let (names, detail): (Vec<String>, Vec<String>) = skewed
+            .map(|(name, text, latency)| {
+                let line = format!("{name} {text} (latency {}s)", fmt::float(latency, 6));
+                (name, line)
+            })
+            .unzip();
+        if !names.is_empty() {
+            let summary = format!("clock skew detected on {}", names.join(", "));
+            out.insert("MON_CLOCK_SKEW", warn(summary, names.len(), detail));
         }
     }
 }

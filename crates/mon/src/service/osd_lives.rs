@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spirula_denc::UTime;
 use spirula_maps::OsdMap;
 
+use crate::core::Failure;
 use crate::health::Clock;
 
 /// One OSD.
 #[derive(Debug, Clone, Default)]
 pub struct Life {
-    /// The last sign of life.
-    pub seen: UTime,
+    /// The last sign of life. This and the other times are on the monitor's steady clock.
+    pub seen: Duration,
     /// When its last session broke; `None` while it has one.
-    pub lost: Option<UTime>,
+    pub lost: Option<Duration>,
     /// Which OSDs say it does not answer, and since when.
-    pub complaints: BTreeMap<i32, UTime>,
+    pub failure: Failure,
     /// None of its PGs needs older maps.
     pub min_last_epoch_clean: u32,
     /// How it paces its beacons.
@@ -27,7 +27,7 @@ pub struct Life {
     /// How far its clock is from the monitor's.
     pub clock: Clock,
     /// When it was seen to be down, for marking it out.
-    pub down_since: Option<UTime>,
+    pub down_since: Option<Duration>,
 }
 
 /// All of them.
@@ -37,7 +37,7 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    pub(crate) fn start(&mut self, now: UTime, map: &OsdMap) {
+    pub(crate) fn start(&mut self, now: Duration, map: &OsdMap) {
         self.lives.clear();
         for osd in map.osds() {
             let down = (!map.is_up(osd)).then_some(now);
@@ -64,20 +64,20 @@ impl Lives {
         self.lives.remove(&osd);
     }
 
-    pub(crate) fn seen(&mut self, osd: i32, now: UTime) {
+    pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
         let life = self.entry(osd);
         life.seen = now;
         life.lost = None;
     }
 
-    pub(crate) fn lost(&mut self, osd: i32, now: UTime) {
+    pub(crate) fn lost(&mut self, osd: i32, now: Duration) {
         self.entry(osd).lost = Some(now);
     }
 
     /// Forgets complaints by an OSD that is itself down.
     pub(crate) fn forget_reporter(&mut self, osd: i32) {
         for life in self.lives.values_mut() {
-            life.complaints.remove(&osd);
+            life.failure.cancel(osd);
         }
     }
 }

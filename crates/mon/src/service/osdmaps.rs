@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use spirula_denc::{UTime, decode_all, encode_to_vec};
+use spirula_denc::{decode_all, encode_to_vec};
 use spirula_maps::{Incremental, OsdMap};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
@@ -240,18 +241,18 @@ impl OsdMaps {
         Some(self.message(incs, maps))
     }
 
-    /// Called when this monitor starts to lead: silence is counted from now.
-    pub(crate) fn start(&mut self, now: UTime) {
+    /// Called when this monitor starts to lead: silence is counted from now, on the monitor's steady clock.
+    pub(crate) fn start(&mut self, now: Duration) {
         self.lives.start(now, &self.map);
     }
 
     /// An OSD gave a sign of life.
-    pub(crate) fn seen(&mut self, osd: i32, now: UTime) {
+    pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
         self.lives.seen(osd, now);
     }
 
     /// An OSD's last session broke.
-    pub(crate) fn lost(&mut self, osd: i32, now: UTime) {
+    pub(crate) fn lost(&mut self, osd: i32, now: Duration) {
         self.lives.lost(osd, now);
     }
 }

@@ -19,16 +19,30 @@ use super::state::{Session, Shared};
 use crate::pg::message::PeerMessage;
 use crate::pg::op::Client;
 
+/// What a listener is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Clients' requests and other OSDs' messages about PGs.
+    Data,
+    /// Other OSDs' heartbeats.
+    Heartbeats,
+}
+
 /// Accepts connections until the task is dropped.
-pub(super) async fn listen(shell: Shared, listener: TcpListener, acceptor: Rc<Acceptor>, secrets: Secrets) {
+pub(super) async fn listen(
+    shell: Shared,
+    (listener, purpose): (TcpListener, Purpose),
+    acceptor: Rc<Acceptor>,
+    secrets: Secrets,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
                 let task = serve(
                     Rc::clone(&shell),
                     Rc::clone(&acceptor),
-                    stream,
-                    from,
+                    (stream, from),
+                    purpose,
                     secrets.clone(),
                 );
                 tokio::task::spawn_local(task);
@@ -41,13 +55,21 @@ pub(super) async fn listen(shell: Shared, listener: TcpListener, acceptor: Rc<Ac
     }
 }
 
-async fn serve(shell: Shared, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr, secrets: Secrets) {
+async fn serve(
+    shell: Shared,
+    acceptor: Rc<Acceptor>,
+    (stream, from): (TcpStream, SocketAddr),
+    purpose: Purpose,
+    secrets: Secrets,
+) {
     match acceptor.accept(stream, from, TicketAuth::new(secrets)).await {
         Ok((connection, Some(accepted))) => {
             let info = PeerInfo::from(*accepted);
-            match info.osd() {
-                Some(osd) => serve_osd(&shell, connection, osd, info).await,
-                None => serve_client(&shell, connection, info).await,
+            match (info.osd(), purpose) {
+                (Some(osd), Purpose::Data) => serve_osd(&shell, connection, osd, info).await,
+                (Some(osd), Purpose::Heartbeats) => super::beat_links::serve(&shell, connection, osd).await,
+                (None, Purpose::Data) => serve_client(&shell, connection, info).await,
+                (None, Purpose::Heartbeats) => tracing::debug!("{from}: {} among heartbeats", info.name),
             }
         }
         Ok((_, None)) => {}
@@ -130,7 +152,7 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: P
         conn
     });
     while let Ok(incoming) = connection.recv().await {
-        if let Err(e) = osd_message(shell, osd, &sender, &incoming) {
+        if let Err(e) = osd_message(shell, osd, &incoming) {
             tracing::warn!("osd.{osd}: {e}");
             break;
         }
@@ -142,14 +164,12 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: P
     });
 }
 
-fn osd_message(shell: &Shared, osd: i32, sender: &Sender, msg: &RawMessage) -> spirula_proto::Result<()> {
+fn osd_message(shell: &Shared, osd: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
     match msg.kind() {
         kind if PeerMessage::is_kind(kind) => shell.with(|o| o.peer_message(osd, msg)),
         MsgType::HEARTBEAT => {
             let beat: Heartbeat = msg.decode()?;
-            if let Some(answer) = shell.with(|o| o.heartbeat_asked(osd, &beat)) {
-                sender.send(answer);
-            }
+            shell.with(|o| o.note_room(osd, &beat));
             Ok(())
         }
         kind => {

@@ -82,6 +82,7 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         }
         "dump_blocklist" => Ok(o.blocklist()),
         "dump_watchers" => Ok(o.watchers()),
+        "dump_osd_network" => Ok(o.network_times(args.get("value").and_then(Value::as_i64))),
         "flush_journal" => {
             o.io.store.checkpoint();
             Ok(json!(""))

@@ -9,6 +9,7 @@ use spirula_monc::MonClient;
 use spirula_msgr::{Config, Sender};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::{MsgType, RawMessage};
+use tokio::task::AbortHandle;
 
 use super::maps::Maps;
 use super::state::Shared;
@@ -27,6 +28,7 @@ struct Link {
     queue: Vec<RawMessage>,
     /// A task is connecting or receiving.
     running: bool,
+    task: Option<AbortHandle>,
 }
 
 /// All of them.
@@ -64,11 +66,11 @@ impl Links {
             sender: None,
             queue: Vec::new(),
             running: false,
+            task: None,
         });
         if link.addr != addr {
-            if let Some(s) = link.sender.take() {
-                s.close();
-            }
+            // The old one was ended when the map said so.
+            link.sender = None;
             link.addr = addr;
             link.queue.clear();
         }
@@ -88,21 +90,28 @@ impl Links {
         }
     }
 
-    /// Ends connections to OSDs that are down or moved.
-    pub(super) fn map_changed(&mut self, maps: &Maps) {
+    /// Ends connections to OSDs that are down or moved, at once: what is queued is for nobody, and where the network loses
+    /// everything it would never be written. Returns whose connections that were.
+    pub(super) fn map_changed(&mut self, maps: &Maps) -> Vec<i32> {
         let map = maps.map();
+        let mut ended = Vec::new();
         for (osd, link) in &mut self.links {
             let addr = map
                 .cluster_addrs(*osd)
                 .filter(|_| map.is_up(*osd))
                 .and_then(|a| a.v2());
-            if addr != Some(&link.addr) {
-                link.queue.clear();
-                if let Some(s) = link.sender.take() {
-                    s.close();
-                }
+            if addr == Some(&link.addr) {
+                continue;
+            }
+            link.queue.clear();
+            link.sender = None;
+            if let Some(t) = link.task.take() {
+                t.abort();
+                link.running = false;
+                ended.push(*osd);
             }
         }
+        ended
     }
 
     /// Ends all connections, and makes no new ones.
@@ -121,7 +130,7 @@ impl Links {
     /// Starts the tasks that sending has asked for.
     pub(super) fn start_wanted(&mut self, shell: &Shared) {
         for osd in self.wanted.drain(..) {
-            let Some(link) = self.links.get(&osd) else {
+            let Some(link) = self.links.get_mut(&osd) else {
                 continue;
             };
             let task = run(
@@ -131,7 +140,7 @@ impl Links {
                 Rc::clone(&self.config),
                 self.mon.clone(),
             );
-            tokio::task::spawn_local(task);
+            link.task = Some(tokio::task::spawn_local(task).abort_handle());
         }
     }
 
@@ -151,8 +160,14 @@ impl Links {
             link.sender = None;
             link.queue.clear();
             link.running = false;
+            link.task = None;
         }
     }
+}
+
+/// Whether connecting failed because nobody listens.
+pub(super) fn is_refused(e: &spirula_msgr::Error) -> bool {
+    matches!(e, spirula_msgr::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 async fn run(shell: Shared, osd: i32, addr: EntityAddr, config: Rc<Config>, mon: MonClient) {
@@ -171,8 +186,7 @@ async fn run(shell: Shared, osd: i32, addr: EntityAddr, config: Rc<Config>, mon:
         }
         Err(e) => {
             tracing::debug!("connecting to osd.{osd}: {e}");
-            let refused = matches!(&e, spirula_msgr::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused);
-            if refused {
+            if is_refused(&e) {
                 shell.with(|o| o.peer_refused(osd, addr));
             }
             tokio::time::sleep(PAUSE).await;
@@ -191,7 +205,7 @@ fn receive(o: &mut super::state::Osd, osd: i32, msg: &RawMessage) -> spirula_pro
         kind if PeerMessage::is_kind(kind) => o.peer_message(osd, msg),
         MsgType::HEARTBEAT => {
             let beat: Heartbeat = msg.decode()?;
-            o.heartbeat_answer(osd, &beat);
+            o.note_room(osd, &beat);
             Ok(())
         }
         kind => {

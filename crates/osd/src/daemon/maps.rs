@@ -145,7 +145,7 @@ impl Osd {
                 }
             };
             let Some((view, gap)) = next else { break };
-            let epoch = view.map.epoch;
+            let (epoch, was_up) = (view.map.epoch, self.is_up());
             if gap {
                 self.maps.recent.clear();
             } else if let Some(b) = m.incrementals.get(&epoch) {
@@ -159,6 +159,7 @@ impl Osd {
             changed = true;
             let (map, up) = (Arc::clone(&self.maps.view), self.is_up());
             self.drive(|core, cx| core.handle_map(map, gap, up, cx));
+            self.look_at_own_state(was_up);
         }
         if changed {
             self.save_map();
@@ -174,7 +175,7 @@ impl Osd {
     pub(super) fn is_up(&self) -> bool {
         let map = self.maps.map();
         let addr = map.client_addrs(self.cfg.id).and_then(|a| a.v2());
-        map.is_up(self.cfg.id) && addr == Some(&self.public_addr)
+        map.is_up(self.cfg.id) && addr == Some(&self.addrs.public)
     }
 
     /// After the PGs' own records, which the same map changed.
@@ -201,7 +202,11 @@ impl Osd {
     fn maps_changed(&mut self) {
         let epoch = self.maps.epoch();
         self.mon.received("osdmap", u64::from(epoch));
-        self.links.map_changed(&self.maps);
+        for osd in self.links.map_changed(&self.maps) {
+            self.full.remove(&osd);
+            self.drive(|core, cx| core.handle_peer_reset(osd, cx));
+        }
+        self.choose_heartbeat_peers();
         self.map_news.notify_one();
         tracing::debug!(epoch, up = self.is_up(), "new OSDMap");
     }

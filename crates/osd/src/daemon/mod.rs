@@ -7,6 +7,7 @@
 mod accept;
 mod admin;
 mod auth;
+mod beat_links;
 mod bench;
 mod clock;
 mod commands;
@@ -19,6 +20,7 @@ mod links;
 mod map_view;
 mod maps;
 mod mon;
+mod network;
 mod options;
 mod perf;
 mod report;

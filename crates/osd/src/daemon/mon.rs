@@ -1,8 +1,10 @@
 //! The session with the monitors: booting, maps, secrets.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use spirula_denc::{EntityAddrVec, Fsid};
+use spirula_maps::OsdState;
 use spirula_monc::Event;
 use spirula_proto::internal::report::{OsdBeacon, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply};
 use spirula_proto::mon::MConfig;
@@ -11,9 +13,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::auth::Secrets;
 use super::state::{Osd, Shared};
-
-/// Milliseconds between beacons.
-const BEACON_MS: u32 = 10_000;
 
 /// Handles what the monitors send, until the session's task ends.
 pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, secrets: Secrets) {
@@ -26,6 +25,7 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
                 // For the session itself, which has to find the monitors that come and go.
                 o.mon.subscribe("monmap", 0);
                 o.reports.forget();
+                o.heartbeats.tell_again();
                 o.report_config();
                 o.boot_if_down();
             }),
@@ -76,25 +76,35 @@ impl Osd {
         if self.stopping || self.maps.epoch() == 0 || self.is_up() || !self.has_secrets() {
             return;
         }
+        if self.maps.map().is_flagged(self.cfg.id, OsdState::NOUP) {
+            tracing::info!("osdmap NOUP flag is set, waiting for it to clear");
+            return;
+        }
+        if let Err(few) = self.heartbeats.may_boot(self.usec()) {
+            tracing::debug!(
+                "not healthy; waiting to boot: only {}/{} up peers",
+                few.up,
+                few.peers
+            );
+            return;
+        }
         let sb = self.io.store.superblock();
         let (uuid, size) = (Fsid(sb.osd_uuid), self.io.store.total());
-        let addrs = EntityAddrVec::from(self.public_addr);
-        let cluster = EntityAddrVec::from(self.cluster_addr);
         let boot = OsdBoot {
             osd: self.cfg.id,
             fsid: self.cfg.fsid,
             uuid,
-            public_addrs: addrs.clone(),
-            cluster_addrs: cluster.clone(),
-            heartbeat_front: addrs,
-            heartbeat_back: cluster,
+            public_addrs: self.addrs.public.into(),
+            cluster_addrs: self.addrs.cluster.into(),
+            heartbeat_front: self.addrs.heartbeat_front.into(),
+            heartbeat_back: self.addrs.heartbeat_back.into(),
             features: spirula_msgr::config::FEATURES_SUPPORTED,
             protocols: BTreeMap::new(),
             metadata: self.metadata(size),
             size,
             crush_location: self.cfg.crush_location.clone(),
             device_class: self.device_class(),
-            boot_epoch: 0,
+            boot_epoch: self.boot_epoch,
             newest_map: self.maps.epoch(),
         };
         self.mon.send(OsdReport::Boot(boot).to_message());
@@ -141,8 +151,16 @@ impl Osd {
             ("bluestore_bdev_type", class.to_owned()),
             ("default_device_class", class.to_owned()),
             ("rotational", rotational.to_owned()),
-            ("front_addr", EntityAddrVec::from(self.public_addr).to_string()),
-            ("back_addr", EntityAddrVec::from(self.cluster_addr).to_string()),
+            ("front_addr", EntityAddrVec::from(self.addrs.public).to_string()),
+            ("back_addr", EntityAddrVec::from(self.addrs.cluster).to_string()),
+            (
+                "hb_front_addr",
+                EntityAddrVec::from(self.addrs.heartbeat_front).to_string(),
+            ),
+            (
+                "hb_back_addr",
+                EntityAddrVec::from(self.addrs.heartbeat_back).to_string(),
+            ),
             ("memory_target", self.cfg.memory_target.to_string()),
         ];
         pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
@@ -153,13 +171,20 @@ impl Osd {
         self.mon.subscribe("osdmap", u64::from(self.maps.epoch()) + 1);
     }
 
+    /// The time between beacons. More often than official ones, as the monitors count their own silence as one of the
+    /// complaints it takes to mark an OSD down.
+    pub(super) fn beacon_pause(&self) -> Duration {
+        let heartbeat = self.values.uint("osd_heartbeat_interval").clamp(1, 5);
+        Duration::from_secs(heartbeat.min(self.values.uint("osd_beacon_report_interval").max(1)))
+    }
+
     pub(super) fn send_beacon(&mut self) {
         if self.is_up() {
             let beacon = OsdBeacon {
                 epoch: self.maps.epoch(),
                 min_last_epoch_clean: self.maps.epoch(),
                 pgs: Vec::new(),
-                interval_ms: BEACON_MS,
+                interval_ms: u32::try_from(self.beacon_pause().as_millis()).unwrap_or(u32::MAX),
             };
             self.mon.send(OsdReport::Beacon(beacon).to_message());
         }

@@ -10,14 +10,32 @@ use crate::pg::config::PgConfig;
 
 /// What may change at any time. Other options are taken at the start, or by official daemons only.
 const LIVE: &[&str] = &[
+    "debug_heartbeat_testing_span",
+    "mon_osd_min_down_reporters",
+    "mon_osd_reporter_subtree_level",
+    "mon_warn_on_slow_ping_ratio",
+    "mon_warn_on_slow_ping_time",
+    "osd_beacon_report_interval",
+    "osd_bench_duration",
+    "osd_bench_large_size_max_throughput",
+    "osd_bench_max_block_size",
+    "osd_bench_small_size_max_iops",
     "osd_class_default_list",
     "osd_class_load_list",
     "osd_client_watch_timeout",
     "osd_default_notify_timeout",
     "osd_failsafe_full_ratio",
+    "osd_fast_fail_on_connection_refused",
     "osd_heartbeat_grace",
+    "osd_heartbeat_interval",
+    "osd_heartbeat_min_healthy_ratio",
+    "osd_heartbeat_min_peers",
+    "osd_heartbeat_min_size",
+    "osd_heartbeat_stale",
     "osd_max_attr_name_len",
     "osd_max_attr_size",
+    "osd_max_markdown_count",
+    "osd_max_markdown_period",
     "osd_max_object_name_len",
     "osd_max_object_namespace_len",
     "osd_max_object_size",
@@ -27,10 +45,6 @@ const LIVE: &[&str] = &[
     "osd_max_trimming_pgs",
     "osd_max_write_op_reply_len",
     "osd_max_write_size",
-    "osd_bench_duration",
-    "osd_bench_large_size_max_throughput",
-    "osd_bench_max_block_size",
-    "osd_bench_small_size_max_iops",
     "osd_op_complaint_time",
     "osd_op_history_duration",
     "osd_op_history_size",
@@ -87,6 +101,9 @@ impl Osd {
         self.core.set_config(Arc::new(pg_config(&self.values)));
         self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
         self.perf.history.set_options(&self.values);
+        let heartbeat = super::heartbeat::settings(&self.values);
+        self.heartbeats.set_settings(heartbeat);
+        self.choose_heartbeat_peers();
         self.check_space();
         self.report_config();
     }

@@ -456,7 +456,7 @@ impl Osd {
             ),
             gauge(
                 "heartbeat_to_peers",
-                self.heartbeats.peers().len() as u64,
+                self.heartbeats.peers().count() as u64,
                 "Heartbeat (ping) peers we send to",
             ),
             gauge(

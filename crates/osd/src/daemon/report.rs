@@ -279,7 +279,12 @@ impl Osd {
                 internal_metadata: signed(s.index),
                 ..StoreStatfs::default()
             },
-            hb_peers: self.heartbeats.peers(),
+            hb_peers: self.heartbeats.peers().collect(),
+            hb_pingtime: self
+                .heartbeats
+                .times()
+                .filter(|(_, t)| t.last_update > 0)
+                .collect(),
             up_from: self.maps.map().osd_info.get(index).map_or(0, |i| i.up_from),
             os_perf_stat: ObjectStorePerfStat {
                 commit_latency_ns: latency_ns,
@@ -298,7 +303,7 @@ impl Osd {
     pub(super) fn reserve(&self) -> u64 {
         let total = self.io.store.total();
         let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
-        let primaries = self.heartbeats.peers().len() as u64 + 1;
+        let primaries = self.heartbeats.partners().len() as u64 + 1;
         let under_way = primaries.saturating_mul(self.cfg.client_bytes() as u64);
         failsafe.max(under_way.min(total / TINY_RESERVE))
     }

@@ -17,23 +17,27 @@ use spirula_store::Store;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::accept::Purpose;
 use super::auth::Secrets;
+use super::beat_links::BeatLinks;
 use super::config::OsdConfig;
 use super::links::Links;
 use super::maps::Maps;
-use super::state::{Osd, Parts, Shared, Shell};
+use super::state::{Addrs, Osd, Parts, Shared, Shell};
 use super::store_io::{StoreIo, info_range};
-use super::{OsdError, accept, admin, mon, options};
+use super::{OsdError, accept, admin, heartbeat, mon, options};
 use crate::core::Core;
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::log::LogEntry;
 
-/// How often statistics, heartbeats and time-outs are looked at.
+/// How often statistics and time-outs are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// Ticks between beacons.
-const BEACON_TICKS: u32 = 5;
+/// Ticks between attempts to come up.
+const BOOT_TICKS: u32 = 5;
+/// Bytes of payloads that heartbeats may take, which have none: a little, whoever claims otherwise.
+const HEARTBEAT_PAYLOAD: usize = 64 << 10;
 /// Reports after a new map, and the time between them.
 const NEWS_REPORTS: u32 = 10;
 const NEWS_INTERVAL: Duration = Duration::from_millis(100);
@@ -91,9 +95,20 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let nonce = nonce()?;
     let (public, public_addr) = bind(&cfg, nonce).await?;
     let (cluster, cluster_addr) = bind(&cfg, nonce).await?;
+    let (hb_back, heartbeat_back) = bind(&cfg, nonce).await?;
+    let (hb_front, heartbeat_front) = bind(&cfg, nonce).await?;
+    let addrs = Addrs {
+        public: public_addr,
+        cluster: cluster_addr,
+        heartbeat_back,
+        heartbeat_front,
+    };
     let name = EntityName::new(EntityType::OSD, i64::from(cfg.id));
     let client_side = Rc::new(messenger(name, public_addr, memory.clients));
     let peer_side = Rc::new(messenger(name, cluster_addr, memory.peers));
+    let heartbeat_pool = Pool::new(HEARTBEAT_PAYLOAD);
+    let back_side = Rc::new(messenger(name, heartbeat_back, heartbeat_pool.clone()));
+    let front_side = Rc::new(messenger(name, heartbeat_front, heartbeat_pool));
     let (mon, events) = MonClient::start(Options {
         messenger: Rc::clone(&client_side),
         monitors: cfg.monitors.clone(),
@@ -104,6 +119,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     });
     mon.set_fsid(cfg.fsid);
     let links = Links::new(Rc::clone(&peer_side), mon.clone());
+    let beat_links = BeatLinks::new(Rc::clone(&back_side), mon.clone());
     let asok = cfg
         .admin_socket
         .as_deref()
@@ -121,31 +137,34 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         io,
         maps,
         links,
+        beat_links,
         mon,
-        public_addr,
-        cluster_addr,
+        addrs,
     });
     let secrets = Secrets::new();
 
     let mut tasks = JoinSet::new();
-    tasks.spawn_local(accept::listen(
-        Rc::clone(&shell),
-        public,
-        acceptor(client_side),
-        secrets.clone(),
-    ));
-    tasks.spawn_local(accept::listen(
-        Rc::clone(&shell),
-        cluster,
-        acceptor(peer_side),
-        secrets.clone(),
-    ));
+    for (listener, purpose, side) in [
+        (public, Purpose::Data, client_side),
+        (cluster, Purpose::Data, peer_side),
+        (hb_back, Purpose::Heartbeats, back_side),
+        (hb_front, Purpose::Heartbeats, front_side),
+    ] {
+        tasks.spawn_local(accept::listen(
+            Rc::clone(&shell),
+            (listener, purpose),
+            acceptor(side),
+            secrets.clone(),
+        ));
+    }
     tasks.spawn_local(mon::serve(Rc::clone(&shell), events, secrets));
     tasks.spawn_local(work_store(Rc::clone(&shell)));
     tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
     tasks.spawn_local(tick(Rc::clone(&shell), memory.payload));
     tasks.spawn_local(report_news(Rc::clone(&shell)));
+    tasks.spawn_local(heartbeat::run(Rc::clone(&shell)));
+    tasks.spawn_local(beacons(Rc::clone(&shell)));
     if let Some(socket) = asok {
         let handler = Rc::new(admin::AdminHandler(Rc::clone(&shell)));
         tasks.spawn_local(async move { socket.serve(handler).await });
@@ -153,7 +172,11 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tracing::info!(%public_addr, %cluster_addr, "osd started");
     tokio::select! {
         () = shutdown => stop(&shell).await,
-        () = shell.stop.notified() => {}
+        () = shell.stop.notified() => {
+            if shell.with(|o| o.leaving) {
+                stop(&shell).await;
+            }
+        }
     }
     tasks.shutdown().await;
     hang_up(&shell).await;
@@ -267,15 +290,23 @@ async fn tick(shell: Shared, payload: Budget) {
         payload.trim();
         shell.with(|o| {
             o.drive(Core::handle_tick);
-            o.send_heartbeats();
             o.report(true);
             o.expire_history();
             o.log_slow_ops();
-            if n % BEACON_TICKS == 0 {
-                o.send_beacon();
+            if n % BOOT_TICKS == 0 {
                 o.boot_if_down();
             }
         });
+    }
+}
+
+async fn beacons(shell: Shared) {
+    loop {
+        let pause = shell.with(|o| {
+            o.send_beacon();
+            o.beacon_pause()
+        });
+        tokio::time::sleep(pause).await;
     }
 }
 

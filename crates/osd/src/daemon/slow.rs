@@ -51,7 +51,7 @@ impl Osd {
                 id: self.cfg.id.to_string(),
             },
             rank,
-            addrs: EntityAddrVec::from(self.public_addr),
+            addrs: EntityAddrVec::from(self.addrs.public),
             stamp: UTime::now(),
             seq: self.slow_log.entries,
             priority,

@@ -19,8 +19,8 @@ use spirula_store::StoreError;
 use tokio::sync::Notify;
 
 use super::OsdError;
+use super::beat_links::BeatLinks;
 use super::config::OsdConfig;
-use super::heartbeat::Heartbeats;
 use super::links::Links;
 use super::maps::Maps;
 use super::perf::Perf;
@@ -29,6 +29,7 @@ use super::slow::SlowLog;
 use super::space::Injected;
 use super::store_io::StoreIo;
 use crate::core::Core;
+use crate::heartbeat::Heartbeats;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
 use crate::pg::{Ctx, Output, StoreReply, Token};
@@ -54,11 +55,15 @@ pub(super) struct Osd {
     pub(super) incoming: HashMap<i32, (u64, Sender)>,
     pub(super) links: Links,
     pub(super) heartbeats: Heartbeats,
+    pub(super) beat_links: BeatLinks,
+    /// When it was last looked at who shares PGs with this OSD.
+    pub(super) heartbeats_sampled: u64,
+    /// The epoch in which this process first came up; 0 for not yet.
+    pub(super) boot_epoch: u32,
     pub(super) reports: Reports,
     pub(super) perf: Perf,
     pub(super) mon: MonClient,
-    pub(super) public_addr: EntityAddr,
-    pub(super) cluster_addr: EntityAddr,
+    pub(super) addrs: Addrs,
     /// OSDs, this one among them, on which nothing may grow.
     pub(super) full: BTreeSet<i32>,
     /// Share of the space above which nothing may grow, whatever the monitors say.
@@ -78,6 +83,8 @@ pub(super) struct Osd {
     failed: Option<OsdError>,
     /// The daemon has said goodbye.
     pub(super) stopping: bool,
+    /// It ends by itself, as it was told to or does only harm.
+    pub(super) leaving: bool,
 }
 
 /// What the daemon's tasks share.
@@ -101,14 +108,24 @@ pub(super) struct Parts {
     pub(super) io: StoreIo,
     pub(super) maps: Maps,
     pub(super) links: Links,
+    pub(super) beat_links: BeatLinks,
     pub(super) mon: MonClient,
-    pub(super) public_addr: EntityAddr,
-    pub(super) cluster_addr: EntityAddr,
+    pub(super) addrs: Addrs,
+}
+
+/// Where the daemon listens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Addrs {
+    pub(super) public: EntityAddr,
+    pub(super) cluster: EntityAddr,
+    pub(super) heartbeat_back: EntityAddr,
+    pub(super) heartbeat_front: EntityAddr,
 }
 
 impl Shell {
     pub(super) fn new(p: Parts) -> Shared {
         let values = Values::from_file(p.cfg.options.clone());
+        let heartbeats = Heartbeats::new(p.cfg.id, super::heartbeat::settings(&values));
         let osd = Osd {
             failsafe_ratio: values.float("osd_failsafe_full_ratio"),
             values,
@@ -124,18 +141,21 @@ impl Shell {
             sessions: HashMap::new(),
             incoming: HashMap::new(),
             links: p.links,
-            heartbeats: Heartbeats::default(),
+            heartbeats,
+            beat_links: p.beat_links,
+            heartbeats_sampled: 0,
+            boot_epoch: 0,
             reports: Reports::default(),
             perf: Perf::default(),
             mon: p.mon,
-            public_addr: p.public_addr,
-            cluster_addr: p.cluster_addr,
+            addrs: p.addrs,
             full: BTreeSet::new(),
             started: Instant::now(),
             out: Vec::new(),
             last_conn: 0,
             failed: None,
             stopping: false,
+            leaving: false,
         };
         Rc::new(Self {
             osd: RefCell::new(osd),
@@ -151,6 +171,10 @@ impl Shell {
             let mut osd = self.osd.borrow_mut();
             let r = f(&mut osd);
             osd.links.start_wanted(self);
+            osd.beat_links.start_wanted(self);
+            if osd.leaving {
+                self.stop.notify_one();
+            }
             (r, osd.failed.is_some())
         };
         if failed {
@@ -169,10 +193,11 @@ impl Shell {
             osd.check_room();
             osd.poll_store();
             osd.links.start_wanted(self);
+            osd.beat_links.start_wanted(self);
             if osd.io.deferred_bytes().is_some() {
                 self.deferred.notify_one();
             }
-            osd.failed.is_some()
+            osd.failed.is_some() || osd.leaving
         };
         if failed {
             self.stop.notify_one();
@@ -192,6 +217,13 @@ impl Osd {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX) + 1
     }
 
+    /// Ends the daemon in order.
+    pub(super) fn stop_itself(&mut self) {
+        self.leaving = true;
+        // It must not ask to be up again meanwhile.
+        self.stopping = true;
+    }
+
     pub(super) fn fail(&mut self, e: OsdError) {
         tracing::error!("osd.{} stops: {e}", self.cfg.id);
         self.failed.get_or_insert(e);
@@ -202,6 +234,7 @@ impl Osd {
         self.sessions.values().for_each(|s| s.sender.close());
         self.incoming.values().for_each(|(_, s)| s.close());
         self.links.hang_up();
+        self.beat_links.hang_up();
     }
 
     pub(super) fn next_conn(&mut self) -> u64 {

@@ -3,6 +3,7 @@
 use spirula_denc::Fsid;
 
 use super::{plain_parts, protocol};
+use crate::Blob;
 use crate::macros::packed;
 
 protocol! {
@@ -10,13 +11,17 @@ protocol! {
     ///
     /// - Version 1: first.
     /// - Version 2: `Beat::full`, as the osdmap tells too late of an OSD that fills up within a second.
-    pub enum Heartbeat: HEARTBEAT, version 2, compat 2, priority HIGHEST {
+    /// - Version 3: heartbeats have connections of their own, so `Room` carries that news, in order with the answers to
+    ///   writes; `Beat::padding` shows networks that lose large packets.
+    pub enum Heartbeat: HEARTBEAT, version 3, compat 3, priority HIGHEST {
         /// Are you there?
         Ping(Beat) = 1,
-        /// Yes. The stamp is the ping's; 0 where nobody asked and `full` has changed.
+        /// Yes. The stamp is the ping's.
         Pong(Beat) = 2,
-        /// Your map says I am up, mine says you are dead: look at a newer map.
+        /// You think that you are up, my map says you are dead: look at a newer map. Follows a `Pong`.
         YouDied(Beat) = 3,
+        /// Whether there is room here, on a connection for data: at its start and whenever it changes. The stamp is 0.
+        Room(Beat) = 4,
     }
 }
 
@@ -29,10 +34,12 @@ packed! {
         pub epoch: u32,
         /// The epoch since which the sender is up.
         pub up_from: u32,
-        /// The pinging OSD's monotonic clock in nanoseconds, meaningless to its peer.
+        /// The pinging OSD's monotonic clock in microseconds, meaningless to its peer.
         pub stamp: u64,
         /// The sender has no room for anything that grows.
         pub full: bool,
+        /// Zeros, up to `osd_heartbeat_min_size`.
+        pub padding: Blob,
     }
 }
 

@@ -17,7 +17,8 @@ protocol! {
     /// Monitor to monitor.
     ///
     /// - Version 1: first.
-    pub enum MonPeer: MON_PEER, version 1, compat 1, priority HIGHEST {
+    /// - Version 2: `Time`, as the leader warns of clocks that differ.
+    pub enum MonPeer: MON_PEER, version 2, compat 1, oldest 1, priority HIGHEST {
         /// Who I am; the first message on a connection. Answered with `Welcome`.
         Hello(MonHello) = 1,
         /// How I see the quorum. Sent several times a second, not answered.
@@ -36,6 +37,8 @@ protocol! {
         Gone(SessionGone) = 8,
         /// To the leader: reserve global ids for me. The log brings them.
         NeedIds(IdsWanted) = 9,
+        /// What time is it? Answered with `Time`.
+        Time(TimeAsk) = 10,
     }
 }
 
@@ -43,7 +46,8 @@ protocol! {
     /// The answers.
     ///
     /// - Version 1: first.
-    pub enum MonPeerReply: MON_PEER_REPLY, version 1, compat 1, priority HIGHEST {
+    /// - Version 2: `Time`.
+    pub enum MonPeerReply: MON_PEER_REPLY, version 2, compat 1, oldest 1, priority HIGHEST {
         /// To `Hello`.
         Welcome(MonWelcome) = 1,
         /// To `Vote`.
@@ -58,6 +62,8 @@ protocol! {
         Routed(RoutedReply) = 6,
         /// End the session of a client whose message was forwarded.
         CloseSession(SessionGone) = 7,
+        /// To `Time`.
+        Time(TimeTold) = 8,
     }
 }
 
@@ -401,7 +407,25 @@ packed! {
     }
 }
 
+packed! {
+    /// Asks for the time.
+    pub struct TimeAsk {
+        /// The asking leader's number of the round.
+        pub round: u64,
+    }
+}
+
+packed! {
+    /// The answer to [`TimeAsk`].
+    pub struct TimeTold {
+        /// The wall clock's time.
+        pub stamp: UTime,
+    }
+}
+
 plain_parts!(
+    TimeAsk,
+    TimeTold,
     MonHello,
     MonWelcome,
     MonState,

@@ -15,7 +15,8 @@ protocol! {
     /// - Version 1: first.
     /// - Version 2: `OsdReport::Config`, as the monitor answers `config show` and cannot know what a daemon reads from
     ///   its file; `PgStatsReport::clock`, for the health of clocks. Reports of version 1 are still read.
-    pub enum OsdReport: OSD_REPORT, version 2, compat 2, oldest 1, priority HIGH {
+    /// - Version 3: `Dead`, as who was wrongly marked down confirms that it has stopped serving.
+    pub enum OsdReport: OSD_REPORT, version 3, compat 2, oldest 1, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,
         /// Record that I was alive in this epoch (`up_thru`), so that I can go active.
@@ -36,6 +37,8 @@ protocol! {
         PgTemp(PgTempWanted) = 9,
         /// The options I run with, sent on each session and whenever they change.
         Config(ConfigReport) = 10,
+        /// The osdmap has me down, and in this epoch I have stopped serving.
+        Dead(OsdGoingDown) = 11,
     }
 }
 
@@ -82,7 +85,8 @@ packed! {
         pub crush_location: BTreeMap<String, String>,
         /// Its device class (`ssd`, `hdd`, …), empty for none.
         pub device_class: String,
-        /// The epoch at which it last was up, 0 for a new store.
+        /// The epoch in which this process first came up; 0 where it never was. One that was up before was marked down
+        /// although it ran: it is slow rather than dead.
         pub boot_epoch: u32,
         /// The newest osdmap it has.
         pub newest_map: u32,

@@ -61,6 +61,11 @@ fn reports() -> Vec<OsdReport> {
             osd: 1,
             reason: "shutdown".into(),
         }),
+        OsdReport::Dead(OsdGoingDown {
+            epoch: 8,
+            osd: 1,
+            reason: String::new(),
+        }),
         OsdReport::PgTemp(PgTempWanted {
             epoch: 5,
             acting: BTreeMap::from([(PgId::new(1, 2), vec![0, 1])]),
@@ -82,6 +87,7 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         up_from: 3,
         stamp: 99,
         full: true,
+        padding: vec![0; 20].into(),
     };
     let mut out = vec![
         Heartbeat::Ping(beat).to_message(),

@@ -6,7 +6,7 @@ use spirula_cephx::KeyServer;
 use spirula_proto::mon::{MMonGetVersion, MMonGetVersionReply};
 
 use super::*;
-use crate::core::Role;
+use crate::core::{Role, TimeAnswer};
 
 struct Member {
     kv: Rc<SharedKv>,
@@ -25,6 +25,8 @@ struct Group {
     now: UTime,
     /// The next transaction that is proposed gets lost with its leader.
     lose: bool,
+    /// How far the clock of `c` is ahead.
+    ahead: Duration,
 }
 
 fn name(n: usize) -> String {
@@ -72,6 +74,7 @@ impl Group {
             term: 1,
             now,
             lose: false,
+            ahead: Duration::ZERO,
         }
     }
 
@@ -164,6 +167,20 @@ impl Group {
             Output::AskIds(nonce) => {
                 let leader = self.leader.unwrap();
                 self.members[leader].mon.ids_wanted(&name(n), nonce);
+            }
+            Output::AskTimes(round, names) => {
+                let round_trip = Duration::from_millis(10);
+                let answer = |ahead| TimeAnswer {
+                    round,
+                    sent: now,
+                    theirs: now.plus(round_trip / 2).plus(ahead),
+                    round_trip,
+                };
+                for who in names {
+                    let ahead = if who == "c" { self.ahead } else { Duration::ZERO };
+                    let m = &mut self.members[n].mon;
+                    m.time_answer(&who, &answer(ahead), now.plus(round_trip));
+                }
             }
         }
     }
@@ -386,4 +403,51 @@ fn health_and_status_name_the_monitors_that_are_away() {
     let ack: MMonCommandAck = g.members[0].inbox[&1].last().unwrap().decode().unwrap();
     let text = String::from_utf8_lossy(&ack.output.to_bytes()).into_owned();
     assert!(text.ends_with("leader 1 b, quorum 0,1 a,b"), "{text}");
+}
+
+#[test]
+fn the_leader_warns_of_monitors_whose_clocks_differ() {
+    let mut g = Group::new(3);
+    g.elect(0);
+    g.admin(0);
+    let second = Duration::from_secs(1);
+    g.pass(second);
+    let status = |g: &mut Group, tid| -> serde_json::Value {
+        g.command(0, tid, r#"{"prefix":"time-sync-status","format":"json"}"#);
+        let acks = g.members[0].inbox[&1].iter();
+        let ack = acks.rev().find(|m| m.header.tid == tid).unwrap();
+        let ack: MMonCommandAck = ack.decode().unwrap();
+        serde_json::from_slice(&ack.output.to_bytes()).unwrap()
+    };
+    let s = status(&mut g, 1);
+    assert_eq!(s["timechecks"]["round"], 2);
+    assert_eq!(s["timechecks"]["round_status"], "finished");
+    assert_eq!(s["time_skew_status"]["c"]["health"], "HEALTH_OK");
+    assert!(!g.members[0].mon.health().contains_key("MON_CLOCK_SKEW"));
+    // The next round comes after five minutes, and finds a difference.
+    g.ahead = Duration::from_millis(300);
+    for _ in 0..301 {
+        g.pass(second);
+    }
+    let check = g.members[0].mon.health().remove("MON_CLOCK_SKEW").unwrap();
+    assert_eq!(check.summary, "clock skew detected on mon.c");
+    assert_eq!(
+        check.detail,
+        ["mon.c clock skew 0.285s > max 0.05s (latency 0.01s)"]
+    );
+    let s = status(&mut g, 2);
+    let c = &s["time_skew_status"]["c"];
+    assert_eq!(
+        (&c["health"], &c["details"]),
+        (&"HEALTH_WARN".into(), &"clock skew 0.285s > max 0.05s".into())
+    );
+    // From then on it is looked at more often.
+    g.ahead = Duration::ZERO;
+    for _ in 0..31 {
+        g.pass(second);
+    }
+    assert!(!g.members[0].mon.health().contains_key("MON_CLOCK_SKEW"));
+    // A new quorum starts anew.
+    g.elect(0);
+    assert_eq!(status(&mut g, 3)["timechecks"]["round"], 0);
 }

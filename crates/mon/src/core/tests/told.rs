@@ -127,6 +127,8 @@ fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
         epoch: w.mon.osd.map.epoch,
     };
     w.send(100, OsdReport::Failure(gone).to_message());
+    let sooner = r#"{"prefix":"config set","who":"mon","name":"mon_osd_report_timeout","value":"60"}"#;
+    assert_eq!(w.command(admin, sooner).result, 0);
     w.command(admin, r#"{"prefix":"osd out","ids":["0"]}"#);
     w.pass(Duration::from_secs(7));
     w.command(admin, r#"{"prefix":"osd out","ids":["2"]}"#);
@@ -138,7 +140,7 @@ fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
         "osd.2 failed (root=default,host=h) (connection refused reported by osd.0)",
         "Client client.admin marked osd.0 out, while it was still marked up",
         "Client client.admin marked osd.2 out, after it was down for 7 seconds",
-        "osd.0 marked down after no beacon for 67.000000 seconds",
+        "osd.0 marked down after no beacon for 60.000000 seconds",
     ] {
         assert!(said.contains(&text), "{text}: {said:#?}");
     }

@@ -1,0 +1,238 @@
+//! The connections of heartbeats: to each peer one on either network, apart from those of data, so that a ping never
+//! waits behind a write.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::time::Duration;
+
+use spirula_denc::{EntityAddr, EntityType};
+use spirula_maps::OsdMap;
+use spirula_monc::MonClient;
+use spirula_msgr::{Config, Connection, Sender};
+use spirula_proto::internal::heartbeat::Heartbeat;
+use spirula_proto::{MsgType, RawMessage};
+use tokio::task::AbortHandle;
+
+use super::state::Shared;
+use crate::heartbeat::Net;
+
+/// Pause after a connection failed. The first attempt after one that stood is made at once: it tells whether the process
+/// is gone.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Pings to a peer that does not read are dropped when so many bytes wait.
+const MAX_QUEUED: usize = 64 << 10;
+
+/// A peer on a network.
+pub(super) type BeatPeer = (i32, Net);
+
+/// One connection.
+struct Link {
+    addr: EntityAddr,
+    sender: Option<Sender>,
+    /// The last ping, while there is no connection.
+    waiting: Option<RawMessage>,
+    /// What connects and receives.
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
+impl Link {
+    /// Ends the connection at once: a network that loses everything would keep it for long.
+    fn cut(&mut self) {
+        self.waiting = None;
+        self.sender = None;
+        if let Some(t) = self.task.take() {
+            t.abort();
+        }
+    }
+}
+
+/// All of them.
+pub(super) struct BeatLinks {
+    config: Rc<Config>,
+    mon: MonClient,
+    links: HashMap<BeatPeer, Link>,
+    wanted: Vec<BeatPeer>,
+    stopped: bool,
+}
+
+impl BeatLinks {
+    pub(super) fn new(config: Rc<Config>, mon: MonClient) -> Self {
+        Self {
+            config,
+            mon,
+            links: HashMap::new(),
+            wanted: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    /// Sends a ping, connecting first where there is no connection.
+    pub(super) fn send(&mut self, peer: BeatPeer, msg: RawMessage, map: &OsdMap) {
+        let Some(addr) = peer.1.addr(map, peer.0).filter(|_| !self.stopped) else {
+            return;
+        };
+        let link = self.links.entry(peer).or_insert_with(|| Link {
+            addr,
+            sender: None,
+            waiting: None,
+            task: None,
+        });
+        if link.addr != addr {
+            link.cut();
+            link.addr = addr;
+        }
+        match &link.sender {
+            Some(s) if s.queued_bytes() < MAX_QUEUED => {
+                s.send(msg);
+            }
+            Some(_) => {}
+            None => {
+                link.waiting = Some(msg);
+                if link.task.is_none() && !self.wanted.contains(&peer) {
+                    self.wanted.push(peer);
+                }
+            }
+        }
+    }
+
+    /// Ends a peer's connections: they seem to be dead.
+    pub(super) fn redial(&mut self, osd: i32) {
+        for net in Net::BOTH {
+            if let Some(link) = self.links.get_mut(&(osd, net)) {
+                link.cut();
+            }
+        }
+    }
+
+    /// Ends the connections to everyone else.
+    pub(super) fn keep(&mut self, peers: impl Iterator<Item = i32>, map: &OsdMap) {
+        let peers: BTreeSet<i32> = peers.collect();
+        self.links
+            .retain(|(osd, net), link| peers.contains(osd) && net.addr(map, *osd) == Some(link.addr));
+    }
+
+    /// Ends all connections, and makes no new ones.
+    pub(super) fn hang_up(&mut self) {
+        self.stopped = true;
+        self.wanted.clear();
+        self.links.clear();
+    }
+
+    /// Starts the tasks that sending has asked for.
+    pub(super) fn start_wanted(&mut self, shell: &Shared) {
+        for peer in self.wanted.drain(..) {
+            if let Some(link) = self.links.get_mut(&peer) {
+                let task = run(
+                    Rc::clone(shell),
+                    peer,
+                    link.addr,
+                    Rc::clone(&self.config),
+                    self.mon.clone(),
+                );
+                link.task = Some(tokio::task::spawn_local(task).abort_handle());
+            }
+        }
+    }
+
+    /// A connection stands; returns whether it is wanted.
+    fn connected(&mut self, peer: BeatPeer, addr: EntityAddr, sender: &Sender) -> bool {
+        let Some(link) = self.links.get_mut(&peer).filter(|l| l.addr == addr) else {
+            return false;
+        };
+        if let Some(msg) = link.waiting.take() {
+            sender.send(msg);
+        }
+        link.sender = Some(sender.clone());
+        true
+    }
+
+    /// A connection ended. Returns whether it shall be made again at once.
+    fn broke(&mut self, peer: BeatPeer, addr: EntityAddr) -> bool {
+        match self.links.get_mut(&peer).filter(|l| l.addr == addr) {
+            Some(link) => {
+                link.sender = None;
+                !self.stopped
+            }
+            None => false,
+        }
+    }
+
+    /// A task ends.
+    fn ended(&mut self, peer: BeatPeer) {
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.sender = None;
+            link.task = None;
+        }
+    }
+}
+
+/// Connects and receives; once more at once after a connection that stood.
+async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr, config: Rc<Config>, mon: MonClient) {
+    loop {
+        let mut login = mon.login_at(EntityType::OSD);
+        match spirula_msgr::connect(addr, EntityType::OSD, &config, &mut login).await {
+            Ok(connection) => {
+                receive(&shell, peer, addr, connection).await;
+                if !shell.with(|o| o.beat_links.broke(peer, addr)) {
+                    break;
+                }
+            }
+            Err(e) => {
+                tracing::debug!("heartbeats to osd.{} ({}): {e}", peer.0, peer.1.name());
+                if super::links::is_refused(&e) {
+                    shell.with(|o| o.peer_refused(peer.0, addr));
+                }
+                tokio::time::sleep(PAUSE).await;
+                break;
+            }
+        }
+    }
+    shell.with(|o| o.beat_links.ended(peer));
+}
+
+async fn receive(shell: &Shared, peer: BeatPeer, addr: EntityAddr, mut connection: Connection) {
+    let sender = connection.sender().clone();
+    if !shell.with(|o| o.beat_links.connected(peer, addr, &sender)) {
+        return;
+    }
+    while let Ok(msg) = connection.recv().await {
+        if msg.kind() != MsgType::HEARTBEAT {
+            tracing::debug!("osd.{} sent {} among heartbeats", peer.0, msg.kind());
+            continue;
+        }
+        match msg.decode::<Heartbeat>() {
+            Ok(beat) => shell.with(|o| o.heartbeat_answer(peer, &beat)),
+            Err(e) => {
+                tracing::warn!("osd.{}: {e}", peer.0);
+                return;
+            }
+        }
+    }
+}
+
+/// Serves a connection on which a peer sends pings.
+pub(super) async fn serve(shell: &Shared, mut connection: Connection, osd: i32) {
+    let sender = connection.sender().clone();
+    while let Ok(msg) = connection.recv().await {
+        if msg.kind() != MsgType::HEARTBEAT || sender.queued_bytes() > MAX_QUEUED {
+            continue;
+        }
+        match msg.decode::<Heartbeat>() {
+            Ok(beat) => {
+                for answer in shell.with(|o| o.heartbeat_asked(osd, &beat)) {
+                    sender.send(answer);
+                }
+            }
+            Err(e) => {
+                tracing::warn!("osd.{osd}: {e}");
+                return;
+            }
+        }
+    }
+}

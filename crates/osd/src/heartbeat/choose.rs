@@ -1,0 +1,148 @@
+//! Whom heartbeats are exchanged with.
+
+use std::collections::BTreeSet;
+
+use spirula_crush::hash32_2;
+use spirula_maps::OsdMap;
+
+/// How many peers there shall be, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Peers at least, if there are so many (`osd_heartbeat_min_peers`).
+    pub min_peers: usize,
+    /// Complaints from so many different places mark an OSD down (`mon_osd_min_down_reporters`).
+    pub reporters: usize,
+    /// What a place is: the type of a CRUSH bucket (`mon_osd_reporter_subtree_level`).
+    pub level: String,
+}
+
+/// The bucket of a type that an OSD is in; itself where there is none, as the monitors count it.
+fn place(map: &OsdMap, osd: i32, level: &str) -> String {
+    let path = map.crush.map().location(osd);
+    let at = path.into_iter().find(|(kind, _)| kind == level);
+    at.map_or_else(|| format!("osd.{osd}"), |(_, name)| name)
+}
+
+/// The OSDs that share PGs with `me`, its neighbours by number (which connects all OSDs to each other), one in each of
+/// other places, and as many more as are wished.
+pub(super) fn peers(map: &OsdMap, me: i32, partners: &BTreeSet<i32>, wish: &Wish) -> BTreeSet<i32> {
+    let up: Vec<i32> = map.osds().filter(|o| *o != me && map.is_up(*o)).collect();
+    let mut out: BTreeSet<i32> = up.iter().copied().filter(|o| partners.contains(o)).collect();
+    // Behind `me` first, then round again.
+    let split = up.partition_point(|o| *o < me);
+    let round = || up[split..].iter().chain(&up[..split]).copied();
+    out.extend(round().next());
+    out.extend(round().next_back());
+    add_places(map, me, &up, wish, &mut out);
+    for osd in round() {
+        if out.len() >= wish.min_peers {
+            break;
+        }
+        out.insert(osd);
+    }
+    out
+}
+
+fn add_places(map: &OsdMap, me: i32, up: &[i32], wish: &Wish, out: &mut BTreeSet<i32>) {
+    let of = |osd: i32| place(map, osd, &wish.level);
+    let mut seen: BTreeSet<String> = out.iter().map(|o| of(*o)).collect();
+    seen.insert(of(me));
+    let limit = wish.reporters.max(wish.min_peers);
+    // Any order will do that differs from OSD to OSD, so that not all of them watch the same ones.
+    let mut rest: Vec<i32> = up.iter().copied().filter(|o| !out.contains(o)).collect();
+    rest.sort_by_key(|o| hash32_2(me.cast_unsigned(), o.cast_unsigned()));
+    for osd in rest {
+        if seen.len() > limit {
+            return;
+        }
+        if seen.insert(of(osd)) {
+            out.insert(osd);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_crush::CrushMap;
+    use spirula_denc::Fsid;
+    use spirula_maps::OsdState;
+
+    use super::*;
+
+    /// `hosts` hosts of `each` OSDs; all up but `down`.
+    fn map(hosts: i32, each: i32, down: &[i32]) -> OsdMap {
+        let mut crush = CrushMap::with_default_root("host").unwrap();
+        let n = hosts * each;
+        for o in 0..n {
+            let at = [
+                ("root".into(), "default".into()),
+                ("host".into(), format!("h{}", o / each)),
+            ];
+            crush
+                .insert_item(o, 0x10000, &format!("osd.{o}"), &at.into_iter().collect())
+                .unwrap();
+        }
+        let mut map = OsdMap::new(Fsid::default(), crush);
+        map.set_max_osd(n.cast_unsigned());
+        for o in 0..n {
+            let up = !down.contains(&o);
+            map.osd_state[o as usize] = if up {
+                OsdState::EXISTS.with(OsdState::UP)
+            } else {
+                OsdState::EXISTS
+            };
+        }
+        map
+    }
+
+    fn wish(min_peers: usize, reporters: usize) -> Wish {
+        Wish {
+            min_peers,
+            reporters,
+            level: "host".into(),
+        }
+    }
+
+    #[test]
+    fn partners_neighbours_and_other_places_are_watched() {
+        let m = map(4, 4, &[1, 15]);
+        let got = peers(&m, 0, &BTreeSet::from([1, 9]), &wish(0, 2));
+        // Its partner 9, the next one up (2) and the one before (14): three hosts, with which two reporters are possible.
+        assert_eq!(got, BTreeSet::from([2, 9, 14]));
+        let got = peers(&m, 0, &BTreeSet::new(), &wish(10, 2));
+        assert_eq!(got.len(), 10);
+        let places: BTreeSet<String> = got.iter().map(|o| place(&m, *o, "host")).collect();
+        assert_eq!(places.len(), 4);
+    }
+
+    #[test]
+    fn a_small_cluster_watches_itself_whole_and_one_osd_nobody() {
+        let m = map(1, 3, &[]);
+        assert_eq!(
+            peers(&m, 1, &BTreeSet::new(), &wish(10, 2)),
+            BTreeSet::from([0, 2])
+        );
+        assert_eq!(
+            peers(&map(1, 1, &[]), 0, &BTreeSet::new(), &wish(10, 2)),
+            BTreeSet::new()
+        );
+        // Who is not in the map yet, too.
+        assert_eq!(
+            peers(&m, 7, &BTreeSet::new(), &wish(0, 0)),
+            BTreeSet::from([0, 2])
+        );
+    }
+
+    #[test]
+    fn everybody_is_watched_by_somebody_on_another_host() {
+        let m = map(10, 3, &[]);
+        for target in 0..30 {
+            let at = place(&m, target, "host");
+            let watchers = (0..30).filter(|o| {
+                place(&m, *o, "host") != at && peers(&m, *o, &BTreeSet::new(), &wish(10, 2)).contains(&target)
+            });
+            let hosts: BTreeSet<String> = watchers.map(|o| place(&m, o, "host")).collect();
+            assert!(hosts.len() >= 2, "osd.{target}: {hosts:?}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Heartbeats between OSDs, as a core without I/O: whom to ping and when, who does not answer, and whether this OSD may
+//! ask to be up again.
+//!
+//! The owner calls [`Heartbeats::set_peers`] with each new map, [`Heartbeats::tick`] when [`Heartbeats::next_due`] says
+//! so, and the others as things happen, and carries out the [`Command`]s. Each peer is pinged on two networks; only one
+//! that answers on both is well. All times are microseconds of one monotonic clock, so that clocks that are set forwards
+//! or backwards change nothing.
+
+mod choose;
+mod markdowns;
+mod peer;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use spirula_denc::EntityAddr;
+use spirula_maps::{OsdMap, PingTimes};
+use spirula_proto::internal::report::FailureKind;
+
+pub use choose::Wish;
+use markdowns::Markdowns;
+use peer::{Life, Peer};
+
+/// A refused connection is reported again after that long: the monitors may have been told not to mark anyone down.
+const REFUSED_AGAIN: u64 = 5_000_000;
+/// Ticks come at least once a second. One that is late by more says that this process did not run.
+const STALL: u64 = 4_000_000;
+/// The longest time between two ticks.
+const TICK: u64 = 1_000_000;
+
+/// A network that heartbeats go over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Net {
+    /// That of the OSDs.
+    Back,
+    /// That of the clients.
+    Front,
+}
+
+impl Net {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Back, Self::Front];
+
+    /// `back` or `front`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Back => "back",
+            Self::Front => "front",
+        }
+    }
+
+    /// Where an OSD that is up takes heartbeats.
+    pub fn addr(self, map: &OsdMap, osd: i32) -> Option<EntityAddr> {
+        let all = match self {
+            Self::Back => &map.hb_back_addrs,
+            Self::Front => &map.hb_front_addrs,
+        };
+        let index = usize::try_from(osd).ok().filter(|_| map.is_up(osd))?;
+        all.get(index)?.v2().copied()
+    }
+}
+
+/// The options, times in microseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `osd_heartbeat_interval`.
+    pub interval: u64,
+    /// `osd_heartbeat_grace`.
+    pub grace: u64,
+    /// `osd_heartbeat_min_healthy_ratio`.
+    pub min_healthy_ratio: f64,
+    /// `osd_fast_fail_on_connection_refused`.
+    pub fast_fail: bool,
+    /// `osd_max_markdown_count`.
+    pub markdown_count: usize,
+    /// `osd_max_markdown_period`.
+    pub markdown_period: u64,
+    /// How long a minute of the ping times is (`debug_heartbeat_testing_span`).
+    pub minute: u64,
+    /// How many peers there shall be.
+    pub wish: Wish,
+}
+
+/// What is said of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Complaint {
+    /// The peer.
+    pub osd: i32,
+    /// What is wrong, or that nothing is any more.
+    pub kind: FailureKind,
+    /// For how long, in microseconds.
+    pub failed_for: u64,
+}
+
+/// What the owner is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Send a ping with this stamp.
+    Ping {
+        /// To whom.
+        osd: i32,
+        /// Over which network.
+        net: Net,
+        /// Comes back with the answer.
+        stamp: u64,
+    },
+    /// End the connections to a peer, which seem to be dead: the next ping makes new ones.
+    Redial(i32),
+    /// Tell the monitors.
+    Report(Complaint),
+}
+
+/// What follows from having been marked down while running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkedDown {
+    /// Boot again when the peers answer.
+    Wait,
+    /// It happened so often within the period that this OSD only does harm.
+    Stop(usize),
+}
+
+/// Whether and why an OSD must not ask to be up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unhealthy {
+    /// Peers that answer.
+    pub up: usize,
+    /// All peers.
+    pub peers: usize,
+}
+
+/// Heartbeats of one OSD.
+#[derive(Debug)]
+pub struct Heartbeats {
+    me: i32,
+    settings: Settings,
+    peers: BTreeMap<i32, Peer>,
+    partners: BTreeSet<i32>,
+    markdowns: Markdowns,
+    /// Marked down while running, and not up again: the peers decide about booting.
+    waiting: bool,
+    /// Up in the newest map: others listen to complaints.
+    up: bool,
+    next_ping: u64,
+    last_tick: u64,
+}
+
+impl Heartbeats {
+    /// Of an OSD that has just started.
+    pub fn new(me: i32, settings: Settings) -> Self {
+        Self {
+            me,
+            settings,
+            peers: BTreeMap::new(),
+            partners: BTreeSet::new(),
+            markdowns: Markdowns::default(),
+            waiting: false,
+            up: false,
+            next_ping: 0,
+            last_tick: 0,
+        }
+    }
+
+    /// Takes over changed options. They hold from the next map or ping on.
+    pub fn set_settings(&mut self, settings: Settings) {
+        // One that was made shorter is not to wait for the longer one to pass.
+        self.next_ping = 0;
+        self.settings = settings;
+    }
+
+    /// The peers.
+    pub fn peers(&self) -> impl Iterator<Item = i32> + '_ {
+        self.peers.keys().copied()
+    }
+
+    /// The OSDs that share PGs with this one, as last told.
+    pub fn partners(&self) -> &BTreeSet<i32> {
+        &self.partners
+    }
+
+    /// How long pings take, by peer.
+    pub fn times(&self) -> impl Iterator<Item = (i32, PingTimes)> + '_ {
+        self.peers.iter().map(|(osd, p)| (*osd, p.times()))
+    }
+
+    /// Takes over who is up, where, and who shares PGs with this OSD. `up`: whether this process is.
+    pub fn set_peers(&mut self, map: &OsdMap, partners: BTreeSet<i32>, up: bool, out: &mut Vec<Command>) {
+        self.up = up;
+        self.waiting &= !up;
+        self.partners = partners;
+        let wanted = choose::peers(map, self.me, &self.partners, &self.settings.wish);
+        let lives: BTreeMap<i32, Life> = wanted
+            .into_iter()
+            .filter_map(|o| Some((o, Life::of(map, o)?)))
+            .collect();
+        self.peers.retain(|osd, p| {
+            let stays = lives.get(osd) == Some(&p.life);
+            if !stays && p.reported && Life::of(map, *osd) == Some(p.life) {
+                // Nobody would ever take this back.
+                out.push(complaint(*osd, FailureKind::RECOVERED, 0));
+            }
+            stays
+        });
+        for (osd, life) in lives {
+            if let Entry::Vacant(e) = self.peers.entry(osd) {
+                e.insert(Peer::new(life));
+                // At once: it may be what an answer is needed from.
+                self.next_ping = 0;
+            }
+        }
+    }
+
+    /// When [`Heartbeats::tick`] wants to be called again, at the latest.
+    pub fn next_due(&self) -> u64 {
+        self.next_ping.min(self.last_tick + TICK)
+    }
+
+    /// Pings where it is time, and complains about peers that do not answer. `random` spreads the pings of many OSDs.
+    pub fn tick(&mut self, now: u64, random: u32, out: &mut Vec<Command>) {
+        let gap = now.saturating_sub(self.last_tick);
+        if self.last_tick > 0 && gap > TICK + STALL {
+            // Answers may have come meanwhile, and wait to be read.
+            self.peers.values_mut().for_each(|p| p.forgive(gap));
+        }
+        self.last_tick = now;
+        self.markdowns.prune(now, self.settings.markdown_period);
+        if now >= self.next_ping {
+            // Half a second and up to an interval, as official OSDs do.
+            self.next_ping = now + 500_000 + self.settings.interval / 10 * u64::from(random % 10);
+            for (osd, peer) in &mut self.peers {
+                peer.pinged(now, self.settings.grace);
+                out.extend(Net::BOTH.map(|net| Command::Ping {
+                    osd: *osd,
+                    net,
+                    stamp: now,
+                }));
+            }
+        }
+        self.check(now, out);
+    }
+
+    fn check(&mut self, now: u64, out: &mut Vec<Command>) {
+        for (osd, p) in &mut self.peers {
+            if !p.is_overdue(now) {
+                continue;
+            }
+            if now.saturating_sub(p.redialled) > self.settings.grace {
+                p.redialled = now;
+                out.push(Command::Redial(*osd));
+            }
+            if self.up && !p.reported {
+                p.reported = true;
+                let silent = now.saturating_sub(p.silent_since());
+                out.push(complaint(*osd, FailureKind::TIMEOUT, silent));
+            }
+        }
+    }
+
+    /// A peer has answered. `wall` is the time in seconds since 1970, for the ping times.
+    pub fn answered(&mut self, osd: i32, net: Net, stamp: u64, now: u64, wall: u32, out: &mut Vec<Command>) {
+        let Some(p) = self.peers.get_mut(&osd) else { return };
+        p.answered(net, stamp, now, wall, self.settings.minute);
+        if p.reported && p.is_healthy(now) {
+            p.reported = false;
+            out.push(complaint(osd, FailureKind::RECOVERED, 0));
+        }
+    }
+
+    /// Nobody listens at a peer's address: its process is gone.
+    pub fn refused(&mut self, osd: i32, now: u64, out: &mut Vec<Command>) {
+        if !self.up || !self.settings.fast_fail {
+            return;
+        }
+        let Some(p) = self.peers.get_mut(&osd) else { return };
+        if p.refused.is_none_or(|t| now.saturating_sub(t) > REFUSED_AGAIN) {
+            p.refused = Some(now);
+            out.push(complaint(osd, FailureKind::IMMEDIATE, 0));
+        }
+    }
+
+    /// The session with the monitors is new: what was said on the old one may not have arrived.
+    pub fn tell_again(&mut self) {
+        for p in self.peers.values_mut() {
+            p.reported = false;
+            p.refused = None;
+        }
+    }
+
+    /// The map has this OSD down although it runs. From now on it may boot only when the peers answer.
+    pub fn marked_down(&mut self, now: u64) -> MarkedDown {
+        self.up = false;
+        self.waiting = true;
+        // What they answered before says nothing of now.
+        self.peers.clear();
+        self.next_ping = 0;
+        let times = self.markdowns.note(now, self.settings.markdown_period);
+        if times > self.settings.markdown_count {
+            MarkedDown::Stop(times)
+        } else {
+            MarkedDown::Wait
+        }
+    }
+
+    /// Whether this OSD may ask to be up. One that was marked down must first hear a share of its peers again, or it would
+    /// be marked down as soon as it is up; but it tries again when the last time is long ago.
+    ///
+    /// # Errors
+    /// How many answer, where they are too few.
+    pub fn may_boot(&self, now: u64) -> Result<(), Unhealthy> {
+        if !self.waiting || self.markdowns.is_empty() {
+            return Ok(());
+        }
+        let peers = self.peers.len();
+        let up = self.peers.values().filter(|p| p.is_healthy(now)).count();
+        if (up as f64) < peers as f64 * self.settings.min_healthy_ratio {
+            return Err(Unhealthy { up, peers });
+        }
+        Ok(())
+    }
+
+    /// Whether booting was put off until peers answer.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+}
+
+fn complaint(osd: i32, kind: FailureKind, failed_for: u64) -> Command {
+    Command::Report(Complaint {
+        osd,
+        kind,
+        failed_for,
+    })
+}
