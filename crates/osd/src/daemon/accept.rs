@@ -13,6 +13,7 @@ use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::osd::MOsdBackoff;
 use spirula_proto::{MsgType, RawMessage};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use super::auth::{CapAccess, PeerInfo, Secrets};
 use super::state::{Session, Shared};
@@ -35,6 +36,8 @@ pub(super) async fn listen(
     acceptor: Rc<Acceptor>,
     secrets: Secrets,
 ) {
+    // These end with the listener; the others only when what was to be said is said.
+    let mut beats = JoinSet::new();
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
@@ -45,7 +48,13 @@ pub(super) async fn listen(
                     purpose,
                     secrets.clone(),
                 );
-                tokio::task::spawn_local(task);
+                match purpose {
+                    Purpose::Data => drop(tokio::task::spawn_local(task)),
+                    Purpose::Heartbeats => {
+                        while beats.try_join_next().is_some() {}
+                        beats.spawn_local(task);
+                    }
+                }
             }
             Err(e) => {
                 tracing::warn!("accept: {e}");
