@@ -16,8 +16,6 @@ pub(super) struct FakeMap {
     pub(super) pools: BTreeMap<u64, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
     pub(super) no_snap_trim: bool,
-    /// Temporary acting sets.
-    pub(super) temp: BTreeMap<PgId, Vec<i32>>,
 }
 
 impl FakeMap {
@@ -31,7 +29,6 @@ impl FakeMap {
             pools: BTreeMap::new(),
             blocklist: Vec::new(),
             no_snap_trim: false,
-            temp: BTreeMap::new(),
         }
     }
 
@@ -59,16 +56,6 @@ impl FakeMap {
         let o = &mut self.osds[id as usize];
         o.up = false;
         o.down_at = self.epoch;
-    }
-
-    /// Records that an OSD is up in epoch `want`, as monitors do.
-    pub(super) fn mark_alive(&mut self, id: i32, want: u32) {
-        let o = &mut self.osds[id as usize];
-        o.up_thru = o.up_thru.max(want);
-    }
-
-    pub(super) fn up_thru(&self, id: i32) -> u32 {
-        self.osds[id as usize].up_thru
     }
 
     pub(super) fn is_up(&self, id: i32) -> bool {
@@ -114,18 +101,12 @@ impl ClusterMap for FakeMap {
             .take(pool.size as usize)
             .collect();
         let up: Vec<i32> = raw.iter().copied().filter(|o| self.is_up(*o)).collect();
-        let up_primary = up.first().copied().unwrap_or(-1);
-        let temp = self.temp.get(&pgid).into_iter().flatten();
-        let mut acting: Vec<i32> = temp.copied().filter(|o| self.is_up(*o)).collect();
-        if acting.is_empty() {
-            acting.clone_from(&up);
-        }
-        let primary = acting.first().copied().unwrap_or(-1);
+        let primary = up.first().copied().unwrap_or(-1);
         Placement {
             raw,
-            acting,
+            acting: up.clone(),
             up,
-            up_primary,
+            up_primary: primary,
             primary,
         }
     }
@@ -152,10 +133,6 @@ impl ClusterMap for FakeMap {
 
     fn no_snap_trim(&self) -> bool {
         self.no_snap_trim
-    }
-
-    fn no_backfill(&self) -> bool {
-        false
     }
 
     fn max_osd(&self) -> i32 {
