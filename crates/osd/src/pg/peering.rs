@@ -130,6 +130,16 @@ impl Pg {
         }
     }
 
+    /// Answers to what an earlier attempt asked the store for mean nothing any more.
+    pub(super) fn forget_attempt(&mut self) {
+        self.pending.retain(|_, p| {
+            !matches!(
+                p,
+                super::Pending::Source(_) | super::Pending::Target | super::Pending::Count
+            )
+        });
+    }
+
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
         self.rounds += 1;
         self.id = PeeringId {
@@ -138,8 +148,7 @@ impl Pg {
         };
         self.source = None;
         self.target = None;
-        self.pending
-            .retain(|_, p| !matches!(p, super::Pending::Source(_) | super::Pending::Target));
+        self.forget_attempt();
         self.role = Role::Peering(Box::new(Peering::new(cx.usec)));
         if let Some(wait) = self.members_missing() {
             self.wait_for(wait);

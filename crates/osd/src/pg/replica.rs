@@ -39,8 +39,7 @@ impl Pg {
         self.id = id;
         self.source = None;
         self.target = None;
-        self.pending
-            .retain(|_, p| !matches!(p, super::Pending::Source(_) | super::Pending::Target));
+        self.forget_attempt();
         self.query_from = Some(from);
         if self.commits.is_empty() {
             self.answer_query(cx);

@@ -218,6 +218,9 @@ impl Pg {
     }
 
     pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        if self.peering().is_none_or(|p| p.stage != Stage::Counting) {
+            return;
+        }
         let Ok((objects, next)) = r else { return };
         for (key, info) in objects {
             let info = decode_all::<ObjectInfo>(&info).unwrap_or_default();
