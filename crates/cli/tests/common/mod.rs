@@ -84,10 +84,18 @@ impl Cluster {
         out
     }
 
-    /// The process id in a daemon's pid file.
+    /// The process id in a daemon's pid file. One that is just being started has locked it and not written it yet.
     pub fn pid(&self, daemon: &str) -> u32 {
         let path = self.dir.join("run").join(format!("{daemon}.pid"));
-        std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap();
+            match text.trim().parse() {
+                Ok(pid) => return pid,
+                Err(e) => assert!(Instant::now() < deadline, "{}: {e}: {text:?}", path.display()),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The peak resident memory of a daemon in bytes.
