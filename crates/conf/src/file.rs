@@ -33,6 +33,12 @@ pub struct ConfFile {
 /// Longest value that metavariables make, in bytes: options that name each other several times grow exponentially.
 const EXPANDED_MAX: usize = 16 << 10;
 
+/// The default of a daemon's option, where it is not empty.
+fn default_of(key: &str) -> Option<&'static str> {
+    let option = crate::options::find(key)?;
+    Some(option.default).filter(|d| !d.is_empty())
+}
+
 /// `mon host`, `mon-host` and `mon_host` are one key.
 fn canonical(key: &str) -> String {
     key.split([' ', '\t', '_', '-'])
@@ -148,6 +154,12 @@ impl ConfFile {
         self.raw(name, key).map(|v| self.expand(v, name))
     }
 
+    /// The value of `key` for the entity `name`, or else the option's default where that is not empty; expanded.
+    pub fn get_or_default(&self, name: &str, key: &str) -> Option<String> {
+        let raw = self.raw(name, key).or_else(|| default_of(key));
+        raw.map(|v| self.expand(v, name))
+    }
+
     fn raw(&self, name: &str, key: &str) -> Option<&str> {
         let kind = name.split('.').next().unwrap_or(name);
         [name, kind, "global"]
@@ -191,7 +203,7 @@ impl ConfFile {
                 "name" => out.push_str(name),
                 "pid" => out.push_str(&std::process::id().to_string()),
                 "host" => out.push_str(&hostname()),
-                _ => match self.raw(name, var) {
+                _ => match self.raw(name, var).or_else(|| default_of(var)) {
                     Some(v) => out.push_str(v),
                     None => out.push_str(&rest[at..rest.len() - tail.len()]),
                 },
@@ -245,6 +257,17 @@ mon-host = 10.0.0.2, \\
         let c = ConfFile::parse("a = $b\nb = ${a}\nc = x$nosuch/y").unwrap();
         assert_eq!(c.get("mon.a", "c").as_deref(), Some("x$nosuch/y"));
         assert!(c.get("mon.a", "a").is_some());
+    }
+
+    #[test]
+    fn defaults_are_expanded_too() {
+        let c = ConfFile::parse("run_dir = /run/x\n[osd]\nosd log device = $osd_data/log").unwrap();
+        let of = |name: &str, key: &str| c.get_or_default(name, key).unwrap();
+        assert_eq!(of("osd.3", "osd_data"), "/var/lib/ceph/osd/ceph-3");
+        assert_eq!(of("osd.3", "osd_log_device"), "/var/lib/ceph/osd/ceph-3/log");
+        assert_eq!(of("mon.a", "admin_socket"), "/run/x/ceph-mon.a.asok");
+        assert_eq!(c.get_or_default("mon.a", "pid_file"), None);
+        assert_eq!(c.get("osd.3", "osd_data"), None);
     }
 
     #[test]

@@ -7,9 +7,11 @@
 pub mod auth_methods;
 mod file;
 mod mon_host;
+mod network;
 pub mod options;
 mod size;
 
 pub use file::{ConfFile, Error, hostname};
 pub use mon_host::parse_mon_host;
+pub use network::{HostAddr, NetworkError, pick_address};
 pub use size::parse_size;

@@ -21,4 +21,4 @@ pub mod version;
 
 pub use spirula_conf::options;
 
-pub use daemon::{MkfsConfig, MonConfig, mkfs, run};
+pub use daemon::{MkfsConfig, MonConfig, known_address, mkfs, run};

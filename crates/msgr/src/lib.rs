@@ -16,7 +16,7 @@ pub mod shell;
 pub use config::{ConMode, Config, Peer};
 pub use frame::Limits;
 pub use session::{AcceptReply, AuthStart, SessionError, SessionKeys};
-pub use shell::{AcceptAuth, Acceptor, ConnectAuth, Connection, Error, Sender, connect};
+pub use shell::{AcceptAuth, Acceptor, ConnectAuth, Connection, Error, Sender, bind, connect};
 
 /// Bytes that either side may send before authentication succeeded: they are kept for the signature.
 const TRANSCRIPT_MAX: usize = 64 << 10;

@@ -24,7 +24,7 @@ macro_rules! options {
 }
 
 options! {
-    admin_socket Str Advanced "" [""] "path of the daemon's admin socket";
+    admin_socket Str Advanced "$run_dir/$cluster-$name.asok" [""] "path of the daemon's admin socket";
     auth_allow_insecure_global_id_reclaim Bool Advanced "false" ["mon"] "let clients that are too old to prove it reclaim a global id";
     auth_client_required Str Advanced "cephx" ["mon"] "authentication methods clients accept";
     auth_cluster_required Str Advanced "cephx" [""] "authentication methods daemons accept of each other";
@@ -32,8 +32,12 @@ options! {
     auth_service_required Str Advanced "cephx" [""] "authentication methods services accept";
     auth_service_ticket_ttl Float Advanced "3600" ["mon"] "seconds a service ticket lives";
     client_mount_timeout Secs Advanced "300" ["mds_client"] "how long mounting may take";
-    cluster_network Str Advanced "" ["osd"] "network of the replication traffic";
-    crush_location Str Advanced "" ["osd"] "where an OSD belongs in the CRUSH map";
+    cluster_addr Addr Basic "" ["osd"] "address for the replication traffic";
+    cluster_network Str Advanced "" ["osd"] "networks of the replication traffic: an address of the host in one of them is taken";
+    cluster_network_interface Str Advanced "" ["mon mds osd mgr"] "interfaces to take an address of cluster_network from";
+    crush_location Str Advanced "" ["osd"] "where an OSD belongs in the CRUSH map; empty for root=default host=$host";
+    crush_location_hook Str Advanced "" ["osd"] "program that prints where an OSD belongs in the CRUSH map";
+    crush_location_hook_timeout Int Advanced "10" ["osd"] "seconds that crush_location_hook may take";
     debug_client Str Advanced "0/5" [""] "log level of the file system client";
     debug_heartbeat_testing_span Int Dev "0" ["osd"] "seconds that a minute of the heartbeat times takes, for tests";
     debug_mon Str Advanced "1/5" ["mon"] "log level of the monitor";
@@ -56,7 +60,7 @@ options! {
     mon_clock_drift_allowed Float Advanced "0.05" ["mon"] "seconds that the clocks of daemons may differ from the monitor's before it warns";
     mon_cluster_log_to_file Bool Advanced "true" ["mon"] "write the cluster log to the monitor's log";
     mon_compact_on_start Bool Advanced "false" ["mon"] "compact the store when the monitor starts";
-    mon_data Str Advanced "" ["mon"] "the monitor's directory";
+    mon_data Str Advanced "/var/lib/ceph/mon/$cluster-$id" ["mon"] "the monitor's directory";
     mon_data_avail_crit Int Advanced "5" ["mon"] "percentage of free disk at or below which the monitor's health is an error";
     mon_data_avail_warn Int Advanced "30" ["mon"] "percentage of free disk at or below which the monitor warns";
     mon_data_size_warn Size Advanced "16106127360" ["mon"] "bytes of the monitor's store from which it warns";
@@ -135,7 +139,7 @@ options! {
     osd_crush_device_class Str Advanced "" ["osd"] "device class of a new OSD";
     osd_crush_initial_weight Float Advanced "-1" ["osd"] "CRUSH weight of a new OSD; negative for its size in TiB";
     osd_crush_update_on_start Bool Advanced "true" ["osd"] "place an OSD in the CRUSH map when it boots";
-    osd_data Str Advanced "" ["osd"] "the OSD's directory";
+    osd_data Str Advanced "/var/lib/ceph/osd/$cluster-$id" ["osd"] "the OSD's directory";
     osd_deep_scrub_interval Float Advanced "604800" ["osd"] "seconds between deep scrubs";
     osd_default_notify_timeout Uint Advanced "30" ["osd"] "seconds that a notification waits for its watchers";
     osd_failsafe_full_ratio Float Advanced "0.97" ["osd"] "use of an OSD from which it refuses to grow, whatever the map says";
@@ -182,7 +186,8 @@ options! {
     osd_snap_trim_sleep Float Advanced "0" ["osd"] "seconds between groups of clones that are trimmed";
     pid_file Str Advanced "" [""] "path of the daemon's process id";
     public_addr Addr Basic "" ["mon mds osd mgr"] "address to bind";
-    public_network Str Advanced "" ["mon mds osd mgr"] "network to bind an address of";
+    public_network Str Advanced "" ["mon mds osd mgr"] "networks of the clients: an address of the host in one of them is taken";
+    public_network_interface Str Advanced "" ["mon mds osd mgr"] "interfaces to take an address of public_network from";
     rados_mon_op_timeout Secs Advanced "0" [""] "seconds a monitor operation may take; 0 for no limit";
     rados_osd_op_timeout Secs Advanced "0" [""] "seconds an operation may take; 0 for no limit";
     rbd_cache Bool Advanced "true" ["rbd"] "cache image data in the client";
@@ -193,6 +198,6 @@ options! {
     rbd_default_features Str Advanced "61" ["rbd"] "features of new images";
     rbd_default_order Uint Advanced "22" ["rbd"] "object size of new images, as a power of two";
     rbd_default_pool Str Advanced "rbd" ["rbd"] "pool used where none is named";
-    run_dir Str Advanced "" [""] "directory of pid files and sockets";
+    run_dir Str Advanced "/var/run/ceph" [""] "directory of pid files and sockets";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }

@@ -15,16 +15,23 @@ const NO_EFFECT: &str = "(has no effect in Spirula)";
 /// What a daemon takes from its `ceph.conf` when it starts, whatever the monitors' configuration database says.
 const START_ONLY: &[&str] = &[
     "admin_socket",
+    "cluster_addr",
     "cluster_network",
+    "cluster_network_interface",
     "crush_location",
+    "crush_location_hook",
+    "crush_location_hook_timeout",
     "log_file",
     "mon_addr",
+    "ms_bind_port_max",
+    "ms_bind_port_min",
     "osd_crush_device_class",
     "osd_log_device",
     "osd_memory_target",
     "pid_file",
     "public_addr",
     "public_network",
+    "public_network_interface",
     "run_dir",
 ];
 

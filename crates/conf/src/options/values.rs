@@ -1,6 +1,7 @@
 //! The values of options in one daemon, and where they come from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use super::Kind::{Millisecs, Secs, Uint};
 use super::parse::seconds;
@@ -128,6 +129,13 @@ impl Values {
         let parse = |text: &str| text.trim().parse().ok();
         let default = || find(name).and_then(|o| parse(o.default));
         parse(self.get(name)).or_else(default).unwrap_or(0)
+    }
+
+    /// The ports that daemons listen on where they have none of their own; `None` where the options give no range.
+    pub fn bind_ports(&self) -> Option<RangeInclusive<u16>> {
+        let port = |name: &str| u16::try_from(self.int(name)).ok();
+        let range = port("ms_bind_port_min")?..=port("ms_bind_port_max")?;
+        Some(range).filter(|r| !r.is_empty())
     }
 
     /// A float; where the text is no finite one, the default, or else 0.

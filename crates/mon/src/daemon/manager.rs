@@ -1,6 +1,7 @@
 //! The manager's endpoint: a socket of its own, where whoever has a ticket for the service MGR is let in.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -25,9 +26,9 @@ pub(super) struct Endpoint {
     pub(super) addr: EntityAddr,
 }
 
-/// Binds some port at the monitor's address.
-pub(super) async fn bind(ip: IpAddr) -> Result<Endpoint, Error> {
-    let listener = TcpListener::bind(SocketAddr::new(ip, 0))
+/// Binds one of `ports` at the monitor's address.
+pub(super) async fn bind(ip: IpAddr, ports: RangeInclusive<u16>) -> Result<Endpoint, Error> {
+    let listener = spirula_msgr::bind(ip, ports)
         .await
         .map_err(io_error("binding the manager's socket"))?;
     let at = listener.local_addr().map_err(io_error("the manager's socket"))?;

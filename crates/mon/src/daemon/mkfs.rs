@@ -1,8 +1,10 @@
 //! A new monitor's first state.
 
-use spirula_cephx::{AuthName, Env, Keyring};
+use std::collections::BTreeMap;
+
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, Keyring};
 use spirula_crush::CrushMap;
-use spirula_denc::{EntityAddrVec, UTime, encode_to_vec};
+use spirula_denc::{EntityAddrVec, EntityType, UTime, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, release};
 
 use super::seed::{Seed, found};
@@ -47,7 +49,7 @@ pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
     let mut first = Txn::default();
     MonMaps::put(&monmap, &mut first);
     OsdMaps::create(&osdmap(config, now)?, &mut first);
-    Auth::create(&plan.keyring, &mut first);
+    Auth::create(&with_bootstrap_keys(&plan.keyring, now)?, &mut first);
     let alone = monmap.ranks == [config.name.clone()];
     let key = plan.keyring.key(&AuthName::monitors()).cloned();
     if key.is_none() && !alone {
@@ -72,6 +74,25 @@ pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
         raft.shutdown().await?;
     }
     Ok(())
+}
+
+/// What daemons and gateways are made with; a new cluster has a key for each, as an official one has.
+const BOOTSTRAP: [&str; 6] = ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"];
+
+/// The first entities, with the bootstrap keys that the keyring lacks.
+fn with_bootstrap_keys(given: &Keyring, now: UTime) -> Result<Keyring, Error> {
+    let no_key = |e| Error::Config(format!("no new key: {e}"));
+    let mut all = given.clone();
+    for kind in BOOTSTRAP {
+        let name = AuthName::new(EntityType::CLIENT, format!("bootstrap-{kind}"));
+        if all.entries.contains_key(&name) {
+            continue;
+        }
+        let key = CryptoKey::generate(&Env::system(now)).map_err(no_key)?;
+        let caps = BTreeMap::from([("mon".to_owned(), format!("allow profile bootstrap-{kind}"))]);
+        all.entries.insert(name, EntityAuth { key, caps });
+    }
+    Ok(all)
 }
 
 fn monmap(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> MonMap {

@@ -13,6 +13,7 @@ mod manager;
 mod members;
 mod mkfs;
 mod peer;
+mod place;
 mod seed;
 mod shell;
 mod timecheck;
@@ -36,6 +37,7 @@ use tokio::time::MissedTickBehavior;
 
 pub use host::{host_metadata, hostname};
 pub use mkfs::{MkfsConfig, mkfs};
+pub use place::known_address;
 
 use crate::core::{Identity, LoadError, Monitor};
 use crate::options::Values;
@@ -44,6 +46,8 @@ use hub::{Event, Hub};
 use seed::Seed;
 use shell::Shell;
 
+/// The store, in the monitor's directory.
+const STORE: &str = "store.db";
 /// How often the core is told that time passes.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the free space on the disk is looked at.
@@ -85,7 +89,7 @@ impl MonConfig {
     }
 
     fn store_path(&self) -> PathBuf {
-        self.data.join("store.db")
+        self.data.join(STORE)
     }
 }
 
@@ -204,7 +208,10 @@ impl Daemon {
         }
         // What committed before is in the state that is loaded now.
         while applied.try_recv().is_ok() {}
-        let mgr_side = manager::bind(self.config.bind.ip()).await?;
+        let ports = Values::from_file(self.config.options.clone()).bind_ports();
+        let no_ports =
+            || Error::Config("ms_bind_port_min to ms_bind_port_max is no range of ports".to_owned());
+        let mgr_side = manager::bind(self.config.bind.ip(), ports.ok_or_else(no_ports)?).await?;
         let shell = self.load(&mgr_side)?;
         // Bound only now: the socket tells that there is somebody to answer.
         let _socket = match &self.config.admin_socket {

@@ -6,6 +6,7 @@
 
 mod acceptor;
 mod auth;
+mod bind;
 mod connection;
 mod sender;
 mod socket;
@@ -16,6 +17,7 @@ mod tests;
 
 pub use acceptor::Acceptor;
 pub use auth::{AcceptAuth, ConnectAuth, Negotiated};
+pub use bind::bind;
 pub use connection::{Connection, connect};
 pub use sender::Sender;
 

@@ -25,8 +25,10 @@ pub struct OsdConfig {
     pub monitors: Vec<EntityAddr>,
     /// The key of `osd.ID`.
     pub key: CryptoKey,
-    /// Where to listen; ports are chosen freely.
-    pub bind: IpAddr,
+    /// Where to listen for clients; ports are those of `ms_bind_port_min` to `ms_bind_port_max`.
+    pub public_addr: IpAddr,
+    /// Where to listen for other OSDs.
+    pub cluster_addr: IpAddr,
     /// The admin socket.
     pub admin_socket: Option<PathBuf>,
     /// Bytes of memory that it may take.

@@ -129,19 +129,13 @@ impl Osd {
     }
 
     fn metadata(&self, size: u64) -> BTreeMap<String, String> {
-        let host = self
-            .cfg
-            .crush_location
-            .get("host")
-            .cloned()
-            .unwrap_or_else(hostname);
         let class = super::device::class(&self.cfg.device).unwrap_or_default();
         let rotational = if class == "hdd" { "1" } else { "0" };
         let pairs = [
             ("id", self.cfg.id.to_string()),
             ("arch", std::env::consts::ARCH.to_owned()),
             ("os", "Linux".to_owned()),
-            ("hostname", host),
+            ("hostname", hostname()),
             ("ceph_version", super::admin::version_text()),
             ("ceph_version_short", super::admin::CEPH_VERSION.to_owned()),
             ("ceph_release", super::admin::CEPH_RELEASE.to_owned()),

@@ -1,7 +1,8 @@
 //! Starting and stopping.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ const HEARTBEAT_PAYLOAD: usize = 64 << 10;
 /// Reports after a new map, and the time between them.
 const NEWS_REPORTS: u32 = 10;
 const NEWS_INTERVAL: Duration = Duration::from_millis(100);
+/// Said of a range of ports that is none.
+const NO_PORTS: OsdError = OsdError::Config("ms_bind_port_min to ms_bind_port_max is no range of ports");
 /// How long a stop may take.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
@@ -93,10 +96,14 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let core = load_core(&cfg, &maps, &mut io)?;
 
     let nonce = nonce()?;
-    let (public, public_addr) = bind(&cfg, nonce).await?;
-    let (cluster, cluster_addr) = bind(&cfg, nonce).await?;
-    let (hb_back, heartbeat_back) = bind(&cfg, nonce).await?;
-    let (hb_front, heartbeat_front) = bind(&cfg, nonce).await?;
+    let ports = Values::from_file(cfg.options.clone())
+        .bind_ports()
+        .ok_or(NO_PORTS)?;
+    let listen = |ip| bind(ip, ports.clone(), nonce);
+    let (public, public_addr) = listen(cfg.public_addr).await?;
+    let (cluster, cluster_addr) = listen(cfg.cluster_addr).await?;
+    let (hb_back, heartbeat_back) = listen(cfg.cluster_addr).await?;
+    let (hb_front, heartbeat_front) = listen(cfg.public_addr).await?;
     let addrs = Addrs {
         public: public_addr,
         cluster: cluster_addr,
@@ -201,10 +208,12 @@ fn nonce() -> Result<u32, OsdError> {
     Ok(u32::from_le_bytes(bytes).max(1))
 }
 
-async fn bind(cfg: &OsdConfig, nonce: u32) -> Result<(TcpListener, EntityAddr), OsdError> {
-    let listener = TcpListener::bind(SocketAddr::new(cfg.bind, 0))
-        .await
-        .map_err(io_error("bind"))?;
+async fn bind(
+    ip: IpAddr,
+    ports: RangeInclusive<u16>,
+    nonce: u32,
+) -> Result<(TcpListener, EntityAddr), OsdError> {
+    let listener = spirula_msgr::bind(ip, ports).await.map_err(io_error("bind"))?;
     let addr = listener.local_addr().map_err(io_error("bind"))?;
     Ok((listener, EntityAddr::v2(addr, nonce)))
 }

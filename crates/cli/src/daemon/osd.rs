@@ -1,0 +1,148 @@
+//! `spirula osd`.
+
+use std::path::{Path, PathBuf};
+
+use spirula_conf::parse_size;
+use spirula_denc::Fsid;
+use spirula_osd::daemon::OsdConfig;
+
+use super::address::{host_addresses, osd_addresses};
+use super::location::crush_location;
+use super::section::Section;
+use super::{DaemonArgs, stop_signal};
+use crate::device::{Identity, Plan, Request};
+use crate::error::Error;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum OsdCommand {
+    /// Make the store of a new OSD, on `osd_data`/block: a file, or a link to a block device
+    Mkfs {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+        /// The OSD's UUID, as given to `ceph osd new`
+        #[arg(long)]
+        osd_uuid: String,
+        /// Size of the store [default: all of a block device, 10G of a file]
+        #[arg(long)]
+        size: Option<String>,
+        /// Overwrite what the file or device holds
+        #[arg(long)]
+        force: bool,
+    },
+    /// Run an OSD
+    Run {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+    },
+}
+
+/// Runs `spirula osd …`.
+pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
+    match command {
+        OsdCommand::Mkfs {
+            daemon,
+            osd_uuid,
+            size,
+            force,
+        } => {
+            let section = Section::load("osd", &daemon)?;
+            let uuid =
+                Fsid::parse(&osd_uuid).ok_or_else(|| Error::Usage(format!("{osd_uuid:?} is not a UUID")))?;
+            let parse = |text: String| {
+                parse_size(&text).ok_or_else(|| Error::Usage(format!("{text:?} is not a size")))
+            };
+            let size = size.map(parse).transpose()?;
+            mkfs(&section, uuid, size.unwrap_or(FILE_SIZE), size, force)
+        }
+        OsdCommand::Run { daemon } => {
+            let section = Section::load("osd", &daemon)?;
+            let _pid_file = section.pid_file()?;
+            spirula_osd::daemon::run(config(&section).await?, stop_signal())
+                .await
+                .map_err(|e| Error::Daemon(e.to_string()))
+        }
+    }
+}
+
+fn id(section: &Section) -> Result<i32, Error> {
+    let id = section.id();
+    id.parse()
+        .ok()
+        .filter(|n| *n >= 0)
+        .ok_or_else(|| Error::Usage(format!("{id:?} is not an OSD's number")))
+}
+
+/// Where an OSD's store lies: `osd_data/block`, a file or a link to a device.
+fn device(section: &Section) -> Result<PathBuf, Error> {
+    Ok(section.path("osd_data")?.join("block"))
+}
+
+/// Size of a store on a file by default.
+const FILE_SIZE: u64 = 10 << 30;
+
+fn mkfs(
+    section: &Section,
+    uuid: Fsid,
+    file_size: u64,
+    device_size: Option<u64>,
+    force: bool,
+) -> Result<(), Error> {
+    let device = device(section)?;
+    let log_device = section.get("osd_log_device").map(PathBuf::from);
+    let (id, fsid) = (id(section)?, section.fsid()?);
+    let request = Request {
+        device: &device,
+        log: log_device.as_deref(),
+        file_size: Some(file_size),
+        device_size,
+        identity: Identity {
+            whoami: id.unsigned_abs(),
+            fsid,
+            uuid,
+        },
+        force,
+    };
+    let Plan::Make { size } = request.plan()? else {
+        tracing::warn!("{} holds this OSD's store already; it was kept", device.display());
+        return Ok(());
+    };
+    spirula_osd::daemon::mkfs(&spirula_osd::daemon::MkfsConfig {
+        id,
+        device: &device,
+        log_device: log_device.as_deref(),
+        size,
+        fsid,
+        uuid,
+    })
+    .map_err(|e| Error::Daemon(e.to_string()))
+}
+
+/// Makes the store of OSD `n`, as `spirula osd mkfs` does: of `size` on a file, on all of a block device.
+pub(crate) fn osd_mkfs_for(conf: &Path, n: u32, uuid: Fsid, size: u64) -> Result<(), Error> {
+    let args = DaemonArgs::new(&n.to_string(), conf);
+    mkfs(&Section::load("osd", &args)?, uuid, size, None, false)
+}
+
+/// What an OSD may take by default.
+const OSD_MEMORY: u64 = 128 << 20;
+
+async fn config(section: &Section) -> Result<OsdConfig, Error> {
+    let memory = section.size("osd_memory_target", OSD_MEMORY)?;
+    let addresses = osd_addresses(section, &host_addresses()?)?;
+    Ok(OsdConfig {
+        id: id(section)?,
+        device: device(section)?,
+        log_device: section.get("osd_log_device").map(PathBuf::from),
+        fsid: section.fsid()?,
+        monitors: section.monitors()?,
+        key: section.key("osd_data")?,
+        public_addr: addresses.public,
+        cluster_addr: addresses.cluster,
+        admin_socket: section.admin_socket()?,
+        memory_target: usize::try_from(memory)
+            .map_err(|_| section.bad("osd_memory_target is more than this machine addresses".into()))?,
+        crush_location: crush_location(section).await?,
+        device_class: section.get("osd_crush_device_class").unwrap_or_default(),
+        options: section.file.all_for(&section.name),
+    })
+}

@@ -1,0 +1,137 @@
+//! A daemon's section of its configuration file.
+
+use std::path::{Path, PathBuf};
+
+use spirula_cephx::{AuthName, CryptoKey, Keyring};
+use spirula_conf::{ConfFile, parse_mon_host, parse_size};
+use spirula_denc::{EntityAddr, Fsid};
+
+use super::DaemonArgs;
+use crate::error::Error;
+use crate::pidfile::PidFile;
+
+/// Where daemons look for their configuration, as Ceph's do.
+const DEFAULT_CONF: &str = "/etc/ceph/ceph.conf";
+
+/// The options of one daemon.
+pub(super) struct Section {
+    /// The daemon: `osd.0`.
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) file: ConfFile,
+}
+
+impl Section {
+    pub(super) fn load(kind: &str, args: &DaemonArgs) -> Result<Self, Error> {
+        let path = match (&args.conf, std::env::var_os("CEPH_CONF")) {
+            (Some(path), _) => path.clone(),
+            (None, Some(path)) => path.into(),
+            (None, None) => DEFAULT_CONF.into(),
+        };
+        Ok(Self {
+            name: format!("{kind}.{}", args.id),
+            file: ConfFile::read(&path)?,
+            path,
+        })
+    }
+
+    /// The daemon's id: `0` of `osd.0`.
+    pub(super) fn id(&self) -> &str {
+        self.name.split_once('.').map_or("", |(_, id)| id)
+    }
+
+    /// An option's value, or else its default; `None` where it is empty.
+    pub(super) fn get(&self, key: &str) -> Option<String> {
+        let value = self.file.get_or_default(&self.name, key);
+        value.filter(|v| !v.is_empty())
+    }
+
+    pub(super) fn bad(&self, what: String) -> Error {
+        Error::Option {
+            path: self.path.clone(),
+            what,
+        }
+    }
+
+    fn need(&self, key: &str) -> Result<String, Error> {
+        self.get(key)
+            .ok_or_else(|| self.bad(format!("{key} is missing for {}", self.name)))
+    }
+
+    pub(super) fn path(&self, key: &str) -> Result<PathBuf, Error> {
+        self.need(key).map(PathBuf::from)
+    }
+
+    pub(super) fn fsid(&self) -> Result<Fsid, Error> {
+        let text = self.need("fsid")?;
+        Fsid::parse(&text).ok_or_else(|| self.bad(format!("fsid: {text:?} is not a UUID")))
+    }
+
+    pub(super) fn monitors(&self) -> Result<Vec<EntityAddr>, Error> {
+        let monitors = parse_mon_host(&self.need("mon_host")?);
+        if monitors.is_empty() {
+            Err(self.bad("no monitors in mon_host".into()))
+        } else {
+            Ok(monitors)
+        }
+    }
+
+    pub(super) fn size(&self, key: &str, default: u64) -> Result<u64, Error> {
+        match self.file.get(&self.name, key) {
+            None => Ok(default),
+            Some(text) => parse_size(&text).ok_or_else(|| self.bad(format!("{key}: {text:?} is not a size"))),
+        }
+    }
+
+    /// The daemon's own key, by default from its directory (`osd_data`/keyring).
+    pub(super) fn key(&self, data: &str) -> Result<CryptoKey, Error> {
+        let path = match self.file.get(&self.name, "keyring") {
+            Some(path) => path.into(),
+            None => self.path(data)?.join("keyring"),
+        };
+        let ring = read_keyring(&path)?;
+        let name: AuthName = self
+            .name
+            .parse()
+            .map_err(|_| self.bad(format!("{} is no entity", self.name)))?;
+        ring.key(&name)
+            .cloned()
+            .ok_or_else(|| self.bad(format!("{}: no key of {}", path.display(), self.name)))
+    }
+
+    /// The admin socket's path. Its directory is made where it is missing: `/run` is empty after each start of a machine.
+    pub(super) fn admin_socket(&self) -> Result<Option<PathBuf>, Error> {
+        let Some(path) = self.get("admin_socket").map(PathBuf::from) else {
+            return Ok(None);
+        };
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(|e| Error::path("create", dir, e))?;
+        }
+        Ok(Some(path))
+    }
+
+    /// Takes the pid file for as long as the daemon runs.
+    pub(super) fn pid_file(&self) -> Result<Option<PidFile>, Error> {
+        self.get("pid_file")
+            .map(|p| PidFile::take(Path::new(&p)).map_err(|e| Error::path("take", Path::new(&p), e)))
+            .transpose()
+    }
+}
+
+/// Reads a file with keys.
+pub(super) fn read_keyring(path: &Path) -> Result<Keyring, Error> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::path("read", path, e))?;
+    Keyring::parse(&text).map_err(|e| Error::Option {
+        path: path.to_owned(),
+        what: e.to_string(),
+    })
+}
+
+#[cfg(test)]
+pub(super) fn test_section(name: &str, text: &str) -> Section {
+    Section {
+        name: name.to_owned(),
+        path: "ceph.conf".into(),
+        file: ConfFile::parse(text).unwrap_or_default(),
+    }
+}
