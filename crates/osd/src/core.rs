@@ -349,6 +349,13 @@ impl Core {
         self.grant_trims(cx);
     }
 
+    /// A time has come for which an alarm was set.
+    pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
+        for slot in self.slots() {
+            self.with(slot, cx, Pg::check_watches);
+        }
+    }
+
     fn slots(&self) -> Vec<u32> {
         let mut slots: Vec<u32> = self.pgs.keys().copied().collect();
         slots.sort_unstable();

@@ -6,6 +6,7 @@
 
 mod accept;
 mod admin;
+mod alarms;
 mod auth;
 mod beat_links;
 mod bench;

@@ -26,7 +26,7 @@ use super::links::Links;
 use super::maps::Maps;
 use super::state::{Addrs, Osd, Parts, Shared, Shell};
 use super::store_io::{StoreIo, info_range};
-use super::{OsdError, accept, admin, heartbeat, mon, options};
+use super::{OsdError, accept, admin, alarms, heartbeat, mon, options};
 use crate::core::Core;
 use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
@@ -169,6 +169,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
     tasks.spawn_local(tick(Rc::clone(&shell), memory.payload));
+    tasks.spawn_local(alarms::ring(Rc::clone(&shell)));
     tasks.spawn_local(report_news(Rc::clone(&shell)));
     tasks.spawn_local(heartbeat::run(Rc::clone(&shell)));
     tasks.spawn_local(beacons(Rc::clone(&shell)));

@@ -19,6 +19,7 @@ use spirula_store::StoreError;
 use tokio::sync::Notify;
 
 use super::OsdError;
+use super::alarms::Alarms;
 use super::beat_links::BeatLinks;
 use super::config::OsdConfig;
 use super::links::Links;
@@ -68,6 +69,7 @@ pub(super) struct Osd {
     pub(super) full: BTreeSet<i32>,
     /// Share of the space above which nothing may grow, whatever the monitors say.
     pub(super) failsafe_ratio: f64,
+    pub(super) alarms: Alarms,
     /// A new map has come.
     pub(super) map_news: Rc<Notify>,
     /// Bytes below which this OSD is full.
@@ -132,6 +134,7 @@ impl Shell {
             slow_log: SlowLog::default(),
             injected_full: None,
             reserve: 0,
+            alarms: Alarms::default(),
             map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
             core: p.core,
@@ -322,6 +325,7 @@ impl Osd {
                     s.sender.send(msg.to_message());
                 }
             }
+            Output::Alarm { usec } => self.alarms.set(usec),
             Output::ShareMap { client, epoch } => self.share_map(client.conn, epoch),
         }
         Ok(())

@@ -114,6 +114,11 @@ pub enum Output {
         /// What.
         msg: Box<MWatchNotify>,
     },
+    /// Call [`crate::core::Core::handle_alarm`] at this time, or a little later.
+    Alarm {
+        /// Microseconds of the monotonic clock.
+        usec: u64,
+    },
     /// The client uses an old map: send it the newer ones.
     ShareMap {
         /// Who.

@@ -74,6 +74,8 @@ struct Sim {
     replies: VecDeque<MOsdOpReply>,
     /// What clients were told about watches, by connection.
     events: VecDeque<(u64, MWatchNotify)>,
+    /// Times at which the cores want to be called.
+    alarms: BTreeSet<u64>,
     /// How often a client was to be sent newer maps.
     maps_shared: u32,
     rng: u64,
@@ -108,6 +110,7 @@ impl Sim {
             links: BTreeMap::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
+            alarms: BTreeSet::new(),
             maps_shared: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             usec: 1,
@@ -257,6 +260,7 @@ impl Sim {
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
                 Output::WatchNotify { client, msg } => self.events.push_back((client.conn, *msg)),
+                Output::Alarm { usec } => drop(self.alarms.insert(usec)),
                 Output::ShareMap { .. } => self.maps_shared += 1,
             }
         }
@@ -286,8 +290,20 @@ impl Sim {
         steps
     }
 
+    /// Lets time pass, and the cores know where they asked for it.
+    fn advance(&mut self, usec: u64) {
+        self.usec += usec;
+        let later = self.alarms.split_off(&(self.usec + 1));
+        if std::mem::replace(&mut self.alarms, later).is_empty() {
+            return;
+        }
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.with(id, Core::handle_alarm);
+        }
+    }
+
     fn step(&mut self, step: Step) {
-        self.usec += 100;
+        self.advance(100);
         match step {
             Step::Deliver(a, b) => {
                 let msg = self.links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
@@ -338,7 +354,7 @@ impl Sim {
     fn settle(&mut self) {
         for _ in 0..4 {
             self.run_some(200_000);
-            self.usec += 12_000_000;
+            self.advance(12_000_000);
             for id in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.with(id, Core::handle_tick);
             }
@@ -354,7 +370,7 @@ impl Sim {
     /// Lets time pass second by second.
     fn pass(&mut self, seconds: u32) {
         for _ in 0..seconds {
-            self.usec += 1_000_000;
+            self.advance(1_000_000);
             for id in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.with(id, Core::handle_tick);
             }

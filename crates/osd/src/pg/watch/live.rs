@@ -236,6 +236,9 @@ impl Watches {
             n.expect(*key);
             out.extend(w.client.as_ref().map(|c| n.tell(key, c)));
         }
+        if !n.is_over() {
+            out.push(Output::Alarm { usec: n.deadline });
+        }
         o.notifies.insert(id, n);
         self.complete_notifies(object, 0, out);
     }

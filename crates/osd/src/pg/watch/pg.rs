@@ -96,7 +96,7 @@ impl Pg {
     }
 
     /// Drops the watches whose time is over, or whose client is shut out.
-    pub(in crate::pg) fn check_watches(&mut self, cx: &mut Ctx<'_>) {
+    pub fn check_watches(&mut self, cx: &mut Ctx<'_>) {
         if self.watches.is_empty() || !self.is_active() {
             return;
         }

@@ -1,0 +1,77 @@
+//! Times at which the core is to be called before its next tick.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::state::{Osd, Shared};
+use crate::core::Core;
+
+/// Alarms are set for multiples of so many microseconds: thousands of notifications have one each.
+const GRAIN: u64 = 20_000;
+
+/// The alarms that are set.
+#[derive(Default)]
+pub(super) struct Alarms {
+    at: BTreeSet<u64>,
+    /// There is an earlier one than before.
+    news: Rc<Notify>,
+}
+
+impl Alarms {
+    /// Sets one, in microseconds of the daemon's clock.
+    pub(super) fn set(&mut self, usec: u64) {
+        let at = usec.div_ceil(GRAIN).saturating_mul(GRAIN);
+        let is_first = self.at.first().is_none_or(|first| at < *first);
+        self.at.insert(at);
+        if is_first {
+            self.news.notify_one();
+        }
+    }
+
+    /// Drops those whose time has come, and says whether there were any.
+    fn take_due(&mut self, now: u64) -> bool {
+        let later = self.at.split_off(&now.saturating_add(1));
+        !std::mem::replace(&mut self.at, later).is_empty()
+    }
+}
+
+impl Osd {
+    /// Tells the core that its time has come, and how long it is until the next.
+    fn ring(&mut self) -> Option<Duration> {
+        let now = self.usec();
+        if self.alarms.take_due(now) {
+            self.drive(Core::handle_alarm);
+        }
+        let next = self.alarms.at.first()?;
+        Some(Duration::from_micros(next.saturating_sub(now)))
+    }
+}
+
+/// Tells the core each time that it wants to know of.
+pub(super) async fn ring(shell: Shared) {
+    let news = shell.with(|o| Rc::clone(&o.alarms.news));
+    loop {
+        match shell.with(Osd::ring) {
+            Some(pause) => drop(tokio::time::timeout(pause, news.notified()).await),
+            None => news.notified().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_of_the_same_moment_are_one_and_none_rings_early() {
+        let mut a = Alarms::default();
+        (0..1000).for_each(|i| a.set(1_000_001 + i));
+        assert_eq!(a.at.len(), 1);
+        assert!(!a.take_due(1_001_000));
+        assert!(a.take_due(1_020_000));
+        assert!(!a.take_due(u64::MAX));
+    }
+}
