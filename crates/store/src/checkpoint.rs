@@ -172,7 +172,7 @@ impl Store {
     }
 
     fn commit_front(&mut self) {
-        let Some(front) = self.state.tables.front() else {
+        let Some(front) = self.state.tables.front_mut() else {
             return;
         };
         let (log_block, log_group) = self.log.position_after(front.last_seq);
@@ -186,10 +186,10 @@ impl Store {
         let frozen = Box::new(Frozen {
             objects: front.objects.clone(),
             pairs: front.pairs.clone(),
-            allocated: front.allocated.clone(),
-            freed: front.freed.clone(),
-            shared: front.shared.clone(),
-            unshared: front.unshared.clone(),
+            allocated: std::mem::take(&mut front.allocated),
+            freed: std::mem::take(&mut front.freed),
+            shared: std::mem::take(&mut front.shared),
+            unshared: std::mem::take(&mut front.unshared),
             applied,
         });
         self.exec.submit(Job::Commit {

@@ -314,6 +314,7 @@ impl Onode {
             lblk = start.checked_add(len)?;
             shape.push((start, len, word & 1 == 1, d.varint()?));
         }
+        onode.extents.reserve_exact(count);
         for (lblk, len, shared, pblk) in shape {
             onode.extents.push(Extent {
                 lblk,

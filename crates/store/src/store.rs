@@ -206,7 +206,7 @@ impl Store {
     /// Whether the store takes more writes without growing: if not, stop submitting (a transaction that is submitted all the
     /// same is still accepted) until a later [`Store::poll`] has made room.
     pub fn writable(&self) -> bool {
-        self.failed.is_none() && self.unsettled_count() <= 2 && self.log.queued() < 4096
+        self.failed.is_none() && self.unsettled_count() <= 3 && self.log.queued() < 4096
     }
 
     /// Whether there is nothing under way or to be done.

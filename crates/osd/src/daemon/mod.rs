@@ -30,6 +30,7 @@ mod slow;
 mod space;
 mod state;
 mod store_io;
+mod store_queue;
 mod store_reads;
 mod table;
 mod watchers;

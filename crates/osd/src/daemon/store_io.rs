@@ -8,6 +8,7 @@ use spirula_buf::Pool;
 use spirula_maps::SnapId;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
+use super::store_queue::StoreQueue;
 use super::store_reads::{Deferred, OmapScan, Read};
 use crate::core::DAEMON_SLOT;
 use crate::pg::fetch::ReadError;
@@ -44,8 +45,11 @@ pub(super) struct StoreIo {
     pub(super) last: u64,
     /// Answers that were there at once.
     pub(super) ready: VecDeque<(Token, StoreReply)>,
-    /// Transactions that found no room, in order. What comes after in the same PG waits too.
-    pub(super) stuck: VecDeque<(Transaction, Token)>,
+    /// Transactions for which the store has no memory now. All that come after wait too, so that maps are stored in their
+    /// order with the rest.
+    held: StoreQueue,
+    /// Transactions that found no space. What comes after in the same PG waits too; removals of others may pass.
+    stuck: StoreQueue,
     events: Vec<Event>,
     /// Transactions that are durable.
     committed: u64,
@@ -61,7 +65,8 @@ impl StoreIo {
             reads: HashMap::new(),
             last: 0,
             ready: VecDeque::new(),
-            stuck: VecDeque::new(),
+            held: StoreQueue::default(),
+            stuck: StoreQueue::default(),
             events: Vec::new(),
             committed: 0,
         }
@@ -78,13 +83,19 @@ impl StoreIo {
 
     pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
         let txn = translate(txn);
-        if self.is_stuck(token) {
-            self.stuck.push_back((txn, token));
-            return Ok(());
+        if self.store.writable() && self.held.is_empty() {
+            return self.hand_over(token, txn);
         }
-        if let Some(txn) = self.try_submit(txn, token)? {
+        self.held.push(txn, token);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, token: Token, txn: Transaction) -> Result<(), StoreError> {
+        if self.stuck.has(token) {
+            self.stuck.push(txn, token);
+        } else if let Some(txn) = self.try_submit(txn, token)? {
             tracing::warn!("a transaction waits for room in the store");
-            self.stuck.push_back((txn, token));
+            self.stuck.push(txn, token);
         }
         Ok(())
     }
@@ -111,7 +122,7 @@ impl StoreIo {
 
     /// Whether transactions of this token's PG wait: what it submitted does not all show yet.
     pub(super) fn is_stuck(&self, token: Token) -> bool {
-        self.stuck.iter().any(|(_, t)| t.slot() == token.slot())
+        self.stuck.has(token) || self.held.has(token)
     }
 
     pub(super) fn list(
@@ -167,22 +178,23 @@ impl StoreIo {
         self.ready.pop_front()
     }
 
-    /// Tries again what found no room; each PG's transactions stay in order.
+    /// Tries again what found no room, and hands over what was held; each PG's transactions stay in order.
     fn retry(&mut self) -> Result<(), StoreError> {
-        if self.stuck.is_empty() {
-            return Ok(());
-        }
-        let mut waiting: Vec<u32> = Vec::new();
-        for (txn, token) in std::mem::take(&mut self.stuck) {
-            let back = if waiting.contains(&token.slot()) {
+        let mut stuck = std::mem::take(&mut self.stuck);
+        while let Some((txn, token)) = stuck.pop() {
+            let back = if self.stuck.has(token) || !self.store.writable() {
                 Some(txn)
             } else {
                 self.try_submit(txn, token)?
             };
             if let Some(txn) = back {
-                waiting.push(token.slot());
-                self.stuck.push_back((txn, token));
+                self.stuck.push(txn, token);
             }
+        }
+        while self.store.writable()
+            && let Some((txn, token)) = self.held.pop()
+        {
+            self.hand_over(token, txn)?;
         }
         Ok(())
     }
@@ -283,7 +295,7 @@ impl StoreIo {
 
     /// Whether all transactions are in the log, as far as that can be seen from outside: only for benchmarks.
     pub(super) fn is_flushed(&self) -> bool {
-        self.stuck.is_empty() && self.store.stats().transactions == self.committed
+        self.held.is_empty() && self.stuck.is_empty() && self.store.stats().transactions == self.committed
     }
 
     /// All records of a range, at start-up.
