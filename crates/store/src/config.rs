@@ -11,7 +11,8 @@ pub(crate) const BLOCK64: u64 = BLOCK as u64;
 #[derive(Clone)]
 pub struct Config {
     /// Bytes that changes may occupy until the index has them. A quarter each: what takes changes, what is being written
-    /// back, what waits for the index, what the index takes in.
+    /// back, what waits for the index, what the index takes in. Another quarter comes where one more has to wait for its
+    /// write-back; then [`Store::writable`](crate::Store::writable) says no.
     pub memtable_bytes: usize,
     /// Objects and pairs that wait for the index at most.
     pub memtable_entries: usize,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::event::{Listing, Pairs};
 use crate::index::{Page, PageLimit};
 use crate::onode::Listed;
-use crate::state::{Known, State};
+use crate::state::State;
 use crate::{ObjectKey, Result};
 
 /// First key behind `key`.
@@ -37,37 +37,27 @@ impl State {
     ) -> Listing<T> {
         let end = page_end(&page, to);
         let more = page.more;
-        let mut found: BTreeMap<ObjectKey, T> = page
-            .entries
-            .into_iter()
-            .map(|(k, o)| (ObjectKey::new(k), o))
-            .collect();
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut changes = BTreeMap::new();
         for table in self
             .tables
             .iter()
             .filter(|_| end.as_ref().is_none_or(|e| e > from))
         {
-            for (key, known) in table
-                .objects
-                .range::<[u8], _>((Bound::Included(from.as_ref()), upper))
-            {
-                merge_one(&mut found, key, known);
+            let range = (Bound::Included(from.as_ref()), upper);
+            for (key, known) in table.objects.range::<[u8], _>(range) {
+                changes.insert(key.clone(), known.as_ref().map(T::of));
             }
         }
-        let mut listing = Listing {
-            objects: Vec::new(),
-            next: None,
+        let stored = page.entries.into_iter().map(|(k, o)| (ObjectKey::new(k), o));
+        let mut objects = lay(stored.collect(), changes);
+        let next = match objects.get(limit) {
+            Some((key, _)) => Some(key.clone()),
+            None if more => end.map(ObjectKey::new),
+            None => None,
         };
-        for (key, onode) in found {
-            if listing.objects.len() == limit {
-                listing.next = Some(key);
-                return listing;
-            }
-            listing.objects.push((key, onode));
-        }
-        listing.next = if more { end.map(ObjectKey::new) } else { None };
-        listing
+        objects.truncate(limit);
+        Listing { objects, next }
     }
 
     /// Lays the changes over a page of pairs; `skip` bytes of each key are the store's own prefix.
@@ -81,16 +71,16 @@ impl State {
     ) -> Pairs {
         let end = page_end(&page, Some(to));
         let more = page.more;
-        let mut found: BTreeMap<Bytes, Bytes> = page.entries.into_iter().collect();
+        let (mut stored, mut changes) = (page.entries, BTreeMap::new());
         for table in self
             .tables
             .iter()
             .filter(|_| end.as_ref().is_none_or(|e| e > from))
         {
-            table.pairs.merge(from, end.as_deref(), &mut found);
+            table.pairs.merge(from, end.as_deref(), &mut stored, &mut changes);
         }
         let (mut out, mut bytes) = (Pairs::default(), 0usize);
-        for (key, value) in found {
+        for (key, value) in lay(stored, changes) {
             if out.pairs.len() >= limit.count || bytes >= limit.bytes {
                 out.next = Some(key.slice(skip..));
                 return out;
@@ -171,9 +161,43 @@ impl Found {
     }
 }
 
-fn merge_one<T: Listed>(found: &mut BTreeMap<ObjectKey, T>, key: &ObjectKey, known: &Known) {
-    match known {
-        Some(onode) => drop(found.insert(key.clone(), T::of(onode))),
-        None => drop(found.remove(key)),
+/// Lays changes over what is stored, both in the order of their keys; `None` removes.
+fn lay<K: Ord, T>(stored: Vec<(K, T)>, changes: BTreeMap<K, Option<T>>) -> Vec<(K, T)> {
+    if changes.is_empty() {
+        return stored;
+    }
+    let mut out = Vec::with_capacity(stored.len() + changes.len());
+    let mut changes = changes.into_iter().peekable();
+    for (key, value) in stored {
+        while let Some((k, change)) = changes.next_if(|(k, _)| *k < key) {
+            out.extend(change.map(|v| (k, v)));
+        }
+        match changes.next_if(|(k, _)| *k == key) {
+            Some((_, change)) => out.extend(change.map(|v| (key, v))),
+            None => out.push((key, value)),
+        }
+    }
+    out.extend(changes.filter_map(|(k, change)| Some((k, change?))));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_replace_add_and_remove() {
+        let stored = vec![(2, 'b'), (4, 'd'), (6, 'f')];
+        let changes = [
+            (1, Some('A')),
+            (2, None),
+            (3, None),
+            (4, Some('D')),
+            (5, Some('E')),
+            (7, Some('G')),
+        ];
+        let laid = lay(stored.clone(), changes.into());
+        assert_eq!(laid, [(1, 'A'), (4, 'D'), (5, 'E'), (6, 'f'), (7, 'G')]);
+        assert_eq!(lay(stored.clone(), BTreeMap::new()), stored);
     }
 }

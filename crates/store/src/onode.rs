@@ -276,14 +276,14 @@ impl Onode {
         Self::try_decode(bytes).ok_or_else(|| damaged(bytes))
     }
 
-    /// Reads the info alone.
-    fn decode_info(bytes: &[u8]) -> Option<Bytes> {
+    /// The info alone, in an encoded onode.
+    fn info_part(bytes: &[u8]) -> Option<&[u8]> {
         let mut d = Dec::new(bytes);
         if d.u8()? != VERSION {
             return None;
         }
         d.varint()?;
-        Some(Bytes::copy_from_slice(d.bytes()?))
+        d.bytes()
     }
 
     fn try_decode(bytes: &[u8]) -> Option<Self> {
@@ -359,15 +359,21 @@ fn damaged(bytes: &[u8]) -> StoreError {
 
 /// What a listing tells of an object.
 pub(crate) trait Listed: Sized {
-    /// Of an object in the index.
-    fn decode(bytes: &[u8]) -> Result<Self>;
-    /// Of one that waits for it.
+    /// The part that tells it, of an object in the index.
+    fn part(stored: &[u8]) -> Result<&[u8]>;
+    /// What that part says.
+    fn decode(part: Bytes) -> Result<Self>;
+    /// Of an object that waits for the index.
     fn of(onode: &Arc<Onode>) -> Self;
 }
 
 impl Listed for Arc<Onode> {
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        Onode::decode(bytes).map(Arc::new)
+    fn part(stored: &[u8]) -> Result<&[u8]> {
+        Ok(stored)
+    }
+
+    fn decode(part: Bytes) -> Result<Self> {
+        Onode::decode(&part).map(Arc::new)
     }
 
     fn of(onode: &Arc<Onode>) -> Self {
@@ -377,8 +383,12 @@ impl Listed for Arc<Onode> {
 
 /// The info.
 impl Listed for Bytes {
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        Onode::decode_info(bytes).ok_or_else(|| damaged(bytes))
+    fn part(stored: &[u8]) -> Result<&[u8]> {
+        Onode::info_part(stored).ok_or_else(|| damaged(stored))
+    }
+
+    fn decode(part: Bytes) -> Result<Self> {
+        Ok(part)
     }
 
     fn of(onode: &Arc<Onode>) -> Self {

@@ -101,24 +101,31 @@ impl KvOverlay {
         (key < to.as_ref()).then_some(None)
     }
 
-    /// Changes `page`, which holds the entries of `[from, to)` (to the end if `None`), as this overlay says.
-    pub(crate) fn merge(&self, from: &[u8], to: Option<&[u8]>, page: &mut BTreeMap<Bytes, Bytes>) {
-        page.retain(|k, _| {
-            let covering = self.ranges.range::<[u8], _>(up_to(k)).next_back();
-            covering.is_none_or(|(_, end)| k >= end)
-        });
-        for (key, value) in self
-            .puts
-            .range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
-        {
-            if to.is_some_and(|to| key.as_ref() >= to) {
-                break;
-            }
-            match value {
-                Some(value) => drop(page.insert(key.clone(), value.clone())),
-                None => drop(page.remove(key)),
-            }
+    /// Lays this overlay over what is `stored` of `[from, to)` (to the end if `None`) and the `changes` of older ones.
+    pub(crate) fn merge(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        stored: &mut Vec<(Bytes, Bytes)>,
+        changes: &mut BTreeMap<Bytes, Option<Bytes>>,
+    ) {
+        if !self.ranges.is_empty() {
+            let is_left = |k: &Bytes| {
+                let covering = self.ranges.range::<[u8], _>(up_to(k)).next_back();
+                covering.is_none_or(|(_, end)| k >= end)
+            };
+            stored.retain(|(k, _)| is_left(k));
+            changes.retain(|k, _| is_left(k));
         }
+        let range = (
+            Bound::Included(from),
+            to.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        changes.extend(
+            self.puts
+                .range::<[u8], _>(range)
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
     }
 
     pub(crate) fn puts(&self) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
@@ -309,11 +316,10 @@ mod tests {
         assert_eq!(o.ranges().collect::<Vec<_>>(), [(&b("b"), &b("g"))]);
         o.put(b("e"), Some(b("new")));
         assert_eq!(o.get(b"e"), Some(Some(b("new"))));
-        let mut page: BTreeMap<Bytes, Bytes> = [(b("a"), b("1")), (b("c"), b("2")), (b("g"), b("3"))].into();
-        o.merge(b"a", None, &mut page);
-        assert_eq!(
-            page.into_iter().collect::<Vec<_>>(),
-            [(b("a"), b("1")), (b("e"), b("new")), (b("g"), b("3"))]
-        );
+        let mut stored = vec![(b("a"), b("1")), (b("c"), b("2")), (b("g"), b("3"))];
+        let mut changes = [(b("b"), Some(b("older"))), (b("h"), Some(b("4")))].into();
+        o.merge(b"a", None, &mut stored, &mut changes);
+        assert_eq!(stored, [(b("a"), b("1")), (b("g"), b("3"))]);
+        assert_eq!(changes, [(b("e"), Some(b("new"))), (b("h"), Some(b("4")))].into());
     }
 }

@@ -63,7 +63,11 @@ mod tests {
         let at = |slot, seq| Token::new(slot, seq);
         assert_eq!(
             order,
-            [(at(1, 1), true, true), (at(2, 1), true, false), (at(1, 2), false, false)]
+            [
+                (at(1, 1), true, true),
+                (at(2, 1), true, false),
+                (at(1, 2), false, false)
+            ]
         );
         assert!(q.is_empty());
     }

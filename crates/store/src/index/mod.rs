@@ -267,18 +267,21 @@ impl Index {
             count: limit,
             ..PageLimit::NONE
         };
-        self.page(OBJECTS, from, to, limit, T::decode)
+        let page = self.page(OBJECTS, from, to, limit, T::part)?;
+        let entries = page.entries.into_iter();
+        let entries: Result<Vec<(Bytes, T)>> = entries.map(|(k, part)| Ok((k, T::decode(part)?))).collect();
+        Ok(Page {
+            entries: entries?,
+            more: page.more,
+        })
     }
 
     pub(crate) fn list_pairs(&self, from: &[u8], to: Option<&[u8]>, limit: PageLimit) -> Result<Page<Bytes>> {
-        let value = |v: &[u8]| {
-            Ok(if limit.values {
-                Bytes::copy_from_slice(v)
-            } else {
-                Bytes::new()
-            })
-        };
-        self.page(PAIRS, from, to, limit, value)
+        if limit.values {
+            self.page(PAIRS, from, to, limit, |v| Ok(v))
+        } else {
+            self.page(PAIRS, from, to, limit, |_| Ok(&[]))
+        }
     }
 
     /// Looks up pairs in one go; those that exist, up to the limit's bytes.
@@ -304,14 +307,15 @@ impl Index {
         Ok(page)
     }
 
-    fn page<T>(
+    /// A page of keys with the wanted part of their values. All lie in one piece of memory: there may be thousands.
+    fn page(
         &self,
         table: TableDefinition<'_, &[u8], &[u8]>,
         from: &[u8],
         to: Option<&[u8]>,
         limit: PageLimit,
-        decode: impl Fn(&[u8]) -> Result<T>,
-    ) -> Result<Page<T>> {
+        part: impl Fn(&[u8]) -> Result<&[u8]>,
+    ) -> Result<Page<Bytes>> {
         let mut page = Page {
             entries: Vec::new(),
             more: false,
@@ -325,10 +329,11 @@ impl Index {
             Some(to) => table.range::<&[u8]>(from..to)?,
             None => table.range::<&[u8]>(from..)?,
         };
+        let (mut held, mut places) = (Vec::new(), Vec::new());
         let mut bytes = 0usize;
         for entry in range {
             let (key, value) = entry?;
-            if page.entries.len() >= limit.count || bytes >= limit.bytes {
+            if places.len() >= limit.count || bytes >= limit.bytes {
                 page.more = true;
                 break;
             }
@@ -336,9 +341,15 @@ impl Index {
             if limit.values {
                 bytes = bytes.saturating_add(value.value().len());
             }
-            page.entries
-                .push((Bytes::copy_from_slice(key.value()), decode(value.value())?));
+            let start = held.len();
+            held.extend_from_slice(key.value());
+            let middle = held.len();
+            held.extend_from_slice(part(value.value())?);
+            places.push((start, middle, held.len()));
         }
+        let held = Bytes::from(held);
+        let slices = |(start, middle, end)| (held.slice(start..middle), held.slice(middle..end));
+        page.entries = places.into_iter().map(slices).collect();
         Ok(page)
     }
 
