@@ -6,6 +6,7 @@ mod daemons;
 mod fullness;
 mod mutes;
 mod network;
+mod slow_disks;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use daemons::DiskUse;
 pub(crate) use daemons::Versions;
 pub use mutes::Mute;
 pub(crate) use mutes::Mutes;
+pub use slow_disks::CommitTime;
 
 /// How bad a check is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,6 +139,7 @@ impl Monitor {
         self.pgs(&mut out);
         self.counts(map, &mut out);
         self.slow_ops(&mut out);
+        self.slow_disks(&mut out);
         self.slow_pings(&mut out);
         self.clocks(&mut out);
         self.daemons(&mut out);

@@ -41,6 +41,9 @@ impl Monitor {
             tracing::warn!("osd.{osd}: statistics do not decode: {e}");
             return;
         }
+        let stat = self.stats.osds.get(&osd);
+        let commit = stat.map_or(0, |s| s.os_perf_stat.commit_latency_ns);
+        self.commit_time(osd, commit);
         let ack = OsdReportReply::PgStatsAck(PgStatsAck {
             seq: r.seq,
             stamp: self.now,

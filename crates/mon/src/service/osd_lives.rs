@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_maps::OsdMap;
 
 use crate::core::Failure;
-use crate::health::Clock;
+use crate::health::{Clock, CommitTime};
 
 /// One OSD.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +26,8 @@ pub struct Life {
     pub slow_ops: (u32, Duration),
     /// How far its clock is from the monitor's.
     pub clock: Clock,
+    /// How long its store takes to make a transaction durable.
+    pub commits: CommitTime,
     /// When it was seen to be down, for marking it out.
     pub down_since: Option<Duration>,
 }

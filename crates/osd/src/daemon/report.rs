@@ -211,7 +211,9 @@ impl Osd {
         }
         self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;
-        let latency = self.perf.take_commit_latency_ns();
+        // A store that makes nothing durable any more has no average.
+        let stalled = u64::try_from(self.io.stalled().as_nanos()).unwrap_or(u64::MAX);
+        let latency = self.perf.take_commit_latency_ns().max(stalled);
         let osd_stat = self.osd_stat(seq, latency);
         let report = PgStatsReport {
             seq,

@@ -1,6 +1,7 @@
 //! Between the PG core and the store: translates transactions, reads and listings, and their answers.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -53,6 +54,10 @@ pub(super) struct StoreIo {
     events: Vec<Event>,
     /// Transactions that are durable.
     committed: u64,
+    /// Transactions that the store took.
+    submitted: u64,
+    /// While some of these are not durable: when one last became so, or the first of them was submitted.
+    progress: Option<Instant>,
 }
 
 impl StoreIo {
@@ -69,6 +74,8 @@ impl StoreIo {
             stuck: StoreQueue::default(),
             events: Vec::new(),
             committed: 0,
+            submitted: 0,
+            progress: None,
         }
     }
 
@@ -79,6 +86,11 @@ impl StoreIo {
         self.last &= 0xffff_ffff;
         self.calls.insert(self.last, call);
         spirula_store::Token(self.last)
+    }
+
+    /// For how long the store has had transactions and made none durable.
+    pub(super) fn stalled(&self) -> Duration {
+        self.progress.map(|t| t.elapsed()).unwrap_or_default()
     }
 
     pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
@@ -105,7 +117,12 @@ impl StoreIo {
     fn try_submit(&mut self, mut txn: Transaction, token: Token) -> Result<Option<Transaction>, StoreError> {
         match self.store.try_submit(&mut txn, spirula_store::Token(token.0)) {
             Err(StoreError::NoSpace { .. }) => Ok(Some(txn)),
-            other => other.map(|()| None),
+            other => {
+                other?;
+                self.submitted += 1;
+                self.progress.get_or_insert_with(Instant::now);
+                Ok(None)
+            }
         }
     }
 
@@ -203,6 +220,7 @@ impl StoreIo {
         match e {
             Event::Committed(t) => {
                 self.committed += 1;
+                self.progress = (self.submitted > self.committed).then(Instant::now);
                 self.ready.push_back((Token(t.0), StoreReply::Committed));
             }
             Event::Lookup(t, r) => self.ready.push_back((Token(t.0), object_reply(r))),
@@ -325,7 +343,7 @@ impl StoreIo {
                     _ => {}
                 }
             }
-            std::thread::sleep(std::time::Duration::from_micros(200));
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 }
