@@ -199,7 +199,7 @@ options! {
     rbd_default_order Uint Advanced "22" ["rbd"] "object size of new images, as a power of two";
     rbd_default_pool Str Advanced "rbd" ["rbd"] "pool used where none is named";
     run_dir Str Advanced "/var/run/ceph" [""] "directory of pid files and sockets";
-    spirula_slow_disk_ratio Float Advanced "20" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
+    spirula_slow_disk_ratio Float Advanced "10" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
     spirula_slow_disk_time Float Advanced "50" ["mon"] "milliseconds below which commits are never called slow (ours)";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }
