@@ -74,27 +74,39 @@ fn a_daemon_that_dies_comes_back() {
 }
 
 #[test]
-fn requests_are_held_while_a_member_is_away() {
+fn a_pool_serves_with_min_size_members_and_holds_requests_with_fewer() {
     let c = Cluster::up("away", 3, &["--no-respawn"]);
     c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test; rados -p p put a ceph.conf");
     c.kill("osd.2");
+    c.sh("ceph osd down 2");
     wait_until("health names the OSD", 20, || {
         c.sh("ceph health detail").contains("osd.2 (root=default,host=")
     });
+    c.sh("timeout 60 rados -p p put b ceph.conf; timeout 60 rados -p p get a out; cmp out ceph.conf");
+    wait_until("the states tell", 20, || {
+        let pgs = c.sh("ceph pg ls");
+        pgs.contains("active+undersized+degraded") && !pgs.contains("peer")
+    });
+    // One of three is fewer than min_size.
+    c.kill("osd.1");
+    c.sh("ceph osd down 1");
+    wait_until("the PGs do not serve", 20, || {
+        c.sh("ceph pg ls").matches("undersized+degraded+peered").count() > 0
+    });
     let mut held = c
-        .shell("rados -p p put b ceph.conf")
+        .shell("rados -p p put c ceph.conf")
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_secs(2));
     assert!(
         held.try_wait().unwrap().is_none(),
-        "a write was acknowledged without osd.2"
+        "a write was acknowledged by one OSD alone"
     );
     // `up` on a running cluster starts what is missing.
     c.start(3, &["--no-respawn"]);
     assert!(held.wait().unwrap().success());
-    c.sh("rados -p p get a out; cmp out ceph.conf; rados -p p get b out; cmp out ceph.conf");
+    c.sh("for o in a b c; do rados -p p get $o out; cmp out ceph.conf; done");
     c.wait_healthy();
 }
 

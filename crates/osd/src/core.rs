@@ -15,7 +15,9 @@ use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{Ctx, Lane, Output, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
+use crate::pg::{
+    BackfillState, Ctx, Lane, Output, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState,
+};
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
@@ -265,6 +267,21 @@ impl Core {
         }
     }
 
+    /// Lets as many PGs copy in the background at a time as may.
+    fn grant_backfills(&mut self, cx: &mut Ctx<'_>) {
+        if self.map.no_backfill() {
+            return;
+        }
+        let state = |s: &u32| self.pgs.get(s).map(Pg::backfill_state);
+        let slots = self.slots();
+        let running = slots.iter().filter(|s| state(s) == Some(BackfillState::Running));
+        let free = self.cfg.max_backfills.saturating_sub(running.count());
+        let waiting = slots.iter().filter(|s| state(s) == Some(BackfillState::Waiting));
+        for slot in waiting.take(free).copied().collect::<Vec<_>>() {
+            self.with(slot, cx, Pg::grant_backfill);
+        }
+    }
+
     fn exists_in_map(&self, pgid: PgId) -> bool {
         self.map.pool(pgid.pool).is_some_and(|p| pgid.seed < p.pg_num)
     }
@@ -346,6 +363,7 @@ impl Core {
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_tick);
         }
+        self.grant_backfills(cx);
         self.grant_trims(cx);
     }
 

@@ -172,6 +172,15 @@ impl Monitor {
         });
     }
 
+    /// Records that the OSDs that are up were so in this epoch; whoever asked is one of them.
+    fn alive(&self, want: u32) {
+        let late = |map: &OsdMap, o: i32| map.is_up(o) && map.osd_info[o as usize].up_thru < want;
+        let behind: Vec<i32> = (0..3).filter(|o| late(&self.map.borrow(), *o)).collect();
+        if !behind.is_empty() {
+            self.change(|inc, _| inc.new_up_thru.extend(behind.iter().map(|o| (*o, want))));
+        }
+    }
+
     fn message(&self, session: &Sender, handshake: &mut ServerHandshake, msg: &RawMessage) {
         match msg.kind() {
             MsgType::MON_SUBSCRIBE => {
@@ -196,6 +205,7 @@ impl Monitor {
             }
             MsgType::OSD_REPORT => match msg.decode().unwrap() {
                 OsdReport::Boot(b) => self.boot(&b),
+                OsdReport::Alive(a) => self.alive(a.want),
                 OsdReport::PgStats(r) => {
                     let clean = r.pgs.values().filter(|b| {
                         let s: spirula_maps::PgStat = spirula_denc::decode_all(b).unwrap();

@@ -165,6 +165,12 @@ fn query(pg: &crate::pg::Pg) -> Value {
     let info = pg.info().cloned().unwrap_or_default();
     let report = pg.report();
     let r = report.as_ref();
+    let past: Vec<Value> = info
+        .history
+        .intervals()
+        .iter()
+        .map(|i| json!({"first": i.first, "last": i.last, "acting": i.acting, "primary": i.primary}))
+        .collect();
     let state = r.map_or_else(|| "unknown".to_owned(), |r| r.state.join("+"));
     json!({
         "snap_trimq": pg.trim_queue().to_string(),
@@ -179,7 +185,7 @@ fn query(pg: &crate::pg::Pg) -> Value {
             "last_complete": info.last_update.to_string(),
             "log_tail": info.log_tail.to_string(),
             "last_user_version": info.last_user_version,
-            "history": {"last_epoch_started": info.last_epoch_started, "last_acting": info.last_acting, "moved": info.moved},
+            "history": {"last_epoch_started": info.last_epoch_started, "last_acting": info.last_acting, "past_intervals": past},
             "stats": {
                 "log_size": pg.log().len(),
                 "stat_sum": {"num_objects": info.usage.objects, "num_bytes": info.usage.bytes},

@@ -95,16 +95,26 @@ impl ClusterMap for MapView {
             .and_then(|i| self.map.osd_info.get(i))
             .copied()
             .unwrap_or_default();
+        let xinfo = usize::try_from(id).ok().and_then(|i| self.map.osd_xinfo.get(i));
+        let dead_epoch = xinfo.map_or(0, |x| x.dead_epoch);
         Some(OsdView {
             up: self.map.is_up(id),
             up_from: info.up_from,
+            up_thru: info.up_thru,
             down_at: info.down_at,
             lost_at: info.lost_at,
+            dead: !self.map.is_up(id) && dead_epoch > 0 && dead_epoch >= info.up_from,
         })
     }
 
     fn no_snap_trim(&self) -> bool {
         self.map.flags.contains(OsdMapFlags::NOSNAPTRIM)
+    }
+
+    fn no_backfill(&self) -> bool {
+        self.map
+            .flags
+            .intersects(OsdMapFlags::NOBACKFILL.with(OsdMapFlags::NORECOVER))
     }
 
     fn max_osd(&self) -> i32 {

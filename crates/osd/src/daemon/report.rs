@@ -8,7 +8,7 @@ use spirula_maps::{
     ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgStat, PgState,
     StoreStatfs,
 };
-use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport, PgTempWanted};
+use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport};
 use spirula_proto::{Blob, Payload};
 
 use super::clock::ClockCheck;
@@ -97,6 +97,7 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         num_whiteouts: r.clones.1,
         num_object_copies: r.objects.saturating_mul(copies).saturating_add(r.degraded),
         num_objects_degraded: r.degraded,
+        num_objects_misplaced: r.misplaced,
         num_rd: rd,
         num_rd_kb: rd_kb,
         num_wr: wr,
@@ -182,7 +183,6 @@ impl Osd {
         }
         let now = UTime::now();
         let current: Vec<PgReport> = self.core.reports().collect();
-        self.give_up_temporary_members(&current);
         let mut pgs = BTreeMap::new();
         let everything = self.reports.quiet >= QUIET_TICKS;
         self.reports.seq += 1;
@@ -227,22 +227,6 @@ impl Osd {
         let usec = self.usec();
         self.reports.clock.sent(seq, usec, UTime::now());
         self.mon.send(OsdReport::PgStats(report).to_message());
-    }
-
-    /// Asks for the end of temporary members, which only `ceph osd pg-temp` makes: here a PG moves to where it should be at
-    /// once. Ceph's primaries, too, ask for it when whoever should serve can.
-    fn give_up_temporary_members(&self, mine: &[PgReport]) {
-        let temporary = &self.maps.map().pg_temp;
-        let acting: BTreeMap<PgId, Vec<i32>> = mine
-            .iter()
-            .filter(|r| temporary.contains_key(&r.pgid))
-            .map(|r| (r.pgid, Vec::new()))
-            .collect();
-        if !acting.is_empty() {
-            let epoch = self.maps.epoch();
-            self.mon
-                .send(OsdReport::PgTemp(PgTempWanted { epoch, acting }).to_message());
-        }
     }
 
     /// Tells the monitors which options are in force, where that has changed.

@@ -13,6 +13,7 @@ use spirula_denc::{EntityAddr, UTime};
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
+use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply};
 use spirula_proto::{Payload, RawMessage};
 use spirula_store::StoreError;
@@ -34,6 +35,9 @@ use crate::heartbeat::Heartbeats;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
 use crate::pg::{Ctx, Output, StoreReply, Token};
+
+/// Microseconds after which the monitors are asked again to record this OSD as up.
+const ALIVE_AGAIN: u64 = 1_000_000;
 
 /// A client's connection.
 pub(super) struct Session {
@@ -70,6 +74,8 @@ pub(super) struct Osd {
     /// Share of the space above which nothing may grow, whatever the monitors say.
     pub(super) failsafe_ratio: f64,
     pub(super) alarms: Alarms,
+    /// The newest epoch in which the monitors were asked to record this OSD as up, and when.
+    alive: (u32, u64),
     /// A new map has come.
     pub(super) map_news: Rc<Notify>,
     /// Bytes below which this OSD is full.
@@ -135,6 +141,7 @@ impl Shell {
             injected_full: None,
             reserve: 0,
             alarms: Alarms::default(),
+            alive: (0, 0),
             map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
             core: p.core,
@@ -326,9 +333,28 @@ impl Osd {
                 }
             }
             Output::Alarm { usec } => self.alarms.set(usec),
+            Output::Alive { epoch } => self.ask_alive(epoch),
+            Output::PgTemp { pgid, acting } => {
+                let epoch = self.maps.epoch();
+                let acting = [(pgid, acting)].into();
+                self.mon
+                    .send(OsdReport::PgTemp(PgTempWanted { epoch, acting }).to_message());
+            }
             Output::ShareMap { client, epoch } => self.share_map(client.conn, epoch),
         }
         Ok(())
+    }
+
+    /// Asks the monitors to record that this OSD is up in `want`: once for all PGs, and again where that had no effect.
+    fn ask_alive(&mut self, want: u32) {
+        let now = self.usec();
+        if want > self.alive.0 || now >= self.alive.1 + ALIVE_AGAIN {
+            let epoch = self.maps.epoch();
+            self.alive = (want.max(self.alive.0), now);
+            let want = self.alive.0;
+            self.mon
+                .send(OsdReport::Alive(OsdAlive { epoch, want }).to_message());
+        }
     }
 
     fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16) {

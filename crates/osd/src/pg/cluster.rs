@@ -68,10 +68,14 @@ pub struct OsdView {
     pub up: bool,
     /// The epoch since which it is, or last was.
     pub up_from: u32,
+    /// The newest epoch in which it certainly was, as it had that recorded.
+    pub up_thru: u32,
     /// The epoch it was marked down in, 0 for never.
     pub down_at: u32,
     /// The epoch in which an operator declared its data lost, 0 for never.
     pub lost_at: u32,
+    /// It is down, and certainly dead: nobody is served by it any more.
+    pub dead: bool,
 }
 
 /// One epoch of the cluster's map.
@@ -92,6 +96,8 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn osd(&self, id: i32) -> Option<OsdView>;
     /// Whether no removed snapshot is to be trimmed for now (flag `nosnaptrim`).
     fn no_snap_trim(&self) -> bool;
+    /// Whether nothing is to be copied in the background for now (flags `nobackfill`, `norecover`).
+    fn no_backfill(&self) -> bool;
     /// The number of places for OSDs; every id is below it.
     fn max_osd(&self) -> i32;
     /// Whether a client at this address is shut out.

@@ -1,5 +1,7 @@
 //! The limits that the PG core enforces, under the names of Ceph's options.
 
+use super::bug::Bug;
+
 /// Ceph's default lists of object classes, of which those are listed that Spirula does not have yet, too.
 const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas \
                        cmpomap queue 2pc_queue fifo";
@@ -80,9 +82,33 @@ pub struct PgConfig {
     pub snap_trim_sleep_us: u64,
     /// Seconds after which peering that makes no progress begins anew.
     pub peering_retry: u32,
+    /// Objects that members may lack while requests wait for them; where they lack more, others serve meanwhile.
+    pub sync_objects: usize,
+    /// `osd_max_backfills`: PGs that are copied in the background at the same time.
+    pub max_backfills: usize,
+    /// Pushes and scans that such a copy may have under way.
+    pub backfill_window: usize,
+    /// For how long the members let a primary answer reads, in microseconds. Ceph's is 16 s (`osd_pool_default_read_lease_ratio`), which a
+    /// new primary may have to wait.
+    pub read_lease_us: u64,
+    /// For tests of the tests.
+    #[cfg(test)]
+    pub bug: Option<Bug>,
 }
 
 impl PgConfig {
+    /// Whether this bug is wanted.
+    #[cfg(test)]
+    pub(super) fn has_bug(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Whether this bug is wanted.
+    #[cfg(not(test))]
+    pub(super) fn has_bug(&self, _: Bug) -> bool {
+        false
+    }
+
     /// Bytes that may be read from the store for one request: more than any object has.
     pub fn max_fetch(&self) -> u64 {
         self.max_object_size.saturating_mul(2)
@@ -152,6 +178,12 @@ impl Default for PgConfig {
             max_trimming_pgs: 2,
             snap_trim_sleep_us: 0,
             peering_retry: 10,
+            sync_objects: 64,
+            max_backfills: 1,
+            backfill_window: 2,
+            read_lease_us: 4_000_000,
+            #[cfg(test)]
+            bug: None,
         }
     }
 }

@@ -215,7 +215,13 @@ impl Pg {
         let queued = queued.map(|op| (op, Progress::Delayed("waiting for rw locks")));
         let reads = self.pending.values().filter_map(Pending::op);
         let reads = reads.map(|op| (op, Progress::Started));
-        held.chain(writes).chain(queued).chain(reads)
+        let leased = match &self.role {
+            Role::Active(a) => Some(a.lease.ops()),
+            _ => None,
+        };
+        let leased = leased.into_iter().flatten();
+        let leased = leased.map(|op| (op, Progress::Delayed("waiting for readable")));
+        held.chain(leased).chain(writes).chain(queued).chain(reads)
     }
 
     /// Descriptions of the ops that wait or are under way.

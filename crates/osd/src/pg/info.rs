@@ -3,10 +3,15 @@
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 use spirula_maps::{EVersion, IntervalSet};
 
+use super::history::History;
 use super::log::{Usage, decode_clone_usage, encode_clone_usage};
 
-/// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged snapshots.
-const VERSION: u8 = 2;
+/// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged snapshots. 3: past intervals;
+/// before, a PG only served with all members, so a flag said enough: whether it had belonged to others. Who does not
+/// know them cannot tell which copy is the newest.
+const VERSION: u8 = 3;
+/// The oldest reader that understands it.
+const COMPAT: u8 = 3;
 
 /// A copy's own account of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,9 +24,6 @@ pub struct PgInfo {
     pub last_epoch_started: u32,
     /// The members that were active then; ascending.
     pub last_acting: Vec<i32>,
-    /// Since it was last active, the PG belonged to other members for a while, or this OSD missed the maps that
-    /// would tell: somebody else may have a newer copy.
-    pub moved: bool,
     /// It is being made equal to another copy, and no true copy of any version until that is done.
     pub incomplete: bool,
     /// The PGs that the pool had when the copy was last split.
@@ -34,6 +36,8 @@ pub struct PgInfo {
     pub usage_invalid: bool,
     /// Of the pool's removed snapshots those that are trimmed here.
     pub purged_snaps: IntervalSet,
+    /// Where the PG may have served since it was last active here.
+    pub history: History,
 }
 
 impl PgInfo {
@@ -45,12 +49,13 @@ impl PgInfo {
 
 impl Encode for PgInfo {
     fn encode(&self, w: &mut Writer) {
-        w.section(VERSION, 1, |w| {
+        w.section(VERSION, COMPAT, |w| {
             w.put(&self.last_update);
             w.put(&self.log_tail);
             w.u32(self.last_epoch_started);
             w.put(&self.last_acting);
-            w.bool(self.moved);
+            // `moved`, of versions 1 and 2.
+            w.bool(false);
             w.bool(self.incomplete);
             w.u32(self.pg_num);
             w.u64(self.last_user_version);
@@ -59,6 +64,7 @@ impl Encode for PgInfo {
             w.bool(self.usage_invalid);
             encode_clone_usage(w, self.usage);
             w.put(&self.purged_snaps);
+            w.put(&self.history);
         });
     }
 }
@@ -66,12 +72,14 @@ impl Encode for PgInfo {
 impl Decode for PgInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         r.section("PG info", VERSION, |v, r| {
+            let (last_update, log_tail) = (r.get()?, r.get()?);
+            let (last_epoch_started, last_acting) = (r.u32()?, r.get()?);
+            let moved = r.bool()?;
             let mut info = Self {
-                last_update: r.get()?,
-                log_tail: r.get()?,
-                last_epoch_started: r.u32()?,
-                last_acting: r.get()?,
-                moved: r.bool()?,
+                last_update,
+                log_tail,
+                last_epoch_started,
+                last_acting,
                 incomplete: r.bool()?,
                 pg_num: r.u32()?,
                 last_user_version: r.u64()?,
@@ -82,10 +90,18 @@ impl Decode for PgInfo {
                 },
                 usage_invalid: r.bool()?,
                 purged_snaps: IntervalSet::new(),
+                history: if moved {
+                    History::unknown()
+                } else {
+                    History::since(last_epoch_started)
+                },
             };
             if v >= 2 {
                 decode_clone_usage(r, &mut info.usage)?;
                 info.purged_snaps = r.get()?;
+            }
+            if v >= 3 {
+                info.history = r.get()?;
             }
             Ok(info)
         })

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use spirula_maps::PgId;
 
+use super::bug::Bug;
 use super::cluster::{ClusterMap, Placement};
+use super::history::{History, PastInterval};
 use super::message::{PeerBody, PeeringId};
 use super::replica::Replica;
 use super::{Ctx, Output, Pg, Role};
@@ -58,28 +60,44 @@ impl Interval {
             && (self.size, self.min_size, self.pg_num) == (o.size, o.min_size, o.pg_num)
     }
 
-    /// The members wanted, ascending, whether they are up or not.
-    pub(super) fn wanted(&self) -> Vec<i32> {
-        sorted(&self.place.raw)
-    }
-
     /// The members that serve, ascending.
     pub(super) fn members(&self) -> Vec<i32> {
-        sorted(&self.place.acting)
+        let mut out = self.place.acting.clone();
+        out.sort_unstable();
+        out
     }
-}
 
-fn sorted(osds: &[i32]) -> Vec<i32> {
-    let mut out = osds.to_vec();
-    out.sort_unstable();
-    out
+    /// Whether there are enough members to serve.
+    pub(super) fn is_enough(&self) -> bool {
+        self.place.primary >= 0 && self.place.acting.len() >= self.min_size as usize
+    }
+
+    /// Whether the map says that the primary was up in this interval, as it must before the PG is activated.
+    pub(super) fn is_recorded(&self, map: &dyn ClusterMap) -> bool {
+        map.osd(self.place.primary)
+            .is_some_and(|o| o.up_thru >= self.seen)
+    }
+
+    /// What is remembered of this interval when it has ended with the map `last`; nothing where it cannot have served.
+    fn ended(&self, last: &dyn ClusterMap, end: u32) -> Option<PastInterval> {
+        let up_thru = last.osd(self.place.primary).map_or(u32::MAX, |o| o.up_thru);
+        // It began at `since` or later, so this is true for too many at most.
+        (self.is_enough() && up_thru >= self.since).then(|| PastInterval {
+            first: self.since,
+            last: end,
+            acting: self.members(),
+            primary: self.place.primary,
+        })
+    }
 }
 
 impl Pg {
     /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
     pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
+        // One that was started anew does not know what it has promised.
+        self.promised.get_or_insert(cx.usec + self.cfg.read_lease_us);
         let epoch = map.epoch();
-        self.map = map;
+        let last = std::mem::replace(&mut self.map, map);
         let Some(pool) = self.map.pool(self.pgid.pool) else {
             self.pool_deleted(cx);
             return;
@@ -105,7 +123,9 @@ impl Pg {
         } else {
             epoch
         };
-        self.note_move(&next, gap, cx);
+        if gap || !same {
+            self.note_interval(&*last, gap, cx);
+        }
         self.interval = next;
         if !up {
             if !was_idle {
@@ -120,12 +140,22 @@ impl Pg {
         }
     }
 
-    /// Remembers that the copy may have been overtaken while the PG belonged to others.
-    fn note_move(&mut self, next: &Interval, gap: bool, cx: &mut Ctx<'_>) {
-        let others = next.wanted() != self.info.last_acting
-            || next.members().iter().any(|m| !self.info.last_acting.contains(m));
-        if self.exists && !self.info.moved && self.info.last_epoch_started > 0 && (gap || others) {
-            self.info.moved = true;
+    /// Remembers the interval that ended, durably before the map that ended it; or that something was missed.
+    fn note_interval(&mut self, last: &dyn ClusterMap, gap: bool, cx: &mut Ctx<'_>) {
+        let epoch = self.map.epoch();
+        if gap {
+            self.info.history = History::since(epoch);
+        } else {
+            let Some(ended) = self
+                .interval
+                .ended(last, epoch.saturating_sub(1))
+                .filter(|_| !self.cfg.has_bug(Bug::NoHistory))
+            else {
+                return;
+            };
+            self.info.history.push(ended);
+        }
+        if self.exists {
             self.save_info(cx);
         }
     }
@@ -145,6 +175,7 @@ impl Pg {
                     .into_iter()
                     .flat_map(|w| w.into_ops()),
             );
+            ops.extend(std::mem::take(&mut a.lease).into_ops());
         }
         ops.extend(
             std::mem::take(&mut self.pending)
@@ -209,7 +240,11 @@ impl Pg {
                 epoch: self.map.epoch(),
                 round: 0,
             };
-            self.send(primary, id, PeerBody::Notify(Some(self.info.clone())), false, cx);
+            let body = PeerBody::Notify {
+                info: Some(self.info.clone()),
+                promised: self.promise_left(cx),
+            };
+            self.send(primary, id, body, false, cx);
         }
     }
 }

@@ -205,6 +205,9 @@ impl Pg {
 
     /// The listing's result: on to the next op of the request.
     fn list_done(&mut self, l: Listing, result: i32, cx: &mut Ctx<'_>) {
+        if !self.has_lease(cx.usec) {
+            return self.list_later(l.op, cx);
+        }
         let Listing { mut op, index, .. } = l;
         op.ops[index].rval = result;
         self.list_from(op, index + 1, result, cx);

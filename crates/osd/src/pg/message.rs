@@ -17,7 +17,8 @@ use super::txn::Txn;
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
-const VERSION: u16 = 6;
+/// 7: infos tell of past intervals; leases; copies made in the background.
+const VERSION: u16 = 7;
 
 /// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -137,7 +138,16 @@ pub enum PeerBody {
     /// Primary to anyone: what do you have?
     Query,
     /// The answer, or what an OSD says unasked that holds a PG which belongs elsewhere.
-    Notify(Option<PgInfo>),
+    Notify {
+        /// The copy's info; `None` for no copy.
+        info: Option<PgInfo>,
+        /// For how long an earlier primary may answer reads, in microseconds, as the sender has promised. Since version 7.
+        promised: u64,
+    },
+    /// Primary to member: let me answer reads. Carries the primary's time. Since version 7.
+    Lease(u64),
+    /// The answer, with the time of the question. Since version 7.
+    LeaseGranted(u64),
     /// Primary to a holder: send your log.
     GetLog,
     /// The answer.
@@ -174,6 +184,14 @@ pub enum PeerBody {
     ScanAck(Vec<Bytes>),
     /// Primary to member: serve from now on.
     Activate {
+        /// The info to remember.
+        info: PgInfo,
+        /// The log to have.
+        log: LogUpdate,
+    },
+    /// Primary to a member to be: your copy is complete up to the info's version. Answered as [`PeerBody::Activate`]. Since
+    /// version 7.
+    Copied {
         /// The info to remember.
         info: PgInfo,
         /// The log to have.
@@ -274,9 +292,18 @@ impl PeerMessage {
                 w.put(v);
             }
             PeerBody::Query => w.u8(2),
-            PeerBody::Notify(info) => {
+            PeerBody::Notify { info, promised } => {
                 w.u8(3);
                 w.put(info);
+                w.u64(*promised);
+            }
+            PeerBody::Lease(stamp) => {
+                w.u8(18);
+                w.u64(*stamp);
+            }
+            PeerBody::LeaseGranted(stamp) => {
+                w.u8(19);
+                w.u64(*stamp);
             }
             PeerBody::GetLog => w.u8(4),
             PeerBody::Log {
@@ -317,10 +344,12 @@ impl PeerMessage {
             PeerBody::Activate { info, log } => {
                 w.u8(12);
                 w.put(info);
-                w.put(&log.keep_to);
-                w.bool(log.replace);
-                w.put(&log.entries);
-                w.put(&log.dups);
+                log.encode(w);
+            }
+            PeerBody::Copied { info, log } => {
+                w.u8(20);
+                w.put(info);
+                log.encode(w);
             }
             PeerBody::Activated => w.u8(13),
             PeerBody::Remove => w.u8(14),
@@ -359,7 +388,10 @@ impl PeerMessage {
             },
             1 => PeerBody::RepCommitted(r.get()?),
             2 => PeerBody::Query,
-            3 => PeerBody::Notify(r.get()?),
+            3 => PeerBody::Notify {
+                info: r.get()?,
+                promised: if msg.header.version >= 7 { r.u64()? } else { 0 },
+            },
             4 => PeerBody::GetLog,
             5 => PeerBody::Log {
                 tail: r.get()?,
@@ -379,12 +411,7 @@ impl PeerMessage {
             11 => PeerBody::ScanAck(r.get()?),
             12 => PeerBody::Activate {
                 info: r.get()?,
-                log: LogUpdate {
-                    keep_to: r.get()?,
-                    replace: r.bool()?,
-                    entries: r.get()?,
-                    dups: if has_dups { r.get()? } else { Vec::new() },
-                },
+                log: LogUpdate::decode(r, has_dups)?,
             },
             13 => PeerBody::Activated,
             14 => PeerBody::Remove,
@@ -402,9 +429,33 @@ impl PeerMessage {
                 user_version: r.u64()?,
                 data: msg.data.to_bytes(),
             }),
+            18 => PeerBody::Lease(r.u64()?),
+            19 => PeerBody::LeaseGranted(r.u64()?),
+            20 => PeerBody::Copied {
+                info: r.get()?,
+                log: LogUpdate::decode(r, has_dups)?,
+            },
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })
+    }
+}
+
+impl LogUpdate {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.keep_to);
+        w.bool(self.replace);
+        w.put(&self.entries);
+        w.put(&self.dups);
+    }
+
+    fn decode(r: &mut Reader<'_>, has_dups: bool) -> Result<Self> {
+        Ok(Self {
+            keep_to: r.get()?,
+            replace: r.bool()?,
+            entries: r.get()?,
+            dups: if has_dups { r.get()? } else { Vec::new() },
+        })
     }
 }
 
@@ -533,8 +584,16 @@ mod tests {
             },
             PeerBody::RepCommitted(v),
             PeerBody::Query,
-            PeerBody::Notify(None),
-            PeerBody::Notify(Some(PgInfo::default())),
+            PeerBody::Notify {
+                info: None,
+                promised: 7,
+            },
+            PeerBody::Notify {
+                info: Some(PgInfo::default()),
+                promised: 0,
+            },
+            PeerBody::Lease(5),
+            PeerBody::LeaseGranted(6),
             PeerBody::GetLog,
             PeerBody::Log {
                 tail: v,
@@ -566,6 +625,15 @@ mod tests {
                     replace: true,
                     entries: Vec::new(),
                     dups: vec![DupBatch::default()],
+                },
+            },
+            PeerBody::Copied {
+                info: PgInfo::default(),
+                log: LogUpdate {
+                    keep_to: v,
+                    replace: false,
+                    entries: Vec::new(),
+                    dups: Vec::new(),
                 },
             },
             PeerBody::Activated,

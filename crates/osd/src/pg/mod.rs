@@ -4,6 +4,8 @@
 //! that a map must be handed over ([`Pg::handle_map`]) before events that need it, and that the answers to
 //! [`Output::Submit`] come in the order of submission.
 
+mod backfill;
+pub mod bug;
 pub mod cluster;
 pub mod config;
 mod context;
@@ -14,9 +16,11 @@ pub mod dups;
 pub mod errno;
 mod exec;
 pub mod fetch;
+pub mod history;
 pub mod info;
 mod interval;
 pub mod key;
+mod lease;
 mod list;
 pub mod log;
 pub mod message;
@@ -28,6 +32,7 @@ mod op_write;
 mod output;
 mod peering;
 mod peering_plan;
+mod peering_prior;
 pub mod perf;
 mod replica;
 mod snaps;
@@ -46,14 +51,18 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_maps::{EVersion, HObject, PgId};
 
+use backfill::Backfill;
+pub use backfill::BackfillState;
 use cluster::{ClusterMap, PoolView};
 use config::{PgConfig, Shares};
 use context::Contexts;
 use dups::{DupBatch, Dups};
 pub(crate) use exec::IoCount;
 use fetch::ReadError;
+use history::History;
 use info::PgInfo;
 use interval::Interval;
+use lease::Lease;
 use log::{LogEntry, PgLog};
 use message::{PeerBody, PeerMessage, PeeringId};
 use op::ClientOp;
@@ -99,6 +108,10 @@ struct Active {
     committed: EVersion,
     /// Writes that are not durable everywhere, in order.
     in_flight: VecDeque<op_write::InFlight>,
+    /// Lets it answer reads.
+    lease: Box<Lease>,
+    /// Brings up the members to be.
+    backfill: Box<Backfill>,
     /// Trims removed snapshots.
     trimmer: Box<Trimmer>,
     /// When the oldest of them was sent (again).
@@ -180,6 +193,9 @@ pub struct Pg {
     /// Requests that are no longer in the log.
     dups: Dups,
     interval: Interval,
+    /// Until when, in microseconds, a primary may answer reads to which this OSD has granted that; `None` before the first event:
+    /// the OSD has just started.
+    promised: Option<u64>,
     role: Role,
     /// The attempt at peering that this OSD leads or follows.
     id: PeeringId,
@@ -210,20 +226,23 @@ impl Pg {
     pub fn new(pgid: PgId, whoami: i32, slot: u32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         let pool = map.pool(pgid.pool).unwrap_or_default();
         let interval = Interval::new(pgid, &*map);
+        let history = History::of_new(map.epoch(), pool.created);
         Self {
             pgid,
             whoami,
             slot,
-            pool,
             exists: false,
             info: PgInfo {
-                pg_num: map.pool(pgid.pool).map_or(0, |p| p.pg_num),
+                pg_num: pool.pg_num,
+                history,
                 ..PgInfo::default()
             },
+            pool,
             map,
             log: PgLog::default(),
             dups: Dups::default(),
             interval,
+            promised: Some(0),
             role: Role::Idle,
             id: PeeringId::default(),
             rounds: 0,
@@ -271,6 +290,7 @@ impl Pg {
         pg.log = PgLog::from_entries(info.log_tail, info.last_update, entries);
         pg.info = info;
         pg.exists = true;
+        pg.promised = None;
         pg
     }
 
@@ -319,10 +339,11 @@ impl Pg {
         matches!(self.role, Role::Active(_))
     }
 
-    /// Whether nothing is left to keep this PG for: no copy, no role, nothing under way.
+    /// Whether nothing is left to keep this PG for: no copy, no role, none to come, nothing under way.
     pub fn is_gone(&self) -> bool {
         !self.exists
             && matches!(self.role, Role::Stray | Role::Idle)
+            && (!self.interval.place.up.contains(&self.whoami) || self.map.pool(self.pgid.pool).is_none())
             && self.commits.is_empty()
             && self.pending.is_empty()
             && self.source.is_none()
@@ -484,6 +505,10 @@ impl Pg {
         while let Some(msg) = self.to_self.pop_front() {
             self.handle_peer(self.whoami, msg, cx);
         }
+        self.backfill_on(cx);
+        while let Some(msg) = self.to_self.pop_front() {
+            self.handle_peer(self.whoami, msg, cx);
+        }
         self.drop_stages(cx);
     }
 
@@ -499,7 +524,9 @@ impl Pg {
             } => self.rep_op(from, id, prev, entry, trim_to, txn, cx),
             PeerBody::RepCommitted(v) => self.rep_committed(from, id, v, cx),
             PeerBody::Query => self.queried(from, id, cx),
-            PeerBody::Notify(info) => self.notified(from, id, info, cx),
+            PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
+            PeerBody::Lease(stamp) => self.lease_wanted(from, id, stamp, cx),
+            PeerBody::LeaseGranted(stamp) => self.lease_granted(from, id, stamp, cx),
             PeerBody::GetLog => self.log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,
@@ -519,6 +546,7 @@ impl Pg {
             } => self.scan(from, id, start, to, objects, cx),
             PeerBody::ScanAck(needed) => self.scan_acked(from, id, needed, cx),
             PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
+            PeerBody::Copied { info, log } => self.copied(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, id, cx),
             PeerBody::Remove => self.removed(from, id, cx),
             PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),

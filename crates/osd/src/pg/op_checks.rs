@@ -68,6 +68,9 @@ impl Pg {
             Verdict::Fail(e) => return self.fail(&mut op, e, cx),
         }
         if op.is_pg_op() {
+            if !self.has_lease(cx.usec) {
+                return self.list_later(op, cx);
+            }
             return self.list(op, cx);
         }
         match self.check_object_op(&op) {

@@ -46,6 +46,8 @@ impl Reading {
 enum Step {
     /// Not before others are done.
     Wait,
+    /// Not before this OSD may answer reads.
+    Lease,
     /// At once.
     Run,
     /// After fetching this.
@@ -65,11 +67,15 @@ fn next_step(
     state: &ObjectState,
     op: &mut ClientOp,
     removed: &IntervalSet,
+    readable: bool,
 ) -> Step {
     let writes = op.may_write();
     let excluded = c.exclusive && op.client.asker.is_none();
     if excluded || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
         return Step::Wait;
+    }
+    if !writes && !readable {
+        return Step::Lease;
     }
     if !c.answers.is_empty() {
         return Step::Run;
@@ -148,6 +154,7 @@ impl Pg {
     pub(super) fn pump(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         self.trim_clones(key, cx);
         loop {
+            let readable = self.has_lease(cx.usec);
             let removed = &self.pool.snaps.removed;
             let Some(c) = self.contexts.find(key) else { return };
             let Some(mut op) = c.next_op() else { return };
@@ -155,10 +162,14 @@ impl Pg {
                 c.queue.push_front(op);
                 return;
             };
-            match next_step(&self.cfg, c, state, &mut op, removed) {
+            match next_step(&self.cfg, c, state, &mut op, removed, readable) {
                 Step::Wait => {
                     c.queue.push_front(op);
                     return;
+                }
+                Step::Lease => {
+                    c.queue.push_front(op);
+                    return self.await_lease(key, cx);
                 }
                 Step::Run => {
                     let mut reading = Reading::new(key, op);
@@ -230,6 +241,15 @@ impl Pg {
     }
 
     fn execute_read(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
+        self.keep_lease(cx);
+        if !self.has_lease(cx.usec) {
+            // The lease has ended while the store read.
+            r.op.reset();
+            if let Some(c) = self.contexts.find(&r.key) {
+                c.queue.push_front(r.op);
+            }
+            return self.await_lease(&r.key, cx);
+        }
         let epoch = self.map.epoch();
         let state = match &r.clone {
             Some(c) => Some(&c.state),

@@ -359,8 +359,9 @@ impl Pg {
             return EVersion::ZERO;
         };
         let log = &self.log;
-        let long = log.len() > self.shares.log_entries + TRIM_BATCH;
-        let heavy = log.bytes() > self.cfg.max_log_bytes && log.len() > TRIM_BATCH;
+        let stretch = self.log_stretch();
+        let long = log.len() > self.shares.log_entries * stretch + TRIM_BATCH;
+        let heavy = log.bytes() > self.cfg.max_log_bytes * stretch && log.len() > TRIM_BATCH;
         if !long && !heavy {
             return EVersion::ZERO;
         }

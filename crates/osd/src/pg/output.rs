@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_maps::PgId;
 use spirula_proto::RawMessage;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
@@ -118,6 +119,18 @@ pub enum Output {
     Alarm {
         /// Microseconds of the monotonic clock.
         usec: u64,
+    },
+    /// Have the monitors record that this OSD is up in this epoch (`up_thru`).
+    Alive {
+        /// The epoch.
+        epoch: u32,
+    },
+    /// Have the monitors install an acting set for a while; an empty one ends that.
+    PgTemp {
+        /// Of this PG.
+        pgid: PgId,
+        /// The primary first.
+        acting: Vec<i32>,
     },
     /// The client uses an old map: send it the newer ones.
     ShareMap {

@@ -1,32 +1,37 @@
 //! Peering, the primary's side: agree with all members on one copy before serving.
 //!
 //! ```text
-//! Waiting ── members missing, or a down OSD may hold a newer copy; a new map decides
+//! Waiting ── a down OSD may hold a newer copy, or members are too few; a new map decides
 //! Flushing ── own transactions must be durable first
 //! Infos ── what do the members have?
-//! Strays ── what do all others have? Only where the members can't know that theirs is the newest
+//! Strays ── what do others have, where the PG may have served since?
 //! Logs ── how do the copies differ?
+//! Acting ── members that lack much give way to others for a while
 //! Syncing ── the holder of the newest copy brings the others up to it
 //! Counting ── objects and bytes, after a split
+//! UpThru ── the map must say that this OSD is up in this interval
+//! Lease ── an earlier primary may answer reads a while longer
 //! Activating ── every member remembers durably that it took part
 //! ```
 //!
-//! All members must be up and agree, and every acknowledged write was durable on all members of its time. So the
-//! newest copy, by epoch of the last activation and then by version, has them all; it only must be found. If the
-//! members all name the same last activation, by some of them, and the PG never belonged to others since, it is
-//! theirs. Otherwise all OSDs are asked, and one that is down is waited for, unless it was down already when the
-//! newest copy known was last active.
+//! Every acknowledged write was durable on all members of its interval, and they all remembered durably that the interval
+//! was active before it took any write. So the newest copy, by epoch of the last activation and then by version, has
+//! them all; it only must be found, which is what [`super::peering_prior`] is about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_maps::EVersion;
 
+use super::backfill::Backfill;
+use super::bug::Bug;
 use super::dups::{DupBatch, Dups};
+use super::history::History;
 use super::info::PgInfo;
 use super::log::{LogEntry, PgLog};
 use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
+use super::peering_prior::{Prior, newest_activation};
 use super::txn::{MetaOp, Txn};
-use super::{Active, Commit, Ctx, Pg, Role, key};
+use super::{Active, Commit, Ctx, Output, Pg, Role, key};
 
 /// Where peering stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,17 +41,18 @@ pub(super) enum Stage {
     Infos,
     Strays,
     Logs,
+    Acting(Vec<i32>),
     Syncing(BTreeSet<i32>),
     Counting,
+    UpThru,
+    Lease,
     Activating(BTreeSet<i32>),
 }
 
 /// What peering waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Members that are down, or do not exist.
-    Members(Vec<i32>),
-    /// CRUSH finds fewer OSDs than `min_size`.
+    /// Fewer than `min_size` members are up.
     MinSize,
     /// OSDs that are down and may hold a newer copy.
     Down(Vec<i32>),
@@ -59,8 +65,7 @@ pub(super) enum Wait {
 impl std::fmt::Display for Wait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Members(osds) => write!(f, "members {osds:?} are not up"),
-            Self::MinSize => f.write_str("CRUSH finds fewer OSDs than min_size"),
+            Self::MinSize => f.write_str("fewer members than min_size are up"),
             Self::Down(osds) => write!(f, "OSDs {osds:?} are down and may hold a newer copy"),
             Self::Incomplete => f.write_str("no copy is complete"),
             Self::Unsupported => f.write_str("the pool is erasure-coded, which is not served yet"),
@@ -78,6 +83,10 @@ pub(super) struct Peering {
     pub retry: bool,
     /// OSDs whose answer is awaited.
     pub asked: BTreeSet<i32>,
+    /// Every OSD that is up was asked.
+    pub asked_all: bool,
+    /// Until when an earlier primary may answer reads, microseconds.
+    pub promised: u64,
     /// What the others have.
     pub infos: BTreeMap<i32, Option<PgInfo>>,
     /// Their logs.
@@ -97,6 +106,8 @@ impl Peering {
             progress: usec,
             retry: false,
             asked: BTreeSet::new(),
+            asked_all: false,
+            promised: 0,
             infos: BTreeMap::new(),
             logs: BTreeMap::new(),
             dups: Vec::new(),
@@ -115,7 +126,7 @@ impl Peering {
         )
     }
 
-    fn knows_of(&self, osd: i32) -> bool {
+    pub(super) fn knows_of(&self, osd: i32) -> bool {
         self.asked.contains(&osd) || self.infos.contains_key(&osd)
     }
 }
@@ -150,29 +161,28 @@ impl Pg {
         self.target = None;
         self.forget_attempt();
         self.role = Role::Peering(Box::new(Peering::new(cx.usec)));
-        if let Some(wait) = self.members_missing() {
-            self.wait_for(wait);
-        } else if self.commits.is_empty() {
+        if !self.pool.replicated {
+            return self.wait_for(Wait::Unsupported);
+        }
+        self.record_alive(cx);
+        if self.commits.is_empty() {
             self.ask_members(cx);
         }
     }
 
-    fn wait_for(&mut self, wait: Wait) {
-        if let Some(p) = self.peering() {
-            p.stage = Stage::Waiting(wait);
+    /// Has the monitors record that this OSD is up in this interval, where they have not and it may come to serve.
+    fn record_alive(&self, cx: &mut Ctx<'_>) {
+        if self.interval.is_enough() && !self.interval.is_recorded(&*self.map) {
+            cx.out.push(Output::Alive {
+                epoch: self.interval.seen,
+            });
         }
     }
 
-    fn members_missing(&self) -> Option<Wait> {
-        if !self.pool.replicated {
-            return Some(Wait::Unsupported);
+    pub(super) fn wait_for(&mut self, wait: Wait) {
+        if let Some(p) = self.peering() {
+            p.stage = Stage::Waiting(wait);
         }
-        let (wanted, members) = (self.interval.wanted(), self.interval.members());
-        if wanted.len() < self.pool.min_size as usize {
-            return Some(Wait::MinSize);
-        }
-        let missing: Vec<i32> = wanted.iter().copied().filter(|o| !members.contains(o)).collect();
-        (!missing.is_empty()).then_some(Wait::Members(missing))
     }
 
     /// The last of this OSD's transactions is durable.
@@ -188,14 +198,16 @@ impl Pg {
         let me = self.whoami;
         let mine = self.exists.then(|| self.info.clone());
         let others: Vec<i32> = self.interval.members().into_iter().filter(|&o| o != me).collect();
+        let promised = cx.usec + self.promise_left(cx);
         let Some(p) = self.peering() else { return };
+        p.promised = promised;
         p.stage = Stage::Infos;
         p.infos.insert(me, mine);
         self.ask(others, cx);
         self.infos_complete(cx);
     }
 
-    fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
+    pub(super) fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
         let id = self.id;
         for osd in osds {
             self.send(osd, id, PeerBody::Query, false, cx);
@@ -206,12 +218,20 @@ impl Pg {
     }
 
     /// An OSD says what it has: asked, or because its copy belongs elsewhere.
-    pub(super) fn notified(&mut self, from: i32, id: PeeringId, info: Option<PgInfo>, cx: &mut Ctx<'_>) {
+    pub(super) fn notified(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        info: Option<PgInfo>,
+        promised: u64,
+        cx: &mut Ctx<'_>,
+    ) {
         let current = id == self.id;
         match &mut self.role {
             Role::Peering(p) => {
                 if current && p.asked.remove(&from) {
                     p.progress = cx.usec;
+                    p.promised = p.promised.max(cx.usec.saturating_add(promised));
                     p.infos.insert(from, info);
                     self.infos_complete(cx);
                 } else if info.is_some() && p.wants_strays() && !p.knows_of(from) {
@@ -219,102 +239,113 @@ impl Pg {
                     self.ask(vec![from], cx);
                 }
             }
-            Role::Active(_) => self.retire_stray(from, info.as_ref(), cx),
+            Role::Active(_) => self.copy_announced(from, id, info.as_ref(), cx),
             _ => {}
         }
     }
 
+    /// What an OSD has, for a primary that serves.
+    fn copy_announced(&mut self, from: i32, id: PeeringId, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
+        if !self.backfill_info(from, id, info, cx) {
+            self.retire_stray(from, info, cx);
+        }
+    }
+
+    /// Has a copy deleted that is not needed: there are as many members as there should be.
     fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
-        if info.is_some()
-            && !self.interval.place.acting.contains(&osd)
-            && !self.interval.place.raw.contains(&osd)
-        {
+        let place = &self.interval.place;
+        let complete = place.acting.len() >= self.pool.size as usize;
+        let wanted = place.acting.contains(&osd) || place.raw.contains(&osd) || place.up.contains(&osd);
+        if info.is_some() && complete && !wanted {
             self.send(osd, self.id, PeerBody::Remove, false, cx);
         }
     }
 
     fn infos_complete(&mut self, cx: &mut Ctx<'_>) {
-        let members = self.interval.members();
         let Some(p) = self.peering() else { return };
-        if !p.asked.is_empty() {
+        let asks = matches!(
+            p.stage,
+            Stage::Infos | Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
+        );
+        if !asks || !p.asked.is_empty() {
             return;
         }
-        match p.stage {
-            Stage::Infos if members_know(&members, &p.infos) => self.choose(cx),
-            Stage::Infos => {
-                p.stage = Stage::Strays;
-                self.ask_strays(cx);
-            }
-            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => self.strays_complete(cx),
-            _ => {}
+        match self.prior() {
+            Prior::Enough => self.choose(cx),
+            Prior::Ask(osds) => self.ask_strays(osds, cx),
+            Prior::AskAll => self.ask_all(cx),
+            Prior::Down(osds) => self.wait_for(Wait::Down(osds)),
         }
+    }
+
+    fn ask_strays(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
+        if let Some(p) = self.peering() {
+            p.stage = Stage::Strays;
+            p.progress = cx.usec;
+        }
+        self.ask(osds, cx);
     }
 
     /// Asks every OSD that is up and was not asked.
-    fn ask_strays(&mut self, cx: &mut Ctx<'_>) {
+    fn ask_all(&mut self, cx: &mut Ctx<'_>) {
         let map = std::sync::Arc::clone(&self.map);
         let Some(p) = self.peering() else { return };
+        p.asked_all = true;
         let up = |o: &i32| map.osd(*o).is_some_and(|v| v.up);
-        let new: Vec<i32> = (0..map.max_osd())
-            .filter(|o| up(o) && !p.infos.contains_key(o) && !p.asked.contains(o))
-            .collect();
-        self.ask(new, cx);
+        let new = (0..map.max_osd()).filter(|o| up(o) && !p.knows_of(*o)).collect();
+        self.ask_strays(new, cx);
         self.infos_complete(cx);
     }
 
-    fn strays_complete(&mut self, cx: &mut Ctx<'_>) {
-        let map = std::sync::Arc::clone(&self.map);
-        let created = self.pool.created;
-        let Some(p) = self.peering() else { return };
-        let best = best_copy(&p.infos, &[]).map_or(0, |(_, i)| i.last_epoch_started);
-        let since = best.max(created);
-        let may_be_newer = |o: &i32| {
-            !p.infos.contains_key(o)
-                && map
-                    .osd(*o)
-                    .is_some_and(|v| !v.up && v.down_at > since && v.lost_at < v.down_at)
-        };
-        let down: Vec<i32> = (0..map.max_osd()).filter(may_be_newer).collect();
-        if down.is_empty() {
-            self.choose(cx);
-        } else {
-            self.wait_for(Wait::Down(down));
-        }
-    }
-
-    /// A new map within the interval: OSDs came or went.
+    /// A new map within the interval: OSDs came or went, or this one is recorded as up.
     pub(super) fn recheck_peering(&mut self, cx: &mut Ctx<'_>) {
         let map = std::sync::Arc::clone(&self.map);
         let Some(p) = self.peering() else { return };
-        if matches!(
-            p.stage,
-            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
-        ) {
-            p.asked.retain(|o| map.osd(*o).is_some_and(|v| v.up));
-            p.stage = Stage::Strays;
-            self.ask_strays(cx);
+        match p.stage {
+            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => {
+                p.asked.retain(|o| map.osd(*o).is_some_and(|v| v.up));
+                p.asked_all = false;
+                p.stage = Stage::Strays;
+                self.infos_complete(cx);
+            }
+            Stage::UpThru => self.activate(cx),
+            _ => {}
         }
     }
 
     fn choose(&mut self, cx: &mut Ctx<'_>) {
         let (me, members) = (self.whoami, self.interval.members());
+        let enough = self.interval.is_enough();
+        let better_without = self.is_better_without_temporary();
         let Some(p) = self.peering() else { return };
-        let Some((auth, best)) = best_copy(&p.infos, &[&[me], &members]) else {
-            if p.infos.values().any(Option::is_some) {
-                self.wait_for(Wait::Incomplete);
+        let newest = newest_activation(&p.infos);
+        let best = best_copy(&p.infos, &[&[me], &members]).filter(|(_, i)| i.last_epoch_started == newest);
+        if best.is_none() && p.infos.values().any(Option::is_some) {
+            // What is complete is older than something that was: writes could be missing from it.
+            return if p.asked_all {
+                self.wait_for(Wait::Incomplete)
             } else {
-                // Nobody has it, nobody can have had it: it is new, and there is nothing to compare.
-                p.auth = me;
-                let empty = LogUpdate {
-                    keep_to: EVersion::ZERO,
-                    replace: true,
-                    entries: Vec::new(),
-                    dups: Vec::new(),
-                };
-                p.updates = members.iter().map(|m| (*m, empty.clone())).collect();
-                self.activate(cx);
-            }
-            return;
+                self.ask_all(cx)
+            };
+        }
+        if !enough {
+            return if better_without {
+                self.change_acting(Vec::new(), cx)
+            } else {
+                self.wait_for(Wait::MinSize)
+            };
+        }
+        let Some((auth, best)) = best else {
+            // Nobody has it, nobody can have had it: it is new, and there is nothing to compare.
+            p.auth = me;
+            let empty = LogUpdate {
+                keep_to: EVersion::ZERO,
+                replace: true,
+                entries: Vec::new(),
+                dups: Vec::new(),
+            };
+            p.updates = members.iter().map(|m| (*m, empty.clone())).collect();
+            return self.activate(cx);
         };
         p.auth = auth;
         let head = best.last_update;
@@ -357,6 +388,9 @@ impl Pg {
         if id != self.id || !ascend {
             return;
         }
+        if matches!(self.role, Role::Active(_)) {
+            return self.backfill_log(from, &PgLog::from_entries(tail, head, entries), cx);
+        }
         let Some(p) = self.peering() else { return };
         if p.stage == Stage::Logs && p.asked.remove(&from) {
             p.progress = cx.usec;
@@ -381,6 +415,9 @@ impl Pg {
         let members = self.interval.members();
         let plans = self.plan_members(&members);
         let id = self.id;
+        if let Some(acting) = self.temporary_members(&plans) {
+            return self.change_acting(acting, cx);
+        }
         let Some(p) = self.peering() else { return };
         let targets: Vec<(i32, SyncPlan)> = plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
         let auth = p.auth;
@@ -398,6 +435,9 @@ impl Pg {
         if id != self.id {
             return;
         }
+        if matches!(self.role, Role::Active(_)) {
+            return self.backfill_copied(osd, cx);
+        }
         let Some(p) = self.peering() else { return };
         if let Stage::Syncing(left) = &mut p.stage {
             p.progress = cx.usec;
@@ -408,11 +448,13 @@ impl Pg {
     }
 
     /// The holder could not go on.
-    pub(super) fn sync_failed(&mut self, id: PeeringId, _cx: &mut Ctx<'_>) {
-        if id == self.id
-            && let Some(p) = self.peering()
-        {
-            p.retry = true;
+    pub(super) fn sync_failed(&mut self, id: PeeringId, cx: &mut Ctx<'_>) {
+        if id != self.id {
+            return;
+        }
+        match self.peering() {
+            Some(p) => p.retry = true,
+            None => self.backfill_failed(cx),
         }
     }
 
@@ -434,13 +476,23 @@ impl Pg {
     /// Every member shall remember that it took part. Objects are equal everywhere.
     pub(super) fn activate(&mut self, cx: &mut Ctx<'_>) {
         let (id, members, pg_num) = (self.id, self.interval.members(), self.pool.pg_num);
+        let recorded = self.interval.is_recorded(&*self.map) || self.cfg.has_bug(Bug::NoUpThru);
+        let deposed = self.may_be_deposed();
         let Some(p) = self.peering() else { return };
+        if !recorded {
+            p.stage = Stage::UpThru;
+            return;
+        }
+        if deposed && cx.usec < p.promised {
+            p.stage = Stage::Lease;
+            return;
+        }
         let mut info = p.infos.get(&p.auth).cloned().flatten().unwrap_or_default();
         let all = || p.infos.values().flatten();
         info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, u32::max);
         info.last_user_version = all().map(|i| i.last_user_version).fold(0, u64::max);
         info.last_acting = members.clone();
-        info.moved = false;
+        info.history = History::since(info.last_epoch_started);
         info.incomplete = false;
         info.pg_num = pg_num;
         p.stage = Stage::Activating(members.iter().copied().collect());
@@ -522,7 +574,7 @@ impl Pg {
         }
         if primary == self.whoami {
             self.member_activated(primary, id, cx);
-        } else if matches!(self.role, Role::Replica(_)) {
+        } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
             self.send(primary, id, PeerBody::Activated, true, cx);
         }
     }
@@ -531,6 +583,9 @@ impl Pg {
     pub(super) fn member_activated(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         if id != self.id {
             return;
+        }
+        if matches!(self.role, Role::Active(_)) {
+            return self.backfill_noted(from, cx);
         }
         let Some(p) = self.peering() else { return };
         if let Stage::Activating(left) = &mut p.stage {
@@ -551,6 +606,10 @@ impl Pg {
             .filter(|&o| o != me)
             .map(|o| (o, at))
             .collect();
+        let place = &self.interval.place;
+        let to_be = place.up.iter().copied();
+        let to_be = to_be.filter(|o| !place.acting.contains(o)).collect();
+        let temporary = place.up != place.acting;
         let infos = self
             .peering()
             .map(|p| std::mem::take(&mut p.infos))
@@ -560,6 +619,8 @@ impl Pg {
             local: at,
             committed: at,
             in_flight: Default::default(),
+            lease: Default::default(),
+            backfill: Box::new(Backfill::new(to_be, temporary)),
             trimmer: Default::default(),
             sent: cx.usec,
         });
@@ -577,14 +638,21 @@ impl Pg {
         match &mut self.role {
             Role::Peering(p) => {
                 let concerned = match &p.stage {
-                    Stage::Waiting(_) | Stage::Flushing | Stage::Counting => false,
+                    Stage::Waiting(_) | Stage::Flushing | Stage::Counting | Stage::UpThru | Stage::Lease => {
+                        false
+                    }
                     Stage::Syncing(left) => left.contains(&osd) || p.auth == osd,
                     Stage::Activating(left) => left.contains(&osd),
                     Stage::Infos | Stage::Strays | Stage::Logs => p.asked.contains(&osd),
+                    Stage::Acting(_) => false,
                 };
                 p.retry |= concerned;
             }
-            Role::Active(_) => self.resend_writes(Some(osd), cx),
+            Role::Active(_) => {
+                self.resend_writes(Some(osd), cx);
+                self.lease_reset(osd);
+                self.backfill_reset(osd, cx);
+            }
             _ => {}
         }
         self.source_peer_reset(osd, cx);
@@ -595,15 +663,26 @@ impl Pg {
         let patience = u64::from(self.cfg.peering_retry) * 1_000_000;
         match &self.role {
             Role::Peering(p) => {
-                let patient = matches!(p.stage, Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting);
+                let patient = matches!(
+                    p.stage,
+                    Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting | Stage::UpThru | Stage::Lease
+                );
                 if p.retry || !patient && cx.usec.saturating_sub(p.progress) > patience {
                     self.begin_peering(cx);
+                } else if p.stage == Stage::Lease {
+                    self.activate(cx);
+                } else if let Stage::Acting(acting) = &p.stage {
+                    self.want_acting(acting.clone(), cx);
+                } else {
+                    self.record_alive(cx);
                 }
             }
             Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => self.resend_writes(None, cx),
             Role::Stray => self.announce(cx),
             _ => {}
         }
+        self.lease_tick(cx);
+        self.backfill_tick(cx);
         self.check_watches(cx);
         self.trim_on(cx);
         self.retry_copies(cx);
@@ -614,21 +693,6 @@ impl Pg {
 
 fn is_nothing(plan: &SyncPlan) -> bool {
     matches!(plan, SyncPlan::Objects(keys) if keys.is_empty())
-}
-
-/// Whether the members can know that the newest copy is among theirs.
-fn members_know(members: &[i32], infos: &BTreeMap<i32, Option<PgInfo>>) -> bool {
-    let mut theirs = members.iter().map(|m| infos.get(m).and_then(Option::as_ref));
-    let Some(Some(first)) = theirs.next() else {
-        return false;
-    };
-    let knows = |i: &PgInfo| {
-        i.last_epoch_started > 0
-            && !i.moved
-            && !i.incomplete
-            && i.last_acting.iter().all(|o| members.contains(o))
-    };
-    knows(first) && theirs.all(|i| i.is_some_and(|i| knows(i) && i.last_acting == first.last_acting))
 }
 
 /// The newest complete copy; among equals one of the first group that has any.

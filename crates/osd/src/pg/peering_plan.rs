@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_maps::EVersion;
 
+use super::bug::Bug;
+use super::config::PgConfig;
 use super::dups::DupBatch;
 use super::log::{LogEntry, LogOp, PgLog};
 use super::message::{LogUpdate, SyncPlan};
@@ -28,11 +30,16 @@ fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<B
 }
 
 /// What a copy with the log `other` lacks, and what its log must become.
-fn compare(auth: &PgLog, other: &PgLog) -> Option<(SyncPlan, LogUpdate)> {
+fn compare(auth: &PgLog, other: &PgLog, cfg: &PgConfig) -> Option<(SyncPlan, LogUpdate)> {
     let keep_to = common(auth, other)?;
     let mut keys = BTreeSet::new();
     objects(auth.after(keep_to), &mut keys);
-    objects(other.after(keep_to), &mut keys);
+    if !cfg.has_bug(Bug::KeptDivergent) {
+        objects(other.after(keep_to), &mut keys);
+    }
+    if cfg.has_bug(Bug::SkippedObject) {
+        keys.pop_last();
+    }
     let entries = auth.after(keep_to).cloned().collect();
     Some((
         SyncPlan::Objects(keys.into_iter().collect()),
@@ -46,9 +53,29 @@ fn compare(auth: &PgLog, other: &PgLog) -> Option<(SyncPlan, LogUpdate)> {
 }
 
 impl Pg {
+    /// What a copy with this log lacks of the one here.
+    pub(super) fn plan_for(&self, theirs: &PgLog) -> SyncPlan {
+        compare(&self.log, theirs, &self.cfg).map_or(SyncPlan::Backfill, |(plan, _)| plan)
+    }
+
+    /// The objects that were written after `base`; `None` where the log does not reach so far back.
+    pub(super) fn written_since(&self, base: EVersion) -> Option<Vec<Bytes>> {
+        let mut keys = BTreeSet::new();
+        objects(self.log.after(base), &mut keys);
+        (self.log.tail() <= base).then(|| keys.into_iter().collect())
+    }
+
+    /// Whether an object was written after `base`.
+    pub(super) fn is_written_since(&self, base: EVersion, key: &Bytes) -> bool {
+        let mut keys = BTreeSet::new();
+        objects(self.log.after(base), &mut keys);
+        self.log.tail() > base || keys.contains(key)
+    }
+
     /// What each member lacks; what their logs must become is noted for the activation.
     pub(super) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
         let me = self.whoami;
+        let cfg = std::sync::Arc::clone(&self.cfg);
         let own = std::mem::take(&mut self.log);
         let own_dups: Vec<DupBatch> = self.dups.batches().cloned().collect();
         let mut plans = Vec::new();
@@ -72,7 +99,7 @@ impl Pg {
                 let usable = info.is_some_and(|i| !i.incomplete);
                 let compared = auth_log
                     .zip(log.filter(|_| usable))
-                    .and_then(|(a, o)| compare(a, o));
+                    .and_then(|(a, o)| compare(a, o, &cfg));
                 let (plan, update) = compared.unwrap_or_else(|| {
                     let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
                     let dups = if p.auth == me {
@@ -132,7 +159,7 @@ mod tests {
     }
 
     fn lacking(auth: &PgLog, other: &PgLog) -> Option<(usize, EVersion, usize)> {
-        let (plan, update) = compare(auth, other)?;
+        let (plan, update) = compare(auth, other, &PgConfig::default())?;
         let SyncPlan::Objects(keys) = plan else { panic!() };
         Some((keys.len(), update.keep_to, update.entries.len()))
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 
+use super::bug::Bug;
 use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::log::LogEntry;
@@ -22,8 +23,13 @@ pub(super) struct Replica {
 
 impl Pg {
     /// Whether `from` leads the PG, as this OSD knows, in an interval that it did not see end.
-    fn is_leader(&self, from: i32, id: PeeringId) -> bool {
+    pub(super) fn is_leader(&self, from: i32, id: PeeringId) -> bool {
         from == self.interval.place.primary && id.epoch >= self.interval.since && from != self.whoami
+    }
+
+    /// Whether it follows a primary that serves, or is about to.
+    pub(super) fn is_active_replica(&self) -> bool {
+        matches!(&self.role, Role::Replica(r) if r.active)
     }
 
     /// A primary asks what is here.
@@ -50,7 +56,8 @@ impl Pg {
     pub(super) fn answer_query(&mut self, cx: &mut Ctx<'_>) {
         if let Some(primary) = self.query_from.take() {
             let info = self.exists.then(|| self.info.clone());
-            self.send(primary, self.id, PeerBody::Notify(info), true, cx);
+            let promised = self.promise_left(cx);
+            self.send(primary, self.id, PeerBody::Notify { info, promised }, true, cx);
         } else if matches!(self.role, Role::Stray) {
             self.announce(cx);
         }
@@ -131,6 +138,9 @@ impl Pg {
         self.note_entry(e);
         self.trim_log_to(trim_to, &mut txn);
         self.submit(txn, Commit::Write(v), cx);
+        if self.cfg.has_bug(Bug::EarlyAck) {
+            self.send(from, id, PeerBody::RepCommitted(v), true, cx);
+        }
     }
 
     /// Appends an entry and keeps the info in step.

@@ -33,6 +33,7 @@ impl Pg {
         // Nothing tells which of them is whose.
         new.dups = self.dups.clone();
         new.exists = self.exists;
+        new.promised = self.promised;
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
         new.info = self.info.clone();

@@ -7,7 +7,7 @@ use spirula_maps::{EVersion, IntervalSet, PgId, snap};
 use super::log::Usage;
 use super::object::ObjectInfo;
 use super::peering::{Stage, Wait};
-use super::{Ctx, IoCount, Output, Page, Pending, Pg, ReadError, Role, TrimState, key};
+use super::{BackfillState, Ctx, IoCount, Output, Page, Pending, Pg, ReadError, Role, TrimState, key};
 
 /// Objects counted in one step.
 const PAGE: usize = 512;
@@ -70,6 +70,8 @@ pub struct PgReport {
     pub purged_snaps: IntervalSet,
     /// Copies of objects that ought to be there and are not.
     pub degraded: i64,
+    /// Copies of objects that are on other OSDs than they should be.
+    pub misplaced: i64,
     /// Reads and writes since the daemon started: ops and KiB.
     pub io: (i64, i64, i64, i64),
     /// Whether the numbers are to be counted again.
@@ -108,9 +110,6 @@ impl Pg {
         let (state, reason, blocked_by) = self.state()?;
         let place = &self.interval.place;
         let usage = self.info.usage;
-        let lacking = i64::from(self.pool.size)
-            .saturating_sub(i64::try_from(place.acting.len()).unwrap_or(0))
-            .max(0);
         let io = self.counters.io;
         Some(PgReport {
             pgid: self.pgid,
@@ -133,10 +132,38 @@ impl Pg {
             clones: (usage.clones, usage.whiteouts),
             trim_queue: self.trim_queue().count(),
             purged_snaps: self.info.purged_snaps.clone(),
-            degraded: usage.objects.saturating_mul(lacking),
+            degraded: self.degraded(),
+            misplaced: self.misplaced(),
             io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
             stats_invalid: self.info.usage_invalid,
         })
+    }
+
+    /// Copies of objects that ought to be there and are not.
+    fn degraded(&self) -> i64 {
+        let acting = i64::try_from(self.interval.place.acting.len()).unwrap_or(0);
+        let lacking = i64::from(self.pool.size).saturating_sub(acting).max(0);
+        self.info.usage.objects.saturating_mul(lacking)
+    }
+
+    /// Copies of objects that are there, but not where they should be.
+    fn misplaced(&self) -> i64 {
+        let (acting, size) = (self.interval.place.acting.len(), self.pool.size as usize);
+        let lacking = match &self.role {
+            Role::Active(a) if acting >= size => a.backfill.lacking(),
+            _ => 0,
+        };
+        self.info
+            .usage
+            .objects
+            .saturating_mul(i64::try_from(lacking).unwrap_or(0))
+    }
+
+    /// Whether others serve than those that should.
+    fn is_remapped(&self) -> bool {
+        let place = &self.interval.place;
+        place.up.iter().any(|o| !place.acting.contains(o))
+            || place.acting.iter().any(|o| !place.up.contains(o))
     }
 
     /// The OSDs that serve the PG.
@@ -149,10 +176,19 @@ impl Pg {
         let (mut reason, mut blocked_by) = (None, Vec::new());
         let undersized = self.interval.place.acting.len() < self.pool.size as usize;
         match &self.role {
-            Role::Active(_) => {
+            Role::Active(a) => {
                 state.push("active");
-                if !undersized {
+                if !undersized && !self.is_remapped() {
                     state.push("clean");
+                }
+                match (self.backfill_state(), self.is_comparing()) {
+                    (BackfillState::Idle, _) => {}
+                    (BackfillState::Waiting, _) => state.push("backfill_wait"),
+                    (BackfillState::Running, true) => state.push("backfilling"),
+                    (BackfillState::Running, false) => state.push("recovering"),
+                }
+                if a.lease.is_late() {
+                    state.push("laggy");
                 }
                 match self.trim_state() {
                     TrimState::Idle => {}
@@ -170,15 +206,19 @@ impl Pg {
                             state.push("down");
                         }
                         Wait::Incomplete => state.push("incomplete"),
-                        Wait::Members(osds) => {
-                            blocked_by.clone_from(osds);
-                            state.push("peered");
-                        }
                         Wait::MinSize => state.push("peered"),
                         Wait::Unsupported => state.push("inactive"),
                     }
                 }
+                Stage::Acting(_) => {
+                    state.push("remapped");
+                    state.push("peering");
+                }
                 Stage::Activating(_) => state.push("activating"),
+                Stage::Lease => {
+                    state.push("wait");
+                    reason = Some("an earlier primary may answer reads a while longer".to_owned());
+                }
                 stage => {
                     if !self.exists && matches!(stage, Stage::Infos | Stage::Strays) {
                         state.push("creating");
@@ -192,9 +232,14 @@ impl Pg {
             },
             _ => return None,
         }
+        if self.is_remapped() && !state.contains(&"remapped") {
+            state.push("remapped");
+        }
         if undersized {
             state.push("undersized");
-            state.push("degraded");
+            if self.degraded() > 0 {
+                state.push("degraded");
+            }
         }
         Some((state, reason, blocked_by))
     }

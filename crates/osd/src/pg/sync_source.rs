@@ -9,7 +9,7 @@ use spirula_maps::EVersion;
 use super::fetch::{Answer, Fetched, OmapPage, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
 use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart, SyncPlan};
 use super::object::ObjectInfo;
-use super::{Ctx, Output, Pending, Pg, StoreReply, StoredObject};
+use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
@@ -48,6 +48,8 @@ struct Current {
     key: Bytes,
     /// `None` until it was looked up.
     object: Option<(StoredObject, ObjectInfo)>,
+    /// The PG's version when it was looked up: it changed if it was written since.
+    since: EVersion,
     /// Whether a part was pushed.
     begun: bool,
     /// Bytes pushed.
@@ -57,10 +59,11 @@ struct Current {
 }
 
 impl Current {
-    fn new(key: Bytes) -> Self {
+    fn new(key: Bytes, since: EVersion) -> Self {
         Self {
             key,
             object: None,
+            since,
             begun: false,
             at: 0,
             omap: None,
@@ -155,7 +158,7 @@ impl Feed {
         }
     }
 
-    fn next(&mut self, window: usize, chunk: u64) -> Next {
+    fn next(&mut self, window: usize, chunk: u64, now: EVersion) -> Next {
         if self.waiting || self.done || self.unacked >= window {
             return Next::Nothing;
         }
@@ -165,7 +168,7 @@ impl Feed {
             return Next::Read(current.key.clone(), current.wants(info, chunk));
         }
         if let Some(key) = self.jobs.pop_front() {
-            self.current = Some(Current::new(key.clone()));
+            self.current = Some(Current::new(key.clone(), now));
             return Next::Lookup(key);
         }
         if self.scanning {
@@ -220,11 +223,17 @@ impl Pg {
     }
 
     fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
-        let (window, chunk) = (self.cfg.push_window, self.cfg.push_chunk);
+        let serves = matches!(self.role, Role::Active(_));
+        let window = if serves {
+            self.cfg.backfill_window
+        } else {
+            self.cfg.push_window
+        };
+        let (chunk, now) = (self.cfg.push_chunk, self.info.last_update);
         let (_, to) = self.range();
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
-        match f.next(window, chunk) {
+        match f.next(window, chunk, now) {
             Next::Nothing => {}
             Next::Lookup(key) => {
                 f.waiting = true;
@@ -311,11 +320,16 @@ impl Pg {
         let Ok(part) = current.part(answers, chunk) else {
             return self.abort_sync(cx);
         };
-        let key = current.key.clone();
-        if matches!(part, PushPart::Data { last: Some(_), .. }) {
+        let (key, since) = (current.key.clone(), current.since);
+        let ended = matches!(part, PushPart::Data { last: Some(_), .. });
+        if ended {
             f.current = None;
         }
-        self.push(i, Push { key, part }, cx);
+        // What was written between lookup and reading must not look like one version. It is copied again, as the log names it.
+        let torn = ended && self.is_written_since(since, &key);
+        if !torn {
+            self.push(i, Push { key, part }, cx);
+        }
         self.pump_feed(i, cx);
     }
 

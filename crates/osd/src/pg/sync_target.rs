@@ -32,9 +32,10 @@ struct Scan {
 }
 
 impl Pg {
-    /// Whether a holder may change this copy: this OSD is a member of the attempt at peering.
+    /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is to be one.
     fn is_target(&self, id: PeeringId) -> bool {
-        id == self.id && matches!(self.role, Role::Replica(_) | Role::Peering(_))
+        let to_be = matches!(self.role, Role::Stray) && self.interval.place.up.contains(&self.whoami);
+        id == self.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
     }
 
     /// From now on the copy is a mixture.

@@ -16,6 +16,8 @@ pub(super) struct FakeMap {
     pub(super) pools: BTreeMap<u64, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
     pub(super) no_snap_trim: bool,
+    /// Temporary acting sets.
+    pub(super) temp: BTreeMap<PgId, Vec<i32>>,
 }
 
 impl FakeMap {
@@ -29,6 +31,7 @@ impl FakeMap {
             pools: BTreeMap::new(),
             blocklist: Vec::new(),
             no_snap_trim: false,
+            temp: BTreeMap::new(),
         }
     }
 
@@ -56,6 +59,16 @@ impl FakeMap {
         let o = &mut self.osds[id as usize];
         o.up = false;
         o.down_at = self.epoch;
+    }
+
+    /// Records that an OSD is up in epoch `want`, as monitors do.
+    pub(super) fn mark_alive(&mut self, id: i32, want: u32) {
+        let o = &mut self.osds[id as usize];
+        o.up_thru = o.up_thru.max(want);
+    }
+
+    pub(super) fn up_thru(&self, id: i32) -> u32 {
+        self.osds[id as usize].up_thru
     }
 
     pub(super) fn is_up(&self, id: i32) -> bool {
@@ -101,12 +114,18 @@ impl ClusterMap for FakeMap {
             .take(pool.size as usize)
             .collect();
         let up: Vec<i32> = raw.iter().copied().filter(|o| self.is_up(*o)).collect();
-        let primary = up.first().copied().unwrap_or(-1);
+        let up_primary = up.first().copied().unwrap_or(-1);
+        let temp = self.temp.get(&pgid).into_iter().flatten();
+        let mut acting: Vec<i32> = temp.copied().filter(|o| self.is_up(*o)).collect();
+        if acting.is_empty() {
+            acting.clone_from(&up);
+        }
+        let primary = acting.first().copied().unwrap_or(-1);
         Placement {
             raw,
-            acting: up.clone(),
+            acting,
             up,
-            up_primary: primary,
+            up_primary,
             primary,
         }
     }
@@ -133,6 +152,10 @@ impl ClusterMap for FakeMap {
 
     fn no_snap_trim(&self) -> bool {
         self.no_snap_trim
+    }
+
+    fn no_backfill(&self) -> bool {
+        false
     }
 
     fn max_osd(&self) -> i32 {

@@ -64,6 +64,10 @@ enum Step {
     Answer(i32),
     Flush(i32),
     Map(i32),
+    /// The monitors hear that an OSD is up.
+    Alive,
+    /// The monitors hear of an acting set that is wanted.
+    Temp,
 }
 
 struct Sim {
@@ -72,6 +76,10 @@ struct Sim {
     maps: BTreeMap<u32, Arc<FakeMap>>,
     links: BTreeMap<(i32, i32), VecDeque<RawMessage>>,
     replies: VecDeque<MOsdOpReply>,
+    /// What OSDs want recorded of themselves, on the way to the monitors.
+    alive: VecDeque<(i32, u32)>,
+    /// Acting sets wanted, on the way to the monitors.
+    temp: VecDeque<(i32, PgId, Vec<i32>)>,
     /// What clients were told about watches, by connection.
     events: VecDeque<(u64, MWatchNotify)>,
     /// Times at which the cores want to be called.
@@ -85,6 +93,10 @@ struct Sim {
     cfg: Arc<PgConfig>,
     /// OSDs without room.
     full: BTreeSet<i32>,
+    /// OSDs that nobody can reach, nor they anybody.
+    isolated: BTreeSet<i32>,
+    /// Disks and monitors take long, compared with everything else.
+    is_slow: bool,
     seen_states: BTreeSet<String>,
 }
 
@@ -109,6 +121,8 @@ impl Sim {
             maps: BTreeMap::new(),
             links: BTreeMap::new(),
             replies: VecDeque::new(),
+            alive: VecDeque::new(),
+            temp: VecDeque::new(),
             events: VecDeque::new(),
             alarms: BTreeSet::new(),
             maps_shared: 0,
@@ -118,6 +132,8 @@ impl Sim {
             client,
             cfg: Arc::new(cfg),
             full: BTreeSet::new(),
+            isolated: BTreeSet::new(),
+            is_slow: false,
             seen_states: BTreeSet::new(),
         };
         let mut map = FakeMap::new(osds);
@@ -208,6 +224,25 @@ impl Sim {
         self.with(b, |core, cx| core.handle_peer_reset(a, cx));
     }
 
+    /// Nothing reaches a node any more, nor does it reach anybody.
+    fn isolate(&mut self, id: i32) {
+        self.isolated.insert(id);
+        self.alive.retain(|(o, _)| *o != id);
+        self.temp.retain(|(o, ..)| *o != id);
+    }
+
+    /// The node is among the others again; what was said meanwhile is lost.
+    fn reconnect(&mut self, id: i32) {
+        self.isolated.remove(&id);
+        self.alive.retain(|(o, _)| *o != id);
+        self.temp.retain(|(o, ..)| *o != id);
+        for o in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if o != id {
+                self.cut_link(o, id);
+            }
+        }
+    }
+
     fn crash_and_mark_down(&mut self, id: i32) {
         self.crash(id);
         self.change_map(|m| m.mark_down(id));
@@ -261,6 +296,8 @@ impl Sim {
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
                 Output::WatchNotify { client, msg } => self.events.push_back((client.conn, *msg)),
                 Output::Alarm { usec } => drop(self.alarms.insert(usec)),
+                Output::Alive { epoch } => self.alive.push_back((id, epoch)),
+                Output::PgTemp { pgid, acting } => self.temp.push_back((id, pgid, acting)),
                 Output::ShareMap { .. } => self.maps_shared += 1,
             }
         }
@@ -268,8 +305,15 @@ impl Sim {
 
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
+        if !self.alive.is_empty() {
+            steps.push(Step::Alive);
+        }
+        if !self.temp.is_empty() {
+            steps.push(Step::Temp);
+        }
         for ((a, b), q) in &self.links {
-            if !q.is_empty() && self.nodes[b].core.is_some() {
+            let apart = self.isolated.contains(a) || self.isolated.contains(b);
+            if !q.is_empty() && self.nodes[b].core.is_some() && !apart {
                 steps.push(Step::Deliver(*a, *b));
             }
         }
@@ -283,7 +327,7 @@ impl Sim {
             if n.store.has_unflushed() {
                 steps.push(Step::Flush(*id));
             }
-            if !n.maps.is_empty() {
+            if !n.maps.is_empty() && !self.isolated.contains(id) {
                 steps.push(Step::Map(*id));
             }
         }
@@ -309,6 +353,24 @@ impl Sim {
                 let msg = self.links.get_mut(&(a, b)).and_then(VecDeque::pop_front).unwrap();
                 let msg = PeerMessage::from_raw(&msg).unwrap();
                 self.with(b, |core, cx| core.handle_peer(a, msg, cx));
+            }
+            Step::Alive => {
+                let (id, want) = self.alive.pop_front().unwrap();
+                let map = self.map();
+                if map.is_up(id) && want > map.up_thru(id) {
+                    self.change_map(|m| m.mark_alive(id, want));
+                }
+            }
+            Step::Temp => {
+                let (id, pgid, acting) = self.temp.pop_front().unwrap();
+                let map = self.map();
+                let old = map.temp.get(&pgid).cloned().unwrap_or_default();
+                if map.is_up(id) && acting.iter().all(|o| map.is_up(*o)) && acting != old {
+                    self.change_map(|m| match acting.is_empty() {
+                        true => drop(m.temp.remove(&pgid)),
+                        false => drop(m.temp.insert(pgid, acting)),
+                    });
+                }
             }
             Step::Answer(id) => {
                 let (token, reply) = self.nodes.get_mut(&id).unwrap().answers.pop_front().unwrap();
@@ -346,6 +408,10 @@ impl Sim {
                 return;
             }
             let at = self.random(steps.len());
+            let slow = matches!(steps[at], Step::Flush(_) | Step::Alive | Step::Temp);
+            if self.is_slow && slow && self.random(8) != 0 {
+                continue;
+            }
             self.step(steps[at]);
         }
     }
@@ -367,13 +433,18 @@ impl Sim {
         );
     }
 
+    /// Lets a second pass.
+    fn pass_moment(&mut self) {
+        self.advance(1_000_000);
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.with(id, Core::handle_tick);
+        }
+    }
+
     /// Lets time pass second by second.
     fn pass(&mut self, seconds: u32) {
         for _ in 0..seconds {
-            self.advance(1_000_000);
-            for id in self.nodes.keys().copied().collect::<Vec<_>>() {
-                self.with(id, Core::handle_tick);
-            }
+            self.pass_moment();
             self.run_some(200_000);
         }
     }
@@ -428,7 +499,7 @@ impl Sim {
     fn submit(&mut self, op: ClientOp) -> Option<u64> {
         let primary = self.map().placement(op.pgid).primary;
         let tid = op.tid;
-        if primary < 0 || self.nodes[&primary].core.is_none() {
+        if primary < 0 || self.nodes[&primary].core.is_none() || self.isolated.contains(&primary) {
             return None;
         }
         let pgid = op.pgid;

@@ -1,6 +1,7 @@
 //! Replication and peering, step by step.
 
 use super::*;
+use crate::pg::bug::Bug;
 
 fn cluster(seed: u64) -> Sim {
     let mut sim = Sim::new(3, 3, 1, seed);
@@ -53,9 +54,95 @@ fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
 }
 
 #[test]
-fn while_a_member_is_away_ops_are_held_and_go_on_when_it_returns() {
+fn with_a_member_away_a_pg_serves_and_the_member_gets_what_it_missed() {
     for away in 0..3 {
         let mut sim = cluster(5);
+        sim.write_full("a", "before");
+        sim.crash_and_mark_down(away);
+        sim.settle();
+        assert_eq!(sim.states(), ["1.0 active+undersized+degraded"]);
+        sim.write_full("a", "meanwhile");
+        sim.write_full("b", "new");
+        sim.start_and_mark_up(away);
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        assert_eq!(sim.read("a").unwrap(), "meanwhile");
+        assert_eq!(sim.read("b").unwrap(), "new");
+        same_everywhere(&sim);
+    }
+}
+
+#[test]
+fn the_only_survivor_s_data_is_waited_for() {
+    let mut sim = cluster(6);
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
+    sim.write_full("a", "before");
+    sim.crash_and_mark_down(0);
+    sim.crash_and_mark_down(1);
+    sim.settle();
+    sim.write_full("a", "alone");
+    sim.crash_and_mark_down(2);
+    sim.start_and_mark_up(0);
+    sim.start_and_mark_up(1);
+    sim.settle();
+    assert!(sim.states()[0].contains("down"), "{:?}", sim.states());
+    sim.start_and_mark_up(2);
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
+    assert_eq!(sim.read("a").unwrap(), "alone");
+    same_everywhere(&sim);
+}
+
+/// The others die, and the monitors do not hear that osd.0 goes on; it takes a write, and the others come back without it.
+/// Returns whether the write was acknowledged, and what is read then.
+fn unrecorded(bug: Option<Bug>) -> (bool, Option<String>) {
+    let cfg = PgConfig {
+        bug,
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, 8, cfg);
+    sim.settle();
+    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
+    sim.settle();
+    sim.write_full("a", "before");
+    sim.crash_and_mark_down(1);
+    sim.crash_and_mark_down(2);
+    let op = sim.build("a", vec![write_full("alone")]);
+    let tid = sim.submit(op).unwrap();
+    for _ in 0..10_000 {
+        let steps = sim.steps();
+        let Some(step) = steps.into_iter().find(|s| *s != Step::Alive) else {
+            break;
+        };
+        sim.step(step);
+    }
+    let acknowledged = sim.reply_to(tid).is_some();
+    sim.alive.clear();
+    sim.crash_and_mark_down(0);
+    sim.start_and_mark_up(1);
+    sim.start_and_mark_up(2);
+    sim.settle();
+    let op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
+    let tid = sim.submit(op).unwrap();
+    sim.settle();
+    let read = sim.reply_to(tid);
+    let read = read.map(|r| String::from_utf8(r.ops[0].data.to_bytes().to_vec()).unwrap());
+    (acknowledged, read)
+}
+
+#[test]
+fn a_primary_serves_only_when_the_map_says_that_it_is_up() {
+    assert_eq!(unrecorded(None), (false, Some("before".into())));
+    // Else what it acknowledged would be lost, as nobody knew that there is something to wait for.
+    assert_eq!(unrecorded(Some(Bug::NoUpThru)), (true, Some("before".into())));
+}
+
+#[test]
+fn with_too_few_members_ops_are_held_and_go_on_when_one_returns() {
+    for away in 0..3 {
+        let mut sim = cluster(5);
+        sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 3);
+        sim.settle();
         sim.write_full("a", "before");
         sim.crash_and_mark_down(away);
         sim.settle();
@@ -72,7 +159,7 @@ fn while_a_member_is_away_ops_are_held_and_go_on_when_it_returns() {
         sim.settle();
         assert!(sim.all_clean(), "{:?}", sim.states());
         // osd.0 leads when it is there: its client sends again after the change.
-        assert_eq!(sim.maps_shared, 1, "the client was told of the change");
+        assert!(sim.maps_shared >= 1, "the client was told of the change");
         if away != 0 {
             assert_eq!(sim.reply_to(tid).unwrap().result, 0);
             assert_eq!(sim.read("a").unwrap(), "after");

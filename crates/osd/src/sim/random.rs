@@ -1,119 +1,381 @@
-//! Random histories: crashes, cuts, restarts, moves and splits under load. After all of it every acknowledged write
-//! must be there, and every object one that was written.
+//! Random histories: power cuts, false and true deaths, isolation, restarts, moves and splits under load. A read never
+//! returns less than what was acknowledged or read before; after all of it every acknowledged write must be there, every
+//! object one that was written, and all copies equal.
 
 use super::*;
+use crate::pg::bug::Bug;
 
-/// What was written to an object: versions in order of submission, and the newest acknowledged.
+/// A cluster and what happens to it.
+#[derive(Clone, Copy)]
+struct Setup {
+    osds: i32,
+    size: u32,
+    min_size: u32,
+    pg_num: u32,
+    /// OSDs that may be away at the same time.
+    most_down: usize,
+    bug: Option<Bug>,
+}
+
+const CALM: Setup = Setup {
+    osds: 5,
+    size: 3,
+    min_size: 2,
+    pg_num: 2,
+    most_down: 2,
+    bug: None,
+};
+
+/// All kinds of clusters.
+const SETUPS: [Setup; 5] = [
+    CALM,
+    Setup {
+        osds: 3,
+        most_down: 3,
+        ..CALM
+    },
+    Setup {
+        osds: 3,
+        min_size: 1,
+        most_down: 3,
+        ..CALM
+    },
+    Setup {
+        osds: 4,
+        size: 2,
+        min_size: 1,
+        most_down: 4,
+        ..CALM
+    },
+    Setup { most_down: 5, ..CALM },
+];
+
+/// What was written to an object: versions in order of submission, and the newest that was acknowledged or read.
 #[derive(Default)]
 struct History {
     next: usize,
-    acked: usize,
+    floor: usize,
 }
 
-fn run(seed: u64) {
-    let cfg = PgConfig {
-        log_entries_per_pg: (20, 20),
-        ..PgConfig::default()
-    };
-    let mut sim = Sim::with_config(5, 3, 2, seed, cfg);
-    sim.settle();
-    let mut histories: BTreeMap<String, History> = BTreeMap::new();
-    let mut pending: BTreeMap<u64, (String, usize, ReqId)> = BTreeMap::new();
-    let mut down: Vec<i32> = Vec::new();
-    for _ in 0..150 {
-        match sim.random(12) {
-            0 if down.len() < 2 => {
-                let id = sim.random(5) as i32;
-                if !down.contains(&id) {
-                    sim.crash_and_mark_down(id);
-                    down.push(id);
-                }
+/// A request that waits for its reply: a write of this version, or a read that must see at least this one.
+enum Request {
+    Write(usize),
+    Read(usize),
+}
+
+/// How an OSD went away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Away {
+    Dead,
+    Isolated,
+    /// It lives, and is marked down all the same.
+    Slandered,
+}
+
+/// Objects that are written and read.
+const OBJECTS: usize = 30;
+
+struct Run {
+    sim: Sim,
+    setup: Setup,
+    seed: u64,
+    histories: BTreeMap<String, History>,
+    pending: BTreeMap<u64, (String, Request)>,
+    away: Vec<(i32, Away)>,
+}
+
+impl Run {
+    fn new(seed: u64, setup: Setup) -> Self {
+        let cfg = PgConfig {
+            log_entries_per_pg: (20, 20),
+            // Of few objects some are much, in some histories.
+            sync_objects: [1, 3, 64][seed as usize / SETUPS.len() % 3],
+            bug: setup.bug,
+            ..PgConfig::default()
+        };
+        let mut sim = Sim::with_config(setup.osds, setup.size, setup.pg_num, seed, cfg);
+        sim.is_slow = sim.random(2) == 0;
+        if sim.random(2) == 0 {
+            // Else the first PGs are made in unrest.
+            sim.settle();
+        }
+        sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = setup.min_size);
+        Self {
+            sim,
+            setup,
+            seed,
+            histories: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            away: Vec::new(),
+        }
+    }
+
+    fn any_osd(&mut self) -> i32 {
+        self.sim.random(self.setup.osds as usize) as i32
+    }
+
+    fn leave(&mut self) {
+        let id = self.any_osd();
+        if self.away.len() >= self.setup.most_down || self.away.iter().any(|(o, _)| *o == id) {
+            return;
+        }
+        let how = match self.sim.random(6) {
+            0 => Away::Isolated,
+            1 => Away::Slandered,
+            _ => Away::Dead,
+        };
+        match how {
+            Away::Dead => self.sim.crash(id),
+            Away::Isolated => self.sim.isolate(id),
+            Away::Slandered => {}
+        }
+        let n = self.sim.random(30);
+        // It is some time before anybody notices.
+        self.sim.run_some(n);
+        self.sim.change_map(|m| m.mark_down(id));
+        self.away.push((id, how));
+    }
+
+    /// The power goes out, everywhere at once as far as so many may be away.
+    fn blackout(&mut self) {
+        for id in 0..self.setup.osds {
+            if self.away.len() < self.setup.most_down && self.away.iter().all(|(o, _)| *o != id) {
+                self.sim.crash(id);
+                self.away.push((id, Away::Dead));
             }
-            1 | 2 if !down.is_empty() => {
-                let at = sim.random(down.len());
-                let id = down.remove(at);
-                sim.start_and_mark_up(id);
+        }
+        let dead: Vec<i32> = self.away.iter().map(|(o, _)| *o).collect();
+        self.sim.change_map(|m| {
+            for id in dead.into_iter().filter(|o| m.is_up(*o)).collect::<Vec<_>>() {
+                m.mark_down(id);
             }
-            3 => {
-                let (a, b) = (sim.random(5) as i32, sim.random(5) as i32);
+        });
+    }
+
+    fn come_back(&mut self, at: usize) {
+        let (id, how) = self.away.remove(at);
+        match how {
+            Away::Dead => self.sim.start(id),
+            Away::Isolated => self.sim.reconnect(id),
+            Away::Slandered => {}
+        }
+        self.sim.change_map(|m| m.mark_up(id));
+    }
+
+    fn disturb(&mut self) {
+        match self.sim.random(17) {
+            0 | 1 => self.leave(),
+            10 if self.sim.random(3) == 0 => self.blackout(),
+            2 | 3 if !self.away.is_empty() => {
+                let at = self.sim.random(self.away.len());
+                self.come_back(at);
+            }
+            4 => {
+                let (a, b) = (self.any_osd(), self.any_osd());
                 if a != b {
-                    sim.cut_link(a, b);
+                    self.sim.cut_link(a, b);
                 }
             }
-            4 if sim.random(6) == 0 => {
-                let id = sim.random(5) as i32;
-                sim.change_map(|m| match m.out.iter().position(|o| *o == id) {
-                    Some(at) => drop(m.out.remove(at)),
-                    None if m.out.is_empty() => m.out.push(id),
-                    None => {}
-                });
+            5 if self.sim.random(6) == 0 && self.setup.osds > self.setup.size as i32 => {
+                let id = self.any_osd();
+                self.sim
+                    .change_map(|m| match m.out.iter().position(|o| *o == id) {
+                        Some(at) => drop(m.out.remove(at)),
+                        None if m.out.is_empty() => m.out.push(id),
+                        None => {}
+                    });
             }
-            5 if sim.random(20) == 0 => sim.change_map(|m| {
+            6 if self.sim.random(20) == 0 => self.sim.change_map(|m| {
                 let pool = m.pools.get_mut(&POOL).unwrap();
                 pool.pg_num = (pool.pg_num + 1).min(8);
             }),
-            6 => {
-                sim.usec += 1_000_000;
-                for id in sim.nodes.keys().copied().collect::<Vec<_>>() {
-                    sim.with(id, Core::handle_tick);
-                }
-            }
-            _ => {
-                let name = format!("o{}", sim.random(12));
-                let h = histories.entry(name.clone()).or_default();
-                h.next += 1;
-                let n = h.next;
-                let op = sim.build(&name, vec![write_full(&format!("{n}"))]);
-                let reqid = op.reqid;
-                if let Some(tid) = sim.submit(op) {
-                    pending.insert(tid, (name, n, reqid));
-                }
-            }
-        }
-        let n = sim.random(40);
-        sim.run_some(n);
-        while let Some(r) = sim.replies.pop_front() {
-            if let Some((name, n, _)) = pending.remove(&r.tid) {
-                assert_eq!(r.result, 0);
-                let h = histories.get_mut(&name).unwrap();
-                h.acked = h.acked.max(n);
-            }
+            7 => self.sim.pass_moment(),
+            8 | 11 => self.request(false),
+            9 => self.read_where_it_was(),
+            _ => self.request(true),
         }
     }
-    for id in std::mem::take(&mut down) {
-        sim.start_and_mark_up(id);
-    }
-    sim.settle();
-    sim.settle();
-    assert!(sim.all_clean(), "seed {seed}: {:?}", sim.states());
-    sim.replies.clear();
-    for (name, h) in &histories {
-        let found = match sim.read(name) {
-            Ok(b) => std::str::from_utf8(&b).unwrap().parse::<usize>().unwrap(),
-            Err(e) => {
-                assert_eq!((e, h.acked), (-2, 0), "seed {seed}: {name} lost");
-                continue;
-            }
+
+    fn request(&mut self, writes: bool) {
+        let name = format!("o{}", self.sim.random(OBJECTS));
+        let h = self.histories.entry(name.clone()).or_default();
+        let (op, request) = if writes {
+            h.next += 1;
+            (write_full(&h.next.to_string()), Request::Write(h.next))
+        } else {
+            (extent(OpCode::READ, 0, 0, ""), Request::Read(h.floor))
         };
-        assert!(found <= h.next);
-        assert!(
-            found >= h.acked,
-            "seed {seed}: {name} is {found}, {} was acknowledged",
-            h.acked
-        );
+        let op = self.sim.build(&name, vec![op]);
+        if let Some(tid) = self.sim.submit(op) {
+            self.pending.insert(tid, (name, request));
+        }
     }
-    let copies: usize = sim.nodes.values().map(|n| n.store.objects().len()).sum();
-    let objects = histories.keys().filter(|n| sim.read(n).is_ok()).count();
-    assert_eq!(copies, objects * 3, "seed {seed}: copies left over or missing");
+
+    /// A client that is cut off together with an OSD reads there.
+    fn read_where_it_was(&mut self) {
+        let isolated = self.away.iter().find(|(_, how)| *how == Away::Isolated);
+        let Some((id, _)) = isolated.copied() else { return };
+        let name = format!("o{}", self.sim.random(OBJECTS));
+        let floor = self.histories.get(&name).map_or(0, |h| h.floor);
+        let mut op = self.sim.build(&name, vec![extent(OpCode::READ, 0, 0, "")]);
+        op.epoch = self.sim.nodes[&id].epoch;
+        let (pgid, tid) = (op.pgid, op.tid);
+        self.sim.with(id, |core, cx| core.handle_op(pgid, op, cx));
+        self.histories.entry(name.clone()).or_default();
+        self.pending.insert(tid, (name, Request::Read(floor)));
+    }
+
+    fn take_replies(&mut self) {
+        while let Some(r) = self.sim.replies.pop_front() {
+            let Some((name, request)) = self.pending.remove(&r.tid) else {
+                continue;
+            };
+            let h = self.histories.get_mut(&name).unwrap();
+            let seed = self.seed;
+            match request {
+                Request::Write(n) => {
+                    assert_eq!(r.result, 0, "seed {seed}");
+                    h.floor = h.floor.max(n);
+                }
+                Request::Read(floor) => {
+                    let found = match r.result {
+                        0 => number(&r.ops[0].data.to_bytes()),
+                        e => {
+                            assert_eq!(e, -2, "seed {seed}");
+                            0
+                        }
+                    };
+                    assert!(found <= h.next);
+                    assert!(
+                        found >= floor,
+                        "seed {seed}: a read of {name} returned {found} after {floor}"
+                    );
+                    h.floor = h.floor.max(found);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        let seed = self.seed;
+        while !self.away.is_empty() {
+            let at = self.sim.random(self.away.len());
+            self.come_back(at);
+        }
+        self.sim.is_slow = false;
+        for _ in 0..8 {
+            self.sim.settle();
+            if self.sim.all_clean() {
+                break;
+            }
+        }
+        assert!(self.sim.all_clean(), "seed {seed}: {:?}", self.sim.states());
+        self.take_replies();
+        let mut there = 0;
+        for (name, h) in &self.histories {
+            let found = match self.sim.read(name) {
+                Ok(b) => number(&b),
+                Err(e) => {
+                    assert_eq!((e, h.floor), (-2, 0), "seed {seed}: {name} lost");
+                    continue;
+                }
+            };
+            there += 1;
+            assert!(found <= h.next);
+            let floor = h.floor;
+            assert!(
+                found >= floor,
+                "seed {seed}: {name} is {found}, {floor} was acknowledged"
+            );
+        }
+        self.check_copies(there);
+    }
+
+    fn check_copies(&self, objects: usize) {
+        let seed = self.seed;
+        let mut all: BTreeMap<&Bytes, Vec<&store::Object>> = BTreeMap::new();
+        for n in self.sim.nodes.values() {
+            for (key, o) in n.store.objects() {
+                all.entry(key).or_default().push(o);
+            }
+        }
+        assert_eq!(all.len(), objects, "seed {seed}: objects left over or missing");
+        for (key, copies) in all {
+            assert_eq!(
+                copies.len(),
+                self.setup.size as usize,
+                "seed {seed}: copies of {key:?}"
+            );
+            assert!(
+                copies.windows(2).all(|w| w[0] == w[1]),
+                "seed {seed}: the copies of {key:?} differ"
+            );
+        }
+    }
+}
+
+fn number(b: &Bytes) -> usize {
+    std::str::from_utf8(b).unwrap().parse().unwrap()
+}
+
+fn run(seed: u64, setup: Setup) {
+    let mut r = Run::new(seed, setup);
+    for _ in 0..150 {
+        r.disturb();
+        let n = r.sim.random(40);
+        r.sim.run_some(n);
+        r.take_replies();
+    }
+    r.finish();
+}
+
+/// How many seeds to run: `SPIRULA_SEEDS`, or as many as a normal test has time for. `SPIRULA_SEED` runs one alone.
+fn seeds(normal: u64) -> std::ops::RangeInclusive<u64> {
+    let var = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    match (var("SPIRULA_SEED"), var("SPIRULA_SEEDS")) {
+        (Some(seed), _) => seed..=seed,
+        (None, n) => 1..=n.unwrap_or(normal),
+    }
 }
 
 #[test]
 fn no_acknowledged_write_is_lost_in_random_histories() {
-    let seeds = std::env::var("SPIRULA_SIM_SEEDS")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(30);
-    for seed in 1..=seeds {
-        run(seed);
+    for seed in seeds(300) {
+        let setup = SETUPS[seed as usize % SETUPS.len()];
+        let result = std::panic::catch_unwind(|| run(seed, setup));
+        if let Err(e) = result {
+            eprintln!("seed {seed} failed; again: SPIRULA_SEED={seed} cargo test -p spirula-osd sim::random");
+            std::panic::resume_unwind(e);
+        }
     }
+}
+
+/// Whether any of so many seeds notices a bug.
+fn is_caught(bug: Bug) -> Option<u64> {
+    (1..=200).find(|seed| {
+        let setup = Setup {
+            bug: Some(bug),
+            ..SETUPS[*seed as usize % SETUPS.len()]
+        };
+        std::panic::catch_unwind(|| run(*seed, setup)).is_err()
+    })
+}
+
+#[test]
+fn deliberate_bugs_are_caught() {
+    let mut missed = Vec::new();
+    for bug in [
+        Bug::EarlyAck,
+        Bug::NoPrior,
+        Bug::NoHistory,
+        Bug::SkippedObject,
+        Bug::KeptDivergent,
+        Bug::NoLease,
+    ] {
+        match is_caught(bug) {
+            Some(seed) => println!("{bug:?}: caught by seed {seed}"),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
 }

@@ -1,0 +1,20 @@
+//! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests can switch one on.
+
+/// A bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// A replica says that a write is durable when it has received it.
+    EarlyAck,
+    /// A primary serves before the map says that it is up.
+    NoUpThru,
+    /// Nobody is asked but the members.
+    NoPrior,
+    /// Intervals that ended are forgotten.
+    NoHistory,
+    /// The newest object that a log names is not brought over.
+    SkippedObject,
+    /// Objects that only a divergent log names stay as they are.
+    KeptDivergent,
+    /// A primary answers reads without a lease.
+    NoLease,
+}

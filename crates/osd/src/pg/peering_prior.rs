@@ -1,0 +1,129 @@
+//! Who must be asked before a primary can know that it has heard of the newest copy.
+//!
+//! Every interval that may have served since the newest activation known is looked at: one member of each must have
+//! answered. For if an interval was active, each of its members remembers that; and one that answered takes part in no
+//! earlier interval any more. An interval none of whose members is up blocks the PG, unless an operator gave those that
+//! are down up for lost.
+//!
+//! Where no copy's past is known from that activation on, as maps were missed or there is no copy, every OSD is asked, and
+//! one that is down is waited for, unless it was down already then.
+
+use std::collections::BTreeMap;
+
+use super::Pg;
+use super::bug::Bug;
+use super::history::History;
+use super::info::PgInfo;
+use super::peering::Peering;
+
+/// What is to be done about OSDs that may hold a newer copy than those that answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Prior {
+    /// Nothing: none can.
+    Enough,
+    /// Ask these.
+    Ask(Vec<i32>),
+    /// Ask every one.
+    AskAll,
+    /// Wait for these.
+    Down(Vec<i32>),
+}
+
+/// The newest epoch in which the PG was activated on a copy, be that complete or not; 0 for never.
+pub(super) fn newest_activation(infos: &BTreeMap<i32, Option<PgInfo>>) -> u32 {
+    infos
+        .values()
+        .flatten()
+        .map(|i| i.last_epoch_started)
+        .max()
+        .unwrap_or(0)
+}
+
+impl Pg {
+    /// What the answers so far leave to be asked.
+    pub(super) fn prior(&self) -> Prior {
+        let super::Role::Peering(p) = &self.role else {
+            return Prior::Enough;
+        };
+        if self.cfg.has_bug(Bug::NoPrior) {
+            return Prior::Enough;
+        }
+        let since = newest_activation(&p.infos).max(self.pool.created);
+        match self.known_history(p, since) {
+            Some(h) => {
+                let may_be_newer = h.intervals().iter().filter(|i| i.last >= since);
+                self.prior_of(p, may_be_newer.map(|i| (i.first, i.acting.as_slice())))
+            }
+            None if !p.asked_all => Prior::AskAll,
+            None => self.prior_unknown(p, since),
+        }
+    }
+
+    /// Whether a primary of an earlier interval may not know yet that it is none any more, and answer reads.
+    pub(super) fn may_be_deposed(&self) -> bool {
+        let super::Role::Peering(p) = &self.role else {
+            return false;
+        };
+        let since = newest_activation(&p.infos).max(self.pool.created);
+        let Some(h) = self.known_history(p, since) else {
+            return true;
+        };
+        h.intervals().iter().filter(|i| i.last >= since).any(|i| {
+            // Who is its only member has answered.
+            i.acting.len() > 1
+                && !p.infos.contains_key(&i.primary)
+                && self.map.osd(i.primary).is_some_and(|o| !o.dead)
+        })
+    }
+
+    /// A history that reaches back to the epoch.
+    fn known_history<'a>(&'a self, p: &'a Peering, since: u32) -> Option<&'a History> {
+        let of_others = p.infos.values().flatten().map(|i| &i.history);
+        // Its own counts without a copy too, where it was there when the pool was made.
+        let mut histories = of_others.chain([&self.info.history]);
+        histories.find(|h| since > 0 && h.covers(since))
+    }
+
+    /// Of intervals, each by its first epoch and its members.
+    fn prior_of<'a>(&self, p: &Peering, intervals: impl Iterator<Item = (u32, &'a [i32])>) -> Prior {
+        let (mut ask, mut down) = (Vec::new(), Vec::new());
+        for (first, members) in intervals {
+            let answered = members.iter().any(|o| p.infos.contains_key(o));
+            let is_up = |o: &i32| self.map.osd(*o).is_some_and(|v| v.up);
+            let new = members.iter().copied().filter(|o| is_up(o) && !p.knows_of(*o));
+            let before = ask.len();
+            ask.extend(new);
+            if answered || ask.len() > before {
+                continue;
+            }
+            let awaited = |o: &i32| self.map.osd(*o).is_some_and(|v| v.lost_at <= first);
+            down.extend(members.iter().copied().filter(awaited));
+        }
+        for list in [&mut ask, &mut down] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        match () {
+            () if !ask.is_empty() => Prior::Ask(ask),
+            () if !down.is_empty() => Prior::Down(down),
+            () => Prior::Enough,
+        }
+    }
+
+    /// Where the past is not known, and all that are up were asked.
+    fn prior_unknown(&self, p: &Peering, since: u32) -> Prior {
+        let may_be_newer = |o: &i32| {
+            !p.infos.contains_key(o)
+                && self
+                    .map
+                    .osd(*o)
+                    .is_some_and(|v| !v.up && v.down_at > since && v.lost_at < v.down_at)
+        };
+        let down: Vec<i32> = (0..self.map.max_osd()).filter(may_be_newer).collect();
+        if down.is_empty() {
+            Prior::Enough
+        } else {
+            Prior::Down(down)
+        }
+    }
+}
