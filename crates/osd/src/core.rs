@@ -269,15 +269,13 @@ impl Core {
 
     /// Lets as many PGs copy in the background at a time as may.
     fn grant_backfills(&mut self, cx: &mut Ctx<'_>) {
-        if self.map.no_backfill() {
-            return;
-        }
         let state = |s: &u32| self.pgs.get(s).map(Pg::backfill_state);
         let slots = self.slots();
         let running = slots.iter().filter(|s| state(s) == Some(BackfillState::Running));
         let free = self.cfg.max_backfills.saturating_sub(running.count());
+        let may_copy = |s: &&u32| self.pgs.get(*s).is_some_and(|pg| !pg.is_copying_held());
         let waiting = slots.iter().filter(|s| state(s) == Some(BackfillState::Waiting));
-        for slot in waiting.take(free).copied().collect::<Vec<_>>() {
+        for slot in waiting.filter(may_copy).take(free).copied().collect::<Vec<_>>() {
             self.with(slot, cx, Pg::grant_backfill);
         }
     }

@@ -165,6 +165,7 @@ impl Monitor {
                     Sub {
                         next: sub.start,
                         onetime: sub.is_onetime(),
+                        ends: None,
                     },
                 );
                 names.push(what);

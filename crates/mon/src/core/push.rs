@@ -1,5 +1,7 @@
 //! Subscriptions: who is sent which map.
 
+use std::time::Duration;
+
 use spirula_proto::mgr::MMgrMap;
 use spirula_proto::mon::{FsMapUser, MConfig, MFsMap, MFsMapUser, MLog, MMonMap, PaxosVersion};
 use spirula_proto::{Blob, Payload};
@@ -7,6 +9,10 @@ use spirula_proto::{Blob, Payload};
 use super::{Monitor, SessionId, Sub};
 use crate::service::FSMAP_EPOCH;
 
+/// How long a client that has asked once for the next OSDMap hears of those that follow. It asks when OSDs no longer answer it, and
+/// the first map may not say yet what became of them; where none is left that would send it another, it would ask again only
+/// after ten seconds.
+const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 /// Epochs in one MOSDMap.
 const MAPS_PER_MESSAGE: u32 = 40;
 
@@ -21,6 +27,13 @@ impl Monitor {
         else {
             return;
         };
+        let now = self.steady.now();
+        if sub.ends.is_some_and(|end| end <= now) {
+            if let Some(s) = self.sessions.get_mut(&session) {
+                s.subs.remove(what);
+            }
+            return;
+        }
         let next = match what {
             "osdmap" => self.push_osdmap(session, sub),
             "monmap" => {
@@ -64,10 +77,11 @@ impl Monitor {
         };
         let Some(next) = next else { return };
         if let Some(subs) = self.sessions.get_mut(&session).map(|s| &mut s.subs) {
-            if sub.onetime {
+            if sub.onetime && what != "osdmap" {
                 subs.remove(what);
             } else if let Some(s) = subs.get_mut(what) {
                 s.next = next;
+                s.ends = sub.onetime.then(|| sub.ends.unwrap_or(now + FOLLOWED_FOR));
             }
         }
     }

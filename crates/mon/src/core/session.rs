@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName, EntityType};
@@ -19,6 +20,8 @@ pub struct Sub {
     pub next: u64,
     /// The first answer ends it.
     pub onetime: bool,
+    /// When one for OSDMaps ends that was answered, on the steady clock.
+    pub ends: Option<Duration>,
 }
 
 /// What the handshake found out about a peer.

@@ -284,6 +284,32 @@ fn a_subscriber_is_sent_every_epoch_once() {
 }
 
 #[test]
+fn who_asks_once_for_the_next_map_hears_of_those_after_it_for_a_while() {
+    let mut w = World::new();
+    w.admin();
+    let start = u64::from(w.mon.osd.map.epoch) + 1;
+    let what = BTreeMap::from([("osdmap".to_owned(), Subscription { start, flags: 1 })]);
+    let hostname = String::new();
+    w.send(1, MMonSubscribe { what, hostname }.to_message());
+    let epochs = |w: &World| -> Vec<u32> {
+        let all = w.inbox.get(&1).into_iter().flatten();
+        let maps = all.filter(|m| m.kind() == MsgType::OSD_MAP);
+        maps.flat_map(|m| m.decode::<MOsdMap>().unwrap().incrementals.into_keys())
+            .collect()
+    };
+    (0..2).for_each(|o| w.boot(o));
+    let newest = w.mon.osd.map.epoch;
+    let all: Vec<u32> = (u32::try_from(start).unwrap()..=newest).collect();
+    assert!(all.len() > 1);
+    assert_eq!(epochs(&w), all);
+    w.pass(Duration::from_secs(11));
+    let before = epochs(&w);
+    w.boot(2);
+    assert!(w.mon.osd.map.epoch > newest);
+    assert_eq!(epochs(&w), before);
+}
+
+#[test]
 fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks() {
     let mut w = World::new();
     (0..3).for_each(|o| w.boot(o));

@@ -94,6 +94,22 @@ impl PoolTotals {
     }
 }
 
+/// A primary tells since when a PG is as it is, as far as it has led it. What happened before is known from who led it then.
+fn keep_times(now: &mut PgStat, before: &PgStat) {
+    for (new, old) in [
+        (&mut now.last_active, before.last_active),
+        (&mut now.last_clean, before.last_clean),
+        (&mut now.last_peered, before.last_peered),
+        (&mut now.last_undegraded, before.last_undegraded),
+        (&mut now.last_fullsized, before.last_fullsized),
+        (&mut now.last_became_active, before.last_became_active),
+        (&mut now.last_became_peered, before.last_became_peered),
+    ] {
+        *new = old.max(*new);
+    }
+    now.last_epoch_clean = now.last_epoch_clean.max(before.last_epoch_clean);
+}
+
 /// All statistics.
 #[derive(Debug)]
 pub struct Stats {
@@ -222,7 +238,8 @@ impl Stats {
             let newer =
                 (stat.reported_epoch, stat.reported_seq) >= (known.reported_epoch, known.reported_seq);
             if newer {
-                *known = stat;
+                let before = std::mem::replace(known, stat);
+                keep_times(known, &before);
             }
         }
         self.stores.retain(|(_, of), _| *of != osd);

@@ -117,6 +117,10 @@ impl ClusterMap for MapView {
             .intersects(OsdMapFlags::NOBACKFILL.with(OsdMapFlags::NORECOVER))
     }
 
+    fn no_rebalance(&self) -> bool {
+        self.map.flags.contains(OsdMapFlags::NOREBALANCE)
+    }
+
     fn max_osd(&self) -> i32 {
         i32::try_from(self.map.max_osd).unwrap_or(i32::MAX)
     }

@@ -26,6 +26,9 @@ struct Times {
     change: UTime,
     active: UTime,
     clean: UTime,
+    peered: UTime,
+    undegraded: UTime,
+    fullsized: UTime,
     became_active: UTime,
     clean_epoch: u32,
 }
@@ -71,6 +74,15 @@ impl Reports {
         }
         if active {
             t.active = now;
+        }
+        if active || r.state.contains(&"peered") {
+            t.peered = now;
+        }
+        if !r.state.contains(&"degraded") {
+            t.undegraded = now;
+        }
+        if !r.state.contains(&"undersized") {
+            t.fullsized = now;
         }
         if r.state.contains(&"clean") {
             t.clean = now;
@@ -130,9 +142,9 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         up_primary: r.up_primary,
         acting_primary: r.acting_primary,
         blocked_by: r.blocked_by.clone(),
-        last_undegraded: t.clean,
-        last_fullsized: t.clean,
-        last_peered: t.active,
+        last_undegraded: t.undegraded,
+        last_fullsized: t.fullsized,
+        last_peered: t.peered,
         snaptrimq_len: u32::try_from(r.trim_queue).unwrap_or(u32::MAX),
         purged_snaps: r.purged_snaps.clone(),
         ..PgStat::default()

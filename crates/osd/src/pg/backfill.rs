@@ -186,6 +186,12 @@ impl Pg {
         matches!(&self.role, Role::Active(a) if a.backfill.compares)
     }
 
+    /// Whether an operator's flags say that nothing is to be copied for now.
+    pub fn is_copying_held(&self) -> bool {
+        let has_all = self.interval.place.acting.len() >= self.pool.size as usize;
+        self.map.no_backfill() || self.map.no_rebalance() && has_all
+    }
+
     /// It is the PG's turn to copy.
     pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()

@@ -98,6 +98,8 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn no_snap_trim(&self) -> bool;
     /// Whether nothing is to be copied in the background for now (flags `nobackfill`, `norecover`).
     fn no_backfill(&self) -> bool;
+    /// Whether PGs that have all their copies are not to move for now (flag `norebalance`).
+    fn no_rebalance(&self) -> bool;
     /// The number of places for OSDs; every id is below it.
     fn max_osd(&self) -> i32;
     /// Whether a client at this address is shut out.

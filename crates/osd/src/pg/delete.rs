@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use spirula_denc::decode_all;
 
+use super::info::PgInfo;
 use super::message::PeeringId;
 use super::object::ObjectInfo;
 use super::txn::{MetaOp, ObjectOp, Txn};
@@ -79,7 +80,11 @@ impl Pg {
         }
         txn.meta.push(MetaOp::Delete(key::info_key(self.pgid)));
         self.exists = false;
-        self.info = Default::default();
+        // The number stays: without it the range of the PG's keys would be that of the whole pool.
+        self.info = PgInfo {
+            pg_num: self.info.pg_num,
+            ..PgInfo::default()
+        };
         self.log = Default::default();
         self.dups = Default::default();
         self.role = Role::Stray;

@@ -16,7 +16,7 @@ use super::{Ctx, Output, Pg, Role};
 pub(super) struct Interval {
     /// The epoch it began in, as far as this OSD knows.
     pub since: u32,
-    /// The epoch in which this OSD first saw it: `since`, unless maps were missed. What primaries name it by, as no
+    /// The epoch in which this OSD first saw it: `since`, unless maps were missed. What primaries have recorded, as no
     /// member can know of a later beginning.
     pub seen: u32,
     /// Since when the primary is the same.
@@ -210,11 +210,13 @@ impl Pg {
             self.begin_peering(cx);
         } else {
             self.recheck_held(u32::MAX, cx);
+            // What is still on its way from primaries of earlier intervals means nothing any more: an object that is pushed may
+            // not even belong to this PG since a split.
+            self.id = PeeringId {
+                epoch: self.interval.since,
+                round: 0,
+            };
             if self.interval.place.acting.contains(&self.whoami) {
-                self.id = PeeringId {
-                    epoch: self.interval.since,
-                    round: 0,
-                };
                 self.role = Role::Replica(Replica::default());
             } else {
                 self.role = Role::Stray;
@@ -228,6 +230,7 @@ impl Pg {
         if let Role::Peering(_) = self.role {
             self.recheck_peering(cx);
         }
+        self.pump_feeds(cx);
         self.update_trim_queue();
         self.trim_on(cx);
     }

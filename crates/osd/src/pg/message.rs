@@ -20,10 +20,10 @@ use super::txn::Txn;
 /// 7: infos tell of past intervals; leases; copies made in the background.
 const VERSION: u16 = 7;
 
-/// An attempt of a primary to agree with the members: the epoch of its interval, and a count within it.
+/// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct PeeringId {
-    /// The epoch in which the primary's interval began.
+    /// The epoch of the primary's map when it began: within the interval. Who hears of it waits for that map.
     pub epoch: u32,
     /// Counts the attempts.
     pub round: u32,

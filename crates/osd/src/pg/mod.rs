@@ -365,6 +365,15 @@ impl Pg {
         self.held.len() + self.contexts.waiting() + writes + reads
     }
 
+    /// Its role and what it waits for, for the report on a failed test.
+    #[cfg(test)]
+    pub(crate) fn trace(&self) -> String {
+        format!(
+            "{} {:?}, {:?}, commits {:?}, store {:?}",
+            self.pgid, self.id, self.role, self.commits, self.pending
+        )
+    }
+
     /// When the ops that wait or are under way were received.
     pub fn ops_received(&self) -> impl Iterator<Item = u64> {
         self.ops().map(|(op, _)| op.stamps.received)

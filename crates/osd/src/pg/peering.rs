@@ -129,6 +129,21 @@ impl Peering {
     pub(super) fn knows_of(&self, osd: i32) -> bool {
         self.asked.contains(&osd) || self.infos.contains_key(&osd)
     }
+
+    /// Whether an OSD is at work for this attempt.
+    fn awaits(&self, osd: i32) -> bool {
+        match &self.stage {
+            Stage::Syncing(left) => left.contains(&osd) || self.auth == osd,
+            Stage::Activating(left) => left.contains(&osd),
+            Stage::Infos | Stage::Strays | Stage::Logs => self.asked.contains(&osd),
+            Stage::Waiting(_)
+            | Stage::Flushing
+            | Stage::Acting(_)
+            | Stage::Counting
+            | Stage::UpThru
+            | Stage::Lease => false,
+        }
+    }
 }
 
 impl Pg {
@@ -153,8 +168,9 @@ impl Pg {
 
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
         self.rounds += 1;
+        // Who is asked looks at the question when it has this map, too: no older one takes it out of this attempt.
         self.id = PeeringId {
-            epoch: self.interval.seen,
+            epoch: self.map.epoch(),
             round: self.rounds,
         };
         self.source = None;
@@ -300,6 +316,7 @@ impl Pg {
     /// A new map within the interval: OSDs came or went, or this one is recorded as up.
     pub(super) fn recheck_peering(&mut self, cx: &mut Ctx<'_>) {
         let map = std::sync::Arc::clone(&self.map);
+        let lost_helper = self.has_lost_helper();
         let Some(p) = self.peering() else { return };
         match p.stage {
             Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => {
@@ -309,8 +326,20 @@ impl Pg {
                 self.infos_complete(cx);
             }
             Stage::UpThru => self.activate(cx),
+            // The holder of the newest copy need not be a member: that it was marked down ends no interval, but makes it
+            // forget what it was asked for, even if it lives.
+            Stage::Logs | Stage::Syncing(_) if lost_helper => self.begin_peering(cx),
             _ => {}
         }
+    }
+
+    /// Whether an OSD that is at work for this attempt has been down since that began.
+    fn has_lost_helper(&self) -> bool {
+        let Role::Peering(p) = &self.role else {
+            return false;
+        };
+        let was_down = |o: i32| self.map.osd(o).is_none_or(|v| !v.up || v.up_from > self.id.epoch);
+        (0..self.map.max_osd()).any(|o| p.awaits(o) && was_down(o))
     }
 
     fn choose(&mut self, cx: &mut Ctx<'_>) {
@@ -637,16 +666,7 @@ impl Pg {
     pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         match &mut self.role {
             Role::Peering(p) => {
-                let concerned = match &p.stage {
-                    Stage::Waiting(_) | Stage::Flushing | Stage::Counting | Stage::UpThru | Stage::Lease => {
-                        false
-                    }
-                    Stage::Syncing(left) => left.contains(&osd) || p.auth == osd,
-                    Stage::Activating(left) => left.contains(&osd),
-                    Stage::Infos | Stage::Strays | Stage::Logs => p.asked.contains(&osd),
-                    Stage::Acting(_) => false,
-                };
-                p.retry |= concerned;
+                p.retry |= p.awaits(osd);
             }
             Role::Active(_) => {
                 self.resend_writes(Some(osd), cx);

@@ -213,6 +213,13 @@ impl Pg {
         }
     }
 
+    /// Goes on with the feeds that flags had held up, if they do no more.
+    pub(super) fn pump_feeds(&mut self, cx: &mut Ctx<'_>) {
+        for i in 0..self.source.as_ref().map_or(0, |s| s.feeds.len()) {
+            self.pump_feed(i, cx);
+        }
+    }
+
     fn feed(&mut self, i: usize) -> Option<&mut Feed> {
         self.source.as_mut()?.feeds.get_mut(i)
     }
@@ -224,6 +231,9 @@ impl Pg {
 
     fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
         let serves = matches!(self.role, Role::Active(_));
+        if serves && self.is_copying_held() {
+            return;
+        }
         let window = if serves {
             self.cfg.backfill_window
         } else {

@@ -16,6 +16,8 @@ pub(super) struct FakeMap {
     pub(super) pools: BTreeMap<u64, PoolView>,
     pub(super) blocklist: Vec<EntityAddr>,
     pub(super) no_snap_trim: bool,
+    pub(super) no_backfill: bool,
+    pub(super) no_rebalance: bool,
     /// Temporary acting sets.
     pub(super) temp: BTreeMap<PgId, Vec<i32>>,
 }
@@ -31,6 +33,8 @@ impl FakeMap {
             pools: BTreeMap::new(),
             blocklist: Vec::new(),
             no_snap_trim: false,
+            no_backfill: false,
+            no_rebalance: false,
             temp: BTreeMap::new(),
         }
     }
@@ -155,7 +159,11 @@ impl ClusterMap for FakeMap {
     }
 
     fn no_backfill(&self) -> bool {
-        false
+        self.no_backfill
+    }
+
+    fn no_rebalance(&self) -> bool {
+        self.no_rebalance
     }
 
     fn max_osd(&self) -> i32 {

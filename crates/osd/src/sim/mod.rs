@@ -552,6 +552,20 @@ impl Sim {
         all
     }
 
+    /// What every OSD does with the PGs that are not clean, for the report on a failed test.
+    fn traces(&self) -> String {
+        let is_clean = |pgid: &str| self.states().contains(&format!("{pgid} active+clean"));
+        let nodes = self
+            .nodes
+            .iter()
+            .filter_map(|(id, n)| n.core.as_ref().map(|c| (id, c)));
+        nodes
+            .flat_map(|(id, c)| c.pgs().map(move |pg| (id, pg)))
+            .filter(|(_, pg)| !is_clean(&pg.pgid().to_string()))
+            .map(|(id, pg)| format!("osd.{id}: {}\n", pg.trace()))
+            .collect()
+    }
+
     fn all_clean(&self) -> bool {
         let pg_num = self.map().pool(POOL).map_or(0, |p| p.pg_num) as usize;
         let states = self.states();

@@ -1,6 +1,7 @@
 //! Replication and peering, step by step.
 
 use super::*;
+use crate::pg::Pg;
 use crate::pg::bug::Bug;
 
 fn cluster(seed: u64) -> Sim {
@@ -301,4 +302,139 @@ fn logs_stay_bounded_everywhere() {
     sim.settle();
     assert!(sim.all_clean());
     same_everywhere(&sim);
+}
+
+/// What an OSD does with PG 1.0.
+fn trace(sim: &Sim, osd: i32) -> String {
+    let core = sim.nodes[&osd].core.as_ref().unwrap();
+    core.pg(PgId::new(POOL, 0)).map(Pg::trace).unwrap_or_default()
+}
+
+/// Steps until an OSD's part in PG 1.0 looks like this.
+fn run_until(sim: &mut Sim, osd: i32, what: &str) {
+    for _ in 0..10_000 {
+        if trace(sim, osd).contains(what) {
+            return;
+        }
+        let steps = sim.steps();
+        let at = sim.random(steps.len());
+        sim.step(steps[at]);
+    }
+    panic!("not {what}: {}", trace(sim, osd));
+}
+
+#[test]
+fn a_helper_that_was_marked_down_and_lives_is_asked_again() {
+    for seed in 1..20 {
+        let mut sim = Sim::new(4, 2, 1, seed);
+        sim.settle();
+        for i in 0..20 {
+            sim.write_full(&format!("o{i}"), "x");
+        }
+        // osd.0 belongs to the PG no more, but has the newest copy, and brings the others up to it.
+        sim.change_map(|m| m.out.extend([0, 1]));
+        run_until(&mut sim, 2, "Syncing({2, 3})");
+        sim.change_map(|m| m.mark_down(0));
+        sim.change_map(|m| m.mark_up(0));
+        sim.settle();
+        assert!(sim.all_clean(), "seed {seed}: {:?}", sim.states());
+        assert_eq!(sim.read("o7").unwrap(), "x");
+        assert!(sim.nodes[&0].store.objects().is_empty(), "the stray is deleted");
+    }
+}
+
+#[test]
+fn a_count_that_a_new_attempt_has_overtaken_activates_nothing() {
+    for seed in 1..20 {
+        let mut sim = cluster(seed);
+        sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().min_size = 1);
+        sim.settle();
+        sim.crash_and_mark_down(0);
+        sim.crash_and_mark_down(2);
+        sim.settle();
+        for i in 0..20 {
+            sim.write_full(&format!("o{i}"), "x");
+        }
+        sim.start(0);
+        sim.start(2);
+        sim.change_map(|m| {
+            m.mark_up(0);
+            m.mark_up(2);
+            // After a split the objects are counted.
+            m.pools.get_mut(&POOL).unwrap().pg_num = 2;
+        });
+        // osd.1 brings the others up to its copy, and does not notice that these cannot reach each other for a moment.
+        run_until(&mut sim, 0, "Syncing({0, 2})");
+        sim.cut_link(0, 2);
+        run_until(&mut sim, 0, "Counting");
+        // So osd.0 begins anew, and then learns what it had asked its store for.
+        sim.pass_moment();
+        assert!(!trace(&sim, 0).contains("Counting"), "it did not begin anew");
+        while sim.steps().contains(&Step::Answer(0)) {
+            sim.step(Step::Answer(0));
+        }
+        assert!(!trace(&sim, 0).contains("Activating"), "seed {seed}");
+        sim.settle();
+        assert!(sim.all_clean(), "seed {seed}: {:?}", sim.states());
+        for i in 0..20 {
+            assert_eq!(sim.read(&format!("o{i}")).unwrap(), "x", "seed {seed}");
+        }
+        same_everywhere(&sim);
+    }
+}
+
+/// A cluster in which osd.3 is to take over from osd.1, much more than requests would wait for.
+fn moving(hold: impl FnOnce(&mut FakeMap)) -> Sim {
+    let mut sim = Sim::new(4, 3, 1, 9);
+    sim.settle();
+    for i in 0..300 {
+        sim.write_full(&format!("o{i}"), "x");
+    }
+    sim.change_map(|m| {
+        hold(m);
+        m.out.push(1);
+    });
+    sim.pass(30);
+    sim
+}
+
+#[test]
+fn flags_hold_up_copying_before_it_begins_and_in_between() {
+    for flag in [
+        |m: &mut FakeMap, on| m.no_backfill = on,
+        |m: &mut FakeMap, on| m.no_rebalance = on,
+    ] {
+        let mut sim = moving(|m| flag(m, true));
+        assert_eq!(sim.states(), ["1.0 active+backfill_wait+remapped"]);
+        assert!(sim.nodes[&3].store.objects().is_empty());
+        sim.change_map(|m| flag(m, false));
+        while sim.nodes[&3].store.objects().len() < 50 {
+            sim.pass_moment();
+            sim.run_some(20);
+        }
+        sim.change_map(|m| flag(m, true));
+        sim.pass(30);
+        let copied = sim.nodes[&3].store.objects().len();
+        assert!((50..290).contains(&copied), "it goes on: {copied}");
+        sim.write_full("o7", "written meanwhile");
+        sim.change_map(|m| flag(m, false));
+        sim.settle();
+        assert!(sim.all_clean(), "{:?}", sim.states());
+        assert_eq!(sim.read("o7").unwrap(), "written meanwhile");
+        assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
+    }
+}
+
+#[test]
+fn no_rebalance_does_not_keep_a_pg_degraded() {
+    let mut sim = Sim::new(4, 3, 1, 9);
+    sim.settle();
+    for i in 0..300 {
+        sim.write_full(&format!("o{i}"), "x");
+    }
+    sim.change_map(|m| m.no_rebalance = true);
+    sim.crash_and_mark_down(1);
+    sim.change_map(|m| m.out.push(1));
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
 }

@@ -269,7 +269,14 @@ impl Run {
                 break;
             }
         }
-        assert!(self.sim.all_clean(), "seed {seed}: {:?}", self.sim.states());
+        assert!(
+            self.sim.all_clean(),
+            "seed {seed}: {:?}\n{}",
+            self.sim.states(),
+            self.sim.traces()
+        );
+        // Copies that belong elsewhere are removed only then.
+        self.sim.settle();
         self.take_replies();
         let mut there = 0;
         for (name, h) in &self.histories {
@@ -291,6 +298,19 @@ impl Run {
         self.check_copies(there);
     }
 
+    /// Who has an object, and all that these have of PGs.
+    fn holders(&self, key: &Bytes) -> String {
+        let nodes = self.sim.nodes.iter();
+        nodes
+            .filter(|(_, n)| n.store.objects().contains_key(key))
+            .filter_map(|(id, n)| n.core.as_ref().map(|c| (id, c)))
+            .flat_map(|(id, c)| {
+                c.pgs()
+                    .map(move |pg| format!("\nosd.{id}: {} {:?}", pg.trace(), pg.info()))
+            })
+            .collect()
+    }
+
     fn check_copies(&self, objects: usize) {
         let seed = self.seed;
         let mut all: BTreeMap<&Bytes, Vec<&store::Object>> = BTreeMap::new();
@@ -304,7 +324,8 @@ impl Run {
             assert_eq!(
                 copies.len(),
                 self.setup.size as usize,
-                "seed {seed}: copies of {key:?}"
+                "seed {seed}: copies of {key:?}: {}",
+                self.holders(key)
             );
             assert!(
                 copies.windows(2).all(|w| w[0] == w[1]),
