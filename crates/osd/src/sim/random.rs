@@ -373,7 +373,7 @@ fn no_acknowledged_write_is_lost_in_random_histories() {
 
 /// Whether any of so many seeds notices a bug.
 fn is_caught(bug: Bug) -> Option<u64> {
-    (1..=200).find(|seed| {
+    (1..=600).find(|seed| {
         let setup = Setup {
             bug: Some(bug),
             ..SETUPS[*seed as usize % SETUPS.len()]
