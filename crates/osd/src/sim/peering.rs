@@ -39,6 +39,22 @@ fn nothing_is_acknowledged_before_every_member_has_it() {
 }
 
 #[test]
+fn an_acknowledgement_before_the_last_replica_is_noticed() {
+    let cfg = PgConfig {
+        bug: Some(Bug::EarlyAck),
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, 3, cfg);
+    sim.settle();
+    let op = sim.build("a", vec![write_full("x")]);
+    let tid = sim.submit(op).unwrap();
+    while let Some(step) = sim.steps().into_iter().find(|s| *s != Step::Flush(1)) {
+        sim.step(step);
+    }
+    assert!(sim.reply_to(tid).is_some());
+}
+
+#[test]
 fn a_lost_message_or_answer_is_made_good_on_the_new_connection() {
     for cut_after in 0..14 {
         let mut sim = cluster(cut_after + 10);
