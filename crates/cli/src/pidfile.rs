@@ -11,8 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A held pid file; dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct PidFile {
-    _file: File,
+    file: File,
 }
+
+/// The second line of the file of a process that is about to end.
+const LEAVING: &str = "leaving";
 
 impl PidFile {
     /// Takes the file at `path` for this process.
@@ -35,8 +38,18 @@ impl PidFile {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
+
+    /// Says that this process is about to end, see [`is_leaving`].
+    pub(crate) fn leave(&mut self) -> io::Result<()> {
+        writeln!(self.file, "{LEAVING}")
+    }
+}
+
+/// Whether the process that holds the pid file at `path` is about to end, so that it starts nothing any more.
+pub(crate) fn is_leaving(path: &Path) -> bool {
+    holder(path).is_some() && std::fs::read_to_string(path).is_ok_and(|t| t.lines().nth(1) == Some(LEAVING))
 }
 
 /// The process that holds the pid file at `path`, `None` where nobody does.
@@ -47,7 +60,7 @@ pub(crate) fn holder(path: &Path) -> Option<Pid> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
-    Pid::from_raw(text.trim().parse().ok()?)
+    Pid::from_raw(text.lines().next()?.parse().ok()?)
 }
 
 /// Sends `signal`; a process that is gone already is no error.
@@ -65,14 +78,17 @@ mod tests {
     #[test]
     fn only_a_living_holder_counts() {
         let path = std::env::temp_dir().join(format!("spirula-pidfile-{}", std::process::id()));
-        let held = PidFile::take(&path).unwrap();
-        assert_eq!(
-            holder(&path).map(Pid::as_raw_pid),
-            Some(std::process::id() as i32)
-        );
+        let mut held = PidFile::take(&path).unwrap();
+        let me = Some(std::process::id() as i32);
+        assert_eq!(holder(&path).map(Pid::as_raw_pid), me);
         assert!(PidFile::take(&path).is_err());
+        assert!(!is_leaving(&path));
+        held.leave().unwrap();
+        assert!(is_leaving(&path));
+        assert_eq!(holder(&path).map(Pid::as_raw_pid), me);
         drop(held);
         assert_eq!(holder(&path), None);
+        assert!(!is_leaving(&path));
         std::fs::remove_file(&path).unwrap();
     }
 }

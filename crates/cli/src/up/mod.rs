@@ -85,22 +85,24 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     ));
     let begun = Instant::now();
 
-    let supervisor_pid = || pidfile::holder(&layout.pid_file(supervisor::NAME));
+    let supervisor_file = layout.pid_file(supervisor::NAME);
+    let supervisor_pid = || pidfile::holder(&supervisor_file);
     if let Some(pid) = supervisor_pid() {
         pidfile::signal(pid, Signal::HUP)
             .map_err(|e| Error::path("signal the supervisor of", layout.root(), e))?;
-        let alive = || match supervisor_pid() {
-            Some(now) if now == pid => Ok(()),
-            _ => Err(Error::Daemon("the supervisor ended".into())),
+        let stays = || supervisor_pid() == Some(pid) && !pidfile::is_leaving(&supervisor_file);
+        let alive = || match stays() {
+            true => Ok(()),
+            false => Err(Error::Daemon("the supervisor ended".into())),
         };
         match wait_until_healthy(&layout, &spec, &progress, alive).await {
             Ok(health) => {
                 progress.done(&layout, begun.elapsed(), &health);
                 return Ok(());
             }
-            // It was dying when it was found: another one takes over.
-            Err(_) if supervisor_pid().is_none() => {}
-            Err(e) => return Err(e),
+            Err(e) if stays() => return Err(e),
+            // It was stopping or dying when it was found: another one takes over.
+            Err(_) => await_end(|| supervisor_pid() == Some(pid)).await,
         }
     }
     for (id, addr) in spec.mons() {
@@ -133,6 +135,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     tokio::select! {
         r = running => r,
         () = greeting => Ok(()),
+    }
+}
+
+/// Waits while a supervisor stops its daemons; longer than that takes it is not waited for.
+async fn await_end(is_there: impl Fn() -> bool) {
+    let deadline = Instant::now() + supervisor::STOP_PATIENCE + Duration::from_secs(5);
+    while is_there() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -243,7 +253,11 @@ async fn wait_until_healthy(
             }
         };
         match seen {
-            Some(Ok(admin::Progress::Up { health, summaries })) => return Ok((health, summaries)),
+            Some(Ok(admin::Progress::Up { health, summaries })) => {
+                // The daemons of a supervisor that stops them are healthy for a while.
+                alive()?;
+                return Ok((health, summaries));
+            }
             Some(Ok(admin::Progress::Waiting(not_yet))) => why = not_yet,
             Some(Err(e)) => why = e.to_string(),
             None => {}

@@ -53,7 +53,7 @@ pub(crate) struct Supervisor {
     layout: Layout,
     respawn: bool,
     daemons: BTreeMap<String, Daemon>,
-    _pid_file: PidFile,
+    pid_file: PidFile,
 }
 
 impl Supervisor {
@@ -68,7 +68,7 @@ impl Supervisor {
             layout,
             respawn,
             daemons: BTreeMap::new(),
-            _pid_file: pid_file,
+            pid_file,
         })
     }
 
@@ -248,6 +248,9 @@ impl Supervisor {
 
     /// Stops OSDs, then the monitor, so that every OSD can still tell that it leaves.
     async fn stop_all(&mut self) {
+        if let Err(e) = self.pid_file.leave() {
+            tracing::warn!("can't say that the cluster is stopping: {e}");
+        }
         for kind in ["osd.", "mon."] {
             let mut leaving: Vec<(String, Daemon)> = Vec::new();
             for name in self

@@ -266,7 +266,13 @@ impl Pg {
         if self.peering().is_none_or(|p| p.stage != Stage::Counting) {
             return;
         }
-        let Ok((objects, next)) = r else { return };
+        let Ok((objects, next)) = r else {
+            // The store may read it the next time; till then the PG says where it stands.
+            if let Some(p) = self.peering() {
+                p.retry = true;
+            }
+            return;
+        };
         for (key, info) in objects {
             let info = decode_all::<ObjectInfo>(&info).unwrap_or_default();
             let is_head = key::snap_of(&key) == Some(snap::NOSNAP);
