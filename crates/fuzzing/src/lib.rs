@@ -133,8 +133,9 @@ targets! {
     caps = text::caps, base 512 * KIB;
     /// A keyring file.
     keyring = text::keyring, base 64 * KIB;
-    /// A configuration file, addresses of monitors, sizes.
-    conf = conf::run, base 128 * KIB;
+    /// A configuration file, addresses of monitors, sizes. The base has room for the table of options, which is made when the
+    /// first is looked up.
+    conf = conf::run, base 640 * KIB;
     /// A store on a disk that is not as it was written.
     store = store::run, base 48 * MIB;
 }
