@@ -50,8 +50,12 @@ impl Target {
     /// # Panics
     /// Where the decoder has a defect: it panics, or allocates more than [`Target::memory`].
     pub fn check(&self, data: &[u8]) -> usize {
-        let peak = counting::peak_of(|| (self.run)(data));
         let allowed = self.memory(data.len());
+        let mut peak = counting::peak_of(|| (self.run)(data));
+        if peak > allowed {
+            // What a process makes once, such as the table of options, is not for this input's sake.
+            peak = counting::peak_of(|| (self.run)(data));
+        }
         assert!(
             peak <= allowed,
             "{}: {peak} bytes allocated for {} of input, {allowed} allowed",
@@ -133,9 +137,8 @@ targets! {
     caps = text::caps, base 512 * KIB;
     /// A keyring file.
     keyring = text::keyring, base 64 * KIB;
-    /// A configuration file, addresses of monitors, sizes. The base has room for the table of options, which is made when the
-    /// first is looked up.
-    conf = conf::run, base 640 * KIB;
+    /// A configuration file, addresses of monitors, sizes.
+    conf = conf::run, base 128 * KIB;
     /// A store on a disk that is not as it was written.
     store = store::run, base 48 * MIB;
 }
