@@ -176,6 +176,8 @@ auth_cluster_required = cephx
 auth_service_required = cephx
 auth_client_required = cephx
 public_addr = {ip}
+# An OSD takes four ports, and here all of them share one address.
+ms_bind_port_max = 32767
 run_dir = {root}/run
 keyring = {root}/$cluster.$name.keyring
 osd_pool_default_size = {size}

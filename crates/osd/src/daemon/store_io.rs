@@ -56,7 +56,7 @@ pub(super) struct StoreIo {
     committed: u64,
     /// Transactions that the store took.
     submitted: u64,
-    /// While some of these are not durable: when one last became so, or the first of them was submitted.
+    /// While some of these are not durable, or are held: when one last became so, or the first of them came.
     progress: Option<Instant>,
 }
 
@@ -99,6 +99,7 @@ impl StoreIo {
             return self.hand_over(token, txn);
         }
         self.held.push(txn, token);
+        self.progress.get_or_insert_with(Instant::now);
         Ok(())
     }
 
@@ -220,7 +221,8 @@ impl StoreIo {
         match e {
             Event::Committed(t) => {
                 self.committed += 1;
-                self.progress = (self.submitted > self.committed).then(Instant::now);
+                let waits = self.submitted > self.committed || !self.held.is_empty();
+                self.progress = waits.then(Instant::now);
                 self.ready.push_back((Token(t.0), StoreReply::Committed));
             }
             Event::Lookup(t, r) => self.ready.push_back((Token(t.0), object_reply(r))),
@@ -313,7 +315,7 @@ impl StoreIo {
 
     /// Whether all transactions are in the log, as far as that can be seen from outside: only for benchmarks.
     pub(super) fn is_flushed(&self) -> bool {
-        self.held.is_empty() && self.stuck.is_empty() && self.store.stats().transactions == self.committed
+        self.held.is_empty() && self.stuck.is_empty() && self.submitted == self.committed
     }
 
     /// All records of a range, at start-up.
