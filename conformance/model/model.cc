@@ -87,7 +87,7 @@ struct Client {
   }
 };
 
-// Reads all of an object at `snap`.
+// Reads all of an object at `snap`, from its primary and from any member in turns.
 int read(IoCtx &over, const std::string &name, uint64_t snap, State *state) {
   IoCtx io;
   io.dup(over);
@@ -103,7 +103,9 @@ int read(IoCtx &over, const std::string &name, uint64_t snap, State *state) {
   op.getxattrs(&xattrs, &r[2]);
   op.omap_get_vals2("", 1000, &omap, &more, &r[3]);
   op.omap_get_header(&header, &r[4]);
-  int result = io.operate(name, &op, &all);
+  static std::atomic<unsigned> turn;
+  static const int from[] = {0, OPERATION_BALANCE_READS, OPERATION_LOCALIZE_READS};
+  int result = io.operate(name, &op, &all, from[turn++ % 3]);
   state->clear();
   if (result == -ENOENT) return 0;
   if (result < 0) return result;

@@ -8,6 +8,7 @@
 //! single-threaded runtime.
 
 pub mod config;
+pub mod op_history;
 pub mod perf;
 
 use std::io;

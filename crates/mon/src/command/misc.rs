@@ -199,6 +199,16 @@ pub(crate) const DAEMON_COMMANDS: &[DaemonCommand] = &[
         help: "list the operations in flight",
     },
     DaemonCommand {
+        name: "dump_historic_ops",
+        params: &[],
+        help: "show recent ops",
+    },
+    DaemonCommand {
+        name: "dump_historic_slow_ops",
+        params: &[],
+        help: "show recent slow ops",
+    },
+    DaemonCommand {
         name: "dump_ops_in_flight",
         params: &[],
         help: "list the operations in flight",
@@ -238,8 +248,9 @@ pub(super) fn daemon_command(
         "perf schema" => Ok(schema(&counters(m))),
         "mon_status" | "quorum_status" => Ok(status::mon_status(m)),
         "sessions" => Ok(sessions(m)),
-        "ops" | "dump_ops_in_flight" => Ok(json!({"ops": [], "num_ops": m.waiting()})),
-        _ => Err(fail(errno::EINVAL, "command not known")),
+        _ => m
+            .op_command(prefix, args)
+            .ok_or_else(|| fail(errno::EINVAL, "command not known")),
     }
 }
 

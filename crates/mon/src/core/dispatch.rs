@@ -10,6 +10,8 @@ use spirula_proto::mon::{
 };
 use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 
+use super::ops::{DISPATCHED, PROPOSED};
+use super::route::wanted;
 use super::session::{NewSession, Session, SessionId, Sub};
 use super::{Monitor, Output, Waiter};
 use crate::command::{self, Outcome, Reply};
@@ -71,6 +73,8 @@ impl Monitor {
 
     pub(super) fn dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         let tid = msg.header.tid;
+        let now = self.steady_usec();
+        self.pending.mark(id, wanted(&msg), DISPATCHED, now);
         match msg.kind() {
             MsgType::MON_SUBSCRIBE => self.subscribe(id, msg.decode()?),
             MsgType::MON_GET_MAP => {
@@ -300,6 +304,8 @@ impl Monitor {
                 self.send(id, msg);
             }
             Outcome::Commit(reply) => {
+                let (answer, now) = ((MsgType::MON_COMMAND_ACK, tid), self.steady_usec());
+                self.pending.mark(id, Some(answer), PROPOSED, now);
                 let make = Box::new(move |mon: &Monitor| ack(mon, reply));
                 self.writes.waiters.push(Waiter { session: id, make });
             }

@@ -11,6 +11,7 @@
 mod dispatch;
 mod failure;
 mod manager;
+mod ops;
 mod osd_down;
 mod osd_report;
 mod osd_told;
@@ -142,6 +143,7 @@ pub struct Monitor {
     /// Monitors have told of themselves what is not kept yet.
     metadata_due: bool,
     pending: route::Pending,
+    pub(crate) op_history: ops::MonOps,
     unconfirmed: route::Unconfirmed,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) writes: write::Writes,
@@ -183,6 +185,7 @@ impl Monitor {
             peers: BTreeMap::new(),
             metadata_due: true,
             pending: route::Pending::default(),
+            op_history: ops::MonOps::default(),
             unconfirmed: route::Unconfirmed::default(),
             me,
             kv,
@@ -336,6 +339,7 @@ impl Monitor {
             .for_daemon("mon", &self.me.name, &self.me.hostname, "");
         self.values.set_central(central);
         self.auth.set_values(&self.values);
+        self.op_history.set_options(&self.values);
     }
 
     fn refresh_versions(&mut self) {
@@ -350,7 +354,9 @@ impl Monitor {
     }
 
     pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {
-        self.pending.answered(session, &msg);
+        if let Some(request) = self.pending.answered(session, &msg) {
+            self.op_done(session, &request);
+        }
         self.out.push(Output::Send(session, msg));
     }
 

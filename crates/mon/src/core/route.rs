@@ -11,6 +11,7 @@ use spirula_proto::internal::quorum::ForwardedClient;
 use spirula_proto::mon::{MMonGetVersion, MMonGetVersionReply};
 use spirula_proto::{MsgType, RawMessage};
 
+use super::ops::FORWARDED;
 use super::quorum::Role;
 use super::session::{NewSession, Session};
 use super::{Monitor, Output, SessionId};
@@ -21,59 +22,79 @@ const MAX_PENDING_BYTES: usize = 64 << 20;
 const MAX_PENDING: usize = 4096;
 
 /// Names an answer: its kind and its number.
-type Answer = (MsgType, u64);
+pub(super) type Answer = (MsgType, u64);
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) msg: RawMessage,
+    /// What happened to it, with official names, and when, in microseconds of the steady clock.
+    pub(super) events: Vec<(&'static str, u64)>,
+}
 
 /// Requests of this monitor's clients that have no answer yet.
 #[derive(Default)]
 pub(super) struct Pending {
-    requests: BTreeMap<SessionId, BTreeMap<Answer, RawMessage>>,
+    requests: BTreeMap<SessionId, BTreeMap<Answer, Request>>,
     bytes: usize,
 }
 
 impl Pending {
     /// Keeps a request; `false` where there is no room.
-    fn add(&mut self, session: SessionId, answer: Answer, msg: &RawMessage) -> bool {
+    fn add(&mut self, session: SessionId, answer: Answer, msg: &RawMessage, now: u64) -> bool {
         let of_session = self.requests.entry(session).or_default();
         if of_session.len() >= MAX_PENDING || self.bytes + msg.len() > MAX_PENDING_BYTES {
             return false;
         }
         self.bytes += msg.len();
-        if let Some(old) = of_session.insert(answer, msg.clone()) {
-            self.bytes -= old.len();
+        let request = Request {
+            msg: msg.clone(),
+            events: vec![("initiated", now)],
+        };
+        if let Some(old) = of_session.insert(answer, request) {
+            self.bytes -= old.msg.len();
         }
         true
     }
 
-    /// Forgets the request that a message answers, if it answers one.
-    pub(super) fn answered(&mut self, session: SessionId, msg: &RawMessage) {
-        let Some(of_session) = self.requests.get_mut(&session) else {
-            return;
-        };
-        if let Some(request) = answer_of(msg).and_then(|a| of_session.remove(&a)) {
-            self.bytes -= request.len();
+    /// Something happens to a request, if it is one of these.
+    pub(super) fn mark(&mut self, session: SessionId, answer: Option<Answer>, event: &'static str, now: u64) {
+        let of_session = self.requests.get_mut(&session);
+        if let Some(request) = of_session.and_then(|r| r.get_mut(&answer?)) {
+            request.events.push((event, now));
         }
+    }
+
+    /// Forgets the request that a message answers, if it answers one, and returns it.
+    pub(super) fn answered(&mut self, session: SessionId, msg: &RawMessage) -> Option<Request> {
+        let of_session = self.requests.get_mut(&session)?;
+        let request = answer_of(msg).and_then(|a| of_session.remove(&a));
         if of_session.is_empty() {
             self.requests.remove(&session);
         }
+        self.bytes -= request.as_ref().map_or(0, |r| r.msg.len());
+        request
+    }
+
+    /// All of them.
+    pub(super) fn requests(&self) -> impl Iterator<Item = (SessionId, &Request)> {
+        let all = self.requests.iter();
+        all.flat_map(|(id, r)| r.values().map(move |r| (*id, r)))
     }
 
     /// Forgets the requests of a session that is over.
     pub(super) fn forget(&mut self, session: SessionId) {
         let gone = self.requests.remove(&session).unwrap_or_default();
-        self.bytes -= gone.values().map(RawMessage::len).sum::<usize>();
+        self.bytes -= gone.values().map(|r| r.msg.len()).sum::<usize>();
     }
 
     fn all(&self) -> Vec<(SessionId, RawMessage)> {
-        let of = |(id, r): (&SessionId, &BTreeMap<Answer, RawMessage>)| {
-            let id = *id;
-            r.values().map(move |m| (id, m.clone())).collect::<Vec<_>>()
-        };
-        self.requests.iter().flat_map(of).collect()
+        self.requests().map(|(id, r)| (id, r.msg.clone())).collect()
     }
 }
 
 /// The answer that a request waits for, if it has one.
-fn wanted(msg: &RawMessage) -> Option<Answer> {
+pub(super) fn wanted(msg: &RawMessage) -> Option<Answer> {
     let kind = match msg.kind() {
         MsgType::MON_COMMAND => MsgType::MON_COMMAND_ACK,
         MsgType::POOL_OP => MsgType::POOL_OP_REPLY,
@@ -129,7 +150,7 @@ impl Monitor {
         }
         if !session.forwarded
             && let Some(answer) = wanted(&msg)
-            && !self.pending.add(id, answer, &msg)
+            && !self.pending.add(id, answer, &msg, self.steady_usec())
         {
             tracing::warn!("session {id} has more requests without an answer than are kept");
             self.out.push(Output::Close(id));
@@ -149,6 +170,8 @@ impl Monitor {
             // Its own monitor sends it where it has to go.
             _ if self.sessions.get(&id).is_some_and(|s| s.forwarded) => Ok(()),
             Role::Peon => {
+                let now = self.steady_usec();
+                self.pending.mark(id, wanted(&msg), FORWARDED, now);
                 self.out.push(Output::Forward(id, msg));
                 Ok(())
             }

@@ -1,148 +1,24 @@
-//! The slowest requests of late, for `dump_historic_ops` and its relatives, and those under way
-//! (`src/common/TrackedOp.cc`).
-
-use std::collections::VecDeque;
+//! Client requests as `dump_historic_ops`, `ops` and their relatives show them.
 
 use serde_json::{Map, Value, json};
-use spirula_conf::options::Values;
+use spirula_asok::op_history::{OpClock, TrackedOp, filters};
 use spirula_denc::UTime;
 
 use super::state::Osd;
 use crate::pg::describe::{OpRecord, Progress};
 
-/// Most requests that may be remembered of each sort, whatever the options say.
-const MOST: u64 = 1024;
+impl TrackedOp for OpRecord {
+    const DAEMON: &str = "osd";
 
-/// A request that is over.
-#[derive(Clone)]
-struct Past {
-    op: OpRecord,
-    done: u64,
-}
-
-impl Past {
-    fn took(&self) -> u64 {
-        self.done.saturating_sub(self.op.stamps.received)
-    }
-}
-
-/// How much is remembered.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Limits {
-    /// `osd_op_history_size`: so many, the slowest ones.
-    size: usize,
-    /// `osd_op_history_duration`: for so many seconds.
-    seconds: u64,
-    /// `osd_op_history_slow_op_size`: so many of the next.
-    slow_size: usize,
-    /// `osd_op_history_slow_op_threshold`: those that took so many seconds are kept longer.
-    slow_seconds: f64,
-}
-
-/// What is remembered.
-pub(super) struct History {
-    limits: Limits,
-    recent: Vec<Past>,
-    slow: VecDeque<Past>,
-    /// Requests that took at most so many microseconds are not worth remembering.
-    threshold: u64,
-}
-
-impl Default for History {
-    fn default() -> Self {
-        let mut history = Self {
-            limits: Limits {
-                size: 0,
-                seconds: 0,
-                slow_size: 0,
-                slow_seconds: 0.0,
-            },
-            recent: Vec::new(),
-            slow: VecDeque::new(),
-            threshold: 0,
-        };
-        history.set_options(&Values::default());
-        history
-    }
-}
-
-impl History {
-    /// Takes over the options; what is too much is forgotten.
-    pub(super) fn set_options(&mut self, values: &Values) {
-        let size = |name: &str| usize::try_from(values.uint(name).min(MOST)).unwrap_or(0);
-        self.limits = Limits {
-            size: size("osd_op_history_size"),
-            seconds: values.uint("osd_op_history_duration"),
-            slow_size: size("osd_op_history_slow_op_size"),
-            slow_seconds: values.float("osd_op_history_slow_op_threshold"),
-        };
-        self.trim();
+    fn received(&self) -> u64 {
+        self.stamps.received
     }
 
-    /// Requests that took longer, in microseconds, are to be described to [`History::add`].
-    pub(super) fn threshold(&self) -> u64 {
-        self.threshold
+    fn description(&self) -> &str {
+        &self.description
     }
 
-    pub(super) fn add(&mut self, op: OpRecord, done: u64) {
-        let past = Past { op, done };
-        if past.took() as f64 >= self.limits.slow_seconds * 1e6 {
-            self.slow.push_back(past.clone());
-        }
-        self.recent.push(past);
-        self.trim();
-    }
-
-    /// Forgets what is too old.
-    pub(super) fn expire(&mut self, now: u64) {
-        let oldest = now.saturating_sub(self.limits.seconds.saturating_mul(1_000_000));
-        self.recent.retain(|p| p.op.stamps.received >= oldest);
-        self.trim();
-    }
-
-    fn trim(&mut self) {
-        while self.recent.len() > self.limits.size {
-            let fastest = (0..self.recent.len()).min_by_key(|i| self.recent[*i].took());
-            fastest.map(|i| self.recent.swap_remove(i));
-        }
-        while self.slow.len() > self.limits.slow_size {
-            self.slow.pop_front();
-        }
-        let fastest = if self.recent.len() < self.limits.size {
-            0
-        } else {
-            self.recent.iter().map(Past::took).min().unwrap_or(u64::MAX)
-        };
-        let slow = if self.limits.slow_size > 0 {
-            (self.limits.slow_seconds * 1e6) as u64
-        } else {
-            u64::MAX
-        };
-        self.threshold = fastest.min(slow);
-    }
-
-    fn dump(&self, clock: &Clock, prefix: &str, filters: &[&str]) -> Value {
-        let show = |past: &mut dyn Iterator<Item = &Past>| -> Vec<Value> {
-            past.filter(|p| p.op.matches(filters))
-                .map(|p| clock.dump(&p.op, Some(p.done)))
-                .collect()
-        };
-        if prefix == "dump_historic_slow_ops" {
-            return json!({"num to keep": self.limits.slow_size, "threshold to keep": self.limits.slow_seconds as u64,
-                "Ops": show(&mut self.slow.iter())});
-        }
-        let mut recent: Vec<&Past> = self.recent.iter().collect();
-        if prefix == "dump_historic_ops_by_duration" {
-            recent.sort_by_key(|p| std::cmp::Reverse(p.took()));
-        } else {
-            recent.sort_by_key(|p| p.op.stamps.received);
-        }
-        json!({"size": self.limits.size, "duration": self.limits.seconds, "ops": show(&mut recent.into_iter())})
-    }
-}
-
-impl OpRecord {
-    /// Whether one of the filters, if there are any, is part of an event's or client's name.
+    /// A filter is part of an event's or client's name.
     fn matches(&self, filters: &[&str]) -> bool {
         let (client, addr) = (self.client.to_string(), self.addr.to_string());
         let point = self.progress.flag_point();
@@ -151,7 +27,6 @@ impl OpRecord {
         filters.is_empty() || filters.iter().any(hit)
     }
 
-    /// What happened to it, in order, with official names.
     fn events(&self, done: Option<u64>) -> Vec<(String, u64)> {
         let s = &self.stamps;
         let mut events = vec![("initiated".to_owned(), s.received)];
@@ -183,61 +58,17 @@ impl OpRecord {
         }
         events
     }
-}
 
-/// Tells the time of day from microseconds of the monotonic clock.
-struct Clock {
-    now: u64,
-    wall: UTime,
-}
-
-impl Clock {
-    fn wall(&self, usec: u64) -> UTime {
-        let ago = std::time::Duration::from_micros(self.now.saturating_sub(usec));
-        UTime::from(self.wall.to_duration().saturating_sub(ago))
-    }
-
-    fn dump(&self, op: &OpRecord, done: Option<u64>) -> Value {
-        let seconds = |usec: u64| usec as f64 / 1e6;
-        let received = op.stamps.received;
-        let duration = seconds(done.unwrap_or(self.now).saturating_sub(received));
-        let events = op.events(done);
-        let shown: Vec<Value> = events
-            .iter()
-            .enumerate()
-            .map(|(i, (name, at))| {
-                // As official OSDs of this release have it: until the next event, and for the last one all of it.
-                let lasted = match events.get(i + 1) {
-                    Some((_, next)) => seconds(next.saturating_sub(*at)),
-                    None => seconds(at.saturating_sub(received)),
-                };
-                json!({"event": name, "time": self.wall(*at).to_string(), "duration": lasted})
-            })
-            .collect();
+    fn type_data(&self, events: Vec<Value>) -> Value {
         json!({
-            "description": op.description,
-            "initiated_at": self.wall(received).to_string(),
-            "age": seconds(self.now.saturating_sub(received)),
-            "duration": duration,
-            "type_data": {
-                "flag_point": op.progress.flag_point(),
-                "client_info": {
-                    "client": op.client.to_string(),
-                    "client_addr": op.addr.to_string(),
-                    "tid": op.tid,
-                },
-                "events": shown,
+            "flag_point": self.progress.flag_point(),
+            "client_info": {
+                "client": self.client.to_string(),
+                "client_addr": self.addr.to_string(),
+                "tid": self.tid,
             },
+            "events": events,
         })
-    }
-}
-
-/// The filters that a command names.
-fn filters(args: &Map<String, Value>) -> Vec<&str> {
-    match args.get("filterstr") {
-        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
-        Some(Value::String(one)) => vec![one.as_str()],
-        _ => Vec::new(),
     }
 }
 
@@ -250,7 +81,7 @@ impl Osd {
 
     /// Runs a command that shows requests; `None` for another command.
     pub(super) fn op_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Option<Value> {
-        let clock = Clock {
+        let clock = OpClock {
             now: self.usec(),
             wall: UTime::now(),
         };
@@ -261,19 +92,9 @@ impl Osd {
                 self.perf.history.dump(&clock, prefix, &filters)
             }
             "dump_ops_in_flight" | "ops" | "dump_blocked_ops" => {
-                let blocked = prefix == "dump_blocked_ops";
                 let complaint = self.values.float("osd_op_complaint_time");
-                let mut found: Vec<OpRecord> = self.core.op_records().collect();
-                let age = |op: &OpRecord| clock.now.saturating_sub(op.stamps.received) as f64 / 1e6;
-                found.retain(|op| (!blocked || age(op) > complaint) && op.matches(&filters));
-                found.sort_by_key(|op| op.stamps.received);
-                let ops: Vec<Value> = found.iter().map(|op| clock.dump(op, None)).collect();
-                let count = ops.len();
-                if blocked {
-                    json!({"ops": ops, "complaint_time": complaint, "num_blocked_ops": count})
-                } else {
-                    json!({"ops": ops, "num_ops": count})
-                }
+                let blocked = (prefix == "dump_blocked_ops").then_some(complaint);
+                clock.dump_in_flight(self.core.op_records().collect(), blocked, &filters)
             }
             _ => return None,
         })
@@ -288,93 +109,27 @@ mod tests {
     use super::*;
     use crate::pg::op::Stamps;
 
-    fn record(received: u64) -> OpRecord {
-        OpRecord {
-            description: format!("op {received}"),
+    #[test]
+    fn events_have_official_names() {
+        let op = OpRecord {
+            description: "op".into(),
             client: EntityName::default(),
             addr: EntityAddr::default(),
             tid: 1,
             pgid: PgId::new(1, 0),
             stamps: Stamps {
-                received,
-                queued: received + 1,
-                started: received + 2,
-                sub_ops_sent: received + 3,
-                local_commit: received + 4,
-                peer_commit: received + 5,
+                received: 10,
+                queued: 11,
+                started: 12,
+                sub_ops_sent: 13,
+                local_commit: 14,
+                peer_commit: 15,
             },
             peers: vec![1, 2],
             progress: Progress::Done,
-        }
-    }
-
-    fn history(set: &[(&str, &str)]) -> History {
-        let mut values = Values::default();
-        values
-            .local
-            .extend(set.iter().map(|(k, v)| ((*k).into(), (*v).into())));
-        let mut history = History::default();
-        history.set_options(&values);
-        history
-    }
-
-    const CLOCK: Clock = Clock {
-        now: 20_000_000,
-        wall: UTime::from_secs(1_700_000_020),
-    };
-
-    fn names(v: &Value) -> Vec<&str> {
-        v.as_array()
-            .unwrap()
-            .iter()
-            .map(|o| o["description"].as_str().unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn the_slowest_stay_and_the_rest_costs_a_comparison() {
-        let mut h = history(&[
-            ("osd_op_history_size", "2"),
-            ("osd_op_history_slow_op_threshold", "1"),
-        ]);
-        assert_eq!(h.threshold(), 0);
-        h.add(record(10), 510);
-        assert_eq!(h.threshold(), 0, "there is room for one more");
-        h.add(record(20), 120);
-        assert_eq!(h.threshold(), 100);
-        h.add(record(30), 2_000_030);
-        assert_eq!(h.threshold(), 500);
-        let v = h.dump(&CLOCK, "dump_historic_ops", &[]);
-        assert_eq!(names(&v["ops"]), ["op 10", "op 30"]);
-        let v = h.dump(&CLOCK, "dump_historic_ops_by_duration", &[]);
-        assert_eq!(names(&v["ops"]), ["op 30", "op 10"]);
-        let v = h.dump(&CLOCK, "dump_historic_slow_ops", &[]);
-        assert_eq!(names(&v["Ops"]), ["op 30"]);
-        h.expire(600_000_020);
-        assert_eq!((h.recent.len(), h.threshold()), (1, 0));
-        assert_eq!(h.slow.len(), 1, "slow ones are kept");
-    }
-
-    #[test]
-    fn nothing_is_remembered_where_nothing_is_wanted() {
-        let mut h = history(&[("osd_op_history_size", "0"), ("osd_op_history_slow_op_size", "0")]);
-        assert_eq!(h.threshold(), u64::MAX);
-        h.add(record(1), 99_000_000);
-        assert!(h.recent.is_empty() && h.slow.is_empty());
-        let h = history(&[("osd_op_history_size", "18446744073709551615")]);
-        assert_eq!(h.limits.size as u64, MOST);
-    }
-
-    #[test]
-    fn events_have_official_names_and_last_until_the_next() {
-        let v = CLOCK.dump(&record(10_000_000), Some(10_000_010));
-        assert_eq!(v["initiated_at"], "2023-11-14T22:13:30.000000+0000");
-        assert_eq!(
-            (v["age"].as_f64(), v["duration"].as_f64()),
-            (Some(10.0), Some(1e-5))
-        );
-        let events = v["type_data"]["events"].as_array().unwrap();
-        let names: Vec<&str> = events.iter().map(|e| e["event"].as_str().unwrap()).collect();
+        };
+        let events = op.events(Some(20));
+        let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
         let want = [
             "initiated",
             "reached_pg",
@@ -386,7 +141,5 @@ mod tests {
             "done",
         ];
         assert_eq!(names, want);
-        assert_eq!(events[0]["duration"], 1e-6);
-        assert_eq!(events[7]["duration"], 1e-5);
     }
 }

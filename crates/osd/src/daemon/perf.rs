@@ -1,9 +1,9 @@
 //! Counters and histograms: what clients ask for, and where the time of their requests goes.
 
+use spirula_asok::op_history::OpHistory;
 use spirula_asok::perf::{Axis, BUCKETS, Counter, Grid, Histogram, Logger, Values, count, gauge, times};
 use spirula_proto::osd::MOsdOpReply;
 
-use super::history::History;
 use super::state::Osd;
 use crate::pg::describe::OpRecord;
 use crate::pg::op::Stamps;
@@ -125,7 +125,7 @@ pub(super) struct Perf {
     /// The store's counters at the last reset.
     store_base: spirula_store::Stats,
     /// The slowest requests.
-    pub(super) history: History,
+    pub(super) history: OpHistory<OpRecord>,
 }
 
 impl Perf {

@@ -17,4 +17,6 @@ pub enum Bug {
     KeptDivergent,
     /// A primary answers reads without a lease.
     NoLease,
+    /// A new primary does not wait for members that may answer reads.
+    NoSharedWait,
 }

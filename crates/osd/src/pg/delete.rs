@@ -16,7 +16,7 @@ impl Pg {
     /// The pool is gone.
     pub(super) fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
         if !matches!(self.role, Role::Deleting) {
-            self.leave_interval();
+            self.leave_interval(cx);
             self.recheck_held(u32::MAX, cx);
             self.begin_delete(cx);
         }

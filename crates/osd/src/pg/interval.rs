@@ -7,6 +7,7 @@ use spirula_maps::PgId;
 use super::bug::Bug;
 use super::cluster::{ClusterMap, Placement};
 use super::history::{History, PastInterval};
+use super::lease::Promise;
 use super::message::{PeerBody, PeeringId};
 use super::replica::Replica;
 use super::{Ctx, Output, Pg, Role};
@@ -95,7 +96,8 @@ impl Pg {
     /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
     pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
         // One that was started anew does not know what it has promised.
-        self.promised.get_or_insert(cx.usec + self.cfg.read_lease_us);
+        self.promised
+            .get_or_insert(Promise::to_all(cx.usec + self.cfg.read_lease_us));
         let epoch = map.epoch();
         let last = std::mem::replace(&mut self.map, map);
         let Some(pool) = self.map.pool(self.pgid.pool) else {
@@ -129,7 +131,7 @@ impl Pg {
         self.interval = next;
         if !up {
             if !was_idle {
-                self.leave_interval();
+                self.leave_interval(cx);
                 self.recheck_held(u32::MAX, cx);
                 self.role = Role::Idle;
             }
@@ -162,7 +164,10 @@ impl Pg {
 
     /// Drops everything that belonged to the interval that ended. Client ops are kept; whoever is primary next decides
     /// about them.
-    pub(super) fn leave_interval(&mut self) {
+    pub(super) fn leave_interval(&mut self, cx: &mut Ctx<'_>) {
+        if matches!(self.role, Role::Replica(_)) {
+            self.give_up_reads(cx);
+        }
         self.source = None;
         self.target = None;
         self.stages = Default::default();
@@ -200,7 +205,7 @@ impl Pg {
     }
 
     fn new_interval(&mut self, cx: &mut Ctx<'_>) {
-        self.leave_interval();
+        self.leave_interval(cx);
         if matches!(self.role, Role::Deleting) {
             // What is left of the copy is marked incomplete: it can be made whole, but never counts.
             self.role = Role::Stray;

@@ -9,22 +9,71 @@
 //! A new primary hears of the promises with the members' infos, and waits for their end before it activates the PG, unless
 //! whoever led the intervals before has answered, and so left them, or is known to be dead. A member that was started
 //! anew does not know what it promised, and counts as if it had done so just then.
+//!
+//! A primary may share its lease with members that would like to answer reads ([`super::replica_read`]). Then what it was promised
+//! holds for all of them, and a new primary waits for its end unless each member has answered or is known to be dead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
 use super::bug::Bug;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
-use super::{Ctx, Pg, Role};
+use super::{Active, Ctx, Pg, Role};
+
+/// Until when reads may be answered, in microseconds of this OSD's clock; in messages, for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Promise {
+    /// By the primary.
+    pub primary: u64,
+    /// By any member.
+    pub members: u64,
+}
+
+impl Promise {
+    fn map(self, f: impl Fn(u64) -> u64) -> Self {
+        Self {
+            primary: f(self.primary),
+            members: f(self.members),
+        }
+    }
+
+    /// To the primary and all members, until then.
+    pub(super) fn to_all(until: u64) -> Self {
+        Self {
+            primary: until,
+            members: until,
+        }
+    }
+
+    /// For how long it holds.
+    fn left(self, now: u64) -> Self {
+        self.map(|until| until.saturating_sub(now))
+    }
+
+    /// Until when it holds, where it says for how long.
+    pub(super) fn from(self, now: u64) -> Self {
+        self.map(|length| now.saturating_add(length))
+    }
+
+    /// What holds if both do.
+    pub(super) fn max(self, o: Self) -> Self {
+        Self {
+            primary: self.primary.max(o.primary),
+            members: self.members.max(o.members),
+        }
+    }
+}
 
 /// What remains of a lease when it is renewed, as a part of the whole.
-const RENEW_AT: u64 = 2;
+pub(super) const RENEW_AT: u64 = 2;
 /// What clocks may run apart, as a part of the time.
 const DRIFT: u64 = 10;
 /// After this time, in microseconds, a question without an answer is asked again.
 const AGAIN: u64 = 1_000_000;
+/// Leases are asked for so that they may be shared for this many times their length after a member has asked.
+const SHARED_FOR: u64 = 4;
 /// Ticks that reads may wait before the PG shows as laggy.
 const LATE: u32 = 2;
 
@@ -33,8 +82,16 @@ const LATE: u32 = 2;
 pub(super) struct Lease {
     /// Until when reads may be answered; all times in microseconds of this OSD's clock.
     until: u64,
+    /// Until when it may be shared.
+    shared_until: u64,
     /// When the members were asked for the next one; 0 when they were not.
     asked: u64,
+    /// Whether that may be shared.
+    asked_shared: bool,
+    /// Who asked for a share and got none, and when by its clock.
+    sharers: BTreeMap<i32, u64>,
+    /// Until when the next one is asked for so that it may be shared.
+    sharing: u64,
     /// Who has not granted it.
     missing: BTreeSet<i32>,
     /// Objects whose reads wait.
@@ -71,6 +128,7 @@ impl Pg {
     pub(super) fn has_lease(&self, usec: u64) -> bool {
         match &self.role {
             Role::Active(a) => a.peers.is_empty() || usec < a.lease.until || self.cfg.has_bug(Bug::NoLease),
+            Role::Replica(r) => usec < r.share.until,
             _ => false,
         }
     }
@@ -89,14 +147,21 @@ impl Pg {
         let id = self.id;
         let Role::Active(a) = &mut self.role else { return };
         a.lease.asked = cx.usec;
+        let shared = cx.usec < a.lease.sharing;
+        a.lease.asked_shared = shared;
         a.lease.missing = a.peers.iter().map(|(o, _)| *o).collect();
         for osd in a.lease.missing.clone() {
-            self.send(osd, id, PeerBody::Lease(cx.usec), false, cx);
+            let stamp = cx.usec;
+            self.send(osd, id, PeerBody::Lease { stamp, shared }, false, cx);
         }
     }
 
-    /// The reads of an object wait for the lease.
+    /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.
     pub(super) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
+        if let Role::Replica(_) = self.role {
+            let ops = self.contexts.forget(key);
+            return self.send_to_primary(ops, cx);
+        }
         self.keep_lease(cx);
         if let Role::Active(a) = &mut self.role
             && !a.lease.keys.contains(key)
@@ -115,10 +180,67 @@ impl Pg {
     }
 
     /// The primary asks for a lease.
-    pub(super) fn lease_wanted(&mut self, from: i32, id: PeeringId, stamp: u64, cx: &mut Ctx<'_>) {
+    pub(super) fn lease_wanted(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        stamp: u64,
+        shared: bool,
+        cx: &mut Ctx<'_>,
+    ) {
         if id == self.id && self.is_leader(from, id) && self.is_active_replica() {
-            self.promised = Some(self.promised.unwrap_or(0).max(cx.usec + self.cfg.read_lease_us));
+            let until = cx.usec + self.cfg.read_lease_us;
+            self.promise(Promise {
+                primary: until,
+                members: if shared { until } else { 0 },
+            });
             self.send(from, id, PeerBody::LeaseGranted(stamp), true, cx);
+        }
+    }
+
+    fn promise(&mut self, p: Promise) {
+        self.promised = Some(self.promised.unwrap_or_default().max(p));
+    }
+
+    /// A member would like to answer reads.
+    pub(super) fn share_wanted(&mut self, from: i32, id: PeeringId, stamp: u64, cx: &mut Ctx<'_>) {
+        let length = self.cfg.read_lease_us;
+        let Role::Active(a) = &mut self.role else { return };
+        if id != self.id || a.peers.iter().all(|(o, _)| *o != from) {
+            return;
+        }
+        a.lease.sharing = cx.usec + SHARED_FOR * length;
+        a.lease.sharers.insert(from, stamp);
+        let left = a.lease.shared_until.saturating_sub(cx.usec);
+        let asked = cx.usec.saturating_sub(a.lease.asked) < AGAIN;
+        if left < length / RENEW_AT && !asked {
+            self.ask_lease(cx);
+        }
+        self.share_lease(cx);
+    }
+
+    /// Gives a share of the lease to those who asked, where there is one to share.
+    fn share_lease(&mut self, cx: &mut Ctx<'_>) {
+        let (id, now) = (self.id, cx.usec);
+        let Role::Active(a) = &mut self.role else { return };
+        let until = a.lease.shared_until;
+        if until <= now {
+            return;
+        }
+        let (sharers, stable) = (std::mem::take(&mut a.lease.sharers), a.committed);
+        // This OSD may be in later intervals that these members have not heard of.
+        self.promise(Promise {
+            primary: 0,
+            members: until,
+        });
+        for (osd, stamp) in sharers {
+            let length = until - now;
+            let body = PeerBody::LeaseShared {
+                stamp,
+                length,
+                stable,
+            };
+            self.send(osd, id, body, true, cx);
         }
     }
 
@@ -136,6 +258,15 @@ impl Pg {
         if lease.until <= cx.usec {
             return;
         }
+        if lease.asked_shared {
+            lease.shared_until = lease.until;
+            self.share_lease(cx);
+        } else if !lease.sharers.is_empty() {
+            self.ask_lease(cx);
+        }
+        let Role::Active(Active { lease, .. }) = &mut self.role else {
+            return;
+        };
         let (keys, ops) = (std::mem::take(&mut lease.keys), std::mem::take(&mut lease.ops));
         for key in keys {
             self.pump(&key, cx);
@@ -170,8 +301,8 @@ impl Pg {
         }
     }
 
-    /// For how long a promise of this OSD holds, in microseconds.
-    pub(super) fn promise_left(&self, cx: &Ctx<'_>) -> u64 {
-        self.promised.unwrap_or(0).saturating_sub(cx.usec)
+    /// For how long what this OSD has promised holds.
+    pub(super) fn promise_left(&self, cx: &Ctx<'_>) -> Promise {
+        self.promised.unwrap_or_default().left(cx.usec)
     }
 }

@@ -11,14 +11,15 @@ use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
 use super::dups::DupBatch;
 use super::info::PgInfo;
+use super::lease::Promise;
 use super::log::LogEntry;
 use super::txn::Txn;
 
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
-/// 7: infos tell of past intervals; leases; copies made in the background.
-const VERSION: u16 = 7;
+/// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads.
+const VERSION: u16 = 8;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -130,6 +131,8 @@ pub enum PeerBody {
         entry: Bytes,
         /// Entries up to here need not be kept.
         trim_to: EVersion,
+        /// Everything up to here is durable on all members. Since version 8.
+        stable: EVersion,
         /// The changes to objects.
         txn: Txn,
     },
@@ -141,13 +144,29 @@ pub enum PeerBody {
     Notify {
         /// The copy's info; `None` for no copy.
         info: Option<PgInfo>,
-        /// For how long an earlier primary may answer reads, in microseconds, as the sender has promised. Since version 7.
-        promised: u64,
+        /// For how long others may answer reads, as the sender has promised. Since version 7; that members may, since version 8.
+        promised: Promise,
     },
-    /// Primary to member: let me answer reads. Carries the primary's time. Since version 7.
-    Lease(u64),
+    /// Primary to member: let me answer reads. Since version 7.
+    Lease {
+        /// The primary's time.
+        stamp: u64,
+        /// Whether it will let members answer, too. Since version 8.
+        shared: bool,
+    },
     /// The answer, with the time of the question. Since version 7.
     LeaseGranted(u64),
+    /// Member to primary: let me answer reads. Carries the member's time. Since version 8.
+    ShareLease(u64),
+    /// The answer. Since version 8.
+    LeaseShared {
+        /// The time of the question.
+        stamp: u64,
+        /// For how long after it, in microseconds.
+        length: u64,
+        /// Everything up to here is durable on all members.
+        stable: EVersion,
+    },
     /// Primary to a holder: send your log.
     GetLog,
     /// The answer.
@@ -279,12 +298,14 @@ impl PeerMessage {
                 prev,
                 entry,
                 trim_to,
+                stable,
                 txn,
             } => {
                 w.u8(0);
                 w.put(prev);
                 w.put(entry);
                 w.put(trim_to);
+                w.put(stable);
                 txn.encode_objects(w, data);
             }
             PeerBody::RepCommitted(v) => {
@@ -295,11 +316,27 @@ impl PeerMessage {
             PeerBody::Notify { info, promised } => {
                 w.u8(3);
                 w.put(info);
-                w.u64(*promised);
+                w.u64(promised.primary);
+                w.u64(promised.members);
             }
-            PeerBody::Lease(stamp) => {
+            PeerBody::Lease { stamp, shared } => {
                 w.u8(18);
                 w.u64(*stamp);
+                w.u8(u8::from(*shared));
+            }
+            PeerBody::ShareLease(stamp) => {
+                w.u8(21);
+                w.u64(*stamp);
+            }
+            PeerBody::LeaseShared {
+                stamp,
+                length,
+                stable,
+            } => {
+                w.u8(22);
+                w.u64(*stamp);
+                w.u64(*length);
+                w.put(stable);
             }
             PeerBody::LeaseGranted(stamp) => {
                 w.u8(19);
@@ -384,13 +421,21 @@ impl PeerMessage {
                 prev: r.get()?,
                 entry: r.get()?,
                 trim_to: r.get()?,
+                stable: if msg.header.version >= 8 {
+                    r.get()?
+                } else {
+                    EVersion::ZERO
+                },
                 txn: Txn::decode_objects(r, &msg.data)?,
             },
             1 => PeerBody::RepCommitted(r.get()?),
             2 => PeerBody::Query,
             3 => PeerBody::Notify {
                 info: r.get()?,
-                promised: if msg.header.version >= 7 { r.u64()? } else { 0 },
+                promised: Promise {
+                    primary: if msg.header.version >= 7 { r.u64()? } else { 0 },
+                    members: if msg.header.version >= 8 { r.u64()? } else { 0 },
+                },
             },
             4 => PeerBody::GetLog,
             5 => PeerBody::Log {
@@ -429,11 +474,20 @@ impl PeerMessage {
                 user_version: r.u64()?,
                 data: msg.data.to_bytes(),
             }),
-            18 => PeerBody::Lease(r.u64()?),
+            18 => PeerBody::Lease {
+                stamp: r.u64()?,
+                shared: msg.header.version >= 8 && r.u8()? != 0,
+            },
             19 => PeerBody::LeaseGranted(r.u64()?),
             20 => PeerBody::Copied {
                 info: r.get()?,
                 log: LogUpdate::decode(r, has_dups)?,
+            },
+            21 => PeerBody::ShareLease(r.u64()?),
+            22 => PeerBody::LeaseShared {
+                stamp: r.u64()?,
+                length: r.u64()?,
+                stable: r.get()?,
             },
             _ => return Err(Error::Invalid("message between OSDs")),
         };
@@ -580,19 +634,32 @@ mod tests {
                 prev: v,
                 entry: b(b"e"),
                 trim_to: v,
+                stable: v,
                 txn: Txn::default(),
             },
             PeerBody::RepCommitted(v),
             PeerBody::Query,
             PeerBody::Notify {
                 info: None,
-                promised: 7,
+                promised: Promise {
+                    primary: 7,
+                    members: 8,
+                },
             },
             PeerBody::Notify {
                 info: Some(PgInfo::default()),
-                promised: 0,
+                promised: Promise::default(),
             },
-            PeerBody::Lease(5),
+            PeerBody::Lease {
+                stamp: 5,
+                shared: true,
+            },
+            PeerBody::ShareLease(5),
+            PeerBody::LeaseShared {
+                stamp: 5,
+                length: 6,
+                stable: v,
+            },
             PeerBody::LeaseGranted(6),
             PeerBody::GetLog,
             PeerBody::Log {

@@ -35,6 +35,7 @@ mod peering_plan;
 mod peering_prior;
 pub mod perf;
 mod replica;
+mod replica_read;
 mod snaps;
 mod split;
 mod stage;
@@ -62,7 +63,7 @@ use fetch::ReadError;
 use history::History;
 use info::PgInfo;
 use interval::Interval;
-use lease::Lease;
+use lease::{Lease, Promise};
 use log::{LogEntry, PgLog};
 use message::{PeerBody, PeerMessage, PeeringId};
 use op::ClientOp;
@@ -193,9 +194,9 @@ pub struct Pg {
     /// Requests that are no longer in the log.
     dups: Dups,
     interval: Interval,
-    /// Until when, in microseconds, a primary may answer reads to which this OSD has granted that; `None` before the first event:
-    /// the OSD has just started.
-    promised: Option<u64>,
+    /// Until when others may answer reads to whom this OSD has granted that; `None` before the first event: the OSD has just
+    /// started.
+    promised: Option<Promise>,
     role: Role,
     /// The attempt at peering that this OSD leads or follows.
     id: PeeringId,
@@ -242,7 +243,7 @@ impl Pg {
             log: PgLog::default(),
             dups: Dups::default(),
             interval,
-            promised: Some(0),
+            promised: Some(Promise::default()),
             role: Role::Idle,
             id: PeeringId::default(),
             rounds: 0,
@@ -529,13 +530,20 @@ impl Pg {
                 prev,
                 entry,
                 trim_to,
+                stable,
                 txn,
-            } => self.rep_op(from, id, prev, entry, trim_to, txn, cx),
+            } => self.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx),
             PeerBody::RepCommitted(v) => self.rep_committed(from, id, v, cx),
             PeerBody::Query => self.queried(from, id, cx),
             PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
-            PeerBody::Lease(stamp) => self.lease_wanted(from, id, stamp, cx),
+            PeerBody::Lease { stamp, shared } => self.lease_wanted(from, id, stamp, shared, cx),
             PeerBody::LeaseGranted(stamp) => self.lease_granted(from, id, stamp, cx),
+            PeerBody::ShareLease(stamp) => self.share_wanted(from, id, stamp, cx),
+            PeerBody::LeaseShared {
+                stamp,
+                length,
+                stable,
+            } => self.lease_shared(from, id, (stamp, length, stable)),
             PeerBody::GetLog => self.log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,

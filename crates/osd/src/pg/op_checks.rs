@@ -13,7 +13,7 @@ use super::op::{ClientOp, OsdOp};
 use super::{Ctx, Output, Pg, Role, key};
 
 /// What to do with a request.
-enum Verdict {
+pub(super) enum Verdict {
     /// Go on.
     Pass,
     /// Say nothing: the client sends it again, or it was not meant for here.
@@ -36,7 +36,12 @@ impl Pg {
         match self.role {
             Role::Active(_) => self.do_op(op, cx),
             Role::Peering(_) => self.held.push_back(op),
-            _ => self.misdirected(op, cx),
+            _ if self.is_replica_read(&op) => self.replica_read(op, cx),
+            // Not for this OSD.
+            _ => cx.out.push(Output::ShareMap {
+                client: op.client,
+                epoch: op.epoch,
+            }),
         }
     }
 
@@ -46,19 +51,6 @@ impl Pg {
         self.is_primary() && op.epoch < i.same_primary_since
             || op.epoch < self.pool.last_force_op_resend
             || op.epoch < i.split_at
-    }
-
-    /// Not for this OSD. Only a read that any member may serve is answered: with the advice to ask the primary.
-    fn misdirected(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
-        if matches!(self.role, Role::Replica(_)) && op.flags.has(any) && !op.may_write() {
-            self.fail(&mut op, -EAGAIN, cx);
-        } else {
-            cx.out.push(Output::ShareMap {
-                client: op.client,
-                epoch: op.epoch,
-            });
-        }
     }
 
     fn do_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
@@ -85,7 +77,7 @@ impl Pg {
         self.queue_op(key, op, cx);
     }
 
-    fn check(&self, op: &ClientOp, _cx: &Ctx<'_>) -> Verdict {
+    pub(super) fn check(&self, op: &ClientOp, _cx: &Ctx<'_>) -> Verdict {
         if !self.contains(&op.object) {
             return Verdict::Drop;
         }
@@ -139,7 +131,7 @@ impl Pg {
             .allows(&self.pool, nspace, key, read, write, &calls)
     }
 
-    fn check_object_op(&self, op: &ClientOp) -> Verdict {
+    pub(super) fn check_object_op(&self, op: &ClientOp) -> Verdict {
         let o = &op.object;
         let (cfg, pool) = (&self.cfg, &self.pool);
         if o.oid.len() > cfg.max_object_name_len

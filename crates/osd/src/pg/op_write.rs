@@ -283,6 +283,7 @@ impl Pg {
                 prev,
                 entry: record.clone(),
                 trim_to,
+                stable: a.committed,
                 txn: std::mem::take(&mut txn),
             };
             let rep = PeerMessage {

@@ -10,7 +10,7 @@
 //! Syncing ── the holder of the newest copy brings the others up to it
 //! Counting ── objects and bytes, after a split
 //! UpThru ── the map must say that this OSD is up in this interval
-//! Lease ── an earlier primary may answer reads a while longer
+//! Lease ── members of earlier intervals may answer reads a while longer
 //! Activating ── every member remembers durably that it took part
 //! ```
 //!
@@ -27,6 +27,7 @@ use super::bug::Bug;
 use super::dups::{DupBatch, Dups};
 use super::history::History;
 use super::info::PgInfo;
+use super::lease::Promise;
 use super::log::{LogEntry, PgLog};
 use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
 use super::peering_prior::{Prior, newest_activation};
@@ -85,8 +86,8 @@ pub(super) struct Peering {
     pub asked: BTreeSet<i32>,
     /// Every OSD that is up was asked.
     pub asked_all: bool,
-    /// Until when an earlier primary may answer reads, microseconds.
-    pub promised: u64,
+    /// Until when others may answer reads in earlier intervals.
+    pub promised: Promise,
     /// What the others have.
     pub infos: BTreeMap<i32, Option<PgInfo>>,
     /// Their logs.
@@ -107,7 +108,7 @@ impl Peering {
             retry: false,
             asked: BTreeSet::new(),
             asked_all: false,
-            promised: 0,
+            promised: Promise::default(),
             infos: BTreeMap::new(),
             logs: BTreeMap::new(),
             dups: Vec::new(),
@@ -214,7 +215,7 @@ impl Pg {
         let me = self.whoami;
         let mine = self.exists.then(|| self.info.clone());
         let others: Vec<i32> = self.interval.members().into_iter().filter(|&o| o != me).collect();
-        let promised = cx.usec + self.promise_left(cx);
+        let promised = self.promised.unwrap_or_default();
         let Some(p) = self.peering() else { return };
         p.promised = promised;
         p.stage = Stage::Infos;
@@ -239,7 +240,7 @@ impl Pg {
         from: i32,
         id: PeeringId,
         info: Option<PgInfo>,
-        promised: u64,
+        promised: Promise,
         cx: &mut Ctx<'_>,
     ) {
         let current = id == self.id;
@@ -247,7 +248,7 @@ impl Pg {
             Role::Peering(p) => {
                 if current && p.asked.remove(&from) {
                     p.progress = cx.usec;
-                    p.promised = p.promised.max(cx.usec.saturating_add(promised));
+                    p.promised = p.promised.max(promised.from(cx.usec));
                     p.infos.insert(from, info);
                     self.infos_complete(cx);
                 } else if info.is_some() && p.wants_strays() && !p.knows_of(from) {
@@ -506,13 +507,13 @@ impl Pg {
     pub(super) fn activate(&mut self, cx: &mut Ctx<'_>) {
         let (id, members, pg_num) = (self.id, self.interval.members(), self.pool.pg_num);
         let recorded = self.interval.is_recorded(&*self.map) || self.cfg.has_bug(Bug::NoUpThru);
-        let deposed = self.may_be_deposed();
+        let is_read_elsewhere = self.is_read_elsewhere(cx.usec);
         let Some(p) = self.peering() else { return };
         if !recorded {
             p.stage = Stage::UpThru;
             return;
         }
-        if deposed && cx.usec < p.promised {
+        if is_read_elsewhere {
             p.stage = Stage::Lease;
             return;
         }

@@ -59,20 +59,27 @@ impl Pg {
         }
     }
 
-    /// Whether a primary of an earlier interval may not know yet that it is none any more, and answer reads.
-    pub(super) fn may_be_deposed(&self) -> bool {
+    /// Whether somebody may answer reads who was promised that, and does not know yet that the interval has ended.
+    pub(super) fn is_read_elsewhere(&self, usec: u64) -> bool {
         let super::Role::Peering(p) = &self.role else {
             return false;
         };
+        let by_members = usec < p.promised.members && !self.cfg.has_bug(Bug::NoSharedWait);
+        if usec >= p.promised.primary && !by_members {
+            return false;
+        }
         let since = newest_activation(&p.infos).max(self.pool.created);
         let Some(h) = self.known_history(p, since) else {
             return true;
         };
         h.intervals().iter().filter(|i| i.last >= since).any(|i| {
+            let readers: &[i32] = match by_members {
+                true => &i.acting,
+                false => std::slice::from_ref(&i.primary),
+            };
+            let may_read = |o: &i32| !p.infos.contains_key(o) && self.map.osd(*o).is_some_and(|v| !v.dead);
             // Who is its only member has answered.
-            i.acting.len() > 1
-                && !p.infos.contains_key(&i.primary)
-                && self.map.osd(i.primary).is_some_and(|o| !o.dead)
+            i.acting.len() > 1 && readers.iter().any(may_read)
         })
     }
 

@@ -9,6 +9,7 @@ use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::log::LogEntry;
 use super::message::{LogUpdate, PeerBody, PeeringId};
+use super::replica_read::Share;
 use super::txn::{MetaOp, Txn};
 use super::{Commit, Ctx, Pg, Role, key};
 
@@ -16,9 +17,11 @@ use super::{Commit, Ctx, Pg, Role, key};
 #[derive(Debug, Default)]
 pub(super) struct Replica {
     /// Whether it was activated in this attempt at peering.
-    active: bool,
+    pub(super) active: bool,
     /// Up to where its log is durable.
     committed: EVersion,
+    /// Lets it answer reads.
+    pub(super) share: Share,
 }
 
 impl Pg {
@@ -46,6 +49,7 @@ impl Pg {
         self.source = None;
         self.target = None;
         self.forget_attempt();
+        self.give_up_reads(cx);
         self.query_from = Some(from);
         if self.commits.is_empty() {
             self.answer_query(cx);
@@ -98,6 +102,7 @@ impl Pg {
         *r = Replica {
             active: true,
             committed,
+            share: Share::default(),
         };
         self.apply_activation(info, log, id, from, cx);
     }
@@ -109,12 +114,13 @@ impl Pg {
         id: PeeringId,
         prev: EVersion,
         entry: Bytes,
-        trim_to: EVersion,
+        (trim_to, stable): (EVersion, EVersion),
         mut txn: Txn,
         cx: &mut Ctx<'_>,
     ) {
-        let Role::Replica(r) = &self.role else { return };
-        if !r.active || id != self.id || !self.is_leader(from, id) {
+        let from_leader = self.is_leader(from, id);
+        let Role::Replica(r) = &mut self.role else { return };
+        if !r.active || id != self.id || !from_leader {
             return;
         }
         let Ok(e) = decode_all::<LogEntry>(&entry) else {
@@ -132,7 +138,9 @@ impl Pg {
             // One before was lost; the primary sends both again.
             return;
         }
+        r.share.note_stable(stable);
         let v = e.version;
+        self.overtake_reads(&e.object, cx);
         cx.perf.sub_op_bytes += txn.data_len() as u64;
         txn.meta.push(MetaOp::Put(key::log_key(self.pgid, v), entry));
         self.note_entry(e);

@@ -8,6 +8,7 @@ mod omap;
 mod ops;
 mod peering;
 mod random;
+mod replica_read;
 mod snaps;
 mod stage;
 mod store;

@@ -116,9 +116,12 @@ impl Exec<'_> {
         let Some((name, value)) = name_and_value(op) else {
             return fail(EINVAL);
         };
-        let total: usize = self.old.attrs.values().map(Bytes::len).sum();
-        let added: usize = self.attr_changes.values().flatten().map(Bytes::len).sum();
-        if total + added + value.len() > self.cfg.max_attrs_total {
+        let changed = |k: &Bytes| *k == name || self.attr_changes.contains_key(k);
+        let kept = self.old.attrs.iter().filter(|(k, _)| !changed(k)).map(|(_, v)| v);
+        let others = self.attr_changes.iter().filter(|(k, _)| **k != name);
+        let others = others.filter_map(|(_, v)| v.as_ref());
+        let total: usize = kept.chain(others).map(Bytes::len).sum();
+        if total + value.len() > self.cfg.max_attrs_total {
             return fail(EFBIG);
         }
         self.maybe_create();

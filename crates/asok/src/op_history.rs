@@ -1,0 +1,352 @@
+//! The slowest requests of late, for `dump_historic_ops` and its relatives, and those under way
+//! (`src/common/TrackedOp.cc`).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use spirula_conf::options::Values;
+use spirula_denc::UTime;
+
+/// Most requests that may be remembered of each sort, whatever the options say.
+const MOST: u64 = 1024;
+
+/// A request that is shown.
+pub trait TrackedOp: Clone {
+    /// The kind of daemon that it is a request to, which the options' names begin with.
+    const DAEMON: &str;
+
+    /// When it came, in microseconds of the daemon's monotonic clock.
+    fn received(&self) -> u64;
+    /// What it is, as official logs print it.
+    fn description(&self) -> &str;
+    /// What happened to it and when, in order, with official names. `done`: when it was over.
+    fn events(&self, done: Option<u64>) -> Vec<(String, u64)>;
+    /// What is particular to this daemon's requests, with their events.
+    fn type_data(&self, events: Vec<Value>) -> Value;
+    /// Whether one of the filters, if there are any, concerns it.
+    fn matches(&self, filters: &[&str]) -> bool;
+}
+
+/// A request that is over.
+#[derive(Clone)]
+struct Past<T> {
+    op: T,
+    done: u64,
+}
+
+impl<T: TrackedOp> Past<T> {
+    fn took(&self) -> u64 {
+        self.done.saturating_sub(self.op.received())
+    }
+}
+
+/// How much is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Limits {
+    /// `*_op_history_size`: so many, the slowest ones.
+    size: usize,
+    /// `*_op_history_duration`: for so many seconds.
+    seconds: u64,
+    /// `*_op_history_slow_op_size`: so many of the next.
+    slow_size: usize,
+    /// `*_op_history_slow_op_threshold`: those that took so many seconds are kept longer.
+    slow_seconds: f64,
+}
+
+/// What is remembered.
+pub struct OpHistory<T> {
+    limits: Limits,
+    recent: Vec<Past<T>>,
+    slow: VecDeque<Past<T>>,
+    /// Requests that took at most so many microseconds are not worth remembering.
+    threshold: u64,
+}
+
+impl<T: TrackedOp> Default for OpHistory<T> {
+    fn default() -> Self {
+        let mut history = Self {
+            limits: Limits::default(),
+            recent: Vec::new(),
+            slow: VecDeque::new(),
+            threshold: 0,
+        };
+        history.set_options(&Values::default());
+        history
+    }
+}
+
+impl<T: TrackedOp> OpHistory<T> {
+    /// Takes over the options; what is too much is forgotten.
+    pub fn set_options(&mut self, values: &Values) {
+        let name = |option: &str| format!("{}_op_history_{option}", T::DAEMON);
+        let size = |option: &str| usize::try_from(values.uint(&name(option)).min(MOST)).unwrap_or(0);
+        self.limits = Limits {
+            size: size("size"),
+            seconds: values.uint(&name("duration")),
+            slow_size: size("slow_op_size"),
+            slow_seconds: values.float(&name("slow_op_threshold")),
+        };
+        self.trim();
+    }
+
+    /// Requests that took longer, in microseconds, are worth being described to [`OpHistory::add`].
+    pub fn threshold(&self) -> u64 {
+        self.threshold
+    }
+
+    /// A request is over; times in microseconds of the monotonic clock.
+    pub fn add(&mut self, op: T, done: u64) {
+        let past = Past { op, done };
+        if past.took() as f64 >= self.limits.slow_seconds * 1e6 {
+            self.slow.push_back(past.clone());
+        }
+        self.recent.push(past);
+        self.trim();
+    }
+
+    /// Forgets what is too old, so that new ones are worth remembering.
+    pub fn expire(&mut self, now: u64) {
+        let oldest = now.saturating_sub(self.limits.seconds.saturating_mul(1_000_000));
+        self.recent.retain(|p| p.op.received() >= oldest);
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.recent.len() > self.limits.size {
+            let fastest = (0..self.recent.len()).min_by_key(|i| self.recent[*i].took());
+            fastest.map(|i| self.recent.swap_remove(i));
+        }
+        while self.slow.len() > self.limits.slow_size {
+            self.slow.pop_front();
+        }
+        let fastest = if self.recent.len() < self.limits.size {
+            0
+        } else {
+            self.recent.iter().map(Past::took).min().unwrap_or(u64::MAX)
+        };
+        let slow = if self.limits.slow_size > 0 {
+            (self.limits.slow_seconds * 1e6) as u64
+        } else {
+            u64::MAX
+        };
+        self.threshold = fastest.min(slow);
+    }
+
+    /// The answer to `dump_historic_ops`, `dump_historic_ops_by_duration` or `dump_historic_slow_ops`.
+    pub fn dump(&self, clock: &OpClock, prefix: &str, filters: &[&str]) -> Value {
+        let show = |past: &mut dyn Iterator<Item = &Past<T>>| -> Vec<Value> {
+            past.filter(|p| p.op.matches(filters))
+                .map(|p| clock.dump(&p.op, Some(p.done)))
+                .collect()
+        };
+        if prefix == "dump_historic_slow_ops" {
+            return json!({"num to keep": self.limits.slow_size, "threshold to keep": self.limits.slow_seconds as u64,
+                "Ops": show(&mut self.slow.iter())});
+        }
+        let mut recent: Vec<&Past<T>> = self.recent.iter().collect();
+        if prefix == "dump_historic_ops_by_duration" {
+            recent.sort_by_key(|p| std::cmp::Reverse(p.took()));
+        } else {
+            recent.sort_by_key(|p| p.op.received());
+        }
+        json!({"size": self.limits.size, "duration": self.limits.seconds, "ops": show(&mut recent.into_iter())})
+    }
+}
+
+/// Tells the time of day from microseconds of the monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub struct OpClock {
+    /// The monotonic clock now.
+    pub now: u64,
+    /// The time of day now.
+    pub wall: UTime,
+}
+
+impl OpClock {
+    fn wall(&self, usec: u64) -> UTime {
+        let ago = Duration::from_micros(self.now.saturating_sub(usec));
+        UTime::from(self.wall.to_duration().saturating_sub(ago))
+    }
+
+    fn dump(&self, op: &impl TrackedOp, done: Option<u64>) -> Value {
+        let seconds = |usec: u64| usec as f64 / 1e6;
+        let received = op.received();
+        let duration = seconds(done.unwrap_or(self.now).saturating_sub(received));
+        let events = op.events(done);
+        let shown: Vec<Value> = events
+            .iter()
+            .enumerate()
+            .map(|(i, (name, at))| {
+                // As official daemons of this release have it: until the next event, and for the last one all of it.
+                let lasted = match events.get(i + 1) {
+                    Some((_, next)) => seconds(next.saturating_sub(*at)),
+                    None => seconds(at.saturating_sub(received)),
+                };
+                json!({"event": name, "time": self.wall(*at).to_string(), "duration": lasted})
+            })
+            .collect();
+        json!({
+            "description": op.description(),
+            "initiated_at": self.wall(received).to_string(),
+            "age": seconds(self.now.saturating_sub(received)),
+            "duration": duration,
+            "type_data": op.type_data(shown),
+        })
+    }
+
+    /// The answer to `ops`, or to `dump_blocked_ops`: of these requests under way those that are older than `blocked` seconds.
+    pub fn dump_in_flight<T: TrackedOp>(
+        &self,
+        mut ops: Vec<T>,
+        blocked: Option<f64>,
+        filters: &[&str],
+    ) -> Value {
+        let age = |op: &T| self.now.saturating_sub(op.received()) as f64 / 1e6;
+        ops.retain(|op| blocked.is_none_or(|limit| age(op) > limit) && op.matches(filters));
+        ops.sort_by_key(T::received);
+        let shown: Vec<Value> = ops.iter().map(|op| self.dump(op, None)).collect();
+        let count = shown.len();
+        match blocked {
+            Some(limit) => json!({"ops": shown, "complaint_time": limit, "num_blocked_ops": count}),
+            None => json!({"ops": shown, "num_ops": count}),
+        }
+    }
+}
+
+/// The filters that a command names.
+pub fn filters(args: &Map<String, Value>) -> Vec<&str> {
+    match args.get("filterstr") {
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(one)) => vec![one.as_str()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Op(u64, String);
+
+    impl TrackedOp for Op {
+        const DAEMON: &str = "osd";
+
+        fn received(&self) -> u64 {
+            self.0
+        }
+
+        fn description(&self) -> &str {
+            &self.1
+        }
+
+        fn events(&self, done: Option<u64>) -> Vec<(String, u64)> {
+            let done = done.map(|at| ("done".to_owned(), at));
+            [
+                ("initiated".to_owned(), self.0),
+                ("started".to_owned(), self.0 + 1),
+            ]
+            .into_iter()
+            .chain(done)
+            .collect()
+        }
+
+        fn type_data(&self, events: Vec<Value>) -> Value {
+            json!({ "events": events })
+        }
+
+        fn matches(&self, filters: &[&str]) -> bool {
+            filters.is_empty() || filters.contains(&self.1.as_str())
+        }
+    }
+
+    fn op(received: u64) -> Op {
+        Op(received, format!("op {received}"))
+    }
+
+    fn history(set: &[(&str, &str)]) -> OpHistory<Op> {
+        let mut values = Values::default();
+        values
+            .local
+            .extend(set.iter().map(|(k, v)| ((*k).into(), (*v).into())));
+        let mut history = OpHistory::default();
+        history.set_options(&values);
+        history
+    }
+
+    const CLOCK: OpClock = OpClock {
+        now: 20_000_000,
+        wall: UTime::from_secs(1_700_000_020),
+    };
+
+    fn names(v: &Value) -> Vec<&str> {
+        v.as_array()
+            .unwrap()
+            .iter()
+            .map(|o| o["description"].as_str().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_slowest_stay_and_the_rest_costs_a_comparison() {
+        let mut h = history(&[
+            ("osd_op_history_size", "2"),
+            ("osd_op_history_slow_op_threshold", "1"),
+        ]);
+        assert_eq!(h.threshold(), 0);
+        h.add(op(10), 510);
+        assert_eq!(h.threshold(), 0, "there is room for one more");
+        h.add(op(20), 120);
+        assert_eq!(h.threshold(), 100);
+        h.add(op(30), 2_000_030);
+        assert_eq!(h.threshold(), 500);
+        let v = h.dump(&CLOCK, "dump_historic_ops", &[]);
+        assert_eq!(names(&v["ops"]), ["op 10", "op 30"]);
+        let v = h.dump(&CLOCK, "dump_historic_ops_by_duration", &[]);
+        assert_eq!(names(&v["ops"]), ["op 30", "op 10"]);
+        let v = h.dump(&CLOCK, "dump_historic_ops", &["op 30"]);
+        assert_eq!(names(&v["ops"]), ["op 30"]);
+        let v = h.dump(&CLOCK, "dump_historic_slow_ops", &[]);
+        assert_eq!(names(&v["Ops"]), ["op 30"]);
+        h.expire(600_000_020);
+        assert_eq!((h.recent.len(), h.threshold()), (1, 0));
+        assert_eq!(h.slow.len(), 1, "slow ones are kept");
+    }
+
+    #[test]
+    fn nothing_is_remembered_where_nothing_is_wanted() {
+        let mut h = history(&[("osd_op_history_size", "0"), ("osd_op_history_slow_op_size", "0")]);
+        assert_eq!(h.threshold(), u64::MAX);
+        h.add(op(1), 99_000_000);
+        assert!(h.recent.is_empty() && h.slow.is_empty());
+        let h = history(&[("osd_op_history_size", "18446744073709551615")]);
+        assert_eq!(h.limits.size as u64, MOST);
+    }
+
+    #[test]
+    fn events_last_until_the_next_and_the_last_one_for_all_of_it() {
+        let v = CLOCK.dump(&op(10_000_000), Some(10_000_010));
+        assert_eq!(v["initiated_at"], "2023-11-14T22:13:30.000000+0000");
+        assert_eq!(
+            (v["age"].as_f64(), v["duration"].as_f64()),
+            (Some(10.0), Some(1e-5))
+        );
+        let events = v["type_data"]["events"].as_array().unwrap();
+        assert_eq!(events.len(), 3);
+        assert_eq!(events[0]["duration"], 1e-6);
+        assert_eq!(events[2]["duration"], 1e-5);
+    }
+
+    #[test]
+    fn what_is_blocked_is_older_than_the_limit() {
+        let ops = vec![op(19_000_000), op(1_000_000)];
+        let v = CLOCK.dump_in_flight(ops.clone(), Some(10.0), &[]);
+        assert_eq!(
+            (names(&v["ops"]), &v["num_blocked_ops"]),
+            (vec!["op 1000000"], &json!(1))
+        );
+        let v = CLOCK.dump_in_flight(ops, None, &[]);
+        assert_eq!(names(&v["ops"]), ["op 1000000", "op 19000000"]);
+    }
+}

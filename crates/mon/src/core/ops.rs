@@ -1,0 +1,183 @@
+//! Requests as `ops` and `dump_historic_ops` show them: by the monitor that the client has its session with.
+
+use serde_json::{Map, Value, json};
+use spirula_asok::op_history::{OpClock, OpHistory, TrackedOp, filters};
+use spirula_proto::mon::{MGetPoolStats, MMonCommand, MMonGetVersion, MPoolOp, MStatfs};
+use spirula_proto::{MsgType, RawMessage};
+
+use super::Monitor;
+use super::route::Request;
+use super::session::Session;
+
+/// A request, as it is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct MonOp {
+    description: String,
+    seq: u64,
+    source: String,
+    is_from_monitor: bool,
+    forwarded: bool,
+    events: Vec<(&'static str, u64)>,
+}
+
+impl MonOp {
+    fn new(request: &Request, session: Option<&Session>) -> Self {
+        let source = session.map(|s| format!("{} {}", s.entity(), s.addr));
+        Self {
+            description: describe(&request.msg),
+            seq: request.msg.header.seq,
+            source: source.unwrap_or_default(),
+            is_from_monitor: session.is_some_and(|s| s.name.kind == spirula_denc::EntityType::MON),
+            forwarded: request.events.iter().any(|(name, _)| *name == FORWARDED),
+            events: request.events.clone(),
+        }
+    }
+}
+
+/// The official name of the step that sends a request to the leader.
+pub(super) const FORWARDED: &str = "forward_request_leader";
+/// The official name of the step in which a monitor deals with a request itself.
+pub(super) const DISPATCHED: &str = "psvc:dispatch";
+/// The official name of the step in which the answer waits for a commit.
+pub(super) const PROPOSED: &str = "wait_for_finished_proposal";
+
+impl TrackedOp for MonOp {
+    const DAEMON: &str = "mon";
+
+    fn received(&self) -> u64 {
+        self.events.first().map_or(0, |(_, at)| *at)
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn events(&self, done: Option<u64>) -> Vec<(String, u64)> {
+        let done = done.map(|at| ("done", at));
+        let all = self.events.iter().copied().chain(done);
+        all.map(|(name, at)| (name.to_owned(), at)).collect()
+    }
+
+    fn type_data(&self, events: Vec<Value>) -> Value {
+        json!({
+            "events": events,
+            "info": {
+                "seq": self.seq,
+                "src_is_mon": self.is_from_monitor,
+                "source": self.source,
+                "forwarded_to_leader": self.forwarded,
+            },
+        })
+    }
+
+    fn matches(&self, filters: &[&str]) -> bool {
+        filters.is_empty() || filters.iter().any(|f| self.description.contains(*f))
+    }
+}
+
+/// A request as official logs print it.
+fn describe(msg: &RawMessage) -> String {
+    let tid = msg.header.tid;
+    let text = match msg.kind() {
+        MsgType::MON_COMMAND => msg.decode::<MMonCommand>().map(|m| describe_command(&m)),
+        MsgType::POOL_OP => msg.decode::<MPoolOp>().map(|m| {
+            let (op, pool, name, version) = (m.op.name(), m.pool, m.name, m.paxos.0);
+            format!("pool_op({op}, pool {pool}, tid {tid}, name {name} v{version})")
+        }),
+        MsgType::STATFS => msg.decode::<MStatfs>().map(|m| {
+            let (pool, version) = (m.data_pool.unwrap_or(-1), m.paxos.0);
+            format!("statfs({tid} pool {pool} v{version})")
+        }),
+        MsgType::GET_POOL_STATS => msg
+            .decode::<MGetPoolStats>()
+            .map(|m| format!("getpoolstats({tid} {} v{})", m.pools.join(","), m.paxos.0)),
+        MsgType::MON_GET_VERSION => msg
+            .decode::<MMonGetVersion>()
+            .map(|m| format!("mon_get_version(what={} handle={})", m.what, m.handle)),
+        kind => Ok(kind.to_string()),
+    };
+    text.unwrap_or_else(|_| msg.kind().to_string())
+}
+
+/// A command without what it sets: that may be a secret.
+fn describe_command(m: &MMonCommand) -> String {
+    let args: Map<String, Value> = m
+        .cmd
+        .first()
+        .and_then(|c| serde_json::from_str(c).ok())
+        .unwrap_or_default();
+    let arg = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
+    let shown = match arg("prefix") {
+        "config set" => format!("[{{prefix=config set, name={}}}]", arg("name")),
+        "config-key set" => format!("[{{prefix=config-key set, key={}}}]", arg("key")),
+        _ => m.cmd.join(" "),
+    };
+    format!("mon_command({shown} v {})", m.paxos.0)
+}
+
+impl Monitor {
+    fn op_clock(&self) -> OpClock {
+        OpClock {
+            now: self.steady_usec(),
+            wall: self.now,
+        }
+    }
+
+    /// Microseconds for which the monitor has been running.
+    pub(super) fn steady_usec(&self) -> u64 {
+        u64::try_from(self.steady.now().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// A client's request was answered.
+    pub(super) fn op_done(&mut self, session: super::SessionId, request: &Request) {
+        let op = MonOp::new(request, self.sessions.get(&session));
+        let now = self.steady_usec();
+        self.op_history.expire(now);
+        self.op_history.add(op, now);
+    }
+
+    /// Runs a command that shows requests; `None` for another command.
+    pub(crate) fn op_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Option<Value> {
+        let (clock, filters) = (self.op_clock(), filters(args));
+        Some(match prefix {
+            "dump_historic_ops" | "dump_historic_slow_ops" => {
+                self.op_history.expire(clock.now);
+                self.op_history.dump(&clock, prefix, &filters)
+            }
+            "ops" | "dump_ops_in_flight" => {
+                let under_way = self.pending.requests();
+                let ops = under_way.map(|(id, r)| MonOp::new(r, self.sessions.get(&id)));
+                clock.dump_in_flight(ops.collect(), None, &filters)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// What is remembered of requests.
+pub(crate) type MonOps = OpHistory<MonOp>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(json: &str) -> String {
+        describe_command(&MMonCommand {
+            cmd: vec![json.to_owned()],
+            ..MMonCommand::default()
+        })
+    }
+
+    #[test]
+    fn what_a_command_sets_is_not_shown() {
+        assert_eq!(
+            command(r#"{"prefix": "status"}"#),
+            r#"mon_command({"prefix": "status"} v 0)"#
+        );
+        let set = command(r#"{"prefix": "config-key set", "key": "k", "val": "secret"}"#);
+        assert_eq!(set, "mon_command([{prefix=config-key set, key=k}] v 0)");
+        let set = command(r#"{"prefix": "config set", "who": "mgr", "name": "n", "value": "secret"}"#);
+        assert_eq!(set, "mon_command([{prefix=config set, name=n}] v 0)");
+        assert_eq!(command("garbage"), "mon_command(garbage v 0)");
+    }
+}

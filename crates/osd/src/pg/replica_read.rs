@@ -1,0 +1,160 @@
+//! Reads that a member answers which is not primary: clients ask for it with `BALANCE_READS` and `LOCALIZE_READS`.
+//!
+//! It answers only what the primary would answer, too, at that moment:
+//!
+//! - It has a share in the primary's lease ([`super::lease`]), so no later interval has taken a write. It asks for one
+//!   when a client reads, and counts the time from then, while the primary counts from later, so the share ends first.
+//! - No change of the object is in its log that may not be durable on all members, as far as the primary has told.
+//!
+//! In all other cases the client is told to ask the primary (`EAGAIN`), which clients do by themselves. Nothing waits here.
+
+use bytes::Bytes;
+use spirula_maps::{EVersion, HObject, snap};
+use spirula_proto::osd::{OpCode, OsdFlags};
+
+use super::errno::EAGAIN;
+use super::message::{PeerBody, PeeringId};
+use super::op::ClientOp;
+use super::op_checks::Verdict;
+use super::replica::Replica;
+use super::{Ctx, Pending, Pg, Role, key};
+
+/// After this time, in microseconds, a question without an answer is asked again.
+const AGAIN: u64 = 1_000_000;
+
+/// A member's share in its primary's lease.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    /// Until when reads may be answered, in microseconds of this OSD's clock.
+    pub(super) until: u64,
+    /// When it was asked for; 0 when it was not.
+    asked: u64,
+    /// Up to where the log is durable on all members.
+    stable: EVersion,
+}
+
+impl Share {
+    /// The primary says that everything up to `v` is durable on all members.
+    pub(super) fn note_stable(&mut self, v: EVersion) {
+        self.stable = self.stable.max(v);
+    }
+}
+
+/// The key of an object's head, in whose context all ops on it and its clones queue.
+fn head_key(o: &HObject) -> Bytes {
+    if o.snap == snap::NOSNAP {
+        return key::object_key(o);
+    }
+    key::object_key(&HObject {
+        snap: snap::NOSNAP,
+        ..o.clone()
+    })
+}
+
+impl Pg {
+    /// Whether this OSD follows a primary, and the client is content with any member's answer.
+    pub(super) fn is_replica_read(&self, op: &ClientOp) -> bool {
+        let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
+        matches!(self.role, Role::Replica(_)) && op.flags.has(any) && !op.may_write()
+    }
+
+    /// A read that any member may answer.
+    pub(super) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        for verdict in [self.check(&op, cx), self.check_object_op(&op)] {
+            match verdict {
+                Verdict::Pass => {}
+                Verdict::Drop => return self.fail(&mut op, -EAGAIN, cx),
+                Verdict::Fail(e) => return self.fail(&mut op, e, cx),
+            }
+        }
+        self.keep_share(cx);
+        let key = key::object_key(&op.object);
+        // Notifications are the primary's, who knows the watchers' connections.
+        let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
+        let elsewhere = op.is_pg_op() || op.write_ordered() || notifies || op.epoch < self.interval.since;
+        if elsewhere || !self.has_lease(cx.usec) || !self.is_stable(&op.object) {
+            return self.fail(&mut op, -EAGAIN, cx);
+        }
+        self.queue_op(key, op, cx);
+    }
+
+    /// Whether all changes of an object, this one a head, are durable on all members.
+    fn is_stable(&self, object: &HObject) -> bool {
+        let Role::Replica(Replica { share, .. }) = &self.role else {
+            return false;
+        };
+        let unstable = self.log.iter().rev().take_while(|e| e.version > share.stable);
+        let same = |o: &HObject| {
+            (o.hash, &o.oid, &o.nspace, &o.key) == (object.hash, &object.oid, &object.nspace, &object.key)
+        };
+        !unstable.into_iter().any(|e| same(&e.object))
+    }
+
+    /// Asks for a share in the lease, in time before the present one ends.
+    fn keep_share(&mut self, cx: &mut Ctx<'_>) {
+        let (id, primary, length) = (self.id, self.interval.place.primary, self.cfg.read_lease_us);
+        let Role::Replica(r) = &mut self.role else { return };
+        let asked = r.share.asked != 0 && cx.usec.saturating_sub(r.share.asked) < AGAIN;
+        if r.active && !asked && r.share.until.saturating_sub(cx.usec) < length / super::lease::RENEW_AT {
+            r.share.asked = cx.usec;
+            self.send(primary, id, PeerBody::ShareLease(cx.usec), false, cx);
+        }
+    }
+
+    /// The primary lets this member answer reads for so long after it asked.
+    pub(super) fn lease_shared(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        (stamp, length, stable): (u64, u64, EVersion),
+    ) {
+        if id != self.id || !self.is_leader(from, id) {
+            return;
+        }
+        if let Role::Replica(r) = &mut self.role
+            && r.active
+            && r.share.asked == stamp
+        {
+            r.share.asked = 0;
+            r.share.until = r.share.until.max(stamp.saturating_add(length));
+            r.share.note_stable(stable);
+        }
+    }
+
+    /// A write has changed an object: what is known of it here is not true any more, and who reads it asks the primary.
+    pub(super) fn overtake_reads(&mut self, object: &HObject, cx: &mut Ctx<'_>) {
+        if self.contexts.len() == 0 {
+            return;
+        }
+        let key = head_key(object);
+        if self.contexts.find(&key).is_none() {
+            return;
+        }
+        let mut ops: Vec<ClientOp> = self.contexts.forget(&key).into();
+        let reads = |p: &Pending| match p {
+            Pending::Context(k) => *k == key,
+            Pending::Op(r) => r.key == key,
+            _ => false,
+        };
+        let overtaken = self.pending.extract_if(|_, p| reads(p));
+        ops.extend(overtaken.filter_map(|(_, p)| p.into_op()));
+        self.send_to_primary(ops, cx);
+    }
+
+    /// This member answers no reads any more, for whatever reason; what it was reading is the primary's.
+    pub(super) fn give_up_reads(&mut self, cx: &mut Ctx<'_>) {
+        let mut ops = self.contexts.clear();
+        let reads = |p: &Pending| matches!(p, Pending::Context(_) | Pending::Op(_));
+        let pending = self.pending.extract_if(|_, p| reads(p));
+        ops.extend(pending.filter_map(|(_, p)| p.into_op()));
+        self.send_to_primary(ops, cx);
+    }
+
+    /// Tells clients to ask the primary.
+    pub(super) fn send_to_primary(&self, ops: impl IntoIterator<Item = ClientOp>, cx: &mut Ctx<'_>) {
+        for mut op in ops {
+            op.reset();
+            self.fail(&mut op, -EAGAIN, cx);
+        }
+    }
+}

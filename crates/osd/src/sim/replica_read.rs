@@ -1,0 +1,123 @@
+//! Reads that members answer which are not primary.
+
+use super::*;
+use crate::pg::bug::Bug;
+use crate::pg::errno::EAGAIN;
+
+/// What osd.`id` says when it is asked for an object with `BALANCE_READS`: nothing is what it has not answered yet.
+fn ask(sim: &mut Sim, id: i32, name: &str) -> Option<Result<Bytes, i32>> {
+    let mut op = sim.build(name, vec![extent(OpCode::READ, 0, 0, "")]);
+    (op.epoch, op.flags) = (sim.nodes[&id].epoch, OsdFlags::ONDISK | OsdFlags::BALANCE_READS);
+    let (pgid, tid) = (op.pgid, op.tid);
+    sim.with(id, |core, cx| core.handle_op(pgid, op, cx));
+    while let Some(step) = sim.steps().into_iter().find(|s| *s == Step::Answer(id)) {
+        sim.step(step);
+    }
+    let r = sim.reply_to(tid)?;
+    Some(match r.result {
+        0 => Ok(r.ops[0].data.to_bytes()),
+        e => Err(e),
+    })
+}
+
+fn cluster(bug: Option<Bug>) -> (Sim, i32) {
+    let cfg = PgConfig {
+        bug,
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, 5, cfg);
+    sim.settle();
+    sim.write_full("a", "one");
+    let place = sim.map().placement(PgId::new(POOL, 0));
+    let member = place.acting.into_iter().find(|o| *o != place.primary).unwrap();
+    (sim, member)
+}
+
+/// The first question is the primary's; with the share that it brings, the member answers.
+fn share(sim: &mut Sim, member: i32) {
+    assert_eq!(ask(sim, member, "a"), Some(Err(-EAGAIN)));
+    sim.run_some(10_000);
+    assert_eq!(ask(sim, member, "a"), Some(Ok("one".into())));
+}
+
+#[test]
+fn a_member_with_a_share_answers_what_is_durable_everywhere() {
+    let (mut sim, member) = cluster(None);
+    share(&mut sim, member);
+    assert_eq!(ask(&mut sim, member, "absent"), Some(Err(-2)));
+    let op = sim.build("a", vec![write_full("two")]);
+    let primary = sim.map().placement(op.pgid).primary;
+    let tid = sim.submit(op).unwrap();
+    // It knows of the write, and not whether the others have it.
+    sim.step(Step::Deliver(primary, member));
+    sim.step(Step::Flush(member));
+    assert_eq!(ask(&mut sim, member, "a"), Some(Err(-EAGAIN)));
+    sim.run_some(10_000);
+    assert_eq!(sim.reply_to(tid).unwrap().result, 0);
+    assert_eq!(
+        ask(&mut sim, member, "a"),
+        Some(Err(-EAGAIN)),
+        "it was told nothing yet"
+    );
+    sim.write_full("b", "next");
+    assert_eq!(ask(&mut sim, member, "a"), Some(Ok("two".into())));
+    // Nobody asks for long: the share is over.
+    sim.pass(10);
+    assert_eq!(ask(&mut sim, member, "a"), Some(Err(-EAGAIN)));
+}
+
+#[test]
+fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
+    let (mut sim, member) = cluster(None);
+    share(&mut sim, member);
+    sim.with(member, |core, _| core.drop_contexts());
+    let mut op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
+    op.flags = OsdFlags::ONDISK | OsdFlags::BALANCE_READS;
+    let (pgid, tid) = (op.pgid, op.tid);
+    sim.with(member, |core, cx| core.handle_op(pgid, op, cx));
+    let write = sim.build("a", vec![write_full("two")]);
+    let primary = sim.map().placement(pgid).primary;
+    sim.submit(write).unwrap();
+    sim.step(Step::Deliver(primary, member));
+    assert_eq!(sim.reply_to(tid).unwrap().result, -EAGAIN);
+    sim.run_some(10_000);
+    assert!(sim.all_clean());
+}
+
+#[test]
+fn a_member_that_starts_to_lead_or_is_asked_anew_answers_no_more_as_a_member() {
+    let (mut sim, member) = cluster(None);
+    share(&mut sim, member);
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    sim.crash_and_mark_down(primary);
+    sim.settle();
+    let op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
+    let other = sim.map().placement(op.pgid).acting.into_iter().last().unwrap();
+    assert_eq!(ask(&mut sim, other, "a"), Some(Err(-EAGAIN)));
+    assert_eq!(sim.read("a").unwrap(), "one");
+}
+
+/// A member with a share is cut off and marked down; the others take a write. Returns whether that was acknowledged before the
+/// share was over, and what the member says then.
+fn cut_off(bug: Option<Bug>) -> (bool, Option<Result<Bytes, i32>>) {
+    let (mut sim, member) = cluster(bug);
+    share(&mut sim, member);
+    sim.isolate(member);
+    sim.change_map(|m| m.mark_down(member));
+    sim.run_some(10_000);
+    let op = sim.build("a", vec![write_full("two")]);
+    let tid = sim.submit(op).unwrap();
+    sim.run_some(10_000);
+    let early = sim.reply_to(tid).is_some();
+    let said = ask(&mut sim, member, "a");
+    sim.pass(6);
+    assert!(early || sim.reply_to(tid).is_some(), "{:?}", sim.states());
+    assert_eq!(ask(&mut sim, member, "a"), Some(Err(-EAGAIN)));
+    (early, said)
+}
+
+#[test]
+fn a_write_waits_for_members_that_may_answer_reads_behind_its_back() {
+    assert_eq!(cut_off(None), (false, Some(Ok("one".into()))));
+    assert_eq!(cut_off(Some(Bug::NoSharedWait)), (true, Some(Ok("one".into()))));
+}
