@@ -81,7 +81,7 @@ fn describe(msg: &RawMessage) -> String {
     let text = match msg.kind() {
         MsgType::MON_COMMAND => msg.decode::<MMonCommand>().map(|m| describe_command(&m)),
         MsgType::POOL_OP => msg.decode::<MPoolOp>().map(|m| {
-            let (op, pool, name, version) = (m.op.name(), m.pool, m.name, m.paxos.0);
+            let (op, pool, name, version) = (m.op.name().unwrap_or("unknown"), m.pool, m.name, m.paxos.0);
             format!("pool_op({op}, pool {pool}, tid {tid}, name {name} v{version})")
         }),
         MsgType::STATFS => msg.decode::<MStatfs>().map(|m| {
