@@ -142,6 +142,8 @@ start() {
     local n=$1 kind=$2 id=$3
     on "$n" "$SPIRULA" "$kind" run --id "$id" > /dev/null 2>> "$ROOT/node$n/log/$kind.log" < /dev/null &
     echo $! > "$ROOT/node$n/$kind.pid"
+    # The shell shall not tell of its death.
+    disown
 }
 
 # Kills a host's daemons.
