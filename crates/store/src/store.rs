@@ -211,16 +211,19 @@ impl Store {
 
     /// Whether there is nothing under way or to be done.
     pub fn is_idle(&self) -> bool {
-        self.ios.is_empty()
-            && self.waiting.is_empty()
-            && self.lookups.is_empty()
-            && self.log.queued() == 0
-            && self.flight.is_none()
-            && self.unsettled_count() == 1
-            && matches!(self.stage, Stage::Idle)
-            && !self.committing
-            && !self.draining
-            && self.events.is_empty()
+        !self.is_at_work() && self.unsettled_count() == 1 && !self.draining
+    }
+
+    /// Whether something is under way: a later [`Store::poll`] will find it done, without any other call in between.
+    pub fn is_busy(&self) -> bool {
+        self.is_at_work() || self.purging
+    }
+
+    fn is_at_work(&self) -> bool {
+        let calls = !self.ios.is_empty() || !self.waiting.is_empty() || !self.lookups.is_empty();
+        let log = self.log.queued() > 0 || self.flight.is_some();
+        let index = !matches!(self.stage, Stage::Idle) || self.committing;
+        calls || log || index || !self.events.is_empty()
     }
 
     /// Applies a transaction: visible to every later call at once, durable when [`Event::Committed`] comes.
