@@ -11,7 +11,7 @@ mod error;
 mod ioctx;
 mod list;
 mod lock;
-mod objecter;
+pub mod objecter;
 mod omap;
 mod options;
 mod osd_session;

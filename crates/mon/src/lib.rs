@@ -21,4 +21,4 @@ pub mod version;
 
 pub use spirula_conf::options;
 
-pub use daemon::{MkfsConfig, MonConfig, known_address, mkfs, run};
+pub use daemon::{MkfsConfig, MonConfig, first_state, known_address, mkfs, run};

@@ -72,6 +72,8 @@ struct Inner {
     denied: Cell<Option<i32>>,
     changed: Notify,
     fsid: Cell<Fsid>,
+    /// The session's number where no login gave it: see [`MonClient::attach`].
+    attached_as: Cell<u64>,
 }
 
 /// A handle on the session; clones share it. The task ends when the event receiver is dropped.
@@ -84,6 +86,13 @@ impl MonClient {
     /// Starts the session's task. Must be called inside a `LocalSet` or `LocalRuntime`.
     pub fn start(options: Options) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
+        let client = Self::idle(options);
+        tokio::task::spawn_local(run(Rc::clone(&client.inner), events));
+        (client, receiver)
+    }
+
+    /// A handle without a task: it has the sessions that its owner attaches, as in simulations.
+    pub fn idle(options: Options) -> Self {
         let inner = Rc::new(Inner {
             monitors: RefCell::new(options.monitors.clone()),
             options,
@@ -95,9 +104,21 @@ impl MonClient {
             denied: Cell::new(None),
             changed: Notify::new(),
             fsid: Cell::default(),
+            attached_as: Cell::default(),
         });
-        tokio::task::spawn_local(run(Rc::clone(&inner), events));
-        (Self { inner }, receiver)
+        Self { inner }
+    }
+
+    /// A session stands, on which this client has a number: subscriptions and requests are sent again. For owners of an
+    /// [`MonClient::idle`].
+    pub fn attach(&self, sender: Sender, global_id: u64) {
+        self.inner.attached_as.set(global_id);
+        self.inner.begin(sender);
+    }
+
+    /// The attached session is gone.
+    pub fn detach(&self) {
+        self.inner.sender.take();
     }
 
     /// Waits for a session.
@@ -128,7 +149,7 @@ impl MonClient {
             .session
             .borrow()
             .as_ref()
-            .map_or(0, |s| s.tickets().global_id())
+            .map_or(self.inner.attached_as.get(), |s| s.tickets().global_id())
     }
 
     /// The cluster's id, which requests carry. Zero means any.
@@ -244,6 +265,22 @@ impl MonClient {
 }
 
 impl Inner {
+    /// A session begins: tells the monitor what is wanted.
+    fn begin(&self, sender: Sender) {
+        let what = self.wanted.borrow().clone();
+        if !what.is_empty() {
+            let subscribe = MMonSubscribe {
+                what,
+                hostname: String::new(),
+            };
+            sender.send(subscribe.to_message());
+        }
+        for request in self.requests.borrow_mut().resend() {
+            sender.send(request);
+        }
+        *self.sender.borrow_mut() = Some(sender);
+    }
+
     /// From now on the monitors are those of the map.
     fn learn(&self, msg: &RawMessage) {
         let map = msg.decode::<MMonMap>().map(|m| decode_all::<MonMap>(&m.monmap));
@@ -329,20 +366,7 @@ async fn dial(inner: &Inner, target: EntityAddr) -> Option<Connection> {
 /// Serves one session until it ends.
 async fn serve(inner: &Inner, mut connection: Connection, events: &mpsc::UnboundedSender<Event>) {
     let sender = connection.sender().clone();
-    *inner.sender.borrow_mut() = Some(sender.clone());
-    let what = inner.wanted.borrow().clone();
-    if !what.is_empty() {
-        sender.send(
-            MMonSubscribe {
-                what,
-                hostname: String::new(),
-            }
-            .to_message(),
-        );
-    }
-    for request in inner.requests.borrow_mut().resend() {
-        sender.send(request);
-    }
+    inner.begin(sender.clone());
     *inner.peer.borrow_mut() = Some(connection.peer().clone());
     inner.changed.notify_waiters();
     if events

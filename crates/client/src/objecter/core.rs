@@ -23,7 +23,7 @@ use crate::errno;
 
 /// What the shell must do, in the order in which it comes out of [`Core::poll`].
 #[derive(Debug)]
-pub(crate) enum Action {
+pub enum Action {
     /// Keep a session with an OSD at this address, under this number.
     Open(i32, EntityAddr, u64),
     /// End the session with an OSD.
@@ -40,7 +40,7 @@ pub(crate) enum Action {
 
 /// How the PG of a request is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub enum Aim {
     /// By the object's name and locator.
     Object,
     /// This PG (listing).
@@ -68,13 +68,13 @@ pub(super) struct Place<'a> {
 }
 
 /// How a request ended: an answer, or a negative errno without one.
-pub(crate) type Outcome = Result<MOsdOpReply, i32>;
+pub type Outcome = Result<MOsdOpReply, i32>;
 /// How a command ended.
 pub(crate) type CommandOutcome = Result<MCommandReply, i32>;
 
 /// What is done with a request whose target changes or whose session is lost after it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Resend {
+pub enum Resend {
     /// It is sent again under its transaction id.
     Always,
     /// It ends with `EAGAIN`: a registration of a watch counts on the session that it was made on, so another one is
@@ -111,7 +111,7 @@ pub(super) struct Session {
 
 /// The state; see the module.
 #[derive(Default)]
-pub(crate) struct Core {
+pub struct Core {
     map: Option<Rc<OsdMap>>,
     mappings: MappingCache,
     pub(super) sessions: BTreeMap<i32, Session>,
@@ -129,12 +129,12 @@ pub(crate) struct Core {
 
 impl Core {
     /// The next thing to do.
-    pub(crate) fn poll(&mut self) -> Option<Action> {
+    pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
     /// The newest map, `None` before the first.
-    pub(crate) fn map(&self) -> Option<&Rc<OsdMap>> {
+    pub fn map(&self) -> Option<&Rc<OsdMap>> {
         self.map.as_ref()
     }
 
@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// Takes a request; its tid, epoch, PG and attempt are filled in here.
-    pub(crate) fn submit(&mut self, op: MOsdOp, aim: Aim, resend: Resend) -> oneshot::Receiver<Outcome> {
+    pub fn submit(&mut self, op: MOsdOp, aim: Aim, resend: Resend) -> oneshot::Receiver<Outcome> {
         let (answer, receiver) = oneshot::channel();
         let pending = Pending {
             op,
@@ -356,7 +356,7 @@ impl Core {
     }
 
     /// The session of this number stands: what waits for its OSD goes out.
-    pub(crate) fn handle_up(&mut self, osd: i32, number: u64) {
+    pub fn handle_up(&mut self, osd: i32, number: u64) {
         match self.sessions.get_mut(&osd) {
             Some(session) if session.number == number => session.up = true,
             _ => return,
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// The session of this number was lost. The shell tries again by itself until the core closes it.
-    pub(crate) fn handle_down(&mut self, osd: i32, number: u64) {
+    pub fn handle_down(&mut self, osd: i32, number: u64) {
         match self.sessions.get_mut(&osd) {
             Some(session) if session.number == number => {
                 session.up = false;
@@ -422,7 +422,7 @@ impl Core {
     }
 
     /// The outcome of a request.
-    pub(crate) fn handle_reply(&mut self, reply: MOsdOpReply) {
+    pub fn handle_reply(&mut self, reply: MOsdOpReply) {
         let tid = reply.tid;
         let Some(pending) = self.pending.get_mut(&tid) else {
             return;
@@ -452,7 +452,7 @@ impl Core {
     }
 
     /// Maps from a monitor or an OSD.
-    pub(crate) fn handle_maps(&mut self, maps: &MOsdMap) {
+    pub fn handle_maps(&mut self, maps: &MOsdMap) {
         let before = self.epoch();
         for epoch in maps.range().map(|(a, b)| a..=b).into_iter().flatten() {
             match self.next_map(maps, epoch) {

@@ -1,4 +1,4 @@
-//! Requests to OSDs: the [`Core`] with the sessions and the monitors' session around it.
+//! Requests to OSDs: the [`Core`], which simulations drive too, with the sessions and the monitors' session around it.
 
 mod backoff;
 mod core;
@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::osd_session::{Event, OsdSessions};
 
-use self::core::{Action, CommandOutcome, Core, Outcome};
-pub(crate) use self::core::{Aim, Resend};
+use self::core::CommandOutcome;
+pub use self::core::{Action, Aim, Core, Outcome, Resend};
 pub(crate) use self::linger::LingerEnd;
 
 /// The state behind a [`crate::Rados`].
@@ -138,7 +138,7 @@ impl Objecter {
 }
 
 /// A request for `oid`, without tid, epoch and PG.
-pub(crate) fn request(locator: ObjectLocator, oid: ObjectName) -> MOsdOp {
+pub fn request(locator: ObjectLocator, oid: ObjectName) -> MOsdOp {
     MOsdOp {
         tid: 0,
         spg: SpgId::whole(PgId::default()),

@@ -226,6 +226,16 @@ impl Monitor {
         &self.auth
     }
 
+    /// The newest OSDMap that is committed here.
+    pub fn osdmap(&self) -> &spirula_maps::OsdMap {
+        &self.osd.map
+    }
+
+    /// The monitors in quorum, as this one knows it.
+    pub fn quorum_names(&self) -> &[String] {
+        &self.quorum.names
+    }
+
     /// The values in force, for the daemon.
     pub fn values(&self) -> &Values {
         &self.values

@@ -46,10 +46,7 @@ pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
     }
     let now = UTime::now();
     let monmap = monmap(config, plan, now);
-    let mut first = Txn::default();
-    MonMaps::put(&monmap, &mut first);
-    OsdMaps::create(&osdmap(config, now)?, &mut first);
-    Auth::create(&with_bootstrap_keys(&plan.keyring, now)?, &mut first);
+    let first = first_state(config, plan, now)?;
     let alone = monmap.ranks == [config.name.clone()];
     let key = plan.keyring.key(&AuthName::monitors()).cloned();
     if key.is_none() && !alone {
@@ -74,6 +71,18 @@ pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
         raft.shutdown().await?;
     }
     Ok(())
+}
+
+/// The state that a new cluster begins with.
+///
+/// # Errors
+/// Where options make no CRUSH map, or the system gives no random numbers.
+pub fn first_state(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> Result<Txn, Error> {
+    let mut first = Txn::default();
+    MonMaps::put(&monmap(config, plan, now), &mut first);
+    OsdMaps::create(&osdmap(config, now)?, &mut first);
+    Auth::create(&with_bootstrap_keys(&plan.keyring, now)?, &mut first);
+    Ok(first)
 }
 
 /// What daemons and gateways are made with; a new cluster has a key for each, as an official one has.

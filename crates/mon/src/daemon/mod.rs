@@ -36,7 +36,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 pub use host::{host_metadata, hostname};
-pub use mkfs::{MkfsConfig, mkfs};
+pub use mkfs::{MkfsConfig, first_state, mkfs};
 pub use place::known_address;
 
 use crate::core::{Identity, LoadError, Monitor};

@@ -92,6 +92,23 @@ impl Sender {
         }
     }
 
+    /// A sender whose messages wait until they are taken: where there is no socket, as in simulations.
+    pub fn detached() -> Self {
+        Self::new()
+    }
+
+    /// Takes the messages that wait; only of a [`Sender::detached`], as a connection's are its own.
+    pub fn take(&self) -> Vec<RawMessage> {
+        let taken: Vec<RawMessage> = self.shared.lock().messages.drain(..).collect();
+        self.shared.sent(taken.iter().map(cost).sum());
+        taken
+    }
+
+    /// The connection is lost: what waits is dropped, and so is what is sent from now on.
+    pub fn fail(&self) {
+        self.shared.fail();
+    }
+
     /// Queues a message; `false` where the connection has ended and the message was dropped.
     pub fn send(&self, msg: RawMessage) -> bool {
         let cost = cost(&msg);
