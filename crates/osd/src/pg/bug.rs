@@ -1,4 +1,5 @@
-//! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests can switch one on.
+//! Deliberate bugs, which the simulation must catch: that shows what it would notice. Only tests can switch one on, by the
+//! feature `bugs`.
 
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,4 +20,10 @@ pub enum Bug {
     NoLease,
     /// A new primary does not wait for members that may answer reads.
     NoSharedWait,
+    /// A primary answers a write when it alone has made it durable.
+    AloneAck,
+    /// Requests that are sent again are executed again.
+    TwiceDone,
+    /// Reads return what is not durable everywhere yet.
+    DirtyRead,
 }

@@ -92,19 +92,19 @@ pub struct PgConfig {
     /// new primary may have to wait.
     pub read_lease_us: u64,
     /// For tests of the tests.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "bugs"))]
     pub bug: Option<Bug>,
 }
 
 impl PgConfig {
     /// Whether this bug is wanted.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "bugs"))]
     pub(super) fn has_bug(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
     /// Whether this bug is wanted.
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "bugs")))]
     pub(super) fn has_bug(&self, _: Bug) -> bool {
         false
     }
@@ -182,7 +182,7 @@ impl Default for PgConfig {
             max_backfills: 1,
             backfill_window: 2,
             read_lease_us: 4_000_000,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "bugs"))]
             bug: None,
         }
     }

@@ -120,7 +120,10 @@ impl Contexts {
     /// Forgets everything; returns the ops that waited.
     pub(crate) fn clear(&mut self) -> Vec<ClientOp> {
         self.extras = 0;
-        self.by_key.drain().flat_map(|(_, c)| c.queue).collect()
+        let mut all: Vec<(Bytes, Context)> = self.by_key.drain().collect();
+        // In the same order in every run of a simulation.
+        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        all.into_iter().flat_map(|(_, c)| c.queue).collect()
     }
 
     /// Forgets the longest unused objects where there are more than `max`, or their attributes, watchers and snapshots

@@ -182,11 +182,10 @@ impl Pg {
             );
             ops.extend(std::mem::take(&mut a.lease).into_ops());
         }
-        ops.extend(
-            std::mem::take(&mut self.pending)
-                .into_values()
-                .filter_map(super::Pending::into_op),
-        );
+        let mut pending: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
+        // As they came.
+        pending.sort_unstable_by_key(|(seq, _)| *seq);
+        ops.extend(pending.into_iter().filter_map(|(_, p)| p.into_op()));
         ops.extend(self.contexts.clear());
         for mut op in ops.into_iter().rev() {
             op.reset();

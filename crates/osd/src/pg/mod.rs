@@ -366,9 +366,8 @@ impl Pg {
         self.held.len() + self.contexts.waiting() + writes + reads
     }
 
-    /// Its role and what it waits for, for the report on a failed test.
-    #[cfg(test)]
-    pub(crate) fn trace(&self) -> String {
+    /// Its role and what it waits for, for the report on a failed test or simulation.
+    pub fn trace(&self) -> String {
         format!(
             "{} {:?}, {:?}, commits {:?}, store {:?}",
             self.pgid, self.id, self.role, self.commits, self.pending

@@ -8,6 +8,7 @@ use spirula_denc::UTime;
 use spirula_maps::snap;
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags};
 
+use super::bug::Bug;
 use super::errno::*;
 use super::op::{ClientOp, OsdOp};
 use super::{Ctx, Output, Pg, Role, key};
@@ -197,7 +198,8 @@ impl Pg {
 
     /// Whether the request was executed before, or failed.
     pub(super) fn is_dup(&self, op: &ClientOp) -> bool {
-        self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some()
+        let known = self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some();
+        known && !self.cfg.has_bug(Bug::TwiceDone)
     }
 
     /// Answers as the first time, once that is durable.

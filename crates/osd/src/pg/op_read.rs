@@ -7,6 +7,7 @@ use spirula_denc::decode_all;
 use spirula_maps::{EVersion, IntervalSet, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
+use super::bug::Bug;
 use super::config::PgConfig;
 use super::context::Context;
 use super::errno::*;
@@ -71,7 +72,8 @@ fn next_step(
 ) -> Step {
     let writes = op.may_write();
     let excluded = c.exclusive && op.client.asker.is_none();
-    if excluded || !writes && c.uncommitted > 0 || writes && c.reading > 0 {
+    let dirty = c.uncommitted > 0 && !cfg.has_bug(Bug::DirtyRead);
+    if excluded || !writes && dirty || writes && c.reading > 0 {
         return Step::Wait;
     }
     if !writes && !readable {

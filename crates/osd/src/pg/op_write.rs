@@ -7,6 +7,7 @@ use spirula_denc::UTime;
 use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
+use super::bug::Bug;
 use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
 use super::log::{LogEntry, LogOp, Usage};
@@ -385,8 +386,10 @@ impl Pg {
 
     /// Answers the writes that are durable everywhere now, in order.
     pub(super) fn advance(&mut self, cx: &mut Ctx<'_>) {
+        let is_lonely = self.cfg.has_bug(Bug::AloneAck);
         let Role::Active(a) = &mut self.role else { return };
-        let all = a.peers.iter().map(|(_, v)| *v).fold(a.local, EVersion::min);
+        let peers = a.peers.iter().filter(|_| !is_lonely);
+        let all = peers.map(|(_, v)| *v).fold(a.local, EVersion::min);
         for w in &mut a.in_flight {
             if w.version > a.local {
                 break;
