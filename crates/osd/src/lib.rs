@@ -5,7 +5,7 @@ pub mod daemon;
 pub mod heartbeat;
 pub mod pg;
 
-pub use daemon::{MkfsConfig, OsdConfig, OsdError, mkfs, run};
+pub use daemon::{Addrs, BeatPeer, Cut, Host, MkfsConfig, Osd, OsdConfig, OsdError, Parts, mkfs, run};
 
 #[cfg(test)]
 mod sim;

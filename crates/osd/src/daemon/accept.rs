@@ -9,15 +9,14 @@ use std::sync::atomic::AtomicBool;
 use spirula_denc::{EntityName, EntityType};
 use spirula_monc::TicketAuth;
 use spirula_msgr::{Acceptor, Connection, Sender};
-use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::osd::MOsdBackoff;
 use spirula_proto::{MsgType, RawMessage};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::auth::{CapAccess, PeerInfo, Secrets};
-use super::state::{Session, Shared};
-use crate::pg::message::PeerMessage;
+use super::shell::Shared;
+use super::state::{Osd, Session};
 use crate::pg::op::Client;
 
 /// What a listener is for.
@@ -109,19 +108,36 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64) -> Arc<Client> {
 
 fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> u64 {
     let sender = connection.sender().clone();
-    shell.with(|o| {
-        let conn = o.next_conn();
-        let client = client(connection, info, conn);
-        o.sessions.insert(
-            conn,
-            Session {
-                sender,
-                client,
-                epoch: Cell::new(0),
-            },
-        );
+    shell.with(|o| o.client_opened(sender, |conn| client(connection, info, conn)))
+}
+
+impl Osd {
+    /// A client has connected; returns the connection's number, under which `client` makes who it is.
+    pub fn client_opened(&mut self, sender: Sender, client: impl FnOnce(u64) -> Arc<Client>) -> u64 {
+        let conn = self.next_conn();
+        let session = Session {
+            sender,
+            client: client(conn),
+            epoch: Cell::new(0),
+        };
+        self.sessions.insert(conn, session);
         conn
-    })
+    }
+
+    /// Another OSD has connected; returns the connection's number.
+    pub fn osd_opened(&mut self, osd: i32, sender: Sender) -> u64 {
+        let conn = self.next_conn();
+        self.incoming.insert(osd, (conn, sender));
+        self.tell_room();
+        conn
+    }
+
+    /// The connection of another OSD ended.
+    pub fn osd_closed(&mut self, osd: i32, conn: u64) {
+        if self.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
+            self.incoming.remove(&osd);
+        }
+    }
 }
 
 async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo) {
@@ -154,36 +170,12 @@ fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) 
 async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: PeerInfo) {
     let sender = connection.sender().clone();
     debug_assert_eq!(info.name.kind, EntityType::OSD);
-    let conn = shell.with(|o| {
-        let conn = o.next_conn();
-        o.incoming.insert(osd, (conn, sender.clone()));
-        o.tell_room();
-        conn
-    });
+    let conn = shell.with(|o| o.osd_opened(osd, sender));
     while let Ok(incoming) = connection.recv().await {
-        if let Err(e) = osd_message(shell, osd, &incoming) {
+        if let Err(e) = shell.with(|o| o.osd_message(osd, &incoming)) {
             tracing::warn!("osd.{osd}: {e}");
             break;
         }
     }
-    shell.with(|o| {
-        if o.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
-            o.incoming.remove(&osd);
-        }
-    });
-}
-
-fn osd_message(shell: &Shared, osd: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
-    match msg.kind() {
-        kind if PeerMessage::is_kind(kind) => shell.with(|o| o.peer_message(osd, msg)),
-        MsgType::HEARTBEAT => {
-            let beat: Heartbeat = msg.decode()?;
-            shell.with(|o| o.note_room(osd, &beat));
-            Ok(())
-        }
-        kind => {
-            tracing::debug!("osd.{osd} sent {kind}");
-            Ok(())
-        }
-    }
+    shell.with(|o| o.osd_closed(osd, conn));
 }

@@ -8,7 +8,8 @@ use spirula_asok::{Command, Failure, Handler};
 use spirula_maps::PgId;
 use spirula_proto::mon::LogPriority;
 
-use super::state::{Osd, Shared};
+use super::shell::Shared;
+use super::state::Osd;
 use super::table::{self, COMMANDS};
 use super::{device, options};
 use crate::pg::errno::*;

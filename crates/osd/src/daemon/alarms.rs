@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::state::{Osd, Shared};
+use super::shell::Shared;
+use super::state::Osd;
 use crate::core::Core;
 
 /// Alarms are set for multiples of so many microseconds: thousands of notifications have one each.
@@ -39,8 +40,13 @@ impl Alarms {
 }
 
 impl Osd {
+    /// When the next alarm rings, in microseconds of the machine's clock.
+    pub fn next_alarm(&self) -> Option<u64> {
+        self.alarms.at.first().copied()
+    }
+
     /// Tells the core that its time has come, and how long it is until the next.
-    fn ring(&mut self) -> Option<Duration> {
+    pub fn ring(&mut self) -> Option<Duration> {
         let now = self.usec();
         if self.alarms.take_due(now) {
             self.drive(Core::handle_alarm);

@@ -1,19 +1,18 @@
 //! The connections of heartbeats: to each peer one on either network, apart from those of data, so that a ping never
 //! waits behind a write.
 
-use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
 use spirula_maps::OsdMap;
-use spirula_monc::MonClient;
-use spirula_msgr::{Config, Connection, Sender};
+use spirula_msgr::{Connection, Sender};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::{MsgType, RawMessage};
-use tokio::task::AbortHandle;
 
-use super::state::Shared;
+use super::links::Cut;
+use super::shell::Shared;
+use super::state::Osd;
 use crate::heartbeat::Net;
 
 /// Pause after a connection failed. The first attempt after one that stood is made at once: it tells whether the process
@@ -23,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MAX_QUEUED: usize = 64 << 10;
 
 /// A peer on a network.
-pub(super) type BeatPeer = (i32, Net);
+pub type BeatPeer = (i32, Net);
 
 /// One connection.
 struct Link {
@@ -31,8 +30,8 @@ struct Link {
     sender: Option<Sender>,
     /// The last ping, while there is no connection.
     waiting: Option<RawMessage>,
-    /// What connects and receives.
-    task: Option<AbortHandle>,
+    /// Ends what connects and receives.
+    cut: Option<Cut>,
 }
 
 impl Drop for Link {
@@ -46,32 +45,21 @@ impl Link {
     fn cut(&mut self) {
         self.waiting = None;
         self.sender = None;
-        if let Some(t) = self.task.take() {
-            t.abort();
+        if let Some(cut) = self.cut.take() {
+            cut();
         }
     }
 }
 
 /// All of them.
+#[derive(Default)]
 pub(super) struct BeatLinks {
-    config: Rc<Config>,
-    mon: MonClient,
-    links: HashMap<BeatPeer, Link>,
+    links: BTreeMap<BeatPeer, Link>,
     wanted: Vec<BeatPeer>,
     stopped: bool,
 }
 
 impl BeatLinks {
-    pub(super) fn new(config: Rc<Config>, mon: MonClient) -> Self {
-        Self {
-            config,
-            mon,
-            links: HashMap::new(),
-            wanted: Vec::new(),
-            stopped: false,
-        }
-    }
-
     /// Sends a ping, connecting first where there is no connection.
     pub(super) fn send(&mut self, peer: BeatPeer, msg: RawMessage, map: &OsdMap) {
         let Some(addr) = peer.1.addr(map, peer.0).filter(|_| !self.stopped) else {
@@ -81,7 +69,7 @@ impl BeatLinks {
             addr,
             sender: None,
             waiting: None,
-            task: None,
+            cut: None,
         });
         if link.addr != addr {
             link.cut();
@@ -94,7 +82,7 @@ impl BeatLinks {
             Some(_) => {}
             None => {
                 link.waiting = Some(msg);
-                if link.task.is_none() && !self.wanted.contains(&peer) {
+                if link.cut.is_none() && !self.wanted.contains(&peer) {
                     self.wanted.push(peer);
                 }
             }
@@ -124,19 +112,16 @@ impl BeatLinks {
         self.links.clear();
     }
 
-    /// Starts the tasks that sending has asked for.
-    pub(super) fn start_wanted(&mut self, shell: &Shared) {
-        for peer in self.wanted.drain(..) {
-            if let Some(link) = self.links.get_mut(&peer) {
-                let task = run(
-                    Rc::clone(shell),
-                    peer,
-                    link.addr,
-                    Rc::clone(&self.config),
-                    self.mon.clone(),
-                );
-                link.task = Some(tokio::task::spawn_local(task).abort_handle());
-            }
+    /// The connections that sending has asked for.
+    pub(super) fn take_wanted(&mut self) -> Vec<(BeatPeer, EntityAddr)> {
+        let addr = |peer| Some((peer, self.links.get(&peer)?.addr));
+        self.wanted.drain(..).filter_map(addr).collect()
+    }
+
+    /// A connection that was asked for is being made.
+    pub(super) fn started(&mut self, peer: BeatPeer, cut: Cut) {
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.cut = Some(cut);
         }
     }
 
@@ -167,19 +152,19 @@ impl BeatLinks {
     fn ended(&mut self, peer: BeatPeer) {
         if let Some(link) = self.links.get_mut(&peer) {
             link.sender = None;
-            link.task = None;
+            link.cut = None;
         }
     }
 }
 
 /// Connects and receives; once more at once after a connection that stood.
-async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr, config: Rc<Config>, mon: MonClient) {
+pub(super) async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr) {
     loop {
-        let mut login = mon.login_at(EntityType::OSD);
-        match spirula_msgr::connect(addr, EntityType::OSD, &config, &mut login).await {
+        let mut login = shell.dialer.mon.login_at(EntityType::OSD);
+        match spirula_msgr::connect(addr, EntityType::OSD, &shell.dialer.beats, &mut login).await {
             Ok(connection) => {
                 receive(&shell, peer, addr, connection).await;
-                if !shell.with(|o| o.beat_links.broke(peer, addr)) {
+                if !shell.with(|o| o.beat_link_broke(peer, addr)) {
                     break;
                 }
             }
@@ -193,12 +178,39 @@ async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr, config: Rc<Config>
             }
         }
     }
-    shell.with(|o| o.beat_links.ended(peer));
+    shell.with(|o| o.beat_link_down(peer));
+}
+
+impl Osd {
+    /// The connections for heartbeats that are to be made.
+    pub fn wanted_beat_links(&mut self) -> Vec<(BeatPeer, EntityAddr)> {
+        self.beat_links.take_wanted()
+    }
+
+    /// One that was wanted is being made; `cut` ends that.
+    pub fn beat_link_started(&mut self, peer: BeatPeer, cut: Cut) {
+        self.beat_links.started(peer, cut);
+    }
+
+    /// It stands; returns whether it is still wanted.
+    pub fn beat_link_up(&mut self, peer: BeatPeer, addr: EntityAddr, sender: &Sender) -> bool {
+        self.beat_links.connected(peer, addr, sender)
+    }
+
+    /// One that stood ended; returns whether it shall be made again at once.
+    pub fn beat_link_broke(&mut self, peer: BeatPeer, addr: EntityAddr) -> bool {
+        self.beat_links.broke(peer, addr)
+    }
+
+    /// Nobody tries to make it any more.
+    pub fn beat_link_down(&mut self, peer: BeatPeer) {
+        self.beat_links.ended(peer);
+    }
 }
 
 async fn receive(shell: &Shared, peer: BeatPeer, addr: EntityAddr, mut connection: Connection) {
     let sender = connection.sender().clone();
-    if !shell.with(|o| o.beat_links.connected(peer, addr, &sender)) {
+    if !shell.with(|o| o.beat_link_up(peer, addr, &sender)) {
         return;
     }
     while let Ok(msg) = connection.recv().await {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
 use spirula_conf::options::Values;
 
-use super::state::Shared;
+use super::shell::Shared;
 use crate::core::DAEMON_SLOT;
 use crate::pg::Token;
 use crate::pg::errno::EINVAL;
@@ -172,7 +172,7 @@ async fn submit(shell: &Shared, i: u64, ops: Vec<ObjectOp>) {
             objects: vec![(key, ops)],
             meta: Vec::new(),
         };
-        if let Err(e) = o.io.submit(Token::new(DAEMON_SLOT, 0), txn) {
+        if let Err(e) = o.submit(Token::new(DAEMON_SLOT, 0), txn) {
             o.fail(e.into());
         }
     });

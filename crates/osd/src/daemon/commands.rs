@@ -10,7 +10,7 @@ use spirula_proto::mon::{MCommand, MCommandReply};
 use spirula_proto::{BytesList, Payload, RawMessage};
 
 use super::admin::execute;
-use super::state::Shared;
+use super::shell::Shared;
 use crate::pg::cluster::PoolView;
 use crate::pg::errno::*;
 

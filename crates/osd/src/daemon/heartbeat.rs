@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use spirula_cephx::{OsRandom, RandomSource};
 use spirula_conf::options::Values;
-use spirula_denc::{EntityAddr, EntityAddrVec, UTime};
+use spirula_denc::{EntityAddr, EntityAddrVec};
 use spirula_maps::OsdState;
 use spirula_proto::Blob;
 use spirula_proto::Payload;
@@ -13,7 +12,8 @@ use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::report::{OsdFailureReport, OsdGoingDown, OsdReport};
 use spirula_proto::mon::LogPriority;
 
-use super::state::{Osd, Shared};
+use super::shell::Shared;
+use super::state::Osd;
 use crate::heartbeat::{Command, Complaint, MarkedDown, Net, Settings, Wish};
 
 /// Ticks are at least so far apart.
@@ -52,7 +52,7 @@ pub(super) fn settings(values: &Values) -> Settings {
 pub(super) async fn run(shell: Shared) {
     loop {
         let pause = shell.with(Osd::heartbeat_tick);
-        tokio::time::sleep(pause.max(MIN_PAUSE)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -95,7 +95,7 @@ impl Osd {
     }
 
     /// Pings and complains where it is time; returns the time until the next look.
-    fn heartbeat_tick(&mut self) -> Duration {
+    pub fn heartbeat_tick(&mut self) -> Duration {
         let now = self.usec();
         if now.saturating_sub(self.heartbeats_sampled) > RESAMPLE {
             self.heartbeats_sampled = now;
@@ -103,14 +103,12 @@ impl Osd {
                 self.choose_heartbeat_peers();
             }
         }
-        let mut random = [0; 4];
-        // Only spreads the load, so that any number does.
-        let _ = OsRandom.fill(&mut random);
-        self.heartbeat(|h, out| h.tick(now, u32::from_le_bytes(random), out));
+        let random = self.host.random();
+        self.heartbeat(|h, out| h.tick(now, random, out));
         if self.heartbeats.is_waiting() {
             self.boot_if_down();
         }
-        Duration::from_micros(self.heartbeats.next_due().saturating_sub(self.usec()))
+        Duration::from_micros(self.heartbeats.next_due().saturating_sub(self.usec())).max(MIN_PAUSE)
     }
 
     /// Lets the core do something, and carries out what it wants.
@@ -174,7 +172,7 @@ impl Osd {
     }
 
     /// Nobody listens at a peer's address: its process is gone.
-    pub(super) fn peer_refused(&mut self, osd: i32, addr: EntityAddr) {
+    pub fn peer_refused(&mut self, osd: i32, addr: EntityAddr) {
         let now = self.usec();
         let map = self.maps.map();
         let data = map.cluster_addrs(osd).and_then(|a| a.v2()) == Some(&addr);
@@ -185,7 +183,7 @@ impl Osd {
     }
 
     /// A peer asks; returns the answers.
-    pub(super) fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<spirula_proto::RawMessage> {
+    pub fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<spirula_proto::RawMessage> {
         let Heartbeat::Ping(ping) = msg else {
             return Vec::new();
         };
@@ -203,10 +201,10 @@ impl Osd {
     }
 
     /// A peer answers.
-    pub(super) fn heartbeat_answer(&mut self, (osd, net): (i32, Net), msg: &Heartbeat) {
+    pub fn heartbeat_answer(&mut self, (osd, net): (i32, Net), msg: &Heartbeat) {
         match msg {
             Heartbeat::Pong(pong) if pong.fsid == self.maps.map().fsid => {
-                let (now, wall) = (self.usec(), UTime::now().sec);
+                let (now, wall) = (self.usec(), self.host.now().sec);
                 self.heartbeat(|h, out| h.answered(osd, net, pong.stamp, now, wall, out));
                 if self.heartbeats.is_waiting() {
                     self.boot_if_down();

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 use spirula_asok::op_history::{OpClock, TrackedOp, filters};
-use spirula_denc::UTime;
 
 use super::state::Osd;
 use crate::pg::describe::{OpRecord, Progress};
@@ -83,7 +82,7 @@ impl Osd {
     pub(super) fn op_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Option<Value> {
         let clock = OpClock {
             now: self.usec(),
-            wall: UTime::now(),
+            wall: self.host.now(),
         };
         let filters = filters(args);
         Some(match prefix {

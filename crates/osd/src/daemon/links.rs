@@ -1,18 +1,15 @@
 //! Connections to other OSDs. Lossy: what was on the way when one ends is lost, and the core is told.
 
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
-use spirula_monc::MonClient;
-use spirula_msgr::{Config, Sender};
-use spirula_proto::internal::heartbeat::Heartbeat;
+use spirula_msgr::Sender;
 use spirula_proto::{MsgType, RawMessage};
-use tokio::task::AbortHandle;
 
 use super::maps::Maps;
-use super::state::Shared;
+use super::shell::Shared;
+use super::state::Osd;
 use crate::pg::message::PeerMessage;
 
 /// Pause after a connection failed.
@@ -20,36 +17,29 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Messages that wait for a connection at most: what is beyond is sent again by the core.
 const QUEUE: usize = 4096;
 
+/// Ends a connection, or the attempt to make one, at once. Nothing is heard of it any more.
+pub type Cut = Box<dyn FnOnce()>;
+
 /// One other OSD.
 struct Link {
     addr: EntityAddr,
     sender: Option<Sender>,
     /// What waits for the connection.
     queue: Vec<RawMessage>,
-    /// A task is connecting or receiving.
+    /// Somebody is connecting or receiving, or is asked to.
     running: bool,
-    task: Option<AbortHandle>,
+    cut: Option<Cut>,
 }
 
 /// All of them.
+#[derive(Default)]
 pub(super) struct Links {
-    config: Rc<Config>,
-    mon: MonClient,
-    links: HashMap<i32, Link>,
+    links: BTreeMap<i32, Link>,
     /// OSDs to connect to.
     wanted: Vec<i32>,
 }
 
 impl Links {
-    pub(super) fn new(config: Rc<Config>, mon: MonClient) -> Self {
-        Self {
-            config,
-            mon,
-            links: HashMap::new(),
-            wanted: Vec::new(),
-        }
-    }
-
     /// Sends, connecting first where there is no connection. An OSD that is down gets nothing.
     pub(super) fn send(&mut self, osd: i32, msg: RawMessage, maps: &Maps) {
         let map = maps.map();
@@ -66,7 +56,7 @@ impl Links {
             sender: None,
             queue: Vec::new(),
             running: false,
-            task: None,
+            cut: None,
         });
         if link.addr != addr {
             // The old one was ended when the map said so.
@@ -105,8 +95,8 @@ impl Links {
             }
             link.queue.clear();
             link.sender = None;
-            if let Some(t) = link.task.take() {
-                t.abort();
+            if let Some(cut) = link.cut.take() {
+                cut();
                 link.running = false;
                 ended.push(*osd);
             }
@@ -127,24 +117,21 @@ impl Links {
         }
     }
 
-    /// Starts the tasks that sending has asked for.
-    pub(super) fn start_wanted(&mut self, shell: &Shared) {
-        for osd in self.wanted.drain(..) {
-            let Some(link) = self.links.get_mut(&osd) else {
-                continue;
-            };
-            let task = run(
-                Rc::clone(shell),
-                osd,
-                link.addr,
-                Rc::clone(&self.config),
-                self.mon.clone(),
-            );
-            link.task = Some(tokio::task::spawn_local(task).abort_handle());
+    /// The connections that sending has asked for.
+    pub(super) fn take_wanted(&mut self) -> Vec<(i32, EntityAddr)> {
+        let addr = |osd| Some((osd, self.links.get(&osd)?.addr));
+        self.wanted.drain(..).filter_map(addr).collect()
+    }
+
+    /// A connection that was asked for is being made.
+    pub(super) fn started(&mut self, osd: i32, cut: Cut) {
+        if let Some(link) = self.links.get_mut(&osd) {
+            link.cut = Some(cut);
         }
     }
 
-    fn connected(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
+    /// A connection stands; returns whether it is wanted.
+    pub(super) fn connected(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
         let Some(link) = self.links.get_mut(&osd).filter(|l| l.addr == addr) else {
             return false;
         };
@@ -160,7 +147,7 @@ impl Links {
             link.sender = None;
             link.queue.clear();
             link.running = false;
-            link.task = None;
+            link.cut = None;
         }
     }
 }
@@ -170,14 +157,15 @@ pub(super) fn is_refused(e: &spirula_msgr::Error) -> bool {
     matches!(e, spirula_msgr::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-async fn run(shell: Shared, osd: i32, addr: EntityAddr, config: Rc<Config>, mon: MonClient) {
-    let mut login = mon.login_at(EntityType::OSD);
-    match spirula_msgr::connect(addr, EntityType::OSD, &config, &mut login).await {
+/// Connects to another OSD and receives.
+pub(super) async fn run(shell: Shared, osd: i32, addr: EntityAddr) {
+    let mut login = shell.dialer.mon.login_at(EntityType::OSD);
+    match spirula_msgr::connect(addr, EntityType::OSD, &shell.dialer.data, &mut login).await {
         Ok(mut connection) => {
             let sender = connection.sender().clone();
-            if shell.with(|o| o.links.connected(osd, addr, &sender)) {
+            if shell.with(|o| o.link_up(osd, addr, &sender)) {
                 while let Ok(incoming) = connection.recv().await {
-                    if let Err(e) = shell.with(|o| receive(o, osd, &incoming)) {
+                    if let Err(e) = shell.with(|o| o.osd_message(osd, &incoming)) {
                         tracing::warn!("osd.{osd}: {e}");
                         break;
                     }
@@ -192,25 +180,46 @@ async fn run(shell: Shared, osd: i32, addr: EntityAddr, config: Rc<Config>, mon:
             tokio::time::sleep(PAUSE).await;
         }
     }
-    shell.with(|o| {
-        o.links.ended(osd);
-        // Another life of it, or another connection, tells anew.
-        o.full.remove(&osd);
-        o.drive(|core, cx| core.handle_peer_reset(osd, cx));
-    });
+    shell.with(|o| o.link_down(osd));
 }
 
-fn receive(o: &mut super::state::Osd, osd: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
-    match msg.kind() {
-        kind if PeerMessage::is_kind(kind) => o.peer_message(osd, msg),
-        MsgType::HEARTBEAT => {
-            let beat: Heartbeat = msg.decode()?;
-            o.note_room(osd, &beat);
-            Ok(())
+impl Osd {
+    /// The connections to other OSDs that are to be made.
+    pub fn wanted_links(&mut self) -> Vec<(i32, EntityAddr)> {
+        self.links.take_wanted()
+    }
+
+    /// A connection that was wanted is being made; `cut` ends that.
+    pub fn link_started(&mut self, osd: i32, cut: Cut) {
+        self.links.started(osd, cut);
+    }
+
+    /// It stands; returns whether it is still wanted.
+    pub fn link_up(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
+        self.links.connected(osd, addr, sender)
+    }
+
+    /// It ended, or could not be made.
+    pub fn link_down(&mut self, osd: i32) {
+        self.links.ended(osd);
+        // Another life of it, or another connection, tells anew.
+        self.full.remove(&osd);
+        self.drive(|core, cx| core.handle_peer_reset(osd, cx));
+    }
+
+    /// A message of another OSD.
+    ///
+    /// # Errors
+    /// Where it does not decode.
+    pub fn osd_message(&mut self, osd: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
+        match msg.kind() {
+            kind if PeerMessage::is_kind(kind) => {
+                let m = PeerMessage::from_raw(msg)?;
+                self.drive(|core, cx| core.handle_peer(osd, m, cx));
+            }
+            MsgType::HEARTBEAT => self.note_room(osd, &msg.decode()?),
+            kind => tracing::debug!("osd.{osd} sent {kind}"),
         }
-        kind => {
-            tracing::debug!("osd.{osd} sent {kind}");
-            Ok(())
-        }
+        Ok(())
     }
 }

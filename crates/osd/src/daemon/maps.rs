@@ -188,7 +188,7 @@ impl Osd {
             MetaOp::Put(Bytes::from_static(FULL), full),
             MetaOp::Put(Bytes::from_static(CREATED), created.into_vec().into()),
         ];
-        if let Err(e) = self.io.submit(
+        if let Err(e) = self.submit(
             Token::new(DAEMON_SLOT, 0),
             Txn {
                 objects: Vec::new(),

@@ -17,7 +17,9 @@ mod device;
 mod event_fd;
 mod heartbeat;
 mod history;
+mod host;
 mod links;
+mod load;
 mod map_view;
 mod maps;
 mod mon;
@@ -26,6 +28,7 @@ mod options;
 mod perf;
 mod report;
 mod run;
+mod shell;
 mod slow;
 mod space;
 mod state;
@@ -35,8 +38,12 @@ mod store_reads;
 mod table;
 mod watchers;
 
+pub use beat_links::BeatPeer;
 pub use config::{MkfsConfig, OsdConfig, mkfs};
+pub use host::Host;
+pub use links::Cut;
 pub use run::run;
+pub use state::{Addrs, Osd, Parts};
 
 /// Why an OSD stops, or can't start.
 #[derive(Debug, thiserror::Error)]

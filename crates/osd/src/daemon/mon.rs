@@ -12,23 +12,14 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::auth::Secrets;
-use super::state::{Osd, Shared};
+use super::shell::Shared;
+use super::state::Osd;
 
 /// Handles what the monitors send, until the session's task ends.
 pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, secrets: Secrets) {
     while let Some(event) = events.recv().await {
         match event {
-            Event::Connected(_) => shell.with(|o| {
-                let next = u64::from(o.maps.epoch()) + 1;
-                o.mon.subscribe("osdmap", if next == 1 { 0 } else { next });
-                o.mon.subscribe("config", 0);
-                // For the session itself, which has to find the monitors that come and go.
-                o.mon.subscribe("monmap", 0);
-                o.reports.forget();
-                o.heartbeats.tell_again();
-                o.report_config();
-                o.boot_if_down();
-            }),
+            Event::Connected(_) => shell.with(Osd::mon_connected),
             Event::Lost => tracing::info!("the monitor session is lost"),
             Event::Rotating(new) => {
                 secrets.set(new);
@@ -44,7 +35,24 @@ pub(super) async fn serve(shell: Shared, mut events: UnboundedReceiver<Event>, s
 }
 
 impl Osd {
-    fn mon_message(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
+    /// A session with a monitor stands.
+    pub fn mon_connected(&mut self) {
+        let next = u64::from(self.maps.epoch()) + 1;
+        self.mon.subscribe("osdmap", if next == 1 { 0 } else { next });
+        self.mon.subscribe("config", 0);
+        // For the session itself, which has to find the monitors that come and go.
+        self.mon.subscribe("monmap", 0);
+        self.reports.forget();
+        self.heartbeats.tell_again();
+        self.report_config();
+        self.boot_if_down();
+    }
+
+    /// A monitor's message.
+    ///
+    /// # Errors
+    /// Where it does not decode.
+    pub fn mon_message(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
         match msg.kind() {
             MsgType::OSD_MAP => {
                 self.handle_maps(msg)?;
@@ -135,7 +143,7 @@ impl Osd {
             ("id", self.cfg.id.to_string()),
             ("arch", std::env::consts::ARCH.to_owned()),
             ("os", "Linux".to_owned()),
-            ("hostname", hostname()),
+            ("hostname", self.host.name()),
             ("ceph_version", super::admin::version_text()),
             ("ceph_version_short", super::admin::CEPH_VERSION.to_owned()),
             ("ceph_release", super::admin::CEPH_RELEASE.to_owned()),
@@ -167,12 +175,13 @@ impl Osd {
 
     /// The time between beacons. More often than official ones, as the monitors count their own silence as one of the
     /// complaints it takes to mark an OSD down.
-    pub(super) fn beacon_pause(&self) -> Duration {
+    pub fn beacon_pause(&self) -> Duration {
         let heartbeat = self.values.uint("osd_heartbeat_interval").clamp(1, 5);
         Duration::from_secs(heartbeat.min(self.values.uint("osd_beacon_report_interval").max(1)))
     }
 
-    pub(super) fn send_beacon(&mut self) {
+    /// Says that this process runs.
+    pub fn send_beacon(&mut self) {
         if self.is_up() {
             let beacon = OsdBeacon {
                 epoch: self.maps.epoch(),
@@ -197,10 +206,4 @@ impl Osd {
             self.mon.send(OsdReport::GoingDown(bye).to_message());
         }
     }
-}
-
-fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map(|s| s.trim().to_owned())
-        .unwrap_or_default()
 }

@@ -62,7 +62,7 @@ impl Osd {
                 (if fixed > 0.0 { fixed } else { share }) as u64
             }
         };
-        let clock = (UTime::now().sec, self.values.uint("osd_heartbeat_stale"));
+        let clock = (self.host.now().sec, self.values.uint("osd_heartbeat_stale"));
         let entries = entries(self.cfg.id, self.heartbeats.times(), threshold, clock);
         json!({"threshold": threshold / 1000, "entries": entries})
     }

@@ -64,8 +64,8 @@ pub(super) fn is_live(name: &str) -> bool {
 }
 
 /// The PG core's settings under these options, within what the store and the messenger can do.
-pub(super) fn pg_config(values: &Values) -> PgConfig {
-    let base = PgConfig::default();
+/// `base` has those that no option says anything about.
+pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
     let size = |name: &str| usize::try_from(values.uint(name)).unwrap_or(usize::MAX);
     let seconds = |name: &str| u32::try_from(values.uint(name)).unwrap_or(u32::MAX);
     // 0 is no limit but the index's.
@@ -98,7 +98,8 @@ pub(super) fn pg_config(values: &Values) -> PgConfig {
 impl Osd {
     /// Hands changed options to those who use them.
     pub(super) fn apply_options(&mut self) {
-        self.core.set_config(Arc::new(pg_config(&self.values)));
+        self.core
+            .set_config(Arc::new(pg_config(&self.values, self.pg.clone())));
         self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
         self.perf.history.set_options(&self.values);
         let heartbeat = super::heartbeat::settings(&self.values);
@@ -115,7 +116,10 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_core() {
-        let (ours, core) = (pg_config(&Values::default()), PgConfig::default());
+        let (ours, core) = (
+            pg_config(&Values::default(), PgConfig::default()),
+            PgConfig::default(),
+        );
         assert_eq!(format!("{ours:?}"), format!("{core:?}"));
     }
 
@@ -125,7 +129,7 @@ mod tests {
         v.central.insert("osd_max_object_size".into(), "1T".into());
         v.central.insert("osd_max_write_size".into(), "4".into());
         v.local.insert("osd_max_attr_size".into(), "1000".into());
-        let c = pg_config(&v);
+        let c = pg_config(&v, PgConfig::default());
         assert_eq!(c.max_object_size, MAX_OBJECT_SIZE);
         assert_eq!(c.max_write_size, 4 << 20);
         assert_eq!(c.max_attr_size, 1000);

@@ -187,13 +187,13 @@ impl Osd {
     }
 
     /// Looks at the space, and reports what changed; every so many ticks, everything.
-    pub(super) fn report(&mut self, is_tick: bool) {
+    pub fn report(&mut self, is_tick: bool) {
         self.check_space();
         self.check_room();
         if !self.is_up() {
             return;
         }
-        let now = UTime::now();
+        let now = self.host.now();
         let current: Vec<PgReport> = self.core.reports().collect();
         let mut pgs = BTreeMap::new();
         let everything = self.reports.quiet >= QUIET_TICKS;
@@ -224,7 +224,7 @@ impl Osd {
         self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;
         // A store that makes nothing durable any more has no average.
-        let stalled = u64::try_from(self.io.stalled().as_nanos()).unwrap_or(u64::MAX);
+        let stalled = self.io.stalled(self.usec()).saturating_mul(1000);
         let latency = self.perf.take_commit_latency_ns().max(stalled);
         let osd_stat = self.osd_stat(seq, latency);
         let report = PgStatsReport {
@@ -237,7 +237,7 @@ impl Osd {
             clock: self.reports.clock.take(),
         };
         let usec = self.usec();
-        self.reports.clock.sent(seq, usec, UTime::now());
+        self.reports.clock.sent(seq, usec, self.host.now());
         self.mon.send(OsdReport::PgStats(report).to_message());
     }
 

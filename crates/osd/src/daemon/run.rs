@@ -4,14 +4,13 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_asok::AdminSocket;
 use spirula_buf::{Budget, Pool};
 use spirula_cephx::{AuthName, OsRandom, RandomSource};
 use spirula_conf::options::Values;
-use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, decode_all};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{Acceptor, Config};
 use spirula_store::Store;
@@ -20,23 +19,15 @@ use tokio::task::JoinSet;
 
 use super::accept::Purpose;
 use super::auth::Secrets;
-use super::beat_links::BeatLinks;
 use super::config::OsdConfig;
-use super::links::Links;
-use super::maps::Maps;
-use super::state::{Addrs, Osd, Parts, Shared, Shell};
-use super::store_io::{StoreIo, info_range};
-use super::{OsdError, accept, admin, alarms, heartbeat, mon, options};
-use crate::core::Core;
-use crate::pg::dups::DupBatch;
-use crate::pg::info::PgInfo;
-use crate::pg::key;
-use crate::pg::log::LogEntry;
+use super::host::SystemHost;
+use super::shell::{Dialer, Shared, Shell};
+use super::state::{Addrs, Osd, Parts};
+use super::{OsdError, accept, admin, alarms, heartbeat, mon};
+use crate::pg::config::PgConfig;
 
 /// How often statistics and time-outs are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// Ticks between attempts to come up.
-const BOOT_TICKS: u32 = 5;
 /// Bytes of payloads that heartbeats may take, which have none: a little, whoever claims otherwise.
 const HEARTBEAT_PAYLOAD: usize = 64 << 10;
 /// Reports after a new map, and the time between them.
@@ -86,19 +77,15 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let reads = memory.reads;
     let mut store_cfg = spirula_store::Config::with_budget(memory.store);
     store_cfg.pool = Some(reads.clone());
-    let mut store = Store::open(&cfg.device, cfg.log_device.as_deref(), store_cfg)?;
-    let sb = store.superblock();
-    if sb.fsid != cfg.fsid.0 || i64::from(sb.whoami) != i64::from(cfg.id) {
-        return Err(OsdError::Config("the store belongs to another OSD or cluster"));
-    }
-    let maps = Maps::load(&mut store, cfg.fsid)?;
-    let mut io = StoreIo::new(store, reads.clone());
-    let core = load_core(&cfg, &maps, &mut io)?;
+    let store = Store::open(&cfg.device, cfg.log_device.as_deref(), store_cfg)?;
+    let events_fd = store
+        .event_fd()
+        .try_clone_to_owned()
+        .map_err(io_error("event fd"))?;
 
     let nonce = nonce()?;
-    let ports = Values::from_file(cfg.options.clone())
-        .bind_ports()
-        .ok_or(NO_PORTS)?;
+    let values = Values::from_file(cfg.options.clone());
+    let ports = values.bind_ports().ok_or(NO_PORTS)?;
     let listen = |ip| bind(ip, ports.clone(), nonce);
     let (public, public_addr) = listen(cfg.public_addr).await?;
     let (cluster, cluster_addr) = listen(cfg.cluster_addr).await?;
@@ -125,29 +112,27 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         rotating: Some(EntityType::OSD),
     });
     mon.set_fsid(cfg.fsid);
-    let links = Links::new(Rc::clone(&peer_side), mon.clone());
-    let beat_links = BeatLinks::new(Rc::clone(&back_side), mon.clone());
+    let dialer = Dialer {
+        mon: mon.clone(),
+        data: Rc::clone(&peer_side),
+        beats: Rc::clone(&back_side),
+    };
     let asok = cfg
         .admin_socket
         .as_deref()
         .map(AdminSocket::bind)
         .transpose()
         .map_err(io_error("admin socket"))?;
-    let events_fd = io
-        .store
-        .event_fd()
-        .try_clone_to_owned()
-        .map_err(io_error("event fd"))?;
-    let shell = Shell::new(Parts {
+    let osd = Osd::new(Parts {
         cfg,
-        core,
-        io,
-        maps,
-        links,
-        beat_links,
+        pg: PgConfig::default(),
+        store,
+        reads: reads.clone(),
         mon,
         addrs,
-    });
+        host: Rc::new(SystemHost::new()),
+    })?;
+    let shell = Shell::new(osd, dialer);
     let secrets = Secrets::new();
 
     let mut tasks = JoinSet::new();
@@ -230,33 +215,6 @@ fn messenger(name: EntityName, addr: EntityAddr, pool: Pool) -> Config {
     }
 }
 
-/// The PGs that the store remembers.
-fn load_core(cfg: &OsdConfig, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
-    let values = Values::from_file(cfg.options.clone());
-    let pg_cfg = Arc::new(options::pg_config(&values));
-    let mut core = Core::new(cfg.id, (0, 1), pg_cfg, maps.view().clone());
-    let (from, to) = info_range();
-    for (k, v) in io.load_records(&from, &to)? {
-        let Some(pgid) = key::parse_info_key(&k) else {
-            continue;
-        };
-        let damaged = |source| OsdError::Damaged {
-            what: format!("PG {pgid}"),
-            source,
-        };
-        let info: PgInfo = decode_all(&v).map_err(damaged)?;
-        let (from, to) = key::log_range(pgid);
-        let records = io.load_records(&from, &to)?;
-        let entries: Result<Vec<LogEntry>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
-        core.load(pgid, info, entries.map_err(damaged)?);
-        let (from, to) = key::dups_range(pgid);
-        let records = io.load_records(&from, &to)?;
-        let batches: Result<Vec<DupBatch>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
-        core.load_dups(pgid, batches.map_err(damaged)?);
-    }
-    Ok(core)
-}
-
 /// Lets the store work after each batch of events.
 async fn work_store(shell: Shared) {
     loop {
@@ -298,15 +256,7 @@ async fn tick(shell: Shared, payload: Budget) {
     for n in 0u32.. {
         interval.tick().await;
         payload.trim();
-        shell.with(|o| {
-            o.drive(Core::handle_tick);
-            o.report(true);
-            o.expire_history();
-            o.log_slow_ops();
-            if n % BOOT_TICKS == 0 {
-                o.boot_if_down();
-            }
-        });
+        shell.with(|o| o.tick(n));
     }
 }
 

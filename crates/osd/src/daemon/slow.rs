@@ -52,7 +52,7 @@ impl Osd {
             },
             rank,
             addrs: EntityAddrVec::from(self.addrs.public),
-            stamp: UTime::now(),
+            stamp: self.host.now(),
             seq: self.slow_log.entries,
             priority,
             message,
@@ -104,7 +104,7 @@ impl Osd {
             let line = summary(&slow, |id| map.pool_name(id).map(str::to_owned));
             return self.cluster_log(LogPriority::WARN, line);
         }
-        let wall = UTime::now().to_duration();
+        let wall = self.host.now().to_duration();
         // As many as one message may tell of; the health has the number.
         for op in slow.iter().take(100) {
             let since = wall.saturating_sub(std::time::Duration::from_micros(age(op)));

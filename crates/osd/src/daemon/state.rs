@@ -1,30 +1,35 @@
 //! The daemon's state, and how commands of the core are carried out.
+//!
+//! It knows no socket, timer or task: whoever owns it tells it what happens, makes the connections that it wants and takes what it
+//! sends. That is the [`super::shell`], or a simulation.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use hashbrown::HashMap;
+use spirula_buf::Pool;
 use spirula_conf::options::Values;
-use spirula_denc::{EntityAddr, UTime};
+use spirula_denc::EntityAddr;
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply};
 use spirula_proto::{Payload, RawMessage};
-use spirula_store::StoreError;
+use spirula_store::{Store, StoreError};
 use tokio::sync::Notify;
 
 use super::OsdError;
 use super::alarms::Alarms;
 use super::beat_links::BeatLinks;
 use super::config::OsdConfig;
+use super::host::Host;
 use super::links::Links;
+use super::load;
 use super::maps::Maps;
+use super::options::pg_config;
 use super::perf::Perf;
 use super::report::Reports;
 use super::slow::SlowLog;
@@ -32,12 +37,17 @@ use super::space::Injected;
 use super::store_io::StoreIo;
 use crate::core::Core;
 use crate::heartbeat::Heartbeats;
+use crate::pg::config::PgConfig;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
+use crate::pg::txn::Txn;
 use crate::pg::{Ctx, Output, StoreReply, Token};
 
 /// Microseconds after which the monitors are asked again to record this OSD as up.
 const ALIVE_AGAIN: u64 = 1_000_000;
+
+/// Ticks between attempts to come up.
+const BOOT_TICKS: u32 = 5;
 
 /// A client's connection.
 pub(super) struct Session {
@@ -48,16 +58,18 @@ pub(super) struct Session {
 }
 
 /// Everything on the reactor.
-pub(super) struct Osd {
+pub struct Osd {
     pub(super) cfg: OsdConfig,
+    /// Settings of the PGs that no option changes.
+    pub(super) pg: PgConfig,
     pub(super) core: Core,
     pub(super) io: StoreIo,
     /// From one PG to another.
     to_self: VecDeque<RawMessage>,
     pub(super) maps: Maps,
-    pub(super) sessions: HashMap<u64, Session>,
+    pub(super) sessions: BTreeMap<u64, Session>,
     /// Connections that other OSDs opened, for answers to them.
-    pub(super) incoming: HashMap<i32, (u64, Sender)>,
+    pub(super) incoming: BTreeMap<i32, (u64, Sender)>,
     pub(super) links: Links,
     pub(super) heartbeats: Heartbeats,
     pub(super) beat_links: BeatLinks,
@@ -85,7 +97,7 @@ pub(super) struct Osd {
     pub(super) slow_log: SlowLog,
     /// A fullness that is only pretended.
     pub(super) injected_full: Option<Injected>,
-    started: Instant,
+    pub(super) host: Rc<dyn Host>,
     out: Vec<Output>,
     last_conn: u64,
     failed: Option<OsdError>,
@@ -95,46 +107,59 @@ pub(super) struct Osd {
     pub(super) leaving: bool,
 }
 
-/// What the daemon's tasks share.
-pub(super) struct Shell {
-    osd: RefCell<Osd>,
-    /// The store has work.
-    pub(super) wake: Notify,
-    /// Reads wait for room.
-    pub(super) deferred: Notify,
-    /// The daemon is to stop.
-    pub(super) stop: Notify,
-}
-
-/// A task's handle on the daemon.
-pub(super) type Shared = Rc<Shell>;
-
-/// The parts that an [`Osd`] is made of.
-pub(super) struct Parts {
-    pub(super) cfg: OsdConfig,
-    pub(super) core: Core,
-    pub(super) io: StoreIo,
-    pub(super) maps: Maps,
-    pub(super) links: Links,
-    pub(super) beat_links: BeatLinks,
-    pub(super) mon: MonClient,
-    pub(super) addrs: Addrs,
+/// What an [`Osd`] is made of.
+pub struct Parts {
+    /// Its settings.
+    pub cfg: OsdConfig,
+    /// Those of its PGs that no option changes.
+    pub pg: PgConfig,
+    /// Its store.
+    pub store: Store,
+    /// Where data is read into.
+    pub reads: Pool,
+    /// The session with the monitors.
+    pub mon: MonClient,
+    /// Where it listens.
+    pub addrs: Addrs,
+    /// The machine it runs on.
+    pub host: Rc<dyn Host>,
 }
 
 /// Where the daemon listens.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Addrs {
-    pub(super) public: EntityAddr,
-    pub(super) cluster: EntityAddr,
-    pub(super) heartbeat_back: EntityAddr,
-    pub(super) heartbeat_front: EntityAddr,
+pub struct Addrs {
+    /// For clients.
+    pub public: EntityAddr,
+    /// For other OSDs.
+    pub cluster: EntityAddr,
+    /// For heartbeats on the network of the OSDs.
+    pub heartbeat_back: EntityAddr,
+    /// For heartbeats on that of the clients.
+    pub heartbeat_front: EntityAddr,
 }
 
-impl Shell {
-    pub(super) fn new(p: Parts) -> Shared {
+impl Osd {
+    /// The daemon's state as it starts: not up, and without connections.
+    ///
+    /// # Errors
+    /// A store that is another OSD's, or whose records can't be read.
+    pub fn new(p: Parts) -> Result<Self, OsdError> {
+        let sb = p.store.superblock();
+        if sb.fsid != p.cfg.fsid.0 || i64::from(sb.whoami) != i64::from(p.cfg.id) {
+            return Err(OsdError::Config("the store belongs to another OSD or cluster"));
+        }
+        let mut store = p.store;
+        let maps = Maps::load(&mut store, p.cfg.fsid)?;
+        let mut io = StoreIo::new(store, p.reads);
         let values = Values::from_file(p.cfg.options.clone());
+        let core = load::core(
+            p.cfg.id,
+            Arc::new(pg_config(&values, p.pg.clone())),
+            &maps,
+            &mut io,
+        )?;
         let heartbeats = Heartbeats::new(p.cfg.id, super::heartbeat::settings(&values));
-        let osd = Osd {
+        Ok(Self {
             failsafe_ratio: values.float("osd_failsafe_full_ratio"),
             values,
             slow_log: SlowLog::default(),
@@ -144,15 +169,16 @@ impl Shell {
             alive: (0, 0),
             map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
-            core: p.core,
-            io: p.io,
+            pg: p.pg,
+            core,
+            io,
             to_self: VecDeque::new(),
-            maps: p.maps,
-            sessions: HashMap::new(),
-            incoming: HashMap::new(),
-            links: p.links,
+            maps,
+            sessions: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            links: Links::default(),
             heartbeats,
-            beat_links: p.beat_links,
+            beat_links: BeatLinks::default(),
             heartbeats_sampled: 0,
             boot_epoch: 0,
             reports: Reports::default(),
@@ -160,71 +186,66 @@ impl Shell {
             mon: p.mon,
             addrs: p.addrs,
             full: BTreeSet::new(),
-            started: Instant::now(),
+            host: p.host,
             out: Vec::new(),
             last_conn: 0,
             failed: None,
             stopping: false,
             leaving: false,
-        };
-        Rc::new(Self {
-            osd: RefCell::new(osd),
-            wake: Notify::new(),
-            deferred: Notify::new(),
-            stop: Notify::new(),
         })
     }
 
-    /// Runs `f` on the daemon's state, and has the store work afterwards. Not to be called from within itself.
-    pub(super) fn with<R>(self: &Rc<Self>, f: impl FnOnce(&mut Osd) -> R) -> R {
-        let (r, failed) = {
-            let mut osd = self.osd.borrow_mut();
-            let r = f(&mut osd);
-            osd.links.start_wanted(self);
-            osd.beat_links.start_wanted(self);
-            if osd.leaving {
-                self.stop.notify_one();
-            }
-            (r, osd.failed.is_some())
-        };
-        if failed {
-            self.stop.notify_one()
-        } else {
-            self.wake.notify_one()
-        }
-        r
-    }
-
-    /// Lets the store work, without asking for more of it.
-    pub(super) fn work(self: &Rc<Self>) {
-        let failed = {
-            let mut osd = self.osd.borrow_mut();
-            // First, so that others hear of a store that is full before they hear that what filled it is durable.
-            osd.check_room();
-            osd.poll_store();
-            osd.links.start_wanted(self);
-            osd.beat_links.start_wanted(self);
-            if osd.io.deferred_bytes().is_some() {
-                self.deferred.notify_one();
-            }
-            osd.failed.is_some() || osd.leaving
-        };
-        if failed {
-            self.stop.notify_one();
-        }
+    /// Whether the daemon can't go on.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// What made the daemon stop by itself.
-    pub(super) fn failure(&self) -> Option<OsdError> {
-        self.osd.borrow_mut().failed.take()
+    pub fn take_failure(&mut self) -> Option<OsdError> {
+        self.failed.take()
     }
-}
 
-impl Osd {
+    /// Whether the daemon wants to end in order.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// The PGs.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The newest map.
+    pub fn map(&self) -> &spirula_maps::OsdMap {
+        self.maps.map()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.io.store
+    }
+
+    /// Lets the store work; to be called after each batch of events, and while it has something under way.
+    pub fn work(&mut self) {
+        // First, so that others hear of a store that is full before they hear that what filled it is durable.
+        self.check_room();
+        self.poll_store();
+    }
+
+    /// A second has passed, the `n`-th.
+    pub fn tick(&mut self, n: u32) {
+        self.drive(Core::handle_tick);
+        self.report(true);
+        self.expire_history();
+        self.log_slow_ops();
+        if n.is_multiple_of(BOOT_TICKS) {
+            self.boot_if_down();
+        }
+    }
+
     /// Microseconds of a monotonic clock.
-    pub(super) fn usec(&self) -> u64 {
-        // Never 0, which means "not yet".
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX) + 1
+    pub fn usec(&self) -> u64 {
+        self.host.usec()
     }
 
     /// Ends the daemon in order.
@@ -274,7 +295,7 @@ impl Osd {
         let mut out = std::mem::take(&mut self.out);
         let usec = self.usec();
         let mut cx = Ctx {
-            now: UTime::now(),
+            now: self.host.now(),
             usec,
             full: &self.full,
             out: &mut out,
@@ -293,7 +314,7 @@ impl Osd {
 
     fn carry_out(&mut self, o: Output) -> Result<(), StoreError> {
         match o {
-            Output::Submit { token, txn } => self.io.submit(token, txn)?,
+            Output::Submit { token, txn } => self.submit(token, txn)?,
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
             Output::Read { token, key, wants } => self.io.read(token, key, wants)?,
             Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
@@ -345,6 +366,12 @@ impl Osd {
         Ok(())
     }
 
+    /// Submits to the store.
+    pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
+        let now = self.usec();
+        self.io.submit(token, txn, now)
+    }
+
     /// Asks the monitors to record that this OSD is up in `want`: once for all PGs, and again where that had no effect.
     fn ask_alive(&mut self, want: u32) {
         let now = self.usec();
@@ -378,7 +405,7 @@ impl Osd {
     /// Lets the store work, and hands its answers to the core, until it has none.
     pub(super) fn poll_store(&mut self) {
         loop {
-            let ready = match self.io.poll() {
+            let ready = match self.io.poll(self.host.usec()) {
                 Ok(ready) => ready,
                 Err(e) => return self.fail(e.into()),
             };
@@ -398,7 +425,10 @@ impl Osd {
     }
 
     /// A client's request.
-    pub(super) fn client_op(&mut self, conn: u64, msg: &RawMessage) -> spirula_proto::Result<()> {
+    ///
+    /// # Errors
+    /// Where it does not decode.
+    pub fn client_op(&mut self, conn: u64, msg: &RawMessage) -> spirula_proto::Result<()> {
         let m: MOsdOp = msg.decode()?;
         let Some(s) = self.sessions.get(&conn) else {
             return Ok(());
@@ -434,18 +464,11 @@ impl Osd {
     }
 
     /// A client's connection ended.
-    pub(super) fn client_closed(&mut self, conn: u64) {
+    pub fn client_closed(&mut self, conn: u64) {
         if let Some(s) = self.sessions.remove(&conn) {
             s.client.closed.store(true, Ordering::Relaxed);
             self.drive(|core, cx| core.handle_client_closed(conn, cx));
         }
-    }
-
-    /// A message of another OSD.
-    pub(super) fn peer_message(&mut self, from: i32, msg: &RawMessage) -> spirula_proto::Result<()> {
-        let m = PeerMessage::from_raw(msg)?;
-        self.drive(|core, cx| core.handle_peer(from, m, cx));
-        Ok(())
     }
 }
 

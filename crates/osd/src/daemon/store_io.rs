@@ -1,7 +1,7 @@
 //! Between the PG core and the store: translates transactions, reads and listings, and their answers.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -56,8 +56,8 @@ pub(super) struct StoreIo {
     committed: u64,
     /// Transactions that the store took.
     submitted: u64,
-    /// While some of these are not durable, or are held: when one last became so, or the first of them came.
-    progress: Option<Instant>,
+    /// While some of these are not durable, or are held: when one last became so, or the first of them came, in microseconds.
+    progress: Option<u64>,
 }
 
 impl StoreIo {
@@ -88,25 +88,26 @@ impl StoreIo {
         spirula_store::Token(self.last)
     }
 
-    /// For how long the store has had transactions and made none durable.
-    pub(super) fn stalled(&self) -> Duration {
-        self.progress.map(|t| t.elapsed()).unwrap_or_default()
+    /// For how many microseconds the store has had transactions and made none durable.
+    pub(super) fn stalled(&self, now: u64) -> u64 {
+        self.progress.map_or(0, |since| now.saturating_sub(since))
     }
 
-    pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
+    /// Submits a transaction at this time, in microseconds.
+    pub(super) fn submit(&mut self, token: Token, txn: Txn, now: u64) -> Result<(), StoreError> {
         let txn = translate(txn);
         if self.store.writable() && self.held.is_empty() {
-            return self.hand_over(token, txn);
+            return self.hand_over(token, txn, now);
         }
         self.held.push(txn, token);
-        self.progress.get_or_insert_with(Instant::now);
+        self.progress.get_or_insert(now);
         Ok(())
     }
 
-    fn hand_over(&mut self, token: Token, txn: Transaction) -> Result<(), StoreError> {
+    fn hand_over(&mut self, token: Token, txn: Transaction, now: u64) -> Result<(), StoreError> {
         if self.stuck.has(token) {
             self.stuck.push(txn, token);
-        } else if let Some(txn) = self.try_submit(txn, token)? {
+        } else if let Some(txn) = self.try_submit(txn, token, now)? {
             tracing::warn!("a transaction waits for room in the store");
             self.stuck.push(txn, token);
         }
@@ -115,13 +116,18 @@ impl StoreIo {
 
     /// Submits, or gives the transaction back where there is no room for it: until a checkpoint frees what was removed,
     /// or for longer where more was accepted than the reserve holds.
-    fn try_submit(&mut self, mut txn: Transaction, token: Token) -> Result<Option<Transaction>, StoreError> {
+    fn try_submit(
+        &mut self,
+        mut txn: Transaction,
+        token: Token,
+        now: u64,
+    ) -> Result<Option<Transaction>, StoreError> {
         match self.store.try_submit(&mut txn, spirula_store::Token(token.0)) {
             Err(StoreError::NoSpace { .. }) => Ok(Some(txn)),
             other => {
                 other?;
                 self.submitted += 1;
-                self.progress.get_or_insert_with(Instant::now);
+                self.progress.get_or_insert(now);
                 Ok(None)
             }
         }
@@ -179,14 +185,14 @@ impl StoreIo {
     }
 
     /// Lets the store do what is due and returns its answers. To be called until there are none.
-    pub(super) fn poll(&mut self) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
+    pub(super) fn poll(&mut self, now: u64) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
         let mut events = std::mem::take(&mut self.events);
         self.store.poll(&mut events);
         for e in events.drain(..) {
-            self.event(e)?;
+            self.event(e, now)?;
         }
         self.events = events;
-        self.retry()?;
+        self.retry(now)?;
         self.read_deferred()?;
         Ok(std::mem::take(&mut self.ready))
     }
@@ -197,13 +203,13 @@ impl StoreIo {
     }
 
     /// Tries again what found no room, and hands over what was held; each PG's transactions stay in order.
-    fn retry(&mut self) -> Result<(), StoreError> {
+    fn retry(&mut self, now: u64) -> Result<(), StoreError> {
         let mut stuck = std::mem::take(&mut self.stuck);
         while let Some((txn, token)) = stuck.pop() {
             let back = if self.stuck.has(token) || !self.store.writable() {
                 Some(txn)
             } else {
-                self.try_submit(txn, token)?
+                self.try_submit(txn, token, now)?
             };
             if let Some(txn) = back {
                 self.stuck.push(txn, token);
@@ -212,17 +218,17 @@ impl StoreIo {
         while self.store.writable()
             && let Some((txn, token)) = self.held.pop()
         {
-            self.hand_over(token, txn)?;
+            self.hand_over(token, txn, now)?;
         }
         Ok(())
     }
 
-    fn event(&mut self, e: Event) -> Result<(), StoreError> {
+    fn event(&mut self, e: Event, now: u64) -> Result<(), StoreError> {
         match e {
             Event::Committed(t) => {
                 self.committed += 1;
                 let waits = self.submitted > self.committed || !self.held.is_empty();
-                self.progress = waits.then(Instant::now);
+                self.progress = waits.then_some(now);
                 self.ready.push_back((Token(t.0), StoreReply::Committed));
             }
             Event::Lookup(t, r) => self.ready.push_back((Token(t.0), object_reply(r))),
@@ -335,6 +341,7 @@ impl StoreIo {
     }
 
     fn wait_for_pairs(&mut self) -> Result<spirula_store::Pairs, StoreError> {
+        let mut polls = 0;
         loop {
             let mut events = Vec::new();
             self.store.poll(&mut events);
@@ -345,7 +352,11 @@ impl StoreIo {
                     _ => {}
                 }
             }
-            std::thread::sleep(Duration::from_micros(200));
+            // A store without threads of its own answers within a few polls.
+            polls += 1;
+            if polls > 8 {
+                std::thread::sleep(Duration::from_micros(200));
+            }
         }
     }
 }

@@ -1,0 +1,56 @@
+//! The machine under the daemon: its clocks and its chance. A trait, so that a simulation has both in its hand.
+
+use std::time::Instant;
+
+use spirula_cephx::{OsRandom, RandomSource};
+use spirula_denc::UTime;
+
+/// What a daemon asks its machine for.
+pub trait Host {
+    /// Microseconds of a monotonic clock; never 0, which means "not yet".
+    fn usec(&self) -> u64;
+    /// The time of day.
+    fn now(&self) -> UTime;
+    /// A number that nobody has to trust: it spreads load.
+    fn random(&self) -> u32;
+    /// The machine's name.
+    fn name(&self) -> String;
+}
+
+/// The machine that the process runs on.
+#[derive(Debug)]
+pub(super) struct SystemHost {
+    started: Instant,
+}
+
+impl SystemHost {
+    /// Its monotonic clock begins now.
+    pub(super) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+        }
+    }
+}
+
+impl Host for SystemHost {
+    fn usec(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX) + 1
+    }
+
+    fn now(&self) -> UTime {
+        UTime::now()
+    }
+
+    fn random(&self) -> u32 {
+        let mut random = [0; 4];
+        // Any number does.
+        let _ = OsRandom.fill(&mut random);
+        u32::from_le_bytes(random)
+    }
+
+    fn name(&self) -> String {
+        std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .map(|s| s.trim().to_owned())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,40 @@
+//! What the store remembers of the PGs, at start-up.
+
+use std::sync::Arc;
+
+use spirula_denc::decode_all;
+
+use super::OsdError;
+use super::maps::Maps;
+use super::store_io::{StoreIo, info_range};
+use crate::core::Core;
+use crate::pg::config::PgConfig;
+use crate::pg::dups::DupBatch;
+use crate::pg::info::PgInfo;
+use crate::pg::key;
+use crate::pg::log::LogEntry;
+
+/// The PGs that the store remembers.
+pub(super) fn core(id: i32, cfg: Arc<PgConfig>, maps: &Maps, io: &mut StoreIo) -> Result<Core, OsdError> {
+    let mut core = Core::new(id, (0, 1), cfg, maps.view().clone());
+    let (from, to) = info_range();
+    for (k, v) in io.load_records(&from, &to)? {
+        let Some(pgid) = key::parse_info_key(&k) else {
+            continue;
+        };
+        let damaged = |source| OsdError::Damaged {
+            what: format!("PG {pgid}"),
+            source,
+        };
+        let info: PgInfo = decode_all(&v).map_err(damaged)?;
+        let (from, to) = key::log_range(pgid);
+        let records = io.load_records(&from, &to)?;
+        let entries: Result<Vec<LogEntry>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
+        core.load(pgid, info, entries.map_err(damaged)?);
+        let (from, to) = key::dups_range(pgid);
+        let records = io.load_records(&from, &to)?;
+        let batches: Result<Vec<DupBatch>, _> = records.iter().map(|(_, v)| decode_all(v)).collect();
+        core.load_dups(pgid, batches.map_err(damaged)?);
+    }
+    Ok(core)
+}
