@@ -1,0 +1,432 @@
+//! Clients: the real objecter, whose workers each ask one thing after the other and note what they see.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_cephx::AuthName;
+use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
+use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
+use spirula_maps::{ObjectLocator, ObjectName};
+use spirula_monc::MonClient;
+use spirula_msgr::Sender;
+use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd_op_data::{OmapKeys, OmapVals};
+use spirula_proto::{MsgType, RawMessage};
+use tokio::sync::oneshot;
+
+use crate::clock::SECOND;
+use crate::history::{Answer, Contents, Op, decode, encode};
+use crate::linear::MOST;
+use crate::net::{Kind, Label, Node};
+use crate::osd::mon_client;
+use crate::world::{Event, World};
+
+/// The pool that all objects are in: a cluster's first.
+pub(crate) const POOL: i64 = 1;
+/// The key of an object's pair.
+const KEY: &str = "pair";
+/// The pause of a client after it could not connect.
+const RETRY: u64 = SECOND / 10;
+/// Requests to an object that are kept for the last reads.
+const SPARE: usize = 8;
+const ENOENT: i32 = -2;
+const EIO: i32 = -5;
+
+/// A request under way.
+struct Asked {
+    object: usize,
+    call: usize,
+    op: Op,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+/// A session with an OSD.
+struct OsdSession {
+    number: u64,
+    cut: Rc<Cell<bool>>,
+    addr: EntityAddr,
+    sender: Option<Sender>,
+}
+
+/// A client.
+pub(crate) struct ClientNode {
+    core: Core,
+    mon: MonClient,
+    /// Counts processes.
+    pub(crate) life: u64,
+    name: EntityName,
+    addr: EntityAddr,
+    sessions: BTreeMap<i32, OsdSession>,
+    workers: Vec<Option<Asked>>,
+}
+
+fn identity(index: usize, life: u64) -> (EntityName, EntityAddr) {
+    let number = i64::try_from(index).unwrap_or(0) * 1000 + 10_000 + i64::try_from(life).unwrap_or(0);
+    let host = u8::try_from(index + 1).unwrap_or(u8::MAX);
+    let socket = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, host)), 0);
+    let nonce = u32::try_from(number).unwrap_or(0);
+    (
+        EntityName::new(EntityType::CLIENT, number),
+        EntityAddr::v2(socket, nonce),
+    )
+}
+
+fn node(index: usize, life: u64, workers: usize) -> ClientNode {
+    let (name, addr) = identity(index, life);
+    ClientNode {
+        core: Core::default(),
+        mon: mon_client(AuthName::new(EntityType::CLIENT, "user"), addr),
+        life,
+        name,
+        addr,
+        sessions: BTreeMap::new(),
+        workers: (0..workers).map(|_| None).collect(),
+    }
+}
+
+fn extent(code: OpCode, data: Bytes) -> OsdOpIn {
+    let args = Extent {
+        length: data.len() as u64,
+        ..Extent::default()
+    };
+    OsdOpIn::new(code, OpArgs::Extent(args), data)
+}
+
+fn plain(code: OpCode, data: Vec<u8>) -> OsdOpIn {
+    OsdOpIn::new(code, OpArgs::None, data)
+}
+
+impl World {
+    pub(crate) fn add_client(&mut self) {
+        let index = self.clients.len();
+        let new = node(index, 1, self.setup.workers);
+        self.clients.push(new);
+        self.start_client(index);
+    }
+
+    /// Another process takes a client's place; what the old one asked is never answered.
+    pub(crate) fn replace_client(&mut self, index: usize) {
+        let Some(old) = self.clients.get_mut(index) else {
+            return;
+        };
+        let new = node(index, old.life + 1, old.workers.len());
+        *old = new;
+        self.drop_conns(Node::Client(index));
+        self.start_client(index);
+    }
+
+    fn start_client(&mut self, index: usize) {
+        let Some(c) = self.clients.get(index) else { return };
+        let (life, workers) = (c.life, c.workers.len());
+        c.mon.subscribe("osdmap", 0);
+        self.after(1, Event::Hunt(Node::Client(index), life));
+        if self.weather.begun {
+            self.start_workers(index, life, workers);
+        }
+    }
+
+    fn start_workers(&mut self, index: usize, life: u64, workers: usize) {
+        for worker in 0..workers {
+            let after = self.rng.below(SECOND / 2);
+            self.after(after, Event::Work(index, life, worker));
+        }
+    }
+
+    /// All clients begin to work.
+    pub(crate) fn begin_work(&mut self) {
+        for index in 0..self.clients.len() {
+            let (life, workers) = (self.clients[index].life, self.clients[index].workers.len());
+            self.start_workers(index, life, workers);
+        }
+    }
+
+    /// Who a client is to an OSD.
+    pub(crate) fn client_identity(&self, index: usize) -> (EntityName, EntityAddr) {
+        self.clients
+            .get(index)
+            .map(|c| (c.name, c.addr))
+            .unwrap_or_default()
+    }
+
+    /// Whether no request is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.clients.iter().all(|c| c.workers.iter().all(Option::is_none))
+    }
+
+    /// What requests wait for, for the report on a failed run.
+    pub(crate) fn waiting(&self) -> String {
+        let mut out = String::new();
+        for (i, c) in self.clients.iter().enumerate() {
+            let epoch = c.core.map().map_or(0, |m| m.epoch);
+            for asked in c.workers.iter().flatten() {
+                out += &format!(
+                    "client {i} with map {epoch}: {:?} of o{}\n",
+                    asked.op, asked.object
+                );
+            }
+        }
+        out
+    }
+
+    pub(crate) fn on_work(&mut self, index: usize, life: u64, worker: usize) {
+        let free = |c: &ClientNode| c.life == life && c.workers.get(worker).is_some_and(Option::is_none);
+        if !self.weather.working || !self.clients.get(index).is_some_and(free) {
+            return;
+        }
+        // Mostly an object of its own, so that a client that is cut off with one OSD has somebody who goes on there.
+        let object = match self.rng.below(3) {
+            0 => usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0),
+            _ => worker % self.setup.objects,
+        };
+        if self.history.calls(object).len() + SPARE < MOST {
+            let op = match self.rng.below(10) {
+                0..=2 => Op::Write(self.history.value()),
+                3 => Op::Append(self.history.value()),
+                4 => Op::SetPair(self.history.value()),
+                5 if self.rng.one_in(3) => Op::Delete,
+                _ => Op::Read,
+            };
+            self.ask(index, worker, object, op);
+        } else {
+            self.after(SECOND, Event::Work(index, life, worker));
+        }
+    }
+
+    /// A worker asks.
+    pub(crate) fn ask(&mut self, index: usize, worker: usize, object: usize, op: Op) {
+        let process = index * 100 + worker;
+        let call = self.history.begin(process, object, op);
+        let msg = self.request(object, op);
+        let Some(c) = self.clients.get_mut(index) else {
+            return;
+        };
+        let answer = c.core.submit(msg, Aim::Object, Resend::Always);
+        if let Some(place) = c.workers.get_mut(worker) {
+            *place = Some(Asked {
+                object,
+                call,
+                op,
+                answer,
+            });
+        }
+        self.after_client(index);
+    }
+
+    fn request(&mut self, object: usize, op: Op) -> MOsdOp {
+        let len = match self.rng.below(12) {
+            0 => self.rng.between(60_000, 90_000),
+            1 | 2 => self.rng.between(3_000, 20_000),
+            _ => self.rng.below(200),
+        };
+        let body = |v| encode(v, usize::try_from(len).unwrap_or(0));
+        let name = ObjectName::from(format!("o{object}").as_str());
+        let mut msg = request(ObjectLocator::pool(POOL), name);
+        msg.mtime = self.clock.now();
+        msg.flags = match op {
+            Op::Read => OsdFlags::READ,
+            _ => OsdFlags::WRITE | OsdFlags::ONDISK,
+        };
+        msg.ops = match op {
+            Op::Write(v) => vec![extent(OpCode::WRITEFULL, body(v))],
+            Op::Append(v) => vec![extent(OpCode::APPEND, body(v))],
+            Op::Delete => vec![plain(OpCode::DELETE, Vec::new())],
+            Op::SetPair(v) => {
+                let pairs = OmapVals::from([(KEY.into(), v.to_le_bytes().to_vec().into())]);
+                vec![plain(OpCode::OMAPSETVALS, encode_to_vec(&pairs))]
+            }
+            Op::Read => {
+                let keys = OmapKeys::from([KEY.into()]);
+                let pair = plain(OpCode::OMAPGETVALSBYKEYS, encode_to_vec(&keys));
+                vec![extent(OpCode::READ, Bytes::new()), pair]
+            }
+        };
+        msg
+    }
+
+    /// Carries out what an objecter wants, and takes its answers.
+    fn after_client(&mut self, index: usize) {
+        while let Some(action) = self.clients.get_mut(index).and_then(|c| c.core.poll()) {
+            match action {
+                Action::Open(osd, addr, number) => self.open_session(index, osd, addr, number),
+                Action::Close(osd) => self.close_session(index, osd),
+                Action::Send(osd, msg) => {
+                    let session = self.clients.get(index).and_then(|c| c.sessions.get(&osd));
+                    if let Some(sender) = session.and_then(|s| s.sender.as_ref()) {
+                        sender.send(msg);
+                    }
+                }
+                Action::Subscribe(from) => self.monitor_of(index, |m| m.subscribe("osdmap", u64::from(from))),
+                Action::FullMap => self.monitor_of(index, |m| m.subscribe_once("osdmap", 0)),
+                Action::Received(epoch) => self.monitor_of(index, |m| m.received("osdmap", u64::from(epoch))),
+            }
+        }
+        self.drain(Node::Client(index));
+        self.take_answers(index);
+    }
+
+    fn monitor_of(&self, index: usize, f: impl FnOnce(&MonClient)) {
+        if let Some(c) = self.clients.get(index) {
+            f(&c.mon);
+        }
+    }
+
+    fn open_session(&mut self, index: usize, osd: i32, addr: EntityAddr, number: u64) {
+        self.close_session(index, osd);
+        let cut = Rc::new(Cell::new(false));
+        let session = OsdSession {
+            number,
+            cut: Rc::clone(&cut),
+            addr,
+            sender: None,
+        };
+        if let Some(c) = self.clients.get_mut(index) {
+            c.sessions.insert(osd, session);
+            self.dial(Node::Client(index), Kind::Client(osd, number), addr, cut);
+        }
+    }
+
+    fn close_session(&mut self, index: usize, osd: i32) {
+        let old = self.clients.get_mut(index).and_then(|c| c.sessions.remove(&osd));
+        if let Some(s) = old {
+            s.cut.set(true);
+        }
+    }
+
+    fn take_answers(&mut self, index: usize) {
+        let workers = self.clients.get(index).map_or(0, |c| c.workers.len());
+        for worker in 0..workers {
+            let Some(c) = self.clients.get_mut(index) else {
+                return;
+            };
+            let Some(outcome) = c.workers[worker].as_mut().and_then(|a| a.answer.try_recv().ok()) else {
+                continue;
+            };
+            let (life, asked) = (c.life, c.workers[worker].take());
+            if let Some(asked) = asked {
+                self.answered(&asked, outcome);
+            }
+            let after = match self.rng.below(4) {
+                0 => self.rng.below(2_000),
+                _ => self.rng.below(self.setup.pause),
+            };
+            self.after(after, Event::Work(index, life, worker));
+        }
+    }
+
+    fn answered(&mut self, asked: &Asked, outcome: Outcome) {
+        let answer = match outcome {
+            Ok(reply) => answer(asked.op, &reply),
+            Err(errno) => Err(format!("ends with {errno}")),
+        };
+        match answer {
+            Ok(Some(answer)) => {
+                self.trace.note(|| (asked.object, asked.call, answer.clone()));
+                self.history.end(asked.object, asked.call, answer);
+            }
+            // All that there is to read is damaged: no answer is a wrong one.
+            Ok(None) if self.weather.rotten => self.history.forget_read(),
+            Ok(None) => self.fail(format!("{:?} of o{} ends with EIO", asked.op, asked.object)),
+            Err(e) => self.fail(format!("{:?} of o{}: {e}", asked.op, asked.object)),
+        }
+    }
+
+    /// A connection stands that a client wanted; whether it still does.
+    pub(crate) fn client_dialled(&mut self, index: usize, conn: u64, kind: Kind, sender: Sender) -> bool {
+        match kind {
+            Kind::Monitor => {
+                let number = self.net.conns.get(&conn).map_or(0, |c| c.number);
+                let gid = self.mon_global_id(conn, number);
+                self.monitor_of(index, |m| m.attach(sender, gid));
+                self.after(3 * SECOND, Event::Listen(Node::Client(index), conn));
+            }
+            Kind::Client(osd, number) => {
+                let session = self.clients.get_mut(index).and_then(|c| c.sessions.get_mut(&osd));
+                let Some(session) = session.filter(|s| s.number == number) else {
+                    return false;
+                };
+                session.sender = Some(sender);
+                self.clients[index].core.handle_up(osd, number);
+                self.after_client(index);
+            }
+            Kind::Data(_) | Kind::Beats(_) => return false,
+        }
+        true
+    }
+
+    pub(crate) fn client_dial_failed(&mut self, index: usize, kind: Kind) {
+        match kind {
+            Kind::Monitor => self.hunt_later(Node::Client(index)),
+            Kind::Client(osd, number) => self.after(RETRY, Event::Redial(index, osd, number)),
+            Kind::Data(_) | Kind::Beats(_) => {}
+        }
+    }
+
+    pub(crate) fn on_redial(&mut self, index: usize, osd: i32, number: u64) {
+        let session = self.clients.get(index).and_then(|c| c.sessions.get(&osd));
+        if let Some(s) = session.filter(|s| s.number == number) {
+            let (addr, cut) = (s.addr, Rc::clone(&s.cut));
+            self.dial(Node::Client(index), Kind::Client(osd, number), addr, cut);
+        }
+    }
+
+    /// A connection of a client is over.
+    pub(crate) fn client_lost(&mut self, index: usize, label: &Label) {
+        match label.kind {
+            Kind::Monitor => {
+                self.monitor_of(index, MonClient::detach);
+                self.hunt_later(Node::Client(index));
+            }
+            Kind::Client(osd, number) => {
+                let Some(c) = self.clients.get_mut(index) else {
+                    return;
+                };
+                if let Some(s) = c.sessions.get_mut(&osd).filter(|s| s.number == number) {
+                    s.sender = None;
+                    c.core.handle_down(osd, number);
+                    self.after(RETRY, Event::Redial(index, osd, number));
+                    self.after_client(index);
+                }
+            }
+            Kind::Data(_) | Kind::Beats(_) => {}
+        }
+    }
+
+    pub(crate) fn client_message(&mut self, index: usize, kind: Kind, msg: &RawMessage) {
+        let Some(c) = self.clients.get_mut(index) else {
+            return;
+        };
+        let handled = match (kind, msg.kind()) {
+            (_, MsgType::OSD_MAP) => msg.decode().map(|m| c.core.handle_maps(&m)),
+            (Kind::Client(..), MsgType::OSD_OP_REPLY) => msg.decode().map(|m| c.core.handle_reply(m)),
+            _ => Ok(()),
+        };
+        if let Err(e) = handled {
+            self.fail(format!("client {index} does not understand {}: {e}", msg.kind()));
+        }
+        self.after_client(index);
+    }
+}
+
+/// What a reply says; `None` where what was to be read is damaged.
+fn answer(op: Op, reply: &MOsdOpReply) -> Result<Option<Answer>, String> {
+    match (op, reply.result) {
+        (Op::Read | Op::Delete, ENOENT) => Ok(Some(Answer::NoObject)),
+        (Op::Read, EIO) => Ok(None),
+        (Op::Read, r) if r >= 0 => {
+            let part = |i: usize| reply.ops.get(i).map(|o| o.data.to_bytes()).unwrap_or_default();
+            let data = decode(&part(0)).ok_or("data that nobody wrote")?;
+            let pairs: OmapVals = Reader::new(&part(1)).get().map_err(|e| e.to_string())?;
+            let value = |b: &Bytes| Some(u32::from_le_bytes(b.as_ref().try_into().ok()?));
+            let pair = match pairs.iter().next() {
+                Some((_, v)) => Some(value(v).ok_or("a pair that nobody set")?),
+                None => None,
+            };
+            Ok(Some(Answer::Found(Contents { data, pair })))
+        }
+        (_, 0) => Ok(Some(Answer::Done)),
+        (_, e) => Err(format!("ends with {e}")),
+    }
+}

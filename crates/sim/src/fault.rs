@@ -1,0 +1,282 @@
+//! What goes wrong, and when that is over.
+
+use std::collections::BTreeSet;
+
+use crate::clock::SECOND;
+use crate::mon::MonEvent;
+use crate::net::Node;
+use crate::osd::Timer;
+use crate::world::{Event, World};
+
+/// How things stand.
+#[derive(Debug, Default)]
+pub(crate) struct Weather {
+    /// Clients have begun to work.
+    pub(crate) begun: bool,
+    /// They begin new requests.
+    pub(crate) working: bool,
+    /// Things go wrong.
+    pub(crate) stormy: bool,
+    /// OSDs that are away.
+    away: BTreeSet<i32>,
+    /// A disk was damaged.
+    pub(crate) rotten: bool,
+    /// PGs that the pool shall have.
+    pub(crate) pg_num: u32,
+    out: Option<i32>,
+    cut_off: bool,
+}
+
+/// Something that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mend {
+    /// An OSD starts again.
+    Osd(i32),
+    /// The network is whole.
+    Network,
+    /// A disk is fast again.
+    Disk(i32),
+}
+
+impl World {
+    /// From now on things go wrong.
+    pub(crate) fn begin_storm(&mut self) {
+        self.weather.stormy = true;
+        self.next_disturbance();
+    }
+
+    fn next_disturbance(&mut self) {
+        let calm = self.setup.calm_ms * 1000;
+        let after = self.rng.between(calm / 10, calm * 2);
+        self.after(after, Event::Disturb);
+    }
+
+    pub(crate) fn on_disturb(&mut self) {
+        if !self.weather.stormy {
+            return;
+        }
+        let f = self.setup.faults;
+        match self.rng.below(20) {
+            0..=3 if f.deaths => self.lose_osd(),
+            4 if f.deaths && self.rng.one_in(4) => self.blackout(),
+            5 if f.deaths && self.mons.count() > 1 => self.lose_mon(),
+            6..=8 if f.network => self.cut_off(),
+            9 | 10 if f.network => self.one_way(),
+            11 | 12 if f.network => self.break_some(),
+            13 if f.slow_disks => self.slow_down(),
+            14 | 15 if f.rot => self.rot(),
+            16 if f.operator => self.say_down(),
+            17 if f.operator => self.move_out(),
+            18 if f.operator && self.rng.one_in(4) => self.split(),
+            19 if f.clients => {
+                let client = usize::try_from(self.rng.below(self.clients.len() as u64)).unwrap_or(0);
+                self.replace_client(client);
+            }
+            _ => {}
+        }
+        self.next_disturbance();
+    }
+
+    fn any_osd(&mut self) -> i32 {
+        i32::try_from(self.rng.below(self.setup.osds.unsigned_abs().into())).unwrap_or(0)
+    }
+
+    fn any_node(&mut self) -> Node {
+        match self.rng.below(6) {
+            0 => Node::Mon(usize::try_from(self.rng.below(self.mons.count() as u64)).unwrap_or(0)),
+            1 => Node::Client(usize::try_from(self.rng.below(self.clients.len() as u64)).unwrap_or(0)),
+            _ => Node::Osd(self.any_osd()),
+        }
+    }
+
+    fn lose_osd(&mut self) {
+        let id = self.any_osd();
+        if self.weather.away.len() < self.setup.most_down {
+            self.lose(id);
+        }
+    }
+
+    fn lose(&mut self, id: i32) {
+        if !self.weather.away.insert(id) {
+            return;
+        }
+        if self.rng.one_in(2) {
+            self.kill_osd(id);
+        } else {
+            self.cut_power(id);
+        }
+        let after = match self.rng.below(3) {
+            // Before anybody has noticed.
+            0 => self.rng.between(SECOND / 10, SECOND),
+            1 => self.rng.between(SECOND, 5 * SECOND),
+            _ => self.rng.between(5 * SECOND, 20 * SECOND),
+        };
+        self.after(after, Event::Mend(Mend::Osd(id)));
+    }
+
+    /// The power goes everywhere, as far as so many OSDs may be away.
+    fn blackout(&mut self) {
+        for id in 0..self.setup.osds {
+            if self.weather.away.len() < self.setup.most_down {
+                self.lose(id);
+            }
+        }
+    }
+
+    fn lose_mon(&mut self) {
+        let m = usize::try_from(self.rng.below(self.mons.count() as u64)).unwrap_or(0);
+        self.kill_mon(m);
+        let after = self.rng.between(SECOND / 2, 6 * SECOND);
+        self.after(after, Event::Mon(MonEvent::Start(m)));
+    }
+
+    fn all_nodes(&self) -> Vec<Node> {
+        let mons = (0..self.mons.count()).map(Node::Mon);
+        let clients = (0..self.clients.len()).map(Node::Client);
+        mons.chain(self.osds.keys().copied().map(Node::Osd))
+            .chain(clients)
+            .collect()
+    }
+
+    /// Some nodes reach only each other. Often a client is among them, which goes on reading.
+    fn cut_off(&mut self) {
+        if std::mem::replace(&mut self.weather.cut_off, true) {
+            return;
+        }
+        let mut inside = BTreeSet::from([self.any_node()]);
+        for _ in 0..self.rng.below(3) {
+            inside.insert(self.any_node());
+        }
+        if self.rng.one_in(2) {
+            let client = self.rng.below(self.clients.len() as u64);
+            inside.insert(Node::Client(usize::try_from(client).unwrap_or(0)));
+        }
+        for a in self.all_nodes() {
+            for b in &inside {
+                if !inside.contains(&a) {
+                    self.net.blocked.insert((a, *b));
+                    self.net.blocked.insert((*b, a));
+                }
+            }
+        }
+        let after = self.rng.between(SECOND / 5, 25 * SECOND);
+        self.after(after, Event::Mend(Mend::Network));
+    }
+
+    /// Nothing passes from one node to another, or from one to all, while the other way is open.
+    fn one_way(&mut self) {
+        if std::mem::replace(&mut self.weather.cut_off, true) {
+            return;
+        }
+        let (a, b, all) = (self.any_node(), self.any_node(), self.rng.one_in(3));
+        for other in self.all_nodes() {
+            if other != a && (all || other == b) {
+                self.net.blocked.insert((a, other));
+            }
+        }
+        let after = self.rng.between(SECOND / 5, 25 * SECOND);
+        self.after(after, Event::Mend(Mend::Network));
+    }
+
+    fn break_some(&mut self) {
+        for _ in 0..=self.rng.below(4) {
+            let all: Vec<u64> = self.net.conns.keys().copied().collect();
+            if let Some(conn) = self.rng.pick(&all).copied() {
+                self.break_conn(conn);
+            }
+        }
+    }
+
+    fn slow_down(&mut self) {
+        let (id, slowness) = (self.any_osd(), self.rng.between(10, 300));
+        if let Some(n) = self.osds.get_mut(&id) {
+            n.slowness = slowness;
+        }
+        let after = self.rng.between(SECOND, 8 * SECOND);
+        self.after(after, Event::Mend(Mend::Disk(id)));
+    }
+
+    /// Flips bits of the first OSD's disk: the others have good copies.
+    fn rot(&mut self) {
+        self.weather.rotten = true;
+        let size = self.setup.disk as u64;
+        for _ in 0..20 {
+            let (at, bit) = (self.rng.below(size), self.rng.below(8));
+            if let Some(n) = self.osds.get_mut(&0) {
+                n.rotten = true;
+                n.disk
+                    .flip_bit(usize::try_from(at).unwrap_or(0), u32::try_from(bit).unwrap_or(0));
+            }
+        }
+    }
+
+    /// The operator says that an OSD is down, which is not.
+    fn say_down(&mut self) {
+        let id = self.any_osd();
+        self.command(&format!(r#"{{"prefix":"osd down","ids":["{id}"]}}"#));
+    }
+
+    fn move_out(&mut self) {
+        match self.weather.out.take() {
+            Some(id) => self.command(&format!(r#"{{"prefix":"osd in","ids":["{id}"]}}"#)),
+            None if self.setup.osds > i32::from(self.setup.size) => {
+                let id = self.any_osd();
+                self.weather.out = Some(id);
+                self.command(&format!(r#"{{"prefix":"osd out","ids":["{id}"]}}"#));
+            }
+            None => {}
+        }
+    }
+
+    fn split(&mut self) {
+        self.weather.pg_num = (self.weather.pg_num + 1).min(12);
+        let to = self.weather.pg_num;
+        self.command(&format!(
+            r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{to}"}}"#
+        ));
+    }
+
+    pub(crate) fn on_mend(&mut self, mend: Mend) {
+        match mend {
+            Mend::Osd(id) => {
+                self.weather.away.remove(&id);
+                self.revive_osd(id);
+            }
+            Mend::Network => {
+                self.weather.cut_off = false;
+                self.join_all();
+            }
+            Mend::Disk(id) => {
+                if let Some(n) = self.osds.get_mut(&id) {
+                    n.slowness = 1;
+                }
+            }
+        }
+    }
+
+    /// From now on nothing goes wrong, and what did is over.
+    pub(crate) fn end_storm(&mut self) {
+        self.weather.stormy = false;
+        self.on_mend(Mend::Network);
+        for m in 0..self.mons.count() {
+            self.start_mon(m);
+        }
+        for id in 0..self.setup.osds {
+            self.on_mend(Mend::Disk(id));
+            self.weather.away.remove(&id);
+            if let Some(n) = self.osds.get_mut(&id) {
+                n.powered = true;
+                let life = n.life;
+                // One that ended by itself too.
+                self.after(1, Event::Osd(id, life, Timer::Start));
+            }
+        }
+    }
+
+    /// The operator undoes what is to be undone.
+    pub(crate) fn tidy_up(&mut self) {
+        if let Some(id) = self.weather.out.take() {
+            self.command(&format!(r#"{{"prefix":"osd in","ids":["{id}"]}}"#));
+        }
+    }
+}

@@ -1,0 +1,826 @@
+//! Monitors: the real core, over a log that stands in for Raft.
+//!
+//! The log is one list of committed transactions. What Raft would guarantee holds by construction: one leader a term, chosen by a
+//! majority; nothing commits without a majority; a new leader has everything that was committed; what an old leader proposed last may
+//! or may not have been. What the core has to cope with is all there: leaders that do not know yet that they lead no more, followers that
+//! are behind, messages that are forwarded and lost on the way, and terms that change under a proposal.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, KeyServer, Keyring, ServerHandshake};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityType, UTime};
+use spirula_maps::OsdMap;
+use spirula_mon::core::{Identity, Monitor, NewSession, Output, SessionId};
+use spirula_mon::kv::{KvError, KvRead, MemKv, Txn};
+use spirula_mon::raft::Applied;
+use spirula_mon::{MkfsConfig, MonConfig, first_state};
+use spirula_proto::internal::quorum::ForwardedClient;
+use spirula_proto::mon::{MMonCommand, MMonCommandAck};
+use spirula_proto::{MsgType, Payload, RawMessage};
+
+use crate::clock::{Clock, SECOND};
+use crate::net::{Kind, Node};
+use crate::world::{Event, FSID, World};
+
+/// How often monitors look at each other.
+const LOOK: u64 = SECOND / 5;
+/// Ticks of the core.
+const TICK: u64 = SECOND / 2;
+/// A proposal or question that finds no majority is tried again after that long.
+const AGAIN: u64 = SECOND / 10;
+/// The session of the operator, who sits at every monitor.
+const OPERATOR: SessionId = 1;
+
+/// What happens at monitors.
+#[derive(Debug)]
+pub(crate) enum MonEvent {
+    /// They look at each other.
+    Look,
+    /// The core's clock, in this life.
+    Tick(usize, u64),
+    /// A majority may have this proposal.
+    Commit(u64),
+    /// A majority may have answered that this monitor leads in this term.
+    Confirm(usize, u64),
+    /// A follower may have the newest entries.
+    Apply(usize),
+    /// The leader gets a client's message from this monitor.
+    Forward(usize, u64, SessionId, Box<(ForwardedClient, RawMessage)>),
+    /// A monitor gets the leader's answer for one of its clients.
+    Routed(usize, u64, SessionId, Box<RawMessage>),
+    /// A monitor is to end a client's session.
+    CloseRouted(usize, u64, SessionId),
+    /// A client of this monitor is gone.
+    Gone(usize, u64, SessionId),
+    /// This monitor wants global ids.
+    Ids(usize, Nonce),
+    /// The process starts again.
+    Start(usize),
+}
+
+/// A number that is random in earnest, and so no part of what two runs of a seed have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Nonce(u64);
+
+impl std::fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nonce")
+    }
+}
+
+/// A store that the core reads and the log writes.
+#[derive(Default)]
+struct Kv(RefCell<MemKv>);
+
+impl KvRead for Kv {
+    fn get(&self, s: &str, k: &str) -> Result<Option<Bytes>, KvError> {
+        self.0.borrow().get(s, k)
+    }
+
+    fn next(&self, s: &str, from: &str) -> Result<Option<(String, Bytes)>, KvError> {
+        self.0.borrow().next(s, from)
+    }
+
+    fn scan(&self, s: &str) -> Result<Vec<(String, Bytes)>, KvError> {
+        self.0.borrow().scan(s)
+    }
+}
+
+/// How a session is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Conn(u64),
+    /// Through another monitor in this life of its, which has this number for it.
+    Through(usize, u64, SessionId),
+    Operator,
+}
+
+/// What a monitor believes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Leader(u64),
+    Peon(usize, u64),
+    Adrift,
+}
+
+struct MonNode {
+    core: Option<Monitor>,
+    kv: Rc<Kv>,
+    life: u64,
+    told: Told,
+    /// Entries of the log that it has applied.
+    applied: usize,
+    ways: BTreeMap<SessionId, Way>,
+    /// Sessions for clients of other monitors.
+    forwarded: BTreeMap<(usize, u64, SessionId), SessionId>,
+    next_session: SessionId,
+    /// Since when what it believes is wrong.
+    wrong_since: Option<u64>,
+}
+
+/// All monitors and their log.
+pub(crate) struct Mons {
+    nodes: Vec<MonNode>,
+    log: Vec<Arc<Txn>>,
+    term: u64,
+    leader: Option<usize>,
+    /// Since when no leader has a majority.
+    vacant_since: Option<u64>,
+    /// How long that takes to lead to an election.
+    patience: u64,
+    proposals: BTreeMap<u64, (usize, u64, Txn)>,
+    last_proposal: u64,
+    /// Answers to the operator.
+    acks: Vec<MMonCommandAck>,
+    last_tid: u64,
+}
+
+fn name(m: usize) -> String {
+    char::from(b'a' + u8::try_from(m).unwrap_or(25)).to_string()
+}
+
+fn socket(m: usize) -> SocketAddr {
+    let host = u8::try_from(m + 1).unwrap_or(u8::MAX);
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 3300)
+}
+
+pub(crate) fn addr(m: usize) -> EntityAddr {
+    EntityAddr::v2(socket(m), 0)
+}
+
+fn identity(m: usize) -> Identity {
+    Identity {
+        fsid: FSID,
+        name: name(m),
+        hostname: format!("monhost{m}"),
+        addrs: addr(m).into(),
+        mgr_addrs: EntityAddrVec::default(),
+        metadata: BTreeMap::new(),
+    }
+}
+
+/// The first state, as `mkfs` makes it.
+fn first(count: usize, now: UTime) -> Result<Txn, String> {
+    let config = MonConfig {
+        data: PathBuf::new(),
+        name: name(0),
+        fsid: FSID,
+        bind: socket(0),
+        admin_socket: None,
+        options: BTreeMap::new(),
+    };
+    let mut keyring = Keyring::default();
+    let key = EntityAuth {
+        key: CryptoKey::default(),
+        caps: BTreeMap::new(),
+    };
+    keyring.entries.insert(AuthName::monitors(), key);
+    let plan = MkfsConfig {
+        monitors: (0..count).map(|m| (name(m), addr(m).into())).collect(),
+        keyring,
+    };
+    first_state(&config, &plan, now).map_err(|e| e.to_string())
+}
+
+impl Mons {
+    pub(crate) fn new(count: usize, clock: &Clock) -> Result<Self, String> {
+        let node = |_| MonNode {
+            core: None,
+            kv: Rc::default(),
+            life: 0,
+            told: Told::Adrift,
+            applied: 0,
+            ways: BTreeMap::new(),
+            forwarded: BTreeMap::new(),
+            next_session: OPERATOR,
+            wrong_since: None,
+        };
+        Ok(Self {
+            nodes: (0..count).map(node).collect(),
+            log: vec![Arc::new(first(count, clock.now())?)],
+            term: 1,
+            leader: (count == 1).then_some(0),
+            vacant_since: None,
+            patience: 0,
+            proposals: BTreeMap::new(),
+            last_proposal: 0,
+            acks: Vec::new(),
+            last_tid: 0,
+        })
+    }
+
+    pub(crate) fn life(&self, m: usize) -> u64 {
+        self.nodes.get(m).map_or(0, |n| n.life)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn at(&self, addr: SocketAddr) -> Option<usize> {
+        (0..self.nodes.len()).find(|m| socket(*m) == addr)
+    }
+
+    /// The map of the leader, or of some monitor.
+    pub(crate) fn map(&self) -> Option<&OsdMap> {
+        let of = |m: usize| self.nodes.get(m)?.core.as_ref().map(|c| c.osdmap());
+        self.leader
+            .and_then(of)
+            .or_else(|| (0..self.nodes.len()).find_map(of))
+    }
+
+    /// Whether every monitor runs and knows of the same leader.
+    pub(crate) fn are_whole(&self) -> bool {
+        let Some(leader) = self.leader else { return false };
+        let knows = |(m, n): (usize, &MonNode)| {
+            let told = if m == leader {
+                Told::Leader(self.term)
+            } else {
+                Told::Peon(leader, self.term)
+            };
+            n.core.is_some() && n.told == told
+        };
+        self.nodes.iter().enumerate().all(knows)
+    }
+
+    fn runs(&self, m: usize) -> bool {
+        self.nodes.get(m).is_some_and(|n| n.core.is_some())
+    }
+}
+
+impl World {
+    pub(crate) fn start_mons(&mut self) {
+        for m in 0..self.mons.count() {
+            self.start_mon(m);
+        }
+        self.after(LOOK, Event::Mon(MonEvent::Look));
+    }
+
+    pub(crate) fn start_mon(&mut self, m: usize) {
+        let (alone, now, term) = (self.mons.count() == 1, self.clock.now(), self.mons.term);
+        let Some(n) = self.mons.nodes.get_mut(m).filter(|n| n.core.is_none()) else {
+            return;
+        };
+        n.life += 1;
+        n.ways.clear();
+        n.forwarded.clear();
+        n.told = if alone { Told::Leader(term) } else { Told::Adrift };
+        n.wrong_since = None;
+        if n.applied == 0 {
+            if let Some(first) = self.mons.log.first() {
+                n.kv.0.borrow_mut().apply(first);
+            }
+            n.applied = 1;
+        }
+        let options = BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]);
+        let life = n.life;
+        let kv: Rc<dyn KvRead> = n.kv.clone();
+        match Monitor::load(identity(m), kv, options, term, alone, now) {
+            Ok(core) => n.core = Some(core),
+            Err(e) => return self.fail(format!("mon.{} does not start: {e}", name(m))),
+        }
+        let new = session(AuthName::new(EntityType::CLIENT, "admin"), 1, "allow *", addr(m));
+        n.next_session = OPERATOR + 1;
+        n.ways.insert(OPERATOR, Way::Operator);
+        self.with_mon(m, |c| c.open(OPERATOR, new, now));
+        self.after(TICK, Event::Mon(MonEvent::Tick(m, life)));
+    }
+
+    /// Ends a monitor's process; what it had applied stays.
+    pub(crate) fn kill_mon(&mut self, m: usize) {
+        if let Some(n) = self.mons.nodes.get_mut(m)
+            && n.core.take().is_some()
+        {
+            n.life += 1;
+            n.told = Told::Adrift;
+            self.drop_conns(Node::Mon(m));
+        }
+    }
+
+    fn with_mon<T>(&mut self, m: usize, f: impl FnOnce(&mut Monitor) -> T) -> Option<T> {
+        let result = f(self.mons.nodes.get_mut(m)?.core.as_mut()?);
+        self.after_mon(m);
+        Some(result)
+    }
+
+    /// Carries out what a core wants.
+    fn after_mon(&mut self, m: usize) {
+        loop {
+            let Some(core) = self.mons.nodes.get_mut(m).and_then(|n| n.core.as_mut()) else {
+                return;
+            };
+            if let Some(e) = core.take_failure() {
+                return self.fail(format!("mon.{}: {e}", name(m)));
+            }
+            let outputs = core.take_outputs();
+            if outputs.is_empty() {
+                break;
+            }
+            for output in outputs {
+                self.carry_out(m, output);
+            }
+        }
+        self.drain(Node::Mon(m));
+    }
+
+    fn carry_out(&mut self, m: usize, output: Output) {
+        let delay = self.latency() + self.rng.between(200, 4_000);
+        match output {
+            Output::Send(id, msg) => match self.way(m, id) {
+                Some(Way::Conn(conn)) => {
+                    if let Some(c) = self.net.conns.get(&conn) {
+                        c.senders[1].send(msg);
+                    }
+                }
+                Some(Way::Through(peon, life, id)) => {
+                    let routed = MonEvent::Routed(peon, life, id, Box::new(msg));
+                    self.between_mons(m, peon, routed);
+                }
+                Some(Way::Operator) if msg.kind() == MsgType::MON_COMMAND_ACK => {
+                    self.mons.acks.extend(msg.decode().ok());
+                }
+                _ => {}
+            },
+            Output::Close(id) => match self.way(m, id) {
+                Some(Way::Conn(conn)) => {
+                    if let Some(c) = self.net.conns.get(&conn) {
+                        c.senders[1].close();
+                    }
+                }
+                Some(Way::Through(peon, life, id)) => {
+                    self.between_mons(m, peon, MonEvent::CloseRouted(peon, life, id));
+                }
+                _ => {}
+            },
+            Output::Propose(txn) => {
+                let term = self.believed_term(m);
+                self.mons.last_proposal += 1;
+                let id = self.mons.last_proposal;
+                self.mons.proposals.insert(id, (m, term, txn));
+                self.after(delay, Event::Mon(MonEvent::Commit(id)));
+            }
+            Output::Confirm => {
+                let term = self.believed_term(m);
+                self.after(delay, Event::Mon(MonEvent::Confirm(m, term)));
+            }
+            Output::Forward(id, msg) => {
+                let core = self.mons.nodes.get(m).and_then(|n| n.core.as_ref());
+                let Some(client) = core.and_then(|c| c.client(id)) else {
+                    return;
+                };
+                if let Told::Peon(leader, _) = self.told(m) {
+                    let life = self.mons.life(m);
+                    let forward = MonEvent::Forward(m, life, id, Box::new((client, msg)));
+                    self.between_mons(m, leader, forward);
+                }
+            }
+            Output::AskIds(nonce) => {
+                if let Told::Peon(leader, _) = self.told(m) {
+                    self.between_mons(m, leader, MonEvent::Ids(m, Nonce(nonce)));
+                }
+            }
+            // Clocks are the same here.
+            Output::AskTimes(..) => {}
+        }
+    }
+
+    /// Something passes from one monitor to another, if anything does.
+    fn between_mons(&mut self, from: usize, to: usize, event: MonEvent) {
+        if self.net.passes(Node::Mon(from), Node::Mon(to)) {
+            // In order.
+            let after = if self.net.slow { 3_000 } else { 400 };
+            self.after(after, Event::Mon(event));
+        }
+    }
+
+    fn way(&self, m: usize, id: SessionId) -> Option<Way> {
+        self.mons.nodes.get(m)?.ways.get(&id).copied()
+    }
+
+    fn told(&self, m: usize) -> Told {
+        self.mons.nodes.get(m).map_or(Told::Adrift, |n| n.told)
+    }
+
+    fn believed_term(&self, m: usize) -> u64 {
+        match self.told(m) {
+            Told::Leader(term) | Told::Peon(_, term) => term,
+            Told::Adrift => 0,
+        }
+    }
+
+    /// The monitors that one reaches and that reach it, itself among them.
+    fn reached(&self, m: usize) -> Vec<usize> {
+        let with =
+            |o: &usize| self.mons.runs(*o) && (*o == m || self.net.joined(Node::Mon(m), Node::Mon(*o)));
+        (0..self.mons.count()).filter(with).collect()
+    }
+
+    fn has_majority(&self, m: usize) -> bool {
+        self.mons.runs(m) && self.reached(m).len() * 2 > self.mons.count()
+    }
+
+    pub(crate) fn on_mon(&mut self, event: MonEvent) {
+        let now = self.clock.now();
+        match event {
+            MonEvent::Look => {
+                self.look();
+                self.after(LOOK, Event::Mon(MonEvent::Look));
+            }
+            MonEvent::Tick(m, life) if life == self.mons.life(m) && self.mons.runs(m) => {
+                self.with_mon(m, |c| c.tick(now));
+                self.after(TICK, Event::Mon(MonEvent::Tick(m, life)));
+            }
+            MonEvent::Tick(..) => {}
+            MonEvent::Commit(id) => self.try_commit(id),
+            MonEvent::Confirm(m, term) => {
+                if self.mons.leader == Some(m) && term == self.mons.term && self.has_majority(m) {
+                    self.with_mon(m, |c| c.confirmed(term, now));
+                } else if self.told(m) == Told::Leader(term) {
+                    self.after(AGAIN, Event::Mon(MonEvent::Confirm(m, term)));
+                }
+            }
+            MonEvent::Apply(m) => {
+                if let Some(leader) = self.mons.leader
+                    && self.net.joined(Node::Mon(leader), Node::Mon(m))
+                {
+                    self.apply_log(m);
+                }
+            }
+            MonEvent::Forward(from, life, id, message) => self.forwarded(from, life, id, *message),
+            MonEvent::Routed(m, life, id, msg) => {
+                if life == self.mons.life(m) {
+                    self.with_mon(m, |c| c.routed(id, *msg, now));
+                }
+            }
+            MonEvent::CloseRouted(m, life, id) => {
+                if life == self.mons.life(m)
+                    && let Some(Way::Conn(conn)) = self.way(m, id)
+                {
+                    if let Some(c) = self.net.conns.get(&conn) {
+                        c.senders[1].close();
+                    }
+                    self.drain(Node::Mon(m));
+                }
+            }
+            MonEvent::Gone(from, life, id) => {
+                for m in 0..self.mons.count() {
+                    let Some(n) = self.mons.nodes.get_mut(m) else {
+                        continue;
+                    };
+                    if let Some(session) = n.forwarded.remove(&(from, life, id)) {
+                        n.ways.remove(&session);
+                        self.with_mon(m, |c| c.close(session, now));
+                    }
+                }
+            }
+            MonEvent::Ids(m, Nonce(nonce)) => {
+                if let Some(leader) = self.mons.leader {
+                    self.with_mon(leader, |c| c.ids_wanted(&name(m), nonce));
+                }
+            }
+            MonEvent::Start(m) => self.start_mon(m),
+        }
+    }
+
+    fn try_commit(&mut self, id: u64) {
+        let Some((m, term, _)) = self.mons.proposals.get(&id) else {
+            return;
+        };
+        let (m, term) = (*m, *term);
+        if self.mons.leader == Some(m) && term == self.mons.term && self.has_majority(m) {
+            self.commit(id);
+            self.apply_log(m);
+            for follower in 0..self.mons.count() {
+                if follower != m {
+                    let after = self.latency() + self.rng.below(3_000);
+                    self.after(after, Event::Mon(MonEvent::Apply(follower)));
+                }
+            }
+        } else if term == self.mons.term {
+            // Nobody else leads: it may still come to that.
+            self.after(AGAIN, Event::Mon(MonEvent::Commit(id)));
+        } else {
+            self.mons.proposals.remove(&id);
+        }
+    }
+
+    fn commit(&mut self, id: u64) {
+        if let Some((_, term, txn)) = self.mons.proposals.remove(&id)
+            && (txn.term == 0 || txn.term == term)
+        {
+            self.mons.log.push(Arc::new(txn));
+        }
+    }
+
+    /// A monitor applies what is committed.
+    fn apply_log(&mut self, m: usize) {
+        let now = self.clock.now();
+        while let Some(n) = self.mons.nodes.get_mut(m).filter(|n| n.core.is_some()) {
+            let Some(txn) = self.mons.log.get(n.applied).cloned() else {
+                return;
+            };
+            n.applied += 1;
+            n.kv.0.borrow_mut().apply(&txn);
+            let index = n.applied as u64;
+            self.with_mon(m, |c| c.committed(&Applied::Txn { index, txn }, now));
+        }
+    }
+
+    /// What the monitors make of each other.
+    fn look(&mut self) {
+        if self.mons.count() == 1 {
+            return;
+        }
+        let now = self.clock.usec();
+        let standing = self.mons.leader.filter(|l| self.has_majority(*l));
+        if standing.is_some() {
+            self.mons.vacant_since = None;
+        } else {
+            let since = *self.mons.vacant_since.get_or_insert(now);
+            if self.mons.patience == 0 {
+                self.mons.patience = self.rng.between(SECOND / 3, 2 * SECOND);
+            }
+            let able: Vec<usize> = (0..self.mons.count()).filter(|m| self.has_majority(*m)).collect();
+            if now - since >= self.mons.patience
+                && let Some(next) = self.rng.pick(&able).copied()
+            {
+                self.elect(next);
+            }
+        }
+        for m in 0..self.mons.count() {
+            self.look_at(m, now);
+        }
+        self.tell_quorum();
+    }
+
+    /// A majority has chosen a monitor.
+    fn elect(&mut self, m: usize) {
+        // What was under way may have reached it, or not.
+        for id in self.mons.proposals.keys().copied().collect::<Vec<_>>() {
+            let of_last_term = self
+                .mons
+                .proposals
+                .get(&id)
+                .is_some_and(|p| p.1 == self.mons.term);
+            if of_last_term && self.rng.one_in(2) {
+                self.commit(id);
+            } else {
+                // Of one leader nothing comes after what is missing.
+                break;
+            }
+        }
+        self.mons.proposals.clear();
+        self.mons.term += 1;
+        (self.mons.leader, self.mons.vacant_since, self.mons.patience) = (Some(m), None, 0);
+        self.apply_log(m);
+    }
+
+    /// Tells a monitor what it is, a while after that has changed.
+    fn look_at(&mut self, m: usize, now: u64) {
+        if !self.mons.runs(m) {
+            return;
+        }
+        let term = self.mons.term;
+        let is = match self.mons.leader {
+            Some(l) if l == m && self.has_majority(m) => Told::Leader(term),
+            Some(l) if l != m && self.has_majority(l) && self.net.joined(Node::Mon(l), Node::Mon(m)) => {
+                Told::Peon(l, term)
+            }
+            _ => Told::Adrift,
+        };
+        let Some(n) = self.mons.nodes.get_mut(m) else {
+            return;
+        };
+        if is == n.told {
+            n.wrong_since = None;
+            return;
+        }
+        let since = *n.wrong_since.get_or_insert(now);
+        // Who hears nothing any more takes a while to notice; who hears something new does not.
+        let after = if is == Told::Adrift { SECOND } else { 0 };
+        if now - since < after {
+            return;
+        }
+        n.wrong_since = None;
+        n.told = is;
+        n.ways.retain(|_, w| !matches!(w, Way::Through(..)));
+        n.forwarded.clear();
+        let now = self.clock.now();
+        match is {
+            Told::Leader(term) => self.with_mon(m, |c| c.lead(term, now)),
+            Told::Peon(leader, term) => {
+                self.apply_log(m);
+                self.with_mon(m, |c| c.follow(&name(leader), term, now))
+            }
+            Told::Adrift => self.with_mon(m, |c| c.adrift(term, now)),
+        };
+    }
+
+    fn tell_quorum(&mut self) {
+        let Some(leader) = self.mons.leader.filter(|l| self.has_majority(*l)) else {
+            return;
+        };
+        let now = self.clock.now();
+        let members = self.reached(leader);
+        let names: Vec<String> = members.iter().map(|m| name(*m)).collect();
+        let known: BTreeSet<&String> = names.iter().collect();
+        for m in members {
+            let believes = matches!(self.told(m), Told::Leader(t) | Told::Peon(_, t) if t == self.mons.term);
+            let core = self.mons.nodes.get(m).and_then(|n| n.core.as_ref());
+            let differs = core.is_some_and(|c| c.quorum_names().iter().collect::<BTreeSet<_>>() != known);
+            if believes && differs {
+                self.with_mon(m, |c| c.see_quorum(&names, now, now));
+            }
+        }
+    }
+
+    /// The leader gets a message from a client of another monitor.
+    fn forwarded(
+        &mut self,
+        from: usize,
+        life: u64,
+        id: SessionId,
+        (client, msg): (ForwardedClient, RawMessage),
+    ) {
+        let now = self.clock.now();
+        let Told::Peon(leader, _) = self.told(from) else {
+            return;
+        };
+        if !matches!(self.told(leader), Told::Leader(_)) {
+            return;
+        }
+        let Some(n) = self.mons.nodes.get_mut(leader) else {
+            return;
+        };
+        let known = n.forwarded.get(&(from, life, id)).copied();
+        let session = match known.filter(|s| n.ways.contains_key(s)) {
+            Some(session) => session,
+            None => {
+                let Ok(entity) = client.name.parse::<AuthName>() else {
+                    return self.fail(format!("forwarded for {}", client.name));
+                };
+                let session = n.next_session;
+                n.next_session += 1;
+                n.ways.insert(session, Way::Through(from, life, id));
+                n.forwarded.insert((from, life, id), session);
+                let new = NewSession {
+                    name: entity,
+                    global_id: client.global_id,
+                    caps: client.caps.clone(),
+                    addr: client.addr,
+                    ip: client.ip.parse().ok(),
+                    features: client.features,
+                    handshake: ServerHandshake::new(),
+                };
+                self.with_mon(leader, |c| c.open_forwarded(session, new, &client.host, now));
+                session
+            }
+        };
+        self.with_mon(leader, |c| c.message(session, msg, now));
+    }
+
+    /// Somebody connects to a monitor; the session's number, or whether nobody listens.
+    pub(crate) fn mon_accept(&mut self, m: usize, conn: u64, from: Node) -> Result<u64, bool> {
+        let now = self.clock.now();
+        let (name, caps, addr) = match from {
+            Node::Osd(o) => {
+                let addr = self.osds.get(&o).map(|n| n.addrs.public).unwrap_or_default();
+                (
+                    AuthName::new(EntityType::OSD, o.to_string()),
+                    "allow profile osd",
+                    addr,
+                )
+            }
+            Node::Client(c) => {
+                let addr = self.client_identity(c).1;
+                (AuthName::new(EntityType::CLIENT, "user"), "allow *", addr)
+            }
+            Node::Mon(_) => return Err(false),
+        };
+        let Some(n) = self.mons.nodes.get_mut(m) else {
+            return Err(true);
+        };
+        let Some(core) = n.core.as_ref() else {
+            return Err(true);
+        };
+        if !core.serves() {
+            return Err(false);
+        }
+        let Some(gid) = core.auth().new_global_id() else {
+            return Err(false);
+        };
+        let session = n.next_session;
+        n.next_session += 1;
+        n.ways.insert(session, Way::Conn(conn));
+        self.with_mon(m, |c| c.open(session, self::session(name, gid, caps, addr), now));
+        Ok(session)
+    }
+
+    /// The number that a monitor gave the client behind a connection.
+    pub(crate) fn mon_global_id(&self, conn: u64, session: SessionId) -> u64 {
+        let Some(Node::Mon(m)) = self.net.conns.get(&conn).map(|c| c.ends[1]) else {
+            return 0;
+        };
+        let core = self.mons.nodes.get(m).and_then(|n| n.core.as_ref());
+        core.and_then(|c| c.client(session)).map_or(0, |c| c.global_id)
+    }
+
+    pub(crate) fn mon_message(&mut self, m: usize, session: SessionId, msg: RawMessage) {
+        let now = self.clock.now();
+        if self.way(m, session).is_some() {
+            self.with_mon(m, |c| c.message(session, msg, now));
+        }
+    }
+
+    /// A client's connection to a monitor is over.
+    pub(crate) fn mon_left(&mut self, m: usize, session: SessionId) {
+        let now = self.clock.now();
+        let Some(n) = self.mons.nodes.get_mut(m) else {
+            return;
+        };
+        if n.ways.remove(&session).is_none() {
+            return;
+        }
+        let life = n.life;
+        self.with_mon(m, |c| c.close(session, now));
+        if let Told::Peon(leader, _) = self.told(m) {
+            self.between_mons(m, leader, MonEvent::Gone(m, life, session));
+        }
+    }
+
+    /// The operator gives the leader a command, if there is one.
+    pub(crate) fn command(&mut self, json: &str) {
+        let Some(leader) = self
+            .mons
+            .leader
+            .filter(|l| matches!(self.told(*l), Told::Leader(_)))
+        else {
+            return;
+        };
+        self.mons.last_tid += 1;
+        let m = MMonCommand {
+            fsid: FSID,
+            cmd: vec![json.to_owned()],
+            ..MMonCommand::default()
+        };
+        let (msg, now) = (m.to_message().with_tid(self.mons.last_tid), self.clock.now());
+        self.with_mon(leader, |c| c.message(OPERATOR, msg, now));
+    }
+
+    /// The answers to the operator since this was last asked.
+    pub(crate) fn take_acks(&mut self) -> Vec<MMonCommandAck> {
+        std::mem::take(&mut self.mons.acks)
+    }
+
+    /// A daemon or client looks for a monitor, in a moment.
+    pub(crate) fn hunt_later(&mut self, node: Node) {
+        let life = match node {
+            Node::Osd(o) => self.osds.get(&o).map_or(0, |n| n.life),
+            Node::Client(c) => self.clients.get(c).map_or(0, |n| n.life),
+            Node::Mon(_) => return,
+        };
+        let after = self.rng.between(20_000, SECOND);
+        self.after(after, Event::Hunt(node, life));
+    }
+
+    pub(crate) fn on_hunt(&mut self, node: Node, life: u64) {
+        let current = match node {
+            Node::Osd(o) => self.osds.get(&o).filter(|n| n.osd.is_some()).map(|n| n.life),
+            Node::Client(c) => self.clients.get(c).map(|n| n.life),
+            Node::Mon(_) => None,
+        };
+        if current == Some(life) {
+            let m = usize::try_from(self.rng.below(self.mons.count() as u64)).unwrap_or(0);
+            self.dial(node, Kind::Monitor, addr(m), Rc::default());
+        }
+    }
+
+    /// A client of the monitors leaves one that is silent, as its session does.
+    pub(crate) fn on_listen(&mut self, node: Node, conn: u64) {
+        if !self.net.conns.contains_key(&conn) {
+            return;
+        }
+        if self.is_silent(conn, 10 * SECOND) {
+            return self.leave(conn);
+        }
+        self.after(3 * SECOND, Event::Listen(node, conn));
+    }
+}
+
+fn session(name: AuthName, global_id: u64, caps: &str, addr: EntityAddr) -> NewSession {
+    NewSession {
+        name,
+        global_id,
+        caps: caps.to_owned(),
+        addr,
+        ip: addr.socket.map(|s| s.ip()),
+        features: spirula_maps::features::PACIFIC_ALL,
+        handshake: ServerHandshake::new(),
+    }
+}

@@ -1,0 +1,583 @@
+//! OSDs: the daemon's real state on the real store, with the disk, the timers and the connections of a simulation.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use spirula_buf::Pool;
+use spirula_cephx::caps::ClassCall;
+use spirula_cephx::{AuthName, CryptoKey};
+use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
+use spirula_monc::{MonClient, Options};
+use spirula_msgr::{Config, Sender};
+use spirula_osd::heartbeat::Net;
+use spirula_osd::pg::cluster::PoolView;
+use spirula_osd::pg::op::{Access, Client};
+use spirula_osd::{Addrs, Osd, OsdConfig, Parts};
+use spirula_proto::internal::heartbeat::Heartbeat;
+use spirula_proto::{MsgType, RawMessage};
+use spirula_store::device::{BlockIo, SimDisk};
+use spirula_store::{Devices, MkfsOptions, Notify, Store, mkfs_on};
+
+use crate::clock::{Machine, SECOND};
+use crate::net::{Kind, Label, Node};
+use crate::world::{Event, FSID, World};
+
+/// Memory that an OSD believes it may take.
+const MEMORY: usize = 16 << 20;
+/// Payloads in memory.
+const PAYLOAD: usize = 64 << 20;
+/// Bytes of the store's log.
+const LOG: u64 = 1 << 20;
+/// The pause of a daemon after it could not connect.
+const LINK_PAUSE: u64 = SECOND / 5;
+/// The same for heartbeats.
+const BEAT_PAUSE: u64 = SECOND / 2;
+/// Reports after a new map, and the time between them.
+const NEWS: (u32, u64) = (10, SECOND / 10);
+
+/// What an OSD does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// The process starts.
+    Start,
+    /// The n-th second.
+    Tick(u32),
+    /// Heartbeats.
+    Beat,
+    /// A sign of life to the monitors.
+    Beacon,
+    /// A time that the PGs wanted to know of.
+    Alarm,
+    /// The store moves on.
+    Store,
+    /// A report after a new map, so many before the last one.
+    News(u32),
+    /// The pause after a connection that could not be made is over.
+    LinkDown(i32),
+    /// The same for heartbeats.
+    BeatDown(i32, Net),
+}
+
+/// An OSD: its process while it runs, and what outlives that.
+pub(crate) struct OsdNode {
+    pub(crate) disk: SimDisk,
+    pub(crate) osd: Option<Osd>,
+    /// Counts processes.
+    pub(crate) life: u64,
+    pub(crate) addrs: Addrs,
+    /// Whether its host has power.
+    pub(crate) powered: bool,
+    pub(crate) mon: MonClient,
+    /// How many times longer than usual its disk takes.
+    pub(crate) slowness: u64,
+    /// Its disk was damaged: it may refuse to start or to read.
+    pub(crate) rotten: bool,
+    storing: bool,
+    alarm: Option<u64>,
+    epoch: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct AllowAll;
+
+impl Access for AllowAll {
+    fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool, _: &[ClassCall<'_>]) -> bool {
+        true
+    }
+}
+
+fn ip(id: i32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, u8::try_from(id + 1).unwrap_or(u8::MAX)))
+}
+
+fn addrs(id: i32, life: u64) -> Addrs {
+    // Each process has another nonce.
+    let nonce = u32::try_from(life).unwrap_or(u32::MAX);
+    let at = |port| EntityAddr::v2(SocketAddr::new(ip(id), port), nonce);
+    Addrs {
+        public: at(6800),
+        cluster: at(6801),
+        heartbeat_back: at(6802),
+        heartbeat_front: at(6803),
+    }
+}
+
+/// A session with the monitors that is not made yet.
+pub(crate) fn mon_client(name: AuthName, addr: EntityAddr) -> MonClient {
+    let entity = EntityName::new(name.kind, 0);
+    let messenger = Config::new(entity, EntityAddrVec::from(addr), Pool::new(PAYLOAD));
+    let mon = MonClient::idle(Options {
+        messenger: Rc::new(messenger),
+        monitors: Vec::new(),
+        name,
+        key: CryptoKey::default(),
+        services: Vec::new(),
+        rotating: None,
+    });
+    mon.set_fsid(FSID);
+    mon
+}
+
+fn format(disk: &SimDisk, id: i32) -> Result<(), String> {
+    let dev: Arc<dyn BlockIo> = Arc::new(disk.clone());
+    let whoami = u32::try_from(id).unwrap_or(0);
+    let options = MkfsOptions {
+        fsid: FSID.0,
+        osd_uuid: [whoami as u8 + 1; 16],
+        whoami,
+        log_bytes: LOG,
+    };
+    mkfs_on(&dev, None, &options).map(drop).map_err(|e| e.to_string())
+}
+
+/// Opens a store without threads.
+pub(crate) fn open(disk: &SimDisk) -> Result<Store, String> {
+    let config = spirula_store::Config {
+        memtable_bytes: 512 << 10,
+        index_cache_bytes: 1 << 20,
+        presence_bytes: 64 << 10,
+        pool: Some(Pool::new(PAYLOAD)),
+        ..spirula_store::Config::default()
+    };
+    let devices = Devices {
+        main: Box::new(disk.device()),
+        log: None,
+    };
+    let notify = Notify::new().map_err(|e| e.to_string())?;
+    Store::open_on(devices, config, notify, false).map_err(|e| e.to_string())
+}
+
+impl World {
+    pub(crate) fn add_osd(&mut self, id: i32) {
+        let seed = self.rng.next();
+        let disk = SimDisk::new(self.setup.disk, seed);
+        if let Err(e) = format(&disk, id) {
+            self.fail(e);
+        }
+        let node = OsdNode {
+            disk,
+            osd: None,
+            life: 0,
+            addrs: addrs(id, 0),
+            powered: true,
+            mon: mon_client(
+                AuthName::new(EntityType::OSD, id.to_string()),
+                addrs(id, 0).public,
+            ),
+            slowness: 1,
+            rotten: false,
+            storing: false,
+            alarm: None,
+            epoch: 0,
+        };
+        self.osds.insert(id, node);
+        let after = self.rng.below(SECOND);
+        self.after(after, Event::Osd(id, 0, Timer::Start));
+    }
+
+    fn build(&mut self, id: i32) -> Result<Osd, String> {
+        let rng = self.rng.fork();
+        let Some(n) = self.osds.get_mut(&id) else {
+            return Err("no such OSD".to_owned());
+        };
+        let addrs = addrs(id, n.life);
+        n.addrs = addrs;
+        n.mon = mon_client(AuthName::new(EntityType::OSD, id.to_string()), addrs.public);
+        let cfg = OsdConfig {
+            id,
+            device: PathBuf::new(),
+            log_device: None,
+            fsid: FSID,
+            monitors: Vec::new(),
+            key: CryptoKey::default(),
+            public_addr: ip(id),
+            cluster_addr: ip(id),
+            admin_socket: None,
+            memory_target: MEMORY,
+            crush_location: BTreeMap::from([
+                ("host".to_owned(), format!("host{id}")),
+                ("root".to_owned(), "default".to_owned()),
+            ]),
+            device_class: "ssd".to_owned(),
+            options: BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]),
+        };
+        let parts = Parts {
+            cfg,
+            pg: self.setup.pg.clone(),
+            store: open(&n.disk)?,
+            reads: Pool::new(PAYLOAD),
+            mon: n.mon.clone(),
+            addrs,
+            host: Rc::new(Machine {
+                clock: Rc::clone(&self.clock),
+                since: self.clock.usec(),
+                rng: RefCell::new(rng),
+                name: format!("host{id}"),
+            }),
+        };
+        Osd::new(parts).map_err(|e| e.to_string())
+    }
+
+    fn start_osd(&mut self, id: i32) {
+        let Some(n) = self.osds.get_mut(&id).filter(|n| n.osd.is_none() && n.powered) else {
+            return;
+        };
+        n.life += 1;
+        (n.storing, n.alarm, n.epoch) = (true, None, 0);
+        let (life, rotten) = (n.life, n.rotten);
+        match self.build(id) {
+            Ok(osd) => {
+                if let Some(n) = self.osds.get_mut(&id) {
+                    n.epoch = osd.map().epoch;
+                    n.osd = Some(osd);
+                }
+            }
+            // It refuses what it cannot read.
+            Err(_) if rotten => return,
+            Err(e) => return self.fail(format!("osd.{id} does not start: {e}")),
+        }
+        for timer in [Timer::Tick(1), Timer::Beat, Timer::Beacon, Timer::Store] {
+            let after = self.rng.below(SECOND / 2);
+            self.after(after, Event::Osd(id, life, timer));
+        }
+        self.after(1, Event::Hunt(Node::Osd(id), life));
+    }
+
+    /// Ends an OSD's process at once.
+    pub(crate) fn kill_osd(&mut self, id: i32) {
+        if let Some(n) = self.osds.get_mut(&id)
+            && n.osd.take().is_some()
+        {
+            n.life += 1;
+            self.drop_conns(Node::Osd(id));
+        }
+    }
+
+    /// Takes an OSD's power: what its disk had not made durable may be lost.
+    pub(crate) fn cut_power(&mut self, id: i32) {
+        self.kill_osd(id);
+        let seed = self.rng.next();
+        if let Some(n) = self.osds.get_mut(&id) {
+            n.powered = false;
+            n.disk = n.disk.power_cycle(seed);
+        }
+    }
+
+    /// Gives an OSD's host its power back, and starts the process if it does not run.
+    pub(crate) fn revive_osd(&mut self, id: i32) {
+        if let Some(n) = self.osds.get_mut(&id) {
+            n.powered = true;
+            self.start_osd(id);
+        }
+    }
+
+    /// Lets an OSD do something, and what follows from it.
+    pub(crate) fn with_osd<T>(&mut self, id: i32, f: impl FnOnce(&mut Osd) -> T) -> Option<T> {
+        let result = f(self.osds.get_mut(&id)?.osd.as_mut()?);
+        self.after_osd(id);
+        Some(result)
+    }
+
+    fn after_osd(&mut self, id: i32) {
+        let Some(n) = self.osds.get_mut(&id) else { return };
+        let Some(osd) = &mut n.osd else { return };
+        if let Some(e) = osd.take_failure() {
+            if !n.rotten {
+                self.fail(format!("osd.{id} stops: {e}"));
+            }
+            return self.kill_osd(id);
+        }
+        if osd.is_leaving() {
+            return self.kill_osd(id);
+        }
+        let (links, beats) = (osd.wanted_links(), osd.wanted_beat_links());
+        let (life, epoch, alarm) = (n.life, osd.map().epoch, osd.next_alarm());
+        let now = self.clock.usec();
+        if !std::mem::replace(&mut n.storing, true) {
+            let after = self.rng.between(5, 50);
+            self.after(after, Event::Osd(id, life, Timer::Store));
+        }
+        self.set_alarm(id, life, alarm, now);
+        let Some(n) = self.osds.get_mut(&id) else { return };
+        if std::mem::replace(&mut n.epoch, epoch) != epoch {
+            self.after(NEWS.1, Event::Osd(id, life, Timer::News(NEWS.0)));
+        }
+        for (osd, addr) in links {
+            let cut = self.dial_cut(id, Kind::Data(osd), addr);
+            self.with_daemon(id, |o| o.link_started(osd, Box::new(move || cut.set(true))));
+        }
+        for (peer, addr) in beats {
+            let cut = self.dial_cut(id, Kind::Beats(peer), addr);
+            self.with_daemon(id, |o| o.beat_link_started(peer, Box::new(move || cut.set(true))));
+        }
+        self.drain(Node::Osd(id));
+    }
+
+    fn with_daemon(&mut self, id: i32, f: impl FnOnce(&mut Osd)) {
+        if let Some(osd) = self.osds.get_mut(&id).and_then(|n| n.osd.as_mut()) {
+            f(osd);
+        }
+    }
+
+    fn dial_cut(&mut self, id: i32, kind: Kind, addr: EntityAddr) -> Rc<Cell<bool>> {
+        let cut = Rc::new(Cell::new(false));
+        self.dial(Node::Osd(id), kind, addr, Rc::clone(&cut));
+        cut
+    }
+
+    fn set_alarm(&mut self, id: i32, life: u64, alarm: Option<u64>, now: u64) {
+        let Some(n) = self.osds.get_mut(&id) else { return };
+        let Some(at) = alarm.filter(|at| n.alarm.is_none_or(|set| *at < set)) else {
+            return;
+        };
+        n.alarm = Some(at);
+        let Some(osd) = &n.osd else { return };
+        let after = at.saturating_sub(osd.usec());
+        self.at(now + after, Event::Osd(id, life, Timer::Alarm));
+    }
+
+    pub(crate) fn on_osd_timer(&mut self, id: i32, life: u64, timer: Timer) {
+        if timer == Timer::Start {
+            return self.start_osd(id);
+        }
+        if self
+            .osds
+            .get(&id)
+            .is_none_or(|n| n.life != life || n.osd.is_none())
+        {
+            return;
+        }
+        let again = match timer {
+            Timer::Start => None,
+            Timer::Tick(n) => {
+                self.with_osd(id, |o| o.tick(n));
+                Some((SECOND, Timer::Tick(n + 1)))
+            }
+            Timer::Beat => {
+                let pause = self.with_osd(id, Osd::heartbeat_tick).unwrap_or_default();
+                Some((u64::try_from(pause.as_micros()).unwrap_or(SECOND), Timer::Beat))
+            }
+            Timer::Beacon => {
+                let beacon = |o: &mut Osd| {
+                    o.send_beacon();
+                    o.beacon_pause()
+                };
+                let pause = self.with_osd(id, beacon).unwrap_or_default();
+                Some((u64::try_from(pause.as_micros()).unwrap_or(SECOND), Timer::Beacon))
+            }
+            Timer::Alarm => {
+                if let Some(n) = self.osds.get_mut(&id) {
+                    n.alarm = None;
+                }
+                self.with_osd(id, Osd::ring);
+                None
+            }
+            Timer::Store => return self.store_moves(id, life),
+            Timer::News(left) => {
+                self.with_osd(id, |o| o.report(false));
+                (left > 1).then_some((NEWS.1, Timer::News(left - 1)))
+            }
+            Timer::LinkDown(osd) => {
+                self.with_osd(id, |o| o.link_down(osd));
+                None
+            }
+            Timer::BeatDown(osd, net) => {
+                self.with_osd(id, |o| o.beat_link_down((osd, net)));
+                None
+            }
+        };
+        if let Some((after, timer)) = again {
+            self.after(after, Event::Osd(id, life, timer));
+        }
+    }
+
+    /// The store has completed something, or may begin.
+    fn store_moves(&mut self, id: i32, life: u64) {
+        if let Some(n) = self.osds.get_mut(&id) {
+            n.storing = true;
+        }
+        self.with_osd(id, Osd::work);
+        let Some(n) = self.osds.get_mut(&id) else { return };
+        n.storing = n.osd.as_ref().is_some_and(|o| o.store().is_busy());
+        if n.storing {
+            let after = self.rng.between(20, 400) * self.osds.get(&id).map_or(1, |n| n.slowness);
+            self.after(after, Event::Osd(id, life, Timer::Store));
+        }
+    }
+
+    /// Somebody connects; what the OSD calls it, or whether nobody listens.
+    pub(crate) fn osd_accept(
+        &mut self,
+        id: i32,
+        conn: u64,
+        from: Node,
+        kind: Kind,
+        addr: EntityAddr,
+    ) -> Result<u64, bool> {
+        let Some(n) = self.osds.get(&id).filter(|n| n.osd.is_some()) else {
+            return Err(true);
+        };
+        let a = n.addrs;
+        if ![a.public, a.cluster, a.heartbeat_back, a.heartbeat_front].contains(&addr) {
+            // Another process than was meant.
+            return Err(false);
+        }
+        let Some(sender) = self.net.conns.get(&conn).map(|c| c.senders[1].clone()) else {
+            return Err(false);
+        };
+        let number = match (from, kind) {
+            (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_opened(osd, sender)),
+            (Node::Client(c), _) => {
+                let (name, addr) = self.client_identity(c);
+                let client = move |conn| {
+                    Arc::new(Client {
+                        conn,
+                        name,
+                        addr,
+                        access: Arc::new(AllowAll),
+                        closed: Default::default(),
+                        asker: None,
+                    })
+                };
+                self.with_osd(id, |o| o.client_opened(sender, client))
+            }
+            _ => Some(0),
+        };
+        number.ok_or(true)
+    }
+
+    /// A connection stands that an OSD wanted; whether it still does.
+    pub(crate) fn osd_dialled(
+        &mut self,
+        id: i32,
+        conn: u64,
+        kind: Kind,
+        addr: EntityAddr,
+        sender: &Sender,
+    ) -> bool {
+        let wanted = match kind {
+            Kind::Data(osd) => self.with_osd(id, |o| o.link_up(osd, addr, sender)),
+            Kind::Beats(peer) => self.with_osd(id, |o| o.beat_link_up(peer, addr, sender)),
+            Kind::Monitor => {
+                let number = self.net.conns.get(&conn).map_or(0, |c| c.number);
+                let gid = self.mon_global_id(conn, number);
+                if let Some(n) = self.osds.get(&id) {
+                    n.mon.attach(sender.clone(), gid);
+                }
+                self.after(3 * SECOND, Event::Listen(Node::Osd(id), conn));
+                self.with_osd(id, Osd::mon_connected).map(|()| true)
+            }
+            Kind::Client(..) => None,
+        };
+        wanted.unwrap_or(false)
+    }
+
+    /// A connection that an OSD wanted can't be made.
+    pub(crate) fn osd_dial_failed(&mut self, id: i32, kind: Kind, addr: EntityAddr, refused: bool) {
+        let life = self.osds.get(&id).map_or(0, |n| n.life);
+        match kind {
+            Kind::Data(osd) | Kind::Beats((osd, _)) if refused => {
+                self.with_osd(id, |o| o.peer_refused(osd, addr));
+            }
+            _ => {}
+        }
+        let (pause, timer) = match kind {
+            Kind::Data(osd) => (LINK_PAUSE, Timer::LinkDown(osd)),
+            Kind::Beats((osd, net)) => (BEAT_PAUSE, Timer::BeatDown(osd, net)),
+            Kind::Monitor => return self.hunt_later(Node::Osd(id)),
+            Kind::Client(..) => return,
+        };
+        self.after(pause, Event::Osd(id, life, timer));
+    }
+
+    /// A connection that an OSD made is over.
+    pub(crate) fn osd_lost(&mut self, id: i32, label: &Label) {
+        match label.kind {
+            Kind::Data(osd) => {
+                self.with_osd(id, |o| o.link_down(osd));
+            }
+            Kind::Beats(peer) => match self.with_osd(id, |o| o.beat_link_broke(peer, label.addr)) {
+                Some(true) => {
+                    self.dial(Node::Osd(id), label.kind, label.addr, Rc::clone(&label.cut));
+                }
+                _ => {
+                    self.with_osd(id, |o| o.beat_link_down(peer));
+                }
+            },
+            Kind::Monitor => {
+                if let Some(n) = self.osds.get(&id) {
+                    n.mon.detach();
+                }
+                self.hunt_later(Node::Osd(id));
+            }
+            Kind::Client(..) => {}
+        }
+    }
+
+    /// A connection that was made to an OSD is over.
+    pub(crate) fn osd_left(&mut self, id: i32, label: &Label) {
+        match (label.ends[0], label.kind) {
+            (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_closed(osd, label.number)),
+            (Node::Client(_), _) => self.with_osd(id, |o| o.client_closed(label.number)),
+            _ => None,
+        };
+    }
+
+    /// A message came on a connection that an OSD made.
+    pub(crate) fn osd_answered(&mut self, id: i32, conn: u64, kind: Kind, msg: &RawMessage) {
+        let handled = match kind {
+            Kind::Data(osd) => self.with_osd(id, |o| o.osd_message(osd, msg)),
+            Kind::Monitor => self.with_osd(id, |o| o.mon_message(msg)),
+            Kind::Beats(peer) => match msg.decode::<Heartbeat>() {
+                Ok(beat) => self.with_osd(id, |o| o.heartbeat_answer(peer, &beat)).map(Ok),
+                Err(e) => Some(Err(e)),
+            },
+            Kind::Client(..) => None,
+        };
+        if let Some(Err(e)) = handled {
+            self.fail(format!(
+                "osd.{id} does not understand {} on {conn}: {e}",
+                msg.kind()
+            ));
+        }
+    }
+
+    /// A message came on a connection that was made to an OSD.
+    pub(crate) fn osd_asked(
+        &mut self,
+        id: i32,
+        conn: u64,
+        from: Node,
+        kind: Kind,
+        number: u64,
+        msg: &RawMessage,
+    ) {
+        let handled = match (from, kind) {
+            (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_message(osd, msg)),
+            (Node::Osd(osd), Kind::Beats(_)) => match msg.decode::<Heartbeat>() {
+                Ok(beat) => {
+                    let answers = self.with_osd(id, |o| o.heartbeat_asked(osd, &beat));
+                    for answer in answers.into_iter().flatten() {
+                        if let Some(c) = self.net.conns.get(&conn) {
+                            c.senders[1].send(answer);
+                        }
+                    }
+                    self.drain(Node::Osd(id));
+                    None
+                }
+                Err(e) => Some(Err(e)),
+            },
+            (Node::Client(_), _) if msg.kind() == MsgType::OSD_OP => {
+                self.with_osd(id, |o| o.client_op(number, msg))
+            }
+            _ => None,
+        };
+        if let Some(Err(e)) = handled {
+            self.fail(format!("osd.{id} does not understand {}: {e}", msg.kind()));
+        }
+    }
+}

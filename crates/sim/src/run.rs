@@ -1,0 +1,221 @@
+//! A run from its beginning to the checks at its end.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::clock::SECOND;
+use crate::contents::{self, Stored};
+use crate::history::Op;
+use crate::linear;
+use crate::setup::{Failure, Outcome, Setup};
+use crate::world::World;
+
+/// How long a cluster may take to come up.
+const START_TIME: u64 = 120 * SECOND;
+/// How long it may take until all is well again when nothing goes wrong any more.
+const HEAL_TIME: u64 = 600 * SECOND;
+/// How long all must stay well.
+const REST_TIME: u64 = 15 * SECOND;
+/// How often it is looked whether all is well.
+const STEP: u64 = SECOND;
+
+/// Runs a cluster through what follows from a seed.
+///
+/// # Errors
+/// What went wrong that never may: a history that is not linearizable, a write that was acknowledged and is gone, copies that
+/// differ, a request or PG that is stuck, a daemon that stops by itself.
+pub fn run(seed: u64, setup: &Setup) -> Result<Outcome, Failure> {
+    World::new(seed, setup)?.live()
+}
+
+impl World {
+    fn live(&mut self) -> Result<Outcome, Failure> {
+        self.come_up()?;
+        self.weather.begun = true;
+        self.weather.working = true;
+        self.begin_work();
+        self.begin_storm();
+        self.run(self.setup.seconds * SECOND, |_| false)?;
+        self.end_storm();
+        self.run(5 * SECOND, |_| false)?;
+        self.weather.working = false;
+        self.heal()?;
+        self.last_reads()?;
+        self.check_histories()?;
+        if !self.weather.rotten {
+            self.check_copies()?;
+        }
+        Ok(Outcome {
+            digest: self.trace.digest(),
+            events: self.trace.events,
+            usec: self.clock.usec(),
+            answered: self.history.answered(),
+            epochs: self.mons.map().map_or(0, |m| m.epoch),
+            unreadable: self.history.unreadable,
+        })
+    }
+
+    fn failure(&self, what: impl Into<String>) -> Failure {
+        Failure {
+            what: what.into(),
+            at: self.clock.usec(),
+        }
+    }
+
+    fn come_up(&mut self) -> Result<(), Failure> {
+        let osds = usize::try_from(self.setup.osds).unwrap_or(0);
+        let all_up = move |w: &Self| {
+            w.mons
+                .map()
+                .is_some_and(|m| m.osds().filter(|o| m.is_up(*o)).count() == osds)
+        };
+        self.run(START_TIME, all_up)?;
+        if !all_up(self) {
+            return Err(self.failure(format!("the OSDs do not come up:\n{}", self.report())));
+        }
+        let (pg_num, size, min_size) = (self.setup.pg_num, self.setup.size, self.setup.min_size);
+        self.weather.pg_num = pg_num;
+        let create = format!(
+            r#"{{"prefix":"osd pool create","pool":"p","pg_num":{pg_num},"size":{size},"autoscale_mode":"off"}}"#
+        );
+        let min_size =
+            format!(r#"{{"prefix":"osd pool set","pool":"p","var":"min_size","val":"{min_size}"}}"#);
+        for command in [create, min_size] {
+            self.must(&command)?;
+        }
+        // In some runs the first PGs are made in unrest.
+        if self.rng.one_in(2) {
+            self.run(START_TIME, Self::is_well)?;
+        }
+        Ok(())
+    }
+
+    /// Has the operator do something that has to succeed.
+    fn must(&mut self, command: &str) -> Result<(), Failure> {
+        self.take_acks();
+        for _ in 0..100 {
+            self.command(command);
+            self.run(SECOND / 2, |_| false)?;
+            match self.take_acks().last() {
+                Some(ack) if ack.result == 0 => return Ok(()),
+                Some(ack) => return Err(self.failure(format!("{command}: {} {}", ack.result, ack.status))),
+                None => {}
+            }
+        }
+        Err(self.failure(format!("{command}: no answer")))
+    }
+
+    /// Waits until all is well, and stays so.
+    fn heal(&mut self) -> Result<(), Failure> {
+        let end = self.clock.usec() + HEAL_TIME;
+        let mut well = 0;
+        while well < REST_TIME {
+            self.run(STEP, |_| false)?;
+            self.tidy_up();
+            well = if self.is_well() && self.is_quiet() {
+                well + STEP
+            } else {
+                0
+            };
+            if self.clock.usec() > end {
+                return Err(self.failure(format!("does not heal:\n{}", self.report())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.
+    fn is_well(&self) -> bool {
+        let Some(map) = self.mons.map() else { return false };
+        let osds_up = self
+            .osds
+            .iter()
+            .all(|(id, n)| n.rotten && n.osd.is_none() || n.osd.is_some() && map.is_up(*id));
+        let Some(pool) = map.pool(crate::client::POOL) else {
+            return false;
+        };
+        let mut clean = BTreeMap::new();
+        for osd in self.osds.values().filter_map(|n| n.osd.as_ref()) {
+            if osd.map().epoch != map.epoch {
+                return false;
+            }
+            for r in osd.core().reports() {
+                clean.insert(r.pgid, r.state == ["active", "clean"]);
+            }
+        }
+        let all_clean = clean.len() == pool.pg_num as usize && clean.values().all(|c| *c);
+        osds_up && (all_clean || self.weather.rotten) && self.mons.are_whole() && map.pg_temp.is_empty()
+    }
+
+    /// Reads every object once more, through every client.
+    fn last_reads(&mut self) -> Result<(), Failure> {
+        for object in 0..self.setup.objects {
+            for client in 0..self.clients.len() {
+                self.ask(client, 0, object, Op::Read);
+            }
+            self.run(60 * SECOND, Self::is_quiet)?;
+            if !self.is_quiet() {
+                return Err(self.failure(format!("a last read is not answered:\n{}", self.report())));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_histories(&self) -> Result<(), Failure> {
+        for (object, calls) in self.history.objects().iter().enumerate() {
+            linear::check(calls).map_err(|e| self.failure(format!("o{object} is {e}{}", self.report())))?;
+        }
+        Ok(())
+    }
+
+    /// After everything ended, each object lies on as many OSDs as it should, the same on each.
+    fn check_copies(&mut self) -> Result<(), Failure> {
+        let mut copies: BTreeMap<Bytes, Vec<(i32, Stored)>> = BTreeMap::new();
+        for id in 0..self.setup.osds {
+            self.kill_osd(id);
+            let Some(n) = self.osds.get(&id) else { continue };
+            let found = contents::read(&n.disk);
+            for (key, object) in found.map_err(|e| self.failure(format!("osd.{id}: {e}")))? {
+                copies.entry(key).or_default().push((id, object));
+            }
+        }
+        let size = usize::from(self.setup.size);
+        for (key, all) in copies {
+            let on: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
+            let key = key.escape_ascii();
+            if on.len() != size {
+                return Err(self.failure(format!("{key} is on {on:?}")));
+            }
+            if all.windows(2).any(|w| w[0].1 != w[1].1) {
+                return Err(self.failure(format!("the copies of {key} on {on:?} differ")));
+            }
+        }
+        Ok(())
+    }
+
+    /// How things stand, for people.
+    fn report(&self) -> String {
+        let mut out = String::new();
+        let Some(map) = self.mons.map() else {
+            return "no monitor runs\n".to_owned();
+        };
+        out += &format!("map {}\n", map.epoch);
+        for (id, n) in &self.osds {
+            let up = if map.is_up(*id) { "up" } else { "down" };
+            let Some(osd) = &n.osd else {
+                out += &format!("osd.{id} does not run, {up}\n");
+                continue;
+            };
+            out += &format!("osd.{id} {up}, has map {}\n", osd.map().epoch);
+            for r in osd.core().reports() {
+                out += &format!("    {} {}\n", r.pgid, r.state.join("+"));
+            }
+            let unclean = |p: &&spirula_osd::pg::Pg| p.ops_in_flight() > 0 || !p.is_active();
+            for pg in osd.core().pgs().filter(unclean) {
+                out += &format!("    {}\n", pg.trace());
+            }
+        }
+        out + &self.waiting()
+    }
+}

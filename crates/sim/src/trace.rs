@@ -1,0 +1,54 @@
+//! What happened, as one number: two runs of a seed must have the same. `SPIRULA_TRACE` in the environment prints all of it.
+
+use std::fmt::Debug;
+
+use spirula_proto::RawMessage;
+use xxhash_rust::xxh64::Xxh64;
+
+use crate::net::Node;
+use crate::world::Event;
+
+/// The number so far.
+pub(crate) struct Trace {
+    hash: Xxh64,
+    /// Events so far.
+    pub(crate) events: u64,
+    /// It is printed.
+    shown: bool,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            hash: Xxh64::new(0),
+            events: 0,
+            shown: std::env::var_os("SPIRULA_TRACE").is_some(),
+        }
+    }
+}
+
+impl Trace {
+    pub(crate) fn event(&mut self, at: u64, event: &Event) {
+        self.events += 1;
+        self.note(|| format!("{at} {event:?}"));
+    }
+
+    pub(crate) fn message(&mut self, from: Node, to: Node, msg: &RawMessage) {
+        self.hash.update(&msg.front);
+        self.note(|| (from, to, msg.kind(), msg.len()));
+    }
+
+    /// Anything else that two runs must agree on.
+    pub(crate) fn note<T: Debug>(&mut self, what: impl FnOnce() -> T) {
+        let line = format!("{:?}", what());
+        self.hash.update(line.as_bytes());
+        if self.shown {
+            println!("{line} {:016x}", self.hash.digest());
+        }
+    }
+
+    /// The number.
+    pub(crate) fn digest(&self) -> u64 {
+        self.hash.digest()
+    }
+}

@@ -1,0 +1,175 @@
+//! A cluster and everything that happens to it, one event after the other.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use spirula_denc::Fsid;
+
+use crate::client::ClientNode;
+use crate::clock::Clock;
+use crate::fault::Weather;
+use crate::history::History;
+use crate::mon::{MonEvent, Mons};
+use crate::net::{Network, Node};
+use crate::osd::{OsdNode, Timer};
+use crate::rng::Rng;
+use crate::setup::{Failure, Setup};
+use crate::trace::Trace;
+
+/// The cluster's id.
+pub(crate) const FSID: Fsid = Fsid([7; 16]);
+/// A run with more events than this within a second of virtual time turns in a circle.
+const MOST_EVENTS: u64 = 400_000;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The first packet of this connection arrives.
+    Dial(u64),
+    /// This connection stands, as the end that made it sees it.
+    Dialled(u64),
+    /// It can't be made; whether that was refused.
+    DialFailed(u64, bool),
+    /// A message arrives on this connection, at this end.
+    Deliver(u64, usize),
+    /// This connection is over, as this end sees it.
+    Broken(u64, usize),
+    /// An OSD does something by itself, in this life of its.
+    Osd(i32, u64, Timer),
+    /// A monitor, or all of them.
+    Mon(MonEvent),
+    /// A client looks for a monitor, in this life of its.
+    Hunt(Node, u64),
+    /// A client looks whether its monitor still talks, on this connection.
+    Listen(Node, u64),
+    /// A client connects again to an OSD, under this number.
+    Redial(usize, i32, u64),
+    /// A client's worker begins its next request.
+    Work(usize, u64, usize),
+    /// Something goes wrong.
+    Disturb,
+    /// Something that went wrong is over.
+    Mend(crate::fault::Mend),
+}
+
+/// The cluster.
+pub(crate) struct World {
+    pub(crate) setup: Setup,
+    pub(crate) clock: Rc<Clock>,
+    pub(crate) rng: Rng,
+    queue: BTreeMap<(u64, u64), Event>,
+    last_event: u64,
+    pub(crate) net: Network,
+    pub(crate) mons: Mons,
+    pub(crate) osds: BTreeMap<i32, OsdNode>,
+    pub(crate) clients: Vec<ClientNode>,
+    pub(crate) history: History,
+    pub(crate) weather: Weather,
+    pub(crate) trace: Trace,
+    /// What went wrong that never may.
+    pub(crate) failure: Option<String>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, setup: &Setup) -> Result<Self, Failure> {
+        let mut rng = Rng::new(seed);
+        let clock = Rc::new(Clock::default());
+        clock.set(1);
+        let mons = Mons::new(setup.mons, &clock).map_err(|what| Failure { what, at: 0 })?;
+        let mut world = Self {
+            net: Network::new(rng.one_in(4)),
+            setup: setup.clone(),
+            rng,
+            clock,
+            queue: BTreeMap::new(),
+            last_event: 0,
+            mons,
+            osds: BTreeMap::new(),
+            clients: Vec::new(),
+            history: History::default(),
+            weather: Weather::default(),
+            trace: Trace::default(),
+            failure: None,
+        };
+        world.start_mons();
+        for id in 0..setup.osds {
+            world.add_osd(id);
+        }
+        for _ in 0..setup.clients {
+            world.add_client();
+        }
+        Ok(world)
+    }
+
+    /// Lets something happen at a time.
+    pub(crate) fn at(&mut self, usec: u64, event: Event) {
+        self.last_event += 1;
+        self.queue
+            .insert((usec.max(self.clock.usec()), self.last_event), event);
+    }
+
+    /// Lets something happen after so many microseconds.
+    pub(crate) fn after(&mut self, usec: u64, event: Event) {
+        self.at(self.clock.usec() + usec, event);
+    }
+
+    /// Something happened that never may.
+    pub(crate) fn fail(&mut self, what: impl Into<String>) {
+        self.failure.get_or_insert(what.into());
+    }
+
+    /// Whether a node's host has power.
+    pub(crate) fn has_power(&self, node: Node) -> bool {
+        match node {
+            Node::Osd(o) => self.osds.get(&o).is_some_and(|n| n.powered),
+            Node::Mon(_) | Node::Client(_) => true,
+        }
+    }
+
+    /// Lets so many microseconds pass, or fewer when `done` says so.
+    pub(crate) fn run(&mut self, usec: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), Failure> {
+        let end = self.clock.usec() + usec;
+        let (mut second, mut events) = (0, 0);
+        while let Some(first) = self.queue.first_entry().filter(|e| e.key().0 <= end) {
+            let ((at, _), event) = first.remove_entry();
+            self.clock.set(at);
+            events = if at / crate::clock::SECOND == second {
+                events + 1
+            } else {
+                0
+            };
+            second = at / crate::clock::SECOND;
+            self.trace.event(at, &event);
+            self.happen(event);
+            if events > MOST_EVENTS {
+                self.fail("turns in a circle");
+            }
+            if let Some(what) = self.failure.take() {
+                return Err(Failure { what, at });
+            }
+            if done(self) {
+                return Ok(());
+            }
+        }
+        self.clock.set(end);
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Dial(c) => self.on_dial(c),
+            Event::Dialled(c) => self.on_dialled(c),
+            Event::DialFailed(c, refused) => self.on_dial_failed(c, refused),
+            Event::Deliver(c, to) => self.on_deliver(c, to),
+            Event::Broken(c, end) => self.on_broken(c, end),
+            Event::Osd(id, life, timer) => self.on_osd_timer(id, life, timer),
+            Event::Mon(event) => self.on_mon(event),
+            Event::Hunt(node, life) => self.on_hunt(node, life),
+            Event::Listen(node, conn) => self.on_listen(node, conn),
+            Event::Redial(client, osd, number) => self.on_redial(client, osd, number),
+            Event::Work(client, life, worker) => self.on_work(client, life, worker),
+            Event::Disturb => self.on_disturb(),
+            Event::Mend(mend) => self.on_mend(mend),
+        }
+    }
+}
