@@ -418,6 +418,16 @@ impl Monitor {
                 error(format!("{n} scrub errors"), n, Vec::new()),
             );
         }
+        if self.values.flag("mon_warn_on_misplaced")
+            && sum.num_objects_misplaced > 0
+            && sum.num_object_copies > 0
+        {
+            let (n, of) = (sum.num_objects_misplaced, sum.num_object_copies);
+            let share = n as f64 / of as f64 * 100.0;
+            let summary = format!("{n}/{of} objects misplaced ({share:.3}%)");
+            let count = usize::try_from(n).unwrap_or(1);
+            out.insert("OBJECT_MISPLACED", warn(summary, count, Vec::new()));
+        }
         if sum.num_objects_unfound > 0 && sum.num_objects > 0 {
             let n = usize::try_from(sum.num_objects_unfound).unwrap_or(1);
             let share = sum.num_objects_unfound as f64 / sum.num_objects as f64 * 100.0;

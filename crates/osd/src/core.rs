@@ -1,5 +1,7 @@
 //! All PGs of one reactor: creates, splits and drops them as the map says, and hands events to them. Without I/O.
 
+mod turns;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,9 +17,9 @@ use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{
-    BackfillState, Ctx, Lane, Output, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState,
-};
+use crate::pg::{Ctx, Lane, Output, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
+
+pub use turns::NamedBids;
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
@@ -61,6 +63,9 @@ pub struct Core {
     lanes: [StageLane; 2],
     early: Vec<Early>,
     watch_memory: WatchMemory,
+    pace: Pace,
+    /// Some PG has begun or ended to want to copy, or to be copied to, or to do it.
+    copies_changed: bool,
     /// Some PG has begun or ended to want to trim snapshots, or to do it.
     trims_changed: bool,
 }
@@ -80,6 +85,8 @@ impl Core {
             lanes: Default::default(),
             early: Vec::new(),
             watch_memory: WatchMemory::default(),
+            pace: Pace::default(),
+            copies_changed: false,
             trims_changed: false,
         }
     }
@@ -101,10 +108,16 @@ impl Core {
             let slot = self.slot();
             let (cfg, map) = (Arc::clone(&self.cfg), Arc::clone(&self.map));
             let mut pg = Pg::load(pgid, self.whoami, slot, cfg, map, info, entries);
-            pg.share_watch_memory(self.watch_memory.clone());
+            self.equip(&mut pg);
             self.pgs.insert(slot, pg);
             self.by_id.insert(pgid, slot);
         }
+    }
+
+    /// Gives a PG what all of the reactor share.
+    fn equip(&self, pg: &mut Pg) {
+        pg.share_watch_memory(self.watch_memory.clone());
+        pg.share_pace(self.pace.clone());
     }
 
     /// The requests that the store remembers of a PG besides its log.
@@ -194,10 +207,11 @@ impl Core {
 
     fn with(&mut self, slot: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Pg, &mut Ctx<'_>)) {
         if let Some(pg) = self.pgs.get_mut(&slot) {
-            let before = pg.trim_state();
+            let before = (pg.trim_state(), turns::of(pg));
             f(pg, cx);
             pg.settle(cx);
-            self.trims_changed |= pg.trim_state() != before;
+            self.trims_changed |= pg.trim_state() != before.0;
+            self.copies_changed |= turns::of(pg) != before.1;
             if pg.is_gone() {
                 let pgid = pg.pgid();
                 self.pgs.remove(&slot);
@@ -267,19 +281,6 @@ impl Core {
         }
     }
 
-    /// Lets as many PGs copy in the background at a time as may.
-    fn grant_backfills(&mut self, cx: &mut Ctx<'_>) {
-        let state = |s: &u32| self.pgs.get(s).map(Pg::backfill_state);
-        let slots = self.slots();
-        let running = slots.iter().filter(|s| state(s) == Some(BackfillState::Running));
-        let free = self.cfg.max_backfills.saturating_sub(running.count());
-        let may_copy = |s: &&u32| self.pgs.get(*s).is_some_and(|pg| !pg.is_copying_held());
-        let waiting = slots.iter().filter(|s| state(s) == Some(BackfillState::Waiting));
-        for slot in waiting.filter(may_copy).take(free).copied().collect::<Vec<_>>() {
-            self.with(slot, cx, Pg::grant_backfill);
-        }
-    }
-
     fn exists_in_map(&self, pgid: PgId) -> bool {
         self.map.pool(pgid.pool).is_some_and(|p| pgid.seed < p.pg_num)
     }
@@ -293,7 +294,7 @@ impl Core {
             Arc::clone(&self.cfg),
             Arc::clone(&self.map),
         );
-        pg.share_watch_memory(self.watch_memory.clone());
+        self.equip(&mut pg);
         self.pgs.insert(slot, pg);
         self.by_id.insert(pgid, slot);
         let (map, up) = (Arc::clone(&self.map), self.up);
@@ -310,6 +311,7 @@ impl Core {
             self.early.push(Early::Op(op));
             return;
         }
+        self.pace.note_op(cx.usec);
         match self.by_id.get(&pgid) {
             Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
             // Not here: the client's map is old, or it will be told by a newer one.
@@ -334,12 +336,14 @@ impl Core {
             None => return,
         };
         self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));
+        self.grant_copies(cx);
     }
 
     /// An answer of the store.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         self.with(token.slot(), cx, |pg, cx| pg.handle_store(token, reply, cx));
         self.grant_trims(cx);
+        self.grant_copies(cx);
     }
 
     /// A connection to or from another OSD was lost.
@@ -347,6 +351,7 @@ impl Core {
         for slot in self.slots() {
             self.with(slot, cx, |pg, cx| pg.handle_peer_reset(osd, cx));
         }
+        self.grant_copies(cx);
     }
 
     /// A client's connection ended.
@@ -361,14 +366,25 @@ impl Core {
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_tick);
         }
-        self.grant_backfills(cx);
+        // A pause may be over.
+        self.copies_changed = true;
+        self.grant_copies(cx);
         self.grant_trims(cx);
+    }
+
+    /// An operator wants a PG's copying done before all else, or no more.
+    pub fn force_copy(&mut self, pgid: PgId, backfill: bool, on: bool, cx: &mut Ctx<'_>) {
+        if let Some(&slot) = self.by_id.get(&pgid) {
+            self.with(slot, cx, |pg, cx| pg.force_copy(backfill, on, cx));
+            self.copies_changed = true;
+            self.grant_copies(cx);
+        }
     }
 
     /// A time has come for which an alarm was set.
     pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
-            self.with(slot, cx, Pg::check_watches);
+            self.with(slot, cx, Pg::handle_alarm);
         }
     }
 
@@ -393,6 +409,8 @@ impl Core {
         self.pgs.values_mut().for_each(|pg| pg.set_share(count));
         self.replay_early(cx);
         self.grant_trims(cx);
+        self.copies_changed = true;
+        self.grant_copies(cx);
     }
 
     fn split(&mut self, map: &dyn ClusterMap, shared: &Arc<dyn ClusterMap>, cx: &mut Ctx<'_>) {
@@ -409,7 +427,7 @@ impl Core {
                     continue;
                 };
                 let mut new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
-                new.share_watch_memory(self.watch_memory.clone());
+                self.equip(&mut new);
                 self.pgs.insert(child_slot, new);
                 self.by_id.insert(child, child_slot);
             }

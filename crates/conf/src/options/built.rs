@@ -104,6 +104,7 @@ options! {
     mon_timecheck_skew_interval Float Advanced "30" ["mon"] "seconds between comparisons while clocks differ";
     mon_warn_older_version_delay Secs Advanced "604800" ["mon"] "seconds that daemons may run different versions before the monitor warns";
     mon_warn_on_insecure_global_id_reclaim_allowed Bool Advanced "true" ["mon"] "warn where insecure global_id reclaim is allowed";
+    mon_warn_on_misplaced Bool Advanced "false" ["mgr"] "warn about misplaced objects";
     mon_warn_on_older_version Bool Advanced "true" ["mon"] "warn when daemons run different versions";
     mon_warn_on_pool_no_app Bool Dev "true" ["mgr"] "warn about pools without an application";
     mon_warn_on_pool_no_redundancy Bool Advanced "true" ["mon"] "warn about pools with a single replica";
@@ -153,6 +154,7 @@ options! {
     osd_log_device Str Advanced "" ["osd"] "file or device of the store's log (ours)";
     osd_max_attr_name_len Uint Advanced "100" ["osd"] "longest name of an extended attribute";
     osd_max_attr_size Uint Advanced "0" ["osd"] "largest extended attribute; 0 for no limit";
+    osd_max_backfills Uint Advanced "1" ["osd"] "placement groups that are copied in the background from an OSD, and to it, at the same time";
     osd_max_markdown_count Int Advanced "5" ["osd"] "times that an OSD may be marked down while it runs within osd_max_markdown_period before it stops";
     osd_max_markdown_period Int Advanced "600" ["osd"] "seconds in which being marked down is counted";
     osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
@@ -181,6 +183,9 @@ options! {
     osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
     osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
     osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
+    osd_recovery_max_active Uint Advanced "0" ["osd"] "pushes that a background copy has under way while no client works; 0 for the default";
+    osd_recovery_max_chunk Size Advanced "8388608" ["osd"] "bytes in a push of a background copy; 1 MiB at most";
+    osd_recovery_sleep Float Advanced "0" ["osd"] "seconds between pushes of a background copy";
     osd_scrub_max_interval Float Advanced "604800" ["osd"] "seconds after which a scrub is due whatever the load";
     osd_scrub_min_interval Float Advanced "86400" ["osd"] "seconds between scrubs";
     osd_snap_trim_sleep Float Advanced "0" ["osd"] "seconds between groups of clones that are trimmed";

@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn what_ceph_knows_and_has_no_effect_says_so() {
-        let o = find("osd_max_backfills").unwrap();
-        assert!(!o.effect && o.help == NO_EFFECT && o.default == "1");
+        let o = find("osd_backfill_scan_min").unwrap();
+        assert!(!o.effect && o.help == NO_EFFECT && o.default == "64");
         assert!(find("osd_nonsense").is_none());
     }
 }

@@ -27,6 +27,7 @@ mod osd_tree;
 mod osd_weight;
 mod pg;
 mod pg_dump;
+mod pg_force;
 mod pool;
 mod pool_get;
 mod pool_list;
@@ -119,6 +120,7 @@ const FAMILIES: &[&[Command]] = &[
     report::COMMANDS,
     pg::COMMANDS,
     pg_dump::COMMANDS,
+    pg_force::COMMANDS,
     osd_query::COMMANDS,
     osd_dump::COMMANDS,
     osd_tree::COMMANDS,

@@ -10,7 +10,6 @@ const NO_ORCHESTRATOR: &str = "Spirula has no orchestrator; its daemons are star
 const NO_RBD: &str = "the manager's work for RBD images is not built yet";
 const NO_FS: &str = "CephFS is not built yet: there are no file systems and no metadata servers";
 const NO_SCRUB: &str = "scrubbing is not built yet; `spirula store fsck --deep` checks a stopped OSD";
-const NO_ORDER: &str = "all placement groups recover at once, so there is no order to change";
 const NO_DEVICES: &str = "OSDs do not report the serial numbers and the health of their devices";
 const NO_AUTOSCALER: &str = "there is no autoscaler; set pg_num with `ceph osd pool set`";
 const NO_BALANCER: &str =
@@ -59,11 +58,7 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("osd force_healthy_stretch_mode", NO_STRETCH),
     ("osd force_recovery_stretch_mode", NO_STRETCH),
-    ("osd pool cancel-force-backfill", NO_ORDER),
-    ("osd pool cancel-force-recovery", NO_ORDER),
     ("osd pool deep-scrub", NO_SCRUB),
-    ("osd pool force-backfill", NO_ORDER),
-    ("osd pool force-recovery", NO_ORDER),
     ("osd pool get noautoscale", NO_AUTOSCALER),
     ("osd pool repair", NO_SCRUB),
     ("osd pool scrub", NO_SCRUB),
@@ -72,11 +67,7 @@ const REASONS: &[(&str, &str)] = &[
     ("osd repair", NO_SCRUB),
     ("osd scrub", NO_SCRUB),
     ("osd tier", NO_TIERS),
-    ("pg cancel-force-backfill", NO_ORDER),
-    ("pg cancel-force-recovery", NO_ORDER),
     ("pg deep-scrub", NO_SCRUB),
-    ("pg force-backfill", NO_ORDER),
-    ("pg force-recovery", NO_ORDER),
     (
         "pg getmap",
         "Ceph's encoding of the statistics is not built; `ceph pg dump` shows them",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName, EntityType};
 
+use super::Monitor;
 use crate::caps::MonCap;
 use crate::options::Values;
 
@@ -71,6 +72,14 @@ pub struct Session {
     /// Where its connection comes from.
     pub(crate) ip: Option<IpAddr>,
     pub(crate) handshake: ServerHandshake,
+}
+
+impl Monitor {
+    /// The session of an OSD.
+    pub(crate) fn osd_session(&self, osd: i32) -> Option<SessionId> {
+        let mut of_osd = self.sessions.iter().filter(|(_, s)| s.osd() == Some(osd));
+        of_osd.next_back().map(|(id, _)| *id)
+    }
 }
 
 impl Session {

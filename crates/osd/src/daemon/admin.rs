@@ -1,6 +1,6 @@
 //! What `ceph daemon osd.N …` and `ceph tell osd.N …` offer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
@@ -12,6 +12,8 @@ use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
 use super::{device, options};
+use crate::core::NamedBids;
+use crate::pg::Pg;
 use crate::pg::errno::*;
 
 /// The release whose interface this is.
@@ -115,11 +117,17 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         "status" => Ok(o.status()),
         "pg" => match text(args, "cmd")? {
             "query" => o.query(text(args, "pgid")?),
+            cmd @ ("list_unfound" | "mark_unfound_lost") => o.unfound(text(args, "pgid")?, cmd),
             other => match table::unsupported(other) {
                 Some(why) => Err(failure(EOPNOTSUPP, why)),
                 None => Err(failure(EINVAL, format!("pg {other}: not supported"))),
             },
         },
+        cmd @ ("list_unfound" | "mark_unfound_lost") if args.contains_key("pgid") => {
+            o.unfound(text(args, "pgid")?, cmd)
+        }
+        "list_unfound" | "mark_unfound_lost" => Err(failure(EINVAL, "no pgid specified")),
+        "dump_recovery_reservations" => Ok(o.reservations()),
         "query" if !args.contains_key("pgid") => Err(failure(EINVAL, "no pgid specified")),
         "query" => o.query(text(args, "pgid")?),
         other => Err(failure(EINVAL, format!("unrecognized command! [{other}]"))),
@@ -150,19 +158,75 @@ impl Osd {
         })
     }
 
-    fn query(&self, pgid: &str) -> Result<Value, Failure> {
+    fn pg(&self, pgid: &str) -> Result<&Pg, Failure> {
         let pgid: PgId = pgid
             .parse()
             .map_err(|_| failure(EINVAL, format!("{pgid}: not a PG id")))?;
-        let pg = self
-            .core
+        self.core
             .pg(pgid)
-            .ok_or_else(|| failure(ENOENT, format!("i don't have pgid {pgid}")))?;
-        Ok(query(pg))
+            .ok_or_else(|| failure(ENOENT, format!("i don't have pgid {pgid}")))
+    }
+
+    fn query(&self, pgid: &str) -> Result<Value, Failure> {
+        self.pg(pgid).map(query)
+    }
+
+    /// Objects that nobody can give. Where there is one, no other copy has it either: there is nothing to go back to.
+    fn unfound(&self, pgid: &str, command: &str) -> Result<Value, Failure> {
+        let report = self.pg(pgid)?.report();
+        let report = report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))?;
+        let unfound = report.unfound.as_ref();
+        if command == "mark_unfound_lost" {
+            return match unfound {
+                None => Ok(json!("pg has no unfound objects")),
+                Some(o) => Err(failure(
+                    EOPNOTSUPP,
+                    format!("{o} can't be read on the only complete copy; delete it, or write it anew"),
+                )),
+            };
+        }
+        let objects: Vec<Value> = unfound
+            .iter()
+            .map(|o| json!({"oid": {"oid": o.oid.to_string(), "key": o.key.to_string(), "hash": o.hash, "pool": o.pool,
+                "namespace": o.nspace.to_string()}, "locations": []}))
+            .collect();
+        Ok(json!({
+            "num_missing": report.degraded + report.misplaced,
+            "num_unfound": objects.len(),
+            "objects": objects,
+            "state": if report.state.contains(&"active") { "Active" } else { "NotActive" },
+            "available_might_have_unfound": true,
+            "might_have_unfound": [],
+            "more": false,
+        }))
+    }
+
+    /// Whose turn it is to copy, and to be copied to.
+    fn reservations(&self) -> Value {
+        let most = self.core.max_backfills();
+        let side = |bids: NamedBids| {
+            let (running, waiting): (Vec<_>, Vec<_>) =
+                bids.into_iter().partition(|(_, _, has_turn)| *has_turn);
+            let item = |(pgid, priority, _): &(PgId, u8, bool)| json!({"item": pgid.to_string(), "prio": priority, "can_preempt": true});
+            let mut queues: BTreeMap<u8, Vec<Value>> = BTreeMap::new();
+            for bid in &waiting {
+                queues.entry(bid.1).or_default().push(item(bid));
+            }
+            let queues: Vec<Value> = queues
+                .into_iter()
+                .map(|(priority, items)| json!({"priority": priority, "items": items}))
+                .collect();
+            json!({
+                "max_allowed": most, "min_priority": 0, "queues": queues,
+                "in_progress": running.iter().map(item).collect::<Vec<_>>(),
+            })
+        };
+        let (local, remote) = self.core.copy_bids(self.usec());
+        json!({"local_reservations": side(local), "remote_reservations": side(remote)})
     }
 }
 
-fn query(pg: &crate::pg::Pg) -> Value {
+fn query(pg: &Pg) -> Value {
     let info = pg.info().cloned().unwrap_or_default();
     let report = pg.report();
     let r = report.as_ref();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    ITEM_NONE, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, PgId, PgPool, PoolFlags, PoolType,
+    ITEM_NONE, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolType,
+    pool::PoolOption,
 };
 
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
@@ -40,6 +41,10 @@ impl MapView {
             full_quota: p.flags.contains(PoolFlags::FULL_QUOTA),
             eio: p.flags.contains(PoolFlags::EIO),
             replicated: p.kind == PoolType::REPLICATED,
+            recovery_priority: match p.opts.get("recovery_priority") {
+                Some(PoolOption::Int(n)) => *n,
+                _ => 0,
+            },
             snaps: Arc::new(PoolSnaps {
                 context: p.has_pool_snaps().then(|| p.snap_context()),
                 removed: self
@@ -96,6 +101,7 @@ impl ClusterMap for MapView {
             .copied()
             .unwrap_or_default();
         let xinfo = usize::try_from(id).ok().and_then(|i| self.map.osd_xinfo.get(i));
+        let state = self.map.state(id);
         let dead_epoch = xinfo.map_or(0, |x| x.dead_epoch);
         Some(OsdView {
             up: self.map.is_up(id),
@@ -103,6 +109,8 @@ impl ClusterMap for MapView {
             up_thru: info.up_thru,
             down_at: info.down_at,
             lost_at: info.lost_at,
+            backfillfull: state.intersects(OsdState::BACKFILLFULL.with(OsdState::FULL)),
+            full: state.contains(OsdState::FULL),
             dead: !self.map.is_up(id) && dead_epoch > 0 && dead_epoch >= info.up_from,
         })
     }
@@ -112,9 +120,11 @@ impl ClusterMap for MapView {
     }
 
     fn no_backfill(&self) -> bool {
-        self.map
-            .flags
-            .intersects(OsdMapFlags::NOBACKFILL.with(OsdMapFlags::NORECOVER))
+        self.map.flags.contains(OsdMapFlags::NOBACKFILL)
+    }
+
+    fn no_recover(&self) -> bool {
+        self.map.flags.contains(OsdMapFlags::NORECOVER)
     }
 
     fn no_rebalance(&self) -> bool {

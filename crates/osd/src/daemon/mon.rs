@@ -72,6 +72,12 @@ impl Osd {
                     self.reports.clock.acknowledged(ack.seq, ack.stamp, usec);
                     self.reports.acknowledged(ack.seq);
                 }
+                OsdReportReply::Force(f) => {
+                    for pgid in f.pgs {
+                        self.drive(|core, cx| core.force_copy(pgid, f.backfill, f.on, cx));
+                    }
+                    self.report_now();
+                }
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
             kind => tracing::debug!("a monitor sent {kind}"),

@@ -6,7 +6,7 @@ use spirula_conf::options::Values;
 use spirula_store::MAX_OBJECT_SIZE;
 
 use super::state::Osd;
-use crate::pg::config::PgConfig;
+use crate::pg::config::{PgConfig, Window};
 
 /// What may change at any time. Other options are taken at the start, or by official daemons only.
 const LIVE: &[&str] = &[
@@ -34,6 +34,7 @@ const LIVE: &[&str] = &[
     "osd_heartbeat_stale",
     "osd_max_attr_name_len",
     "osd_max_attr_size",
+    "osd_max_backfills",
     "osd_max_markdown_count",
     "osd_max_markdown_period",
     "osd_max_object_name_len",
@@ -52,11 +53,17 @@ const LIVE: &[&str] = &[
     "osd_op_history_slow_op_threshold",
     "osd_pg_log_dups_tracked",
     "osd_pg_max_concurrent_snap_trims",
+    "osd_recovery_max_active",
+    "osd_recovery_max_chunk",
+    "osd_recovery_sleep",
     "osd_snap_trim_sleep",
 ];
 
 /// Clones that a PG trims at the same time, at most: their infos are in memory.
 const MOST_SNAP_TRIMS: usize = 1024;
+
+/// Pushes that a copy has under way at most: they are in memory, on both sides.
+const MOST_PUSHES: usize = 64;
 
 /// Whether a change of this option takes effect while the daemon runs.
 pub(super) fn is_live(name: &str) -> bool {
@@ -89,6 +96,19 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
         watch_bytes: (size("osd_memory_target") / 16).clamp(4 << 20, 64 << 20),
         dups_tracked: size("osd_pg_log_dups_tracked"),
         max_snap_trims: size("osd_pg_max_concurrent_snap_trims").clamp(1, MOST_SNAP_TRIMS),
+        max_backfills: size("osd_max_backfills").max(1),
+        // 0 active ones leave it to the kind of device.
+        backfill_window: Window {
+            pushes: match size("osd_recovery_max_active") {
+                0 => base.backfill_window.pushes,
+                n => n.min(MOST_PUSHES),
+            },
+            chunk: values
+                .uint("osd_recovery_max_chunk")
+                .clamp(64 << 10, base.backfill_window.chunk),
+            ..base.backfill_window
+        },
+        recovery_sleep_us: (values.float("osd_recovery_sleep").max(0.0) * 1e6) as u64,
         max_trimming_pgs: size("osd_max_trimming_pgs").max(1),
         snap_trim_sleep_us: (values.float("osd_snap_trim_sleep").max(0.0) * 1e6) as u64,
         ..base

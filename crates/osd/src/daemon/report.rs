@@ -101,15 +101,18 @@ fn state_bits(names: &[&str]) -> PgState {
 
 fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
     let (rd, rd_kb, wr, wr_kb) = r.io;
-    let copies = i64::try_from(r.acting.len()).unwrap_or(0);
     let sum = ObjectStatSum {
         num_bytes: r.bytes,
         num_objects: r.objects,
         num_object_clones: r.clones.0,
         num_whiteouts: r.clones.1,
-        num_object_copies: r.objects.saturating_mul(copies).saturating_add(r.degraded),
+        num_object_copies: r.copies,
         num_objects_degraded: r.degraded,
         num_objects_misplaced: r.misplaced,
+        num_objects_unfound: i64::from(r.unfound.is_some()),
+        num_objects_recovered: r.recovered.0,
+        num_bytes_recovered: r.recovered.1,
+        num_keys_recovered: r.recovered.2,
         num_rd: rd,
         num_rd_kb: rd_kb,
         num_wr: wr,

@@ -104,14 +104,11 @@ pub(super) fn unsupported(prefix: &str) -> Option<&'static str> {
         }
         "compact" => "the store's index reuses its free pages and needs no compaction",
         "cpu_profiler" => "cpu_profiler support not linked in",
-        "debug dump_missing" | "list_unfound" | "mark_unfound_lost" => {
-            "a placement group serves only while no object is missing"
-        }
+        "debug dump_missing" => "a placement group serves only while no object is missing",
         "debug kick_recovery_wq"
         | "dump_pg_recovery_stats"
         | "reset_pg_recovery_stats"
-        | "set_recovery_delay"
-        | "dump_recovery_reservations" => "recovery is a part of peering and has no queue of its own",
+        | "set_recovery_delay" => "recovery has no work queue of its own",
         "deep_scrub" | "scrub" | "dump_scrub_reservations" | "dump_scrubs" => {
             "there is no scrub; the store verifies checksums on every read"
         }
@@ -139,7 +136,7 @@ mod tests {
     #[test]
     fn every_refusal_is_about_a_command_in_the_table() {
         let refused = COMMANDS.iter().filter(|c| unsupported(c.name).is_some()).count();
-        assert_eq!(refused, 43);
+        assert_eq!(refused, 40);
         assert!(unsupported("bench").is_none() && unsupported("nope").is_none());
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
     }

@@ -5,6 +5,7 @@
 //! the members to be, the targets, one after the other, while clients write:
 //!
 //! ```text
+//! Reserving ── few PGs copy from an OSD at a time, and few to one (`osd_max_backfills`), the most urgent first
 //! Info, Log ── what has the target? If the logs tell what it lacks, that is copied, else all objects are compared
 //! Copying   ── begins with everything up to version `base` durable on all members; what is written meanwhile is not held up
 //! Settling  ── until everything is durable that may have been copied
@@ -18,12 +19,14 @@
 //! all of them are in the log after `base`, so all are copied again. It must not keep what others lost: so
 //! it counts as incomplete until what was copied is durable on all members. It takes part in no interval meanwhile,
 //! and what it notes says so: it is older than any member's copy.
+//!
+//! What each target lacks is asked at once (the *survey*), so that the PG can say what it waits for, and how urgent that is.
 
 use spirula_maps::EVersion;
 
 use super::history::History;
 use super::info::PgInfo;
-use super::log::PgLog;
+use super::log::{PgLog, Usage};
 use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
 use super::peering::Stage;
 use super::{Active, Ctx, Output, Pg, Role};
@@ -32,27 +35,64 @@ use super::{Active, Ctx, Output, Pg, Role};
 const COMPARED_BYTES: i64 = 64 << 20;
 /// How often what was written meanwhile is copied, before the rest must do.
 const ROUNDS: u32 = 10;
+/// After so many rounds it does not matter any more how large the rest is.
+const LIGHT_ROUNDS: u32 = 4;
 /// Microseconds after which a copy that failed is begun again.
 const AGAIN: u64 = 2_000_000;
+/// The same where an object can't be read (Ceph's `osd_recovery_retry_interval`).
+const UNREADABLE_AGAIN: u64 = 30_000_000;
+
+/// Priorities, as Ceph's: what an operator wants first; objects that logs name; PGs that lack copies, more the more they lack;
+/// PGs that are only in the wrong place. A pool's `recovery_priority` moves a PG within its class.
+const FORCED: u8 = 255;
+const RECOVERY: i64 = 180;
+const RECOVERY_MOST: i64 = 219;
+const DEGRADED: i64 = 140;
+const MISPLACED: i64 = 100;
 
 /// What a primary does for the members to be.
 #[derive(Debug, Default)]
 pub(super) struct Backfill {
     /// Those that lack something; the first is under way.
-    targets: Vec<i32>,
+    targets: Vec<Target>,
     /// How many do not any more.
     done: usize,
     step: Step,
     /// The rounds that the first took.
     rounds: u32,
-    /// Whether all objects are compared, not only those that logs name.
-    compares: bool,
-    /// Whether it is its turn: few PGs of a reactor copy at the same time.
-    granted: bool,
+    turn: Turn,
     /// When it may go on after a failure.
     not_before: u64,
     /// Seconds for which the target has not answered.
     silent: u32,
+}
+
+/// A member to be.
+#[derive(Debug)]
+struct Target {
+    osd: i32,
+    /// What it lacked when it was asked; `None` as long as it has not said.
+    need: Option<Need>,
+}
+
+/// What is to be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// So many objects, which logs name.
+    Objects(usize),
+    /// Logs do not tell: all are compared.
+    All,
+}
+
+/// Whether it is the PG's turn.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    #[default]
+    Waiting,
+    /// Here it is; the target was asked whether it is there too.
+    Asked,
+    /// It is.
+    Taken,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +119,8 @@ pub enum BackfillState {
     Idle,
     /// There is something to do, but others come first.
     Waiting,
+    /// It is its turn on this OSD, not yet on the target.
+    Reserving,
     /// Objects are copied.
     Running,
 }
@@ -88,7 +130,10 @@ impl Backfill {
     pub(super) fn new(targets: Vec<i32>, temporary: bool) -> Self {
         let given_up = targets.is_empty() && temporary;
         Self {
-            targets,
+            targets: targets
+                .into_iter()
+                .map(|osd| Target { osd, need: None })
+                .collect(),
             done: usize::from(given_up),
             step: if given_up { Step::Handover } else { Step::Idle },
             ..Self::default()
@@ -99,9 +144,39 @@ impl Backfill {
         self.targets.is_empty() && self.done == 0
     }
 
-    /// Members to be that are not complete yet.
-    pub(super) fn lacking(&self) -> usize {
-        self.targets.len()
+    /// The target under way.
+    fn first(&self) -> Option<i32> {
+        self.targets.first().map(|t| t.osd)
+    }
+
+    /// Whether objects may be copied.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn == Turn::Taken
+    }
+
+    /// What the target under way lacked.
+    fn need(&self) -> Option<Need> {
+        self.targets.first().and_then(|t| t.need)
+    }
+
+    /// What each member to be lacks still: of the one under way what its feed has `left`, if it has begun.
+    pub(super) fn lacking(&self, objects: i64, left: Option<i64>) -> Vec<i64> {
+        let of = |(i, t): (usize, &Target)| match (t.need, self.step) {
+            (_, Step::Settling { .. } | Step::Noting) if i == 0 => 0,
+            (_, Step::Copying { .. }) if i == 0 && left.is_some() => left.unwrap_or(0),
+            (Some(Need::Objects(n)), _) => i64::try_from(n).unwrap_or(objects).min(objects),
+            (Some(Need::All) | None, _) => objects,
+        };
+        self.targets.iter().enumerate().map(of).collect()
+    }
+}
+
+impl Need {
+    fn of(plan: &SyncPlan) -> Self {
+        match plan {
+            SyncPlan::Objects(keys) => Self::Objects(keys.len()),
+            SyncPlan::Backfill => Self::All,
+        }
     }
 }
 
@@ -118,17 +193,21 @@ impl Pg {
         let Role::Peering(p) = &self.role else { return None };
         let best = p.infos.get(&p.auth)?.as_ref()?;
         let few = self.cfg.sync_objects;
-        let much = |plan: &SyncPlan| match plan {
-            SyncPlan::Objects(keys) => keys.len() > few,
+        // One that was just copied to in the background lacks what was written meanwhile, however large that is: it must
+        // end somewhere. What it notes is one epoch older than what the members did.
+        let copied_to = |o: &i32| {
+            let info = p.infos.get(o).and_then(Option::as_ref);
+            info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)
+        };
+        let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
+            SyncPlan::Objects(keys) => {
+                keys.len() > few || !copied_to(osd) && self.is_heavy(keys.len(), best.usage)
+            }
             SyncPlan::Backfill => {
                 usize::try_from(best.usage.objects).unwrap_or(0) > few || best.usage.bytes > COMPARED_BYTES
             }
         };
-        let slow: Vec<i32> = plans
-            .iter()
-            .filter(|(_, plan)| much(plan))
-            .map(|(o, _)| *o)
-            .collect();
+        let slow: Vec<i32> = plans.iter().filter(much).map(|(o, _)| *o).collect();
         if slow.is_empty() {
             return None;
         }
@@ -169,51 +248,177 @@ impl Pg {
         });
     }
 
+    /// Whether so many objects of a PG are more bytes than requests should wait for, if they are as large as others.
+    fn is_heavy(&self, objects: usize, usage: Usage) -> bool {
+        let bytes = usage.bytes.max(0) / usage.objects.max(1);
+        bytes.saturating_mul(i64::try_from(objects).unwrap_or(i64::MAX)) > self.shares.sync_bytes
+    }
+
     /// What the PG is doing for members to be.
     pub fn backfill_state(&self) -> BackfillState {
-        match &self.role {
-            Role::Active(a) if a.backfill.is_idle() || a.backfill.step == Step::Handover => {
-                BackfillState::Idle
-            }
-            Role::Active(a) if a.backfill.granted => BackfillState::Running,
-            Role::Active(_) => BackfillState::Waiting,
-            _ => BackfillState::Idle,
+        let Role::Active(Active { backfill: b, .. }) = &self.role else {
+            return BackfillState::Idle;
+        };
+        match b.turn {
+            _ if b.is_idle() || b.step == Step::Handover => BackfillState::Idle,
+            Turn::Waiting => BackfillState::Waiting,
+            Turn::Asked => BackfillState::Reserving,
+            Turn::Taken => BackfillState::Running,
         }
     }
 
-    /// Whether all objects are compared, as logs do not tell.
-    pub(super) fn is_comparing(&self) -> bool {
-        matches!(&self.role, Role::Active(a) if a.backfill.compares)
+    /// What the target under way lacked.
+    pub(super) fn copying_need(&self) -> Option<Need> {
+        match &self.role {
+            Role::Active(a) => a.backfill.need(),
+            _ => None,
+        }
     }
 
-    /// Whether an operator's flags say that nothing is to be copied for now.
+    /// The target under way.
+    pub(super) fn copying_target(&self) -> Option<i32> {
+        match &self.role {
+            Role::Active(a) => a.backfill.first(),
+            _ => None,
+        }
+    }
+
+    /// Whether the target under way has no room for what it would get.
+    pub(super) fn is_target_full(&self) -> bool {
+        let Role::Active(a) = &self.role else { return false };
+        let target = a.backfill.first().and_then(|o| self.map.osd(o));
+        target.is_some_and(|t| match a.backfill.need() {
+            Some(Need::All) => t.backfillfull,
+            Some(Need::Objects(_)) | None => t.full,
+        })
+    }
+
+    /// Whether nothing is to be copied for now: flags say so, or the target is full.
     pub fn is_copying_held(&self) -> bool {
         let has_all = self.interval.place.acting.len() >= self.pool.size as usize;
-        self.map.no_backfill() || self.map.no_rebalance() && has_all
+        let compares = self.copying_need() == Some(Need::All);
+        self.map.no_recover()
+            || compares && (self.map.no_backfill() || self.map.no_rebalance() && has_all)
+            || self.is_target_full()
     }
 
-    /// It is the PG's turn to copy.
+    /// Whether the PG would begin to copy now.
+    pub fn may_copy(&self, usec: u64) -> bool {
+        let Role::Active(Active { backfill: b, .. }) = &self.role else {
+            return false;
+        };
+        b.turn == Turn::Waiting && b.need().is_some() && usec >= b.not_before && !self.is_copying_held()
+    }
+
+    /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
+    pub fn copy_priority(&self) -> u8 {
+        let lacking = (self.pool.size as usize).saturating_sub(self.interval.place.acting.len());
+        let (base, most) = match self.copying_need() {
+            _ if self.is_forced() => return FORCED,
+            Some(Need::Objects(_)) => (RECOVERY, RECOVERY_MOST),
+            _ if lacking > 0 => (DEGRADED + i64::try_from(lacking).unwrap_or(0), RECOVERY - 1),
+            _ => (MISPLACED, DEGRADED - 1),
+        };
+        (base + self.pool.recovery_priority).clamp(0, most) as u8
+    }
+
+    /// It is the PG's turn to copy; the target is asked whether it is its turn there.
     pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
+        let (id, priority, usec) = (self.id, self.copy_priority(), cx.usec);
         if let Some(b) = self.backfill()
-            && cx.usec >= b.not_before
+            && usec >= b.not_before
+            && let Some(target) = b.first()
         {
-            b.granted = true;
-            self.next_target(cx);
+            b.turn = Turn::Asked;
+            b.silent = 0;
+            self.send(target, id, PeerBody::Reserve(priority), false, cx);
         }
     }
 
+    /// Others come first: what is under way goes on later where it was.
+    pub fn revoke_backfill(&mut self, cx: &mut Ctx<'_>) {
+        let id = self.id;
+        if let Some(b) = self.backfill()
+            && b.turn != Turn::Waiting
+            && let Some(target) = b.first()
+        {
+            b.turn = Turn::Waiting;
+            self.send(target, id, PeerBody::Release, false, cx);
+        }
+    }
+
+    /// The target says that it is the PG's turn there.
+    pub(super) fn turn_granted(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        let current = id == self.id;
+        let Some(b) = self.backfill() else { return };
+        if !current || b.turn != Turn::Asked || b.first() != Some(from) {
+            return;
+        }
+        b.turn = Turn::Taken;
+        if b.step == Step::Idle {
+            self.next_target(cx);
+        } else {
+            self.pump_feeds(cx);
+        }
+    }
+
+    /// The target says that others come first there.
+    pub(super) fn turn_revoked(&mut self, from: i32, id: PeeringId) {
+        let current = id == self.id;
+        if let Some(b) = self.backfill()
+            && current
+            && b.first() == Some(from)
+        {
+            b.turn = Turn::Waiting;
+        }
+    }
+
+    /// Asks the targets that have not said it what they have.
+    pub(super) fn survey_targets(&mut self, cx: &mut Ctx<'_>) {
+        let id = self.id;
+        let Some(b) = self.backfill().filter(|b| b.turn == Turn::Waiting) else {
+            return;
+        };
+        let unknown: Vec<i32> = b
+            .targets
+            .iter()
+            .filter(|t| t.need.is_none())
+            .map(|t| t.osd)
+            .collect();
+        for target in unknown {
+            self.send(target, id, PeerBody::Query, false, cx);
+        }
+    }
+
+    /// A target says what it has. Those that logs tell about come first.
+    fn note_need(&mut self, osd: i32, need: Need) {
+        if let Some(b) = self.backfill()
+            && let Some(t) = b.targets.iter_mut().find(|t| t.osd == osd)
+        {
+            t.need = Some(need);
+            let begun = usize::from(b.step != Step::Idle || b.turn != Turn::Waiting);
+            b.targets[begun..].sort_by_key(|t| match t.need {
+                Some(Need::Objects(_)) => 0,
+                Some(Need::All) => 1,
+                None => 2,
+            });
+        }
+    }
+
+    /// Begins with the first target, whose turn it is, or gives up the temporary acting set.
     fn next_target(&mut self, cx: &mut Ctx<'_>) {
         let id = self.id;
         let Some(b) = self.backfill() else { return };
         (b.rounds, b.silent) = (0, 0);
-        match b.targets.first() {
-            Some(&target) => {
+        match b.first() {
+            Some(target) if b.turn == Turn::Taken => {
                 b.step = Step::Info;
                 self.send(target, id, PeerBody::Query, false, cx);
             }
+            Some(_) => b.step = Step::Idle,
             None => {
                 b.step = Step::Handover;
-                b.granted = false;
+                b.turn = Turn::Waiting;
                 self.want_acting(Vec::new(), cx);
             }
         }
@@ -228,15 +433,22 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) -> bool {
         let current = id == self.id;
+        let has_log = info.is_some_and(|i| !i.incomplete);
         let Some(b) = self.backfill() else { return false };
-        if !current || b.step != Step::Info || b.targets.first() != Some(&from) {
+        let surveyed = b.targets.iter().any(|t| t.osd == from && t.need.is_none());
+        let under_way = b.step == Step::Info && b.first() == Some(from);
+        if !current || !surveyed && !under_way {
             return false;
         }
-        if info.is_some_and(|i| !i.incomplete) {
+        if under_way && has_log {
             b.step = Step::Log;
+        }
+        if has_log {
             self.send(from, id, PeerBody::GetLog, false, cx);
-        } else {
+        } else if under_way {
             self.copy_to(from, SyncPlan::Backfill, cx);
+        } else {
+            self.note_need(from, Need::All);
         }
         true
     }
@@ -244,9 +456,12 @@ impl Pg {
     /// A target's log.
     pub(super) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
         let Some(b) = self.backfill() else { return };
-        if b.step == Step::Log && b.targets.first() == Some(&from) {
-            let plan = self.plan_for(theirs);
+        let under_way = b.step == Step::Log && b.first() == Some(from);
+        let plan = self.plan_for(theirs);
+        if under_way {
             self.copy_to(from, plan, cx);
+        } else {
+            self.note_need(from, Need::of(&plan));
         }
     }
 
@@ -254,7 +469,11 @@ impl Pg {
         let (me, id) = (self.whoami, self.id);
         let Role::Active(a) = &mut self.role else { return };
         a.backfill.step = Step::Copying { base: a.committed };
-        a.backfill.compares = plan == SyncPlan::Backfill;
+        if a.backfill.rounds == 0
+            && let Some(t) = a.backfill.targets.first_mut()
+        {
+            t.need = Some(Need::of(&plan));
+        }
         self.start_sync(me, id, vec![(target, plan)], cx);
     }
 
@@ -263,7 +482,7 @@ impl Pg {
         let until = self.info.last_update;
         let Some(b) = self.backfill() else { return };
         if let Step::Copying { base } = b.step
-            && b.targets.first() == Some(&target)
+            && b.first() == Some(target)
         {
             b.step = Step::Settling { base, until };
             self.backfill_on(cx);
@@ -271,19 +490,28 @@ impl Pg {
     }
 
     /// It could not be.
-    pub(super) fn backfill_failed(&mut self, cx: &Ctx<'_>) {
-        if let Some(b) = self.backfill().filter(|b| b.step != Step::Handover) {
-            b.step = Step::Idle;
-            b.granted = false;
-            b.not_before = cx.usec + AGAIN;
+    pub(super) fn backfill_failed(&mut self, cx: &mut Ctx<'_>) {
+        let id = self.id;
+        let pause = match self.unreadable {
+            Some(_) => UNREADABLE_AGAIN,
+            None => AGAIN,
+        };
+        let Some(b) = self.backfill().filter(|b| b.step != Step::Handover) else {
+            return;
+        };
+        let had_turn = b.turn != Turn::Waiting;
+        (b.step, b.turn) = (Step::Idle, Turn::Waiting);
+        b.not_before = cx.usec + pause;
+        if let Some(target) = b.first().filter(|_| had_turn) {
+            self.send(target, id, PeerBody::Release, false, cx);
         }
     }
 
     /// A connection to or from an OSD was lost.
-    pub(super) fn backfill_reset(&mut self, osd: i32, cx: &Ctx<'_>) {
+    pub(super) fn backfill_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
-            && b.targets.first() == Some(&osd)
-            && matches!(b.step, Step::Info | Step::Log | Step::Noting)
+            && b.first() == Some(osd)
+            && (matches!(b.step, Step::Info | Step::Log | Step::Noting) || b.turn == Turn::Asked)
         {
             self.backfill_failed(cx);
         }
@@ -301,13 +529,18 @@ impl Pg {
         let (rounds, few) = (a.backfill.rounds + 1, self.cfg.sync_objects / 2);
         let Some(b) = self.backfill() else { return };
         b.rounds = rounds;
-        let Some(target) = b.targets.first().copied() else {
-            return;
-        };
+        let Some(target) = b.first() else { return };
+        let usage = self.info.usage;
         let again = match self.written_since(base) {
             None => SyncPlan::Backfill,
-            Some(keys) if keys.len() <= few || rounds >= ROUNDS => return self.note_copied(target, base, cx),
-            Some(keys) => SyncPlan::Objects(keys),
+            Some(keys) => {
+                let light =
+                    keys.len() <= few && (rounds >= LIGHT_ROUNDS || !self.is_heavy(keys.len(), usage));
+                if light || rounds >= ROUNDS {
+                    return self.note_copied(target, base, cx);
+                }
+                SyncPlan::Objects(keys)
+            }
         };
         if rounds >= ROUNDS {
             // More is written than the log holds. What is left is compared when nobody writes.
@@ -347,23 +580,30 @@ impl Pg {
     pub(super) fn backfill_noted(&mut self, from: i32, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.step == Step::Noting
-            && b.targets.first() == Some(&from)
+            && b.first() == Some(from)
         {
             self.target_done(cx);
         }
     }
 
     fn target_done(&mut self, cx: &mut Ctx<'_>) {
-        if let Some(b) = self.backfill() {
-            b.targets.remove(0);
-            b.done += 1;
-            self.next_target(cx);
+        let id = self.id;
+        let Some(b) = self.backfill() else { return };
+        let had_turn = b.turn != Turn::Waiting;
+        let target = b.targets.remove(0).osd;
+        b.done += 1;
+        b.turn = Turn::Waiting;
+        if had_turn {
+            self.send(target, id, PeerBody::Release, false, cx);
         }
+        self.next_target(cx);
     }
 
     /// Time passes.
     pub(super) fn backfill_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = self.cfg.peering_retry;
+        self.survey_targets(cx);
+        self.pump_feeds(cx);
         let Some(b) = self.backfill() else { return };
         match b.step {
             Step::Handover => self.want_acting(Vec::new(), cx),

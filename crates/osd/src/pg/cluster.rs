@@ -55,6 +55,8 @@ pub struct PoolView {
     pub eio: bool,
     /// Whether this kind of pool is served here; erasure-coded ones are not yet.
     pub replicated: bool,
+    /// How much earlier than others its PGs recover (`recovery_priority`).
+    pub recovery_priority: i64,
     /// Its snapshots.
     pub snaps: Arc<PoolSnaps>,
     /// Applications and their keys and values, which capabilities may name.
@@ -76,6 +78,10 @@ pub struct OsdView {
     pub lost_at: u32,
     /// It is down, and certainly dead: nobody is served by it any more.
     pub dead: bool,
+    /// It is so full that no PGs are to move to it.
+    pub backfillfull: bool,
+    /// It is so full that nothing is to be copied to it.
+    pub full: bool,
 }
 
 /// One epoch of the cluster's map.
@@ -96,8 +102,10 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn osd(&self, id: i32) -> Option<OsdView>;
     /// Whether no removed snapshot is to be trimmed for now (flag `nosnaptrim`).
     fn no_snap_trim(&self) -> bool;
-    /// Whether nothing is to be copied in the background for now (flags `nobackfill`, `norecover`).
+    /// Whether no PGs are to be compared and copied in the background for now (flag `nobackfill`).
     fn no_backfill(&self) -> bool;
+    /// Whether nothing at all is to be copied in the background for now (flag `norecover`).
+    fn no_recover(&self) -> bool;
     /// Whether PGs that have all their copies are not to move for now (flag `norebalance`).
     fn no_rebalance(&self) -> bool;
     /// The number of places for OSDs; every id is below it.

@@ -68,12 +68,10 @@ pub struct PgConfig {
     pub contexts: usize,
     /// Bytes of attributes, watchers and snapshots that they may hold together.
     pub context_bytes: usize,
-    /// Payload bytes in one recovery push.
-    pub push_chunk: u64,
     /// `osd_copyfrom_max_chunk`: bytes read at once from an object that is copied.
     pub copy_chunk: u64,
-    /// Pushes and scans that a sync target may be sent without having acknowledged them.
-    pub push_window: usize,
+    /// What a member is sent while requests wait for it.
+    pub push_window: Window,
     /// `osd_pg_max_concurrent_snap_trims`: clones that a PG trims at the same time.
     pub max_snap_trims: usize,
     /// `osd_max_trimming_pgs`: PGs that trim at the same time.
@@ -84,16 +82,47 @@ pub struct PgConfig {
     pub peering_retry: u32,
     /// Objects that members may lack while requests wait for them; where they lack more, others serve meanwhile.
     pub sync_objects: usize,
-    /// `osd_max_backfills`: PGs that are copied in the background at the same time.
+    /// Bytes that the PGs of a reactor together may lack on a member while requests wait for them: what a slow network carries
+    /// in less than a second.
+    pub sync_bytes: i64,
+    /// `osd_max_backfills`: PGs that an OSD copies in the background at the same time, and that are copied to it.
     pub max_backfills: usize,
-    /// Pushes and scans that such a copy may have under way.
-    pub backfill_window: usize,
+    /// What such a copy may have under way while no client works (`osd_recovery_max_active`, `osd_recovery_max_chunk`).
+    pub backfill_window: Window,
+    /// While clients work: what they send waits behind it.
+    pub busy_window: Window,
+    /// How many times as long as it copies an OSD rests, while clients work.
+    pub busy_rest: u64,
+    /// `osd_recovery_sleep`, in microseconds: the pause after each push in any case.
+    pub recovery_sleep_us: u64,
     /// For how long the members let a primary answer reads, in microseconds. Ceph's is 16 s (`osd_pool_default_read_lease_ratio`), which a
     /// new primary may have to wait.
     pub read_lease_us: u64,
     /// For tests of the tests.
     #[cfg(any(test, feature = "bugs"))]
     pub bug: Option<Bug>,
+}
+
+/// What may be under way to an OSD that is copied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Pushes that it has not acknowledged.
+    pub pushes: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Payload bytes in one push.
+    pub chunk: u64,
+}
+
+impl Window {
+    /// No more than both allow.
+    pub(super) fn at_most(self, other: Self) -> Self {
+        Self {
+            pushes: self.pushes.min(other.pushes),
+            bytes: self.bytes.min(other.bytes),
+            chunk: self.chunk.min(other.chunk),
+        }
+    }
 }
 
 impl PgConfig {
@@ -123,6 +152,8 @@ impl PgConfig {
             dups: (self.dups / pgs).max(300),
             contexts: (self.contexts / pgs).clamp(8, 1024),
             context_bytes: (self.context_bytes / pgs).max(64 << 10),
+            sync_bytes: (self.sync_bytes / i64::try_from(pgs).unwrap_or(i64::MAX))
+                .clamp(self.sync_bytes.min(64 << 10), 4 << 20),
         }
     }
 }
@@ -138,6 +169,8 @@ pub struct Shares {
     pub contexts: usize,
     /// Bytes of their attributes, watchers and snapshots.
     pub context_bytes: usize,
+    /// Bytes that requests may wait for to be copied.
+    pub sync_bytes: i64,
 }
 
 impl Default for PgConfig {
@@ -171,16 +204,31 @@ impl Default for PgConfig {
             dups: 30_000,
             contexts: 8192,
             context_bytes: 6 << 20,
-            push_chunk: 1 << 20,
             copy_chunk: 8 << 20,
-            push_window: 8,
+            push_window: Window {
+                pushes: 16,
+                bytes: 8 << 20,
+                chunk: 1 << 20,
+            },
             max_snap_trims: 2,
             max_trimming_pgs: 2,
             snap_trim_sleep_us: 0,
             peering_retry: 10,
             sync_objects: 64,
+            sync_bytes: 8 << 20,
             max_backfills: 1,
-            backfill_window: 2,
+            backfill_window: Window {
+                pushes: 32,
+                bytes: 8 << 20,
+                chunk: 1 << 20,
+            },
+            busy_window: Window {
+                pushes: 16,
+                bytes: 512 << 10,
+                chunk: 256 << 10,
+            },
+            busy_rest: 1,
+            recovery_sleep_us: 0,
             read_lease_us: 4_000_000,
             #[cfg(any(test, feature = "bugs"))]
             bug: None,

@@ -170,6 +170,8 @@ impl Pg {
         }
         self.source = None;
         self.target = None;
+        self.incoming = None;
+        self.unreadable = None;
         self.stages = Default::default();
         self.watches.clear();
         let mut ops = Vec::new();

@@ -18,8 +18,9 @@ use super::txn::Txn;
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
-/// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads.
-const VERSION: u16 = 8;
+/// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads. 9: turns at
+/// copying.
+const VERSION: u16 = 9;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -218,6 +219,14 @@ pub enum PeerBody {
     },
     /// Member to primary: remembered durably.
     Activated,
+    /// Primary to a member to be: is it my turn to copy to you? With the priority. Since version 9.
+    Reserve(u8),
+    /// The answer, when it is. Since version 9.
+    Reserved,
+    /// Primary to a member to be: I need my turn no more. Since version 9.
+    Release,
+    /// A member to be to its primary: others come first. Since version 9.
+    Revoked,
     /// Primary to an OSD that is no member: the PG is complete elsewhere, delete your copy.
     Remove,
     /// The primary of one PG to that of another. Since version 5.
@@ -388,6 +397,13 @@ impl PeerMessage {
                 w.put(info);
                 log.encode(w);
             }
+            PeerBody::Reserve(priority) => {
+                w.u8(23);
+                w.u8(*priority);
+            }
+            PeerBody::Reserved => w.u8(24),
+            PeerBody::Release => w.u8(25),
+            PeerBody::Revoked => w.u8(26),
             PeerBody::Activated => w.u8(13),
             PeerBody::Remove => w.u8(14),
             PeerBody::SyncFailed => w.u8(15),
@@ -489,6 +505,10 @@ impl PeerMessage {
                 length: r.u64()?,
                 stable: r.get()?,
             },
+            23 => PeerBody::Reserve(r.u8()?),
+            24 => PeerBody::Reserved,
+            25 => PeerBody::Release,
+            26 => PeerBody::Revoked,
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })
@@ -536,6 +556,16 @@ impl Decode for SyncPlan {
 }
 
 impl Push {
+    /// Bytes of data and omap pairs.
+    pub(super) fn len(&self) -> u64 {
+        let PushPart::Data { pieces, pairs, .. } = &self.part else {
+            return 0;
+        };
+        let data = pieces.iter().map(|(_, b)| b.len()).sum::<usize>();
+        let omap = pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        u64::try_from(data + omap).unwrap_or(u64::MAX)
+    }
+
     fn encode(&self, w: &mut Writer, data: &mut BytesList) {
         w.put(&self.key);
         match &self.part {
@@ -706,6 +736,10 @@ mod tests {
             PeerBody::Activated,
             PeerBody::Remove,
             PeerBody::SyncFailed,
+            PeerBody::Reserve(180),
+            PeerBody::Reserved,
+            PeerBody::Release,
+            PeerBody::Revoked,
             PeerBody::CopyRead(CopyRead {
                 token: 1,
                 from: PgId::new(3, 4),

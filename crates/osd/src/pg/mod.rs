@@ -16,7 +16,9 @@ pub mod dups;
 pub mod errno;
 mod exec;
 pub mod fetch;
+mod force;
 pub mod history;
+mod incoming;
 pub mod info;
 mod interval;
 pub mod key;
@@ -30,6 +32,7 @@ mod op_checks;
 mod op_read;
 mod op_write;
 mod output;
+mod pace;
 mod peering;
 mod peering_plan;
 mod peering_prior;
@@ -60,7 +63,9 @@ use context::Contexts;
 use dups::{DupBatch, Dups};
 pub(crate) use exec::IoCount;
 use fetch::ReadError;
+use force::Forced;
 use history::History;
+use incoming::Incoming;
 use info::PgInfo;
 use interval::Interval;
 use lease::{Lease, Promise};
@@ -68,6 +73,7 @@ use log::{LogEntry, PgLog};
 use message::{PeerBody, PeerMessage, PeeringId};
 use op::ClientOp;
 pub use output::{Ctx, Output, Page, StoreReply, StoredObject, Token};
+pub use pace::Pace;
 use peering::Peering;
 use replica::Replica;
 pub use snaps::trim::TrimState;
@@ -214,6 +220,14 @@ pub struct Pg {
     next_seq: u32,
     source: Option<SyncSource>,
     target: Option<SyncTarget>,
+    /// Who copies to this OSD, or would like to.
+    incoming: Option<Incoming>,
+    /// The key of the object for which the last copy from here failed, as it can't be read.
+    unreadable: Option<Bytes>,
+    /// How fast this OSD copies.
+    pace: Pace,
+    /// What an operator wants done first.
+    forced: Forced,
     /// Staging objects, and the copies that are fetched.
     stages: Stages,
     counters: Counters,
@@ -256,6 +270,10 @@ impl Pg {
             next_seq: 0,
             source: None,
             target: None,
+            incoming: None,
+            unreadable: None,
+            pace: Pace::default(),
+            forced: Forced::default(),
             stages: Stages::default(),
             counters: Counters::default(),
             shares: cfg.shares(1),
@@ -318,6 +336,11 @@ impl Pg {
     /// The PG's log.
     pub fn log(&self) -> &PgLog {
         &self.log
+    }
+
+    /// Copies at the pace of all PGs of the reactor from now on.
+    pub fn share_pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// The PG is one of so many on this reactor, which share what may be kept in memory.
@@ -562,6 +585,10 @@ impl Pg {
             } => self.scan(from, id, start, to, objects, cx),
             PeerBody::ScanAck(needed) => self.scan_acked(from, id, needed, cx),
             PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
+            PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority),
+            PeerBody::Reserved => self.turn_granted(from, id, cx),
+            PeerBody::Release => self.turn_released(from),
+            PeerBody::Revoked => self.turn_revoked(from, id),
             PeerBody::Copied { info, log } => self.copied(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, id, cx),
             PeerBody::Remove => self.removed(from, id, cx),

@@ -22,9 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spirula_maps::EVersion;
 
-use super::backfill::Backfill;
+use super::backfill::{Backfill, BackfillState};
 use super::bug::Bug;
 use super::dups::{DupBatch, Dups};
+use super::force::Forced;
 use super::history::History;
 use super::info::PgInfo;
 use super::lease::Promise;
@@ -655,6 +656,10 @@ impl Pg {
             sent: cx.usec,
         });
         self.update_trim_queue();
+        self.survey_targets(cx);
+        if self.backfill_state() == BackfillState::Idle {
+            self.forced = Forced::default();
+        }
         for (osd, info) in &infos {
             self.retire_stray(*osd, info.as_ref(), cx);
         }
@@ -677,6 +682,13 @@ impl Pg {
             _ => {}
         }
         self.source_peer_reset(osd, cx);
+        self.turn_released(osd);
+    }
+
+    /// A time has come for which an alarm was set.
+    pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
+        self.check_watches(cx);
+        self.pump_feeds(cx);
     }
 
     /// Time passes; to be called about once a second.

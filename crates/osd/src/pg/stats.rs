@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::{EVersion, IntervalSet, PgId, snap};
+use spirula_maps::{EVersion, HObject, IntervalSet, PgId, snap};
 
+use super::backfill::Need;
 use super::log::Usage;
 use super::object::ObjectInfo;
 use super::peering::{Stage, Wait};
@@ -16,12 +17,22 @@ const PAGE: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     io: IoCount,
+    /// Objects, bytes and omap pairs that were copied to others.
+    recovered: (i64, i64, i64),
     counting: Usage,
 }
 
 impl Counters {
     pub(super) fn add_io(&mut self, io: IoCount) {
         self.io.add(io);
+    }
+
+    /// Part of an object was copied, with so many omap pairs; the whole of it, with its size.
+    pub(super) fn add_recovered(&mut self, whole: Option<u64>, pairs: usize) {
+        let (objects, bytes, keys) = &mut self.recovered;
+        *objects += i64::from(whole.is_some());
+        *bytes += whole.and_then(|n| i64::try_from(n).ok()).unwrap_or(0);
+        *keys += i64::try_from(pairs).unwrap_or(0);
     }
 }
 
@@ -68,6 +79,12 @@ pub struct PgReport {
     pub trim_queue: u64,
     /// Removed snapshots that are trimmed here.
     pub purged_snaps: IntervalSet,
+    /// Copies of objects that there should be, or are where they are more.
+    pub copies: i64,
+    /// Objects, bytes and omap pairs that were copied to others since the daemon started.
+    pub recovered: (i64, i64, i64),
+    /// An object that is to be copied and that the only complete copies here do not give.
+    pub unfound: Option<HObject>,
     /// Copies of objects that ought to be there and are not.
     pub degraded: i64,
     /// Copies of objects that are on other OSDs than they should be.
@@ -111,6 +128,7 @@ impl Pg {
         let place = &self.interval.place;
         let usage = self.info.usage;
         let io = self.counters.io;
+        let (degraded, misplaced) = self.displaced();
         Some(PgReport {
             pgid: self.pgid,
             state,
@@ -132,31 +150,44 @@ impl Pg {
             clones: (usage.clones, usage.whiteouts),
             trim_queue: self.trim_queue().count(),
             purged_snaps: self.info.purged_snaps.clone(),
-            degraded: self.degraded(),
-            misplaced: self.misplaced(),
+            copies: self.copies(),
+            recovered: self.counters.recovered,
+            unfound: self.unreadable.as_deref().and_then(key::parse_object_key),
+            degraded,
+            misplaced,
             io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
             stats_invalid: self.info.usage_invalid,
         })
     }
 
-    /// Copies of objects that ought to be there and are not.
-    fn degraded(&self) -> i64 {
-        let acting = i64::try_from(self.interval.place.acting.len()).unwrap_or(0);
-        let lacking = i64::from(self.pool.size).saturating_sub(acting).max(0);
-        self.info.usage.objects.saturating_mul(lacking)
+    fn copies(&self) -> i64 {
+        let copies = (self.pool.size as usize).max(self.interval.place.acting.len());
+        let objects = self.info.usage.objects;
+        objects.saturating_mul(i64::try_from(copies).unwrap_or(0))
     }
 
-    /// Copies of objects that are there, but not where they should be.
-    fn misplaced(&self) -> i64 {
-        let (acting, size) = (self.interval.place.acting.len(), self.pool.size as usize);
-        let lacking = match &self.role {
-            Role::Active(a) if acting >= size => a.backfill.lacking(),
-            _ => 0,
+    /// Copies of objects that ought to be there and are not; and those that are there, but not where they should be: a member
+    /// for a while stands for one that is to be.
+    fn displaced(&self) -> (i64, i64) {
+        let (place, objects) = (&self.interval.place, self.info.usage.objects.max(0));
+        let Role::Active(a) = &self.role else {
+            let lacking = (self.pool.size as usize).saturating_sub(place.acting.len());
+            return (objects.saturating_mul(i64::try_from(lacking).unwrap_or(0)), 0);
         };
-        self.info
-            .usage
-            .objects
-            .saturating_mul(i64::try_from(lacking).unwrap_or(0))
+        let nobody = (self.pool.size as usize).saturating_sub(place.up.len());
+        let mut degraded = objects.saturating_mul(i64::try_from(nobody).unwrap_or(0));
+        let mut misplaced = 0;
+        let stand_ins = place.acting.iter().filter(|o| !place.up.contains(o)).count();
+        let mut lacking = a.backfill.lacking(objects, self.objects_left(objects));
+        lacking.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
+        for (i, n) in lacking.into_iter().enumerate() {
+            *(if i < stand_ins {
+                &mut misplaced
+            } else {
+                &mut degraded
+            }) += n;
+        }
+        (degraded, misplaced)
     }
 
     /// Whether others serve than those that should.
@@ -171,6 +202,22 @@ impl Pg {
         self.interval.place.acting.clone()
     }
 
+    /// What is done for members to be, as Ceph's states say it.
+    fn copying_state(&self) -> Option<&'static str> {
+        let logs_tell = matches!(self.copying_need()?, Need::Objects(_));
+        Some(match (self.backfill_state(), logs_tell) {
+            (BackfillState::Idle, _) => return None,
+            (_, true) if self.unreadable.is_some() => "recovery_unfound",
+            (_, false) if self.unreadable.is_some() => "backfill_unfound",
+            (BackfillState::Running, true) => "recovering",
+            (BackfillState::Running, false) => "backfilling",
+            (_, true) if self.is_target_full() => "recovery_toofull",
+            (_, false) if self.is_target_full() => "backfill_toofull",
+            (_, true) => "recovery_wait",
+            (_, false) => "backfill_wait",
+        })
+    }
+
     fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
         let mut state = Vec::new();
         let (mut reason, mut blocked_by) = (None, Vec::new());
@@ -181,12 +228,8 @@ impl Pg {
                 if !undersized && !self.is_remapped() {
                     state.push("clean");
                 }
-                match (self.backfill_state(), self.is_comparing()) {
-                    (BackfillState::Idle, _) => {}
-                    (BackfillState::Waiting, _) => state.push("backfill_wait"),
-                    (BackfillState::Running, true) => state.push("backfilling"),
-                    (BackfillState::Running, false) => state.push("recovering"),
-                }
+                state.extend(self.copying_state());
+                state.extend(self.forced_states());
                 if a.lease.is_late() {
                     state.push("laggy");
                 }
@@ -224,6 +267,9 @@ impl Pg {
                         state.push("creating");
                     }
                     state.push("peering");
+                    if self.unreadable.is_some() {
+                        state.push("recovery_unfound");
+                    }
                     if let Stage::Syncing(left) = stage {
                         reason = Some(format!("bringing OSDs {left:?} up to the newest copy"));
                     }
@@ -237,9 +283,9 @@ impl Pg {
         }
         if undersized {
             state.push("undersized");
-            if self.degraded() > 0 {
-                state.push("degraded");
-            }
+        }
+        if self.displaced().0 > 0 {
+            state.push("degraded");
         }
         Some((state, reason, blocked_by))
     }

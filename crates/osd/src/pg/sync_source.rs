@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 
+use super::config::Window;
 use super::fetch::{Answer, Fetched, OmapPage, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
 use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart, SyncPlan};
 use super::object::ObjectInfo;
@@ -32,14 +33,18 @@ struct Feed {
     jobs: VecDeque<Bytes>,
     /// Where the comparison of all objects goes on; `None` when it is done, or not wanted.
     cursor: Option<Bytes>,
-    /// A scan is at the target.
-    scanning: bool,
-    /// Messages that the target has not acknowledged.
-    unacked: usize,
+    /// A scan of so many objects is at the target.
+    scanning: Option<i64>,
+    /// The bytes of each push that the target has not acknowledged, in order.
+    unacked: VecDeque<u64>,
     /// The object under way.
     current: Option<Current>,
     /// The store was asked for something.
     waiting: bool,
+    /// Since when something is under way, or was accounted last; microseconds.
+    since: u64,
+    /// Objects that were compared.
+    compared: i64,
     done: bool,
 }
 
@@ -54,6 +59,8 @@ struct Current {
     begun: bool,
     /// Bytes pushed.
     at: u64,
+    /// Bytes that the next part has at most, as it was read.
+    chunk: u64,
     /// The omap keys from here on are to be pushed, after the data; `None` if there are none.
     omap: Option<Bytes>,
 }
@@ -66,16 +73,18 @@ impl Current {
             since,
             begun: false,
             at: 0,
+            chunk: 0,
             omap: None,
         }
     }
 
     /// What to read for the next part; nothing for an object that is empty.
-    fn wants(&self, info: &ObjectInfo, chunk: u64) -> Vec<Want> {
-        if self.at < info.size {
+    fn wants(&mut self, size: u64, chunk: u64) -> Vec<Want> {
+        self.chunk = chunk;
+        if self.at < size {
             return vec![Want::Data(ReadRange {
                 offset: self.at,
-                len: chunk.min(info.size - self.at),
+                len: chunk.min(size - self.at),
                 sparse: true,
             })];
         }
@@ -91,13 +100,13 @@ impl Current {
     }
 
     /// The next part, made of what was read.
-    fn part(&mut self, answers: Vec<Fetched>, chunk: u64) -> Result<PushPart, ReadError> {
+    fn part(&mut self, answers: Vec<Fetched>) -> Result<PushPart, ReadError> {
         let Some((o, info)) = &mut self.object else {
             return Err(ReadError);
         };
         let (mut pieces, mut page, mut omap_header) = (Pieces::new(), OmapPage::default(), Bytes::new());
         if self.at < info.size {
-            self.at = self.at.saturating_add(chunk).min(info.size);
+            self.at = self.at.saturating_add(self.chunk).min(info.size);
         } else {
             self.omap = None;
         }
@@ -150,34 +159,54 @@ impl Feed {
             target,
             jobs,
             cursor,
-            scanning: false,
-            unacked: 0,
+            scanning: None,
+            unacked: VecDeque::new(),
             current: None,
             waiting: false,
+            since: 0,
+            compared: 0,
             done: false,
         }
     }
 
-    fn next(&mut self, window: usize, chunk: u64, now: EVersion) -> Next {
-        if self.waiting || self.done || self.unacked >= window {
+    /// Objects of `all` that are still to be copied, as far as is known.
+    fn left(&self, all: i64) -> i64 {
+        let named = i64::try_from(self.jobs.len()).unwrap_or(i64::MAX) + i64::from(self.current.is_some());
+        let compares = self.cursor.is_some() || self.scanning.is_some() || self.compared > 0;
+        let unseen = if compares { all - self.compared } else { 0 };
+        named.saturating_add(unseen).clamp(0, all.max(0))
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.waiting || self.scanning.is_some() || !self.unacked.is_empty()
+    }
+
+    /// Whether the target has enough to do.
+    fn is_full(&self, window: Window) -> bool {
+        let bytes = self.unacked.iter().sum::<u64>();
+        self.unacked.len() >= window.pushes || !self.unacked.is_empty() && bytes + window.chunk > window.bytes
+    }
+
+    fn next(&mut self, window: Window, now: EVersion) -> Next {
+        if self.waiting || self.done || self.is_full(window) {
             return Next::Nothing;
         }
-        if let Some(current) = &self.current
-            && let Some((_, info)) = &current.object
+        if let Some(current) = &mut self.current
+            && let Some(size) = current.object.as_ref().map(|(_, info)| info.size)
         {
-            return Next::Read(current.key.clone(), current.wants(info, chunk));
+            return Next::Read(current.key.clone(), current.wants(size, window.chunk));
         }
         if let Some(key) = self.jobs.pop_front() {
             self.current = Some(Current::new(key.clone(), now));
             return Next::Lookup(key);
         }
-        if self.scanning {
+        if self.scanning.is_some() {
             return Next::Nothing;
         }
         if let Some(cursor) = &self.cursor {
             return Next::List(cursor.clone());
         }
-        if self.unacked == 0 {
+        if self.unacked.is_empty() {
             self.done = true;
             return Next::Done;
         }
@@ -229,21 +258,56 @@ impl Pg {
         s.feeds.iter().position(|f| f.target == target)
     }
 
-    fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
-        let serves = matches!(self.role, Role::Active(_));
-        if serves && self.is_copying_held() {
-            return;
-        }
-        let window = if serves {
-            self.cfg.backfill_window
-        } else {
-            self.cfg.push_window
+    /// What may be under way. `None` where nothing is to be copied for now; requests wait for
+    /// what is copied while the PG does not serve.
+    fn window(&self, cx: &mut Ctx<'_>) -> Option<Window> {
+        let cfg = &self.cfg;
+        let Role::Active(a) = &self.role else {
+            return Some(cfg.push_window);
         };
-        let (chunk, now) = (self.cfg.push_chunk, self.info.last_update);
+        if self.source.is_none() || !a.backfill.has_turn() || self.is_copying_held() {
+            return None;
+        }
+        if let Some(usec) = self.pace.rests_until(cx.usec) {
+            cx.out.push(Output::Alarm { usec });
+            return None;
+        }
+        Some(match self.pace.is_busy(cx.usec) {
+            true => cfg.backfill_window.at_most(cfg.busy_window),
+            false => cfg.backfill_window,
+        })
+    }
+
+    /// Accounts the time since a feed was last looked at, as something of it is done.
+    fn note_work(&mut self, i: usize, cx: &Ctx<'_>) {
+        let serves = matches!(self.role, Role::Active(_));
+        let Some(f) = self.feed(i) else { return };
+        let took = cx.usec.saturating_sub(f.since);
+        f.since = cx.usec;
+        if serves {
+            let (rest, sleep) = (self.cfg.busy_rest, self.cfg.recovery_sleep_us);
+            self.pace.worked(cx.usec, took, rest, sleep);
+        }
+    }
+
+    /// Objects that the copy under way has left, of which there are `all`.
+    pub(super) fn objects_left(&self, all: i64) -> Option<i64> {
+        let feeds = &self.source.as_ref()?.feeds;
+        Some(feeds.iter().map(|f| f.left(all)).sum())
+    }
+
+    fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
+        let Some(window) = self.window(cx) else {
+            return;
+        };
+        let (now, usec) = (self.info.last_update, cx.usec);
         let (_, to) = self.range();
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
-        match f.next(window, chunk, now) {
+        if !f.is_at_work() {
+            f.since = usec;
+        }
+        match f.next(window, now) {
             Next::Nothing => {}
             Next::Lookup(key) => {
                 f.waiting = true;
@@ -270,6 +334,7 @@ impl Pg {
                 let Some((id, primary)) = self.source.as_ref().map(|s| (s.id, s.primary)) else {
                     return;
                 };
+                self.unreadable = None;
                 if self
                     .source
                     .as_ref()
@@ -290,7 +355,8 @@ impl Pg {
             StoreReply::Object(Ok(found)) => self.source_object(i, found, cx),
             StoreReply::Fetched(answers) => self.push_part(i, answers, cx),
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
-            StoreReply::Object(Err(ReadError)) | StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
+            StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
+            StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
             StoreReply::Records(_) | StoreReply::Committed => {}
         }
     }
@@ -301,7 +367,7 @@ impl Pg {
         match found {
             Some(o) => {
                 let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
-                    return self.abort_sync(cx);
+                    return self.cannot_read(i, cx);
                 };
                 current.omap = info.has_omap().then(Bytes::new);
                 current.object = Some((o, info));
@@ -324,12 +390,12 @@ impl Pg {
 
     /// Pushes the next part of a feed's object.
     fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        let chunk = self.cfg.push_chunk;
         let Some(f) = self.feed(i) else { return };
         let Some(current) = &mut f.current else { return };
-        let Ok(part) = current.part(answers, chunk) else {
-            return self.abort_sync(cx);
+        let Ok(part) = current.part(answers) else {
+            return self.cannot_read(i, cx);
         };
+        let size = current.object.as_ref().map_or(0, |(_, info)| info.size);
         let (key, since) = (current.key.clone(), current.since);
         let ended = matches!(part, PushPart::Data { last: Some(_), .. });
         if ended {
@@ -338,6 +404,10 @@ impl Pg {
         // What was written between lookup and reading must not look like one version. It is copied again, as the log names it.
         let torn = ended && self.is_written_since(since, &key);
         if !torn {
+            if let PushPart::Data { pairs, last, .. } = &part {
+                self.counters
+                    .add_recovered(last.is_some().then_some(size), pairs.len());
+            }
             self.push(i, Push { key, part }, cx);
         }
         self.pump_feed(i, cx);
@@ -345,7 +415,7 @@ impl Pg {
 
     fn push(&mut self, i: usize, push: Push, cx: &mut Ctx<'_>) {
         let Some(f) = self.feed(i) else { return };
-        f.unacked += 1;
+        f.unacked.push_back(push.len());
         let target = f.target;
         self.send(target, self.id, PeerBody::Push(push), false, cx);
     }
@@ -362,7 +432,7 @@ impl Pg {
         let Some(f) = self.feed(i) else { return };
         let Some(from) = f.cursor.take() else { return };
         f.cursor = next.clone();
-        f.scanning = true;
+        f.scanning = Some(i64::try_from(versions.len()).unwrap_or(0));
         let (target, to) = (f.target, next.unwrap_or(end));
         self.send(
             target,
@@ -380,8 +450,9 @@ impl Pg {
     /// A target has compared its objects.
     pub(super) fn scan_acked(&mut self, from: i32, id: PeeringId, needed: Vec<Bytes>, cx: &mut Ctx<'_>) {
         let Some(i) = self.feed_of(from, id) else { return };
+        self.note_work(i, cx);
         if let Some(f) = self.feed(i) {
-            f.scanning = false;
+            f.compared += f.scanning.take().unwrap_or(0);
             f.jobs.extend(needed);
         }
         self.pump_feed(i, cx);
@@ -390,10 +461,21 @@ impl Pg {
     /// A target has applied a push.
     pub(super) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let Some(i) = self.feed_of(from, id) else { return };
+        self.note_work(i, cx);
         if let Some(f) = self.feed(i) {
-            f.unacked = f.unacked.saturating_sub(1);
+            f.unacked.pop_front();
         }
         self.pump_feed(i, cx);
+    }
+
+    /// The object under way can't be read: nobody is complete without it, so the attempt is given up until the next, and the
+    /// object is named.
+    fn cannot_read(&mut self, i: usize, cx: &mut Ctx<'_>) {
+        self.unreadable = self
+            .feed(i)
+            .and_then(|f| f.current.as_ref())
+            .map(|c| c.key.clone());
+        self.abort_sync(cx);
     }
 
     fn abort_sync(&mut self, cx: &mut Ctx<'_>) {

@@ -18,6 +18,7 @@ pub(super) struct FakeMap {
     pub(super) no_snap_trim: bool,
     pub(super) no_backfill: bool,
     pub(super) no_rebalance: bool,
+    pub(super) no_recover: bool,
     /// Temporary acting sets.
     pub(super) temp: BTreeMap<PgId, Vec<i32>>,
 }
@@ -35,6 +36,7 @@ impl FakeMap {
             no_snap_trim: false,
             no_backfill: false,
             no_rebalance: false,
+            no_recover: false,
             temp: BTreeMap::new(),
         }
     }
@@ -63,6 +65,12 @@ impl FakeMap {
         let o = &mut self.osds[id as usize];
         o.up = false;
         o.down_at = self.epoch;
+    }
+
+    /// How full an OSD is.
+    pub(super) fn set_full(&mut self, id: i32, backfillfull: bool, full: bool) {
+        let o = &mut self.osds[id as usize];
+        (o.backfillfull, o.full) = (backfillfull, full);
     }
 
     /// Records that an OSD is up in epoch `want`, as monitors do.
@@ -160,6 +168,10 @@ impl ClusterMap for FakeMap {
 
     fn no_backfill(&self) -> bool {
         self.no_backfill
+    }
+
+    fn no_recover(&self) -> bool {
+        self.no_recover
     }
 
     fn no_rebalance(&self) -> bool {

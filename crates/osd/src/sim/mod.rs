@@ -2,6 +2,7 @@
 
 mod classes;
 mod copy;
+mod copying;
 mod dups;
 mod map;
 mod omap;

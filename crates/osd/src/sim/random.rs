@@ -95,6 +95,8 @@ impl Run {
             log_entries_per_pg: (20, 20),
             // Of few objects some are much, in some histories.
             sync_objects: [1, 3, 64][seed as usize / SETUPS.len() % 3],
+            sync_bytes: [3, 8 << 20][seed as usize % 2],
+            max_backfills: 1 + seed as usize % 3,
             bug: setup.bug,
             ..PgConfig::default()
         };
@@ -195,12 +197,24 @@ impl Run {
                 let pool = m.pools.get_mut(&POOL).unwrap();
                 pool.pg_num = (pool.pg_num + 1).min(8);
             }),
+            12 if self.sim.random(8) == 0 => self.hold_copies(),
             7 => self.sim.pass_moment(),
             8 | 11 => self.request(false),
             9 => self.read_where_it_was(),
             12..=14 => self.read_at_member(),
             _ => self.request(true),
         }
+    }
+
+    /// An operator holds copies up, or lets them go on; some OSD becomes too full for them, or has room again.
+    fn hold_copies(&mut self) {
+        let (what, id) = (self.sim.random(4), self.any_osd());
+        self.sim.change_map(|m| match what {
+            0 => m.no_backfill = !m.no_backfill,
+            1 => m.no_recover = !m.no_recover,
+            2 => m.set_full(id, true, false),
+            _ => (0..self.setup.osds).for_each(|o| m.set_full(o, false, false)),
+        });
     }
 
     fn request(&mut self, writes: bool) {
@@ -293,6 +307,10 @@ impl Run {
             self.come_back(at);
         }
         self.sim.is_slow = false;
+        self.sim.change_map(|m| {
+            (m.no_backfill, m.no_recover) = (false, false);
+            (0..self.setup.osds).for_each(|o| m.set_full(o, false, false));
+        });
         for _ in 0..8 {
             self.sim.settle();
             if self.sim.all_clean() {

@@ -1,12 +1,12 @@
 //! A store in memory: changes are visible at once, and survive a crash once flushed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
 
 use crate::core::Core;
-use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, Want};
+use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::info::PgInfo;
 use crate::pg::key;
 use crate::pg::log::LogEntry;
@@ -34,6 +34,8 @@ pub(super) struct FakeStore {
     visible: State,
     durable: State,
     unflushed: VecDeque<(Token, Txn)>,
+    /// Objects whose data can't be read.
+    pub(super) rotten: BTreeSet<Bytes>,
 }
 
 impl Object {
@@ -219,9 +221,16 @@ impl FakeStore {
     pub(super) fn read(&self, key: &Bytes, wants: &[Want]) -> StoreReply {
         let none = Object::default();
         let o = self.visible.objects.get(key).unwrap_or(&none);
+        let rotten = self.rotten.contains(key);
         let one = |want: &Want| Fetched {
             want: want.clone(),
             answer: Ok(match want {
+                Want::Data(_) if rotten => {
+                    return Fetched {
+                        want: want.clone(),
+                        answer: Err(ReadError),
+                    };
+                }
                 Want::Object(other) => Answer::Object(self.visible.objects.get(other).map(Object::stored)),
                 want => o.answer(want),
             }),

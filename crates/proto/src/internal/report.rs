@@ -46,13 +46,16 @@ protocol! {
     /// Monitor to OSD, where the osdmap isn't answer enough. Carries the report's transaction id.
     ///
     /// - Version 1: first.
-    pub enum OsdReportReply: OSD_REPORT_REPLY, version 1, compat 1, priority HIGH {
+    /// - Version 2: `Force`, as operators may say what recovers first.
+    pub enum OsdReportReply: OSD_REPORT_REPLY, version 2, compat 1, priority HIGH {
         /// Booting is refused.
         BootDenied(BootDenied) = 1,
         /// The statistics are in: the OSD forgets them.
         PgStatsAck(PgStatsAck) = 2,
         /// The osdmap has you down: stop serving.
         GoDown(OsdGoingDown) = 3,
+        /// Recover these PGs before all others, or no more so.
+        Force(ForceCopy) = 4,
     }
 }
 
@@ -248,6 +251,18 @@ packed! {
 }
 
 packed! {
+    /// An operator's wish about recovery.
+    pub struct ForceCopy {
+        /// Of these PGs.
+        pub pgs: Vec<PgId>,
+        /// Their backfill, not their recovery.
+        pub backfill: bool,
+        /// Whether it is wanted; else it is wanted no more.
+        pub on: bool,
+    }
+}
+
+packed! {
     /// Why an OSD may not boot.
     pub struct BootDenied {
         /// A negative errno.
@@ -278,6 +293,7 @@ plain_parts!(
     OsdGoingDown,
     PgTempWanted,
     ConfigReport,
+    ForceCopy,
     BootDenied,
     PgStatsAck,
 );

@@ -101,6 +101,12 @@ pub(crate) fn samples() -> Vec<RawMessage> {
             stamp: UTime::from_secs(1),
         })
         .to_message(),
+        OsdReportReply::Force(ForceCopy {
+            pgs: vec![PgId::new(1, 2)],
+            backfill: true,
+            on: true,
+        })
+        .to_message(),
     ];
     out.extend(reports().iter().map(Payload::to_message));
     out

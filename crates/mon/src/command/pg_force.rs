@@ -1,0 +1,177 @@
+//! What recovers first: `pg force-recovery` and its like. The primaries are told; nothing of it is kept here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spirula_maps::{PgId, PgStat, PgState};
+use spirula_proto::Payload;
+use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
+
+use super::{Call, Done, Outcome, Reply, commands, errno};
+use crate::core::Monitor;
+
+commands! {
+    "pg force-recovery pgid:Pgid..." "pg" "rw" force_recovery, "recover placement groups before all others";
+    "pg force-backfill pgid:Pgid..." "pg" "rw" force_backfill, "backfill placement groups before all others";
+    "pg cancel-force-recovery pgid:Pgid..." "pg" "rw" cancel_recovery, "recover placement groups in their usual order";
+    "pg cancel-force-backfill pgid:Pgid..." "pg" "rw" cancel_backfill, "backfill placement groups in their usual order";
+    "osd pool force-recovery who:Poolname..." "osd" "rw" pool_force_recovery, "recover pools before all others";
+    "osd pool force-backfill who:Poolname..." "osd" "rw" pool_force_backfill, "backfill pools before all others";
+    "osd pool cancel-force-recovery who:Poolname..." "osd" "rw" pool_cancel_recovery,
+        "recover pools in their usual order";
+    "osd pool cancel-force-backfill who:Poolname..." "osd" "rw" pool_cancel_backfill,
+        "backfill pools in their usual order";
+}
+
+/// What is wanted.
+#[derive(Clone, Copy)]
+struct Wish {
+    backfill: bool,
+    on: bool,
+}
+
+impl Wish {
+    /// As the official answer names it.
+    fn name(self) -> String {
+        let what = if self.backfill { "backfill" } else { "recovery" };
+        format!("{}force-{what}", if self.on { "" } else { "cancel-" })
+    }
+
+    /// Why it is pointless for this PG, with the official code where it may be a mistake.
+    fn objection(self, pg: PgId, stat: &PgStat) -> Option<(String, i32)> {
+        let (waits, forced, noun, verb) = match self.backfill {
+            true => (
+                PgState::DEGRADED
+                    .with(PgState::BACKFILL_WAIT)
+                    .with(PgState::BACKFILLING),
+                PgState::FORCED_BACKFILL,
+                "backfill",
+                "backfilling",
+            ),
+            false => (
+                PgState::DEGRADED
+                    .with(PgState::RECOVERY_WAIT)
+                    .with(PgState::RECOVERING),
+                PgState::FORCED_RECOVERY,
+                "recovery",
+                "recovery",
+            ),
+        };
+        let is_forced = stat.state.contains(forced);
+        match (self.on, is_forced) {
+            (true, _) if !stat.state.intersects(waits) => {
+                Some((format!("pg {pg} doesn't require {verb}; "), 0))
+            }
+            (true, true) => Some((format!("pg {pg} {noun} already forced; "), errno::EINVAL)),
+            (false, false) => Some((format!("pg {pg} {noun} not forced; "), 0)),
+            _ => None,
+        }
+    }
+}
+
+/// Tells the primaries of these PGs.
+fn tell(m: &mut Monitor, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut code: i32) -> Done {
+    let mut by_primary: BTreeMap<i32, Vec<PgId>> = BTreeMap::new();
+    for pg in pgs {
+        let Some(stat) = m.stats.pgs.get(&pg) else {
+            text.push_str(&format!("pg {pg} does not exist; "));
+            code = errno::ENOENT;
+            continue;
+        };
+        match wish.objection(pg, stat) {
+            Some((why, objection)) => {
+                text.push_str(&why);
+                code = if objection == 0 { code } else { objection };
+            }
+            None => by_primary.entry(stat.acting_primary).or_default().push(pg),
+        }
+    }
+    for (osd, pgs) in by_primary {
+        let Some(session) = m.osd_session(osd) else {
+            continue;
+        };
+        let names: Vec<String> = pgs.iter().map(PgId::to_string).collect();
+        text.push_str(&format!(
+            "instructing pg(s) [{}] on osd.{osd} to {}; ",
+            names.join(","),
+            wish.name()
+        ));
+        let force = ForceCopy {
+            pgs,
+            backfill: wish.backfill,
+            on: wish.on,
+        };
+        m.send(session, OsdReportReply::Force(force).to_message());
+    }
+    text.push('\n');
+    match code {
+        0 => Ok(Outcome::Now(Reply::status(text))),
+        _ => Err(Reply::error(code, text)),
+    }
+}
+
+fn force(m: &mut Monitor, call: &Call<'_>, wish: Wish) -> Done {
+    let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
+    for name in call.args.list("pgid") {
+        match name.parse::<PgId>() {
+            Ok(pg) => drop(pgs.insert(pg)),
+            Err(_) => {
+                text.push_str(&format!("invalid pgid '{name}'; "));
+                code = errno::EINVAL;
+            }
+        }
+    }
+    tell(m, pgs, wish, text, code)
+}
+
+fn force_pools(m: &mut Monitor, call: &Call<'_>, wish: Wish) -> Done {
+    let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
+    for name in call.args.list("who") {
+        match m.osd.map.pool_id(&name).and_then(|id| u64::try_from(id).ok()) {
+            Some(id) => pgs.extend(m.stats.pgs.keys().copied().filter(|pg| pg.pool == id)),
+            None => {
+                text.push_str(&format!("pool {name} does not exist; "));
+                code = errno::ENOENT;
+            }
+        }
+    }
+    match code {
+        0 => tell(m, pgs, wish, text, 0),
+        _ => Err(Reply::error(code, text)),
+    }
+}
+
+const fn wish(backfill: bool, on: bool) -> Wish {
+    Wish { backfill, on }
+}
+
+fn force_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force(m, call, wish(false, true))
+}
+
+fn force_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force(m, call, wish(true, true))
+}
+
+fn cancel_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force(m, call, wish(false, false))
+}
+
+fn cancel_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force(m, call, wish(true, false))
+}
+
+fn pool_force_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force_pools(m, call, wish(false, true))
+}
+
+fn pool_force_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force_pools(m, call, wish(true, true))
+}
+
+fn pool_cancel_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force_pools(m, call, wish(false, false))
+}
+
+fn pool_cancel_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+    force_pools(m, call, wish(true, false))
+}

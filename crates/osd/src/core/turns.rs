@@ -1,0 +1,175 @@
+//! Whose turn it is to copy, and to be copied to: few PGs at a time, the most urgent ones first.
+
+use spirula_maps::PgId;
+
+use super::Core;
+use crate::pg::{BackfillState, Ctx, Pg};
+
+/// What decides about a PG's turns.
+pub(super) fn of(pg: &Pg) -> (BackfillState, Option<(u8, bool)>) {
+    (pg.backfill_state(), pg.incoming_bid())
+}
+
+/// PGs with how urgent each is, and whether it has its turn.
+pub type NamedBids = Vec<(PgId, u8, bool)>;
+
+impl Core {
+    /// Lets as many PGs copy in the background at a time as may, and as many be copied to this OSD.
+    pub(super) fn grant_copies(&mut self, cx: &mut Ctx<'_>) {
+        while std::mem::take(&mut self.copies_changed) {
+            let most = self.cfg.max_backfills;
+            for slot in self.held_copies() {
+                self.with(slot, cx, Pg::revoke_backfill);
+            }
+            let turns = distribute(self.copying(cx.usec), most);
+            for slot in turns.revoked {
+                self.with(slot, cx, Pg::revoke_backfill);
+            }
+            for slot in turns.granted {
+                self.with(slot, cx, Pg::grant_backfill);
+            }
+            let turns = distribute(self.incoming(), most);
+            for slot in turns.revoked {
+                self.with(slot, cx, Pg::revoke_incoming);
+            }
+            for slot in turns.granted {
+                self.with(slot, cx, Pg::grant_incoming);
+            }
+        }
+    }
+
+    /// How many PGs may copy at a time.
+    pub fn max_backfills(&self) -> usize {
+        self.cfg.max_backfills
+    }
+
+    /// The PGs that copy, or would like to, and those that are copied to.
+    pub fn copy_bids(&self, usec: u64) -> (NamedBids, NamedBids) {
+        let named = |b: Bid| Some((self.pgs.get(&b.slot)?.pgid(), b.priority, b.has_turn));
+        let mut local: Vec<_> = self.copying(usec).filter_map(named).collect();
+        let mut remote: Vec<_> = self.incoming().filter_map(named).collect();
+        local.sort_unstable();
+        remote.sort_unstable();
+        (local, remote)
+    }
+
+    /// PGs that have their turn and may not go on.
+    fn held_copies(&self) -> Vec<u32> {
+        let has_turn = |pg: &Pg| {
+            matches!(
+                pg.backfill_state(),
+                BackfillState::Reserving | BackfillState::Running
+            )
+        };
+        let held = self
+            .pgs
+            .iter()
+            .filter(|(_, pg)| has_turn(pg) && pg.is_copying_held());
+        let mut slots: Vec<u32> = held.map(|(slot, _)| *slot).collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    fn copying(&self, usec: u64) -> impl Iterator<Item = Bid> {
+        let bid = move |(slot, pg): (&u32, &Pg)| {
+            let has_turn = match pg.backfill_state() {
+                BackfillState::Idle => return None,
+                BackfillState::Waiting => false,
+                BackfillState::Reserving | BackfillState::Running => true,
+            };
+            (has_turn || pg.may_copy(usec)).then(|| Bid {
+                slot: *slot,
+                priority: pg.copy_priority(),
+                has_turn,
+            })
+        };
+        self.pgs.iter().filter_map(bid)
+    }
+
+    fn incoming(&self) -> impl Iterator<Item = Bid> {
+        let bid = |(slot, pg): (&u32, &Pg)| {
+            let (priority, has_turn) = pg.incoming_bid()?;
+            Some(Bid {
+                slot: *slot,
+                priority,
+                has_turn,
+            })
+        };
+        self.pgs.iter().filter_map(bid)
+    }
+}
+
+/// A PG that copies, or would like to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bid {
+    /// Its place.
+    slot: u32,
+    /// How urgent it is.
+    priority: u8,
+    /// Whether it is its turn already.
+    has_turn: bool,
+}
+
+/// Who gets a turn, and from whom it is taken for that.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Turns {
+    /// These are granted one.
+    granted: Vec<u32>,
+    /// These have it no more: others are more urgent.
+    revoked: Vec<u32>,
+}
+
+/// Distributes `most` turns.
+fn distribute(bids: impl Iterator<Item = Bid>, most: usize) -> Turns {
+    let (mut running, mut waiting): (Vec<Bid>, Vec<Bid>) = bids.partition(|b| b.has_turn);
+    running.sort_by_key(|b| std::cmp::Reverse((b.priority, std::cmp::Reverse(b.slot))));
+    waiting.sort_by_key(|b| (std::cmp::Reverse(b.priority), b.slot));
+    let mut free = most.saturating_sub(running.len());
+    let mut turns = Turns::default();
+    for bid in waiting {
+        if free > 0 {
+            free -= 1;
+        } else if running.last().is_some_and(|r| r.priority < bid.priority) {
+            turns.revoked.extend(running.pop().map(|r| r.slot));
+        } else {
+            break;
+        }
+        turns.granted.push(bid.slot);
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bid(slot: u32, priority: u8, has_turn: bool) -> Bid {
+        Bid {
+            slot,
+            priority,
+            has_turn,
+        }
+    }
+
+    fn of(bids: &[Bid], most: usize) -> (Vec<u32>, Vec<u32>) {
+        let t = distribute(bids.iter().copied(), most);
+        (t.granted, t.revoked)
+    }
+
+    #[test]
+    fn the_most_urgent_come_first_and_take_the_turns_of_others() {
+        let waiting = [bid(1, 100, false), bid(2, 180, false), bid(3, 100, false)];
+        assert_eq!(of(&waiting, 2), (vec![2, 1], vec![]));
+        let some = [
+            bid(1, 100, true),
+            bid(2, 180, false),
+            bid(3, 140, true),
+            bid(4, 255, false),
+        ];
+        assert_eq!(of(&some, 2), (vec![4, 2], vec![1, 3]));
+        assert_eq!(of(&some, 3), (vec![4, 2], vec![1]));
+        let equal = [bid(1, 100, true), bid(2, 100, false)];
+        assert_eq!(of(&equal, 1), (vec![], vec![]));
+        assert_eq!(of(&equal, 0), (vec![], vec![]), "what runs is let go on");
+    }
+}
