@@ -15,6 +15,7 @@ pub mod daemon;
 pub mod fmt;
 pub mod health;
 pub mod kv;
+mod progress;
 pub mod raft;
 pub mod service;
 pub mod version;

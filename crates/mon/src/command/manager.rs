@@ -1,7 +1,7 @@
 //! The manager, and what its modules and the metadata servers would say in a cluster that has none of them.
 //!
-//! Of the latter only questions whose answer is known without them: no file system, no balancing, nothing in progress, no crash
-//! recorded.
+//! Of the latter only questions whose answer is known without them: no file system, no balancing, no crash recorded. What is in
+//! progress the monitor tells itself.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +29,7 @@ commands! {
     "crash stat" "mgr" "r" crash_stat, "count the crashes that were recorded";
     "progress" "mgr" "r" progress, "show what is in progress";
     "progress json" "mgr" "r" progress_json, "show what is in progress as JSON";
+    "progress clear" "mgr" "rw" progress_clear, "forget what is in progress";
     "mds stat" "mds" "r" mds_stat, "summarize the metadata servers";
     "mds metadata who?:String" "mds" "r" mds_metadata, "show what is known of metadata servers";
     "mds versions" "mds" "r" empty_object, "count the metadata servers' versions";
@@ -164,12 +165,20 @@ fn crash_stat(_: &mut Monitor, _: &Call<'_>) -> Done {
     now(Reply::text("0 crashes recorded\n"))
 }
 
-fn progress(_: &mut Monitor, _: &Call<'_>) -> Done {
-    now(Reply::status("Nothing in progress"))
+fn progress(m: &mut Monitor, _: &Call<'_>) -> Done {
+    now(match m.progress.text(m.now) {
+        Some(text) => Reply::text(text),
+        None => Reply::status("Nothing in progress"),
+    })
 }
 
-fn progress_json(_: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &json!({"completed": [], "events": []}))
+fn progress_json(m: &mut Monitor, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &m.progress.json(m.now))
+}
+
+fn progress_clear(m: &mut Monitor, _: &Call<'_>) -> Done {
+    m.progress.clear();
+    now(Reply::default())
 }
 
 fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {

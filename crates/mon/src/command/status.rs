@@ -427,7 +427,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
             "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
             "mgrmap": {"available": m.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
             "servicemap": {"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}},
-            "progress_events": {},
+            "progress_events": m.progress.status_json(m.now),
         });
         return now(Reply::json(call.format, &v));
     }
@@ -494,6 +494,10 @@ fn status_text(m: &Monitor) -> String {
     t.push_str(&pgs_text(m));
     t.push_str(" \n");
     t.push_str(&io_text(m));
+    let progress = m.progress.status_text(m.now);
+    if !progress.is_empty() {
+        t.push_str(&format!("  progress:\n{progress} \n"));
+    }
     t
 }
 

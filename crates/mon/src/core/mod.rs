@@ -47,6 +47,7 @@ pub use write::Waiter;
 use crate::health::{DiskUse, HealthLog, Mutes, Versions};
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
+use crate::progress::Progress;
 use crate::raft::Applied;
 use crate::service::{Auth, ClusterLog, Config, MonMaps, OsdMaps, Stats};
 
@@ -134,6 +135,7 @@ pub struct Monitor {
     pub(crate) mutes: Mutes,
     pub(crate) health_log: HealthLog,
     pub(crate) versions: Versions,
+    pub(crate) progress: Progress,
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
     pub(crate) manager: Manager,
@@ -177,6 +179,7 @@ impl Monitor {
             mutes: Mutes::load(kv.as_ref())?,
             health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
+            progress: Progress::default(),
             disk: None,
             manager: Manager::load(kv.as_ref(), me.mgr_addrs.clone())?,
             values: Values::from_file(local),
@@ -251,6 +254,7 @@ impl Monitor {
         }
         self.check_times();
         self.stats.tick(now, &self.osd.map);
+        self.watch_progress();
         if self.writes.idle() && self.queue.is_empty() {
             self.maintain();
         }

@@ -83,6 +83,7 @@ impl Monitor {
         self.change_role(Role::Leader, term, now);
         self.quorum.leader = self.me.name.clone();
         self.stats.restart(now);
+        self.progress.restart();
         self.osd.start(self.steady.now());
         self.metadata_due = true;
         self.resend();

@@ -3,6 +3,7 @@
 mod failure;
 mod manager;
 mod operator;
+mod progress;
 mod quorum;
 mod snaps;
 mod told;

@@ -1,0 +1,318 @@
+//! What is in progress: events that last until PGs have moved, as the progress module of Ceph's manager tells them.
+//!
+//! An OSD that is marked out or in begins an event about the PGs that move for it. Whenever data is copied there is an event about
+//! the whole cluster besides. Nothing of it is replicated: the next leader begins anew.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Value, json};
+use spirula_denc::{Fsid, UTime};
+use spirula_maps::{PgId, PgState};
+
+use crate::core::Monitor;
+use crate::fmt;
+
+/// Events that are remembered when they are over (`max_completed_events`).
+const REMEMBERED: usize = 50;
+/// Characters of a bar, brackets included.
+const WIDTH: usize = 30;
+/// States of a PG for which data is copied, or waits to be.
+const COPYING: PgState = PgState::RECOVERING
+    .with(PgState::RECOVERY_WAIT)
+    .with(PgState::RECOVERY_TOOFULL)
+    .with(PgState::BACKFILLING)
+    .with(PgState::BACKFILL_WAIT)
+    .with(PgState::BACKFILL_TOOFULL);
+
+/// What an event is about.
+#[derive(Debug, Clone)]
+enum About {
+    /// The whole cluster. The PGs that were clean when it began, and have not moved since, do not count.
+    Cluster { untouched: BTreeSet<PgId> },
+    /// PGs that move because of this OSD: how many, and those that are left with the bytes that had been copied of each.
+    Osd {
+        osd: i32,
+        count: usize,
+        left: BTreeMap<PgId, i64>,
+    },
+}
+
+/// Something in progress.
+#[derive(Debug, Clone)]
+struct Event {
+    id: String,
+    message: String,
+    started: UTime,
+    /// The map must be this one before a PG's state says anything.
+    epoch: u32,
+    share: f64,
+    about: About,
+}
+
+/// Something that is over.
+#[derive(Debug)]
+struct Ghost {
+    event: Event,
+    finished: UTime,
+}
+
+/// All events.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    events: Vec<Event>,
+    completed: VecDeque<Ghost>,
+    /// The OSDs that were in, in the newest map that was looked at; `None` before the first.
+    inside: Option<BTreeSet<i32>>,
+    epoch: u32,
+    count: u64,
+}
+
+impl Event {
+    fn refs(&self) -> Value {
+        match &self.about {
+            About::Cluster { .. } => json!([["global", ""]]),
+            About::Osd { osd, .. } => json!([["osd", osd]]),
+        }
+    }
+
+    /// Whether `ceph -s` shows it.
+    fn is_shown(&self) -> bool {
+        matches!(self.about, About::Cluster { .. })
+    }
+
+    fn age(&self, now: UTime) -> String {
+        let whole = std::time::Duration::from_secs(now.since(self.started).as_secs());
+        format!("({})", fmt::age(whole))
+    }
+
+    /// Seconds until the end, if it goes on as it went.
+    fn remaining(&self, now: UTime) -> Option<u64> {
+        let elapsed = now.since(self.started).as_secs_f64();
+        (self.share > 0.0).then(|| (elapsed * (1.0 - self.share) / self.share) as u64)
+    }
+
+    /// The message, and below it a bar and the estimate.
+    fn lines(&self, now: UTime, indent: usize) -> String {
+        let inner = WIDTH - 2;
+        let done = ((self.share * inner as f64) as usize).min(inner);
+        let remaining = match self.remaining(now) {
+            Some(s) if s > 0 => format!("(remaining: {})", fmt::age(std::time::Duration::from_secs(s))),
+            _ => String::new(),
+        };
+        format!(
+            "{} {}\n{}[{}{}] {remaining}",
+            self.message,
+            self.age(now),
+            " ".repeat(indent),
+            "=".repeat(done),
+            ".".repeat(inner - done)
+        )
+    }
+
+    fn json(&self, now: UTime) -> Value {
+        json!({
+            "duration": self.age(now), "id": self.id, "message": self.message, "progress": self.share,
+            "refs": self.refs(), "started_at": self.started.as_secs_f64(),
+            "time_remaining": self.remaining(now),
+        })
+    }
+}
+
+impl Progress {
+    /// Nothing is known any more: another monitor has led meanwhile.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.completed.clear();
+    }
+
+    /// The answer to `ceph progress`; `None` where there is nothing to tell.
+    pub(crate) fn text(&self, now: UTime) -> Option<String> {
+        if self.events.is_empty() && self.completed.is_empty() {
+            return None;
+        }
+        let newest_first = self.events.iter().rev();
+        let mut text: String = newest_first.map(|e| e.lines(now, 4) + "\n").collect();
+        if !self.completed.is_empty() {
+            text.push('\n');
+        }
+        for ghost in &self.completed {
+            text.push_str(&format!("[Complete]: {}\n", ghost.event.lines(now, 4)));
+        }
+        Some(text)
+    }
+
+    /// The answer to `ceph progress json`.
+    pub(crate) fn json(&self, now: UTime) -> Value {
+        let ghost = |g: &Ghost| {
+            json!({
+                "add_to_ceph_s:": g.event.is_shown(), "finished_at": g.finished.as_secs_f64(), "id": g.event.id,
+                "message": g.event.message, "refs": g.event.refs(), "started_at": g.event.started.as_secs_f64(),
+            })
+        };
+        json!({
+            "completed": self.completed.iter().map(ghost).collect::<Vec<_>>(),
+            "events": self.events.iter().map(|e| e.json(now)).collect::<Vec<_>>(),
+        })
+    }
+
+    /// What `ceph -s` shows, without heading; empty for nothing.
+    pub(crate) fn status_text(&self, now: UTime) -> String {
+        let shown = self.events.iter().filter(|e| e.is_shown());
+        shown.map(|e| format!("    {}\n", e.lines(now, 6))).collect()
+    }
+
+    /// `progress_events` of the status.
+    pub(crate) fn status_json(&self, now: UTime) -> Value {
+        let event = |e: &Event| {
+            let v = json!({"message": e.lines(now, 6), "progress": e.share, "add_to_ceph_s": e.is_shown()});
+            (e.id.clone(), v)
+        };
+        Value::Object(self.events.iter().map(event).collect())
+    }
+
+    fn begin(&mut self, message: String, about: About, now: UTime, epoch: u32) {
+        self.count += 1;
+        let (mut id, n) = ([0; 16], self.count.to_be_bytes());
+        id[..4].copy_from_slice(&now.sec.to_be_bytes());
+        id[4..8].copy_from_slice(&now.nsec.to_be_bytes());
+        id[8..].copy_from_slice(&n);
+        self.events.push(Event {
+            id: Fsid(id).to_string(),
+            message,
+            started: now,
+            epoch,
+            share: 0.0,
+            about,
+        });
+    }
+
+    fn complete(&mut self, at: usize, now: UTime) {
+        let mut event = self.events.remove(at);
+        event.share = 1.0;
+        if self.completed.len() == REMEMBERED {
+            self.completed.pop_front();
+        }
+        self.completed.push_back(Ghost { event, finished: now });
+    }
+}
+
+impl Monitor {
+    /// Looks at what has changed. To be called about twice a second where this monitor leads.
+    pub(crate) fn watch_progress(&mut self) {
+        let mut p = std::mem::take(&mut self.progress);
+        self.notice_in_and_out(&mut p);
+        self.notice_copying(&mut p);
+        let now = self.now;
+        for e in &mut p.events {
+            e.share = self.share_done(e).clamp(0.0, 1.0);
+        }
+        while let Some(at) = p.events.iter().position(|e| e.share >= 1.0) {
+            p.complete(at, now);
+        }
+        self.progress = p;
+    }
+
+    /// Begins events about OSDs that were marked out or in.
+    fn notice_in_and_out(&self, p: &mut Progress) {
+        let map = &self.osd.map;
+        if p.epoch == map.epoch && p.inside.is_some() {
+            return;
+        }
+        p.epoch = map.epoch;
+        let inside: BTreeSet<i32> = map.osds().filter(|o| map.is_in(*o)).collect();
+        let Some(before) = p.inside.replace(inside.clone()) else {
+            return;
+        };
+        for osd in before.symmetric_difference(&inside).copied() {
+            let marked = if inside.contains(&osd) { "in" } else { "out" };
+            if !map.exists(osd) {
+                continue;
+            }
+            let of_osd = |e: &Event| matches!(e.about, About::Osd { osd: o, .. } if o == osd);
+            while let Some(at) = p.events.iter().position(of_osd).filter(|_| marked == "in") {
+                p.complete(at, self.now);
+            }
+            let left = self.moving_for(osd);
+            if !left.is_empty() {
+                let count = left.len();
+                let message = format!("Rebalancing after osd.{osd} marked {marked}");
+                p.begin(message, About::Osd { osd, count, left }, self.now, map.epoch);
+            }
+        }
+    }
+
+    /// The PGs that the newest map gives to this OSD or takes from it, with what has been copied of each.
+    fn moving_for(&self, osd: i32) -> BTreeMap<PgId, i64> {
+        let moves = self.stats.pgs.iter().filter(|(pg, stat)| {
+            let up = self.osd.map.map_pg(**pg).up;
+            let differs = up.iter().collect::<BTreeSet<_>>() != stat.up.iter().collect();
+            differs && (up.contains(&osd) || stat.up.contains(&osd))
+        });
+        moves
+            .map(|(pg, stat)| (*pg, stat.stats.sum.num_bytes_recovered))
+            .collect()
+    }
+
+    /// Begins the event about the cluster, where something is copied.
+    fn notice_copying(&self, p: &mut Progress) {
+        let copying = |s: PgState| s.intersects(COPYING);
+        if p.events.iter().any(Event::is_shown) || !self.stats.pgs.values().any(|s| copying(s.state)) {
+            return;
+        }
+        let untouched = self.stats.pgs.iter().filter(|(_, s)| is_done(s.state));
+        let untouched = untouched.map(|(pg, _)| *pg).collect();
+        let epoch = self.osd.map.epoch;
+        p.begin(
+            "Global Recovery Event".to_owned(),
+            About::Cluster { untouched },
+            self.now,
+            epoch,
+        );
+    }
+
+    /// How much of an event is done.
+    fn share_done(&self, e: &mut Event) -> f64 {
+        match &mut e.about {
+            About::Cluster { untouched } => {
+                untouched.retain(|pg| self.stats.pgs.get(pg).is_some_and(|s| is_done(s.state)));
+                let counted = self.stats.pgs.iter().filter(|(pg, _)| !untouched.contains(pg));
+                let (done, all) = counted.fold((0, 0), |(done, all), (_, s)| {
+                    (done + u32::from(is_done(s.state)), all + 1)
+                });
+                if all == 0 {
+                    1.0
+                } else {
+                    f64::from(done) / f64::from(all)
+                }
+            }
+            About::Osd { count, left, .. } => {
+                let mut partly = 0.0;
+                left.retain(|pg, before| {
+                    let Some(s) = self.stats.pgs.get(pg) else {
+                        return false;
+                    };
+                    let current = s.reported_epoch >= e.epoch;
+                    if current && is_done(s.state) {
+                        return false;
+                    }
+                    let bytes = s.stats.sum.num_bytes;
+                    if current && bytes > 0 {
+                        let copied = s.stats.sum.num_bytes_recovered - *before;
+                        partly += (copied as f64 / bytes as f64).clamp(0.0, 1.0);
+                    }
+                    true
+                });
+                ((*count - left.len()) as f64 + partly) / (*count).max(1) as f64
+            }
+        }
+    }
+}
+
+fn is_done(state: PgState) -> bool {
+    state.contains(PgState::ACTIVE.with(PgState::CLEAN))
+}
