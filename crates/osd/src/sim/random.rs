@@ -95,7 +95,11 @@ impl Run {
             log_entries_per_pg: (20, 20),
             // Of few objects some are much, in some histories.
             sync_objects: [1, 3, 64][seed as usize / SETUPS.len() % 3],
-            sync_bytes: [3, 8 << 20][seed as usize % 2],
+            sync_bytes: if setup.bug.is_none() && seed % 2 == 0 {
+                3
+            } else {
+                8 << 20
+            },
             max_backfills: 1 + seed as usize % 3,
             bug: setup.bug,
             ..PgConfig::default()
@@ -197,7 +201,8 @@ impl Run {
                 let pool = m.pools.get_mut(&POOL).unwrap();
                 pool.pg_num = (pool.pg_num + 1).min(8);
             }),
-            12 if self.sim.random(8) == 0 => self.hold_copies(),
+            // Bugs are looked for where nothing else is held up.
+            15 if self.setup.bug.is_none() && self.sim.random(8) == 0 => self.hold_copies(),
             7 => self.sim.pass_moment(),
             8 | 11 => self.request(false),
             9 => self.read_where_it_was(),
