@@ -95,7 +95,7 @@ impl Run {
             log_entries_per_pg: (20, 20),
             // Of few objects some are much, in some histories.
             sync_objects: [1, 3, 64][seed as usize / SETUPS.len() % 3],
-            sync_bytes: if setup.bug.is_none() && seed % 2 == 0 {
+            sync_bytes: if setup.bug.is_none() && seed.is_multiple_of(2) {
                 3
             } else {
                 8 << 20
