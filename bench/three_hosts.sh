@@ -66,15 +66,17 @@ at 4 timeout 30 ceph osd pool application enable bench test 2> /dev/null
 wait_for 60 HEALTH_OK at 4 timeout 5 ceph health detail
 
 seconds=$((MINUTES * 60))
-# In rounds that write the same objects, so that an hour of it fits on the disk.
+# In rounds, whose objects are removed during the next one, so that an hour of it fits on the disk.
 write_rounds() {
     local end=$(($(date +%s) + seconds)) now length
     while now=$(date +%s) && length=$((end - now)) && [ $length -gt 0 ]; do
         [ $length -le 60 ] || length=60
         echo "ROUND $now"
-        at 4 timeout 900 rados bench -p bench $length write -b "$OBJECT" -t 16 --run-name round --no-cleanup ||
+        at 4 timeout 900 rados bench -p bench $length write -b "$OBJECT" -t 16 --run-name "round$now" --no-cleanup ||
             { echo FAILED; sleep 1; }
+        at 4 timeout 900 rados -p bench cleanup --run-name "round$now" > /dev/null 2>&1 &
     done
+    wait
 }
 write_rounds > "$ROOT/bench.log" 2>&1 &
 bench=$!

@@ -1,6 +1,8 @@
 """The cases of the python3-rados suite: the whole Python API, its exceptions included."""
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -464,6 +466,19 @@ def pools(t):
     t.gives('read_after', io.read, 'o')
 
 
+def ping(mon):
+    """What a monitor answers to `ping_monitor` of a handle that never connected. In processes of their own: Debian's client
+    crashes in it in one or two of a hundred runs, whoever answers."""
+    program = """
+import os, rados, sys
+print(rados.Rados(conffile=os.environ['CEPH_CONF'], conf={'admin_socket': ''}).ping_monitor(sys.argv[1]))"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, '-c', program, mon], stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode == 0:
+            break
+    return json.loads(done.stdout)
+
+
 @case
 def closed_handles(t):
     io = t.rados.open_ioctx(t.pool)
@@ -485,7 +500,7 @@ def closed_handles(t):
     t.gives('state', lambda: never.state)
     t.gives('before_connect', never.get_fsid)
     t.gives('pools_before_connect', never.list_pools)
-    t.gives('ping', lambda: json.loads(never.ping_monitor('a'))['health'] is not None)
+    t.gives('ping', lambda: ping('a')['health'] is not None)
     t.gives('ping_missing', rados.Rados(conffile=os.environ['CEPH_CONF'], conf={'admin_socket': ''}).ping_monitor, 'nosuch')
     t.gives('connect_again', t.rados.connect)
     t.gives('no_such_conf', rados.Rados, conffile='/nonexistent/ceph.conf')
