@@ -261,6 +261,18 @@ impl Core {
     /// Works out where a request goes now, and sends it if that changed or it never went out.
     pub(super) fn aim(&mut self, tid: u64) {
         let Some(map) = self.map.clone() else { return };
+        self.retarget(&map, tid);
+        let Some(pending) = self.pending.get(&tid).filter(|p| !p.sent) else {
+            return;
+        };
+        let pool = map.pool(pending.op.locator.pool);
+        if pool.is_some_and(|pool| !paused(&map, pool, pending.op.flags)) {
+            self.send(tid);
+        }
+    }
+
+    /// Works out where a request goes by this map. Where that is not where it was sent to, it must be sent again, or ends.
+    fn retarget(&mut self, map: &OsdMap, tid: u64) {
         let Some(pending) = self.pending.get(&tid) else {
             return;
         };
@@ -275,7 +287,7 @@ impl Core {
             locator: &locator,
             aim: pending.aim,
         };
-        let found = self.target(&map, &place);
+        let found = self.target(map, &place);
         let (Some((raw, pg, target)), Some(pool)) = (found, map.pool(locator.pool)) else {
             // No such pool in the newest map we have.
             return self.fail(tid, errno::ENOENT);
@@ -294,9 +306,6 @@ impl Core {
             }
             pending.target = target;
             pending.sent = false;
-        }
-        if !pending.sent && !paused(&map, pool, pending.op.flags) {
-            self.send(tid);
         }
     }
 
@@ -456,7 +465,11 @@ impl Core {
         let before = self.epoch();
         for epoch in maps.range().map(|(a, b)| a..=b).into_iter().flatten() {
             match self.next_map(maps, epoch) {
-                Some(Ok(map)) => self.map = Some(Rc::new(map)),
+                Some(Ok(map)) => {
+                    let skipped = before > 0 && epoch > self.epoch() + 1;
+                    self.map = Some(Rc::new(map));
+                    self.note_moves(skipped);
+                }
                 Some(Err(e)) => {
                     tracing::error!("OSDMap {epoch}: {e}");
                     // A full map mends what an incremental could not.
@@ -495,6 +508,21 @@ impl Core {
         }
     }
 
+    /// Finds out what must be sent again, by each map: an interval that came and went made OSDs drop what they had, even
+    /// if the target is what it was. Where maps were skipped any may have. Nothing is sent yet.
+    fn note_moves(&mut self, skipped: bool) {
+        let Some(map) = self.map.clone() else { return };
+        if skipped {
+            let osds: Vec<i32> = self.sessions.keys().copied().collect();
+            osds.into_iter().for_each(|osd| self.unsend(osd));
+        }
+        let tids: Vec<u64> = self.pending.keys().copied().collect();
+        for tid in tids {
+            self.retarget(&map, tid);
+        }
+        self.aim_lingers(&map);
+    }
+
     fn map_changed(&mut self) {
         let Some(map) = self.map.clone() else { return };
         let moved = |(osd, s): &(&i32, &Session)| address(&map, **osd) != Some(s.addr);
@@ -506,7 +534,6 @@ impl Core {
         }
         let tids: Vec<u64> = self.pending.keys().copied().collect();
         tids.into_iter().for_each(|tid| self.aim(tid));
-        self.aim_lingers(&map);
         self.send_commands();
         self.tell_waiters();
     }

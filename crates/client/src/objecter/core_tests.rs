@@ -144,6 +144,43 @@ fn the_same_primary_in_another_interval_gets_it_again() {
     assert_eq!(cluster.one().1.retry_attempt, 2);
 }
 
+/// Maps of several epochs, whole ones, in one message.
+fn batch(maps: &[OsdMap]) -> MOsdMap {
+    let mut all = MOsdMap::default();
+    for map in maps {
+        all.maps.insert(map.epoch, map.encode_with_crc().0);
+        all.newest = map.epoch;
+    }
+    all
+}
+
+#[test]
+fn an_interval_that_came_and_went_within_a_message_means_another_attempt() {
+    let mut cluster = Cluster::new();
+    let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    let (_, first) = cluster.one();
+    cluster
+        .core
+        .handle_maps(&batch(&[map(11, &[1, 0]), map(12, &[0, 1])]));
+    let (osd, again) = cluster.one();
+    assert_eq!((osd, again.tid, again.retry_attempt), (0, first.tid, 1));
+    cluster
+        .core
+        .handle_maps(&batch(&[map(13, &[0, 1]), map(14, &[0, 1])]));
+    assert!(cluster.sent().is_empty(), "nothing has changed");
+}
+
+#[test]
+fn where_maps_were_skipped_everything_is_sent_again() {
+    let mut cluster = Cluster::new();
+    let _answer = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    let mut watch = cluster.core.submit(write(), Aim::Object, Resend::Never);
+    assert_eq!(cluster.sent().len(), 2);
+    cluster.core.handle_maps(&encoded(&map(15, &[0, 1])));
+    assert_eq!(cluster.one().1.retry_attempt, 1);
+    assert_eq!(watch.try_recv().unwrap().unwrap_err(), -errno::EAGAIN);
+}
+
 #[test]
 fn eagain_is_a_new_request_under_a_new_tid() {
     let mut cluster = Cluster::new();
