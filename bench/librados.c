@@ -5,6 +5,7 @@
  * Prints "ready" when the measured part begins, then one line: operations done, seconds they took, mean latency in ms, largest latency in ms. The cluster is that of
  * CEPH_CONF. What a case needs first (objects, snapshots) it makes itself, untimed; the objects stay.
  */
+#include "common.h"
 #include <rados/librados.h>
 #include <errno.h>
 #include <pthread.h>
@@ -23,21 +24,6 @@ static rados_ioctx_t io;
 static uint64_t list_objects = 100000;
 static rados_snap_t snaps[SNAPS];
 static char payload[SMALL];
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void check(int r, const char *what)
-{
-	if (r < 0) {
-		fprintf(stderr, "%s: %s\n", what, strerror(-r));
-		exit(1);
-	}
-}
 
 /* The measured part begins. */
 static double begin_measuring(void)

@@ -6,6 +6,7 @@
  * second: the second, writes, and the 50th and 99th percentile and the maximum of their latencies in ms. The cluster is that of
  * CEPH_CONF. A write that fails ends it.
  */
+#include "common.h"
 #include <rados/librados.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,21 +28,6 @@ static atomic_int running = IN_FLIGHT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static float latencies[MOST_A_SECOND];
 static size_t count;
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void check(int r, const char *what)
-{
-	if (r < 0) {
-		fprintf(stderr, "%s: %s\n", what, strerror(-r));
-		exit(1);
-	}
-}
 
 static void *writer(void *arg)
 {
