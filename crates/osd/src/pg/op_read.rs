@@ -18,7 +18,7 @@ use super::op::ClientOp;
 use super::op_checks::data_off;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
-use super::{Ctx, Output, Pending, Pg, StoredObject};
+use super::{Ctx, Output, Pending, Pg, Role, StoredObject};
 
 /// An op that waits for the store to read.
 #[derive(Debug)]
@@ -145,10 +145,19 @@ impl Pg {
             }
             None => {
                 self.trim_blocked(key);
-                for mut op in self.contexts.forget(key) {
-                    self.fail(&mut op, -EIO, cx);
+                for op in self.contexts.forget(key) {
+                    self.fail_unreadable(op, cx);
                 }
             }
+        }
+    }
+
+    /// An object can't be read here. Another member may have it whole, but only the primary may be asked for it.
+    pub(super) fn fail_unreadable(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        if matches!(self.role, Role::Replica(_)) {
+            self.send_to_primary([op], cx);
+        } else {
+            self.fail(&mut op, -EIO, cx);
         }
     }
 
@@ -270,6 +279,9 @@ impl Pg {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
+        if result == -EIO && matches!(self.role, Role::Replica(_)) {
+            return self.fail_unreadable(r.op, cx);
+        }
         let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
         let effects = exec.watch_effects.take();
         if result >= 0 {

@@ -85,6 +85,16 @@ fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
 }
 
 #[test]
+fn what_is_damaged_at_a_member_is_the_primary_s() {
+    let (mut sim, member) = cluster(None);
+    share(&mut sim, member);
+    let key = crate::pg::key::object_key(&sim.object("a"));
+    sim.nodes.get_mut(&member).unwrap().store.rotten.insert(key);
+    assert_eq!(ask(&mut sim, member, "a"), Some(Err(-EAGAIN)));
+    assert_eq!(sim.read("a").unwrap(), "one");
+}
+
+#[test]
 fn a_member_that_starts_to_lead_or_is_asked_anew_answers_no_more_as_a_member() {
     let (mut sim, member) = cluster(None);
     share(&mut sim, member);

@@ -5,7 +5,6 @@ use spirula_denc::decode_all;
 use spirula_maps::{SnapId, snap};
 
 use super::set::At;
-use crate::pg::errno::*;
 use crate::pg::exec::{ObjectState, up_front};
 use crate::pg::fetch::ReadError;
 use crate::pg::op::ClientOp;
@@ -80,7 +79,7 @@ impl Pg {
                     self.fetch(r, wants, cx);
                 }
             }
-            _ => self.fail(&mut r.op, -EIO, cx),
+            _ => self.fail_unreadable(r.op, cx),
         }
         self.pump(&key, cx);
     }
