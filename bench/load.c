@@ -1,10 +1,10 @@
 /* A steady load of writes, told second by second.
  *
- *     load POOL OBJECT_SIZE OBJECTS SECONDS
+ *     load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE]
  *
- * 16 writes in flight, each of a whole object, at random among OBJECTS names; with SECONDS 0 every object once, in order. Prints a line a
- * second: the second, writes, and the 50th and 99th percentile and the maximum of their latencies in ms. The cluster is that of
- * CEPH_CONF. A write that fails ends it.
+ * 16 writes in flight at random among OBJECTS names: of whole objects, or of WRITE_SIZE bytes at a multiple of that, as a block device's.
+ * With SECONDS 0 every object is written once, whole, in order. Prints a line a second: the second, writes, and the 50th and 99th
+ * percentile and the maximum of their latencies in ms. The cluster is that of CEPH_CONF. A write that fails ends it.
  */
 #include "common.h"
 #include <rados/librados.h>
@@ -20,7 +20,7 @@
 enum { IN_FLIGHT = 16, MOST_A_SECOND = 1 << 20 };
 
 static rados_ioctx_t io;
-static size_t size;
+static size_t size, write_size;
 static uint64_t objects, seconds;
 static double end;
 static atomic_ullong next_object;
@@ -40,7 +40,10 @@ static void *writer(void *arg)
 		if (seconds ? begun >= end : i >= objects)
 			break;
 		snprintf(name, sizeof name, "load%llu", (unsigned long long)i);
-		check(rados_write_full(io, name, data, size), name);
+		if (write_size == size)
+			check(rados_write_full(io, name, data, size), name);
+		else
+			check(rados_write(io, name, data, write_size, (uint64_t)rand_r(&seed) % (size / write_size) * write_size), name);
 		pthread_mutex_lock(&lock);
 		if (count < MOST_A_SECOND)
 			latencies[count++] = (float)((now() - begun) * 1e3);
@@ -77,13 +80,18 @@ int main(int argc, char **argv)
 {
 	rados_t cluster;
 	pthread_t threads[IN_FLIGHT];
-	if (argc != 5) {
-		fprintf(stderr, "load POOL OBJECT_SIZE OBJECTS SECONDS\n");
+	if (argc != 5 && argc != 6) {
+		fprintf(stderr, "load POOL OBJECT_SIZE OBJECTS SECONDS [WRITE_SIZE]\n");
 		return 2;
 	}
 	size = strtoull(argv[2], NULL, 0);
 	objects = strtoull(argv[3], NULL, 0);
 	seconds = strtoull(argv[4], NULL, 0);
+	write_size = argc == 6 ? strtoull(argv[5], NULL, 0) : size;
+	if (!objects || !write_size || write_size > size) {
+		fprintf(stderr, "load: no objects, or writes of more or less than an object\n");
+		return 2;
+	}
 	check(rados_create(&cluster, "admin"), "create");
 	check(rados_conf_read_file(cluster, NULL), "ceph.conf");
 	check(rados_connect(cluster), "connect");

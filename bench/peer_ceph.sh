@@ -1,27 +1,37 @@
 #!/usr/bin/env bash
 # Brings up a real Ceph from Debian's packages on loopback: the peer that the benchmark measures against.
-# usage: peer_ceph.sh up DIR [N_OSDS] [OSD_SIZE_G] | down DIR
+# usage: peer_ceph.sh up DIR [N_OSDS] [OSD_SIZE_G] [N_MONS] | down DIR
 set -euo pipefail
 command=${1:?up or down}
 dir=${2:?directory}
 export CEPH_CONF=$dir/ceph.conf
 
 up() {
-    local osds=${1:-3} size_g=${2:-10} fsid port
+    local osds=${1:-3} size_g=${2:-10} n_mons=${3:-1} fsid ports mons addrs="" names="" m
     if ! command -v ceph-osd >/dev/null; then
         echo "installing Debian's ceph packages" >&2
         apt-get update -q
         DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends ceph ceph-common
     fi
     rm -rf "$dir"
-    mkdir -p "$dir/mon.a" "$dir/mgr.x" "$dir/run"
+    mkdir -p "$dir/mgr.x" "$dir/run"
     fsid=$(cat /proc/sys/kernel/random/uuid)
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    mons=(a b c d e f g)
+    mons=("${mons[@]:0:n_mons}")
+    mapfile -t ports < <(python3 -c '
+import socket, sys
+held = [socket.socket() for _ in range(int(sys.argv[1]))]
+for s in held:
+    s.bind(("127.0.0.1", 0))
+    print(s.getsockname()[1])' "$n_mons")
+    for ((m = 0; m < n_mons; m++)); do
+        addrs+=${addrs:+,}[v2:127.0.0.1:${ports[m]}] names+=${names:+,}${mons[m]}
+    done
     cat >"$CEPH_CONF" <<CONF
 [global]
 fsid = $fsid
-mon_host = [v2:127.0.0.1:$port]
-mon_initial_members = a
+mon_host = $addrs
+mon_initial_members = $names
 auth_cluster_required = cephx
 auth_service_required = cephx
 auth_client_required = cephx
@@ -59,9 +69,15 @@ CONF
     ceph-authtool --create-keyring "$dir/keyring" --gen-key -n mon. --cap mon 'allow *' >/dev/null
     ceph-authtool "$dir/keyring" --gen-key -n client.admin \
         --cap mon 'allow *' --cap osd 'allow *' --cap mds 'allow *' --cap mgr 'allow *' >/dev/null
-    monmaptool --create --addv a "[v2:127.0.0.1:$port]" --fsid "$fsid" "$dir/monmap" >/dev/null
-    ceph-mon --mkfs -i a --monmap "$dir/monmap" --keyring "$dir/keyring"
-    ceph-mon -i a
+    monmaptool --create --fsid "$fsid" "$dir/monmap" >/dev/null
+    for ((m = 0; m < n_mons; m++)); do
+        monmaptool --addv "${mons[m]}" "[v2:127.0.0.1:${ports[m]}]" "$dir/monmap" >/dev/null
+    done
+    for m in "${mons[@]}"; do
+        mkdir -p "$dir/mon.$m"
+        ceph-mon --mkfs -i "$m" --monmap "$dir/monmap" --keyring "$dir/keyring"
+        ceph-mon -i "$m"
+    done
     ceph auth get-or-create mgr.x mon 'allow profile mgr' osd 'allow *' mds 'allow *' >"$dir/mgr.x/keyring"
     ceph-mgr -i x
     local i uuid key

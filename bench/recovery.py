@@ -1,141 +1,210 @@
 #!/usr/bin/python3
-"""What clients feel of recovery: throughput and latency second by second while an OSD is away, comes back, or is emptied; and
-how fast an idle cluster copies.
+"""What clients feel of a failure and of recovery, beside real Ceph in one run.
 
-    bench/recovery.py return|out|idle [--size 4096] [--bytes 2147483648] [--away 20] [--dir DIR]
+    bench/recovery.py CASE… [--only ceph|spirula] [--repeat 1] [--bytes 2147483648] [--object 4194304] [--write 0] [--away 60]
 
-return: an OSD is killed under load, and started again after --away seconds. out: of four OSDs one is marked out under load. idle:
-the same without load. SPIRULA is the binary (target/release/spirula). Needs Debian's ceph-common, librados-dev and a C compiler.
+return: an OSD is killed under a load of writes and comes back --away seconds later. Tells the longest write around its death, and
+        throughput and latency while it is away, while it gets what it lacks, and after.
+out:    of four OSDs one is marked out under load.
+idle:   the same without load, so how fast a cluster copies that has nothing else to do.
+leader: of three monitors the leader is killed, five times. Tells the time to the next command that a monitor answers.
+
+The pool holds --bytes in objects of --object bytes. The load has 16 writes in flight: of whole objects, or of --write bytes somewhere
+in one. SPIRULA is the binary (target/release/spirula). Needs Debian's ceph, librados-dev, python3-rados and a C compiler.
 """
 
 import argparse
+import json
 import os
-import signal
+import statistics
 import subprocess
-import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import rados
 
+from clusters import HERE, Ceph, Spirula, clear, sh
 
-def run(*argv):
-    return subprocess.run(argv, check=True, text=True, capture_output=True).stdout
+CLEAN_WITHIN = 900
 
 
 class Load:
-    """The writer, and what it has told: (writes, 99th percentile in ms) of each second, and when that was."""
+    """The writer, and what it has told: (when, writes, 99th percentile in ms, longest in ms) of each second."""
 
-    def __init__(self, args, seconds):
-        objects = max(args.bytes // args.size, 1)
-        command = [f"{args.dir}/load", "bench", str(args.size), str(objects), str(seconds)]
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, cluster, args, seconds):
+        command = [f"{args.work}/load", "bench", str(args.object), str(args.bytes // args.object), str(seconds)]
+        command += [str(args.write)] if args.write else []
+        self.child = subprocess.Popen(command, env=cluster.env, stdout=subprocess.PIPE, text=True)
         self.rows = []
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
         for line in self.child.stdout:
-            _, count, _, p99, most = line.split()
-            self.rows.append((time.time(), int(count), float(p99), float(most)))
+            _, count, _, p99, longest = line.split()
+            self.rows.append((time.time(), int(count), float(p99), float(longest)))
+
+    def between(self, begun, ended):
+        """Of whole seconds."""
+        return [r for r in self.rows if begun + 1 <= r[0] <= ended]
 
 
-def tell(what, rows, base=None):
-    if not rows:
-        return None
-    mean = sum(r[1] for r in rows) / len(rows)
-    p99 = sorted(r[2] for r in rows)[len(rows) // 2]
-    least = min(r[1] for r in rows)
-    text = f"{what:12} {len(rows):3} s: {mean:8.1f}/s (least {least}), p99 {p99:7.2f} ms, longest {max(r[3] for r in rows):.0f} ms"
-    if base:
-        text += f"; {100 * mean / base[0]:.0f} % of undisturbed, p99 {p99 / base[1]:.1f} times"
-    print(text, flush=True)
-    return mean, p99
+class Phase:
+    """Some seconds of load, all told."""
+
+    def __init__(self, rows, base=None):
+        self.seconds = len(rows)
+        self.rate = sum(r[1] for r in rows) / max(len(rows), 1)
+        self.least = min((r[1] for r in rows), default=0)
+        self.p99 = statistics.median(r[2] for r in rows) if rows else 0.0
+        self.longest = max((r[3] for r in rows), default=0.0)
+        self.base = base
+
+    def __str__(self):
+        text = f"{self.rate:7.0f}/s (least {self.least}), p99 {self.p99:.1f} ms, longest {self.longest:.0f} ms, {self.seconds} s"
+        if self.base:
+            text += f"; {100 * self.rate / self.base.rate:.0f} % of undisturbed, p99 {self.p99 / max(self.base.p99, 1e-3):.1f} times"
+        return text
 
 
-def is_clean():
-    return subprocess.run(
-        "ceph pg stat -f json | grep -q '\"num_pgs\"' && ! ceph pg dump pgs_brief 2>/dev/null | awk 'NR > 1 && $2 != \"active+clean\"' | grep -q .",
-        shell=True, check=False,
-    ).returncode == 0
+def is_clean(cluster):
+    """Whether all OSDs are in and every PG is `active+clean`, of which nothing moves any more."""
+    status = json.loads(sh("ceph", "-s", "-f", "json", env=cluster.env))
+    states = status["pgmap"].get("pgs_by_state", [])
+    return bool(states) and all(s["state_name"].split("+")[:2] == ["active", "clean"] for s in states)
 
 
-def until_clean(most=600):
+def until_clean(cluster):
     begun = time.time()
-    while time.time() - begun < most:
-        if is_clean():
+    while time.time() - begun < CLEAN_WITHIN:
+        if is_clean(cluster):
             return time.time()
-        time.sleep(0.5)
-    raise SystemExit("not clean: " + run("ceph", "-s"))
+        time.sleep(0.3)
+    raise SystemExit("not clean: " + sh("ceph", "-s", env=cluster.env))
+
+
+def until_seen(cluster, up):
+    """Waits until the map tells what happened to an OSD."""
+    while json.loads(sh("ceph", "osd", "stat", "-f", "json", env=cluster.env))["num_up_osds"] != up:
+        time.sleep(0.2)
+
+
+def fill(cluster, args):
+    sh("ceph", "osd", "pool", "create", "bench", "32", "32", "replicated", env=cluster.env)
+    sh("ceph", "osd", "pool", "application", "enable", "bench", "test", env=cluster.env)
+    Load(cluster, args, 0).child.wait()
+    until_clean(cluster)
+    time.sleep(5)
+
+
+def under_load(cluster, args, say, trouble):
+    load = Load(cluster, args, 7200)
+    try:
+        time.sleep(15)
+        base = Phase(load.rows[3:])
+        say("undisturbed", str(base))
+        begun = trouble(load, base)
+        done = until_clean(cluster)
+        say("clean after", f"{done - begun:.1f} s")
+        say("recovering", str(Phase(load.between(begun, done), base)))
+        time.sleep(10)
+        say("afterwards", str(Phase(load.between(done, time.time()), base)))
+    finally:
+        load.child.kill()
+
+
+def case_return(cluster, args, say):
+    def trouble(load, base):
+        killed = time.time()
+        cluster.kill("osd.2")
+        until_seen(cluster, 2)
+        time.sleep(args.away - (time.time() - killed))
+        say("kill to next write", f"{max(r[3] for r in load.rows if r[0] >= killed):.0f} ms")
+        say("away", str(Phase(load.between(killed + 5, time.time()), base)))
+        begun = time.time()
+        cluster.start("osd.2")
+        until_seen(cluster, 3)
+        return begun
+
+    under_load(cluster, args, say, trouble)
+
+
+def out(cluster):
+    begun = time.time()
+    sh("ceph", "osd", "out", "0", env=cluster.env)
+    while is_clean(cluster) and time.time() < begun + 10:
+        pass
+    return begun
+
+
+def case_out(cluster, args, say):
+    under_load(cluster, args, say, lambda _load, _base: out(cluster))
+
+
+def case_idle(cluster, args, say):
+    pgs = json.loads(sh("ceph", "pg", "ls-by-osd", "0", "-f", "json", env=cluster.env))["pg_stats"]
+    held = sum(pg["stat_sum"]["num_bytes"] for pg in pgs)
+    begun = out(cluster)
+    took = until_clean(cluster) - begun
+    say("copied", f"{held / 1e6:.0f} MB in {took:.1f} s, {held / took / 1e6:.0f} MB/s, {held / args.object / took:.0f} objects/s")
+
+
+def case_leader(cluster, _args, say):
+    took = []
+    with rados.Rados(conffile=cluster.env["CEPH_CONF"]) as client:
+        def command(**words):
+            result, answer, why = client.mon_command(json.dumps(words), b"", 30)
+            if result:
+                raise SystemExit(f"{words}: {result} {why}")
+            return answer
+
+        for turn in range(5):
+            leader = json.loads(command(prefix="quorum_status", format="json"))["quorum_leader_name"]
+            cluster.kill(f"mon.{leader}")
+            begun = time.time()
+            command(prefix="config-key set", key="bench", val=str(turn))
+            took.append(time.time() - begun)
+            cluster.start(f"mon.{leader}")
+            while len(json.loads(command(prefix="quorum_status", format="json"))["quorum"]) < 3:
+                time.sleep(0.5)
+            time.sleep(5)
+    say("to next command", f"{statistics.median(took):.2f} s, longest {max(took):.2f} s")
+
+
+# The case, and the OSDs and monitors that it wants.
+CASES = {"return": (case_return, 3, 1), "out": (case_out, 4, 1), "idle": (case_idle, 4, 1), "leader": (case_leader, 3, 3)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=["return", "out", "idle"])
-    parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("cases", choices=CASES, nargs="+")
+    parser.add_argument("--only", choices=["ceph", "spirula"])
+    parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--bytes", type=int, default=2 << 30)
-    parser.add_argument("--away", type=int, default=20)
-    parser.add_argument("--dir", default="")
+    parser.add_argument("--object", type=int, default=4 << 20)
+    parser.add_argument("--write", type=int, default=0)
+    parser.add_argument("--away", type=int, default=60)
+    parser.add_argument("--work", default="/var/tmp/spirula-recovery")
     args = parser.parse_args()
-    spirula = os.path.realpath(os.environ.get("SPIRULA", "target/release/spirula"))
-    args.dir = args.dir or tempfile.mkdtemp(prefix="recovery.")
-    os.makedirs(args.dir, exist_ok=True)
-    run("cc", "-O2", "-o", f"{args.dir}/load", f"{HERE}/load.c", "-lrados", "-lpthread")
-    osds = "3" if args.case == "return" else "4"
-    cluster = f"{args.dir}/cluster"
-    up = [spirula, "up", "--detach", "--dir", cluster, "--osds", osds, "--osd-size", "12G", "--no-respawn"]
-    subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
-    os.environ["CEPH_CONF"] = f"{cluster}/ceph.conf"
-    try:
-        run("ceph", "osd", "pool", "create", "bench", "32", "32", "replicated")
-        run("ceph", "osd", "pool", "application", "enable", "bench", "test")
-        Load(args, 0).child.wait()
-        until_clean()
-        time.sleep(5)
-        measure(args, cluster, up)
-    finally:
-        subprocess.run([spirula, "down", "--dir", cluster], check=False, stdout=subprocess.DEVNULL)
+    spirula = os.path.realpath(os.environ.get("SPIRULA", f"{HERE}/../target/release/spirula"))
+    os.makedirs(args.work, exist_ok=True)
+    sh("cc", "-O2", "-o", f"{args.work}/load", f"{HERE}/load.c", "-lrados", "-lpthread", env=os.environ)
+    for case in args.cases:
+        run, osds, mons = CASES[case]
+        for _ in range(args.repeat):
+            for kind in (Ceph, Spirula):
+                if args.only not in (None, kind.name):
+                    continue
+                cluster = kind(args.work, 8, spirula, osds, mons)
+                clear(cluster.dir)
+                cluster.up()
+                try:
+                    if case != "leader":
+                        fill(cluster, args)
+                    run(cluster, args, lambda what, text, name=kind.name: print(f"{case:7} {name:8} {what:18} {text}", flush=True))
+                finally:
+                    cluster.down()
+                    clear(cluster.dir)
 
 
-def measure(args, cluster, up):
-    if args.case == "idle":
-        held = sum(int(line.split()[0]) for line in
-                   run("sh", "-c", "ceph pg ls-by-osd 0 -f json | jq '.pg_stats[].stat_sum.num_bytes'").splitlines())
-        begun = time.time()
-        run("ceph", "osd", "out", "0")
-        time.sleep(1)
-        took = until_clean() - begun
-        print(f"idle: {held >> 20} MiB in {took:.1f} s: {held / took / 1e6:.0f} MB/s, {held / args.size / took:.0f} objects/s")
-        return
-    load = Load(args, 3600)
-    time.sleep(12)
-    base = tell("undisturbed", load.rows[2:])
-    if args.case == "return":
-        with open(f"{cluster}/run/osd.2.pid", encoding="ascii") as f:
-            os.kill(int(f.read()), signal.SIGKILL)
-        killed = len(load.rows)
-        time.sleep(args.away)
-        tell("away", load.rows[killed + 2:], base)
-        begun, at = time.time(), len(load.rows)
-        # It returns when all is well again, or gives up.
-        subprocess.Popen(up, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(2)
-    else:
-        begun, at = time.time(), len(load.rows)
-        run("ceph", "osd", "out", "0")
-        time.sleep(1)
-    while time.time() - begun < 600:
-        if len(load.rows) % 5 == 0:
-            print(run("sh", "-c", "ceph pg stat").strip()[:150], flush=True)
-        if is_clean():
-            break
-        time.sleep(1)
-    done = len(load.rows)
-    print(f"clean after {time.time() - begun:.1f} s")
-    tell("recovering", load.rows[at:done], base)
-    print("second by second:", " ".join(f"{r[1]}({r[2]:.0f})" for r in load.rows[at:done]))
-    time.sleep(8)
-    tell("afterwards", load.rows[done + 1:], base)
-    load.child.kill()
-
-
-main()
+if __name__ == "__main__":
+    main()

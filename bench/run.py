@@ -15,10 +15,11 @@ import json
 import os
 import platform
 import re
-import shutil
 import statistics
 import subprocess
 import time
+
+from clusters import Ceph, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -51,13 +52,6 @@ CASES = MATRIX + [("rep3", case, None, bar) for case, _, bar in LIBRADOS]
 CLEAN_AFTER = {"seq read 4 MiB, 16", "write 4 KiB, 1", "rand read 4 KiB, 16"}
 
 
-def sh(*argv, env, check=True, **kw):
-    done = subprocess.run(argv, env=env, text=True, capture_output=True, **kw)
-    if check and done.returncode:
-        raise SystemExit(f"{' '.join(argv)}: {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def cpu_seconds(pids):
     ticks = 0
     for pid in pids:
@@ -70,44 +64,6 @@ def cpu_seconds(pids):
 def status(pid, key):
     with open(f"/proc/{pid}/status") as f:
         return int(re.search(rf"^{key}:\s+(\d+)", f.read(), re.M).group(1))
-
-
-def clear(path):
-    """Removes a cluster's files and lets the disk come to rest: what a file system discards meanwhile slows the next one down."""
-    shutil.rmtree(path, ignore_errors=True)
-    os.sync()
-    time.sleep(8)
-
-
-class Ceph:
-    name = "ceph"
-
-    def __init__(self, work, args):
-        self.dir = os.path.join(work, "ceph")
-        self.args = args
-
-    def up(self):
-        sh("bash", f"{HERE}/peer_ceph.sh", "up", self.dir, "3", str(self.args.osd_gib), env=os.environ)
-
-    def down(self):
-        sh("bash", f"{HERE}/peer_ceph.sh", "down", self.dir, env=os.environ)
-
-
-class Spirula:
-    name = "spirula"
-
-    def __init__(self, work, args):
-        self.dir = os.path.join(work, "spirula")
-        self.bin = args.spirula
-        self.size = f"{args.osd_gib}G"
-
-    def up(self):
-        # Its output may not be a pipe that the daemons keep open.
-        subprocess.run([self.bin, "up", "--detach", "--dir", self.dir, "--osd-size", self.size],
-                       check=True, stderr=subprocess.DEVNULL)
-
-    def down(self):
-        sh(self.bin, "down", "--dir", self.dir, env=os.environ)
 
 
 def bench_line(text):
@@ -230,7 +186,7 @@ def main():
     for run in range(1, args.repeat + 1):
         for kind in (Ceph, Spirula):
             if args.only in (None, kind.name):
-                rows += measure(kind(args.work, args), args, run)
+                rows += measure(kind(args.work, args.osd_gib, args.spirula), args, run)
     if args.only:
         return
     with open(f"{args.out}/results.csv", "w", newline="") as f:
