@@ -104,6 +104,9 @@ impl Pg {
             self.pool_deleted(cx);
             return;
         };
+        if self.pool.full && !pool.full {
+            self.dropped.room(epoch);
+        }
         self.pool = pool;
         let mut next = Interval::new(self.pgid, &*self.map);
         let was_idle = matches!(self.role, Role::Idle);
@@ -173,6 +176,7 @@ impl Pg {
         self.incoming = None;
         self.unreadable = None;
         self.stages = Default::default();
+        self.dropped = Default::default();
         self.watches.clear();
         let mut ops = Vec::new();
         if let Role::Active(a) = &mut self.role {

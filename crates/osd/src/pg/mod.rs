@@ -17,6 +17,7 @@ pub mod errno;
 mod exec;
 pub mod fetch;
 mod force;
+mod full;
 pub mod history;
 mod incoming;
 pub mod info;
@@ -64,6 +65,7 @@ use dups::{DupBatch, Dups};
 pub(crate) use exec::IoCount;
 use fetch::ReadError;
 use force::Forced;
+use full::Dropped;
 use history::History;
 use incoming::Incoming;
 use info::PgInfo;
@@ -230,6 +232,8 @@ pub struct Pg {
     forced: Forced,
     /// Staging objects, and the copies that are fetched.
     stages: Stages,
+    /// Clients whose writes were dropped as there was no room.
+    dropped: Dropped,
     counters: Counters,
     shares: Shares,
     /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
@@ -275,6 +279,7 @@ impl Pg {
             pace: Pace::default(),
             forced: Forced::default(),
             stages: Stages::default(),
+            dropped: Dropped::default(),
             counters: Counters::default(),
             shares: cfg.shares(1),
             cfg,

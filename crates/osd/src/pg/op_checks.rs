@@ -244,30 +244,6 @@ impl Pg {
         }
         self.reply(&op, reply, 0, cx);
     }
-
-    /// Whether there is room for a change; if not, the error, or `None` to say nothing: the client sends it again when
-    /// the map no longer says that the pool is full. `grows`: the PG's usage; `stores`: new data, even if it replaces
-    /// old.
-    pub(super) fn check_full(
-        &self,
-        op: &ClientOp,
-        grows: bool,
-        stores: bool,
-        cx: &Ctx<'_>,
-    ) -> Result<(), Option<i32>> {
-        let force = op.flags.has(OsdFlags::FULL_FORCE);
-        // What is in the log must be stored by every member: where one has no room left, no flag helps.
-        let no_room =
-            stores && !cx.full.is_empty() && self.interval.place.acting.iter().any(|o| cx.full.contains(o));
-        if !no_room && (!grows || !self.pool.full || force) {
-            return Ok(());
-        }
-        if force || op.flags.has(OsdFlags::FULL_TRY) {
-            let e = if self.pool.full_quota { EDQUOT } else { ENOSPC };
-            return Err(Some(-e));
-        }
-        Err(None)
-    }
 }
 
 /// Whether a list of classes (`osd_class_load_list`, `osd_class_default_list`) has this one, or `*` for all.

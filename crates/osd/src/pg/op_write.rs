@@ -152,6 +152,9 @@ impl Pg {
             // It was executed while this one waited.
             return self.answer_dup(r.op, cx);
         }
+        if self.overtakes_dropped(&r.op) {
+            return;
+        }
         let snap_context = self.snap_context(&r.op);
         let Some(state) = self.contexts.state(&r.key) else {
             return;
@@ -182,8 +185,9 @@ impl Pg {
         let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
         let stores = grows || exec.stores_data();
         if let Err(answer) = self.check_full(&op, grows, stores, cx) {
-            if let Some(e) = answer {
-                self.log_failure(op, Reply::failure(e, old_user_version), cx);
+            match answer {
+                Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
+                None => self.drop_write(&op),
             }
             return;
         }

@@ -475,6 +475,7 @@ impl Pg {
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.pending.remove(&seq) {
+            self.drop_write(&reading.op);
             if let Some(c) = self.contexts.find(&reading.key) {
                 c.exclusive = false;
             }

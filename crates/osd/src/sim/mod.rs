@@ -497,6 +497,12 @@ impl Sim {
         }
     }
 
+    /// The map says whether the pool is full.
+    fn set_full(&mut self, full: bool) {
+        self.change_map(|m| m.pools.get_mut(&POOL).unwrap().full = full);
+        self.run_some(100_000);
+    }
+
     /// Sends an op to the primary in the newest map; `None` if there is none.
     fn submit(&mut self, op: ClientOp) -> Option<u64> {
         let primary = self.map().placement(op.pgid).primary;

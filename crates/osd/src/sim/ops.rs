@@ -420,8 +420,7 @@ fn writesame_repeats_its_pattern() {
 fn a_full_pool_takes_only_what_does_not_grow_it() {
     let mut sim = cluster();
     sim.write_full("a", "old");
-    sim.change_map(|m| m.pools.get_mut(&POOL).unwrap().full = true);
-    sim.settle();
+    sim.set_full(true);
     let op = sim.build("a", vec![write_full("longer")]);
     let tid = sim.submit(op).unwrap();
     sim.settle();
@@ -435,8 +434,10 @@ fn a_full_pool_takes_only_what_does_not_grow_it() {
     let mut op = sim.build("a", vec![write_full("longer")]);
     op.flags |= OsdFlags::FULL_FORCE;
     assert_eq!(sim.call_op(op).result, 0);
-    assert_eq!(sim.call("a", vec![write_full("new")]).result, 0);
-    assert_eq!(sim.call("a", vec![plain(OpCode::DELETE)]).result, 0);
+    for op in [write_full("new"), plain(OpCode::DELETE)] {
+        let op = of_another(sim.build("a", vec![op]));
+        assert_eq!(sim.call_op(op).result, 0);
+    }
 }
 
 #[test]
@@ -486,9 +487,59 @@ fn a_member_without_room_stops_what_stores_and_nothing_else() {
             assert!(sim.reply_to(tid).is_none(), "op {i}");
         }
         assert_eq!(sim.read("a").unwrap(), "before");
-        assert_eq!(sim.call("a", vec![extent(OpCode::TRUNCATE, 3, 0, "")]).result, 0);
-        assert_eq!(sim.call("b", vec![plain(OpCode::DELETE)]).result, 0);
+        for (name, op) in [
+            ("a", extent(OpCode::TRUNCATE, 3, 0, "")),
+            ("b", plain(OpCode::DELETE)),
+        ] {
+            let op = of_another(sim.build(name, vec![op]));
+            assert_eq!(sim.call_op(op).result, 0);
+        }
         sim.full.clear();
-        assert_eq!(sim.write_full("b", "again").result, 0);
+        let op = of_another(sim.build("b", vec![write_full("again")]));
+        assert_eq!(sim.call_op(op).result, 0);
     }
+}
+
+/// The same request, by another client.
+fn of_another(mut op: ClientOp) -> ClientOp {
+    op.reqid.name.num += 1;
+    op
+}
+
+#[test]
+fn no_write_overtakes_one_that_was_dropped_for_lack_of_room() {
+    let mut sim = cluster();
+    sim.write_full("a", "before");
+    let ops = [
+        write_at(6, " and after"),
+        extent(OpCode::TRUNCATE, 3, 0, ""),
+        extent(OpCode::APPEND, 0, 1, "!"),
+    ];
+    let known = sim.map().epoch;
+    let first = sim.tid + 1;
+    let send = |sim: &mut Sim, i: usize, epoch: u32, retry_attempt: i32| {
+        let mut op = sim.build("a", vec![ops[i].clone()]);
+        op.tid = first + i as u64;
+        op.reqid.tid = op.tid;
+        (op.epoch, op.retry_attempt) = (epoch, retry_attempt);
+        sim.submit(op);
+        sim.run_some(100_000);
+    };
+    sim.full.insert(1);
+    send(&mut sim, 0, known, 0);
+    send(&mut sim, 1, known, 0);
+    sim.set_full(true);
+    // There is room again, and the map says so, but the client does not know that.
+    sim.full.clear();
+    sim.set_full(false);
+    send(&mut sim, 2, known, 0);
+    assert!(sim.replies.is_empty(), "{:?}", sim.replies);
+    assert_eq!(sim.read("a").unwrap(), "before");
+    // Now it does.
+    let known = sim.map().epoch;
+    for i in 0..ops.len() {
+        send(&mut sim, i, known, 1);
+    }
+    assert_eq!(sim.replies.len(), 3);
+    assert_eq!(sim.read("a").unwrap(), "bef!");
 }

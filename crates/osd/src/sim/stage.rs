@@ -196,6 +196,9 @@ fn what_is_not_taken_is_removed() {
         sim.full.clear();
         assert_eq!(sim.read("a").unwrap(), "");
     }
+    // The map says that there was no room, and that there is.
+    sim.set_full(true);
+    sim.set_full(false);
     // The client is shut out.
     let tid = late(&mut sim, OsdFlags::ONDISK);
     sim.run_until_staged();
