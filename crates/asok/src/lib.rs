@@ -9,6 +9,7 @@
 
 pub mod config;
 pub mod op_history;
+pub mod osd_network;
 pub mod perf;
 
 use std::io;

@@ -178,6 +178,10 @@ fn slow_heartbeats_are_told_of() {
     ] {
         assert!(dump.contains(part), "{part}: {dump}");
     }
+    let dump = c.sh("ceph tell mgr dump_osd_network 0");
+    for from in 0..3 {
+        assert!(dump.contains(&format!("\"from osd\": {from}")), "{dump}");
+    }
     c.sh("ceph config rm global mon_warn_on_slow_ping_time");
     wait_for(&c, 30, "timeout 20 ceph health", "HEALTH_OK");
 }

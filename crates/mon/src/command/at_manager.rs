@@ -8,6 +8,7 @@ use super::{
 use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
 use bytes::Bytes;
+use spirula_asok::osd_network;
 
 /// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
 /// first that fits counts.
@@ -98,6 +99,17 @@ const MONITORS_OWN: &[&str] = &[
     "dump_ops_in_flight",
 ];
 
+/// What `ceph tell mgr` offers.
+const MANAGERS_COMMANDS: &[spirula_asok::Command] = &[
+    misc::PERF_DUMP,
+    misc::PERF_SCHEMA,
+    spirula_asok::Command {
+        name: "dump_osd_network",
+        params: &[("value?", "CephInt")],
+        help: "dump heartbeat times of all OSDs",
+    },
+];
+
 /// A command for the manager as a daemon: `ceph tell mgr …`. It is one with the monitor, whose values and counters it
 /// shows.
 pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
@@ -114,12 +126,20 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
         return Reply::error(errno::EACCES, DENIED);
     }
     if args.prefix() == "get_command_descriptions" {
-        return Reply::data(Format::Json.render(&spirula_asok::describe(misc::SHARED_COMMANDS)));
+        return Reply::data(Format::Json.render(&spirula_asok::describe(MANAGERS_COMMANDS)));
     }
     if MONITORS_OWN.contains(&args.prefix()) {
         return Reply::error(errno::EINVAL, "command not known");
     }
-    match misc::daemon_command(mon, args.prefix(), &args.to_map()) {
+    let map = args.to_map();
+    if args.prefix() == "dump_osd_network" {
+        let threshold = map.get("value").and_then(serde_json::Value::as_i64);
+        let stats = mon.stats.osds.iter();
+        let times = stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
+        let v = osd_network::dump(times, threshold, &mon.values, mon.now);
+        return Reply::json(args.format().or_pretty(), &v);
+    }
+    match misc::daemon_command(mon, args.prefix(), &map) {
         Ok(v) => Reply::json(args.format().or_pretty(), &v),
         Err(e) => Reply::error(e.code, e.message),
     }

@@ -160,15 +160,14 @@ fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_pretty(), &v))
 }
 
-/// What `ceph tell mgr` offers: of the monitor's commands those that are about the process.
-pub(crate) const SHARED_COMMANDS: &[DaemonCommand] = &[PERF_DUMP, PERF_SCHEMA];
-
-const PERF_DUMP: DaemonCommand = DaemonCommand {
+/// Counters, of the monitor and of the manager.
+pub(super) const PERF_DUMP: DaemonCommand = DaemonCommand {
     name: "perf dump",
     params: &[],
     help: "show counters",
 };
-const PERF_SCHEMA: DaemonCommand = DaemonCommand {
+/// What they mean.
+pub(super) const PERF_SCHEMA: DaemonCommand = DaemonCommand {
     name: "perf schema",
     params: &[],
     help: "describe the counters",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use spirula_asok::osd_network::{slow_limit, slowest};
 use spirula_maps::PingSeries;
 
 use super::{Checks, warn};
@@ -25,7 +26,7 @@ struct Slow {
 impl Slow {
     fn of(from: i32, to: i32, s: &PingSeries, limit: f64) -> Option<Self> {
         let [one, five, fifteen] = s.average;
-        let time = one.max(five).max(fifteen);
+        let time = slowest(s);
         (f64::from(time) > limit).then_some(Self {
             time,
             from,
@@ -43,10 +44,7 @@ fn ms(us: u32) -> String {
 impl Monitor {
     pub(super) fn slow_pings(&self, out: &mut Checks) {
         let grace = self.values.uint("osd_heartbeat_grace");
-        let limit = match self.values.float("mon_warn_on_slow_ping_time") * 1000.0 {
-            0.0 => grace as f64 * 1e6 * self.values.float("mon_warn_on_slow_ping_ratio"),
-            fixed => fixed,
-        };
+        let limit = slow_limit(&self.values);
         if limit <= 0.0 {
             return;
         }

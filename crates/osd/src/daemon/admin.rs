@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
-use spirula_asok::{Command, Failure, Handler};
+use spirula_asok::{Command, Failure, Handler, osd_network};
 use spirula_maps::PgId;
 use spirula_proto::mon::LogPriority;
 
@@ -85,7 +85,11 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         }
         "dump_blocklist" => Ok(o.blocklist()),
         "dump_watchers" => Ok(o.watchers()),
-        "dump_osd_network" => Ok(o.network_times(args.get("value").and_then(Value::as_i64))),
+        "dump_osd_network" => {
+            let times = o.heartbeats.times().map(|(to, t)| (o.cfg.id, to, t));
+            let threshold = args.get("value").and_then(Value::as_i64);
+            Ok(osd_network::dump(times, threshold, &o.values, o.host.now()))
+        }
         "flush_journal" => {
             o.io.store.checkpoint();
             Ok(json!(""))

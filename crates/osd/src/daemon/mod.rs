@@ -23,7 +23,6 @@ mod load;
 mod map_view;
 mod maps;
 mod mon;
-mod network;
 mod options;
 mod perf;
 mod report;

@@ -1,0 +1,123 @@
+//! `dump_osd_network`: how long heartbeats between OSDs take, as an OSD tells it of itself, and the manager of all.
+
+use std::cmp::Reverse;
+
+use serde_json::{Value, json};
+use spirula_conf::options::Values;
+use spirula_denc::UTime;
+use spirula_maps::{PingSeries, PingTimes};
+
+/// Microseconds as milliseconds.
+fn ms(us: u32) -> Value {
+    json!(f64::from(us) / 1000.0)
+}
+
+fn spans([a, b, c]: [u32; 3]) -> Value {
+    json!({"1min": ms(a), "5min": ms(b), "15min": ms(c)})
+}
+
+/// The slowest of the averages, in microseconds.
+pub fn slowest(s: &PingSeries) -> u32 {
+    s.average.into_iter().max().unwrap_or(0)
+}
+
+/// Microseconds above which a heartbeat is slow, for the health check: 0 for never.
+pub fn slow_limit(values: &Values) -> f64 {
+    let grace = values.uint("osd_heartbeat_grace") as f64;
+    match values.float("mon_warn_on_slow_ping_time") * 1000.0 {
+        fixed if fixed > 0.0 => fixed,
+        _ => grace * 1e6 * values.float("mon_warn_on_slow_ping_ratio"),
+    }
+}
+
+/// The answer to `dump_osd_network` for these times from an OSD to another one, with the given threshold in milliseconds or that of
+/// the health check.
+pub fn dump(
+    times: impl Iterator<Item = (i32, i32, PingTimes)>,
+    threshold_ms: Option<i64>,
+    values: &Values,
+    now: UTime,
+) -> Value {
+    let threshold = match threshold_ms {
+        Some(ms) => u64::try_from(ms).unwrap_or(0).saturating_mul(1000),
+        None => slow_limit(values) as u64,
+    };
+    let entries = entries(times, threshold, (now.sec, values.uint("osd_heartbeat_stale")));
+    json!({"threshold": threshold / 1000, "entries": entries})
+}
+
+/// The entries whose slowest average is at least `threshold` microseconds, the slowest first.
+fn entries(
+    times: impl Iterator<Item = (i32, i32, PingTimes)>,
+    threshold: u64,
+    (now, stale): (u32, u64),
+) -> Vec<Value> {
+    let both = |(from, to, t): (i32, i32, PingTimes)| {
+        [("back", from, to, t, t.back), ("front", from, to, t, t.front)]
+    };
+    let mut all: Vec<_> = times
+        .filter(|(.., t)| t.last_update > 0)
+        .flat_map(both)
+        .filter(|(.., s)| u64::from(slowest(s)) >= threshold)
+        .collect();
+    all.sort_by_key(|(net, from, to, _, s)| Reverse((slowest(s), *from, *to, *net == "back")));
+    all.into_iter()
+        .map(|(net, from, to, t, s)| {
+            json!({
+                "last update": UTime::from_secs(t.last_update).to_ctime(),
+                "stale": u64::from(now.saturating_sub(t.last_update)) > stale,
+                "from osd": from,
+                "to osd": to,
+                "interface": net,
+                "average": spans(s.average),
+                "min": spans(s.min),
+                "max": spans(s.max),
+                "last": ms(s.last),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_peers_are_told_slowest_first() {
+        let series = |n| PingSeries {
+            average: [n, 5, 6],
+            min: [1, 2, 3],
+            max: [7, 8, n],
+            last: n,
+        };
+        let times = |back, front| PingTimes {
+            last_update: 1_567_616_689,
+            back: series(back),
+            front: series(front),
+        };
+        let all = [
+            (0, 1, times(1500, 20)),
+            (0, 2, times(3000, 2000)),
+            (0, 3, PingTimes::default()),
+        ];
+        let got = entries(all.into_iter(), 1000, (1_567_616_700, 600));
+        let seen: Vec<_> = got.iter().map(|e| (&e["to osd"], &e["interface"])).collect();
+        assert_eq!(
+            seen,
+            [
+                (&json!(2), &json!("back")),
+                (&json!(2), &json!("front")),
+                (&json!(1), &json!("back"))
+            ]
+        );
+        assert_eq!(
+            got[2],
+            json!({
+                "last update": "Wed Sep  4 17:04:49 2019", "stale": false, "from osd": 0, "to osd": 1,
+                "interface": "back", "average": {"1min": 1.5, "5min": 0.005, "15min": 0.006},
+                "min": {"1min": 0.001, "5min": 0.002, "15min": 0.003},
+                "max": {"1min": 0.007, "5min": 0.008, "15min": 1.5}, "last": 1.5,
+            })
+        );
+    }
+}
