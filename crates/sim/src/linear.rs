@@ -1,103 +1,73 @@
 //! Whether a history is linearizable: whether each request can be taken for something that happened at one moment between its start
 //! and its answer.
 //!
-//! The search is that of Wing and Gong, *Testing and Verifying Concurrent Objects* (1993), with the memory of Lowe, *Testing for
-//! linearizability* (2017): a set of requests that are done and the object's state are looked at once, however they came about. Reads that
-//! are right now are done at once, as they change nothing. Objects are independent of each other, and so each is checked by itself.
+//! The checker is `todc-utils`', which searches as Wing and Gong, *Testing and Verifying Concurrent Objects* (1993), with the memory of
+//! Lowe, *Testing for linearizability* (2017), as Porcupine does. What is here tells it how an object behaves, and what requests without an
+//! answer mean. Objects are independent of each other, and so each is checked by itself.
 
-use std::collections::HashSet;
+use todc_utils::linearizability::WGLChecker;
+use todc_utils::linearizability::history::{Action, History};
+use todc_utils::specifications::Specification;
 
-use crate::history::{Call, State};
+use crate::history::{Answer, Call, Op, State};
 
-/// Requests to one object that can be checked.
-pub const MOST: usize = 128;
+/// Requests to one object that are checked in good time.
+pub const MOST: usize = 400;
 
-struct Search<'a> {
-    calls: &'a [Call],
-    /// What was looked at: requests that are done, and the state.
-    seen: HashSet<(u128, State)>,
-    /// The most that was ever done.
-    best: u128,
+/// A request with its answer, if there was one.
+type Step = (Op, Option<Answer>);
+
+/// An object that is not there at first.
+struct Object;
+
+impl Specification for Object {
+    type State = State;
+    type Operation = Step;
+
+    fn init() -> State {
+        None
+    }
+
+    fn apply((op, answer): &Step, state: &State) -> (bool, State) {
+        match op.apply(state, answer.as_ref()) {
+            Some(after) => (true, after),
+            None => (false, state.clone()),
+        }
+    }
+}
+
+/// The calls and responses in order, each call as a process of its own: what was not answered may happen until the end, or after it,
+/// which is as if it never did.
+fn actions(calls: &[Call]) -> Vec<(usize, Action<Step>)> {
+    let mut events = Vec::new();
+    for (i, c) in calls.iter().enumerate() {
+        let answer = c.end.as_ref().map(|(_, a)| a.clone());
+        if c.op.is_read() && answer.is_none() {
+            // It changed nothing and said nothing.
+            continue;
+        }
+        let end = c.end.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        events.push((c.start, i, Action::Call((c.op, answer.clone()))));
+        events.push((end, i, Action::Response((c.op, answer))));
+    }
+    events.sort_by_key(|(at, ..)| *at);
+    events.into_iter().map(|(_, i, action)| (i, action)).collect()
 }
 
 /// Whether a history of at most [`MOST`] requests to one object, which is not there at first, is linearizable.
 ///
 /// # Errors
-/// What could not be fitted in, and what happened around it.
+/// The history.
 pub fn check(calls: &[Call]) -> Result<(), String> {
     if calls.len() > MOST {
         return Err(format!("{} requests are too many to check", calls.len()));
     }
-    let mut search = Search {
-        calls,
-        seen: HashSet::new(),
-        best: 0,
-    };
-    if search.fits(0, &None) {
+    let actions = actions(calls);
+    if actions.is_empty() || WGLChecker::<Object>::is_linearizable(History::from_actions(actions)) {
         return Ok(());
     }
-    let left = |(i, c): &(usize, &Call)| search.best & (1 << i) == 0 && c.end.is_some();
-    let left: Vec<String> = calls
-        .iter()
-        .enumerate()
-        .filter(left)
-        .map(|(_, c)| format!("{c:?}"))
-        .collect();
     let all: Vec<String> = calls.iter().map(|c| format!("    {c:?}\n")).collect();
-    Err(format!(
-        "not linearizable; left over: {}\nof\n{}",
-        left.join("; "),
-        all.concat()
-    ))
-}
-
-impl Search<'_> {
-    fn fits(&mut self, mut done: u128, state: &State) -> bool {
-        while let Some(read) = self.candidates(done).find(|i| self.is_right_read(*i, state)) {
-            done |= 1 << read;
-        }
-        if done.count_ones() > self.best.count_ones() {
-            self.best = done;
-        }
-        let is_done = |(i, c): (usize, &Call)| done & (1 << i) != 0 || c.end.is_none();
-        if self.calls.iter().enumerate().all(is_done) {
-            return true;
-        }
-        if !self.seen.insert((done, state.clone())) {
-            return false;
-        }
-        let next: Vec<usize> = self.candidates(done).collect();
-        for i in next {
-            let call = &self.calls[i];
-            let answer = call.end.as_ref().map(|(_, a)| a);
-            if let Some(after) = call.op.apply(state, answer)
-                && self.fits(done | 1 << i, &after)
-            {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Requests that may be the next: those that began before any other that is left was answered.
-    fn candidates(&self, done: u128) -> impl Iterator<Item = usize> + use<'_> {
-        let left = move |i: &usize| done & (1 << i) == 0;
-        let end = |c: &Call| c.end.as_ref().map_or(u64::MAX, |(at, _)| *at);
-        let first = (0..self.calls.len())
-            .filter(left)
-            .map(|i| end(&self.calls[i]))
-            .min()
-            .unwrap_or(u64::MAX);
-        (0..self.calls.len())
-            .filter(left)
-            .filter(move |i| self.calls[*i].start < first)
-    }
-
-    fn is_right_read(&self, i: usize, state: &State) -> bool {
-        let call = &self.calls[i];
-        let answer = call.end.as_ref().map(|(_, a)| a);
-        call.op.is_read() && call.op.apply(state, answer).is_some()
-    }
+    Err(format!("not linearizable:\n{}", all.concat()))
 }
 
 #[cfg(test)]
