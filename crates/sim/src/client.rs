@@ -9,12 +9,12 @@ use bytes::Bytes;
 use spirula_cephx::AuthName;
 use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
-use spirula_maps::{ObjectLocator, ObjectName};
+use spirula_maps::{ObjectLocator, ObjectName, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{OmapKeys, OmapVals};
-use spirula_proto::{MsgType, RawMessage};
+use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::oneshot;
 
 use crate::clock::SECOND;
@@ -34,13 +34,25 @@ const RETRY: u64 = SECOND / 10;
 const SPARE: usize = 8;
 const ENOENT: i32 = -2;
 const EIO: i32 = -5;
+const EAGAIN: i32 = -11;
+
+/// The first number of a read that a member is asked for, far beyond those of the objecter.
+const FIRST_READ: u64 = 1 << 40;
+
+/// Who answers a request.
+enum Way {
+    /// Whomever the objecter finds.
+    Objecter(oneshot::Receiver<Outcome>),
+    /// A member that is not primary, which was sent the read under this number.
+    Member { osd: i32, tid: u64 },
+}
 
 /// A request under way.
 struct Asked {
     object: usize,
     call: usize,
     op: Op,
-    answer: oneshot::Receiver<Outcome>,
+    way: Way,
 }
 
 /// A session with an OSD.
@@ -61,6 +73,8 @@ pub(crate) struct ClientNode {
     addr: EntityAddr,
     sessions: BTreeMap<i32, OsdSession>,
     workers: Vec<Option<Asked>>,
+    /// Reads that members were asked for.
+    reads: u64,
 }
 
 fn identity(index: usize, life: u64) -> (EntityName, EntityAddr) {
@@ -84,6 +98,7 @@ fn node(index: usize, life: u64, workers: usize) -> ClientNode {
         addr,
         sessions: BTreeMap::new(),
         workers: (0..workers).map(|_| None).collect(),
+        reads: FIRST_READ,
     }
 }
 
@@ -176,13 +191,15 @@ impl World {
         if !self.weather.working || !self.clients.get(index).is_some_and(free) {
             return;
         }
+        let reads = index < self.setup.readers;
         // Mostly an object of its own, so that a client that is cut off with one OSD has somebody who goes on there.
         let object = match self.rng.below(3) {
-            0 => usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0),
-            _ => worker % self.setup.objects,
+            1.. if !reads && self.setup.workers >= self.setup.objects => worker % self.setup.objects,
+            _ => usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0),
         };
         if self.history.calls(object).len() + SPARE < MOST {
             let op = match self.rng.below(10) {
+                _ if reads => Op::Read,
                 0..=2 => Op::Write(self.history.value()),
                 3 => Op::Append(self.history.value()),
                 4 => Op::SetPair(self.history.value()),
@@ -200,19 +217,98 @@ impl World {
         let process = index * 100 + worker;
         let call = self.history.begin(process, object, op);
         let msg = self.request(object, op);
-        let Some(c) = self.clients.get_mut(index) else {
+        let Some(way) = self.send_somewhere(index, op, msg) else {
             return;
         };
-        let answer = c.core.submit(msg, Aim::Object, Resend::Always);
-        if let Some(place) = c.workers.get_mut(worker) {
+        if let Some(place) = self
+            .clients
+            .get_mut(index)
+            .and_then(|c| c.workers.get_mut(worker))
+        {
             *place = Some(Asked {
                 object,
                 call,
                 op,
-                answer,
+                way,
             });
         }
         self.after_client(index);
+    }
+
+    fn send_somewhere(&mut self, index: usize, op: Op, msg: MOsdOp) -> Option<Way> {
+        let any = self.weather.working && self.setup.balanced && op.is_read() && self.rng.one_in(2);
+        match any.then(|| self.ask_member(index, &msg)).flatten() {
+            Some(way) => Some(way),
+            None => {
+                let core = &mut self.clients.get_mut(index)?.core;
+                Some(Way::Objecter(core.submit(msg, Aim::Object, Resend::Always)))
+            }
+        }
+    }
+
+    /// Asks a member that is not primary, if the client has a session with it, as `librados` does where any may answer.
+    fn ask_member(&mut self, index: usize, msg: &MOsdOp) -> Option<Way> {
+        let c = self.clients.get_mut(index)?;
+        let map = c.core.map()?;
+        let raw = map.object_to_raw_pg(&msg.oid, &msg.locator)?;
+        let pg = map.raw_pg_to_pg(raw)?;
+        let place = map.map_pg(pg);
+        let others = place.acting.iter().filter(|o| **o != place.acting_primary);
+        let others: Vec<i32> = others.copied().collect();
+        let osd = *self.rng.pick(&others)?;
+        let sender = c.sessions.get(&osd)?.sender.as_ref()?;
+        c.reads += 1;
+        let read = MOsdOp {
+            tid: c.reads,
+            spg: SpgId::whole(pg),
+            hash: raw.seed,
+            epoch: map.epoch,
+            flags: msg.flags | OsdFlags::BALANCE_READS,
+            retry_attempt: 0,
+            ..msg.clone()
+        };
+        sender.send(read.to_message());
+        Some(Way::Member { osd, tid: c.reads })
+    }
+
+    /// The objecter takes over reads that a member was asked for and will not answer.
+    fn ask_primary(&mut self, index: usize, which: impl Fn(i32, u64) -> bool) {
+        let workers = self.clients.get(index).map_or(0, |c| c.workers.len());
+        for worker in 0..workers {
+            let asked = self.clients.get(index).and_then(|c| c.workers[worker].as_ref());
+            let Some((object, op)) = asked.and_then(|a| match a.way {
+                Way::Member { osd, tid } if which(osd, tid) => Some((a.object, a.op)),
+                _ => None,
+            }) else {
+                continue;
+            };
+            let msg = self.request(object, op);
+            let Some(c) = self.clients.get_mut(index) else {
+                return;
+            };
+            let answer = c.core.submit(msg, Aim::Object, Resend::Always);
+            if let Some(a) = &mut c.workers[worker] {
+                a.way = Way::Objecter(answer);
+            }
+        }
+    }
+
+    /// A member answers a read.
+    fn member_answered(&mut self, index: usize, reply: MOsdOpReply) {
+        if reply.result == EAGAIN {
+            return self.ask_primary(index, |_, tid| tid == reply.tid);
+        }
+        let Some(c) = self.clients.get_mut(index) else {
+            return;
+        };
+        let waits = |a: &Option<Asked>| {
+            a.as_ref()
+                .is_some_and(|a| matches!(a.way, Way::Member { tid, .. } if tid == reply.tid))
+        };
+        if let Some(worker) = c.workers.iter().position(waits) {
+            self.history.member_reads += 1;
+            self.finish(index, worker, Ok(reply));
+        }
     }
 
     fn request(&mut self, object: usize, op: Op) -> MOsdOp {
@@ -301,19 +397,30 @@ impl World {
             let Some(c) = self.clients.get_mut(index) else {
                 return;
             };
-            let Some(outcome) = c.workers[worker].as_mut().and_then(|a| a.answer.try_recv().ok()) else {
-                continue;
-            };
-            let (life, asked) = (c.life, c.workers[worker].take());
-            if let Some(asked) = asked {
-                self.answered(&asked, outcome);
+            let answer = c.workers[worker].as_mut().and_then(|a| match &mut a.way {
+                Way::Objecter(answer) => answer.try_recv().ok(),
+                Way::Member { .. } => None,
+            });
+            if let Some(outcome) = answer {
+                self.finish(index, worker, outcome);
             }
-            let after = match self.rng.below(4) {
-                0 => self.rng.below(2_000),
-                _ => self.rng.below(self.setup.pause),
-            };
-            self.after(after, Event::Work(index, life, worker));
         }
+    }
+
+    /// A worker has its answer, and goes on in a while.
+    fn finish(&mut self, index: usize, worker: usize, outcome: Outcome) {
+        let Some(c) = self.clients.get_mut(index) else {
+            return;
+        };
+        let (life, asked) = (c.life, c.workers[worker].take());
+        if let Some(asked) = asked {
+            self.answered(&asked, outcome);
+        }
+        let after = match self.rng.below(4) {
+            0 => self.rng.below(2_000),
+            _ => self.rng.below(self.setup.pause),
+        };
+        self.after(after, Event::Work(index, life, worker));
     }
 
     fn answered(&mut self, asked: &Asked, outcome: Outcome) {
@@ -386,6 +493,7 @@ impl World {
                 if let Some(s) = c.sessions.get_mut(&osd).filter(|s| s.number == number) {
                     s.sender = None;
                     c.core.handle_down(osd, number);
+                    self.ask_primary(index, |o, _| o == osd);
                     self.after(RETRY, Event::Redial(index, osd, number));
                     self.after_client(index);
                 }
@@ -399,8 +507,22 @@ impl World {
             return;
         };
         let handled = match (kind, msg.kind()) {
-            (_, MsgType::OSD_MAP) => msg.decode().map(|m| c.core.handle_maps(&m)),
-            (Kind::Client(..), MsgType::OSD_OP_REPLY) => msg.decode().map(|m| c.core.handle_reply(m)),
+            (_, MsgType::OSD_MAP) => match msg.decode() {
+                Ok(m) => {
+                    c.core.handle_maps(&m);
+                    // Whoever was a member may not be one now.
+                    self.ask_primary(index, |_, _| true);
+                    Ok(())
+                }
+                Err(e) => Err(e),
+            },
+            (Kind::Client(..), MsgType::OSD_OP_REPLY) => match msg.decode::<MOsdOpReply>() {
+                Ok(m) if m.tid > FIRST_READ => {
+                    self.member_answered(index, m);
+                    Ok(())
+                }
+                decoded => decoded.map(|m| c.core.handle_reply(m)),
+            },
             _ => Ok(()),
         };
         if let Err(e) = handled {

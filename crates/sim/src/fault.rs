@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use spirula_maps::PgId;
+
+use crate::client::POOL;
 use crate::clock::SECOND;
 use crate::mon::MonEvent;
 use crate::net::Node;
@@ -25,6 +28,8 @@ pub(crate) struct Weather {
     pub(crate) pg_num: u32,
     out: Option<i32>,
     cut_off: bool,
+    /// A client that ends before the network is whole again.
+    giving_up: Option<usize>,
 }
 
 /// Something that is over.
@@ -37,6 +42,9 @@ pub(crate) enum Mend {
     /// A disk is fast again.
     Disk(i32),
 }
+
+/// Lets something go wrong.
+type Fault = fn(&mut World);
 
 impl World {
     /// From now on things go wrong.
@@ -56,25 +64,44 @@ impl World {
             return;
         }
         let f = self.setup.faults;
-        match self.rng.below(20) {
-            0..=3 if f.deaths => self.lose_osd(),
-            4 if f.deaths && self.rng.one_in(4) => self.blackout(),
-            5 if f.deaths && self.mons.count() > 1 => self.lose_mon(),
-            6..=8 if f.network => self.cut_off(),
-            9 | 10 if f.network => self.one_way(),
-            11 | 12 if f.network => self.break_some(),
-            13 if f.slow_disks => self.slow_down(),
-            14 | 15 if f.rot => self.rot(),
-            16 if f.operator => self.say_down(),
-            17 if f.operator => self.move_out(),
-            18 if f.operator && self.rng.one_in(4) => self.split(),
-            19 if f.clients => {
-                let client = usize::try_from(self.rng.below(self.clients.len() as u64)).unwrap_or(0);
-                self.replace_client(client);
+        let kinds: [(u32, Fault); 13] = [
+            (f.deaths, Self::lose_osd),
+            (f.blackouts, Self::blackout),
+            (f.monitors, Self::lose_mon),
+            (f.partitions, Self::cut_off),
+            (f.isolations, Self::isolate),
+            (f.one_way, Self::one_way),
+            (f.breaks, Self::break_some),
+            (f.slow_disks, Self::slow_down),
+            (f.rot, Self::rot),
+            (f.slanders, Self::say_down),
+            (f.moves, Self::move_out),
+            (f.splits, Self::split),
+            (f.clients, Self::lose_client),
+        ];
+        let all: u32 = kinds.iter().map(|(weight, _)| weight).sum();
+        let mut at = self.rng.below(u64::from(all + f.calm));
+        for (weight, kind) in kinds {
+            if at < u64::from(weight) {
+                kind(self);
+                break;
             }
-            _ => {}
+            at -= u64::from(weight);
         }
         self.next_disturbance();
+    }
+
+    fn any_client(&mut self) -> usize {
+        usize::try_from(self.rng.below(self.clients.len() as u64)).unwrap_or(0)
+    }
+
+    fn any_mon(&mut self) -> usize {
+        usize::try_from(self.rng.below(self.mons.count() as u64)).unwrap_or(0)
+    }
+
+    fn lose_client(&mut self) {
+        let client = self.any_client();
+        self.replace_client(client);
     }
 
     fn any_osd(&mut self) -> i32 {
@@ -83,8 +110,8 @@ impl World {
 
     fn any_node(&mut self) -> Node {
         match self.rng.below(6) {
-            0 => Node::Mon(usize::try_from(self.rng.below(self.mons.count() as u64)).unwrap_or(0)),
-            1 => Node::Client(usize::try_from(self.rng.below(self.clients.len() as u64)).unwrap_or(0)),
+            0 => Node::Mon(self.any_mon()),
+            1 => Node::Client(self.any_client()),
             _ => Node::Osd(self.any_osd()),
         }
     }
@@ -114,9 +141,17 @@ impl World {
         self.after(after, Event::Mend(Mend::Osd(id)));
     }
 
-    /// The power goes everywhere, as far as so many OSDs may be away.
+    /// The power goes everywhere or where a PG is, as far as so many OSDs may be away. Each comes back in its own time.
     fn blackout(&mut self) {
-        for id in 0..self.setup.osds {
+        let all: Vec<i32> = match (self.rng.below(3), self.mons.map()) {
+            (1.., Some(map)) => {
+                let seed = u32::try_from(self.rng.below(self.weather.pg_num.into())).unwrap_or(0);
+                let pool = POOL.cast_unsigned();
+                map.map_pg(PgId { pool, seed }).acting
+            }
+            _ => (0..self.setup.osds).collect(),
+        };
+        for id in all {
             if self.weather.away.len() < self.setup.most_down {
                 self.lose(id);
             }
@@ -124,7 +159,10 @@ impl World {
     }
 
     fn lose_mon(&mut self) {
-        let m = usize::try_from(self.rng.below(self.mons.count() as u64)).unwrap_or(0);
+        if self.mons.count() == 1 {
+            return;
+        }
+        let m = self.any_mon();
         self.kill_mon(m);
         let after = self.rng.between(SECOND / 2, 6 * SECOND);
         self.after(after, Event::Mon(MonEvent::Start(m)));
@@ -148,11 +186,35 @@ impl World {
             inside.insert(self.any_node());
         }
         if self.rng.one_in(2) {
-            let client = self.rng.below(self.clients.len() as u64);
-            inside.insert(Node::Client(usize::try_from(client).unwrap_or(0)));
+            inside.insert(Node::Client(self.any_client()));
         }
+        self.enclose(&inside);
+    }
+
+    /// An OSD and a client reach only each other, and perhaps everybody is told at once that the OSD is down. The client may give up
+    /// before it reaches anybody else.
+    fn isolate(&mut self) {
+        if std::mem::replace(&mut self.weather.cut_off, true) {
+            return;
+        }
+        let client = match self.setup.readers {
+            0 => self.any_client(),
+            n => usize::try_from(self.rng.below(n as u64)).unwrap_or(0),
+        };
+        let id = self.any_osd();
+        if self.setup.faults.slanders > 0 && self.rng.one_in(2) {
+            self.command(&format!(r#"{{"prefix":"osd down","ids":["{id}"]}}"#));
+        }
+        if self.setup.faults.clients > 0 && self.rng.one_in(2) {
+            self.weather.giving_up = Some(client);
+        }
+        self.enclose(&BTreeSet::from([Node::Osd(id), Node::Client(client)]));
+    }
+
+    /// Those inside reach only each other, for a while.
+    fn enclose(&mut self, inside: &BTreeSet<Node>) {
         for a in self.all_nodes() {
-            for b in &inside {
+            for b in inside {
                 if !inside.contains(&a) {
                     self.net.blocked.insert((a, *b));
                     self.net.blocked.insert((*b, a));
@@ -244,11 +306,15 @@ impl World {
             }
             Mend::Network => {
                 self.weather.cut_off = false;
+                if let Some(client) = self.weather.giving_up.take() {
+                    self.replace_client(client);
+                }
                 self.join_all();
             }
             Mend::Disk(id) => {
+                let usual = self.slowness;
                 if let Some(n) = self.osds.get_mut(&id) {
-                    n.slowness = 1;
+                    n.slowness = usual;
                 }
             }
         }

@@ -99,6 +99,8 @@ pub struct History {
     values: u32,
     /// Reads that were refused because all that there is to read is damaged.
     pub unreadable: u64,
+    /// Reads that members answered which were not primary.
+    pub member_reads: u64,
 }
 
 impl History {

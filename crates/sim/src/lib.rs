@@ -16,11 +16,13 @@ pub mod linear;
 mod mon;
 mod net;
 mod osd;
+mod parallel;
 mod rng;
 mod run;
 mod setup;
 mod trace;
 mod world;
 
+pub use parallel::first_of;
 pub use run::run;
 pub use setup::{Failure, Faults, Outcome, Setup};

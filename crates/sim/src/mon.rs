@@ -331,7 +331,7 @@ impl World {
     }
 
     fn carry_out(&mut self, m: usize, output: Output) {
-        let delay = self.latency() + self.rng.between(200, 4_000);
+        let delay = self.latency() + self.rng.between(200, 4_000) * self.mon_slowness;
         match output {
             Output::Send(id, msg) => match self.way(m, id) {
                 Some(Way::Conn(conn)) => {

@@ -168,7 +168,7 @@ impl World {
                 AuthName::new(EntityType::OSD, id.to_string()),
                 addrs(id, 0).public,
             ),
-            slowness: 1,
+            slowness: self.slowness,
             rotten: false,
             storing: false,
             alarm: None,

@@ -40,8 +40,9 @@ impl World {
         self.end_storm();
         self.run(5 * SECOND, |_| false)?;
         self.weather.working = false;
-        self.heal()?;
-        self.last_reads()?;
+        if self.heal()? {
+            self.last_reads()?;
+        }
         self.check_histories()?;
         if !self.weather.rotten {
             self.check_copies()?;
@@ -53,6 +54,7 @@ impl World {
             answered: self.history.answered(),
             epochs: self.mons.map().map_or(0, |m| m.epoch),
             unreadable: self.history.unreadable,
+            member_reads: self.history.member_reads,
         })
     }
 
@@ -106,8 +108,8 @@ impl World {
         Err(self.failure(format!("{command}: no answer")))
     }
 
-    /// Waits until all is well, and stays so.
-    fn heal(&mut self) -> Result<(), Failure> {
+    /// Waits until all is well, and stays so. False where damage leaves PGs waiting for what nobody can read.
+    fn heal(&mut self) -> Result<bool, Failure> {
         let end = self.clock.usec() + HEAL_TIME;
         let mut well = 0;
         while well < REST_TIME {
@@ -119,10 +121,20 @@ impl World {
                 0
             };
             if self.clock.usec() > end {
+                if self.weather.rotten && self.misses_something() {
+                    return Ok(false);
+                }
                 return Err(self.failure(format!("does not heal:\n{}", self.report())));
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether the newest copy of an object is damaged, and others have none that is as new.
+    fn misses_something(&self) -> bool {
+        let running = self.osds.values().filter_map(|n| n.osd.as_ref());
+        let mut reports = running.flat_map(|o| o.core().reports());
+        reports.any(|r| r.state.iter().any(|s| s.ends_with("_unfound")))
     }
 
     /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.

@@ -17,6 +17,10 @@ pub struct Setup {
     pub pg_num: u32,
     /// Clients.
     pub clients: usize,
+    /// The first so many of them only read, so that what they see shows what others have done.
+    pub readers: usize,
+    /// Any member may be asked for a read, in turns with the primary.
+    pub balanced: bool,
     /// Requests that each of them has under way at a time.
     pub workers: usize,
     /// Objects that they use.
@@ -39,41 +43,73 @@ pub struct Setup {
     pub pg: PgConfig,
 }
 
-/// What may go wrong.
+/// What may go wrong: how often each of these is chosen, compared to the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
-    /// Processes end, and hosts lose their power.
-    pub deaths: bool,
-    /// Nodes can't reach each other, one way or both, and connections break.
-    pub network: bool,
-    /// Disks are slow.
-    pub slow_disks: bool,
+    /// Nothing.
+    pub calm: u32,
+    /// An OSD's process ends, or its host loses its power.
+    pub deaths: u32,
+    /// Those of all OSDs that share a PG, or of all that may be away.
+    pub blackouts: u32,
+    /// A monitor's process ends.
+    pub monitors: u32,
+    /// Some nodes reach only each other.
+    pub partitions: u32,
+    /// An OSD and a client reach only each other.
+    pub isolations: u32,
+    /// Nothing passes one way.
+    pub one_way: u32,
+    /// Connections break.
+    pub breaks: u32,
+    /// A disk is slow.
+    pub slow_disks: u32,
     /// Bits of one OSD's disk flip.
-    pub rot: bool,
-    /// The operator takes OSDs out and in, says that they are down, and splits PGs.
-    pub operator: bool,
-    /// Clients end.
-    pub clients: bool,
+    pub rot: u32,
+    /// The operator says that an OSD is down, which is not.
+    pub slanders: u32,
+    /// The operator takes an OSD out or in.
+    pub moves: u32,
+    /// The operator has the pool have more PGs.
+    pub splits: u32,
+    /// A client's process ends.
+    pub clients: u32,
 }
 
 impl Faults {
     /// All but damaged disks, after which copies may differ.
     pub const ALL: Self = Self {
-        deaths: true,
-        network: true,
-        slow_disks: true,
-        rot: false,
-        operator: true,
-        clients: true,
+        calm: 14,
+        deaths: 16,
+        blackouts: 2,
+        monitors: 4,
+        partitions: 10,
+        isolations: 6,
+        one_way: 8,
+        breaks: 8,
+        slow_disks: 4,
+        rot: 0,
+        slanders: 4,
+        moves: 4,
+        splits: 1,
+        clients: 4,
     };
     /// Nothing goes wrong.
     pub const NONE: Self = Self {
-        deaths: false,
-        network: false,
-        slow_disks: false,
-        rot: false,
-        operator: false,
-        clients: false,
+        calm: 1,
+        deaths: 0,
+        blackouts: 0,
+        monitors: 0,
+        partitions: 0,
+        isolations: 0,
+        one_way: 0,
+        breaks: 0,
+        slow_disks: 0,
+        rot: 0,
+        slanders: 0,
+        moves: 0,
+        splits: 0,
+        clients: 0,
     };
 }
 
@@ -86,6 +122,8 @@ impl Default for Setup {
             min_size: 2,
             pg_num: 4,
             clients: 3,
+            readers: 0,
+            balanced: false,
             workers: 6,
             objects: 6,
             pause: 2_000_000,
@@ -125,6 +163,8 @@ impl Setup {
             most_down,
             calm_ms: [700, 1500, 3000][n(2, 3)],
             grace: [4, 20, 6][n(3, 3)],
+            readers: [0, 1][n(5, 2)],
+            balanced: n(7, 2) == 0,
             pg: PgConfig {
                 sync_objects: [1, 3, 64][n(6, 3)],
                 ..base.pg.clone()
@@ -149,6 +189,8 @@ pub struct Outcome {
     pub epochs: u32,
     /// Reads that ended with an error, as what they would have read was damaged.
     pub unreadable: u64,
+    /// Reads that members answered which were not primary.
+    pub member_reads: u64,
 }
 
 /// What went wrong that never may.

@@ -66,6 +66,10 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) weather: Weather,
     pub(crate) trace: Trace,
+    /// How many times longer than those of other runs the disks take.
+    pub(crate) slowness: u64,
+    /// The same for what the monitors store.
+    pub(crate) mon_slowness: u64,
     /// What went wrong that never may.
     pub(crate) failure: Option<String>,
 }
@@ -76,8 +80,19 @@ impl World {
         let clock = Rc::new(Clock::default());
         clock.set(1);
         let mons = Mons::new(setup.mons, &clock).map_err(|what| Failure { what, at: 0 })?;
+        let slow_net = rng.one_in(4);
+        let slowness = match rng.below(4) {
+            0 => rng.between(5, 60),
+            _ => 1,
+        };
+        let mon_slowness = match rng.below(4) {
+            0 => rng.between(20, 300),
+            _ => 1,
+        };
         let mut world = Self {
-            net: Network::new(rng.one_in(4)),
+            net: Network::new(slow_net),
+            slowness,
+            mon_slowness,
             setup: setup.clone(),
             rng,
             clock,

@@ -8,71 +8,182 @@
 use std::panic::catch_unwind;
 
 use spirula_osd::pg::bug::Bug;
-use spirula_sim::{Faults, Setup, run};
+use spirula_osd::pg::config::PgConfig;
+use spirula_sim::{Faults, Setup, first_of, run};
 
-/// Each bug, and within how many seeds it is caught. The others are caught by the simulation in `spirula-osd`, whose runs are shorter and
-/// in which a client reads wherever a primary is cut off.
-const BUGS: [(Bug, u64); 6] = [
-    (Bug::NoPrior, 100),
-    (Bug::NoHistory, 100),
-    (Bug::SkippedObject, 50),
-    (Bug::AloneAck, 300),
-    (Bug::TwiceDone, 50),
-    (Bug::DirtyRead, 400),
+/// A kind of cluster.
+type Kind = fn(u64) -> Setup;
+
+/// Each bug, where it is looked for, and within how many seeds it is caught.
+const BUGS: [(Bug, &str, Kind, u64); 14] = [
+    (Bug::NoPrior, "unlucky", unlucky, 50),
+    (Bug::NoHistory, "unlucky", unlucky, 50),
+    (Bug::SkippedObject, "unlucky", unlucky, 50),
+    (Bug::AloneAck, "abandoned", abandoned, 50),
+    (Bug::TwiceDone, "unlucky", unlucky, 50),
+    (Bug::DirtyRead, "isolated", isolated, 200),
+    (Bug::NoUpThru, "dark", dark, 200),
+    (Bug::NoLease, "isolated", isolated, 100),
+    (Bug::NoSharedWait, "isolated", isolated, 50),
+    (Bug::KeptDivergent, "abandoned", abandoned, 100),
+    (Bug::EarlyAck, "dark", dark, 200),
+    (Bug::NoMinSize, "lonely", lonely, 100),
+    (Bug::NoResend, "shaky", shaky, 100),
+    (Bug::KeptTemporary, "unlucky", unlucky, 50),
 ];
 
-/// Small and unlucky clusters, in which the last that knows something is often away.
-fn unlucky(seed: u64) -> Setup {
+const KINDS: [(&str, Kind); 6] = [
+    ("unlucky", unlucky),
+    ("isolated", isolated),
+    ("abandoned", abandoned),
+    ("dark", dark),
+    ("shaky", shaky),
+    ("lonely", lonely),
+];
+
+fn pick<T: Copy>(seed: u64, of: &[T]) -> T {
+    of[usize::try_from(seed % of.len() as u64).unwrap()]
+}
+
+/// A small cluster, all OSDs of which may be away.
+fn small(seed: u64) -> Setup {
     let base = Setup::of(seed);
-    let (osds, size, min_size) =
-        [(3, 3, 2), (4, 2, 1), (3, 2, 1), (4, 3, 2), (3, 3, 1)][usize::try_from(seed % 5).unwrap()];
+    let (osds, size, min_size) = pick(seed, &[(3, 3, 2), (4, 2, 1), (3, 2, 1), (4, 3, 2), (3, 3, 1)]);
     Setup {
         mons: 1,
         osds,
         size,
         min_size,
         most_down: usize::try_from(osds).unwrap(),
-        calm_ms: [150, 300, 600][usize::try_from(seed / 5 % 3).unwrap()],
         grace: 4,
         seconds: 30,
+        ..base
+    }
+}
+
+/// Small and unlucky clusters, in which the last that knows something is often away.
+fn unlucky(seed: u64) -> Setup {
+    Setup {
+        calm_ms: pick(seed / 5, &[150, 300, 600]),
         faults: Faults {
-            clients: false,
-            ..base.faults
+            clients: 0,
+            ..Faults::ALL
+        },
+        ..small(seed)
+    }
+}
+
+/// Clusters whose OSDs are cut off now and then, together with a client that reads there, from primaries and others.
+fn isolated(seed: u64) -> Setup {
+    let base = small(seed);
+    Setup {
+        calm_ms: 2000,
+        readers: 1,
+        balanced: true,
+        faults: Faults {
+            isolations: 10,
+            slanders: 3,
+            deaths: 2,
+            ..Faults::NONE
+        },
+        pg: PgConfig {
+            // So long that one that is cut off still has it when others go on.
+            read_lease_us: pick(seed / 5, &[1_000_000, 12_000_000]),
+            ..base.pg.clone()
         },
         ..base
     }
 }
 
-/// Whether any of the first `most` seeds notices a bug.
-fn caught_by(bug: Bug, most: u64) -> Option<u64> {
-    (1..=most).find(|seed| {
-        let mut setup = unlucky(*seed);
-        setup.pg.bug = Some(bug);
-        // A bug may also break what the code asserts.
-        match catch_unwind(|| run(*seed, &setup)) {
-            Ok(Ok(_)) => false,
-            Ok(Err(e)) => {
-                let what = e.to_string();
-                let line = what.lines().next().unwrap_or_default();
-                println!(
-                    "{bug:?}: seed {seed}: {}",
-                    line.chars().take(200).collect::<String>()
-                );
-                true
-            }
-            Err(_) => true,
+/// Clusters of many objects, whose clients often give up when they are cut off: what they wrote may be with one OSD alone.
+fn abandoned(seed: u64) -> Setup {
+    Setup {
+        calm_ms: 2000,
+        objects: 40,
+        pg_num: 8,
+        faults: Faults {
+            isolations: 10,
+            clients: 3,
+            slanders: 3,
+            deaths: 2,
+            ..Faults::NONE
+        },
+        ..small(seed)
+    }
+}
+
+/// Clusters that write much and lose their power often.
+fn dark(seed: u64) -> Setup {
+    Setup {
+        calm_ms: 1500,
+        pause: 300_000,
+        objects: 12,
+        faults: Faults {
+            deaths: 6,
+            blackouts: 10,
+            slow_disks: 10,
+            ..Faults::NONE
+        },
+        ..small(seed)
+    }
+}
+
+/// Clusters of which often one OSD is left, which may not serve.
+fn lonely(seed: u64) -> Setup {
+    Setup {
+        osds: 3,
+        size: 3,
+        min_size: 2,
+        most_down: 3,
+        calm_ms: 700,
+        faults: Faults {
+            deaths: 10,
+            slanders: 2,
+            ..Faults::NONE
+        },
+        ..small(seed)
+    }
+}
+
+/// Clusters whose connections break all the time, while nothing else happens.
+fn shaky(seed: u64) -> Setup {
+    Setup {
+        calm_ms: 200,
+        pause: 500_000,
+        objects: 12,
+        seconds: 10,
+        faults: Faults {
+            breaks: 1,
+            ..Faults::NONE
+        },
+        ..small(seed)
+    }
+}
+
+/// How a seed notices a bug, if it does.
+fn caught(bug: Bug, seed: u64, kind: Kind) -> Option<String> {
+    let mut setup = kind(seed);
+    setup.pg.bug = Some(bug);
+    // A bug may also break what the code asserts.
+    match catch_unwind(|| run(seed, &setup)) {
+        Ok(Ok(_)) => None,
+        Ok(Err(e)) => {
+            let what = e.to_string();
+            let line = what.lines().next().unwrap_or_default();
+            Some(line.chars().take(100).collect())
         }
-    })
+        Err(_) => Some("something is taken for granted that is not so".to_owned()),
+    }
 }
 
 #[test]
 fn deliberate_bugs_are_caught() {
     let only = std::env::var("SPIRULA_BUG").ok();
-    let wanted = |bug: &Bug| only.as_ref().is_none_or(|o| *o == format!("{bug:?}"));
+    let wanted = |bug: Bug| only.as_ref().is_none_or(|o| *o == format!("{bug:?}"));
     let mut missed = Vec::new();
-    for (bug, most) in BUGS.into_iter().filter(|(bug, _)| wanted(bug)) {
-        match caught_by(bug, most) {
-            Some(seed) => println!("{bug:?}: caught by seed {seed}"),
+    for (bug, name, kind, most) in BUGS.into_iter().filter(|b| wanted(b.0)) {
+        match first_of(1..=most, |seed| caught(bug, seed, kind)) {
+            Some((seed, how)) => println!("{bug:?}: seed {seed} of {name} clusters: {how}"),
             None => missed.push(bug),
         }
     }
@@ -80,10 +191,10 @@ fn deliberate_bugs_are_caught() {
 }
 
 #[test]
-fn unlucky_clusters_survive_without_bugs() {
-    for seed in 1..=30 {
-        if let Err(e) = run(seed, &unlucky(seed)) {
-            panic!("seed {seed}: {e}");
+fn such_clusters_survive_without_bugs() {
+    for (name, kind) in KINDS {
+        if let Some((seed, e)) = first_of(1..=30, |seed| run(seed, &kind(seed)).err()) {
+            panic!("seed {seed} of {name} clusters: {e}");
         }
     }
 }

@@ -24,6 +24,7 @@
 
 use spirula_maps::EVersion;
 
+use super::bug::Bug;
 use super::history::History;
 use super::info::PgInfo;
 use super::log::{PgLog, Usage};
@@ -242,6 +243,9 @@ impl Pg {
 
     /// Asks the monitors for an acting set.
     pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
+        if acting.is_empty() && self.cfg.has_bug(Bug::KeptTemporary) {
+            return;
+        }
         cx.out.push(Output::PgTemp {
             pgid: self.pgid,
             acting,

@@ -26,4 +26,10 @@ pub enum Bug {
     TwiceDone,
     /// Reads return what is not durable everywhere yet.
     DirtyRead,
+    /// A primary serves with fewer members than `min_size`, which intervals that are remembered never have.
+    NoMinSize,
+    /// Writes that were lost with a connection are not sent again.
+    NoResend,
+    /// Members that stand in for others are never told to go.
+    KeptTemporary,
 }

@@ -446,6 +446,9 @@ impl Pg {
 
     /// Sends the writes again that an OSD (or anyone) has not confirmed.
     pub(super) fn resend_writes(&mut self, only: Option<i32>, cx: &mut Ctx<'_>) {
+        if self.cfg.has_bug(Bug::NoResend) {
+            return;
+        }
         let Role::Active(a) = &mut self.role else { return };
         a.sent = cx.usec;
         for (osd, committed) in a.peers.iter().filter(|(o, _)| only.is_none_or(|x| x == *o)) {

@@ -190,7 +190,8 @@ impl Pg {
 
     /// Has the monitors record that this OSD is up in this interval, where they have not and it may come to serve.
     fn record_alive(&self, cx: &mut Ctx<'_>) {
-        if self.interval.is_enough() && !self.interval.is_recorded(&*self.map) {
+        let enough = self.interval.is_enough() || self.cfg.has_bug(Bug::NoMinSize);
+        if enough && !self.interval.is_recorded(&*self.map) {
             cx.out.push(Output::Alive {
                 epoch: self.interval.seen,
             });
@@ -346,7 +347,7 @@ impl Pg {
 
     fn choose(&mut self, cx: &mut Ctx<'_>) {
         let (me, members) = (self.whoami, self.interval.members());
-        let enough = self.interval.is_enough();
+        let enough = self.interval.is_enough() || self.cfg.has_bug(Bug::NoMinSize);
         let better_without = self.is_better_without_temporary();
         let Some(p) = self.peering() else { return };
         let newest = newest_activation(&p.infos);
