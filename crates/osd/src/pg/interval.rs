@@ -175,6 +175,7 @@ impl Pg {
         self.target = None;
         self.incoming = None;
         self.unreadable = None;
+        self.unfit.clear();
         self.stages = Default::default();
         self.dropped = Default::default();
         self.watches.clear();

@@ -49,7 +49,7 @@ mod sync_target;
 pub mod txn;
 pub mod watch;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -226,6 +226,8 @@ pub struct Pg {
     incoming: Option<Incoming>,
     /// The key of the object for which the last copy from here failed, as it can't be read.
     unreadable: Option<Bytes>,
+    /// Holders of the newest copy that could not bring others up to it: others that have it too are asked first.
+    unfit: BTreeSet<i32>,
     /// How fast this OSD copies.
     pace: Pace,
     /// What an operator wants done first.
@@ -276,6 +278,7 @@ impl Pg {
             target: None,
             incoming: None,
             unreadable: None,
+            unfit: BTreeSet::new(),
             pace: Pace::default(),
             forced: Forced::default(),
             stages: Stages::default(),

@@ -349,9 +349,11 @@ impl Pg {
         let (me, members) = (self.whoami, self.interval.members());
         let enough = self.interval.is_enough() || self.cfg.has_bug(Bug::NoMinSize);
         let better_without = self.is_better_without_temporary();
+        let unfit = self.unfit.clone();
         let Some(p) = self.peering() else { return };
         let newest = newest_activation(&p.infos);
-        let best = best_copy(&p.infos, &[&[me], &members]).filter(|(_, i)| i.last_epoch_started == newest);
+        let best =
+            best_copy(&p.infos, &unfit, &[&[me], &members]).filter(|(_, i)| i.last_epoch_started == newest);
         if best.is_none() && p.infos.values().any(Option::is_some) {
             // What is complete is older than something that was: writes could be missing from it.
             return if p.asked_all {
@@ -484,9 +486,14 @@ impl Pg {
         if id != self.id {
             return;
         }
-        match self.peering() {
-            Some(p) => p.retry = true,
-            None => self.backfill_failed(cx),
+        let Some(p) = self.peering() else {
+            return self.backfill_failed(cx);
+        };
+        p.retry = true;
+        let auth = p.auth;
+        if !self.unfit.insert(auth) {
+            // So all are that have it: each is asked in its turn.
+            self.unfit = BTreeSet::from([auth]);
         }
     }
 
@@ -729,11 +736,15 @@ fn is_nothing(plan: &SyncPlan) -> bool {
     matches!(plan, SyncPlan::Objects(keys) if keys.is_empty())
 }
 
-/// The newest complete copy; among equals one of the first group that has any.
-fn best_copy<'a>(infos: &'a BTreeMap<i32, Option<PgInfo>>, prefer: &[&[i32]]) -> Option<(i32, &'a PgInfo)> {
+/// The newest complete copy; among equals one that is fit, of the first group that has any.
+fn best_copy<'a>(
+    infos: &'a BTreeMap<i32, Option<PgInfo>>,
+    unfit: &BTreeSet<i32>,
+    prefer: &[&[i32]],
+) -> Option<(i32, &'a PgInfo)> {
     let rank = |o: i32| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
     infos
         .iter()
         .filter_map(|(o, i)| i.as_ref().filter(|i| !i.incomplete).map(|i| (*o, i)))
-        .min_by_key(|(o, i)| (std::cmp::Reverse(i.age()), rank(*o), *o))
+        .min_by_key(|(o, i)| (std::cmp::Reverse(i.age()), unfit.contains(o), rank(*o), *o))
 }

@@ -463,3 +463,21 @@ fn no_rebalance_does_not_keep_a_pg_degraded() {
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
 }
+
+#[test]
+fn one_that_cannot_read_what_others_have_too_is_not_asked_for_ever() {
+    let mut sim = Sim::new(4, 3, 1, 7);
+    sim.settle();
+    sim.write_full("a", "one");
+    let place = sim.map().placement(PgId::new(POOL, 0));
+    // The primary would take its own copy for the newest.
+    let key = crate::pg::key::object_key(&sim.object("a"));
+    let primary = sim.nodes.get_mut(&place.primary).unwrap();
+    primary.store.rotten.insert(key);
+    let gone = place.acting.iter().copied().find(|o| *o != place.primary);
+    sim.change_map(|m| m.out.extend(gone));
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}\n{}", sim.states(), sim.traces());
+    let now = sim.map().placement(PgId::new(POOL, 0));
+    assert!(now.acting.iter().any(|o| !place.acting.contains(o)));
+}
