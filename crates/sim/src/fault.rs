@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use spirula_maps::PgId;
+use spirula_store::device;
 
 use crate::client::POOL;
 use crate::clock::SECOND;
@@ -64,7 +65,7 @@ impl World {
             return;
         }
         let f = self.setup.faults;
-        let kinds: [(u32, Fault); 13] = [
+        let kinds: [(u32, Fault); 14] = [
             (f.deaths, Self::lose_osd),
             (f.blackouts, Self::blackout),
             (f.monitors, Self::lose_mon),
@@ -74,6 +75,7 @@ impl World {
             (f.breaks, Self::break_some),
             (f.slow_disks, Self::slow_down),
             (f.rot, Self::rot),
+            (f.misdirected, Self::misdirect),
             (f.slanders, Self::say_down),
             (f.moves, Self::move_out),
             (f.splits, Self::split),
@@ -141,10 +143,16 @@ impl World {
         self.after(after, Event::Mend(Mend::Osd(id)));
     }
 
-    /// The power goes everywhere or where a PG is, as far as so many OSDs may be away. Each comes back in its own time.
+    /// The power goes everywhere, on a host, or where a PG is, as far as so many OSDs may be away. Each comes back in its own time.
     fn blackout(&mut self) {
-        let all: Vec<i32> = match (self.rng.below(3), self.mons.map()) {
-            (1.., Some(map)) => {
+        let all: Vec<i32> = match (self.rng.below(4), self.mons.map()) {
+            (1, _) => {
+                let (per_host, one) = (self.setup.per_host, self.any_osd());
+                (0..self.setup.osds)
+                    .filter(|o| o / per_host == one / per_host)
+                    .collect()
+            }
+            (2.., Some(map)) => {
                 let seed = u32::try_from(self.rng.below(self.weather.pg_num.into())).unwrap_or(0);
                 let pool = POOL.cast_unsigned();
                 map.map_pg(PgId { pool, seed }).acting
@@ -272,6 +280,19 @@ impl World {
         }
     }
 
+    /// Lets a write to the first OSD's disk land in another place.
+    fn misdirect(&mut self) {
+        self.weather.rotten = true;
+        let fault = device::Fault {
+            misdirect: Some(self.rng.below(20)),
+            ..device::Fault::default()
+        };
+        if let Some(n) = self.osds.get_mut(&0) {
+            n.rotten = true;
+            n.disk.arm(fault);
+        }
+    }
+
     /// The operator says that an OSD is down, which is not.
     fn say_down(&mut self) {
         let id = self.any_osd();
@@ -326,6 +347,9 @@ impl World {
         self.on_mend(Mend::Network);
         for m in 0..self.mons.count() {
             self.start_mon(m);
+        }
+        if let Some(n) = self.osds.get(&0) {
+            n.disk.arm(device::Fault::default());
         }
         for id in 0..self.setup.osds {
             self.on_mend(Mend::Disk(id));

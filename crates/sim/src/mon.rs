@@ -257,8 +257,15 @@ impl Mons {
 
 impl World {
     pub(crate) fn start_mons(&mut self) {
-        for m in 0..self.mons.count() {
+        // In some runs one is there only later.
+        let late = self.mons.count() > 2 && self.rng.one_in(3);
+        let now = self.mons.count() - usize::from(late);
+        for m in 0..now {
             self.start_mon(m);
+        }
+        if late {
+            let after = self.rng.between(SECOND, 60 * SECOND);
+            self.after(after, Event::Mon(MonEvent::Start(now)));
         }
         self.after(LOOK, Event::Mon(MonEvent::Look));
     }

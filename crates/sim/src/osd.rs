@@ -198,10 +198,7 @@ impl World {
             cluster_addr: ip(id),
             admin_socket: None,
             memory_target: MEMORY,
-            crush_location: BTreeMap::from([
-                ("host".to_owned(), format!("host{id}")),
-                ("root".to_owned(), "default".to_owned()),
-            ]),
+            crush_location: self.setup.location(id),
             device_class: "ssd".to_owned(),
             options: BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]),
         };
@@ -216,7 +213,7 @@ impl World {
                 clock: Rc::clone(&self.clock),
                 since: self.clock.usec(),
                 rng: RefCell::new(rng),
-                name: format!("host{id}"),
+                name: format!("host{}", id / self.setup.per_host),
             }),
         };
         Osd::new(parts).map_err(|e| e.to_string())

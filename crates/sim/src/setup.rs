@@ -1,5 +1,7 @@
 //! What is simulated, and what comes out.
 
+use std::collections::BTreeMap;
+
 use spirula_osd::pg::config::PgConfig;
 
 /// A cluster, what its clients do, and what happens to it.
@@ -7,8 +9,12 @@ use spirula_osd::pg::config::PgConfig;
 pub struct Setup {
     /// Monitors.
     pub mons: usize,
-    /// OSDs, each on a host of its own.
+    /// OSDs.
     pub osds: i32,
+    /// How many of them share a host.
+    pub per_host: i32,
+    /// How many hosts share a rack; 0 for no racks.
+    pub per_rack: i32,
     /// Copies of each object.
     pub size: u8,
     /// Copies without which nothing is served.
@@ -66,6 +72,8 @@ pub struct Faults {
     pub slow_disks: u32,
     /// Bits of one OSD's disk flip.
     pub rot: u32,
+    /// A write to that disk lands in another place.
+    pub misdirected: u32,
     /// The operator says that an OSD is down, which is not.
     pub slanders: u32,
     /// The operator takes an OSD out or in.
@@ -89,6 +97,7 @@ impl Faults {
         breaks: 8,
         slow_disks: 4,
         rot: 0,
+        misdirected: 0,
         slanders: 4,
         moves: 4,
         splits: 1,
@@ -106,6 +115,7 @@ impl Faults {
         breaks: 0,
         slow_disks: 0,
         rot: 0,
+        misdirected: 0,
         slanders: 0,
         moves: 0,
         splits: 0,
@@ -118,6 +128,8 @@ impl Default for Setup {
         Self {
             mons: 1,
             osds: 4,
+            per_host: 1,
+            per_rack: 0,
             size: 3,
             min_size: 2,
             pg_num: 4,
@@ -143,6 +155,19 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// Where an OSD is.
+    pub(crate) fn location(&self, id: i32) -> BTreeMap<String, String> {
+        let host = id / self.per_host;
+        let mut at = BTreeMap::from([
+            ("host".to_owned(), format!("host{host}")),
+            ("root".to_owned(), "default".to_owned()),
+        ]);
+        if self.per_rack > 0 {
+            at.insert("rack".to_owned(), format!("rack{}", host / self.per_rack));
+        }
+        at
+    }
+
     /// A cluster of those that this seed stands for: small and large ones, calm and wild ones.
     pub fn of(seed: u64) -> Self {
         let n = |places: u64, of: u64| usize::try_from(seed / places % of).unwrap_or(0);
@@ -168,6 +193,48 @@ impl Setup {
             pg: PgConfig {
                 sync_objects: [1, 3, 64][n(6, 3)],
                 ..base.pg.clone()
+            },
+            ..base
+        }
+    }
+
+    /// A large cluster, with several OSDs to a host and hosts in racks.
+    pub fn large(seed: u64) -> Self {
+        let base = Self::of(seed);
+        let n = |of: u64| usize::try_from(seed % of).unwrap_or(0);
+        let (osds, pg_num) = [(30, 32), (12, 8), (20, 16)][n(3)];
+        Self {
+            mons: [3, 5][n(2)],
+            osds,
+            pg_num,
+            per_host: 2,
+            per_rack: 2,
+            size: 3,
+            min_size: 2,
+            most_down: [2, 4, 8][n(3)],
+            objects: 40,
+            seconds: 15,
+            ..base
+        }
+    }
+
+    /// A cluster in which one disk writes to wrong places now and then.
+    pub fn misdirected(seed: u64) -> Self {
+        let base = Self::of(seed);
+        Self {
+            osds: base.osds.max(4),
+            size: 3,
+            min_size: 2,
+            // A log may have lost its end: others must have what was in it.
+            most_down: 1,
+            calm_ms: 800,
+            faults: Faults {
+                deaths: 3,
+                misdirected: 6,
+                moves: 2,
+                slow_disks: 2,
+                calm: 2,
+                ..Faults::NONE
             },
             ..base
         }

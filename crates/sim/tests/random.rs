@@ -61,7 +61,7 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
     }
     let sum = sum.into_inner().unwrap();
     println!(
-        "{test}: {} runs, {} events, {} requests, of which other members answered {}, {} refused, {} s of virtual time",
+        "{test}: {} runs, {} events, {} requests, of which other members answered {} and {} were refused, {} s of virtual time",
         sum.runs, sum.events, sum.answered, sum.member_reads, sum.unreadable, sum.seconds
     );
 }
@@ -101,4 +101,14 @@ fn damaged_disks_never_return_what_nobody_wrote() {
             ..base
         }
     });
+}
+
+#[test]
+fn misdirected_writes_are_noticed() {
+    survive("misdirected_writes", seeds(60), Setup::misdirected);
+}
+
+#[test]
+fn large_clusters_survive() {
+    survive("large_clusters", seeds(12), Setup::large);
 }

@@ -192,6 +192,58 @@ fn flipped_bits_are_reported_and_never_returned() {
 }
 
 #[test]
+fn misdirected_writes_never_return_what_was_not_written() {
+    let (mut bad, mut refused) = (0, 0);
+    for seed in 0..120u64 {
+        let disk = SimDisk::new(8 << 20, seed);
+        format(&disk);
+        let mut store = open(&disk).unwrap();
+        let len = |i: usize| if i.is_multiple_of(5) { 100_000 } else { 6000 };
+        for i in 0..40 {
+            write(&mut store, i, len(i)).unwrap();
+        }
+        settle(&mut store);
+        disk.arm(Fault {
+            misdirect: Some(seed % 60),
+            ..Fault::default()
+        });
+        // Others, and each of those that are there once more, with other contents.
+        let again = |i: usize| data(i + 1000, len(i));
+        for i in 0..60 {
+            let mut txn = Transaction::new();
+            txn.write(&key(i), 0, again(i));
+            if store.submit(txn, Token(1)).is_err() {
+                break;
+            }
+            store.poll(&mut Vec::new());
+        }
+        let mut look = |store: &mut Store, restarted: bool| {
+            for i in 0..60 {
+                match read(store, i) {
+                    Ok(found) => {
+                        // A log whose last record went elsewhere ends before it.
+                        let old = restarted && (i < 40 && found == data(i, len(i)));
+                        assert!(old || found == again(i), "seed {seed}: object {i} is wrong");
+                    }
+                    Err(StoreError::NoObject(_)) if restarted && i >= 40 => {}
+                    Err(_) => bad += 1,
+                }
+            }
+        };
+        settle(&mut store);
+        look(&mut store, false);
+        drop(store);
+        match open(&disk) {
+            Ok(mut store) => look(&mut store, true),
+            Err(StoreError::Index(_) | StoreError::Damaged { .. }) => refused += 1,
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+    }
+    println!("{bad} reads and {refused} stores were refused");
+    assert!(bad > 0, "nothing was ever misdirected");
+}
+
+#[test]
 fn a_full_disk_refuses_writes_lets_removals_through_and_fills_again() {
     let disk = SimDisk::new(8 << 20, 5);
     format(&disk);

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{BlockIo, Device, Done, Io, IoKind};
 
+/// Where misdirected writes land is a multiple of this.
+const BLOCK: usize = 4096;
+
 /// What goes wrong, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fault {
@@ -16,6 +19,8 @@ pub struct Fault {
     pub fail_flush: Option<u64>,
     /// The n-th next read fails with an I/O error.
     pub fail_read: Option<u64>,
+    /// The n-th next write lands in another place than it was meant for.
+    pub misdirect: Option<u64>,
 }
 
 struct Written {
@@ -77,13 +82,18 @@ impl Disk {
         Ok(())
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], forced: bool) -> io::Result<()> {
-        let range = self.range(offset, data.len())?;
+    fn write(&mut self, mut offset: u64, data: &[u8], forced: bool) -> io::Result<()> {
+        let mut range = self.range(offset, data.len())?;
         let power = self.tick();
         if power.is_ok() {
             let lost = forced && count_down(&mut self.fault.fail_flush);
             if count_down(&mut self.fault.fail_write) || lost {
                 return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            if count_down(&mut self.fault.misdirect) {
+                let places = (self.current.len() - data.len()) / BLOCK + 1;
+                offset = self.random(places as u64) * BLOCK as u64;
+                range = self.range(offset, data.len())?;
             }
             self.current[range].copy_from_slice(data);
         }
@@ -160,13 +170,14 @@ impl std::fmt::Debug for SimDisk {
 impl SimDisk {
     /// An empty disk of `size` bytes (a multiple of 4096). All randomness follows from `seed`.
     pub fn new(size: usize, seed: u64) -> Self {
-        Self::with_image(vec![0; size], seed)
+        // Not one copied from the other: what nobody writes takes no memory.
+        Self::with_images(vec![0; size], vec![0; size], seed)
     }
 
-    fn with_image(image: Vec<u8>, seed: u64) -> Self {
+    fn with_images(durable: Vec<u8>, current: Vec<u8>, seed: u64) -> Self {
         let disk = Disk {
-            durable: image.clone(),
-            current: image,
+            durable,
+            current,
             unflushed: Vec::new(),
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             fault: Fault::default(),
@@ -204,7 +215,7 @@ impl SimDisk {
         let mut disk = self.lock();
         disk.cut = true;
         let image = disk.after_cut();
-        Self::with_image(image, seed)
+        Self::with_images(image.clone(), image, seed)
     }
 
     /// Flips one bit of what the medium holds at byte `offset`.
