@@ -42,7 +42,7 @@ pub(super) struct Reports {
     acked: u64,
     quiet: u32,
     slow_ops: u32,
-    pub(super) fullness: Fullness,
+    pub(super) fullness: Option<Fullness>,
     pub(super) clock: ClockCheck,
     /// The options as they were told on this session.
     config: Option<ConfigReport>,
@@ -52,7 +52,7 @@ impl Reports {
     /// A new session: everything is told again.
     pub(super) fn forget(&mut self) {
         self.sent.clear();
-        self.fullness = Fullness::default();
+        self.fullness = None;
         self.clock.forget();
         self.config = None;
         self.quiet = QUIET_TICKS;

@@ -56,13 +56,13 @@ impl Osd {
                 self.injected_full = None;
             }
         }
-        if level != self.reports.fullness && self.is_up() {
+        if self.reports.fullness != Some(level) && self.is_up() {
             let state = FullState {
                 epoch: map.epoch,
                 state: level,
             };
             if self.mon.send(OsdReport::Full(state).to_message()) {
-                self.reports.fullness = level;
+                self.reports.fullness = Some(level);
             }
         }
     }
