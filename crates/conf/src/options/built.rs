@@ -93,6 +93,7 @@ options! {
     mon_osd_report_timeout Int Advanced "900" ["mon"] "seconds after which an OSD that does not report is marked down";
     mon_osd_reporter_subtree_level Str Advanced "host" ["mon"] "type of the buckets that reporters of a failure must differ in";
     mon_osd_snap_trim_queue_warn_on Int Advanced "32768" ["mon"] "snapshots waiting to be trimmed from which the monitor warns";
+    mon_osd_warn_num_repaired Uint Advanced "10" ["mon"] "repaired reads of an OSD from which the monitor warns";
     mon_pg_stuck_threshold Int Advanced "60" ["mgr"] "seconds after which a placement group counts as stuck";
     mon_pg_warn_min_per_osd Uint Advanced "0" ["mgr"] "placement groups per OSD below which the monitor warns";
     mon_reweight_max_change Float Advanced "0.05" ["mgr"] "most that reweight-by-* changes an OSD's weight by";

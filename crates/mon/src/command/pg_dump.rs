@@ -140,6 +140,7 @@ fn osd_sum(m: &Monitor) -> OsdStat {
         statfs: m.stats.raw(&m.osd.map),
         ..OsdStat::default()
     };
+    sum.num_shards_repaired = m.stats.osds.values().map(|s| s.num_shards_repaired).sum();
     let n = u32::try_from(m.stats.osds.len()).unwrap_or(0);
     sum.num_pgs = m.stats.osds.values().map(|s| s.num_pgs).sum();
     (sum.num_osds, sum.num_per_pool_osds, sum.num_per_pool_omap_osds) = (n, n, n);

@@ -31,6 +31,16 @@ impl DiskUse {
     }
 }
 
+/// OSDs that had more of what they read repaired than `most` since they started.
+fn too_many_repairs(repaired: impl Iterator<Item = (i32, u64)>, most: u64) -> Option<Check> {
+    let detail: Vec<String> = repaired
+        .filter(|(_, n)| *n > most)
+        .map(|(osd, n)| format!("osd.{osd} had {n} reads repaired"))
+        .collect();
+    let n = detail.len();
+    (n > 0).then(|| warn(format!("Too many repaired reads on {n} OSDs"), n, detail))
+}
+
 /// Which daemons run which version, and since when they differ. Not replicated: a new leader counts anew.
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
@@ -164,6 +174,10 @@ impl Monitor {
         {
             out.insert("DAEMON_OLD_VERSION", check);
         }
+        let repaired = self.stats.osds.iter().map(|(o, s)| (*o, s.num_shards_repaired));
+        if let Some(check) = too_many_repairs(repaired, v.uint("mon_osd_warn_num_repaired")) {
+            out.insert("OSD_TOO_MANY_REPAIRS", check);
+        }
     }
 
     /// The disks of the monitors in quorum, by name.
@@ -259,6 +273,21 @@ mod tests {
         );
         v.set([("mon.a".to_owned(), long("0.10.0"))].into_iter(), start);
         assert!(v.check(start.plus(week), week).is_none());
+    }
+
+    #[test]
+    fn osds_whose_reads_are_often_repaired_are_named() {
+        let repaired = || [(0, 10), (1, 11), (3, 500)].into_iter();
+        assert!(too_many_repairs(repaired(), 500).is_none());
+        let check = too_many_repairs(repaired(), 10).unwrap();
+        assert_eq!(
+            (check.summary.as_str(), check.count),
+            ("Too many repaired reads on 2 OSDs", 2)
+        );
+        assert_eq!(
+            check.detail,
+            ["osd.1 had 11 reads repaired", "osd.3 had 500 reads repaired"]
+        );
     }
 
     #[test]

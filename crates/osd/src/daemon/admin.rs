@@ -179,9 +179,9 @@ impl Osd {
     fn unfound(&self, pgid: &str, command: &str) -> Result<Value, Failure> {
         let report = self.pg(pgid)?.report();
         let report = report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))?;
-        let unfound = report.unfound.as_ref();
+        let unfound = &report.unfound;
         if command == "mark_unfound_lost" {
-            return match unfound {
+            return match unfound.first() {
                 None => Ok(json!("pg has no unfound objects")),
                 Some(o) => Err(failure(
                     EOPNOTSUPP,

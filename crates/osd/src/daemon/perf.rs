@@ -185,7 +185,10 @@ impl Perf {
     pub(super) fn reset(&mut self, logger: &str, store: spirula_store::Stats) -> bool {
         let all = logger == "all";
         if all || logger == "osd" {
-            let core = CorePerf::default();
+            let core = CorePerf {
+                repaired: self.core.repaired,
+                ..CorePerf::default()
+            };
             *self = Self {
                 core,
                 reported: core.commits,

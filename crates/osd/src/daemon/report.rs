@@ -109,7 +109,8 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         num_object_copies: r.copies,
         num_objects_degraded: r.degraded,
         num_objects_misplaced: r.misplaced,
-        num_objects_unfound: i64::from(r.unfound.is_some()),
+        num_objects_unfound: i64::try_from(r.unfound.len()).unwrap_or(i64::MAX),
+        num_objects_repaired: r.repaired,
         num_objects_recovered: r.recovered.0,
         num_bytes_recovered: r.recovered.1,
         num_keys_recovered: r.recovered.2,
@@ -295,6 +296,7 @@ impl Osd {
             seq,
             num_pgs: u32::try_from(self.core.pgs().count()).unwrap_or(u32::MAX),
             num_osds: 1,
+            num_shards_repaired: self.perf.core.repaired,
             ..OsdStat::default()
         }
     }

@@ -361,6 +361,7 @@ impl Osd {
                 self.mon
                     .send(OsdReport::PgTemp(PgTempWanted { epoch, acting }).to_message());
             }
+            Output::ClusterLog { priority, line } => self.cluster_log(priority, line),
             Output::ShareMap { client, epoch } => self.share_map(client.conn, epoch),
         }
         Ok(())

@@ -32,6 +32,8 @@ pub(crate) struct Context {
     pub reading: u32,
     /// A write that reads first is waiting for the store.
     pub exclusive: bool,
+    /// Repairs of the object and its clones: all ops wait.
+    pub repairs: u32,
     /// Clones to be trimmed, with their infos.
     pub trims: Vec<(SnapId, ObjectInfo)>,
     /// What was fetched for the first op that waits, where that only waits for reads.
@@ -58,6 +60,7 @@ impl Context {
             && self.uncommitted == 0
             && self.reading == 0
             && !self.exclusive
+            && self.repairs == 0
             && self.trims.is_empty()
             && self.queue.is_empty()
     }

@@ -173,6 +173,7 @@ impl Pg {
         }
         self.source = None;
         self.target = None;
+        self.patient = None;
         self.incoming = None;
         self.unreadable = None;
         self.unfit.clear();

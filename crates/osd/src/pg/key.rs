@@ -162,6 +162,11 @@ pub fn stage_key(pgid: PgId, slot: u8) -> Bytes {
     [&STAGE[..], &pool, &seed, &[slot]].concat().into()
 }
 
+/// The key under which a member builds an object of the PG that it repairs: one more staging object.
+pub fn repair_key(pgid: PgId) -> Bytes {
+    stage_key(pgid, u8::MAX)
+}
+
 /// The key of another clone of the object (or of its head) with this key.
 pub fn clone_key(object: &[u8], snap: SnapId) -> Bytes {
     let end = object.len().saturating_sub(SNAP_LEN);

@@ -13,14 +13,15 @@ use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::lease::Promise;
 use super::log::LogEntry;
+use super::repair::message::RepairBody;
 use super::txn::Txn;
 
 /// Version of these messages; older ones are understood. 1: the first. 2: object infos come in their second encoding.
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
 /// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads. 9: turns at
-/// copying.
-const VERSION: u16 = 9;
+/// copying. 10: repairs.
+const VERSION: u16 = 10;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -233,6 +234,8 @@ pub enum PeerBody {
     CopyRead(CopyRead),
     /// The answer. Since version 5.
     CopyPart(CopyPart),
+    /// An object is repaired. Since version 10.
+    Repair(RepairBody),
 }
 
 /// A message about a PG.
@@ -422,6 +425,10 @@ impl PeerMessage {
                 w.u64(p.user_version);
                 data.push(p.data.clone());
             }
+            PeerBody::Repair(r) => {
+                w.u8(27);
+                r.encode(w, data);
+            }
         }
     }
 
@@ -509,6 +516,7 @@ impl PeerMessage {
             24 => PeerBody::Reserved,
             25 => PeerBody::Release,
             26 => PeerBody::Revoked,
+            27 => PeerBody::Repair(RepairBody::decode(r, msg)?),
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })
@@ -566,7 +574,7 @@ impl Push {
         u64::try_from(data + omap).unwrap_or(u64::MAX)
     }
 
-    fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+    pub(super) fn encode(&self, w: &mut Writer, data: &mut BytesList) {
         w.put(&self.key);
         match &self.part {
             PushPart::Absent => w.bool(false),
@@ -596,7 +604,7 @@ impl Push {
         }
     }
 
-    fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+    pub(super) fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
         let key = r.get()?;
         if !r.bool()? {
             return Ok(Self {

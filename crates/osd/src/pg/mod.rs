@@ -38,6 +38,7 @@ mod peering;
 mod peering_plan;
 mod peering_prior;
 pub mod perf;
+pub mod repair;
 mod replica;
 mod replica_read;
 mod snaps;
@@ -77,6 +78,7 @@ use op::ClientOp;
 pub use output::{Ctx, Output, Page, StoreReply, StoredObject, Token};
 pub use pace::Pace;
 use peering::Peering;
+use repair::{Patient, Repairs};
 use replica::Replica;
 pub use snaps::trim::TrimState;
 use snaps::trim::Trimmer;
@@ -123,6 +125,8 @@ struct Active {
     backfill: Box<Backfill>,
     /// Trims removed snapshots.
     trimmer: Box<Trimmer>,
+    /// Has objects repaired that members can't read.
+    repairs: Box<Repairs>,
     /// When the oldest of them was sent (again).
     sent: u64,
 }
@@ -138,6 +142,8 @@ enum Commit {
     Activate { id: PeeringId, primary: i32 },
     /// A step of deleting the PG.
     Delete,
+    /// Part of the object that the repair with this number makes whole.
+    Repair(u32),
     /// Nothing waits for it.
     Record,
 }
@@ -165,6 +171,8 @@ enum Pending {
     TrimClone(Bytes),
     /// Omap pairs for the staging object that an op waits for.
     Stage(u32),
+    /// Part of an object that another member repairs.
+    Repair(Box<repair::Asked>),
 }
 
 impl Pending {
@@ -222,6 +230,8 @@ pub struct Pg {
     next_seq: u32,
     source: Option<SyncSource>,
     target: Option<SyncTarget>,
+    /// The object that this member repairs.
+    patient: Option<Patient>,
     /// Who copies to this OSD, or would like to.
     incoming: Option<Incoming>,
     /// The key of the object for which the last copy from here failed, as it can't be read.
@@ -276,6 +286,7 @@ impl Pg {
             next_seq: 0,
             source: None,
             target: None,
+            patient: None,
             incoming: None,
             unreadable: None,
             unfit: BTreeSet::new(),
@@ -519,6 +530,7 @@ impl Pg {
             (Pending::Stage(seq), StoreReply::Fetched(r)) => self.stage_read(seq, r, cx),
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r)) => self.list_fetched(*l, r, cx),
+            (Pending::Repair(asked), reply) => self.repair_store(asked, reply, cx),
             (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
@@ -533,6 +545,7 @@ impl Pg {
             Commit::Push { id, source } => self.push_committed(id, source, cx),
             Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
             Commit::Delete => self.delete_step(cx),
+            Commit::Repair(number) => self.repair_committed(number, cx),
             Commit::Record => {}
         }
         if self.commits.is_empty() {
@@ -546,6 +559,7 @@ impl Pg {
             self.handle_peer(self.whoami, msg, cx);
         }
         self.backfill_on(cx);
+        self.repair_on(cx);
         while let Some(msg) = self.to_self.pop_front() {
             self.handle_peer(self.whoami, msg, cx);
         }
@@ -602,6 +616,7 @@ impl Pg {
             PeerBody::Remove => self.removed(from, id, cx),
             PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),
             PeerBody::CopyPart(p) => self.copy_part(p, cx),
+            PeerBody::Repair(r) => self.repair_message(from, id, r, cx),
         }
     }
 }

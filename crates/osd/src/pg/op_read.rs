@@ -73,7 +73,9 @@ fn next_step(
     let writes = op.may_write();
     let excluded = c.exclusive && op.client.asker.is_none();
     let dirty = c.uncommitted > 0 && !cfg.has_bug(Bug::DirtyRead);
-    if excluded || !writes && dirty || writes && c.reading > 0 {
+    // A read for a copy does not wait where a write does that may wait for copies itself.
+    let repaired = c.repairs > 0 && (excluded || !c.exclusive);
+    if excluded || repaired || !writes && dirty || writes && c.reading > 0 {
         return Step::Wait;
     }
     if !writes && !readable {
@@ -97,6 +99,15 @@ fn next_step(
     } else {
         Step::Fetch(wants)
     }
+}
+
+/// The object that the store could not read for an op.
+fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
+    let failed = fetched.iter().find(|f| f.answer.is_err())?;
+    Some(match &failed.want {
+        Want::Staged { source, .. } | Want::Object(source) => source.clone(),
+        _ => r.clone.as_ref().map_or(&r.key, |c| &c.key).clone(),
+    })
 }
 
 impl Pg {
@@ -143,9 +154,15 @@ impl Pg {
                 self.note_watchers(key, cx);
                 self.pump(key, cx);
             }
+            None if self.note_unreadable(key, cx) => {}
             None => {
                 self.trim_blocked(key);
-                for op in self.contexts.forget(key) {
+                let ops = match self.contexts.find(key) {
+                    // A clone of it is being repaired.
+                    Some(c) if c.repairs > 0 => std::mem::take(&mut c.queue),
+                    _ => self.contexts.forget(key),
+                };
+                for op in ops {
                     self.fail_unreadable(op, cx);
                 }
             }
@@ -221,6 +238,16 @@ impl Pg {
                 c.reading = c.reading.saturating_sub(1)
             }
         }
+        if let Some(damaged) = unreadable(&r, &fetched) {
+            if matches!(self.role, Role::Replica(_)) {
+                self.note_unreadable(&damaged, cx);
+                return self.send_to_primary([r.op], cx);
+            }
+            match self.await_repair(&damaged, r.op, cx) {
+                Some(op) => r.op = op,
+                None => return,
+            }
+        }
         if r.answers.is_empty() {
             r.answers = fetched;
         } else {
@@ -279,9 +306,6 @@ impl Pg {
             Run::Done(result) => result,
             Run::Fetch(wants) => return self.fetch(r, wants, cx),
         };
-        if result == -EIO && matches!(self.role, Role::Replica(_)) {
-            return self.fail_unreadable(r.op, cx);
-        }
         let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
         let effects = exec.watch_effects.take();
         if result >= 0 {

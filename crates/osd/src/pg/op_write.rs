@@ -234,11 +234,15 @@ impl Pg {
             usage: self.info.usage.plus(change.usage),
             clones: change.clones,
         };
+        let head_size = change.state.info.size;
         if let Some(c) = self.contexts.set_state(&key, change.state) {
             c.uncommitted += 1;
         }
         self.counters.add_io(change.io);
         self.stages.taken(&change.objects);
+        if let Some(r) = self.repairs().filter(|r| r.has_lost()) {
+            r.rewritten(&change.objects, head_size);
+        }
         let txn = Txn {
             objects: change.objects,
             meta: Vec::with_capacity(1),
@@ -278,6 +282,7 @@ impl Pg {
         let prev = self.info.last_update;
         let record = entry.to_bytes();
         let trim_to = self.trim_point();
+        self.overtake_repair(&txn);
         if let Some((op, _)) = &mut request {
             op.stamps.sub_ops_sent = cx.usec;
         }

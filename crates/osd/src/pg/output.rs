@@ -7,6 +7,7 @@ use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_maps::PgId;
 use spirula_proto::RawMessage;
+use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
 use super::describe::{OpRecord, describe};
@@ -131,6 +132,13 @@ pub enum Output {
         pgid: PgId,
         /// The primary first.
         acting: Vec<i32>,
+    },
+    /// Tell the cluster log.
+    ClusterLog {
+        /// How bad it is.
+        priority: LogPriority,
+        /// What happened.
+        line: String,
     },
     /// The client uses an old map: send it the newer ones.
     ShareMap {

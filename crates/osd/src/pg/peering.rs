@@ -163,7 +163,10 @@ impl Pg {
         self.pending.retain(|_, p| {
             !matches!(
                 p,
-                super::Pending::Source(_) | super::Pending::Target | super::Pending::Count
+                super::Pending::Source(_)
+                    | super::Pending::Target
+                    | super::Pending::Count
+                    | super::Pending::Repair(_)
             )
         });
     }
@@ -661,6 +664,7 @@ impl Pg {
             lease: Default::default(),
             backfill: Box::new(Backfill::new(to_be, temporary)),
             trimmer: Default::default(),
+            repairs: Default::default(),
             sent: cx.usec,
         });
         self.update_trim_queue();
@@ -690,6 +694,7 @@ impl Pg {
             _ => {}
         }
         self.source_peer_reset(osd, cx);
+        self.repair_reset(osd, cx);
         self.turn_released(osd);
     }
 
@@ -726,6 +731,7 @@ impl Pg {
         self.backfill_tick(cx);
         self.check_watches(cx);
         self.trim_on(cx);
+        self.repair_tick(cx);
         self.retry_copies(cx);
         self.contexts
             .evict(self.shares.contexts, self.shares.context_bytes);

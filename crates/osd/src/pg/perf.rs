@@ -35,6 +35,8 @@ pub struct CorePerf {
     pub sub_op_bytes: u64,
     /// Requests that found their object's context, and all that looked for one.
     pub contexts: (u64, u64),
+    /// Objects of which this OSD had the copy repaired.
+    pub repaired: u64,
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ impl Pg {
         self.id = id;
         self.source = None;
         self.target = None;
+        self.patient = None;
         self.forget_attempt();
         self.give_up_reads(cx);
         self.query_from = Some(from);
@@ -141,6 +142,7 @@ impl Pg {
         r.share.note_stable(stable);
         let v = e.version;
         self.overtake_reads(&e.object, cx);
+        self.overtake_repair(&txn);
         cx.perf.sub_op_bytes += txn.data_len() as u64;
         txn.meta.push(MetaOp::Put(key::log_key(self.pgid, v), entry));
         self.note_entry(e);

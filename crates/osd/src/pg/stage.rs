@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::copy::CopyFetch;
 use super::errno::*;
-use super::fetch::{Answer, Fetched, OmapRange, Want, key_after};
+use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
 use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes};
 use super::{Ctx, Output, Pending, Pg, key};
 
@@ -245,8 +245,9 @@ impl Pg {
 
     /// Removes whatever staging objects there may be.
     pub(super) fn no_stages(&self) -> Vec<(Bytes, Vec<ObjectOp>)> {
-        let none = |slot| (self.stage_key(slot), vec![ObjectOp::Remove]);
-        Slot::ALL.map(none).into()
+        let keys = Slot::ALL.map(|slot| self.stage_key(slot)).into_iter();
+        let keys = keys.chain([key::repair_key(self.pgid)]);
+        keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
     }
 
     /// Removes the staging objects that nobody waits for any more.
@@ -341,7 +342,7 @@ impl Pg {
             return;
         };
         let Some(Ok(Answer::Omap(page))) = fetched.pop().map(|f| f.answer) else {
-            return self.stage_ended(seq, Answer::Staged(Err(-EIO)), cx);
+            return self.end_with(seq, Err(ReadError), cx);
         };
         if job.progress == Progress::Looking {
             if page.more {
@@ -464,9 +465,12 @@ impl Pg {
 
     /// The op that waited has its answer.
     fn stage_ended(&mut self, seq: u32, answer: Answer, cx: &mut Ctx<'_>) {
+        self.end_with(seq, Ok(answer), cx);
+    }
+
+    fn end_with(&mut self, seq: u32, answer: Result<Answer, ReadError>, cx: &mut Ctx<'_>) {
         let Some(want) = self.end_job(seq, cx) else { return };
         if let Some(Pending::Op(reading)) = self.pending.remove(&seq) {
-            let answer = Ok(answer);
             self.op_fetched(*reading, vec![Fetched { want, answer }], cx);
         }
     }

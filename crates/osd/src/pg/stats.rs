@@ -20,6 +20,8 @@ pub(super) struct Counters {
     /// Objects, bytes and omap pairs that were copied to others.
     recovered: (i64, i64, i64),
     counting: Usage,
+    /// Copies of objects that were repaired.
+    pub(super) repaired: i64,
 }
 
 impl Counters {
@@ -83,8 +85,10 @@ pub struct PgReport {
     pub copies: i64,
     /// Objects, bytes and omap pairs that were copied to others since the daemon started.
     pub recovered: (i64, i64, i64),
-    /// An object that is to be copied and that the only complete copies here do not give.
-    pub unfound: Option<HObject>,
+    /// Copies of objects that were repaired since the daemon started.
+    pub repaired: i64,
+    /// Objects that no complete copy gives.
+    pub unfound: Vec<HObject>,
     /// Copies of objects that ought to be there and are not.
     pub degraded: i64,
     /// Copies of objects that are on other OSDs than they should be.
@@ -152,12 +156,24 @@ impl Pg {
             purged_snaps: self.info.purged_snaps.clone(),
             copies: self.copies(),
             recovered: self.counters.recovered,
-            unfound: self.unreadable.as_deref().and_then(key::parse_object_key),
+            repaired: self.counters.repaired,
+            unfound: self.unfound(),
             degraded,
             misplaced,
             io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
             stats_invalid: self.info.usage_invalid,
         })
+    }
+
+    /// The objects that can't be read where they are to be read: of those that members serve, on no member.
+    fn unfound(&self) -> Vec<HObject> {
+        let mut keys: Vec<&Bytes> = self.unreadable.iter().collect();
+        if let Role::Active(a) = &self.role {
+            keys.extend(a.repairs.lost().filter(|k| Some(*k) != self.unreadable.as_ref()));
+        }
+        keys.into_iter()
+            .filter_map(|k| key::parse_object_key(k))
+            .collect()
     }
 
     fn copies(&self) -> i64 {
@@ -176,6 +192,8 @@ impl Pg {
         };
         let nobody = (self.pool.size as usize).saturating_sub(place.up.len());
         let mut degraded = objects.saturating_mul(i64::try_from(nobody).unwrap_or(0));
+        let bad = a.repairs.bad_copies(place.acting.len());
+        degraded = degraded.saturating_add(i64::try_from(bad).unwrap_or(i64::MAX));
         let mut misplaced = 0;
         let stand_ins = place.acting.iter().filter(|o| !place.up.contains(o)).count();
         let mut lacking = a.backfill.lacking(objects, self.objects_left(objects));
@@ -218,6 +236,15 @@ impl Pg {
         })
     }
 
+    /// What is done for objects that members can't read.
+    fn repair_states(&self) -> &'static [&'static str] {
+        match &self.role {
+            Role::Active(a) if a.repairs.is_busy() => &["recovering", "repair"],
+            Role::Active(a) if a.repairs.has_lost() => &["recovery_unfound"],
+            _ => &[],
+        }
+    }
+
     fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
         let mut state = Vec::new();
         let (mut reason, mut blocked_by) = (None, Vec::new());
@@ -225,10 +252,13 @@ impl Pg {
         match &self.role {
             Role::Active(a) => {
                 state.push("active");
-                if !undersized && !self.is_remapped() {
+                let repairs = self.repair_states();
+                if !undersized && !self.is_remapped() && repairs.is_empty() {
                     state.push("clean");
                 }
-                state.extend(self.copying_state());
+                let copying = self.copying_state();
+                state.extend(copying);
+                state.extend(repairs.iter().filter(|s| Some(**s) != copying));
                 state.extend(self.forced_states());
                 if a.lease.is_late() {
                     state.push("laggy");

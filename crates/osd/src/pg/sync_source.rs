@@ -10,6 +10,7 @@ use super::config::Window;
 use super::fetch::{Answer, Fetched, OmapPage, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
 use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart, SyncPlan};
 use super::object::ObjectInfo;
+use super::repair::message::Place;
 use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
 
 /// Objects compared in one step of a backfill.
@@ -48,9 +49,10 @@ struct Feed {
     done: bool,
 }
 
+/// An object that is read part by part.
 #[derive(Debug)]
-struct Current {
-    key: Bytes,
+pub(super) struct Current {
+    pub(super) key: Bytes,
     /// `None` until it was looked up.
     object: Option<(StoredObject, ObjectInfo)>,
     /// The PG's version when it was looked up: it changed if it was written since.
@@ -78,8 +80,42 @@ impl Current {
         }
     }
 
+    /// Goes on at a place where a part ended.
+    pub(super) fn from_place(key: Bytes, from: Place) -> Self {
+        Self {
+            begun: from.offset > 0 || !from.key.is_empty(),
+            at: from.offset,
+            omap: Some(from.key),
+            ..Self::new(key, EVersion::ZERO)
+        }
+    }
+
+    /// Where the next part begins.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            offset: self.at,
+            key: self.omap.clone().unwrap_or_default(),
+        }
+    }
+
+    /// What the store says of the object.
+    pub(super) fn set_object(&mut self, o: StoredObject, info: ObjectInfo) {
+        self.omap = self
+            .omap
+            .take()
+            .or(Some(Bytes::new()))
+            .filter(|_| info.has_omap());
+        self.object = Some((o, info));
+    }
+
+    /// The object's version, when it was looked up.
+    pub(super) fn version(&self) -> Option<EVersion> {
+        self.object.as_ref().map(|(_, info)| info.version)
+    }
+
     /// What to read for the next part; nothing for an object that is empty.
-    fn wants(&mut self, size: u64, chunk: u64) -> Vec<Want> {
+    pub(super) fn wants(&mut self, chunk: u64) -> Vec<Want> {
+        let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
         self.chunk = chunk;
         if self.at < size {
             return vec![Want::Data(ReadRange {
@@ -100,7 +136,7 @@ impl Current {
     }
 
     /// The next part, made of what was read.
-    fn part(&mut self, answers: Vec<Fetched>) -> Result<PushPart, ReadError> {
+    pub(super) fn part(&mut self, answers: Vec<Fetched>) -> Result<PushPart, ReadError> {
         let Some((o, info)) = &mut self.object else {
             return Err(ReadError);
         };
@@ -192,9 +228,9 @@ impl Feed {
             return Next::Nothing;
         }
         if let Some(current) = &mut self.current
-            && let Some(size) = current.object.as_ref().map(|(_, info)| info.size)
+            && current.object.is_some()
         {
-            return Next::Read(current.key.clone(), current.wants(size, window.chunk));
+            return Next::Read(current.key.clone(), current.wants(window.chunk));
         }
         if let Some(key) = self.jobs.pop_front() {
             self.current = Some(Current::new(key.clone(), now));
@@ -369,8 +405,7 @@ impl Pg {
                 let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
                     return self.cannot_read(i, cx);
                 };
-                current.omap = info.has_omap().then(Bytes::new);
-                current.object = Some((o, info));
+                current.set_object(o, info);
             }
             None => {
                 let key = current.key.clone();
@@ -471,10 +506,12 @@ impl Pg {
     /// The object under way can't be read: nobody is complete without it, so the attempt is given up until the next, and the
     /// object is named.
     fn cannot_read(&mut self, i: usize, cx: &mut Ctx<'_>) {
-        self.unreadable = self
+        let key = self
             .feed(i)
             .and_then(|f| f.current.as_ref())
             .map(|c| c.key.clone());
+        // A primary that serves has it repaired and begins again.
+        self.unreadable = key.filter(|key| !self.is_active() || !self.note_unreadable(key, cx));
         self.abort_sync(cx);
     }
 

@@ -7,7 +7,8 @@ use spirula_denc::decode_all;
 use spirula_maps::EVersion;
 
 use super::delete::removal;
-use super::message::{PeerBody, PeeringId, Push, PushPart};
+use super::fetch::Pieces;
+use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart};
 use super::object::ObjectInfo;
 use super::txn::{MetaOp, ObjectOp, Txn};
 use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
@@ -29,6 +30,38 @@ struct Scan {
     to: Bytes,
     /// What the holder has, without what was found equal.
     theirs: BTreeMap<Bytes, EVersion>,
+}
+
+/// What part of an object changes in the store; and what it says of the snapshots that a clone stands for, which is kept with
+/// the clone's key.
+pub(super) fn part_changes(
+    first: bool,
+    pieces: Pieces,
+    pairs: Vec<(Bytes, Bytes)>,
+    last: Option<PushEnd>,
+) -> (Vec<ObjectOp>, Option<ObjectOp>) {
+    let mut ops = Vec::new();
+    if first {
+        ops.push(ObjectOp::Remove);
+        ops.push(ObjectOp::Touch);
+    }
+    let pieces = pieces.into_iter();
+    ops.extend(pieces.map(|(offset, data)| ObjectOp::Write { offset, data }));
+    if !pairs.is_empty() {
+        ops.push(ObjectOp::OmapSet(pairs));
+    }
+    let Some(end) = last else { return (ops, None) };
+    if !end.omap_header.is_empty() {
+        ops.push(ObjectOp::OmapHeader(end.omap_header));
+    }
+    ops.push(ObjectOp::Truncate { size: end.size });
+    let attrs = end.attrs.into_iter();
+    ops.extend(attrs.map(|(name, value)| ObjectOp::SetAttr { name, value }));
+    let add = decode_all::<ObjectInfo>(&end.info).unwrap_or_default().snaps;
+    ops.push(ObjectOp::SetInfo(end.info));
+    let remove = Vec::new();
+    let snaps = (!add.is_empty()).then_some(ObjectOp::NoteSnaps { add, remove });
+    (ops, snaps)
 }
 
 impl Pg {
@@ -56,48 +89,19 @@ impl Pg {
         }
         let mut txn = Txn::default();
         self.mark_incomplete(&mut txn);
-        let mut ops = Vec::new();
-        match push.part {
-            PushPart::Absent => ops.push(ObjectOp::Remove),
+        let ops = match push.part {
+            PushPart::Absent => vec![ObjectOp::Remove],
             PushPart::Data {
                 first,
                 pieces,
                 pairs,
                 last,
             } => {
-                if first {
-                    ops.push(ObjectOp::Remove);
-                    ops.push(ObjectOp::Touch);
-                }
-                ops.extend(
-                    pieces
-                        .into_iter()
-                        .map(|(offset, data)| ObjectOp::Write { offset, data }),
-                );
-                if !pairs.is_empty() {
-                    ops.push(ObjectOp::OmapSet(pairs));
-                }
-                if let Some(end) = last {
-                    if !end.omap_header.is_empty() {
-                        ops.push(ObjectOp::OmapHeader(end.omap_header));
-                    }
-                    ops.push(ObjectOp::Truncate { size: end.size });
-                    ops.extend(
-                        end.attrs
-                            .into_iter()
-                            .map(|(name, value)| ObjectOp::SetAttr { name, value }),
-                    );
-                    let snaps = decode_all::<ObjectInfo>(&end.info).unwrap_or_default().snaps;
-                    if !snaps.is_empty() {
-                        ops.push(ObjectOp::NoteSnaps {
-                            add: snaps,
-                            remove: Vec::new(),
-                        });
-                    }
-                    ops.push(ObjectOp::SetInfo(end.info));
-                }
+                let (mut ops, snaps) = part_changes(first, pieces, pairs, last);
+                ops.extend(snaps);
+                ops
             }
-        }
+        };
         txn.objects.push((push.key, ops));
         self.submit(txn, Commit::Push { id, source: from }, cx);
     }

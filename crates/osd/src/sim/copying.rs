@@ -227,16 +227,21 @@ fn an_object_that_rotted_is_named_and_copied_once_it_is_written_anew() {
     sim.settle();
     write_many(&mut sim, 300);
     let key = crate::pg::key::object_key(&sim.object("o7"));
-    sim.nodes.get_mut(&0).unwrap().store.rotten.insert(key.clone());
+    for n in sim.nodes.values_mut() {
+        n.store.rotten.insert(key.clone());
+    }
     sim.change_map(|m| m.out.push(1));
     sim.pass(20);
-    assert_eq!(sim.states(), ["1.0 active+backfill_unfound+remapped"]);
-    assert_eq!(report(&sim).unfound, Some(sim.object("o7")));
+    assert_eq!(
+        sim.states(),
+        ["1.0 active+backfill_unfound+recovery_unfound+remapped+degraded"]
+    );
+    assert_eq!(report(&sim).unfound, [sim.object("o7")]);
     // What is written anew can be read.
     sim.write_full("o7", "new");
-    sim.nodes.get_mut(&0).unwrap().store.rotten.clear();
     sim.settle();
+    sim.pass(40);
     assert!(sim.all_clean(), "{:?}", sim.states());
-    assert_eq!(report(&sim).unfound, None);
+    assert_eq!(report(&sim).unfound, []);
     assert_eq!(sim.nodes[&3].store.objects(), sim.nodes[&0].store.objects());
 }

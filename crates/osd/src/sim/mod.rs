@@ -9,6 +9,7 @@ mod omap;
 mod ops;
 mod peering;
 mod random;
+mod repair;
 mod replica_read;
 mod snaps;
 mod stage;
@@ -86,6 +87,8 @@ struct Sim {
     events: VecDeque<(u64, MWatchNotify)>,
     /// Times at which the cores want to be called.
     alarms: BTreeSet<u64>,
+    /// Lines of the cluster log.
+    cluster_log: Vec<String>,
     /// How often a client was to be sent newer maps.
     maps_shared: u32,
     rng: u64,
@@ -127,6 +130,7 @@ impl Sim {
             temp: VecDeque::new(),
             events: VecDeque::new(),
             alarms: BTreeSet::new(),
+            cluster_log: Vec::new(),
             maps_shared: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             usec: 1,
@@ -300,6 +304,7 @@ impl Sim {
                 Output::Alarm { usec } => drop(self.alarms.insert(usec)),
                 Output::Alive { epoch } => self.alive.push_back((id, epoch)),
                 Output::PgTemp { pgid, acting } => self.temp.push_back((id, pgid, acting)),
+                Output::ClusterLog { line, .. } => self.cluster_log.push(line),
                 Output::ShareMap { .. } => self.maps_shared += 1,
             }
         }

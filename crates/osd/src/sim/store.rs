@@ -34,8 +34,10 @@ pub(super) struct FakeStore {
     visible: State,
     durable: State,
     unflushed: VecDeque<(Token, Txn)>,
-    /// Objects whose data can't be read.
+    /// Objects whose data and omaps can't be read.
     pub(super) rotten: BTreeSet<Bytes>,
+    /// Objects that can't be looked up.
+    pub(super) unknown: BTreeSet<Bytes>,
 }
 
 impl Object {
@@ -187,6 +189,18 @@ impl State {
 
 impl FakeStore {
     pub(super) fn submit(&mut self, token: Token, txn: Txn) {
+        for (key, ops) in &txn.objects {
+            let size = self.visible.objects.get(key).map_or(0, |o| o.data.len());
+            let all_new = |op: &ObjectOp| match op {
+                ObjectOp::Remove | ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => true,
+                ObjectOp::Write { offset: 0, data } => data.len() >= size,
+                _ => false,
+            };
+            if ops.iter().any(all_new) {
+                self.rotten.remove(key);
+                self.unknown.remove(key);
+            }
+        }
         self.visible.apply(&txn);
         self.unflushed.push_back((token, txn));
     }
@@ -214,6 +228,9 @@ impl FakeStore {
     }
 
     pub(super) fn lookup(&self, key: &Bytes) -> StoreReply {
+        if self.unknown.contains(key) {
+            return StoreReply::Object(Err(ReadError));
+        }
         let found = self.visible.objects.get(key);
         StoreReply::Object(Ok(found.map(Object::stored)))
     }
@@ -225,7 +242,7 @@ impl FakeStore {
         let one = |want: &Want| Fetched {
             want: want.clone(),
             answer: Ok(match want {
-                Want::Data(_) if rotten => {
+                Want::Data(_) | Want::Omap(_) | Want::OmapKeys(_) if rotten => {
                     return Fetched {
                         want: want.clone(),
                         answer: Err(ReadError),

@@ -79,7 +79,12 @@ impl Pg {
                     self.fetch(r, wants, cx);
                 }
             }
-            _ => self.fail_unreadable(r.op, cx),
+            (_, clone) => {
+                let damaged = clone.as_ref().map_or(&r.key, |c| &c.key).clone();
+                if let Some(op) = self.await_repair(&damaged, r.op, cx) {
+                    self.fail_unreadable(op, cx);
+                }
+            }
         }
         self.pump(&key, cx);
     }

@@ -279,11 +279,11 @@ impl Pg {
         }
     }
 
-    /// Trims the clones of an object that are to be trimmed, unless somebody reads them now.
+    /// Trims the clones of an object that are to be trimmed, unless somebody reads or repairs them now.
     pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
         loop {
             let Some(c) = self.contexts.find(head) else { return };
-            if c.state.is_none() || c.exclusive || c.reading > 0 {
+            if c.state.is_none() || c.exclusive || c.reading > 0 || c.repairs > 0 {
                 return;
             }
             let Some(clone) = c.trims.pop() else { return };

@@ -1,0 +1,240 @@
+//! What members say to each other to repair an object.
+
+use bytes::Bytes;
+use spirula_denc::{Error, Reader, Result, Writer};
+use spirula_maps::EVersion;
+use spirula_proto::{BytesList, RawMessage};
+
+use crate::pg::message::{Push, PushPart};
+
+/// A message about a repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RepairBody {
+    /// Member to primary: the object with this key can't be read here.
+    Unreadable(Bytes),
+    /// Primary to member: take this object from another member.
+    Wanted {
+        /// The repair's number within the interval.
+        number: u32,
+        /// The object's store key.
+        key: Bytes,
+        /// From whom.
+        source: i32,
+    },
+    /// The answer: how far the repair with this number is.
+    Told(u32, Outcome),
+    /// Member to another one: asks for part of an object.
+    Read {
+        /// The repair's number.
+        number: u32,
+        /// The object's store key.
+        key: Bytes,
+        /// Where the part begins.
+        from: Place,
+    },
+    /// The answer.
+    Part {
+        /// The repair's number.
+        number: u32,
+        /// The part, or nothing where the object can't be read or is not there.
+        found: Option<FoundPart>,
+    },
+}
+
+/// How far a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A part more is there.
+    Working,
+    /// The object is whole, durably.
+    Done,
+    /// The source can't read it either.
+    SourceUnreadable,
+    /// Something came in between; it may be tried again.
+    Failed,
+}
+
+/// A place in an object: an offset, and after all data a key of the omap.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The offset.
+    pub offset: u64,
+    /// The key.
+    pub key: Bytes,
+}
+
+/// Part of an object that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundPart {
+    /// The object's version.
+    pub version: EVersion,
+    /// Where the next part begins.
+    pub next: Place,
+    /// The part.
+    pub push: Push,
+}
+
+impl Place {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.offset);
+        w.put(&self.key);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            offset: r.u64()?,
+            key: r.get()?,
+        })
+    }
+}
+
+impl Outcome {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(match r.u8()? {
+            0 => Self::Working,
+            1 => Self::Done,
+            2 => Self::SourceUnreadable,
+            3 => Self::Failed,
+            _ => return Err(Error::Invalid("outcome of a repair")),
+        })
+    }
+}
+
+impl FoundPart {
+    fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+        let part = Self {
+            version: r.get()?,
+            next: Place::decode(r)?,
+            push: Push::decode(r, msg)?,
+        };
+        match part.push.part {
+            PushPart::Absent => Err(Error::Invalid("part of an object to repair")),
+            PushPart::Data { .. } => Ok(part),
+        }
+    }
+}
+
+impl RepairBody {
+    pub(in crate::pg) fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+        match self {
+            Self::Unreadable(key) => {
+                w.u8(0);
+                w.put(key);
+            }
+            Self::Wanted { number, key, source } => {
+                w.u8(1);
+                w.u32(*number);
+                w.put(key);
+                w.i32(*source);
+            }
+            Self::Told(number, outcome) => {
+                w.u8(2);
+                w.u32(*number);
+                w.u8(*outcome as u8);
+            }
+            Self::Read { number, key, from } => {
+                w.u8(3);
+                w.u32(*number);
+                w.put(key);
+                from.encode(w);
+            }
+            Self::Part { number, found } => {
+                w.u8(4);
+                w.u32(*number);
+                w.bool(found.is_some());
+                if let Some(f) = found {
+                    w.put(&f.version);
+                    f.next.encode(w);
+                    f.push.encode(w, data);
+                }
+            }
+        }
+    }
+
+    pub(in crate::pg) fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+        Ok(match r.u8()? {
+            0 => Self::Unreadable(r.get()?),
+            1 => Self::Wanted {
+                number: r.u32()?,
+                key: r.get()?,
+                source: r.i32()?,
+            },
+            2 => Self::Told(r.u32()?, Outcome::decode(r)?),
+            3 => Self::Read {
+                number: r.u32()?,
+                key: r.get()?,
+                from: Place::decode(r)?,
+            },
+            4 => Self::Part {
+                number: r.u32()?,
+                found: if r.bool()? {
+                    Some(FoundPart::decode(r, msg)?)
+                } else {
+                    None
+                },
+            },
+            _ => return Err(Error::Invalid("message about a repair")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg::message::{PeerBody, PeerMessage, PeeringId};
+    use spirula_maps::PgId;
+
+    #[test]
+    fn messages_of_a_repair_round_trip() {
+        let b = Bytes::from_static;
+        let part = PushPart::Data {
+            first: false,
+            pieces: vec![(4, b(b"data"))],
+            pairs: Vec::new(),
+            last: None,
+        };
+        let place = Place {
+            offset: 8,
+            key: b(b"next"),
+        };
+        let found = FoundPart {
+            version: EVersion::new(3, 4),
+            next: place.clone(),
+            push: Push { key: b(b"k"), part },
+        };
+        let (number, key) = (1, b(b"k"));
+        let bodies = [
+            RepairBody::Unreadable(key.clone()),
+            RepairBody::Wanted {
+                number,
+                key: key.clone(),
+                source: 2,
+            },
+            RepairBody::Read {
+                number,
+                key,
+                from: place,
+            },
+            RepairBody::Part {
+                number,
+                found: Some(found),
+            },
+            RepairBody::Part { number, found: None },
+        ];
+        let outcomes = [
+            Outcome::Working,
+            Outcome::Done,
+            Outcome::SourceUnreadable,
+            Outcome::Failed,
+        ];
+        let told = outcomes.map(|o| RepairBody::Told(7, o));
+        for body in bodies.into_iter().chain(told) {
+            let m = PeerMessage {
+                pgid: PgId::new(1, 2),
+                id: PeeringId { epoch: 5, round: 6 },
+                body: PeerBody::Repair(body),
+            };
+            assert_eq!(PeerMessage::from_raw(&m.to_raw()).as_ref(), Ok(&m));
+        }
+    }
+}

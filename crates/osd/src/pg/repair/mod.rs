@@ -1,0 +1,409 @@
+//! Repairing an object that a member can't read.
+//!
+//! All members have the same version of every object, so where one finds that its disk has lost some of it, any other can give it.
+//! The primary directs that: it keeps all ops on the object waiting until the writes before are durable everywhere and the reads
+//! before have ended. Then the member takes the object from another one, part by part (`target`, `source`), in a staging object
+//! that becomes the object in one transaction. So a half written copy is never read, and whatever interrupts it (the interval's end,
+//! a crash) leaves the object as it was. It is no change of the PG: nothing is logged. One object of a PG is repaired at a time.
+//!
+//! Where no member can read the object, the ops that need it fail with EIO, and the object is named as unfound until it is
+//! written anew, removed, or can be read again.
+//!
+//! What is noticed is what the store can tell: its checksums of data, and whatever else it can't read of an object.
+
+pub mod message;
+mod source;
+mod target;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use spirula_maps::{HObject, snap};
+use spirula_proto::mon::LogPriority;
+
+use super::message::{PeerBody, PeeringId};
+use super::object::ObjectInfo;
+use super::op::ClientOp;
+use super::txn::ObjectOp;
+use super::{Ctx, Output, Pending, Pg, Role, key};
+use message::{Outcome, RepairBody};
+pub(super) use source::Asked;
+pub(super) use target::Patient;
+
+/// Objects that wait for their repair at most; further ones are noticed again when they are read again.
+const MOST: usize = 1024;
+/// Attempts that something came in between of, before a repair is given up.
+const TRIES: u32 = 5;
+/// Microseconds between them.
+const AGAIN: u64 = 1_000_000;
+/// For so many microseconds after a repair, or a failed one, the object is not repaired again: what is read again meanwhile
+/// fails.
+const SETTLED: u64 = 10_000_000;
+
+/// A primary's repairs.
+#[derive(Debug, Default)]
+pub(super) struct Repairs {
+    /// The first is under way.
+    jobs: VecDeque<Job>,
+    /// The number of the last attempt.
+    number: u32,
+    /// Repairs that ended lately: when, where and of what.
+    ended: VecDeque<(u64, i32, Bytes)>,
+    /// Objects that no member can read.
+    lost: BTreeSet<Bytes>,
+}
+
+/// An object to be repaired.
+#[derive(Debug)]
+struct Job {
+    key: Bytes,
+    /// The members that can't read it.
+    bad: BTreeSet<i32>,
+    step: Step,
+    tries: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// It waits for its turn, for ops on the object, or until this time.
+    Waiting(u64),
+    /// A member takes it from another one; with the time of the last sign of it.
+    Asked { target: i32, source: i32, heard: u64 },
+}
+
+impl Repairs {
+    fn job(&mut self, key: &Bytes) -> Option<&mut Job> {
+        self.jobs.iter_mut().find(|j| j.key == *key)
+    }
+
+    /// Copies of objects that are to be repaired, or can't be.
+    pub(super) fn bad_copies(&self, members: usize) -> usize {
+        self.jobs.iter().map(|j| j.bad.len()).sum::<usize>() + self.lost.len() * members
+    }
+
+    /// Whether an object is repaired, or is to be.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// The keys of the objects that no member can read.
+    pub(super) fn lost(&self) -> impl Iterator<Item = &Bytes> {
+        self.lost.iter()
+    }
+
+    /// Whether no member can read some object.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// A change gives objects new contents: those are no longer lost.
+    pub(super) fn rewritten(&mut self, objects: &[(Bytes, Vec<ObjectOp>)], head_size: u64) {
+        let all_new = |op: &ObjectOp| match op {
+            ObjectOp::Remove | ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => true,
+            ObjectOp::Write { offset: 0, data } => data.len() as u64 >= head_size,
+            ObjectOp::Truncate { size } => *size == 0,
+            _ => false,
+        };
+        for (key, ops) in objects {
+            if ops.iter().any(all_new) {
+                self.lost.remove(key);
+            }
+        }
+    }
+}
+
+/// An object's key as people know it.
+fn name(key: &[u8]) -> HObject {
+    key::parse_object_key(key).unwrap_or_else(HObject::min)
+}
+
+/// The key of the head that orders the ops on an object.
+fn head_of(key: &Bytes) -> Bytes {
+    key::clone_key(key, snap::NOSNAP)
+}
+
+impl Pg {
+    pub(super) fn repairs(&mut self) -> Option<&mut Repairs> {
+        match &mut self.role {
+            Role::Active(a) => Some(&mut *a.repairs),
+            _ => None,
+        }
+    }
+
+    fn send_repair(&mut self, osd: i32, body: RepairBody, reply: bool, cx: &mut Ctx<'_>) {
+        let id = self.id;
+        self.send(osd, id, PeerBody::Repair(body), reply, cx);
+    }
+
+    /// A message about a repair.
+    pub(super) fn repair_message(&mut self, from: i32, id: PeeringId, body: RepairBody, cx: &mut Ctx<'_>) {
+        let is_member = from == self.whoami || self.interval.place.acting.contains(&from);
+        if id != self.id || !is_member {
+            return;
+        }
+        match body {
+            RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
+            RepairBody::Wanted { number, key, source } => self.repair_wanted(from, number, key, source, cx),
+            RepairBody::Told(number, outcome) => self.repair_told(from, number, outcome, cx),
+            RepairBody::Read {
+                number,
+                key,
+                from: at,
+            } => self.repair_read(from, number, key, at, cx),
+            RepairBody::Part { number, found } => self.repair_part(from, number, found, cx),
+        }
+    }
+
+    /// This OSD can't read an object. Says whether it will be repaired, so that who needs it may wait; a member that is not
+    /// primary has told its primary.
+    pub(super) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
+        if self.is_active_replica() {
+            let primary = self.interval.place.primary;
+            self.send_repair(primary, RepairBody::Unreadable(key.clone()), false, cx);
+            return false;
+        }
+        self.repair(key, self.whoami, cx)
+    }
+
+    /// An op needs an object that can't be read here. It waits for the repair, or is given back where there will be none.
+    pub(super) fn await_repair(
+        &mut self,
+        key: &Bytes,
+        mut op: ClientOp,
+        cx: &mut Ctx<'_>,
+    ) -> Option<ClientOp> {
+        let head = head_of(key);
+        // A read for a copy does not wait where a write does that may wait for copies itself.
+        let may_wait = |c: &mut super::context::Context| op.client.asker.is_none() || !c.exclusive;
+        if !self.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
+            return Some(op);
+        }
+        op.reset();
+        if let Some(c) = self.contexts.find(&head) {
+            // They belonged to the op that was the first.
+            c.answers = Vec::new();
+            c.queue.push_front(op);
+        }
+        None
+    }
+
+    /// A member can't read an object: it is repaired when it is its turn. Says whether it will be.
+    fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
+        let members = self.interval.place.acting.len();
+        let Some(name) = key::parse_object_key(key).filter(|o| self.contains(o)) else {
+            return false;
+        };
+        let (me, usec) = (self.whoami, cx.usec);
+        let Some(r) = self.repairs() else { return false };
+        r.ended.retain(|(at, ..)| at.saturating_add(SETTLED) > usec);
+        if r.ended.iter().any(|(_, o, k)| *o == osd && k == key) {
+            return false;
+        }
+        if let Some(job) = r.job(key) {
+            job.bad.insert(osd);
+            return true;
+        }
+        if r.jobs.len() >= MOST {
+            return false;
+        }
+        r.jobs.push_back(Job {
+            key: key.clone(),
+            bad: BTreeSet::from([osd]),
+            step: Step::Waiting(0),
+            tries: 0,
+        });
+        if osd != me {
+            let line = format!("{} read error on the copy of {name} on osd.{osd}", self.pgid);
+            self.cluster_log(line, cx);
+        } else if members > 1 {
+            let others = self.interval.place.acting.iter().filter(|o| **o != me);
+            let others: Vec<String> = others.map(i32::to_string).collect();
+            let line = format!(
+                "{} missing primary copy of {name}, will try copies on {}",
+                self.pgid,
+                others.join(",")
+            );
+            self.cluster_log(line, cx);
+        }
+        let head = head_of(key);
+        let (c, new) = self.contexts.get(&head);
+        c.repairs += 1;
+        if new {
+            self.look_up_context(head, cx);
+        }
+        true
+    }
+
+    fn look_up_context(&mut self, head: Bytes, cx: &mut Ctx<'_>) {
+        let token = self.token(Pending::Context(head.clone()));
+        cx.out.push(Output::Lookup { token, key: head });
+    }
+
+    fn cluster_log(&self, line: String, cx: &mut Ctx<'_>) {
+        cx.out.push(Output::ClusterLog {
+            priority: LogPriority::ERROR,
+            line,
+        });
+    }
+
+    /// Goes on with the first repair. Cheap where there is none: called after every event.
+    pub(super) fn repair_on(&mut self, cx: &mut Ctx<'_>) {
+        let Role::Active(a) = &self.role else { return };
+        let Some(job) = a.repairs.jobs.front() else { return };
+        match job.step {
+            Step::Waiting(until) if cx.usec >= until => {}
+            Step::Waiting(_) | Step::Asked { .. } => return,
+        }
+        let head = head_of(&job.key);
+        let looked_up = |p: &Pending| matches!(p, Pending::Context(k) if *k == head);
+        if self.pending.values().any(looked_up) {
+            return;
+        }
+        let (me, key) = (self.whoami, job.key.clone());
+        // Itself first: clients wait.
+        let target = job.bad.iter().copied().find(|o| *o == me);
+        let target = target.or_else(|| job.bad.first().copied());
+        let acting = &self.interval.place.acting;
+        let source = acting.iter().copied().find(|o| !job.bad.contains(o));
+        let Some(c) = self.contexts.find(&head) else {
+            return;
+        };
+        if c.uncommitted > 0 || c.reading > 0 || c.exclusive {
+            return;
+        }
+        let (Some(target), Some(source)) = (target, source) else {
+            return self.repair_lost(cx);
+        };
+        let Some(r) = self.repairs() else { return };
+        r.number += 1;
+        let number = r.number;
+        if let Some(job) = r.jobs.front_mut() {
+            let heard = cx.usec;
+            job.step = Step::Asked {
+                target,
+                source,
+                heard,
+            };
+        }
+        self.send_repair(target, RepairBody::Wanted { number, key, source }, false, cx);
+    }
+
+    /// A member says how far it is.
+    fn repair_told(&mut self, from: i32, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
+        let Some(r) = self.repairs().filter(|r| r.number == number) else {
+            return;
+        };
+        let Some(job) = r.jobs.front_mut() else { return };
+        let Step::Asked {
+            target,
+            source,
+            heard,
+        } = &mut job.step
+        else {
+            return;
+        };
+        if *target != from {
+            return;
+        }
+        match outcome {
+            Outcome::Working => *heard = cx.usec,
+            Outcome::Done => {
+                job.bad.remove(&from);
+                job.step = Step::Waiting(0);
+                r.ended.push_back((cx.usec, from, job.key.clone()));
+                let key = job.key.clone();
+                let all = job.bad.is_empty();
+                r.lost.remove(&key);
+                self.counters.repaired += 1;
+                if all {
+                    self.end_repair(cx);
+                }
+            }
+            Outcome::SourceUnreadable => {
+                job.bad.insert(*source);
+                job.step = Step::Waiting(0);
+            }
+            Outcome::Failed => self.repair_failed(cx),
+        }
+    }
+
+    /// Something came in between: it is tried again.
+    fn repair_failed(&mut self, cx: &mut Ctx<'_>) {
+        let Some(job) = self.repairs().and_then(|r| r.jobs.front_mut()) else {
+            return;
+        };
+        job.tries += 1;
+        job.step = Step::Waiting(cx.usec + AGAIN);
+        if job.tries >= TRIES {
+            self.give_up_repair(cx);
+        }
+    }
+
+    /// No member can read the object.
+    fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
+        let pgid = self.pgid;
+        let Some(r) = self.repairs() else { return };
+        let Some(key) = r.jobs.front().map(|j| j.key.clone()) else {
+            return;
+        };
+        let line = format!("{pgid} missing primary copy of {}, unfound", name(&key));
+        if r.lost.insert(key) {
+            self.cluster_log(line, cx);
+        }
+        self.give_up_repair(cx);
+    }
+
+    /// Ends a repair without success: who reads the object is told so for a while.
+    fn give_up_repair(&mut self, cx: &mut Ctx<'_>) {
+        let usec = cx.usec;
+        let Some(r) = self.repairs() else { return };
+        if let Some(job) = r.jobs.front() {
+            let bad = job.bad.iter().map(|o| (usec, *o, job.key.clone()));
+            r.ended.extend(bad);
+        }
+        self.end_repair(cx);
+    }
+
+    /// Ends the first repair: the ops that waited go on.
+    fn end_repair(&mut self, cx: &mut Ctx<'_>) {
+        let Some(job) = self.repairs().and_then(|r| r.jobs.pop_front()) else {
+            return;
+        };
+        let head = head_of(&job.key);
+        let Some(c) = self.contexts.find(&head) else {
+            return;
+        };
+        c.repairs = c.repairs.saturating_sub(1);
+        if c.state.is_none() && c.repairs == 0 {
+            self.look_up_context(head, cx);
+        } else {
+            self.pump(&head, cx);
+        }
+    }
+
+    /// A connection to or from a member was lost.
+    pub(super) fn repair_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        self.patient_reset(osd, cx);
+        let job = self.repairs().and_then(|r| r.jobs.front());
+        if job.is_some_and(|j| matches!(j.step, Step::Asked { target, .. } if target == osd)) {
+            self.repair_failed(cx);
+        }
+    }
+
+    /// Time passes: a member that says nothing is asked again.
+    pub(super) fn repair_tick(&mut self, cx: &mut Ctx<'_>) {
+        let patience = u64::from(self.cfg.peering_retry) * 1_000_000;
+        let usec = cx.usec;
+        let job = self.repairs().and_then(|r| r.jobs.front());
+        let is_silent =
+            |s: Step| matches!(s, Step::Asked { heard, .. } if usec.saturating_sub(heard) > patience);
+        if job.is_some_and(|j| is_silent(j.step)) {
+            self.repair_failed(cx);
+        }
+    }
+}
+
+/// An object's decoded info, where it is sound.
+fn info_of(info: &[u8]) -> Option<ObjectInfo> {
+    spirula_denc::decode_all(info).ok()
+}

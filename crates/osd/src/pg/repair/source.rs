@@ -1,0 +1,73 @@
+//! A member that gives an object to another one.
+
+use bytes::Bytes;
+
+use super::info_of;
+use super::message::{FoundPart, Place, RepairBody};
+use crate::pg::message::Push;
+use crate::pg::sync_source::Current;
+use crate::pg::{Ctx, Output, Pending, Pg, StoreReply};
+
+/// Part of an object that another member asked for.
+#[derive(Debug)]
+pub(in crate::pg) struct Asked {
+    by: i32,
+    number: u32,
+    part: Current,
+}
+
+impl Pg {
+    /// A member asks for part of an object. The primary sees to it that the object does not change meanwhile.
+    pub(super) fn repair_read(&mut self, by: i32, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
+        if !self.is_active() && !self.is_active_replica() {
+            return;
+        }
+        let asked = Asked {
+            by,
+            number,
+            part: Current::from_place(key.clone(), from),
+        };
+        let token = self.token(Pending::Repair(Box::new(asked)));
+        cx.out.push(Output::Lookup { token, key });
+    }
+
+    /// The store's answer about that object.
+    pub(in crate::pg) fn repair_store(&mut self, mut asked: Box<Asked>, reply: StoreReply, cx: &mut Ctx<'_>) {
+        let found = match reply {
+            StoreReply::Object(Ok(Some(o))) => {
+                let Some(info) = info_of(&o.info) else {
+                    return self.send_part(&asked, None, cx);
+                };
+                asked.part.set_object(o, info);
+                let wants = asked.part.wants(self.cfg.push_window.chunk);
+                if wants.is_empty() {
+                    asked.part.part(Vec::new())
+                } else {
+                    let key = asked.part.key.clone();
+                    let token = self.token(Pending::Repair(asked));
+                    cx.out.push(Output::Read { token, key, wants });
+                    return;
+                }
+            }
+            StoreReply::Fetched(answers) => asked.part.part(answers),
+            // As all members have the same objects, one that is not here is lost.
+            _ => return self.send_part(&asked, None, cx),
+        };
+        let found = found.ok().and_then(|part| {
+            Some(FoundPart {
+                version: asked.part.version()?,
+                next: asked.part.place(),
+                push: Push {
+                    key: asked.part.key.clone(),
+                    part,
+                },
+            })
+        });
+        self.send_part(&asked, found, cx);
+    }
+
+    fn send_part(&mut self, asked: &Asked, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
+        let number = asked.number;
+        self.send_repair(asked.by, RepairBody::Part { number, found }, true, cx);
+    }
+}

@@ -1,0 +1,141 @@
+//! A member whose object is repaired.
+
+use bytes::Bytes;
+use spirula_maps::EVersion;
+
+use super::message::{FoundPart, Outcome, Place, RepairBody};
+use super::name;
+use crate::pg::message::PushPart;
+use crate::pg::sync_target::part_changes;
+use crate::pg::txn::{ObjectOp, Txn};
+use crate::pg::{Commit, Ctx, Pg, key};
+
+/// The object that this member takes from another one.
+#[derive(Debug)]
+pub(in crate::pg) struct Patient {
+    number: u32,
+    key: Bytes,
+    source: i32,
+    /// The version that the source has.
+    version: Option<EVersion>,
+    /// The first part that is not here.
+    next: Place,
+    /// Whether all parts are.
+    whole: bool,
+}
+
+impl Pg {
+    /// The primary wants this member to take an object from another one.
+    pub(super) fn repair_wanted(
+        &mut self,
+        from: i32,
+        number: u32,
+        key: Bytes,
+        source: i32,
+        cx: &mut Ctx<'_>,
+    ) {
+        let is_own = from == self.whoami && self.is_active();
+        let is_led = self.is_active_replica() && self.is_leader(from, self.id);
+        if !is_own && !is_led {
+            return;
+        }
+        self.patient = Some(Patient {
+            number,
+            key,
+            source,
+            version: None,
+            next: Place::default(),
+            whole: false,
+        });
+        self.ask_for_rest(cx);
+    }
+
+    fn ask_for_rest(&mut self, cx: &mut Ctx<'_>) {
+        let Some(p) = &self.patient else { return };
+        let body = RepairBody::Read {
+            number: p.number,
+            key: p.key.clone(),
+            from: p.next.clone(),
+        };
+        let source = p.source;
+        self.send_repair(source, body, false, cx);
+    }
+
+    fn tell_repair(&mut self, outcome: Outcome, cx: &mut Ctx<'_>) {
+        let Some(p) = &self.patient else { return };
+        let (primary, number) = (self.interval.place.primary, p.number);
+        if outcome != Outcome::Working {
+            self.patient = None;
+        }
+        self.send_repair(primary, RepairBody::Told(number, outcome), true, cx);
+    }
+
+    /// Part of the object.
+    pub(super) fn repair_part(&mut self, from: i32, number: u32, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
+        let Some(p) = &mut self.patient else { return };
+        if p.number != number || p.source != from {
+            return;
+        }
+        let Some(found) = found else {
+            return self.tell_repair(Outcome::SourceUnreadable, cx);
+        };
+        if *p.version.get_or_insert(found.version) != found.version || p.key != found.push.key {
+            return self.tell_repair(Outcome::Failed, cx);
+        }
+        let PushPart::Data {
+            first,
+            pieces,
+            pairs,
+            last,
+        } = found.push.part
+        else {
+            return;
+        };
+        p.next = found.next;
+        p.whole = last.is_some();
+        let (whole, key) = (p.whole, p.key.clone());
+        let (changes, snaps) = part_changes(first, pieces, pairs, last);
+        let stage = key::repair_key(self.pgid);
+        let mut txn = Txn {
+            objects: vec![(stage.clone(), changes)],
+            meta: Vec::new(),
+        };
+        if whole {
+            if !self.is_active() {
+                self.overtake_reads(&name(&key), cx);
+            }
+            let mut becomes = vec![ObjectOp::MoveOf(stage)];
+            becomes.extend(snaps);
+            txn.objects.push((key, becomes));
+        }
+        self.submit(txn, Commit::Repair(number), cx);
+    }
+
+    /// A part is durable here.
+    pub(in crate::pg) fn repair_committed(&mut self, number: u32, cx: &mut Ctx<'_>) {
+        let Some(p) = self.patient.as_ref().filter(|p| p.number == number) else {
+            return;
+        };
+        if p.whole {
+            cx.perf.repaired += 1;
+            return self.tell_repair(Outcome::Done, cx);
+        }
+        self.tell_repair(Outcome::Working, cx);
+        self.ask_for_rest(cx);
+    }
+
+    /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
+    pub(in crate::pg) fn overtake_repair(&mut self, txn: &Txn) {
+        let is_changed = |p: &Patient| txn.objects.iter().any(|(key, _)| *key == p.key);
+        if self.patient.as_ref().is_some_and(is_changed) {
+            self.patient = None;
+        }
+    }
+
+    /// A connection to or from another OSD was lost.
+    pub(super) fn patient_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        if self.patient.as_ref().is_some_and(|p| p.source == osd && !p.whole) {
+            self.tell_repair(Outcome::Failed, cx);
+        }
+    }
+}
