@@ -28,8 +28,9 @@ use super::bug::Bug;
 use super::history::History;
 use super::info::PgInfo;
 use super::log::{PgLog, Usage};
-use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
+use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::peering::Stage;
+use super::push::{Lacking, SyncPlan};
 use super::{Active, Ctx, Output, Pg, Role};
 
 /// Bytes in objects above which comparing all of them is too much while requests wait.
@@ -74,6 +75,8 @@ struct Target {
     osd: i32,
     /// What it lacked when it was asked; `None` as long as it has not said.
     need: Option<Need>,
+    /// Whether its objects are as its log says.
+    exact: bool,
 }
 
 /// What is to be copied.
@@ -133,7 +136,11 @@ impl Backfill {
         Self {
             targets: targets
                 .into_iter()
-                .map(|osd| Target { osd, need: None })
+                .map(|osd| Target {
+                    osd,
+                    need: None,
+                    exact: false,
+                })
                 .collect(),
             done: usize::from(given_up),
             step: if given_up { Step::Handover } else { Step::Idle },
@@ -447,6 +454,9 @@ impl Pg {
         if under_way && has_log {
             b.step = Step::Log;
         }
+        if let Some(t) = b.targets.iter_mut().find(|t| t.osd == from) {
+            t.exact = info.is_some_and(|i| !i.ahead);
+        }
         if has_log {
             self.send(from, id, PeerBody::GetLog, false, cx);
         } else if under_way {
@@ -461,7 +471,8 @@ impl Pg {
     pub(super) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
         let Some(b) = self.backfill() else { return };
         let under_way = b.step == Step::Log && b.first() == Some(from);
-        let plan = self.plan_for(theirs);
+        let exact = b.targets.iter().any(|t| t.osd == from && t.exact);
+        let plan = self.plan_for(theirs, exact);
         if under_way {
             self.copy_to(from, plan, cx);
         } else {
@@ -543,7 +554,9 @@ impl Pg {
                 if light || rounds >= ROUNDS {
                     return self.note_copied(target, base, cx);
                 }
-                SyncPlan::Objects(keys)
+                // Some of them may be there as they were later, or in part.
+                let whole = |key| Lacking { key, had: None };
+                SyncPlan::Objects(keys.into_iter().map(whole).collect())
             }
         };
         if rounds >= ROUNDS {
@@ -565,6 +578,7 @@ impl Pg {
             usage: usage.unwrap_or(self.info.usage),
             usage_invalid: self.info.usage_invalid || usage.is_none(),
             incomplete: false,
+            ahead: true,
             history: History::since(since),
             ..self.info.clone()
         };

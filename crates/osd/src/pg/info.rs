@@ -8,8 +8,8 @@ use super::log::{Usage, decode_clone_usage, encode_clone_usage};
 
 /// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged snapshots. 3: past intervals;
 /// before, a PG only served with all members, so a flag said enough: whether it had belonged to others. Who does not
-/// know them cannot tell which copy is the newest.
-const VERSION: u8 = 3;
+/// know them cannot tell which copy is the newest. 4: objects that are ahead of the log.
+const VERSION: u8 = 4;
 /// The oldest reader that understands it.
 const COMPAT: u8 = 3;
 
@@ -26,6 +26,8 @@ pub struct PgInfo {
     pub last_acting: Vec<i32>,
     /// It is being made equal to another copy, and no true copy of any version until that is done.
     pub incomplete: bool,
+    /// Objects that were written after `last_update` may be here as they were later, or in part.
+    pub ahead: bool,
     /// The PGs that the pool had when the copy was last split.
     pub pg_num: u32,
     /// The highest version that clients were told.
@@ -65,6 +67,7 @@ impl Encode for PgInfo {
             encode_clone_usage(w, self.usage);
             w.put(&self.purged_snaps);
             w.put(&self.history);
+            w.bool(self.ahead);
         });
     }
 }
@@ -81,6 +84,8 @@ impl Decode for PgInfo {
                 last_epoch_started,
                 last_acting,
                 incomplete: r.bool()?,
+                // What older versions copied in the background may be.
+                ahead: true,
                 pg_num: r.u32()?,
                 last_user_version: r.u64()?,
                 usage: Usage {
@@ -102,6 +107,9 @@ impl Decode for PgInfo {
             }
             if v >= 3 {
                 info.history = r.get()?;
+            }
+            if v >= 4 {
+                info.ahead = r.bool()?;
             }
             Ok(info)
         })

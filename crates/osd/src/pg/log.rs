@@ -10,8 +10,11 @@ use hashbrown::HashMap;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::{EVersion, HObject, ReqId, SnapId};
 
-/// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage.
-const VERSION: u8 = 2;
+use super::dirty::Dirty;
+
+/// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage. 3: what the change
+/// left as it was of the object.
+const VERSION: u8 = 3;
 
 /// What an entry did to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +101,8 @@ pub struct LogEntry {
     pub usage: Usage,
     /// The object's clones that were made, changed or removed with it.
     pub clones: Vec<SnapId>,
+    /// What of the object changed.
+    pub dirty: Dirty,
 }
 
 impl LogEntry {
@@ -107,6 +112,7 @@ impl LogEntry {
         size_of::<Self>()
             + names
             + 8 * self.clones.len()
+            + self.dirty.weight()
             + self.op_returns.iter().map(|(_, d)| 40 + d.len()).sum::<usize>()
     }
 
@@ -134,6 +140,7 @@ impl Encode for LogEntry {
             w.i64(self.usage.bytes);
             encode_clone_usage(w, self.usage);
             w.put(&self.clones);
+            w.put(&self.dirty);
         });
     }
 }
@@ -162,10 +169,14 @@ impl Decode for LogEntry {
                     ..Usage::default()
                 },
                 clones: Vec::new(),
+                dirty: Dirty::whole(),
             };
             if v >= 2 {
                 decode_clone_usage(r, &mut e.usage)?;
                 e.clones = r.get()?;
+            }
+            if v >= 3 {
+                e.dirty = r.get()?;
             }
             Ok(e)
         })
@@ -364,12 +375,28 @@ mod tests {
                 whiteouts: 4,
             },
             clones: vec![9],
+            dirty: Dirty::default(),
         }
     }
 
     #[test]
     fn entries_round_trip() {
         assert_eq!(decode_all(&entry(7).to_bytes()), Ok(entry(7)));
+    }
+
+    #[test]
+    fn an_entry_of_the_second_version_says_nothing_of_what_is_clean() {
+        let mut bytes = entry(7).to_bytes().to_vec();
+        // Version, compat, length of four bytes; what is new is one byte at the end.
+        bytes.pop();
+        bytes[..2].copy_from_slice(&[2, 2]);
+        let len = u32::from_le_bytes(bytes[2..6].try_into().unwrap()) - 1;
+        bytes[2..6].copy_from_slice(&len.to_le_bytes());
+        let old = LogEntry {
+            dirty: Dirty::whole(),
+            ..entry(7)
+        };
+        assert_eq!(decode_all(&bytes), Ok(old));
     }
 
     #[test]

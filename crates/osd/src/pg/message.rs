@@ -4,7 +4,7 @@
 //! belongs to one attempt at peering, [`PeeringId`]; what comes from an older one is dropped.
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_denc::{Error, Reader, Result, Writer};
 use spirula_maps::{EVersion, HObject, PgId};
 use spirula_proto::osd_op_data::CopyCursor;
 use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
@@ -13,6 +13,7 @@ use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::lease::Promise;
 use super::log::LogEntry;
+use super::push::{Push, SyncPlan, decode_plans};
 use super::repair::message::RepairBody;
 use super::txn::Txn;
 
@@ -20,8 +21,8 @@ use super::txn::Txn;
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
 /// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads. 9: turns at
-/// copying. 10: repairs.
-const VERSION: u16 = 10;
+/// copying. 10: repairs. 11: only what changed of an object is pushed.
+const VERSION: u16 = 11;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -43,55 +44,6 @@ pub struct LogUpdate {
     pub entries: Vec<LogEntry>,
     /// With `replace`: the requests to remember besides. Since version 4.
     pub dups: Vec<DupBatch>,
-}
-
-/// Which objects a target lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SyncPlan {
-    /// These, by store key: the logs tell.
-    Objects(Vec<Bytes>),
-    /// Any: all must be compared.
-    Backfill,
-}
-
-/// Part of an object, or that it does not exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Push {
-    /// The object's store key.
-    pub key: Bytes,
-    /// What of it.
-    pub part: PushPart,
-}
-
-/// What a [`Push`] carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PushPart {
-    /// It does not exist.
-    Absent,
-    /// Bytes at an offset; the first part begins the object anew.
-    Data {
-        /// Whether it is the first part.
-        first: bool,
-        /// Pieces by offset; what lies between is zero.
-        pieces: Vec<(u64, Bytes)>,
-        /// Omap pairs. Since version 3.
-        pairs: Vec<(Bytes, Bytes)>,
-        /// The rest, with the last part.
-        last: Option<PushEnd>,
-    },
-}
-
-/// The end of an object that is pushed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PushEnd {
-    /// Its size.
-    pub size: u64,
-    /// Its encoded info.
-    pub info: Bytes,
-    /// Its attributes.
-    pub attrs: Vec<(Bytes, Bytes)>,
-    /// Its omap header. Since version 3.
-    pub omap_header: Bytes,
 }
 
 /// Asks for part of an object, to copy it.
@@ -467,7 +419,7 @@ impl PeerMessage {
                 entries: r.get()?,
                 dups: if has_dups { r.get()? } else { Vec::new() },
             },
-            6 => PeerBody::StartSync(r.get()?),
+            6 => PeerBody::StartSync(decode_plans(r, msg.header.version)?),
             7 => PeerBody::SyncDone(r.i32()?),
             8 => PeerBody::Push(Push::decode(r, msg)?),
             9 => PeerBody::PushAck,
@@ -541,114 +493,10 @@ impl LogUpdate {
     }
 }
 
-impl Encode for SyncPlan {
-    fn encode(&self, w: &mut Writer) {
-        match self {
-            Self::Backfill => w.bool(true),
-            Self::Objects(keys) => {
-                w.bool(false);
-                w.put(keys);
-            }
-        }
-    }
-}
-
-impl Decode for SyncPlan {
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(if r.bool()? {
-            Self::Backfill
-        } else {
-            Self::Objects(r.get()?)
-        })
-    }
-}
-
-impl Push {
-    /// Bytes of data and omap pairs.
-    pub(super) fn len(&self) -> u64 {
-        let PushPart::Data { pieces, pairs, .. } = &self.part else {
-            return 0;
-        };
-        let data = pieces.iter().map(|(_, b)| b.len()).sum::<usize>();
-        let omap = pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        u64::try_from(data + omap).unwrap_or(u64::MAX)
-    }
-
-    pub(super) fn encode(&self, w: &mut Writer, data: &mut BytesList) {
-        w.put(&self.key);
-        match &self.part {
-            PushPart::Absent => w.bool(false),
-            PushPart::Data {
-                first,
-                pieces,
-                pairs,
-                last,
-            } => {
-                w.bool(true);
-                w.bool(*first);
-                w.count(pieces.len());
-                for (offset, b) in pieces {
-                    w.u64(*offset);
-                    w.count(b.len());
-                    data.push(b.clone());
-                }
-                w.bool(last.is_some());
-                if let Some(end) = last {
-                    w.u64(end.size);
-                    w.put(&end.info);
-                    w.put(&end.attrs);
-                    w.put(&end.omap_header);
-                }
-                w.put(pairs);
-            }
-        }
-    }
-
-    pub(super) fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
-        let key = r.get()?;
-        if !r.bool()? {
-            return Ok(Self {
-                key,
-                part: PushPart::Absent,
-            });
-        }
-        let omap = msg.header.version >= 3;
-        let first = r.bool()?;
-        let n = r.count(12)?;
-        let mut pieces = Vec::with_capacity(n);
-        let mut at = 0;
-        for _ in 0..n {
-            let offset = r.u64()?;
-            let len = usize::try_from(r.u32()?).map_err(|_| Error::Invalid("payload length"))?;
-            pieces.push((
-                offset,
-                msg.data.slice(at, len).ok_or(Error::Invalid("payload length"))?,
-            ));
-            at += len;
-        }
-        let last = if r.bool()? {
-            Some(PushEnd {
-                size: r.u64()?,
-                info: r.get()?,
-                attrs: r.get()?,
-                omap_header: if omap { r.get()? } else { Bytes::new() },
-            })
-        } else {
-            None
-        };
-        let part = PushPart::Data {
-            first,
-            pieces,
-            pairs: if omap { r.get()? } else { Vec::new() },
-            last,
-        };
-        Ok(Self { key, part })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pg::push::{Lacking, Patch, PushEnd, PushPart};
     use proptest::prelude::*;
 
     #[test]
@@ -665,8 +513,16 @@ mod tests {
             pieces: vec![(4, b(b"data"))],
             pairs: vec![(b(b"k"), b(b"v"))],
             last: Some(end),
+            patch: Some(Patch {
+                omap: true,
+                zeros: vec![(5, 6)],
+            }),
         };
         let v = EVersion::new(3, 4);
+        let lacking = Lacking {
+            key: b(b"k"),
+            had: Some(v),
+        };
         let bodies = [
             PeerBody::RepOp {
                 prev: v,
@@ -708,7 +564,7 @@ mod tests {
             },
             PeerBody::StartSync(vec![
                 (1, SyncPlan::Backfill),
-                (2, SyncPlan::Objects(vec![b(b"k")])),
+                (2, SyncPlan::Objects(vec![lacking])),
             ]),
             PeerBody::SyncDone(3),
             PeerBody::Push(Push {

@@ -8,6 +8,7 @@ use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::bug::Bug;
+use super::dirty::Dirty;
 use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
 use super::log::{LogEntry, LogOp, Usage};
@@ -233,6 +234,7 @@ impl Pg {
             op_returns: if returns { op_returns(&op) } else { Vec::new() },
             usage: self.info.usage.plus(change.usage),
             clones: change.clones,
+            dirty: Dirty::of(change.objects.last().map_or(&[], |(_, ops)| ops)),
         };
         let head_size = change.state.info.size;
         if let Some(c) = self.contexts.set_state(&key, change.state) {
@@ -265,6 +267,7 @@ impl Pg {
             op_returns: if returns { op_returns(&op) } else { Vec::new() },
             usage: self.info.usage,
             clones: Vec::new(),
+            dirty: Dirty::default(),
         };
         self.replicate(Some((op, reply)), None, entry, Txn::default(), cx);
     }
@@ -351,6 +354,7 @@ impl Pg {
             op_returns: Vec::new(),
             usage: self.info.usage,
             clones: Vec::new(),
+            dirty: Dirty::default(),
         };
         let txn = Txn {
             objects,

@@ -30,8 +30,9 @@ use super::history::History;
 use super::info::PgInfo;
 use super::lease::Promise;
 use super::log::{LogEntry, PgLog};
-use super::message::{LogUpdate, PeerBody, PeeringId, SyncPlan};
+use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::peering_prior::{Prior, newest_activation};
+use super::push::SyncPlan;
 use super::txn::{MetaOp, Txn};
 use super::{Active, Commit, Ctx, Output, Pg, Role, key};
 
@@ -536,6 +537,7 @@ impl Pg {
         info.last_acting = members.clone();
         info.history = History::since(info.last_epoch_started);
         info.incomplete = false;
+        info.ahead = false;
         info.pg_num = pg_num;
         p.stage = Stage::Activating(members.iter().copied().collect());
         p.progress = cx.usec;

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, snap};
 
 use super::bug::Bug;
 use super::config::PgConfig;
+use super::dirty::Dirty;
 use super::dups::DupBatch;
 use super::log::{LogEntry, LogOp, PgLog};
-use super::message::{LogUpdate, SyncPlan};
+use super::message::LogUpdate;
+use super::push::{Lacking, SyncPlan};
 use super::{Pg, key};
 
 /// The newest version that both logs agree on; `None` where they do not overlap.
@@ -29,20 +31,25 @@ fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<B
     }
 }
 
-/// What a copy with the log `other` lacks, and what its log must become.
-fn compare(auth: &PgLog, other: &PgLog, cfg: &PgConfig) -> Option<(SyncPlan, LogUpdate)> {
+/// What a copy with the log `other` lacks, and what its log must become. `exact`: its objects are as its log says.
+fn compare(auth: &PgLog, other: &PgLog, exact: bool, cfg: &PgConfig) -> Option<(SyncPlan, LogUpdate)> {
     let keep_to = common(auth, other)?;
-    let mut keys = BTreeSet::new();
+    let (mut keys, mut divergent) = (BTreeSet::new(), BTreeSet::new());
     objects(auth.after(keep_to), &mut keys);
     if !cfg.has_bug(Bug::KeptDivergent) {
-        objects(other.after(keep_to), &mut keys);
+        objects(other.after(keep_to), &mut divergent);
     }
+    keys.extend(divergent.iter().cloned());
     if cfg.has_bug(Bug::SkippedObject) {
         keys.pop_last();
     }
     let entries = auth.after(keep_to).cloned().collect();
+    let lacking = |key| Lacking {
+        had: (exact && !divergent.contains(&key)).then_some(keep_to),
+        key,
+    };
     Some((
-        SyncPlan::Objects(keys.into_iter().collect()),
+        SyncPlan::Objects(keys.into_iter().map(lacking).collect()),
         LogUpdate {
             keep_to,
             replace: false,
@@ -53,9 +60,9 @@ fn compare(auth: &PgLog, other: &PgLog, cfg: &PgConfig) -> Option<(SyncPlan, Log
 }
 
 impl Pg {
-    /// What a copy with this log lacks of the one here.
-    pub(super) fn plan_for(&self, theirs: &PgLog) -> SyncPlan {
-        compare(&self.log, theirs, &self.cfg).map_or(SyncPlan::Backfill, |(plan, _)| plan)
+    /// What a copy with this log lacks of the one here. `exact`: its objects are as its log says.
+    pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool) -> SyncPlan {
+        compare(&self.log, theirs, exact, &self.cfg).map_or(SyncPlan::Backfill, |(plan, _)| plan)
     }
 
     /// The objects that were written after `base`; `None` where the log does not reach so far back.
@@ -63,6 +70,22 @@ impl Pg {
         let mut keys = BTreeSet::new();
         objects(self.log.after(base), &mut keys);
         (self.log.tail() <= base).then(|| keys.into_iter().collect())
+    }
+
+    /// What of an object changed after `base`, where it was there then and the log tells; of a clone it does not.
+    pub(super) fn changed_since(&self, base: EVersion, key: &Bytes) -> Option<Dirty> {
+        let object = key::parse_object_key(key).filter(|o| o.snap == snap::NOSNAP)?;
+        let is_change = |e: &&LogEntry| e.op != LogOp::Error && e.object == object;
+        let mut changes = self.log.after(base).filter(is_change).peekable();
+        let was_there = changes.peek()?.prior_version != EVersion::ZERO;
+        let mut all = Dirty::default();
+        for e in changes {
+            if e.op == LogOp::Delete || e.dirty.is_whole() {
+                return None;
+            }
+            all.add(&e.dirty);
+        }
+        (was_there && self.log.tail() <= base).then_some(all)
     }
 
     /// Whether an object was written after `base`.
@@ -99,7 +122,7 @@ impl Pg {
                 let usable = info.is_some_and(|i| !i.incomplete);
                 let compared = auth_log
                     .zip(log.filter(|_| usable))
-                    .and_then(|(a, o)| compare(a, o, &cfg));
+                    .and_then(|(a, o)| compare(a, o, info.is_some_and(|i| !i.ahead), &cfg));
                 let (plan, update) = compared.unwrap_or_else(|| {
                     let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
                     let dups = if p.auth == me {
@@ -153,13 +176,14 @@ mod tests {
             op_returns: Vec::new(),
             usage: Usage::default(),
             clones: Vec::new(),
+            dirty: Default::default(),
         });
         let tail = EVersion::new(u32::from(tail > 0), tail);
         PgLog::from_entries(tail, tail, entries.collect())
     }
 
     fn lacking(auth: &PgLog, other: &PgLog) -> Option<(usize, EVersion, usize)> {
-        let (plan, update) = compare(auth, other, &PgConfig::default())?;
+        let (plan, update) = compare(auth, other, true, &PgConfig::default())?;
         let SyncPlan::Objects(keys) = plan else { panic!() };
         Some((keys.len(), update.keep_to, update.entries.len()))
     }

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, IntervalSet};
 
 use super::config::Window;
+use super::dirty::Dirty;
 use super::fetch::{Answer, Fetched, OmapPage, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
-use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart, SyncPlan};
+use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::push::{Lacking, Patch, Push, PushEnd, PushPart, SyncPlan};
 use super::repair::message::Place;
 use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
 
@@ -31,7 +33,7 @@ pub(super) struct SyncSource {
 struct Feed {
     target: i32,
     /// Objects to push.
-    jobs: VecDeque<Bytes>,
+    jobs: VecDeque<Lacking>,
     /// Where the comparison of all objects goes on; `None` when it is done, or not wanted.
     cursor: Option<Bytes>,
     /// A scan of so many objects is at the target.
@@ -57,26 +59,38 @@ pub(super) struct Current {
     object: Option<(StoredObject, ObjectInfo)>,
     /// The PG's version when it was looked up: it changed if it was written since.
     since: EVersion,
+    /// As which version of the PG the target has it, if that is known.
+    had: Option<EVersion>,
     /// Whether a part was pushed.
     begun: bool,
-    /// Bytes pushed.
-    at: u64,
-    /// Bytes that the next part has at most, as it was read.
-    chunk: u64,
+    /// Bytes that were there when it was gone on with: these are not pushed.
+    from: u64,
+    /// Bytes that are to be pushed: beginnings and ends.
+    left: VecDeque<(u64, u64)>,
+    /// Offsets and lengths of those that are read for the next part.
+    reading: Vec<(u64, u64)>,
     /// The omap keys from here on are to be pushed, after the data; `None` if there are none.
     omap: Option<Bytes>,
+    /// Only what changed is pushed. Says whether the omap did.
+    patch: Option<bool>,
+    /// Bytes that are pushed in all.
+    total: u64,
 }
 
 impl Current {
-    fn new(key: Bytes, since: EVersion) -> Self {
+    fn new(object: Lacking, since: EVersion) -> Self {
         Self {
-            key,
+            key: object.key,
             object: None,
             since,
+            had: object.had,
             begun: false,
-            at: 0,
-            chunk: 0,
-            omap: None,
+            from: 0,
+            left: VecDeque::new(),
+            reading: Vec::new(),
+            omap: Some(Bytes::new()),
+            patch: None,
+            total: 0,
         }
     }
 
@@ -84,27 +98,32 @@ impl Current {
     pub(super) fn from_place(key: Bytes, from: Place) -> Self {
         Self {
             begun: from.offset > 0 || !from.key.is_empty(),
-            at: from.offset,
+            from: from.offset,
             omap: Some(from.key),
-            ..Self::new(key, EVersion::ZERO)
+            ..Self::new(Lacking { key, had: None }, EVersion::ZERO)
         }
     }
 
     /// Where the next part begins.
     pub(super) fn place(&self) -> Place {
+        let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
         Place {
-            offset: self.at,
+            offset: self.left.front().map_or(size, |(from, _)| *from),
             key: self.omap.clone().unwrap_or_default(),
         }
     }
 
-    /// What the store says of the object.
-    pub(super) fn set_object(&mut self, o: StoredObject, info: ObjectInfo) {
-        self.omap = self
-            .omap
-            .take()
-            .or(Some(Bytes::new()))
-            .filter(|_| info.has_omap());
+    /// What the store says of the object; and what of it changed, if only that is to be pushed.
+    pub(super) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
+        let size = info.size;
+        self.left = match &changed {
+            Some(dirty) => dirty.within(size).collect(),
+            None => Vec::from_iter((self.from < size).then_some((self.from, size))).into(),
+        };
+        self.patch = changed.map(|d| d.omap());
+        let pushes_omap = info.has_omap() && self.patch != Some(false);
+        self.omap = self.omap.take().filter(|_| pushes_omap);
+        self.total = self.left.iter().map(|(from, to)| to - from).sum();
         self.object = Some((o, info));
     }
 
@@ -113,16 +132,28 @@ impl Current {
         self.object.as_ref().map(|(_, info)| info.version)
     }
 
-    /// What to read for the next part; nothing for an object that is empty.
+    /// What to read for the next part; nothing where there is nothing but the end.
     pub(super) fn wants(&mut self, chunk: u64) -> Vec<Want> {
-        let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
-        self.chunk = chunk;
-        if self.at < size {
-            return vec![Want::Data(ReadRange {
-                offset: self.at,
-                len: chunk.min(size - self.at),
-                sparse: true,
-            })];
+        let mut room = chunk;
+        self.reading.clear();
+        while let Some((from, to)) = self.left.front_mut().filter(|_| room > 0) {
+            let len = room.min(*to - *from);
+            self.reading.push((*from, len));
+            room -= len;
+            *from += len;
+            if from == to {
+                self.left.pop_front();
+            }
+        }
+        if !self.reading.is_empty() {
+            let want = |(offset, len): &(u64, u64)| {
+                Want::Data(ReadRange {
+                    offset: *offset,
+                    len: *len,
+                    sparse: true,
+                })
+            };
+            return self.reading.iter().map(want).collect();
         }
         let Some(from) = &self.omap else { return Vec::new() };
         let page = OmapRange {
@@ -141,14 +172,12 @@ impl Current {
             return Err(ReadError);
         };
         let (mut pieces, mut page, mut omap_header) = (Pieces::new(), OmapPage::default(), Bytes::new());
-        if self.at < info.size {
-            self.at = self.at.saturating_add(self.chunk).min(info.size);
-        } else {
+        if self.reading.is_empty() {
             self.omap = None;
         }
         for f in answers {
             match f.answer? {
-                Answer::Data(data) => pieces = data,
+                Answer::Data(data) => pieces.extend(data),
                 Answer::Omap(found) => page = found,
                 Answer::OmapHeader(header) => omap_header = header,
                 Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) | Answer::Staged(_) => {
@@ -159,7 +188,11 @@ impl Current {
         if page.more {
             self.omap = page.pairs.last().map(|(k, _)| key_after(k));
         }
-        let ended = self.at == info.size && self.omap.is_none();
+        let patch = self.patch.map(|omap| Patch {
+            omap,
+            zeros: holes(&self.reading, &pieces),
+        });
+        let ended = self.left.is_empty() && self.omap.is_none();
         let last = ended.then(|| PushEnd {
             size: info.size,
             info: o.info.clone(),
@@ -172,8 +205,19 @@ impl Current {
             pieces,
             pairs: page.pairs,
             last,
+            patch,
         })
     }
+}
+
+/// What of ranges that were read is not stored.
+fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
+    let mut all = IntervalSet::new();
+    ranges.iter().for_each(|(at, len)| all.insert_range(*at, *len));
+    pieces
+        .iter()
+        .for_each(|(at, data)| all.remove_range(*at, data.len() as u64));
+    all.ranges().collect()
 }
 
 /// What a feed does next.
@@ -188,7 +232,7 @@ enum Next {
 impl Feed {
     fn new(target: i32, plan: SyncPlan, start: &Bytes) -> Self {
         let (jobs, cursor) = match plan {
-            SyncPlan::Objects(keys) => (keys.into(), None),
+            SyncPlan::Objects(objects) => (objects.into(), None),
             SyncPlan::Backfill => (VecDeque::new(), Some(start.clone())),
         };
         Self {
@@ -232,8 +276,9 @@ impl Feed {
         {
             return Next::Read(current.key.clone(), current.wants(window.chunk));
         }
-        if let Some(key) = self.jobs.pop_front() {
-            self.current = Some(Current::new(key.clone(), now));
+        if let Some(object) = self.jobs.pop_front() {
+            let key = object.key.clone();
+            self.current = Some(Current::new(object, now));
             return Next::Lookup(key);
         }
         if self.scanning.is_some() {
@@ -398,6 +443,11 @@ impl Pg {
     }
 
     fn source_object(&mut self, i: usize, found: Option<StoredObject>, cx: &mut Ctx<'_>) {
+        let current = self.feed(i).and_then(|f| f.current.as_ref());
+        let Some((key, had)) = current.map(|c| (c.key.clone(), c.had)) else {
+            return;
+        };
+        let changed = had.and_then(|had| self.changed_since(had, &key));
         let Some(f) = self.feed(i) else { return };
         let Some(current) = &mut f.current else { return };
         match found {
@@ -405,10 +455,9 @@ impl Pg {
                 let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
                     return self.cannot_read(i, cx);
                 };
-                current.set_object(o, info);
+                current.set_object(o, info, changed);
             }
             None => {
-                let key = current.key.clone();
                 f.current = None;
                 self.push(
                     i,
@@ -430,7 +479,7 @@ impl Pg {
         let Ok(part) = current.part(answers) else {
             return self.cannot_read(i, cx);
         };
-        let size = current.object.as_ref().map_or(0, |(_, info)| info.size);
+        let total = current.total;
         let (key, since) = (current.key.clone(), current.since);
         let ended = matches!(part, PushPart::Data { last: Some(_), .. });
         if ended {
@@ -441,7 +490,7 @@ impl Pg {
         if !torn {
             if let PushPart::Data { pairs, last, .. } = &part {
                 self.counters
-                    .add_recovered(last.is_some().then_some(size), pairs.len());
+                    .add_recovered(last.is_some().then_some(total), pairs.len());
             }
             self.push(i, Push { key, part }, cx);
         }
@@ -488,7 +537,8 @@ impl Pg {
         self.note_work(i, cx);
         if let Some(f) = self.feed(i) {
             f.compared += f.scanning.take().unwrap_or(0);
-            f.jobs.extend(needed);
+            f.jobs
+                .extend(needed.into_iter().map(|key| Lacking { key, had: None }));
         }
         self.pump_feed(i, cx);
     }

@@ -8,8 +8,9 @@ use spirula_maps::EVersion;
 
 use super::delete::removal;
 use super::fetch::Pieces;
-use super::message::{PeerBody, PeeringId, Push, PushEnd, PushPart};
+use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::push::{Patch, Push, PushEnd, PushPart};
 use super::txn::{MetaOp, ObjectOp, Txn};
 use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
 
@@ -36,15 +37,23 @@ struct Scan {
 /// the clone's key.
 pub(super) fn part_changes(
     first: bool,
+    patch: Option<Patch>,
     pieces: Pieces,
     pairs: Vec<(Bytes, Bytes)>,
     last: Option<PushEnd>,
 ) -> (Vec<ObjectOp>, Option<ObjectOp>) {
     let mut ops = Vec::new();
-    if first {
-        ops.push(ObjectOp::Remove);
-        ops.push(ObjectOp::Touch);
+    match &patch {
+        None if first => ops.extend([ObjectOp::Remove, ObjectOp::Touch]),
+        // Half a patch is no version of the object: it has no info, as one that is begun anew.
+        Some(_) if first => ops.push(ObjectOp::SetInfo(Bytes::new())),
+        _ => {}
     }
+    if patch.as_ref().is_some_and(|p| first && p.omap) {
+        ops.push(ObjectOp::OmapClear);
+    }
+    let zeros = patch.into_iter().flat_map(|p| p.zeros);
+    ops.extend(zeros.map(|(offset, len)| ObjectOp::Zero { offset, len }));
     let pieces = pieces.into_iter();
     ops.extend(pieces.map(|(offset, data)| ObjectOp::Write { offset, data }));
     if !pairs.is_empty() {
@@ -96,8 +105,9 @@ impl Pg {
                 pieces,
                 pairs,
                 last,
+                patch,
             } => {
-                let (mut ops, snaps) = part_changes(first, pieces, pairs, last);
+                let (mut ops, snaps) = part_changes(first, patch, pieces, pairs, last);
                 ops.extend(snaps);
                 ops
             }

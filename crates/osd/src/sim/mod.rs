@@ -7,6 +7,7 @@ mod dups;
 mod map;
 mod omap;
 mod ops;
+mod patches;
 mod peering;
 mod random;
 mod repair;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 use spirula_maps::{HObject, ObjectName, PgId, ReqId, SnapContext, snap};
-use spirula_proto::RawMessage;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::{MsgType, RawMessage};
 
 use spirula_cephx::caps::ClassCall;
 
@@ -87,6 +88,8 @@ struct Sim {
     events: VecDeque<(u64, MWatchNotify)>,
     /// Times at which the cores want to be called.
     alarms: BTreeSet<u64>,
+    /// Bytes of messages between OSDs, those of replication left out.
+    peering_bytes: usize,
     /// Lines of the cluster log.
     cluster_log: Vec<String>,
     /// How often a client was to be sent newer maps.
@@ -130,6 +133,7 @@ impl Sim {
             temp: VecDeque::new(),
             events: VecDeque::new(),
             alarms: BTreeSet::new(),
+            peering_bytes: 0,
             cluster_log: Vec::new(),
             maps_shared: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
@@ -297,6 +301,9 @@ impl Sim {
                     node.answers.push_back((token, r));
                 }
                 Output::Send { osd, msg, .. } => {
+                    if msg.header.kind == MsgType::PEERING {
+                        self.peering_bytes += msg.front.len() + msg.data.len();
+                    }
                     self.links.entry((id, osd)).or_default().push_back(msg);
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),

@@ -26,7 +26,7 @@ fn vals(pairs: &[(&str, &str)]) -> OmapVals {
     pairs.iter().map(|(k, v)| (bytes(k), bytes(v))).collect()
 }
 
-fn set(pairs: &[(&str, &str)]) -> OsdOpIn {
+pub(super) fn set(pairs: &[(&str, &str)]) -> OsdOpIn {
     with(OpCode::OMAPSETVALS, &vals(pairs))
 }
 

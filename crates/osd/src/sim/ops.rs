@@ -28,6 +28,10 @@ pub(super) fn get(name: &str) -> OsdOpIn {
     xattr(OpCode::GETXATTR, name, b"", CmpOp(0), CmpMode(0))
 }
 
+pub(super) fn remove(name: &str) -> OsdOpIn {
+    xattr(OpCode::RMXATTR, name, b"", CmpOp(0), CmpMode(0))
+}
+
 pub(super) fn set(name: &str, value: &str) -> OsdOpIn {
     xattr(OpCode::SETXATTR, name, value.as_bytes(), CmpOp(0), CmpMode(0))
 }

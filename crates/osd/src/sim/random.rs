@@ -75,6 +75,9 @@ enum Away {
     Slandered,
 }
 
+/// Digits of a version's number, which an object begins with.
+const NUMBER: usize = 8;
+
 /// Objects that are written and read.
 const OBJECTS: usize = 30;
 
@@ -227,14 +230,36 @@ impl Run {
         let h = self.histories.entry(name.clone()).or_default();
         let (op, request) = if writes {
             h.next += 1;
-            (write_full(&h.next.to_string()), Request::Write(h.next))
+            let n = h.next;
+            (self.change_to(n), Request::Write(n))
         } else {
-            (extent(OpCode::READ, 0, 0, ""), Request::Read(h.floor))
+            (vec![extent(OpCode::READ, 0, 0, "")], Request::Read(h.floor))
         };
-        let op = self.sim.build(&name, vec![op]);
+        let op = self.sim.build(&name, op);
         if let Some(tid) = self.sim.submit(op) {
             self.pending.insert(tid, (name, request));
         }
+    }
+
+    /// Makes an object this version: all of it, or its number with something else.
+    fn change_to(&mut self, n: usize) -> Vec<OsdOpIn> {
+        let number = format!("{n:0NUMBER$}");
+        if self.setup.bug.is_some() {
+            return vec![write_full(&number)];
+        }
+        let at = (NUMBER + self.sim.random(60)) as u64;
+        let name = format!("n{}", self.sim.random(3));
+        let more = match self.sim.random(12) {
+            0 | 1 => return vec![write_full(&number)],
+            2..=4 => write_at(at, "part"),
+            5 => extent(OpCode::TRUNCATE, at, 0, ""),
+            6 => extent(OpCode::ZERO, at, 7, ""),
+            7 => omap::set(&[(&name, &number)]),
+            8 => plain(OpCode::OMAPCLEAR),
+            9 => ops::remove(&name),
+            _ => ops::set(&name, &number),
+        };
+        vec![write_at(0, &number), more]
     }
 
     /// A client that is cut off together with an OSD reads there, from the primary and from any member.
@@ -389,7 +414,7 @@ impl Run {
 }
 
 fn number(b: &Bytes) -> usize {
-    std::str::from_utf8(b).unwrap().parse().unwrap()
+    std::str::from_utf8(&b[..NUMBER]).unwrap().parse().unwrap()
 }
 
 /// Returns how many reads members answered that were not primary.

@@ -5,7 +5,7 @@ use spirula_denc::{Error, Reader, Result, Writer};
 use spirula_maps::EVersion;
 use spirula_proto::{BytesList, RawMessage};
 
-use crate::pg::message::{Push, PushPart};
+use crate::pg::push::{Push, PushPart};
 
 /// A message about a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +108,8 @@ impl FoundPart {
             push: Push::decode(r, msg)?,
         };
         match part.push.part {
-            PushPart::Absent => Err(Error::Invalid("part of an object to repair")),
-            PushPart::Data { .. } => Ok(part),
+            PushPart::Data { patch: None, .. } => Ok(part),
+            _ => Err(Error::Invalid("part of an object to repair")),
         }
     }
 }
@@ -192,6 +192,7 @@ mod tests {
             pieces: vec![(4, b(b"data"))],
             pairs: Vec::new(),
             last: None,
+            patch: None,
         };
         let place = Place {
             offset: 8,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::info_of;
 use super::message::{FoundPart, Place, RepairBody};
-use crate::pg::message::Push;
+use crate::pg::push::Push;
 use crate::pg::sync_source::Current;
 use crate::pg::{Ctx, Output, Pending, Pg, StoreReply};
 
@@ -38,7 +38,7 @@ impl Pg {
                 let Some(info) = info_of(&o.info) else {
                     return self.send_part(&asked, None, cx);
                 };
-                asked.part.set_object(o, info);
+                asked.part.set_object(o, info, None);
                 let wants = asked.part.wants(self.cfg.push_window.chunk);
                 if wants.is_empty() {
                     asked.part.part(Vec::new())

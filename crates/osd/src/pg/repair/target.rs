@@ -5,7 +5,7 @@ use spirula_maps::EVersion;
 
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use super::name;
-use crate::pg::message::PushPart;
+use crate::pg::push::PushPart;
 use crate::pg::sync_target::part_changes;
 use crate::pg::txn::{ObjectOp, Txn};
 use crate::pg::{Commit, Ctx, Pg, key};
@@ -87,6 +87,7 @@ impl Pg {
             pieces,
             pairs,
             last,
+            ..
         } = found.push.part
         else {
             return;
@@ -94,7 +95,7 @@ impl Pg {
         p.next = found.next;
         p.whole = last.is_some();
         let (whole, key) = (p.whole, p.key.clone());
-        let (changes, snaps) = part_changes(first, pieces, pairs, last);
+        let (changes, snaps) = part_changes(first, None, pieces, pairs, last);
         let stage = key::repair_key(self.pgid);
         let mut txn = Txn {
             objects: vec![(stage.clone(), changes)],

@@ -12,6 +12,7 @@ use spirula_denc::{UTime, decode_all};
 use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
 
 use super::set::Trimmed;
+use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
 use crate::pg::log::{LogEntry, LogOp, Usage};
 use crate::pg::object::ObjectInfo;
@@ -316,6 +317,7 @@ impl Pg {
             op_returns: Vec::new(),
             usage: self.info.usage.plus(done.usage),
             clones: vec![id],
+            dirty: Dirty::of(done.objects.last().map_or(&[], |(_, ops)| ops)),
         };
         if let Some(c) = self.contexts.set_state(head, done.state) {
             c.uncommitted += 1;

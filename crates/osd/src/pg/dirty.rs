@@ -1,0 +1,224 @@
+//! What a change leaves as it was of its object: so that a member which has the object as it was before needs only the rest.
+//!
+//! After Ceph's `ObjectCleanRegions` (`src/osd/osd_types.h`); this is the complement, and the encoding is ours.
+
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+use spirula_maps::IntervalSet;
+
+use super::object::{number, put_number};
+use super::txn::ObjectOp;
+
+/// Ranges that are told apart; where there would be more, all between the first and the last counts as changed.
+const MOST_RANGES: usize = 10;
+
+const WHOLE: u8 = 1;
+const OMAP: u8 = 2;
+const RANGES: u8 = 4;
+
+/// What of an object changed, besides info and attributes that were set.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dirty {
+    /// All of it may have.
+    whole: bool,
+    /// Its omap did.
+    omap: bool,
+    /// These bytes did: beginnings and ends, which ascend.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Dirty {
+    /// Nothing is known of what changed.
+    pub fn whole() -> Self {
+        Self {
+            whole: true,
+            ..Self::default()
+        }
+    }
+
+    /// What these changes of an object change.
+    pub fn of(ops: &[ObjectOp]) -> Self {
+        let (mut all, mut ranges) = (Self::default(), IntervalSet::new());
+        for op in ops {
+            match op {
+                ObjectOp::Write { offset, data } => ranges.insert_range(*offset, data.len() as u64),
+                ObjectOp::Zero { offset, len } => {
+                    ranges.insert_range(*offset, (*len).min(u64::MAX - *offset));
+                }
+                ObjectOp::Truncate { size } => ranges.insert_range(*size, u64::MAX - *size),
+                ObjectOp::OmapSet(_)
+                | ObjectOp::OmapRm(_)
+                | ObjectOp::OmapRmRange { .. }
+                | ObjectOp::OmapClear
+                | ObjectOp::OmapHeader(_) => all.omap = true,
+                // An attribute that is gone can't be told by those that are there.
+                ObjectOp::RmAttr(_)
+                | ObjectOp::Remove
+                | ObjectOp::CloneOf(_)
+                | ObjectOp::CloneOfData(_)
+                | ObjectOp::MoveOf(_) => return Self::whole(),
+                ObjectOp::Touch
+                | ObjectOp::SetInfo(_)
+                | ObjectOp::SetAttr { .. }
+                | ObjectOp::NoteSnaps { .. }
+                | ObjectOp::ForgetSnaps { .. } => {}
+            }
+        }
+        all.set_ranges(&ranges);
+        all
+    }
+
+    fn set_ranges(&mut self, ranges: &IntervalSet) {
+        let ends = |(at, len): (u64, u64)| (at, at.saturating_add(len));
+        self.ranges = ranges.ranges().filter(|(_, len)| *len > 0).map(ends).collect();
+        if self.ranges.len() > MOST_RANGES
+            && let (Some((from, _)), Some((_, to))) = (self.ranges.first(), self.ranges.last())
+        {
+            self.ranges = vec![(*from, *to)];
+        }
+    }
+
+    /// Adds what another change changed.
+    pub fn add(&mut self, other: &Self) {
+        self.whole |= other.whole;
+        self.omap |= other.omap;
+        let mut all = IntervalSet::new();
+        for (from, to) in self.ranges.iter().chain(&other.ranges) {
+            all.insert_range(*from, to - from);
+        }
+        self.set_ranges(&all);
+    }
+
+    /// Whether all of the object may have changed.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether the omap changed.
+    pub fn omap(&self) -> bool {
+        self.omap
+    }
+
+    /// The changed bytes of an object of this size: beginnings and ends.
+    pub fn within(&self, size: u64) -> impl Iterator<Item = (u64, u64)> {
+        let ranges = self.ranges.iter().copied();
+        ranges
+            .map(move |(from, to)| (from.min(size), to.min(size)))
+            .filter(|(from, to)| from < to)
+    }
+
+    /// Bytes of memory beyond its own size.
+    pub(super) fn weight(&self) -> usize {
+        self.ranges.capacity() * size_of::<(u64, u64)>()
+    }
+}
+
+impl Encode for Dirty {
+    fn encode(&self, w: &mut Writer) {
+        let flag = |is: bool, bit| if is { bit } else { 0 };
+        w.u8(flag(self.whole, WHOLE) | flag(self.omap, OMAP) | flag(!self.ranges.is_empty(), RANGES));
+        if !self.ranges.is_empty() {
+            w.u8(self.ranges.len() as u8);
+            for (from, to) in &self.ranges {
+                put_number(w, *from);
+                put_number(w, to - from);
+            }
+        }
+    }
+}
+
+impl Decode for Dirty {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let flags = r.u8()?;
+        if flags & !(WHOLE | OMAP | RANGES) != 0 {
+            return Err(Error::Invalid("what a change left clean"));
+        }
+        let mut ranges = Vec::new();
+        if flags & RANGES != 0 {
+            let n = usize::from(r.u8()?);
+            let mut end = 0;
+            for _ in 0..n.min(MOST_RANGES + 1) {
+                let (from, len) = (number(r)?, number(r)?);
+                let to = from
+                    .checked_add(len)
+                    .filter(|_| from >= end && len > 0 && n <= MOST_RANGES);
+                end = to.ok_or(Error::Invalid("what a change left clean"))?;
+                ranges.push((from, end));
+            }
+        }
+        Ok(Self {
+            whole: flags & WHOLE != 0,
+            omap: flags & OMAP != 0,
+            ranges,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use spirula_denc::{decode_all, encode_to_vec};
+
+    use super::*;
+
+    fn write(offset: u64, len: usize) -> ObjectOp {
+        ObjectOp::Write {
+            offset,
+            data: vec![0; len].into(),
+        }
+    }
+
+    fn ranges(d: &Dirty) -> Vec<(u64, u64)> {
+        d.within(1000).collect()
+    }
+
+    #[test]
+    fn ranges_are_joined_cut_to_the_size_and_few() {
+        let mut d = Dirty::of(&[write(0, 10), write(10, 5), write(990, 50)]);
+        assert_eq!(ranges(&d), [(0, 15), (990, 1000)]);
+        d.add(&Dirty::of(&[
+            ObjectOp::Zero { offset: 100, len: 1 },
+            write(5000, 1),
+        ]));
+        assert_eq!(ranges(&d), [(0, 15), (100, 101), (990, 1000)]);
+        d.add(&Dirty::of(&[ObjectOp::Truncate { size: 500 }]));
+        assert_eq!(ranges(&d), [(0, 15), (100, 101), (500, 1000)]);
+        let many: Vec<ObjectOp> = (0..11).map(|i| write(i * 20, 3)).collect();
+        assert_eq!(ranges(&Dirty::of(&many[..10])).len(), 10);
+        assert_eq!(ranges(&Dirty::of(&many)), [(0, 203)]);
+        assert!(!d.is_whole() && !d.omap());
+    }
+
+    #[test]
+    fn what_can_not_be_told_by_what_is_there_is_whole() {
+        let name = Bytes::from_static(b"n");
+        assert!(Dirty::of(&[ObjectOp::RmAttr(name.clone())]).is_whole());
+        assert!(Dirty::of(&[ObjectOp::Remove, ObjectOp::Touch]).is_whole());
+        assert!(Dirty::of(&[ObjectOp::MoveOf(name.clone())]).is_whole());
+        assert!(Dirty::of(&[ObjectOp::OmapHeader(name.clone())]).omap());
+        let value = name.clone();
+        assert_eq!(Dirty::of(&[ObjectOp::SetAttr { name, value }]), Dirty::default());
+    }
+
+    #[test]
+    fn it_round_trips_and_what_is_not_sound_is_refused() {
+        let some = [
+            Dirty::default(),
+            Dirty::whole(),
+            Dirty::of(&[write(3, 4), ObjectOp::Truncate { size: 70 }, ObjectOp::OmapClear]),
+        ];
+        for d in some {
+            assert_eq!(decode_all(&encode_to_vec(&d)), Ok(d));
+        }
+        for bad in [&[8u8][..], &[4, 1, 5, 0], &[4, 2, 5, 5, 9, 1], &[4, 11, 1, 1]] {
+            assert!(decode_all::<Dirty>(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(b in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = decode_all::<Dirty>(&b);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What a holder of the newest copy sends to those that lack something of it.
+
+use bytes::Bytes;
+use spirula_denc::{Encode, Error, Reader, Result, Writer};
+use spirula_maps::EVersion;
+use spirula_proto::{BytesList, RawMessage};
+
+/// Which objects a target lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SyncPlan {
+    /// These: the logs tell.
+    Objects(Vec<Lacking>),
+    /// Any: all must be compared.
+    Backfill,
+}
+
+/// An object that a target lacks in its newest version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lacking {
+    /// Its store key.
+    pub key: Bytes,
+    /// The target has it exactly as it was at this version of the PG; `None` where nothing is known of what it has. Since version
+    /// 11.
+    pub had: Option<EVersion>,
+}
+
+/// Part of an object, or that it does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// The object's store key.
+    pub key: Bytes,
+    /// What of it.
+    pub part: PushPart,
+}
+
+/// What a [`Push`] carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushPart {
+    /// It does not exist.
+    Absent,
+    /// Bytes at an offset; the first part begins the object anew, unless it is a patch.
+    Data {
+        /// Whether it is the first part.
+        first: bool,
+        /// Pieces by offset; what lies between is zero.
+        pieces: Vec<(u64, Bytes)>,
+        /// Omap pairs. Since version 3.
+        pairs: Vec<(Bytes, Bytes)>,
+        /// The rest, with the last part.
+        last: Option<PushEnd>,
+        /// The target keeps what it has of the object besides. Since version 11.
+        patch: Option<Patch>,
+    },
+}
+
+/// Part of what changed of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// The omap is pushed, all of it.
+    pub omap: bool,
+    /// Ranges that became zeros: offsets and lengths.
+    pub zeros: Vec<(u64, u64)>,
+}
+
+/// The end of an object that is pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushEnd {
+    /// Its size.
+    pub size: u64,
+    /// Its encoded info.
+    pub info: Bytes,
+    /// Its attributes.
+    pub attrs: Vec<(Bytes, Bytes)>,
+    /// Its omap header. Since version 3.
+    pub omap_header: Bytes,
+}
+
+impl Encode for SyncPlan {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Backfill => w.bool(true),
+            Self::Objects(all) => {
+                w.bool(false);
+                w.count(all.len());
+                all.iter().for_each(|o| w.put(&o.key));
+                all.iter().for_each(|o| w.put(&o.had));
+            }
+        }
+    }
+}
+
+impl SyncPlan {
+    fn decode(r: &mut Reader<'_>, version: u16) -> Result<Self> {
+        if r.bool()? {
+            return Ok(Self::Backfill);
+        }
+        let keys: Vec<Bytes> = r.get()?;
+        let all = keys.into_iter().map(|key| {
+            let had = if version >= 11 { r.get()? } else { None };
+            Ok(Lacking { key, had })
+        });
+        Ok(Self::Objects(all.collect::<Result<_>>()?))
+    }
+}
+
+/// Targets and what each lacks, of this version of the message.
+pub(super) fn decode_plans(r: &mut Reader<'_>, version: u16) -> Result<Vec<(i32, SyncPlan)>> {
+    let n = r.count(5)?;
+    (0..n)
+        .map(|_| Ok((r.i32()?, SyncPlan::decode(r, version)?)))
+        .collect()
+}
+
+impl Push {
+    /// Bytes of data and omap pairs.
+    pub(super) fn len(&self) -> u64 {
+        let PushPart::Data { pieces, pairs, .. } = &self.part else {
+            return 0;
+        };
+        let data = pieces.iter().map(|(_, b)| b.len()).sum::<usize>();
+        let omap = pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        u64::try_from(data + omap).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer, data: &mut BytesList) {
+        w.put(&self.key);
+        match &self.part {
+            PushPart::Absent => w.bool(false),
+            PushPart::Data {
+                first,
+                pieces,
+                pairs,
+                last,
+                patch,
+            } => {
+                w.bool(true);
+                w.bool(*first);
+                w.count(pieces.len());
+                for (offset, b) in pieces {
+                    w.u64(*offset);
+                    w.count(b.len());
+                    data.push(b.clone());
+                }
+                w.bool(last.is_some());
+                if let Some(end) = last {
+                    w.u64(end.size);
+                    w.put(&end.info);
+                    w.put(&end.attrs);
+                    w.put(&end.omap_header);
+                }
+                w.put(pairs);
+                w.bool(patch.is_some());
+                if let Some(patch) = patch {
+                    w.bool(patch.omap);
+                    w.put(&patch.zeros);
+                }
+            }
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>, msg: &RawMessage) -> Result<Self> {
+        let key = r.get()?;
+        if !r.bool()? {
+            return Ok(Self {
+                key,
+                part: PushPart::Absent,
+            });
+        }
+        let omap = msg.header.version >= 3;
+        let first = r.bool()?;
+        let n = r.count(12)?;
+        let mut pieces = Vec::with_capacity(n);
+        let mut at = 0;
+        for _ in 0..n {
+            let offset = r.u64()?;
+            let len = usize::try_from(r.u32()?).map_err(|_| Error::Invalid("payload length"))?;
+            pieces.push((
+                offset,
+                msg.data.slice(at, len).ok_or(Error::Invalid("payload length"))?,
+            ));
+            at += len;
+        }
+        let last = if r.bool()? {
+            Some(PushEnd {
+                size: r.u64()?,
+                info: r.get()?,
+                attrs: r.get()?,
+                omap_header: if omap { r.get()? } else { Bytes::new() },
+            })
+        } else {
+            None
+        };
+        let pairs = if omap { r.get()? } else { Vec::new() };
+        let patch = if msg.header.version >= 11 && r.bool()? {
+            Some(Patch {
+                omap: r.bool()?,
+                zeros: r.get()?,
+            })
+        } else {
+            None
+        };
+        let part = PushPart::Data {
+            first,
+            pieces,
+            pairs,
+            last,
+            patch,
+        };
+        Ok(Self { key, part })
+    }
+}
