@@ -16,6 +16,7 @@ use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
+use crate::pg::repair::MarkLostError;
 use crate::pg::watch::WatchMemory;
 use crate::pg::{Ctx, Lane, Output, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
 
@@ -379,6 +380,18 @@ impl Core {
             self.copies_changed = true;
             self.grant_copies(cx);
         }
+    }
+
+    /// An operator gives up the objects of a PG that no member can read. Returns how many.
+    ///
+    /// # Errors
+    /// There are none, or they may still be somewhere.
+    pub fn mark_lost(&mut self, pgid: PgId, cx: &mut Ctx<'_>) -> Result<usize, MarkLostError> {
+        let mut result = Err(MarkLostError::NoneUnfound);
+        if let Some(&slot) = self.by_id.get(&pgid) {
+            self.with(slot, cx, |pg, cx| result = pg.mark_lost(cx));
+        }
+        result
     }
 
     /// A time has come for which an alarm was set.

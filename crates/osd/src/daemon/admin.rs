@@ -13,8 +13,9 @@ use super::state::Osd;
 use super::table::{self, COMMANDS};
 use super::{device, options};
 use crate::core::NamedBids;
-use crate::pg::Pg;
 use crate::pg::errno::*;
+use crate::pg::repair::MarkLostError;
+use crate::pg::{Pg, PgReport};
 
 /// The release whose interface this is.
 pub(super) const CEPH_VERSION: &str = "16.2.15";
@@ -121,14 +122,16 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         "status" => Ok(o.status()),
         "pg" => match text(args, "cmd")? {
             "query" => o.query(text(args, "pgid")?),
-            cmd @ ("list_unfound" | "mark_unfound_lost") => o.unfound(text(args, "pgid")?, cmd),
+            "list_unfound" => o.list_unfound(text(args, "pgid")?),
+            "mark_unfound_lost" => o.mark_lost(text(args, "pgid")?, text(args, "mulcmd")?),
             other => match table::unsupported(other) {
                 Some(why) => Err(failure(EOPNOTSUPP, why)),
                 None => Err(failure(EINVAL, format!("pg {other}: not supported"))),
             },
         },
-        cmd @ ("list_unfound" | "mark_unfound_lost") if args.contains_key("pgid") => {
-            o.unfound(text(args, "pgid")?, cmd)
+        "list_unfound" if args.contains_key("pgid") => o.list_unfound(text(args, "pgid")?),
+        "mark_unfound_lost" if args.contains_key("pgid") => {
+            o.mark_lost(text(args, "pgid")?, text(args, "mulcmd")?)
         }
         "list_unfound" | "mark_unfound_lost" => Err(failure(EINVAL, "no pgid specified")),
         "dump_recovery_reservations" => Ok(o.reservations()),
@@ -175,21 +178,40 @@ impl Osd {
         self.pg(pgid).map(query)
     }
 
-    /// Objects that nobody can give. Where there is one, no other copy has it either: there is nothing to go back to.
-    fn unfound(&self, pgid: &str, command: &str) -> Result<Value, Failure> {
+    /// The report on a PG that this OSD leads.
+    fn led(&self, pgid: &str) -> Result<PgReport, Failure> {
         let report = self.pg(pgid)?.report();
-        let report = report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))?;
-        let unfound = &report.unfound;
-        if command == "mark_unfound_lost" {
-            return match unfound.first() {
-                None => Ok(json!("pg has no unfound objects")),
-                Some(o) => Err(failure(
-                    EOPNOTSUPP,
-                    format!("{o} can't be read on the only complete copy; delete it, or write it anew"),
-                )),
-            };
+        report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))
+    }
+
+    /// Gives up the objects that nobody can give. `how`: whether to go back to older versions; where there are none, as here,
+    /// both delete.
+    fn mark_lost(&mut self, pgid: &str, how: &str) -> Result<Value, Failure> {
+        let pgid = self.led(pgid)?.pgid;
+        if !matches!(how, "revert" | "delete") {
+            let text = "mode must be 'revert' or 'delete'; mark not yet implemented";
+            return Err(failure(EINVAL, text));
         }
-        let objects: Vec<Value> = unfound
+        let mut result = Err(MarkLostError::NoneUnfound);
+        self.drive(|core, cx| result = core.mark_lost(pgid, cx));
+        match result {
+            Ok(n) => Ok(json!(format!(
+                "pg has {n} objects unfound and apparently lost marking"
+            ))),
+            // Said without an error, so that it can be said again.
+            Err(MarkLostError::NoneUnfound) => Ok(json!("pg has no unfound objects")),
+            Err(MarkLostError::NotProbed(n)) => Err(failure(
+                EINVAL,
+                format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost"),
+            )),
+        }
+    }
+
+    /// Objects that nobody can give.
+    fn list_unfound(&self, pgid: &str) -> Result<Value, Failure> {
+        let report = self.led(pgid)?;
+        let objects: Vec<Value> = report
+            .unfound
             .iter()
             .map(|o| json!({"oid": {"oid": o.oid.to_string(), "key": o.key.to_string(), "hash": o.hash, "pool": o.pool,
                 "namespace": o.nspace.to_string()}, "locations": []}))

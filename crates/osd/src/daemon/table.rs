@@ -76,7 +76,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "perf histogram schema" COUNTER, "dump perf histogram schema";
     "perf reset" &[("var", "CephString")], "perf reset <name>: perf reset all or one perfcounter name";
     "perf schema" COUNTER, "dump perfcounters schema";
-    "pg" &[("pgid", "CephPgid"), ("cmd", "CephString")], "show details of a specific pg";
+    "pg" &[("pgid", "CephPgid"), ("cmd", "CephString"), ("mulcmd?", "CephString")], "show details of a specific pg";
     "query" &[("pgid?", "CephPgid")], "show details of a specific pg";
     "reset_pg_recovery_stats" &[], "reset pg recovery statistics";
     "reset_purged_snaps_last" &[], "reset the superblock's purged_snaps_last";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::{EVersion, IntervalSet, SnapId, snap};
+use spirula_maps::{EVersion, HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
 use super::bug::Bug;
@@ -14,7 +14,7 @@ use super::errno::*;
 use super::exec::{Exec, ObjectState, Run, up_front};
 use super::fetch::{Fetched, ReadError, Want};
 use super::object::ObjectInfo;
-use super::op::ClientOp;
+use super::op::{Client, ClientOp, OsdOp};
 use super::op_checks::data_off;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
@@ -111,6 +111,26 @@ fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
 }
 
 impl Pg {
+    /// A request of the PG itself.
+    pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>) -> ClientOp {
+        ClientOp {
+            client: Arc::new(Client::internal()),
+            tid: 0,
+            reqid: ReqId::default(),
+            pgid: self.pgid,
+            object,
+            epoch: self.map.epoch(),
+            flags: Default::default(),
+            mtime: Default::default(),
+            ops,
+            snapid: snap::NOSNAP,
+            snapc: SnapContext::default(),
+            retry_attempt: 0,
+            trace: Default::default(),
+            stamps: Default::default(),
+        }
+    }
+
     /// Puts an op into its object's order, and executes what can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.contexts

@@ -242,8 +242,8 @@ impl Pg {
         }
         self.counters.add_io(change.io);
         self.stages.taken(&change.objects);
-        if let Some(r) = self.repairs().filter(|r| r.has_lost()) {
-            r.rewritten(&change.objects, head_size);
+        if let Some(lost) = self.lost() {
+            lost.rewritten(&change.objects, head_size);
         }
         let txn = Txn {
             objects: change.objects,

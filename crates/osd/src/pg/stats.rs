@@ -166,10 +166,15 @@ impl Pg {
     }
 
     /// The objects that can't be read where they are to be read: of those that members serve, on no member.
-    fn unfound(&self) -> Vec<HObject> {
+    pub(super) fn unfound(&self) -> Vec<HObject> {
         let mut keys: Vec<&Bytes> = self.unreadable.iter().collect();
         if let Role::Active(a) = &self.role {
-            keys.extend(a.repairs.lost().filter(|k| Some(*k) != self.unreadable.as_ref()));
+            keys.extend(
+                a.repairs
+                    .lost
+                    .keys()
+                    .filter(|k| Some(*k) != self.unreadable.as_ref()),
+            );
         }
         keys.into_iter()
             .filter_map(|k| key::parse_object_key(k))
@@ -240,7 +245,7 @@ impl Pg {
     fn repair_states(&self) -> &'static [&'static str] {
         match &self.role {
             Role::Active(a) if a.repairs.is_busy() => &["recovering", "repair"],
-            Role::Active(a) if a.repairs.has_lost() => &["recovery_unfound"],
+            Role::Active(a) if !a.repairs.lost.is_empty() => &["recovery_unfound"],
             _ => &[],
         }
     }

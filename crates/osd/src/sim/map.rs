@@ -67,6 +67,11 @@ impl FakeMap {
         o.down_at = self.epoch;
     }
 
+    /// An operator says that an OSD's data is lost.
+    pub(super) fn mark_lost(&mut self, id: i32) {
+        self.osds[id as usize].lost_at = self.epoch;
+    }
+
     /// How full an OSD is.
     pub(super) fn set_full(&mut self, id: i32, backfillfull: bool, full: bool) {
         let o = &mut self.osds[id as usize];

@@ -5,6 +5,7 @@ use crate::pg::PgReport;
 use crate::pg::config::Window;
 use crate::pg::errno::{EAGAIN, EIO};
 use crate::pg::key;
+use crate::pg::repair::MarkLostError;
 
 const PRIMARY: i32 = 0;
 
@@ -241,6 +242,46 @@ fn who_can_not_read_an_object_does_not_bring_others_up() {
     sim.settle();
     assert!(sim.all_clean(), "{:?}", sim.states());
     assert_eq!(sim.read("a").unwrap(), "newer");
+    sim.assert_equal();
+}
+
+#[test]
+fn what_no_member_can_read_is_given_up() {
+    let mut sim = cluster(15);
+    let pgid = PgId::new(POOL, 0);
+    let mark = |sim: &mut Sim| {
+        let mut result = None;
+        sim.with(PRIMARY, |core, cx| result = Some(core.mark_lost(pgid, cx)));
+        sim.run_some(100_000);
+        result.unwrap()
+    };
+    assert_eq!(mark(&mut sim), Err(MarkLostError::NoneUnfound));
+    sim.write_full("b", "good");
+    sim.write_at_snaps("b", vec![write_at(0, "GOOD")], 4, &[4]);
+    let (head, clone) = (sim.key("a"), key::clone_key(&sim.key("b"), 4));
+    for osd in 0..3 {
+        sim.rot(osd, &head);
+        sim.rot(osd, &clone);
+    }
+    assert_eq!(sim.read("a"), Err(-EIO));
+    assert_eq!(sim.read_at("b", 4), Err(-EIO));
+    assert_eq!(sim.primary_report().unfound.len(), 2);
+    // An OSD that is down may have them, until it is declared lost.
+    sim.crash_and_mark_down(2);
+    sim.settle();
+    assert_eq!(sim.read("a"), Err(-EIO));
+    assert_eq!(sim.read_at("b", 4), Err(-EIO));
+    assert_eq!(mark(&mut sim), Err(MarkLostError::NotProbed(2)));
+    sim.change_map(|m| m.mark_lost(2));
+    sim.run_some(100_000);
+    assert_eq!(mark(&mut sim), Ok(2));
+    assert_eq!(sim.primary_report().unfound, []);
+    assert_eq!((sim.read("a"), sim.read_at("b", 4)), (Err(-2), Err(-2)));
+    assert_eq!(sim.read("b").unwrap(), "GOOD");
+    assert_eq!(mark(&mut sim), Err(MarkLostError::NoneUnfound));
+    sim.start_and_mark_up(2);
+    sim.settle();
+    assert!(sim.all_clean(), "{:?}", sim.states());
     sim.assert_equal();
 }
 

@@ -11,6 +11,7 @@
 //!
 //! What is noticed is what the store can tell: its checksums of data, and whatever else it can't read of an object.
 
+mod lost;
 pub mod message;
 mod source;
 mod target;
@@ -24,8 +25,9 @@ use spirula_proto::mon::LogPriority;
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
 use super::op::ClientOp;
-use super::txn::ObjectOp;
 use super::{Ctx, Output, Pending, Pg, Role, key};
+use lost::Lost;
+pub use lost::MarkLostError;
 use message::{Outcome, RepairBody};
 pub(super) use source::Asked;
 pub(super) use target::Patient;
@@ -50,7 +52,7 @@ pub(super) struct Repairs {
     /// Repairs that ended lately: when, where and of what.
     ended: VecDeque<(u64, i32, Bytes)>,
     /// Objects that no member can read.
-    lost: BTreeSet<Bytes>,
+    pub(super) lost: Lost,
 }
 
 /// An object to be repaired.
@@ -84,31 +86,6 @@ impl Repairs {
     /// Whether an object is repaired, or is to be.
     pub(super) fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
-    }
-
-    /// The keys of the objects that no member can read.
-    pub(super) fn lost(&self) -> impl Iterator<Item = &Bytes> {
-        self.lost.iter()
-    }
-
-    /// Whether no member can read some object.
-    pub(super) fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
-    }
-
-    /// A change gives objects new contents: those are no longer lost.
-    pub(super) fn rewritten(&mut self, objects: &[(Bytes, Vec<ObjectOp>)], head_size: u64) {
-        let all_new = |op: &ObjectOp| match op {
-            ObjectOp::Remove | ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => true,
-            ObjectOp::Write { offset: 0, data } => data.len() as u64 >= head_size,
-            ObjectOp::Truncate { size } => *size == 0,
-            _ => false,
-        };
-        for (key, ops) in objects {
-            if ops.iter().any(all_new) {
-                self.lost.remove(key);
-            }
-        }
     }
 }
 

@@ -296,7 +296,8 @@ impl Pg {
         let id = clone.0;
         let clone_key = key::clone_key(head, id);
         let version = EVersion::new(self.map.epoch(), self.info.last_update.version + 1);
-        let removed = &self.pool.snaps.removed;
+        let given_up = self.lost().and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
+        let removed = given_up.as_ref().unwrap_or(&self.pool.snaps.removed);
         let Some(state) = self.contexts.state(head) else {
             return;
         };
@@ -321,6 +322,9 @@ impl Pg {
         };
         if let Some(c) = self.contexts.set_state(head, done.state) {
             c.uncommitted += 1;
+        }
+        if let Some(lost) = self.lost() {
+            lost.rewritten(&done.objects, u64::MAX);
         }
         let pause = self.cfg.snap_trim_sleep_us;
         if let Some(t) = self.trimmer() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::EntityName;
-use spirula_maps::{HObject, ReqId, SnapContext, snap};
+use spirula_maps::{HObject, ReqId};
 use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn, WatchArgs, WatchOp};
 
 use super::watchers::{WatchKey, Watcher};
@@ -125,24 +125,14 @@ impl Pg {
             };
             OsdOp::from(OsdOpIn::new(OpCode::WATCH, OpArgs::Watch(args), Bytes::new()))
         };
+        let reqid = ReqId {
+            name,
+            ..ReqId::default()
+        };
+        let ops = cookies.into_iter().map(unwatch).collect();
         let op = ClientOp {
-            client: Arc::new(Client::internal()),
-            tid: 0,
-            reqid: ReqId {
-                name,
-                ..ReqId::default()
-            },
-            pgid: self.pgid,
-            object: of,
-            epoch: self.map.epoch(),
-            flags: Default::default(),
-            mtime: Default::default(),
-            ops: cookies.into_iter().map(unwatch).collect(),
-            snapid: snap::NOSNAP,
-            snapc: SnapContext::default(),
-            retry_attempt: 0,
-            trace: Default::default(),
-            stamps: Default::default(),
+            reqid,
+            ..self.internal_op(of, ops)
         };
         self.queue_op(object, op, cx);
     }
