@@ -140,6 +140,21 @@ fn what_rots_on_a_disk_is_taken_from_another() {
     repaired(&c);
     let health = c.sh("ceph health detail");
     assert!(health.contains("1/3 objects unfound"), "{health}");
+    let pg = c.sh(
+        "ceph osd map p hopeless -f json | python3 -c 'import json, sys; print(json.load(sys.stdin)[\"pgid\"])'",
+    );
+    let pg = pg.trim();
+    let listed = c.sh(&format!("ceph pg {pg} list_unfound"));
+    assert!(listed.contains("\"oid\": \"hopeless\""), "{listed}");
+    let said = c.sh(&format!("ceph pg {pg} mark_unfound_lost delete 2>&1"));
+    assert!(
+        said.contains("pg has 1 objects unfound and apparently lost marking"),
+        "{said}"
+    );
+    let said = c.sh(&format!("ceph pg {pg} mark_unfound_lost revert 2>&1"));
+    assert!(said.contains("pg has no unfound objects"), "{said}");
+    let (_, gone) = c.sh_fails("rados -p p stat hopeless");
+    assert!(gone.contains("No such file"), "{gone}");
     c.sh(&format!(
         "rados -p p put hopeless {dir}/large; rados -p p get hopeless {dir}/back; cmp {dir}/back {dir}/large"
     ));
