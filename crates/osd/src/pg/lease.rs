@@ -221,7 +221,7 @@ impl Pg {
 
     /// Gives a share of the lease to those who asked, where there is one to share.
     fn share_lease(&mut self, cx: &mut Ctx<'_>) {
-        let (id, now) = (self.id, cx.usec);
+        let (id, now, epoch) = (self.id, cx.usec, self.map.epoch());
         let Role::Active(a) = &mut self.role else { return };
         let until = a.lease.shared_until;
         if until <= now {
@@ -239,6 +239,7 @@ impl Pg {
                 stamp,
                 length,
                 stable,
+                epoch,
             };
             self.send(osd, id, body, true, cx);
         }

@@ -21,8 +21,8 @@ use super::txn::Txn;
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
 /// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads. 9: turns at
-/// copying. 10: repairs. 11: only what changed of an object is pushed.
-const VERSION: u16 = 11;
+/// copying. 10: repairs. 11: only what changed of an object is pushed. 12: shares tell of the primary's map.
+const VERSION: u16 = 12;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -120,6 +120,8 @@ pub enum PeerBody {
         length: u64,
         /// Everything up to here is durable on all members.
         stable: EVersion,
+        /// The primary's map. Since version 12.
+        epoch: u32,
     },
     /// Primary to a holder: send your log.
     GetLog,
@@ -296,11 +298,13 @@ impl PeerMessage {
                 stamp,
                 length,
                 stable,
+                epoch,
             } => {
                 w.u8(22);
                 w.u64(*stamp);
                 w.u64(*length);
                 w.put(stable);
+                w.u32(*epoch);
             }
             PeerBody::LeaseGranted(stamp) => {
                 w.u8(19);
@@ -463,6 +467,7 @@ impl PeerMessage {
                 stamp: r.u64()?,
                 length: r.u64()?,
                 stable: r.get()?,
+                epoch: if msg.header.version >= 12 { r.u32()? } else { 0 },
             },
             23 => PeerBody::Reserve(r.u8()?),
             24 => PeerBody::Reserved,
@@ -553,6 +558,7 @@ mod tests {
                 stamp: 5,
                 length: 6,
                 stable: v,
+                epoch: 7,
             },
             PeerBody::LeaseGranted(6),
             PeerBody::GetLog,

@@ -589,7 +589,8 @@ impl Pg {
                 stamp,
                 length,
                 stable,
-            } => self.lease_shared(from, id, (stamp, length, stable)),
+                epoch,
+            } => self.lease_shared(from, id, (stamp, length, stable, epoch)),
             PeerBody::GetLog => self.log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,

@@ -5,6 +5,8 @@
 //! - It has a share in the primary's lease ([`super::lease`]), so no later interval has taken a write. It asks for one
 //!   when a client reads, and counts the time from then, while the primary counts from later, so the share ends first.
 //! - No change of the object is in its log that may not be durable on all members, as far as the primary has told.
+//! - The primary had the client's map, or a later one, when it gave that share: whom that map shuts out can write no more. In Ceph
+//!   a write of theirs may still come after such a read.
 //!
 //! In all other cases the client is told to ask the primary (`EAGAIN`), which clients do by themselves. Nothing waits here.
 
@@ -31,6 +33,8 @@ pub(super) struct Share {
     asked: u64,
     /// Up to where the log is durable on all members.
     stable: EVersion,
+    /// The primary's map when it gave the share.
+    epoch: u32,
 }
 
 impl Share {
@@ -67,11 +71,15 @@ impl Pg {
                 Verdict::Fail(e) => return self.fail(&mut op, e, cx),
             }
         }
-        self.keep_share(cx);
+        self.keep_share(op.epoch, cx);
         let key = key::object_key(&op.object);
         // Notifications are the primary's, who knows the watchers' connections.
         let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
-        let elsewhere = op.is_pg_op() || op.write_ordered() || notifies || op.epoch < self.interval.since;
+        let Role::Replica(Replica { share, .. }) = &self.role else {
+            return;
+        };
+        let known = self.interval.since..=share.epoch;
+        let elsewhere = op.is_pg_op() || op.write_ordered() || notifies || !known.contains(&op.epoch);
         if elsewhere || !self.has_lease(cx.usec) || !self.is_stable(&op.object) {
             return self.fail(&mut op, -EAGAIN, cx);
         }
@@ -90,12 +98,13 @@ impl Pg {
         !unstable.into_iter().any(|e| same(&e.object))
     }
 
-    /// Asks for a share in the lease, in time before the present one ends.
-    fn keep_share(&mut self, cx: &mut Ctx<'_>) {
+    /// Asks for a share in the lease, in time before the present one ends, or as it is older than a client's map.
+    fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
         let (id, primary, length) = (self.id, self.interval.place.primary, self.cfg.read_lease_us);
         let Role::Replica(r) = &mut self.role else { return };
         let asked = r.share.asked != 0 && cx.usec.saturating_sub(r.share.asked) < AGAIN;
-        if r.active && !asked && r.share.until.saturating_sub(cx.usec) < length / super::lease::RENEW_AT {
+        let ends = r.share.until.saturating_sub(cx.usec) < length / super::lease::RENEW_AT;
+        if r.active && !asked && (ends || r.share.epoch < epoch) {
             r.share.asked = cx.usec;
             self.send(primary, id, PeerBody::ShareLease(cx.usec), false, cx);
         }
@@ -106,7 +115,7 @@ impl Pg {
         &mut self,
         from: i32,
         id: PeeringId,
-        (stamp, length, stable): (u64, u64, EVersion),
+        (stamp, length, stable, epoch): (u64, u64, EVersion, u32),
     ) {
         if id != self.id || !self.is_leader(from, id) {
             return;
@@ -118,6 +127,7 @@ impl Pg {
             r.share.asked = 0;
             r.share.until = r.share.until.max(stamp.saturating_add(length));
             r.share.note_stable(stable);
+            r.share.epoch = r.share.epoch.max(epoch);
         }
     }
 

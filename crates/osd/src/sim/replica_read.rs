@@ -84,6 +84,29 @@ fn a_write_overtakes_a_read_that_the_store_has_not_answered() {
     assert!(sim.all_clean());
 }
 
+/// A client is shut out; who knows that map reads from a member, while the primary does not know it and could take what that client
+/// has sent.
+#[test]
+fn a_member_does_not_answer_who_knows_a_map_that_the_primary_may_not_know() {
+    let (mut sim, member) = cluster(None);
+    share(&mut sim, member);
+    let primary = sim.map().placement(PgId::new(POOL, 0)).primary;
+    let mut shut_out = sim.build("a", vec![write_full("too late")]);
+    shut_out.client = watch::client(77);
+    let addr = shut_out.client.addr;
+    let (pgid, tid) = (shut_out.pgid, shut_out.tid);
+    sim.change_map(|m| m.blocklist.push(addr));
+    sim.step(Step::Map(member));
+    assert_eq!(ask(&mut sim, member, "a"), Some(Err(-EAGAIN)));
+    sim.step(Step::Map(primary));
+    sim.run_some(10_000);
+    assert_eq!(ask(&mut sim, member, "a"), Some(Ok("one".into())));
+    sim.with(primary, |core, cx| core.handle_op(pgid, shut_out, cx));
+    sim.run_some(10_000);
+    assert_eq!(sim.reply_to(tid).unwrap().result, -108);
+    assert_eq!(ask(&mut sim, member, "a"), Some(Ok("one".into())));
+}
+
 #[test]
 fn what_is_damaged_at_a_member_is_the_primary_s() {
     let (mut sim, member) = cluster(None);

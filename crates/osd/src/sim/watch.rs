@@ -12,7 +12,7 @@ fn cluster() -> Sim {
     sim
 }
 
-fn client(conn: u64) -> Arc<Client> {
+pub(super) fn client(conn: u64) -> Arc<Client> {
     Arc::new(Client {
         conn,
         name: EntityName::new(EntityType::CLIENT, 4100 + conn as i64),
