@@ -307,6 +307,10 @@ impl Core {
             pending.target = target;
             pending.sent = false;
         }
+        if pending.resend == Resend::Always && paused(map, pool, pending.op.flags) {
+            // An OSD without room may have dropped it: it goes out again when there is room.
+            pending.sent = false;
+        }
     }
 
     fn send(&mut self, tid: u64) {

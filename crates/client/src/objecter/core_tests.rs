@@ -239,6 +239,19 @@ fn writes_to_a_full_pool_are_held_until_there_is_room() {
 }
 
 #[test]
+fn a_write_that_was_on_its_way_when_the_pool_became_full_goes_out_again() {
+    let mut cluster = Cluster::new();
+    let _dropped = cluster.core.submit(write(), Aim::Object, Resend::Always);
+    assert_eq!(cluster.one().1.retry_attempt, 0);
+    let mut full = map(11, &[0, 1]);
+    full.pools.get_mut(&POOL).unwrap().flags.insert(PoolFlags::FULL);
+    cluster.core.handle_maps(&encoded(&full));
+    assert!(cluster.sent().is_empty());
+    cluster.core.handle_maps(&encoded(&map(12, &[0, 1])));
+    assert_eq!(cluster.one().1.retry_attempt, 1);
+}
+
+#[test]
 fn without_pool_or_primary() {
     let mut cluster = Cluster::new();
     let mut lost = write();
