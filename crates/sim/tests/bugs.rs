@@ -22,9 +22,9 @@ const BUGS: [(Bug, &str, Kind, u64); 14] = [
     (Bug::AloneAck, "abandoned", abandoned, 50),
     (Bug::TwiceDone, "unlucky", unlucky, 50),
     (Bug::DirtyRead, "isolated", isolated, 200),
-    (Bug::NoUpThru, "dark", dark, 200),
+    (Bug::NoUpThru, "hurried", hurried, 100),
     (Bug::NoLease, "isolated", isolated, 100),
-    (Bug::NoSharedWait, "isolated", isolated, 50),
+    (Bug::NoSharedWait, "isolated", isolated, 200),
     (Bug::KeptDivergent, "abandoned", abandoned, 100),
     (Bug::EarlyAck, "dark", dark, 200),
     (Bug::NoMinSize, "lonely", lonely, 100),
@@ -32,13 +32,14 @@ const BUGS: [(Bug, &str, Kind, u64); 14] = [
     (Bug::KeptTemporary, "unlucky", unlucky, 50),
 ];
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 7] = [
     ("unlucky", unlucky),
     ("isolated", isolated),
     ("abandoned", abandoned),
     ("dark", dark),
     ("shaky", shaky),
     ("lonely", lonely),
+    ("hurried", hurried),
 ];
 
 fn pick<T: Copy>(seed: u64, of: &[T]) -> T {
@@ -139,6 +140,26 @@ fn lonely(seed: u64) -> Setup {
         faults: Faults {
             deaths: 10,
             slanders: 2,
+            ..Faults::NONE
+        },
+        ..small(seed)
+    }
+}
+
+/// Clusters in which one OSD alone may serve, and is often gone before monitors that change have recorded that it does.
+fn hurried(seed: u64) -> Setup {
+    Setup {
+        osds: 3,
+        size: 3,
+        min_size: 1,
+        calm_ms: 400,
+        pause: 200_000,
+        objects: 12,
+        pg_num: 8,
+        faults: Faults {
+            deaths: 10,
+            slanders: 6,
+            monitors: 3,
             ..Faults::NONE
         },
         ..small(seed)
