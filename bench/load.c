@@ -40,7 +40,7 @@ static void *writer(void *arg)
 		if (seconds ? begun >= end : i >= objects)
 			break;
 		snprintf(name, sizeof name, "load%llu", (unsigned long long)i);
-		if (write_size == size)
+		if (!seconds || write_size == size)
 			check(rados_write_full(io, name, data, size), name);
 		else
 			check(rados_write(io, name, data, write_size, (uint64_t)rand_r(&seed) % (size / write_size) * write_size), name);

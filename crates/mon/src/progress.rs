@@ -11,7 +11,10 @@ use spirula_maps::{PgId, PgState};
 
 use crate::core::Monitor;
 use crate::fmt;
+use crate::service::ConfigEntry;
 
+/// Whether progress is told: an option of Ceph's module of that name, set for `mgr`. It is unless this says otherwise.
+pub(crate) const PROGRESS_OPTION: &str = "mgr/progress/enabled";
 /// Events that are remembered when they are over (`max_completed_events`).
 const REMEMBERED: usize = 50;
 /// Characters of a bar, brackets included.
@@ -202,8 +205,19 @@ impl Progress {
 }
 
 impl Monitor {
+    /// Whether progress is told: [`PROGRESS_OPTION`].
+    pub(crate) fn tells_progress(&self) -> bool {
+        let of_module = |e: &ConfigEntry| e.who.section == "mgr" && e.name == PROGRESS_OPTION;
+        let value = self.config.entries().find(of_module);
+        !value.is_some_and(|e| matches!(e.value.to_lowercase().as_str(), "false" | "no" | "off" | "0"))
+    }
+
     /// Looks at what has changed. To be called about twice a second where this monitor leads.
     pub(crate) fn watch_progress(&mut self) {
+        if !self.tells_progress() {
+            self.progress.restart();
+            return;
+        }
         let mut p = std::mem::take(&mut self.progress);
         self.notice_in_and_out(&mut p);
         self.notice_copying(&mut p);

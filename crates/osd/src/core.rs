@@ -312,7 +312,7 @@ impl Core {
             self.early.push(Early::Op(op));
             return;
         }
-        self.pace.note_op(cx.usec);
+        self.pace.note_op(cx.usec, op.traffic());
         match self.by_id.get(&pgid) {
             Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
             // Not here: the client's map is old, or it will be told by a newer one.

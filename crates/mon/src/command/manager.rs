@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::status::{addrvec, legacy_addr};
-use super::{Call, Done, Reply, commands, committed, errno, misc, now, refuse};
+use super::{Call, Done, Outcome, Reply, commands, committed, errno, misc, now, refuse};
 use crate::core::Monitor;
-use crate::service;
+use crate::progress::PROGRESS_OPTION;
+use crate::service::{self, Who};
 
 commands! {
     "mgr dump epoch?:Int(0)" "mgr" "r" mgr_dump, "show the manager map";
@@ -30,6 +31,8 @@ commands! {
     "progress" "mgr" "r" progress, "show what is in progress";
     "progress json" "mgr" "r" progress_json, "show what is in progress as JSON";
     "progress clear" "mgr" "rw" progress_clear, "forget what is in progress";
+    "progress on" "mgr" "rw" progress_on, "tell what is in progress";
+    "progress off" "mgr" "rw" progress_off, "stop telling what is in progress";
     "mds stat" "mds" "r" mds_stat, "summarize the metadata servers";
     "mds metadata who?:String" "mds" "r" mds_metadata, "show what is known of metadata servers";
     "mds versions" "mds" "r" empty_object, "count the metadata servers' versions";
@@ -179,6 +182,33 @@ fn progress_json(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn progress_clear(m: &mut Monitor, _: &Call<'_>) -> Done {
     m.progress.clear();
     now(Reply::default())
+}
+
+fn progress_on(m: &mut Monitor, _: &Call<'_>) -> Done {
+    match m.tells_progress() {
+        true => now(Reply::status("progress already enabled!")),
+        false => set_progress(m, true, "progress enabled"),
+    }
+}
+
+fn progress_off(m: &mut Monitor, _: &Call<'_>) -> Done {
+    match m.tells_progress() {
+        true => set_progress(m, false, "progress disabled"),
+        false => now(Reply::status("progress already disabled!")),
+    }
+}
+
+/// Stores it as the option of Ceph's module of that name, in Python's spelling.
+fn set_progress(m: &mut Monitor, on: bool, said: &str) -> Done {
+    let value = if on { "True" } else { "False" };
+    let who = Who {
+        section: "mgr".to_owned(),
+        mask: None,
+    };
+    let (stamp, value) = (m.now, Some(value.to_owned()));
+    let values = vec![(who, PROGRESS_OPTION.to_owned(), value)];
+    m.config.change(values, String::new(), stamp, &mut m.writes.txn);
+    Ok(Outcome::Commit(Reply::status(said)))
 }
 
 fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {

@@ -78,7 +78,6 @@ const REASONS: &[(&str, &str)] = &[
         "`ceph osd down` of its primary makes a placement group peer again",
     ),
     ("pg scrub", NO_SCRUB),
-    ("progress", NO_MANAGER),
     ("prometheus", NO_MANAGER),
     ("rbd", NO_RBD),
     ("restful", NO_MANAGER),

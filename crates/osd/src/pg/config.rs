@@ -89,8 +89,10 @@ pub struct PgConfig {
     pub max_backfills: usize,
     /// What such a copy may have under way while no client works (`osd_recovery_max_active`, `osd_recovery_max_chunk`).
     pub backfill_window: Window,
-    /// While clients work: what they send waits behind it.
+    /// The least of that while clients work: what they send waits behind it.
     pub busy_window: Window,
+    /// While clients work, as much as so many of their requests, in bytes.
+    pub busy_requests: u64,
     /// How many times as long as it copies an OSD rests, while clients work.
     pub busy_rest: u64,
     /// `osd_recovery_sleep`, in microseconds: the pause after each push in any case.
@@ -227,6 +229,7 @@ impl Default for PgConfig {
                 bytes: 512 << 10,
                 chunk: 256 << 10,
             },
+            busy_requests: 2,
             busy_rest: 1,
             recovery_sleep_us: 0,
             read_lease_us: 4_000_000,

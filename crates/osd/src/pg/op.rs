@@ -334,6 +334,17 @@ impl ClientOp {
         self.ops.iter().map(|o| o.indata.len()).sum()
     }
 
+    /// Bytes that it moves: its payload, and what it asks to read.
+    pub fn traffic(&self) -> u64 {
+        let reads = self
+            .ops
+            .iter()
+            .filter(|o| o.code == OpCode::READ || o.code == OpCode::SPARSE_READ);
+        reads.fold(self.data_len() as u64, |sum, o| {
+            sum.saturating_add(o.extent().length)
+        })
+    }
+
     /// A reply without results or data, as for a request that was not executed.
     pub fn error_reply(&mut self, result: i32, epoch: u32) -> MOsdOpReply {
         let acks = self.flags & (OsdFlags::ACK | OsdFlags::ONDISK);

@@ -353,10 +353,8 @@ impl Pg {
             cx.out.push(Output::Alarm { usec });
             return None;
         }
-        Some(match self.pace.is_busy(cx.usec) {
-            true => cfg.backfill_window.at_most(cfg.busy_window),
-            false => cfg.backfill_window,
-        })
+        let (all, least) = (cfg.backfill_window, cfg.busy_window);
+        Some(self.pace.window(cx.usec, all, least, cfg.busy_requests))
     }
 
     /// Accounts the time since a feed was last looked at, as something of it is done.

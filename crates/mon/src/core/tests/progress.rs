@@ -103,6 +103,25 @@ fn an_osd_that_is_marked_out_begins_an_event_that_ends_when_its_pgs_have_moved()
 }
 
 #[test]
+fn nothing_is_told_while_that_is_off() {
+    let mut p = Pgs::new();
+    p.report(CLEAN, 0);
+    let say = |p: &mut Pgs, word: &str| p.say(&format!(r#"{{"prefix":"progress {word}"}}"#)).1;
+    assert_eq!(say(&mut p, "on"), "progress already enabled!");
+    assert_eq!(say(&mut p, "off"), "progress disabled");
+    assert_eq!(say(&mut p, "off"), "progress already disabled!");
+    let got = r#"{"prefix":"config get","who":"mgr","key":"mgr/progress/enabled"}"#;
+    assert_eq!(p.say(got).2.trim_end(), "False");
+    p.report(MOVES, 500);
+    p.w.pass(Duration::from_secs(2));
+    assert_eq!(p.say(r#"{"prefix":"progress"}"#).1, "Nothing in progress");
+    assert_eq!(say(&mut p, "on"), "progress enabled");
+    p.w.pass(Duration::from_secs(2));
+    let (_, _, text) = p.say(r#"{"prefix":"progress"}"#);
+    assert!(text.contains("Global Recovery Event ("), "{text}");
+}
+
+#[test]
 fn primaries_are_told_what_an_operator_wants_first() {
     let mut p = Pgs::new();
     p.report(CLEAN, 0);
