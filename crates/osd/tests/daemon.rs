@@ -21,7 +21,7 @@ use spirula_maps::{Incremental, ObjectLocator, ObjectName, OsdInfo, OsdMap, OsdS
 use spirula_monc::{MonClient, Options};
 use spirula_msgr::{AcceptAuth, AcceptReply, Acceptor, ConMode, Config, Connection, Sender, SessionKeys};
 use spirula_osd::{MkfsConfig, OsdConfig, mkfs, run};
-use spirula_proto::internal::report::{OsdBoot, OsdReport};
+use spirula_proto::internal::report::{Fullness, OsdBoot, OsdReport};
 use spirula_proto::mon::{MAuth, MAuthReply, MMonSubscribe, MOsdMap};
 use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::{MsgType, Payload, RawMessage};
@@ -58,6 +58,8 @@ struct Monitor {
     map: RefCell<OsdMap>,
     sessions: RefCell<Vec<Sender>>,
     clean: Cell<usize>,
+    /// How full OSDs said they are, one word after the other.
+    fullness: RefCell<Vec<Fullness>>,
     changed: Notify,
 }
 
@@ -111,6 +113,7 @@ impl Monitor {
             map: RefCell::new(map),
             sessions: RefCell::default(),
             clean: Cell::new(0),
+            fullness: RefCell::default(),
             changed: Notify::new(),
         })
     }
@@ -206,6 +209,10 @@ impl Monitor {
             MsgType::OSD_REPORT => match msg.decode().unwrap() {
                 OsdReport::Boot(b) => self.boot(&b),
                 OsdReport::Alive(a) => self.alive(a.want),
+                OsdReport::Full(f) => {
+                    self.fullness.borrow_mut().push(f.state);
+                    self.changed.notify_waiters();
+                }
                 OsdReport::PgStats(r) => {
                     let clean = r.pgs.values().filter(|b| {
                         let s: spirula_maps::PgStat = spirula_denc::decode_all(b).unwrap();
@@ -222,14 +229,18 @@ impl Monitor {
 
     /// Waits until so many PGs were reported clean from now on.
     async fn wait_clean(&self, n: usize) {
+        self.wait(|m| m.clean.get() >= n, "PGs do not become clean").await;
+    }
+
+    async fn wait(&self, done: impl Fn(&Self) -> bool, what: &str) {
         let wait = async {
-            while self.clean.get() < n {
+            while !done(self) {
                 self.changed.notified().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), wait)
             .await
-            .expect("PGs do not become clean");
+            .expect(what);
     }
 }
 
@@ -565,6 +576,25 @@ fn objects_survive_a_restart_of_every_daemon_and_strangers_are_refused() {
             big
         );
         assert_eq!(client.call(&cluster, 1, "none", read()).await.result, -2);
+        for id in 0..3 {
+            cluster.stop_osd(id).await;
+        }
+        std::fs::remove_dir_all(&cluster.dir).unwrap();
+    });
+}
+
+#[test]
+fn how_full_it_is_an_osd_tells_on_each_new_session() {
+    block_on(async {
+        let mut cluster = Cluster::start("room").await;
+        let mon = Rc::clone(&cluster.mon);
+        for _ in 0..2 {
+            // That there is room is news as well: what was said before may have been lost with the session.
+            let all_told = |m: &Monitor| m.fullness.borrow().len() >= 3;
+            mon.wait(all_told, "not every OSD says how full it is").await;
+            assert_eq!(mon.fullness.take(), [Fullness::NONE; 3]);
+            mon.sessions.take().iter().for_each(Sender::close);
+        }
         for id in 0..3 {
             cluster.stop_osd(id).await;
         }

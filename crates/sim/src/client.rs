@@ -9,7 +9,7 @@ use bytes::Bytes;
 use spirula_cephx::AuthName;
 use spirula_client::objecter::{Action, Aim, Core, Outcome, Resend, request};
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, encode_to_vec};
-use spirula_maps::{ObjectLocator, ObjectName, SpgId};
+use spirula_maps::{ObjectLocator, ObjectName, PoolFlags, SpgId};
 use spirula_monc::MonClient;
 use spirula_msgr::Sender;
 use spirula_proto::osd::{Extent, MOsdOp, MOsdOpReply, OpArgs, OpCode, OsdFlags, OsdOpIn};
@@ -158,6 +158,32 @@ impl World {
         }
     }
 
+    /// While there is too little room, workers that have nothing under way delete what there is.
+    pub(crate) fn make_room(&mut self) {
+        if self.is_full() || self.has_state("_toofull") {
+            for index in 0..self.clients.len() {
+                let free = self.clients[index].workers.iter().position(Option::is_none);
+                let object = usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0);
+                if let Some(worker) = free {
+                    self.ask(index, worker, object, Op::Delete);
+                }
+            }
+        }
+    }
+
+    /// Whether any PG says of itself what ends so.
+    pub(crate) fn has_state(&self, end: &str) -> bool {
+        let running = self.osds.values().filter_map(|n| n.osd.as_ref());
+        let mut reports = running.flat_map(|o| o.core().reports());
+        reports.any(|r| r.state.iter().any(|s| s.ends_with(end)))
+    }
+
+    /// Whether the monitors say that the pool is full.
+    pub(crate) fn is_full(&self) -> bool {
+        let pool = self.mons.map().and_then(|m| m.pool(POOL));
+        pool.is_some_and(|p| p.flags.contains(PoolFlags::FULL))
+    }
+
     /// Who a client is to an OSD.
     pub(crate) fn client_identity(&self, index: usize) -> (EntityName, EntityAddr) {
         self.clients
@@ -198,8 +224,13 @@ impl World {
             _ => usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0),
         };
         if self.history.calls(object).len() + SPARE < MOST {
+            // The first one makes room.
+            let deletes = worker == 0 && self.is_full();
             let op = match self.rng.below(10) {
+                _ if deletes => Op::Delete,
                 _ if reads => Op::Read,
+                _ if worker == 0 && self.setup.fat => Op::Read,
+                _ if self.setup.fat && self.rng.one_in(2) => Op::Append(self.history.value()),
                 0..=2 => Op::Write(self.history.value()),
                 3 => Op::Append(self.history.value()),
                 4 => Op::SetPair(self.history.value()),
@@ -313,6 +344,7 @@ impl World {
 
     fn request(&mut self, object: usize, op: Op) -> MOsdOp {
         let len = match self.rng.below(12) {
+            0..=7 if self.setup.fat => self.rng.between(50_000, 250_000),
             0 => self.rng.between(60_000, 90_000),
             1 | 2 => self.rng.between(3_000, 20_000),
             _ => self.rng.below(200),
@@ -323,6 +355,8 @@ impl World {
         msg.mtime = self.clock.now();
         msg.flags = match op {
             Op::Read => OsdFlags::READ,
+            // So it goes out where nothing may grow any more.
+            Op::Delete => OsdFlags::WRITE | OsdFlags::ONDISK | OsdFlags::FULL_TRY,
             _ => OsdFlags::WRITE | OsdFlags::ONDISK,
         };
         msg.ops = match op {

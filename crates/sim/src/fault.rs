@@ -25,6 +25,10 @@ pub(crate) struct Weather {
     away: BTreeSet<i32>,
     /// A disk was damaged.
     pub(crate) rotten: bool,
+    /// How often an OSD had accepted more than it had room for.
+    pub(crate) overrun: u64,
+    /// The pool was full.
+    pub(crate) was_full: bool,
     /// PGs that the pool shall have.
     pub(crate) pg_num: u32,
     out: Option<i32>,
@@ -64,6 +68,7 @@ impl World {
         if !self.weather.stormy {
             return;
         }
+        self.weather.was_full |= self.is_full();
         let f = self.setup.faults;
         let kinds: [(u32, Fault); 14] = [
             (f.deaths, Self::lose_osd),
@@ -368,5 +373,6 @@ impl World {
         if let Some(id) = self.weather.out.take() {
             self.command(&format!(r#"{{"prefix":"osd in","ids":["{id}"]}}"#));
         }
+        self.make_room();
     }
 }

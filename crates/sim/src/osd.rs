@@ -16,11 +16,11 @@ use spirula_msgr::{Config, Sender};
 use spirula_osd::heartbeat::Net;
 use spirula_osd::pg::cluster::PoolView;
 use spirula_osd::pg::op::{Access, Client};
-use spirula_osd::{Addrs, Osd, OsdConfig, Parts};
+use spirula_osd::{Addrs, Osd, OsdConfig, OsdError, Parts};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::{MsgType, RawMessage};
 use spirula_store::device::{BlockIo, SimDisk};
-use spirula_store::{Devices, MkfsOptions, Notify, Store, mkfs_on};
+use spirula_store::{Devices, MkfsOptions, Notify, Store, StoreError, mkfs_on};
 
 use crate::clock::{Machine, SECOND};
 use crate::net::{Kind, Label, Node};
@@ -283,10 +283,18 @@ impl World {
         let Some(n) = self.osds.get_mut(&id) else { return };
         let Some(osd) = &mut n.osd else { return };
         if let Some(e) = osd.take_failure() {
-            if !n.rotten {
+            let is_full = matches!(e, OsdError::Store(StoreError::NoSpace { .. }));
+            if !n.rotten && !(is_full && self.setup.fat) {
                 self.fail(format!("osd.{id} stops: {e}"));
             }
-            return self.kill_osd(id);
+            self.kill_osd(id);
+            if is_full {
+                // As the supervisor does.
+                self.weather.overrun += 1;
+                let life = self.osds.get(&id).map_or(0, |n| n.life);
+                self.after(SECOND, Event::Osd(id, life, Timer::Start));
+            }
+            return;
         }
         if osd.is_leaving() {
             return self.kill_osd(id);

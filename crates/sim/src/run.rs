@@ -55,6 +55,8 @@ impl World {
             epochs: self.mons.map().map_or(0, |m| m.epoch),
             unreadable: self.history.unreadable,
             member_reads: self.history.member_reads,
+            was_full: self.weather.was_full,
+            overrun: self.weather.overrun,
         })
     }
 
@@ -132,9 +134,7 @@ impl World {
 
     /// Whether the newest copy of an object is damaged, and others have none that is as new.
     fn misses_something(&self) -> bool {
-        let running = self.osds.values().filter_map(|n| n.osd.as_ref());
-        let mut reports = running.flat_map(|o| o.core().reports());
-        reports.any(|r| r.state.iter().any(|s| s.ends_with("_unfound")))
+        self.has_state("_unfound")
     }
 
     /// Whether every monitor follows a leader, every OSD is up and every PG active and clean.
@@ -219,7 +219,14 @@ impl World {
                 out += &format!("osd.{id} does not run, {up}\n");
                 continue;
             };
-            out += &format!("osd.{id} {up}, has map {}\n", osd.map().epoch);
+            let room = osd.store().statfs();
+            out += &format!(
+                "osd.{id} {up} {:?}, has map {}, {} of {} bytes are free\n",
+                map.state(*id),
+                osd.map().epoch,
+                room.available,
+                room.total
+            );
             for r in osd.core().reports() {
                 out += &format!("    {} {}\n", r.pgid, r.state.join("+"));
             }

@@ -33,6 +33,8 @@ pub struct Setup {
     pub objects: usize,
     /// The longest pause between two requests, in microseconds.
     pub pause: u64,
+    /// What is written is so large that the disks become full.
+    pub fat: bool,
     /// For how many seconds things go wrong.
     pub seconds: u64,
     /// The mean time between two things that go wrong, in milliseconds.
@@ -139,6 +141,7 @@ impl Default for Setup {
             workers: 6,
             objects: 6,
             pause: 2_000_000,
+            fat: false,
             seconds: 20,
             calm_ms: 1500,
             most_down: 2,
@@ -218,6 +221,19 @@ impl Setup {
         }
     }
 
+    /// A cluster whose disks become full.
+    pub fn full(seed: u64) -> Self {
+        let base = Self::of(seed);
+        Self {
+            fat: true,
+            objects: 30,
+            pause: 500_000,
+            seconds: 30,
+            disk: 8 << 20,
+            ..base
+        }
+    }
+
     /// A cluster in which one disk writes to wrong places now and then.
     pub fn misdirected(seed: u64) -> Self {
         let base = Self::of(seed);
@@ -258,6 +274,10 @@ pub struct Outcome {
     pub unreadable: u64,
     /// Reads that members answered which were not primary.
     pub member_reads: u64,
+    /// Whether the pool was full for a while.
+    pub was_full: bool,
+    /// How often an OSD ended because it had accepted more than it had room for.
+    pub overrun: u64,
 }
 
 /// What went wrong that never may.

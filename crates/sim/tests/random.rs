@@ -38,6 +38,8 @@ struct Sum {
     answered: usize,
     member_reads: u64,
     unreadable: u64,
+    full: u64,
+    overrun: u64,
     seconds: u64,
 }
 
@@ -51,6 +53,8 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
         s.answered += o.answered;
         s.member_reads += o.member_reads;
         s.unreadable += o.unreadable;
+        s.full += u64::from(o.was_full);
+        s.overrun += o.overrun;
         s.seconds += o.usec / 1_000_000;
     };
     let failed = first_of(seeds, |seed| run(seed, &setup(seed)).map(add).err());
@@ -61,8 +65,16 @@ fn survive(test: &str, seeds: impl Iterator<Item = u64> + Send, setup: fn(u64) -
     }
     let sum = sum.into_inner().unwrap();
     println!(
-        "{test}: {} runs, {} events, {} requests, of which other members answered {} and {} were refused, {} s of virtual time",
-        sum.runs, sum.events, sum.answered, sum.member_reads, sum.unreadable, sum.seconds
+        "{test}: {} runs, {} events, {} requests, of which other members answered {} and {} were refused, pools full in {}, \
+         {} OSDs too full, {} s of virtual time",
+        sum.runs,
+        sum.events,
+        sum.answered,
+        sum.member_reads,
+        sum.unreadable,
+        sum.full,
+        sum.overrun,
+        sum.seconds
     );
 }
 
@@ -106,6 +118,11 @@ fn damaged_disks_never_return_what_nobody_wrote() {
 #[test]
 fn misdirected_writes_are_noticed() {
     survive("misdirected_writes", seeds(60), Setup::misdirected);
+}
+
+#[test]
+fn full_disks_get_room_again() {
+    survive("full_disks", seeds(30), Setup::full);
 }
 
 #[test]

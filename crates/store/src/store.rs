@@ -241,7 +241,10 @@ impl Store {
     /// As [`Store::submit`].
     pub fn try_submit(&mut self, txn: &mut Transaction, token: Token) -> Result<()> {
         self.check()?;
-        let room = self.state.index.file().spare_count() >= self.spare_target / 2;
+        if !self.has_index_room() {
+            self.refill_spare();
+        }
+        let room = self.has_index_room();
         if let Err(e) = self.state.admit(txn, Log::max_record(&self.sb), room) {
             if matches!(e, StoreError::NoSpace { .. }) && self.leaving() > 0 {
                 // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
@@ -455,9 +458,23 @@ impl Store {
         pending + releasing
     }
 
-    /// What may still be allocated to objects, in bytes. Cheap enough to ask for every batch, unlike [`Store::statfs`].
+    /// Whether something was removed of which the space cannot be allocated yet.
+    pub fn is_freeing(&self) -> bool {
+        self.leaving() > 0
+    }
+
+    /// Whether the index may grow by what changes bring.
+    fn has_index_room(&self) -> bool {
+        self.state.index.file().spare_count() >= self.spare_target / 2
+    }
+
+    /// What may still be allocated to objects, in bytes: nothing where the index has no room for more of them. Cheap enough to ask for
+    /// every batch, unlike [`Store::statfs`].
     pub fn available(&self) -> u64 {
-        (self.state.alloc.free() + self.leaving()) * BLOCK64
+        match self.has_index_room() {
+            true => (self.state.alloc.free() + self.leaving()) * BLOCK64,
+            false => 0,
+        }
     }
 
     /// Size of the device, in bytes.

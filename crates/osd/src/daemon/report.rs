@@ -315,22 +315,19 @@ impl Osd {
     pub(super) fn check_room(&mut self) {
         let (me, available) = (self.cfg.id, self.io.store.available());
         let was_full = self.full.contains(&me);
+        let reserve = self.io.reserve;
         // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
         let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.is_up();
         let is_full = if was_full {
-            !told || available < self.reserve + self.reserve / 4
+            !told || available < reserve + reserve / 4
         } else {
-            available < self.reserve
+            available < reserve
         };
         if is_full == was_full {
             return;
         }
         if is_full {
-            tracing::warn!(
-                available,
-                reserve = self.reserve,
-                "no room left: nothing may grow"
-            );
+            tracing::warn!(available, reserve, "no room left: nothing may grow");
             self.full.insert(me);
         } else {
             tracing::info!(available, "there is room again");

@@ -41,7 +41,7 @@ use crate::pg::config::PgConfig;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
 use crate::pg::txn::Txn;
-use crate::pg::{Ctx, Output, StoreReply, Token};
+use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 
 /// Microseconds after which the monitors are asked again to record this OSD as up.
 const ALIVE_AGAIN: u64 = 1_000_000;
@@ -90,8 +90,6 @@ pub struct Osd {
     alive: (u32, u64),
     /// A new map has come.
     pub(super) map_news: Rc<Notify>,
-    /// Bytes below which this OSD is full.
-    pub(super) reserve: u64,
     /// The options in force.
     pub(super) values: Values,
     pub(super) slow_log: SlowLog,
@@ -164,7 +162,6 @@ impl Osd {
             values,
             slow_log: SlowLog::default(),
             injected_full: None,
-            reserve: 0,
             alarms: Alarms::default(),
             alive: (0, 0),
             map_news: Rc::new(Notify::new()),
@@ -314,7 +311,10 @@ impl Osd {
 
     fn carry_out(&mut self, o: Output) -> Result<(), StoreError> {
         match o {
-            Output::Submit { token, txn } => self.submit(token, txn)?,
+            Output::Submit { token, txn, claim } => {
+                let now = self.usec();
+                self.io.submit(token, txn, claim, now)?;
+            }
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
             Output::Read { token, key, wants } => self.io.read(token, key, wants)?,
             Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
@@ -367,10 +367,10 @@ impl Osd {
         Ok(())
     }
 
-    /// Submits to the store.
+    /// Submits records of the daemon's own to the store.
     pub(super) fn submit(&mut self, token: Token, txn: Txn) -> Result<(), StoreError> {
         let now = self.usec();
-        self.io.submit(token, txn, now)
+        self.io.submit(token, txn, Claim::All, now)
     }
 
     /// Asks the monitors to record that this OSD is up in `want`: once for all PGs, and again where that had no effect.

@@ -1,6 +1,6 @@
 //! Between the PG core and the store: translates transactions, reads and listings, and their answers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use spirula_buf::Pool;
 use spirula_maps::SnapId;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
-use super::store_queue::StoreQueue;
+use super::store_queue::{StoreQueue, Submission};
 use super::store_reads::{Deferred, OmapScan, Read};
 use crate::core::DAEMON_SLOT;
 use crate::pg::fetch::ReadError;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
-use crate::pg::{StoreReply, StoredObject, Token, key};
+use crate::pg::{Claim, StoreReply, StoredObject, Token, key};
 
 /// A call to the store whose answer the core does not get as it is.
 pub(super) enum Call {
@@ -46,11 +46,13 @@ pub(super) struct StoreIo {
     pub(super) last: u64,
     /// Answers that were there at once.
     pub(super) ready: VecDeque<(Token, StoreReply)>,
-    /// Transactions for which the store has no memory now. All that come after wait too, so that maps are stored in their
-    /// order with the rest.
+    /// Transactions for which the store has no memory now, or no room until it has freed some. All that come after wait too: maps
+    /// are stored in their order with the rest, and PGs may be split.
     held: StoreQueue,
-    /// Transactions that found no space. What comes after in the same PG waits too; removals of others may pass.
-    stuck: StoreQueue,
+    /// PGs of which something was refused while more of them waits.
+    refused: BTreeSet<u32>,
+    /// Bytes that are kept free for what was accepted already when the store becomes full.
+    pub(super) reserve: u64,
     events: Vec<Event>,
     /// Transactions that are durable.
     committed: u64,
@@ -71,7 +73,8 @@ impl StoreIo {
             last: 0,
             ready: VecDeque::new(),
             held: StoreQueue::default(),
-            stuck: StoreQueue::default(),
+            refused: BTreeSet::new(),
+            reserve: 0,
             events: Vec::new(),
             committed: 0,
             submitted: 0,
@@ -94,42 +97,88 @@ impl StoreIo {
     }
 
     /// Submits a transaction at this time, in microseconds.
-    pub(super) fn submit(&mut self, token: Token, txn: Txn, now: u64) -> Result<(), StoreError> {
-        let txn = translate(txn);
-        if self.store.writable() && self.held.is_empty() {
-            return self.hand_over(token, txn, now);
-        }
-        self.held.push(txn, token);
-        self.progress.get_or_insert(now);
-        Ok(())
-    }
-
-    fn hand_over(&mut self, token: Token, txn: Transaction, now: u64) -> Result<(), StoreError> {
-        if self.stuck.has(token) {
-            self.stuck.push(txn, token);
-        } else if let Some(txn) = self.try_submit(txn, token, now)? {
-            tracing::warn!("a transaction waits for room in the store");
-            self.stuck.push(txn, token);
-        }
-        Ok(())
-    }
-
-    /// Submits, or gives the transaction back where there is no room for it: until a checkpoint frees what was removed,
-    /// or for longer where more was accepted than the reserve holds.
-    fn try_submit(
+    ///
+    /// # Errors
+    /// The store failed, or has no room for what must be stored: more was accepted than the reserve holds. All that comes later relies on
+    /// it, so the daemon can't go on: what the log has is the truth.
+    pub(super) fn submit(
         &mut self,
-        mut txn: Transaction,
         token: Token,
+        txn: Txn,
+        claim: Claim,
         now: u64,
-    ) -> Result<Option<Transaction>, StoreError> {
-        match self.store.try_submit(&mut txn, spirula_store::Token(token.0)) {
-            Err(StoreError::NoSpace { .. }) => Ok(Some(txn)),
+    ) -> Result<(), StoreError> {
+        let s = Submission {
+            token,
+            claim,
+            bytes: txn.data_len() as u64,
+            txn: translate(txn),
+        };
+        let back = match self.held.is_empty() && self.store.writable() {
+            true => self.try_submit(s, now)?,
+            false => Some(s),
+        };
+        if let Some(s) = back {
+            self.held.push(s);
+            self.progress.get_or_insert(now);
+        }
+        Ok(())
+    }
+
+    /// Hands over what is held, in its order.
+    fn hand_over(&mut self, now: u64) -> Result<(), StoreError> {
+        while self.store.writable()
+            && let Some(s) = self.held.pop()
+        {
+            if let Some(s) = self.try_submit(s, now)? {
+                self.held.push_front(s);
+                break;
+            }
+        }
+        // Nothing waits any more that was submitted before the PG hears of the refusal.
+        let held = &self.held;
+        self.refused.retain(|slot| held.has(*slot));
+        Ok(())
+    }
+
+    /// Whether a transaction would leave the room that is not for it.
+    fn leaves_reserve(&self, s: &Submission) -> bool {
+        let kept = match s.claim {
+            Claim::All => return true,
+            Claim::Half => self.reserve / 2,
+            // Nor so little that the OSD would still be full, if it were.
+            Claim::None => self.reserve + self.reserve / 4,
+        };
+        self.store.available() >= kept + s.bytes
+    }
+
+    /// Submits or refuses, or gives the transaction back until a checkpoint has freed what was removed.
+    fn try_submit(&mut self, mut s: Submission, now: u64) -> Result<Option<Submission>, StoreError> {
+        let (claim, slot) = (s.claim, s.token.slot());
+        // What follows may go on with what was refused.
+        if claim != Claim::All && self.refused.contains(&slot) || !self.leaves_reserve(&s) {
+            self.refuse(s.token);
+            return Ok(None);
+        }
+        match self.store.try_submit(&mut s.txn, spirula_store::Token(s.token.0)) {
+            Err(StoreError::NoSpace { .. }) if self.store.is_freeing() => Ok(Some(s)),
+            Err(StoreError::NoSpace { .. }) if claim != Claim::All => {
+                self.refuse(s.token);
+                Ok(None)
+            }
             other => {
                 other?;
                 self.submitted += 1;
                 self.progress.get_or_insert(now);
                 Ok(None)
             }
+        }
+    }
+
+    fn refuse(&mut self, token: Token) {
+        self.ready.push_back((token, StoreReply::NoRoom));
+        if self.held.has(token.slot()) {
+            self.refused.insert(token.slot());
         }
     }
 
@@ -145,8 +194,8 @@ impl StoreIo {
     }
 
     /// Whether transactions of this token's PG wait: what it submitted does not all show yet.
-    pub(super) fn is_stuck(&self, token: Token) -> bool {
-        self.stuck.has(token) || self.held.has(token)
+    pub(super) fn is_held(&self, token: Token) -> bool {
+        self.held.has(token.slot())
     }
 
     pub(super) fn list(
@@ -192,7 +241,7 @@ impl StoreIo {
             self.event(e, now)?;
         }
         self.events = events;
-        self.retry(now)?;
+        self.hand_over(now)?;
         self.read_deferred()?;
         Ok(std::mem::take(&mut self.ready))
     }
@@ -200,27 +249,6 @@ impl StoreIo {
     /// Answers that are there without asking the device.
     pub(super) fn take_ready(&mut self) -> Option<(Token, StoreReply)> {
         self.ready.pop_front()
-    }
-
-    /// Tries again what found no room, and hands over what was held; each PG's transactions stay in order.
-    fn retry(&mut self, now: u64) -> Result<(), StoreError> {
-        let mut stuck = std::mem::take(&mut self.stuck);
-        while let Some((txn, token)) = stuck.pop() {
-            let back = if self.stuck.has(token) || !self.store.writable() {
-                Some(txn)
-            } else {
-                self.try_submit(txn, token, now)?
-            };
-            if let Some(txn) = back {
-                self.stuck.push(txn, token);
-            }
-        }
-        while self.store.writable()
-            && let Some((txn, token)) = self.held.pop()
-        {
-            self.hand_over(token, txn, now)?;
-        }
-        Ok(())
     }
 
     fn event(&mut self, e: Event, now: u64) -> Result<(), StoreError> {
@@ -321,7 +349,7 @@ impl StoreIo {
 
     /// Whether all transactions are in the log, as far as that can be seen from outside: only for benchmarks.
     pub(super) fn is_flushed(&self) -> bool {
-        self.held.is_empty() && self.stuck.is_empty() && self.submitted == self.committed
+        self.held.is_empty() && self.submitted == self.committed
     }
 
     /// All records of a range, at start-up.

@@ -5,27 +5,43 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use spirula_store::Transaction;
 
-use crate::pg::Token;
+use crate::pg::{Claim, Token};
+
+/// A transaction that is to be stored.
+pub(super) struct Submission {
+    pub(super) txn: Transaction,
+    pub(super) token: Token,
+    /// What it may take of the reserve.
+    pub(super) claim: Claim,
+    /// Bytes of data in it.
+    pub(super) bytes: u64,
+}
 
 /// Transactions in the order in which they came.
 #[derive(Default)]
 pub(super) struct StoreQueue {
-    waiting: VecDeque<(Transaction, Token)>,
+    waiting: VecDeque<Submission>,
     /// How many of each PG, by its slot.
     by_slot: HashMap<u32, usize>,
 }
 
 impl StoreQueue {
     /// Adds one at the end.
-    pub(super) fn push(&mut self, txn: Transaction, token: Token) {
-        *self.by_slot.entry(token.slot()).or_default() += 1;
-        self.waiting.push_back((txn, token));
+    pub(super) fn push(&mut self, s: Submission) {
+        *self.by_slot.entry(s.token.slot()).or_default() += 1;
+        self.waiting.push_back(s);
+    }
+
+    /// Puts one back at the beginning.
+    pub(super) fn push_front(&mut self, s: Submission) {
+        *self.by_slot.entry(s.token.slot()).or_default() += 1;
+        self.waiting.push_front(s);
     }
 
     /// Takes the first.
-    pub(super) fn pop(&mut self) -> Option<(Transaction, Token)> {
+    pub(super) fn pop(&mut self) -> Option<Submission> {
         let first = self.waiting.pop_front()?;
-        let slot = first.1.slot();
+        let slot = first.token.slot();
         if let Some(n) = self.by_slot.get_mut(&slot) {
             *n -= 1;
             if *n == 0 {
@@ -40,9 +56,9 @@ impl StoreQueue {
         self.waiting.is_empty()
     }
 
-    /// Whether any of this token's PG is there.
-    pub(super) fn has(&self, token: Token) -> bool {
-        self.by_slot.contains_key(&token.slot())
+    /// Whether any of the PG in this place is there.
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.by_slot.contains_key(&slot)
     }
 }
 
@@ -54,11 +70,16 @@ mod tests {
     fn a_pg_is_known_as_long_as_it_has_one() {
         let mut q = StoreQueue::default();
         for (slot, seq) in [(1, 1), (2, 1), (1, 2)] {
-            q.push(Transaction::default(), Token::new(slot, seq));
+            q.push(Submission {
+                txn: Transaction::default(),
+                token: Token::new(slot, seq),
+                claim: Claim::All,
+                bytes: 0,
+            });
         }
         let mut order = Vec::new();
-        while let Some((_, token)) = q.pop() {
-            order.push((token, q.has(Token::new(1, 0)), q.has(Token::new(2, 0))));
+        while let Some(Submission { token, .. }) = q.pop() {
+            order.push((token, q.has(1), q.has(2)));
         }
         let at = |slot, seq| Token::new(slot, seq);
         assert_eq!(

@@ -62,7 +62,7 @@ impl StoreIo {
     /// read that is under way.
     pub(super) fn read(&mut self, token: Token, key: Bytes, wants: Vec<Want>) -> Result<(), StoreError> {
         let bytes = data_bytes(&wants);
-        if self.deferred.is_empty() && !self.is_stuck(token) && self.has_room(bytes) {
+        if self.deferred.is_empty() && !self.is_held(token) && self.has_room(bytes) {
             return self.read_now(token, key, wants);
         }
         self.deferred.push_back(Deferred {
@@ -81,7 +81,7 @@ impl StoreIo {
 
     /// The first read that waits for room.
     fn first_deferred(&self) -> Option<usize> {
-        self.deferred.iter().position(|d| !self.is_stuck(d.token))
+        self.deferred.iter().position(|d| !self.is_held(d.token))
     }
 
     /// How many bytes the first read that waits for room needs.

@@ -25,6 +25,7 @@
 use spirula_maps::EVersion;
 
 use super::bug::Bug;
+use super::cluster::ClusterMap;
 use super::history::History;
 use super::info::PgInfo;
 use super::log::{PgLog, Usage};
@@ -41,6 +42,8 @@ const ROUNDS: u32 = 10;
 const LIGHT_ROUNDS: u32 = 4;
 /// Microseconds after which a copy that failed is begun again.
 const AGAIN: u64 = 2_000_000;
+/// The same where a target has no room (`osd_recovery_retry_interval`, `osd_backfill_retry_interval`).
+const ROOM_AGAIN: u64 = 30_000_000;
 /// The same where an object can't be read (Ceph's `osd_recovery_retry_interval`).
 const UNREADABLE_AGAIN: u64 = 30_000_000;
 
@@ -77,6 +80,10 @@ struct Target {
     need: Option<Need>,
     /// Whether its objects are as its log says.
     exact: bool,
+    /// Whether it has a copy, of which something may be removed.
+    has_copy: bool,
+    /// The PG's version when it had no room for all of it, but everything was removed that does not belong there.
+    purged: Option<EVersion>,
 }
 
 /// What is to be copied.
@@ -140,6 +147,8 @@ impl Backfill {
                     osd,
                     need: None,
                     exact: false,
+                    has_copy: false,
+                    purged: None,
                 })
                 .collect(),
             done: usize::from(given_up),
@@ -179,6 +188,16 @@ impl Backfill {
     }
 }
 
+impl Target {
+    /// Whether it has no room for what it would get.
+    fn is_full(&self, map: &dyn ClusterMap) -> bool {
+        map.osd(self.osd).is_some_and(|o| match self.need {
+            Some(Need::All) => o.backfillfull,
+            Some(Need::Objects(_)) | None => o.full,
+        })
+    }
+}
+
 impl Need {
     fn of(plan: &SyncPlan) -> Self {
         match plan {
@@ -208,6 +227,7 @@ impl Pg {
             info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)
         };
         let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
+            _ if self.roomless.contains(osd) => true,
             SyncPlan::Objects(keys) => {
                 keys.len() > few || !copied_to(osd) && self.is_heavy(keys.len(), best.usage)
             }
@@ -297,28 +317,37 @@ impl Pg {
     /// Whether the target under way has no room for what it would get.
     pub(super) fn is_target_full(&self) -> bool {
         let Role::Active(a) = &self.role else { return false };
-        let target = a.backfill.first().and_then(|o| self.map.osd(o));
-        target.is_some_and(|t| match a.backfill.need() {
-            Some(Need::All) => t.backfillfull,
-            Some(Need::Objects(_)) | None => t.full,
-        })
+        let target = a.backfill.targets.first();
+        target.is_some_and(|t| t.is_full(&*self.map))
     }
 
-    /// Whether nothing is to be copied for now: flags say so, or the target is full.
+    /// Whether the target had no room for something when it was last copied to.
+    pub(super) fn is_target_roomless(&self) -> bool {
+        let Role::Active(a) = &self.role else { return false };
+        a.backfill.targets.first().is_some_and(|t| t.purged.is_some())
+    }
+
+    /// Whether nothing is to be copied for now, as flags say.
     pub fn is_copying_held(&self) -> bool {
         let has_all = self.interval.place.acting.len() >= self.pool.size as usize;
         let compares = self.copying_need() == Some(Need::All);
-        self.map.no_recover()
-            || compares && (self.map.no_backfill() || self.map.no_rebalance() && has_all)
-            || self.is_target_full()
+        self.map.no_recover() || compares && (self.map.no_backfill() || self.map.no_rebalance() && has_all)
     }
 
-    /// Whether the PG would begin to copy now.
+    /// Whether a full target would only be shown again what it has no room for.
+    fn is_purged(&self) -> bool {
+        let Role::Active(a) = &self.role else { return false };
+        let target = a.backfill.targets.first();
+        target.is_some_and(|t| !t.has_copy || t.purged == Some(self.info.last_update))
+    }
+
+    /// Whether the PG would begin to copy now. To a target that is full, what is only to remove what does not belong there.
     pub fn may_copy(&self, usec: u64) -> bool {
         let Role::Active(Active { backfill: b, .. }) = &self.role else {
             return false;
         };
-        b.turn == Turn::Waiting && b.need().is_some() && usec >= b.not_before && !self.is_copying_held()
+        let may_begin = b.turn == Turn::Waiting && b.need().is_some() && usec >= b.not_before;
+        may_begin && !self.is_copying_held() && !(self.is_target_full() && self.is_purged())
     }
 
     /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
@@ -456,6 +485,7 @@ impl Pg {
         }
         if let Some(t) = b.targets.iter_mut().find(|t| t.osd == from) {
             t.exact = info.is_some_and(|i| !i.ahead);
+            t.has_copy = info.is_some();
         }
         if has_log {
             self.send(from, id, PeerBody::GetLog, false, cx);
@@ -504,20 +534,56 @@ impl Pg {
         }
     }
 
+    /// The target has no room for what was to be copied.
+    pub(super) fn backfill_refused(&mut self, target: i32, cx: &mut Ctx<'_>) {
+        let Some(b) = self.backfill().filter(|b| b.first() == Some(target)) else {
+            return;
+        };
+        let Step::Copying { base } = b.step else { return };
+        if let Some(t) = b.targets.first_mut() {
+            t.purged = Some(base);
+        }
+        let pause = match b.targets.iter().all(|t| t.purged.is_some()) {
+            true => ROOM_AGAIN,
+            false => AGAIN,
+        };
+        self.pause_backfill(target, pause, cx);
+    }
+
+    /// Takes one that has room for the next target, if any has.
+    fn prefer_room(&mut self) {
+        let map = std::sync::Arc::clone(&self.map);
+        let Some(b) = self.backfill() else { return };
+        if b.turn == Turn::Waiting && b.step == Step::Idle {
+            let rank = |t: &Target| (t.is_full(&*map), t.purged.is_some());
+            let best = b.targets.iter().enumerate().min_by_key(|(i, t)| (rank(t), *i));
+            if let Some((at, _)) = best {
+                b.targets[..=at].rotate_right(1);
+            }
+        }
+    }
+
     /// It could not be.
     pub(super) fn backfill_failed(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.id;
         let pause = match self.unreadable {
             Some(_) => UNREADABLE_AGAIN,
             None => AGAIN,
         };
+        if let Some(target) = self.backfill().and_then(|b| b.first()) {
+            self.pause_backfill(target, pause, cx);
+        }
+    }
+
+    /// Gives the turn at copying to the target back for so many microseconds.
+    fn pause_backfill(&mut self, target: i32, pause: u64, cx: &mut Ctx<'_>) {
+        let id = self.id;
         let Some(b) = self.backfill().filter(|b| b.step != Step::Handover) else {
             return;
         };
         let had_turn = b.turn != Turn::Waiting;
         (b.step, b.turn) = (Step::Idle, Turn::Waiting);
         b.not_before = cx.usec + pause;
-        if let Some(target) = b.first().filter(|_| had_turn) {
+        if had_turn {
             self.send(target, id, PeerBody::Release, false, cx);
         }
     }
@@ -621,6 +687,7 @@ impl Pg {
     pub(super) fn backfill_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = self.cfg.peering_retry;
         self.survey_targets(cx);
+        self.prefer_room();
         self.pump_feeds(cx);
         let Some(b) = self.backfill() else { return };
         match b.step {

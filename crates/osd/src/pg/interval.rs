@@ -177,6 +177,7 @@ impl Pg {
         self.incoming = None;
         self.unreadable = None;
         self.unfit.clear();
+        self.roomless.clear();
         self.stages = Default::default();
         self.dropped = Default::default();
         self.watches.clear();

@@ -21,8 +21,9 @@ use super::txn::Txn;
 /// 3: changes of omaps, and omaps in pushes; object infos in their third encoding. 4: requests that fell off the log's end.
 /// 5: clones and their snapshots; infos and log entries tell of them; objects are read for copies. 6: staging objects.
 /// 7: infos tell of past intervals; leases; copies made in the background. 8: members answer reads. 9: turns at
-/// copying. 10: repairs. 11: only what changed of an object is pushed. 12: shares tell of the primary's map.
-const VERSION: u16 = 12;
+/// copying. 10: repairs. 11: only what changed of an object is pushed. 12: shares tell of the primary's map. 13: targets without
+/// room say so.
+const VERSION: u16 = 13;
 
 /// An attempt of a primary to agree with the members: the epoch of its map when it began, and a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -142,10 +143,14 @@ pub enum PeerBody {
     SyncDone(i32),
     /// The holder to the primary: the connection to a target is lost, or an object can't be read.
     SyncFailed,
+    /// The holder to the primary: this target lacks objects for which it has no room. Since version 13.
+    SyncRefused(i32),
     /// Holder to target.
     Push(Push),
     /// Target to holder: a push or scan was applied.
     PushAck,
+    /// Target to holder: there is no room for a push, nor for any that follow. Since version 13.
+    PushRefused,
     /// Holder to target: in this range of keys there are exactly these objects, in these versions.
     Scan {
         /// First key.
@@ -336,6 +341,7 @@ impl PeerMessage {
                 push.encode(w, data);
             }
             PeerBody::PushAck => w.u8(9),
+            PeerBody::PushRefused => w.u8(28),
             PeerBody::Scan { from, to, objects } => {
                 w.u8(10);
                 w.put(from);
@@ -366,6 +372,10 @@ impl PeerMessage {
             PeerBody::Activated => w.u8(13),
             PeerBody::Remove => w.u8(14),
             PeerBody::SyncFailed => w.u8(15),
+            PeerBody::SyncRefused(osd) => {
+                w.u8(29);
+                w.i32(*osd);
+            }
             PeerBody::CopyRead(r) => {
                 w.u8(16);
                 w.u64(r.token);
@@ -474,6 +484,8 @@ impl PeerMessage {
             25 => PeerBody::Release,
             26 => PeerBody::Revoked,
             27 => PeerBody::Repair(RepairBody::decode(r, msg)?),
+            28 => PeerBody::PushRefused,
+            29 => PeerBody::SyncRefused(r.i32()?),
             _ => return Err(Error::Invalid("message between OSDs")),
         };
         Ok(Self { pgid, id, body })
@@ -579,6 +591,8 @@ mod tests {
             }),
             PeerBody::Push(Push { key: b(b"k"), part }),
             PeerBody::PushAck,
+            PeerBody::PushRefused,
+            PeerBody::SyncRefused(3),
             PeerBody::Scan {
                 from: b(b"a"),
                 to: b(b"z"),

@@ -77,7 +77,7 @@ use lease::{Lease, Promise};
 use log::{LogEntry, PgLog};
 use message::{PeerBody, PeerMessage, PeeringId};
 use op::ClientOp;
-pub use output::{Ctx, Output, Page, StoreReply, StoredObject, Token};
+pub use output::{Claim, Ctx, Output, Page, StoreReply, StoredObject, Token};
 pub use pace::Pace;
 use peering::Peering;
 use repair::{Patient, Repairs};
@@ -138,8 +138,8 @@ struct Active {
 enum Commit {
     /// A write of this version, as primary or replica.
     Write(EVersion),
-    /// A push that the holder waits for.
-    Push { id: PeeringId, source: i32 },
+    /// A push to this object that the holder waits for.
+    Push { id: PeeringId, source: i32, key: Bytes },
     /// The activation of an attempt at peering.
     Activate { id: PeeringId, primary: i32 },
     /// A step of deleting the PG.
@@ -240,6 +240,8 @@ pub struct Pg {
     unreadable: Option<Bytes>,
     /// Holders of the newest copy that could not bring others up to it: others that have it too are asked first.
     unfit: BTreeSet<i32>,
+    /// Members that had no room for all that they lack, in this interval.
+    roomless: BTreeSet<i32>,
     /// How fast this OSD copies.
     pace: Pace,
     /// What an operator wants done first.
@@ -292,6 +294,7 @@ impl Pg {
             incoming: None,
             unreadable: None,
             unfit: BTreeSet::new(),
+            roomless: BTreeSet::new(),
             pace: Pace::default(),
             forced: Forced::default(),
             stages: Stages::default(),
@@ -453,11 +456,16 @@ impl Pg {
     }
 
     fn submit(&mut self, txn: Txn, what: Commit, cx: &mut Ctx<'_>) {
+        self.submit_claim(txn, Claim::All, what, cx);
+    }
+
+    fn submit_claim(&mut self, txn: Txn, claim: Claim, what: Commit, cx: &mut Ctx<'_>) {
         let seq = self.seq();
         self.commits.push_back((seq, cx.usec, what));
         cx.out.push(Output::Submit {
             token: Token::new(self.slot, seq),
             txn,
+            claim,
         });
     }
 
@@ -519,6 +527,13 @@ impl Pg {
             }
             return;
         }
+        if let StoreReply::NoRoom = reply {
+            let at = self.commits.iter().position(|(seq, ..)| *seq == token.seq());
+            if let Some((_, _, what)) = at.and_then(|at| self.commits.remove(at)) {
+                self.not_stored(what, cx);
+            }
+            return;
+        }
         // What was asked for in an earlier interval is no longer pending.
         let Some(what) = self.pending.remove(&token.seq()) else {
             return;
@@ -544,11 +559,23 @@ impl Pg {
     fn committed(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
             Commit::Write(v) => self.write_committed(v, cx),
-            Commit::Push { id, source } => self.push_committed(id, source, cx),
+            Commit::Push { id, source, .. } => self.push_committed(id, source, cx),
             Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
             Commit::Delete => self.delete_step(cx),
             Commit::Repair(number) => self.repair_committed(number, cx),
             Commit::Record => {}
+        }
+        if self.commits.is_empty() {
+            self.quiesced(cx);
+        }
+    }
+
+    /// The store had no room for a transaction.
+    fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
+        match what {
+            Commit::Push { id, source, key } => self.push_refused_here(id, source, key, cx),
+            Commit::Repair(number) => self.repair_refused(number, cx),
+            what => debug_assert!(false, "{what:?} is stored in any case"),
         }
         if self.commits.is_empty() {
             self.quiesced(cx);
@@ -601,8 +628,10 @@ impl Pg {
             PeerBody::StartSync(targets) => self.start_sync(from, id, targets, cx),
             PeerBody::SyncDone(osd) => self.sync_done(id, osd, cx),
             PeerBody::SyncFailed => self.sync_failed(id, cx),
+            PeerBody::SyncRefused(osd) => self.sync_refused(id, osd, cx),
             PeerBody::Push(push) => self.pushed(from, id, push, cx),
             PeerBody::PushAck => self.push_acked(from, id, cx),
+            PeerBody::PushRefused => self.push_refused(from, id, cx),
             PeerBody::Scan {
                 from: start,
                 to,

@@ -38,15 +38,28 @@ impl Token {
     }
 }
 
+/// What a transaction may take of the room that is kept free for changes that were accepted already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// All of it: it is stored in any case, and waits for room where there is none. What frees more than it takes always finds some.
+    All,
+    /// Half of it: requests wait for this. Refused where that is not there.
+    Half,
+    /// None of it: it is done in the background. Refused where there is no other room.
+    None,
+}
+
 /// A command to the daemon. They are to be carried out in order.
 #[derive(Debug)]
 pub enum Output {
     /// Submit to the store; tell when it is durable.
     Submit {
-        /// For [`StoreReply::Committed`].
+        /// For [`StoreReply::Committed`], or [`StoreReply::NoRoom`].
         token: Token,
         /// What.
         txn: Txn,
+        /// What it may take of the room that is kept free.
+        claim: Claim,
     },
     /// Look an object up.
     Lookup {
@@ -173,6 +186,8 @@ pub type Page = (Vec<(Bytes, Bytes)>, Option<Bytes>);
 pub enum StoreReply {
     /// A transaction is durable. They come in the order of submission.
     Committed,
+    /// A transaction was refused, as there is no room for it; others that were submitted after it may have been taken.
+    NoRoom,
     /// The object, if it exists.
     Object(Result<Option<StoredObject>, ReadError>),
     /// What was wanted, in that order.

@@ -84,6 +84,8 @@ pub(super) struct Peering {
     pub progress: u64,
     /// Begin anew at the next tick: a connection was lost.
     pub retry: bool,
+    /// Begin anew at this time, in microseconds: a member may have room then.
+    pub again: Option<u64>,
     /// OSDs whose answer is awaited.
     pub asked: BTreeSet<i32>,
     /// Every OSD that is up was asked.
@@ -102,12 +104,16 @@ pub(super) struct Peering {
     pub updates: BTreeMap<i32, LogUpdate>,
 }
 
+/// Microseconds after which a member that had no room, and without which the PG can't serve, is tried again.
+const ROOM_AGAIN: u64 = 5_000_000;
+
 impl Peering {
     fn new(usec: u64) -> Self {
         Self {
             stage: Stage::Flushing,
             progress: usec,
             retry: false,
+            again: None,
             asked: BTreeSet::new(),
             asked_all: false,
             promised: Promise::default(),
@@ -127,6 +133,11 @@ impl Peering {
             self.stage,
             Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
         )
+    }
+
+    /// Whether members that have no room are all that it waits for.
+    pub(super) fn awaits_room(&self, roomless: &BTreeSet<i32>) -> bool {
+        matches!(&self.stage, Stage::Syncing(left) if left.iter().all(|o| roomless.contains(o)))
     }
 
     pub(super) fn knows_of(&self, osd: i32) -> bool {
@@ -456,7 +467,12 @@ impl Pg {
         if let Some(acting) = self.temporary_members(&plans) {
             return self.change_acting(acting, cx);
         }
+        let waits_for_room = plans.iter().any(|(o, _)| self.roomless.contains(o));
         let Some(p) = self.peering() else { return };
+        if waits_for_room && !p.asked_all {
+            // Others than members may have copies that can serve.
+            return self.ask_all(cx);
+        }
         let targets: Vec<(i32, SyncPlan)> = plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
         let auth = p.auth;
         p.stage = Stage::Syncing(targets.iter().map(|(o, _)| *o).collect());
@@ -482,6 +498,22 @@ impl Pg {
             if left.remove(&osd) && left.is_empty() {
                 self.all_synced(cx);
             }
+        }
+    }
+
+    /// A member has no room for all that it lacks. Others serve without it, if they are enough; else it is tried again.
+    pub(super) fn sync_refused(&mut self, id: PeeringId, osd: i32, cx: &mut Ctx<'_>) {
+        if id != self.id {
+            return;
+        }
+        if matches!(self.role, Role::Active(_)) {
+            return self.backfill_refused(osd, cx);
+        }
+        let again = !self.roomless.insert(osd);
+        let pause = if again { ROOM_AGAIN } else { 0 };
+        if let Some(p) = self.peering() {
+            p.progress = cx.usec;
+            p.again.get_or_insert(cx.usec + pause);
         }
     }
 
@@ -715,7 +747,8 @@ impl Pg {
                     p.stage,
                     Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting | Stage::UpThru | Stage::Lease
                 );
-                if p.retry || !patient && cx.usec.saturating_sub(p.progress) > patience {
+                let again = p.again.is_some_and(|at| cx.usec >= at) && p.awaits_room(&self.roomless);
+                if p.retry || again || !patient && cx.usec.saturating_sub(p.progress) > patience {
                     self.begin_peering(cx);
                 } else if p.stage == Stage::Lease {
                     self.activate(cx);

@@ -232,10 +232,12 @@ impl Pg {
             (BackfillState::Idle, _) => return None,
             (_, true) if self.unreadable.is_some() => "recovery_unfound",
             (_, false) if self.unreadable.is_some() => "backfill_unfound",
-            (BackfillState::Running, true) => "recovering",
-            (BackfillState::Running, false) => "backfilling",
             (_, true) if self.is_target_full() => "recovery_toofull",
             (_, false) if self.is_target_full() => "backfill_toofull",
+            (BackfillState::Running, true) => "recovering",
+            (BackfillState::Running, false) => "backfilling",
+            (_, true) if self.is_target_roomless() => "recovery_toofull",
+            (_, false) if self.is_target_roomless() => "backfill_toofull",
             (_, true) => "recovery_wait",
             (_, false) => "backfill_wait",
         })
@@ -304,6 +306,9 @@ impl Pg {
                     state.push("peering");
                     if self.unreadable.is_some() {
                         state.push("recovery_unfound");
+                    }
+                    if p.awaits_room(&self.roomless) {
+                        state.push("recovery_toofull");
                     }
                     if let Stage::Syncing(left) = stage {
                         reason = Some(format!("bringing OSDs {left:?} up to the newest copy"));

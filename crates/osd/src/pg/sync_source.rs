@@ -48,6 +48,8 @@ struct Feed {
     since: u64,
     /// Objects that were compared.
     compared: i64,
+    /// The target has no room for all of it: objects are only removed, till the end.
+    roomless: bool,
     done: bool,
 }
 
@@ -245,6 +247,7 @@ impl Feed {
             waiting: false,
             since: 0,
             compared: 0,
+            roomless: false,
             done: false,
         }
     }
@@ -414,6 +417,7 @@ impl Pg {
                     return;
                 };
                 self.unreadable = None;
+                let roomless = self.feed(i).is_some_and(|f| f.roomless);
                 if self
                     .source
                     .as_ref()
@@ -421,7 +425,11 @@ impl Pg {
                 {
                     self.source = None;
                 }
-                self.send(primary, id, PeerBody::SyncDone(target), true, cx);
+                let end = match roomless {
+                    true => PeerBody::SyncRefused(target),
+                    false => PeerBody::SyncDone(target),
+                };
+                self.send(primary, id, end, true, cx);
             }
         }
     }
@@ -436,7 +444,7 @@ impl Pg {
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
             StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
             StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
-            StoreReply::Records(_) | StoreReply::Committed => {}
+            StoreReply::Records(_) | StoreReply::Committed | StoreReply::NoRoom => {}
         }
     }
 
@@ -446,9 +454,12 @@ impl Pg {
             return;
         };
         let changed = had.and_then(|had| self.changed_since(had, &key));
+        let has_room = !self.is_target_full();
         let Some(f) = self.feed(i) else { return };
+        f.roomless |= found.is_some() && !has_room;
         let Some(current) = &mut f.current else { return };
         match found {
+            Some(_) if f.roomless => f.current = None,
             Some(o) => {
                 let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
                     return self.cannot_read(i, cx);
@@ -473,6 +484,10 @@ impl Pg {
     /// Pushes the next part of a feed's object.
     fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
         let Some(f) = self.feed(i) else { return };
+        if f.roomless {
+            f.current = None;
+            return self.pump_feed(i, cx);
+        }
         let Some(current) = &mut f.current else { return };
         let Ok(part) = current.part(answers) else {
             return self.cannot_read(i, cx);
@@ -533,10 +548,14 @@ impl Pg {
     pub(super) fn scan_acked(&mut self, from: i32, id: PeeringId, needed: Vec<Bytes>, cx: &mut Ctx<'_>) {
         let Some(i) = self.feed_of(from, id) else { return };
         self.note_work(i, cx);
+        let has_room = !self.is_target_full();
         if let Some(f) = self.feed(i) {
             f.compared += f.scanning.take().unwrap_or(0);
-            f.jobs
-                .extend(needed.into_iter().map(|key| Lacking { key, had: None }));
+            f.roomless |= !has_room && !needed.is_empty();
+            if !f.roomless {
+                f.jobs
+                    .extend(needed.into_iter().map(|key| Lacking { key, had: None }));
+            }
         }
         self.pump_feed(i, cx);
     }
@@ -549,6 +568,15 @@ impl Pg {
             f.unacked.pop_front();
         }
         self.pump_feed(i, cx);
+    }
+
+    /// A target has no room for a push. What is still removed makes some.
+    pub(super) fn push_refused(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        let at = self.feed_of(from, id);
+        if let Some(f) = at.and_then(|i| self.feed(i)) {
+            f.roomless = true;
+            self.push_acked(from, id, cx);
+        }
     }
 
     /// The object under way can't be read: nobody is complete without it, so the attempt is given up until the next, and the

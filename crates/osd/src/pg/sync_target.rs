@@ -12,16 +12,18 @@ use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
 use super::push::{Patch, Push, PushEnd, PushPart};
 use super::txn::{MetaOp, ObjectOp, Txn};
-use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
+use super::{Claim, Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
 
 /// Own objects listed in one step of a comparison.
 const PAGE: usize = 512;
 
 /// What a target is doing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SyncTarget {
     /// The scan that is being compared.
     scan: Option<Scan>,
+    /// There was no room for a push: only what is removed passes in this attempt.
+    refuses: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl Pg {
             let record: MetaOp = self.info_record();
             txn.meta.push(record);
         }
-        self.target.get_or_insert(SyncTarget { scan: None });
+        self.target.get_or_insert_default();
     }
 
     /// Part of an object.
@@ -96,10 +98,26 @@ impl Pg {
         if !self.is_target(id) {
             return;
         }
-        let mut txn = Txn::default();
-        self.mark_incomplete(&mut txn);
+        let is_background = matches!(self.role, Role::Stray);
+        if let PushPart::Data { first, .. } = push.part {
+            let is_full = is_background && cx.full.contains(&self.whoami);
+            if is_full || self.target.as_ref().is_some_and(|t| t.refuses) {
+                return self.refuse_push(id, from, (!first).then_some(push.key), cx);
+            }
+        }
+        let mut record = Txn::default();
+        self.mark_incomplete(&mut record);
+        if !record.is_empty() {
+            // On its own: what comes with a push may be refused.
+            self.submit(record, Commit::Record, cx);
+        }
+        let (key, mut txn) = (push.key, Txn::default());
+        let mut claim = if is_background { Claim::None } else { Claim::Half };
         let ops = match push.part {
-            PushPart::Absent => vec![ObjectOp::Remove],
+            PushPart::Absent => {
+                claim = Claim::All;
+                vec![ObjectOp::Remove]
+            }
             PushPart::Data {
                 first,
                 pieces,
@@ -112,8 +130,30 @@ impl Pg {
                 ops
             }
         };
-        txn.objects.push((push.key, ops));
-        self.submit(txn, Commit::Push { id, source: from }, cx);
+        txn.objects.push((key.clone(), ops));
+        let source = from;
+        self.submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
+    }
+
+    /// The store has no room for a push.
+    pub(super) fn push_refused_here(&mut self, id: PeeringId, source: i32, key: Bytes, cx: &mut Ctx<'_>) {
+        if self.is_target(id) {
+            self.refuse_push(id, source, Some(key), cx);
+        }
+    }
+
+    /// Says that there is no room for a push, and removes what was pushed of its object.
+    fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
+        self.target.get_or_insert_default().refuses = true;
+        // Of a copy that is as its log says nothing was changed.
+        if let Some(key) = begun.filter(|_| self.info.incomplete) {
+            let txn = Txn {
+                objects: vec![(key, vec![ObjectOp::Remove])],
+                meta: Vec::new(),
+            };
+            self.submit(txn, Commit::Record, cx);
+        }
+        self.send(source, id, PeerBody::PushRefused, true, cx);
     }
 
     pub(super) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {

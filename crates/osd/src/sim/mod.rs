@@ -12,6 +12,7 @@ mod peering;
 mod random;
 mod repair;
 mod replica_read;
+mod room;
 mod snaps;
 mod stage;
 mod store;
@@ -34,7 +35,7 @@ use crate::pg::config::PgConfig;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
 use crate::pg::perf::CorePerf;
-use crate::pg::{Ctx, Output, StoreReply, Token};
+use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 use map::FakeMap;
 use store::FakeStore;
 
@@ -101,6 +102,8 @@ struct Sim {
     cfg: Arc<PgConfig>,
     /// OSDs without room.
     full: BTreeSet<i32>,
+    /// OSDs whose stores refuse what they may refuse.
+    roomless: BTreeSet<i32>,
     /// OSDs that nobody can reach, nor they anybody.
     isolated: BTreeSet<i32>,
     /// Disks and monitors take long, compared with everything else.
@@ -142,6 +145,7 @@ impl Sim {
             client,
             cfg: Arc::new(cfg),
             full: BTreeSet::new(),
+            roomless: BTreeSet::new(),
             isolated: BTreeSet::new(),
             is_slow: false,
             seen_states: BTreeSet::new(),
@@ -264,7 +268,7 @@ impl Sim {
     }
 
     fn with(&mut self, id: i32, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) {
-        let (mut out, mut perf) = (Vec::new(), CorePerf::default());
+        let (mut out, mut perf, mut refused) = (Vec::new(), CorePerf::default(), Vec::new());
         let now = UTime::from_secs(1000 + (self.usec / 1_000_000) as u32);
         let node = self.nodes.get_mut(&id).unwrap();
         let Some(core) = &mut node.core else { return };
@@ -283,7 +287,13 @@ impl Sim {
         }
         for o in out {
             match o {
-                Output::Submit { token, txn } => node.store.submit(token, txn),
+                Output::Submit { token, txn, claim } => {
+                    if self.roomless.contains(&id) && claim != Claim::All {
+                        refused.push(token);
+                    } else {
+                        node.store.submit(token, txn);
+                    }
+                }
                 Output::Lookup { token, key } => {
                     let r = node.store.lookup(&key);
                     node.answers.push_back((token, r));
@@ -315,6 +325,15 @@ impl Sim {
                 Output::ShareMap { .. } => self.maps_shared += 1,
             }
         }
+        // Before anything that was submitted later is durable.
+        for token in refused {
+            self.refuse(id, token);
+        }
+    }
+
+    /// A store has no room for a transaction.
+    fn refuse(&mut self, id: i32, token: Token) {
+        self.with(id, |core, cx| core.handle_store(token, StoreReply::NoRoom, cx));
     }
 
     fn steps(&self) -> Vec<Step> {

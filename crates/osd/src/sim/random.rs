@@ -94,7 +94,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, setup: Setup) -> Self {
-        let cfg = PgConfig {
+        let mut cfg = PgConfig {
             log_entries_per_pg: (20, 20),
             // Of few objects some are much, in some histories.
             sync_objects: [1, 3, 64][seed as usize / SETUPS.len() % 3],
@@ -107,6 +107,16 @@ impl Run {
             bug: setup.bug,
             ..PgConfig::default()
         };
+        if setup.bug.is_none() && seed.is_multiple_of(3) {
+            // Objects are pushed in parts.
+            for w in [
+                &mut cfg.push_window,
+                &mut cfg.backfill_window,
+                &mut cfg.busy_window,
+            ] {
+                w.chunk = 16;
+            }
+        }
         let mut sim = Sim::with_config(setup.osds, setup.size, setup.pg_num, seed, cfg);
         sim.is_slow = sim.random(2) == 0;
         if sim.random(2) == 0 {
@@ -216,11 +226,16 @@ impl Run {
 
     /// An operator holds copies up, or lets them go on; some OSD becomes too full for them, or has room again.
     fn hold_copies(&mut self) {
-        let (what, id) = (self.sim.random(4), self.any_osd());
+        let (what, id) = (self.sim.random(6), self.any_osd());
+        match what {
+            4 => drop(self.sim.roomless.insert(id)),
+            _ => self.sim.roomless.clear(),
+        }
         self.sim.change_map(|m| match what {
             0 => m.no_backfill = !m.no_backfill,
             1 => m.no_recover = !m.no_recover,
             2 => m.set_full(id, true, false),
+            4 => m.set_full(id, true, true),
             _ => (0..self.setup.osds).for_each(|o| m.set_full(o, false, false)),
         });
     }
@@ -337,6 +352,7 @@ impl Run {
             self.come_back(at);
         }
         self.sim.is_slow = false;
+        self.sim.roomless.clear();
         self.sim.change_map(|m| {
             (m.no_backfill, m.no_recover) = (false, false);
             (0..self.setup.osds).for_each(|o| m.set_full(o, false, false));

@@ -8,7 +8,7 @@ use super::name;
 use crate::pg::push::PushPart;
 use crate::pg::sync_target::part_changes;
 use crate::pg::txn::{ObjectOp, Txn};
-use crate::pg::{Commit, Ctx, Pg, key};
+use crate::pg::{Claim, Commit, Ctx, Pg, key};
 
 /// The object that this member takes from another one.
 #[derive(Debug)]
@@ -109,7 +109,20 @@ impl Pg {
             becomes.extend(snaps);
             txn.objects.push((key, becomes));
         }
-        self.submit(txn, Commit::Repair(number), cx);
+        self.submit_claim(txn, Claim::Half, Commit::Repair(number), cx);
+    }
+
+    /// There is no room for a part here.
+    pub(in crate::pg) fn repair_refused(&mut self, number: u32, cx: &mut Ctx<'_>) {
+        if self.patient.as_ref().is_some_and(|p| p.number == number) {
+            let stage = (key::repair_key(self.pgid), vec![ObjectOp::Remove]);
+            let txn = Txn {
+                objects: vec![stage],
+                meta: Vec::new(),
+            };
+            self.submit(txn, Commit::Record, cx);
+            self.tell_repair(Outcome::Failed, cx);
+        }
     }
 
     /// A part is durable here.
