@@ -164,11 +164,21 @@ impl World {
             for index in 0..self.clients.len() {
                 let free = self.clients[index].workers.iter().position(Option::is_none);
                 let object = usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0);
-                if let Some(worker) = free {
+                if let Some(worker) = free.filter(|_| self.is_served(object)) {
                     self.ask(index, worker, object, Op::Delete);
                 }
             }
         }
+    }
+
+    /// Whether the object's PG serves, as its primary says.
+    fn is_served(&self, object: usize) -> bool {
+        let name = ObjectName::from(format!("o{object}").as_str());
+        let map = self.mons.map();
+        let pg = map.and_then(|m| m.raw_pg_to_pg(m.object_to_raw_pg(&name, &ObjectLocator::pool(POOL))?));
+        let running = self.osds.values().filter_map(|n| n.osd.as_ref());
+        let mut reports = running.flat_map(|o| o.core().reports());
+        reports.any(|r| Some(r.pgid) == pg && r.state.contains(&"active"))
     }
 
     /// Whether any PG says of itself what ends so.
@@ -224,12 +234,14 @@ impl World {
             _ => usize::try_from(self.rng.below(self.setup.objects as u64)).unwrap_or(0),
         };
         if self.history.calls(object).len() + SPARE < MOST {
-            // The first one makes room.
-            let deletes = worker == 0 && self.is_full();
+            // The first one makes room, and waits for nothing else.
+            let makes_room = worker == 0 && self.setup.fat;
+            if makes_room && !(self.is_full() && self.is_served(object)) {
+                return self.after(SECOND / 4, Event::Work(index, life, worker));
+            }
             let op = match self.rng.below(10) {
-                _ if deletes => Op::Delete,
+                _ if makes_room => Op::Delete,
                 _ if reads => Op::Read,
-                _ if worker == 0 && self.setup.fat => Op::Read,
                 _ if self.setup.fat && self.rng.one_in(2) => Op::Append(self.history.value()),
                 0..=2 => Op::Write(self.history.value()),
                 3 => Op::Append(self.history.value()),

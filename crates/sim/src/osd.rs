@@ -284,7 +284,8 @@ impl World {
         let Some(osd) = &mut n.osd else { return };
         if let Some(e) = osd.take_failure() {
             let is_full = matches!(e, OsdError::Store(StoreError::NoSpace { .. }));
-            if !n.rotten && !(is_full && self.setup.fat) {
+            let may_stop = n.rotten || is_full && self.setup.fat;
+            if !may_stop {
                 self.fail(format!("osd.{id} stops: {e}"));
             }
             self.kill_osd(id);

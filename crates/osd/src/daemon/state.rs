@@ -353,6 +353,11 @@ impl Osd {
                     s.sender.send(msg.to_message());
                 }
             }
+            Output::HangUp { client } => {
+                if let Some(s) = self.sessions.get(&client.conn) {
+                    s.sender.close();
+                }
+            }
             Output::Alarm { usec } => self.alarms.set(usec),
             Output::Alive { epoch } => self.ask_alive(epoch),
             Output::PgTemp { pgid, acting } => {

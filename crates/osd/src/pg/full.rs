@@ -3,52 +3,86 @@
 //! As in Ceph they are dropped without an answer, and the client sends them again when the map no longer says that the pool is full.
 //! Until then nothing of the same client may overtake them: what does not grow anything would find room, and the client's requests
 //! would happen in another order than it sent them. So all its later writes are dropped, too, until one comes that was sent after the
-//! client had seen that there is room.
+//! client had seen that there is room, or on another connection: on a new one a client sends again all that was not answered.
+//!
+//! A write may be dropped although the map no longer says that the pool is full: that a member has room is told to its primaries and to the
+//! monitors at the same time. The client learns of no change then, so its connection is ended.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use spirula_denc::EntityName;
 use spirula_proto::osd::OsdFlags;
 
 use super::Pg;
 use super::errno::*;
-use super::op::ClientOp;
-use super::output::Ctx;
+use super::op::{Client, ClientOp};
+use super::output::{Ctx, Output};
+
+/// The first write of a client that was dropped.
+#[derive(Debug)]
+struct First {
+    tid: u64,
+    /// The map's epoch when one was dropped last.
+    epoch: u32,
+    client: Arc<Client>,
+    /// The client's connection was ended.
+    hung_up: bool,
+}
 
 /// Clients with dropped writes.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    /// The first dropped write of each, and the map's epoch when it was dropped. Like a client itself, it lives as long as the
-    /// interval.
-    first: HashMap<EntityName, (u64, u32)>,
+    /// Like a client itself, they live as long as the interval.
+    first: HashMap<EntityName, First>,
     /// The last map that said that the pool is no longer full.
     room_since: u32,
 }
 
 impl Dropped {
     fn add(&mut self, op: &ClientOp, epoch: u32) {
-        let first = self.first.entry(op.reqid.name).or_insert((op.reqid.tid, epoch));
-        *first = (first.0.min(op.reqid.tid), epoch);
+        let first = self.first.entry(op.reqid.name).or_insert_with(|| First {
+            tid: op.reqid.tid,
+            epoch,
+            client: Arc::clone(&op.client),
+            hung_up: false,
+        });
+        first.tid = first.tid.min(op.reqid.tid);
+        first.epoch = epoch;
     }
 
     /// The pool is no longer full since this epoch.
     pub(super) fn room(&mut self, epoch: u32) {
         // Whoever has not written since the room before is not heard of any more.
         let before = self.room_since;
-        self.first.retain(|_, (_, dropped)| *dropped >= before);
+        self.first.retain(|_, f| f.epoch >= before);
         self.room_since = epoch;
     }
 
     /// Whether this write was sent before the client sends again what was dropped before it.
     fn is_overtaken_by(&mut self, op: &ClientOp) -> bool {
-        let Some(&(tid, dropped)) = self.first.get(&op.reqid.name) else {
+        let Some(first) = self.first.get(&op.reqid.name) else {
             return false;
         };
-        if self.room_since > dropped && op.epoch >= self.room_since {
+        let knows = self.room_since > first.epoch && op.epoch >= self.room_since;
+        if knows || op.client.conn != first.client.conn {
             self.first.remove(&op.reqid.name);
             return false;
         }
-        op.reqid.tid > tid
+        op.reqid.tid > first.tid
+    }
+
+    /// Clients to whom no map will tell of room, as the last one did before their writes were dropped.
+    fn uninformed(&mut self) -> impl Iterator<Item = Arc<Client>> {
+        let since = self.room_since;
+        let those = self
+            .first
+            .values_mut()
+            .filter(move |f| f.epoch >= since && !f.hung_up);
+        those.map(|f| {
+            f.hung_up = true;
+            Arc::clone(&f.client)
+        })
     }
 }
 
@@ -75,8 +109,7 @@ impl Pg {
     ) -> Result<(), Option<i32>> {
         let force = op.flags.has(OsdFlags::FULL_FORCE);
         // What is in the log must be stored by every member: where one has no room left, no flag helps.
-        let no_room =
-            stores && !cx.full.is_empty() && self.interval.place.acting.iter().any(|o| cx.full.contains(o));
+        let no_room = stores && self.lacks_room(cx);
         if !no_room && (!grows || !self.pool.full || force) {
             return Ok(());
         }
@@ -85,6 +118,19 @@ impl Pg {
             return Err(Some(-e));
         }
         Err(None)
+    }
+
+    /// Whether a member has no room.
+    fn lacks_room(&self, cx: &Ctx<'_>) -> bool {
+        !cx.full.is_empty() && self.interval.place.acting.iter().any(|o| cx.full.contains(o))
+    }
+
+    /// Has clients send again what was dropped, where there is room and the map will not tell them.
+    pub(super) fn recall_dropped(&mut self, cx: &mut Ctx<'_>) {
+        if !self.pool.full && !self.lacks_room(cx) {
+            let clients = self.dropped.uninformed();
+            cx.out.extend(clients.map(|client| Output::HangUp { client }));
+        }
     }
 
     /// Drops a write for which there is no room.

@@ -129,6 +129,11 @@ pub enum Output {
         /// What.
         msg: Box<MWatchNotify>,
     },
+    /// End the client's connection: it connects again, and sends again what was not answered.
+    HangUp {
+        /// Whose.
+        client: Arc<Client>,
+    },
     /// Call [`crate::core::Core::handle_alarm`] at this time, or a little later.
     Alarm {
         /// Microseconds of the monotonic clock.

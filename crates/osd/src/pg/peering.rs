@@ -768,6 +768,7 @@ impl Pg {
         self.trim_on(cx);
         self.repair_tick(cx);
         self.retry_copies(cx);
+        self.recall_dropped(cx);
         self.contexts
             .evict(self.shares.contexts, self.shares.context_bytes);
     }

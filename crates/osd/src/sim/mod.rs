@@ -93,6 +93,8 @@ struct Sim {
     peering_bytes: usize,
     /// Lines of the cluster log.
     cluster_log: Vec<String>,
+    /// Connections of clients that were ended.
+    hung_up: Vec<u64>,
     /// How often a client was to be sent newer maps.
     maps_shared: u32,
     rng: u64,
@@ -138,6 +140,7 @@ impl Sim {
             alarms: BTreeSet::new(),
             peering_bytes: 0,
             cluster_log: Vec::new(),
+            hung_up: Vec::new(),
             maps_shared: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             usec: 1,
@@ -318,6 +321,7 @@ impl Sim {
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
                 Output::WatchNotify { client, msg } => self.events.push_back((client.conn, *msg)),
+                Output::HangUp { client } => self.hung_up.push(client.conn),
                 Output::Alarm { usec } => drop(self.alarms.insert(usec)),
                 Output::Alive { epoch } => self.alive.push_back((id, epoch)),
                 Output::PgTemp { pgid, acting } => self.temp.push_back((id, pgid, acting)),

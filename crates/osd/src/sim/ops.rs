@@ -504,6 +504,55 @@ fn a_member_without_room_stops_what_stores_and_nothing_else() {
     }
 }
 
+#[test]
+fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
+    let mut sim = cluster();
+    sim.write_full("a", "before");
+    sim.full.insert(1);
+    let ops = [write_full("after"), extent(OpCode::TRUNCATE, 3, 0, "")];
+    let first = sim.tid + 1;
+    let send = |sim: &mut Sim, i: usize, conn: u64| {
+        let mut op = sim.build("a", vec![ops[i].clone()]);
+        op.tid = first + i as u64;
+        op.reqid.tid = op.tid;
+        op.retry_attempt = i32::from(conn > 1);
+        op.client = Arc::new(Client {
+            conn,
+            name: op.client.name,
+            addr: op.client.addr,
+            access: Arc::new(AllowAll),
+            closed: Default::default(),
+            asker: None,
+        });
+        sim.submit(op);
+        sim.run_some(100_000);
+    };
+    send(&mut sim, 0, 1);
+    sim.pass(2);
+    assert!(sim.hung_up.is_empty(), "there is no room");
+    sim.full.clear();
+    sim.pass(4);
+    assert_eq!(sim.hung_up, [1], "once is enough");
+    // What was on the way on the old connection still comes too early.
+    send(&mut sim, 1, 1);
+    assert!(sim.replies.is_empty(), "{:?}", sim.replies);
+    for i in 0..ops.len() {
+        send(&mut sim, i, 2);
+    }
+    assert_eq!(sim.replies.len(), 2);
+    assert_eq!(sim.read("a").unwrap(), "aft");
+    // Who hears of room by the map sends again by itself.
+    sim.full.insert(1);
+    let op = sim.build("b", vec![write_full("new")]);
+    sim.submit(op);
+    sim.set_full(true);
+    sim.full.clear();
+    sim.pass(2);
+    sim.set_full(false);
+    sim.pass(2);
+    assert_eq!(sim.hung_up, [1]);
+}
+
 /// The same request, by another client.
 fn of_another(mut op: ClientOp) -> ClientOp {
     op.reqid.name.num += 1;
