@@ -10,7 +10,9 @@
 mod client;
 mod clock;
 mod contents;
+mod exec;
 mod fault;
+pub mod group;
 pub mod history;
 pub mod linear;
 mod mon;

@@ -38,6 +38,17 @@ impl Trace {
         self.note(|| (from, to, msg.kind(), msg.len()));
     }
 
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, at: u64) {
+        self.events += 1;
+        self.hash.update(&at.to_le_bytes());
+    }
+
+    /// A message in its encoded form.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+    }
+
     /// Anything else that two runs must agree on.
     pub(crate) fn note<T: Debug>(&mut self, what: impl FnOnce() -> T) {
         let line = format!("{:?}", what());

@@ -7,28 +7,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use spirula_sim::{Faults, Outcome, Setup, first_of, run};
 
-fn var(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// The seeds to run: those that a normal test has time for, or what the environment says.
-fn seeds(normal: u64) -> Box<dyn Iterator<Item = u64> + Send> {
-    if let Some(seed) = var("SPIRULA_SEED") {
-        return Box::new(seed..=seed);
-    }
-    if let Some(minutes) = var("SPIRULA_MINUTES") {
-        let end = Instant::now() + Duration::from_secs(minutes * 60);
-        // Never those that every test runs.
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let first = now.unwrap().as_secs() << 20;
-        return Box::new((first..).take_while(move |_| Instant::now() < end));
-    }
-    Box::new(1..=var("SPIRULA_SEEDS").unwrap_or(normal))
-}
+#[path = "common/seeds.rs"]
+mod common;
+use common::seeds;
 
 /// What runs came to, together.
 #[derive(Default)]

@@ -430,7 +430,11 @@ impl Hub {
         let since = self.removed.get().unwrap_or_else(Instant::now);
         self.removed.set(Some(since));
         let links: Vec<Rc<Link>> = self.links.borrow().values().cloned().collect();
-        let mut out = !self.raft.view().voters.contains_key(&self.me.node);
+        // As long as only this monitor has the entry that says so, the others may need its vote to come to it.
+        let Some(settled) = self.settled_voters() else {
+            return;
+        };
+        let mut out = !settled.contains(&self.me.node);
         for link in links {
             out |= link.welcome.borrow().as_ref().is_some_and(|w| self.is_out(w));
             // The answer tells how things stand then.
@@ -438,6 +442,17 @@ impl Hub {
         }
         if out || since.elapsed() > FAREWELL {
             self.report(Event::Failed(Error::Removed(self.me.name.clone())));
+        }
+    }
+
+    /// The voting members that a majority has agreed on; nothing where the store has failed, which ends the daemon.
+    pub(super) fn settled_voters(&self) -> Option<BTreeSet<u64>> {
+        match self.raft.settled_voters() {
+            Ok(voters) => Some(voters),
+            Err(e) => {
+                self.report(Event::Failed(e.into()));
+                None
+            }
         }
     }
 

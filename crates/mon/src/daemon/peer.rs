@@ -68,6 +68,9 @@ impl Peer {
         let hub = &self.hub;
         match msg.decode::<MonPeer>()? {
             MonPeer::Hello(_) => {
+                let Some(nodes) = hub.settled_voters() else {
+                    return Ok(());
+                };
                 let monmap = hub
                     .shell()
                     .map(|s| s.peek(|c| Blob::of::<MonMap>(&c.monmap.map)))
@@ -76,7 +79,7 @@ impl Peer {
                     name: hub.name().to_owned(),
                     node: hub.me().node,
                     monmap,
-                    nodes: hub.raft().view().voters.into_keys().collect(),
+                    nodes: nodes.into_iter().collect(),
                 });
                 self.sender.send(welcome.to_message().with_tid(tid));
             }

@@ -20,9 +20,8 @@ use tokio::time::Instant;
 
 use super::Error;
 use super::hub::{Hub, addresses_in};
-use super::members::node_of;
 use crate::kv::{KvRead, Txn};
-use crate::raft::{Applied, Raft, Store};
+use crate::raft::{Applied, Raft, Store, node_of};
 
 /// Version byte of an encoded [`Seed`]. 1: the first form.
 const VERSION: u8 = 1;
@@ -113,7 +112,8 @@ pub(super) async fn become_member(
         if let Some(why) = view.failed {
             return Err(crate::raft::Error::Raft(why).into());
         }
-        if view.voters.contains_key(&hub.me().node) && has_state(store)? {
+        // Once a majority has agreed: before, another leader may take it back, and nobody would ask again.
+        if hub.raft().settled_voters()?.contains(&hub.me().node) && has_state(store)? {
             return Ok(store.weed()?);
         }
         let mut addrs = addresses_in(&seed.monmap);

@@ -8,28 +8,28 @@ use openraft::{AnyError, Entry, ErrorSubject, ErrorVerb, LogId, LogState, Option
 use openraft::{StorageIOError, Vote};
 
 use super::store::{Store, StoreError};
-use super::{StorageError, Types};
+use super::{Runtime, StorageError, Types};
 
 pub(super) fn fault(subject: ErrorSubject<u64>, verb: ErrorVerb, e: &StoreError) -> StorageError {
     StorageIOError::new(subject, verb, AnyError::new(e)).into()
 }
 
-/// Runs a blocking disk operation off the monitor's loop, so that a slow flush does not stop the heartbeat.
-pub(super) async fn blocking<T: Send + 'static>(
+/// Runs a blocking disk operation as openraft wants it reported.
+pub(super) async fn blocking<R: Runtime, T: Send + 'static>(
     subject: ErrorSubject<u64>,
     f: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StorageError> {
-    match tokio::task::spawn_blocking(f).await {
+    match R::blocking(f).await {
         Ok(r) => r.map_err(|e| fault(subject, ErrorVerb::Write, &e)),
         Err(e) => Err(StorageIOError::new(subject, ErrorVerb::Write, AnyError::new(&e)).into()),
     }
 }
 
-impl RaftLogReader<Types> for Store {
+impl<R: Runtime> RaftLogReader<Types<R>> for Store {
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
         range: RB,
-    ) -> Result<Vec<Entry<Types>>, StorageError> {
+    ) -> Result<Vec<Entry<Types<R>>>, StorageError> {
         let from = match range.start_bound() {
             Bound::Included(n) => *n,
             Bound::Excluded(n) => n.saturating_add(1),
@@ -45,10 +45,10 @@ impl RaftLogReader<Types> for Store {
     }
 }
 
-impl RaftLogStorage<Types> for Store {
+impl<R: Runtime> RaftLogStorage<Types<R>> for Store {
     type LogReader = Self;
 
-    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
+    async fn get_log_state(&mut self) -> Result<LogState<Types<R>>, StorageError> {
         let read = || -> Result<_, StoreError> {
             let last_purged_log_id = self.purged()?;
             let last_log_id = self.last_entry()?.or(last_purged_log_id);
@@ -66,7 +66,7 @@ impl RaftLogStorage<Types> for Store {
 
     async fn save_vote(&mut self, vote: &Vote<u64>) -> Result<(), StorageError> {
         let (store, vote) = (self.clone(), *vote);
-        blocking(ErrorSubject::Vote, move || store.save_vote(&vote)).await
+        blocking::<R, _>(ErrorSubject::Vote, move || store.save_vote(&vote)).await
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote<u64>>, StorageError> {
@@ -74,14 +74,14 @@ impl RaftLogStorage<Types> for Store {
             .map_err(|e| fault(ErrorSubject::Vote, ErrorVerb::Read, &e))
     }
 
-    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Types>) -> Result<(), StorageError>
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Types<R>>) -> Result<(), StorageError>
     where
-        I: IntoIterator<Item = Entry<Types>> + OptionalSend,
+        I: IntoIterator<Item = Entry<Types<R>>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
         let entries: Vec<_> = entries.into_iter().collect();
         let store = self.clone();
-        let done = blocking(ErrorSubject::Logs, move || store.append(&entries)).await;
+        let done = blocking::<R, _>(ErrorSubject::Logs, move || store.append(&entries)).await;
         callback.log_io_completed(
             done.as_ref()
                 .copied()
@@ -92,11 +92,11 @@ impl RaftLogStorage<Types> for Store {
 
     async fn truncate(&mut self, log_id: LogId<u64>) -> Result<(), StorageError> {
         let store = self.clone();
-        blocking(ErrorSubject::Logs, move || store.truncate(log_id.index)).await
+        blocking::<R, _>(ErrorSubject::Logs, move || store.truncate(log_id.index)).await
     }
 
     async fn purge(&mut self, log_id: LogId<u64>) -> Result<(), StorageError> {
         let store = self.clone();
-        blocking(ErrorSubject::Logs, move || store.purge(log_id)).await
+        blocking::<R, _>(ErrorSubject::Logs, move || store.purge(log_id)).await
     }
 }

@@ -7,9 +7,10 @@ use openraft::{Entry, EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend
 use openraft::{RaftSnapshotBuilder, Snapshot, SnapshotMeta, StoredMembership};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::bug::Bug;
 use super::log::{blocking, fault};
 use super::store::{AppliedState, Dump, Store};
-use super::{Node, StorageError, Types};
+use super::{Node, Runtime, StorageError, Types};
 use crate::kv::Txn;
 
 /// News from the state machine, in log order.
@@ -60,8 +61,8 @@ fn meta(state: &AppliedState) -> SnapshotMeta<u64, Node> {
     }
 }
 
-impl RaftSnapshotBuilder<Types> for Builder {
-    async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
+impl<R: Runtime> RaftSnapshotBuilder<Types<R>> for Builder {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<Types<R>>, StorageError> {
         // The state on disk is the snapshot: nothing is copied before a peer asks for it. Building one only tells
         // openraft how far the log may be purged.
         Ok(Snapshot {
@@ -71,7 +72,7 @@ impl RaftSnapshotBuilder<Types> for Builder {
     }
 }
 
-impl RaftStateMachine<Types> for Machine {
+impl<R: Runtime> RaftStateMachine<Types<R>> for Machine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(
@@ -82,7 +83,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn apply<I>(&mut self, entries: I) -> Result<Vec<()>, StorageError>
     where
-        I: IntoIterator<Item = Entry<Types>> + OptionalSend,
+        I: IntoIterator<Item = Entry<Types<R>>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
         let mut txns = Vec::new();
@@ -108,7 +109,7 @@ impl RaftStateMachine<Types> for Machine {
             replies.push(());
         }
         let (store, state) = (self.store.clone(), self.state.clone());
-        blocking(ErrorSubject::StateMachine, move || store.apply(&txns, &state)).await?;
+        blocking::<R, _>(ErrorSubject::StateMachine, move || store.apply(&txns, &state)).await?;
         for n in news {
             // The receiver only goes away when the monitor stops.
             let _ = self.tx.send(n);
@@ -131,19 +132,19 @@ impl RaftStateMachine<Types> for Machine {
         meta: &SnapshotMeta<u64, Node>,
         _snapshot: Box<Dump>,
     ) -> Result<(), StorageError> {
-        self.state = AppliedState {
-            last: meta.last_log_id,
-            membership: meta.last_membership.clone(),
-        };
+        self.state.last = meta.last_log_id;
+        if !self.store.has_bug(Bug::OldMembers) {
+            self.state.membership = meta.last_membership.clone();
+        }
         let (store, state) = (self.store.clone(), self.state.clone());
-        blocking(ErrorSubject::Snapshot(None), move || store.install_staged(&state)).await?;
+        blocking::<R, _>(ErrorSubject::Snapshot(None), move || store.install_staged(&state)).await?;
         let _ = self.tx.send(Applied::Snapshot {
             index: self.state.last.map_or(0, |id| id.index),
         });
         Ok(())
     }
 
-    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types<R>>>, StorageError> {
         let (state, dump) = self
             .store
             .view()
@@ -170,9 +171,16 @@ mod tests {
         let (tx, _rx) = tokio::sync::mpsc::unbounded_channel();
         let mut m = Machine::new(store, tx).unwrap();
         let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let built = rt.block_on(async { m.get_snapshot_builder().await.build_snapshot().await.unwrap() });
+        let built: Snapshot<Types> = rt.block_on(async {
+            let mut builder = RaftStateMachine::<Types>::get_snapshot_builder(&mut m).await;
+            builder.build_snapshot().await.unwrap()
+        });
         assert!(matches!(*built.snapshot, Dump::Empty));
-        assert!(rt.block_on(m.get_current_snapshot()).unwrap().is_none());
+        assert!(
+            rt.block_on(RaftStateMachine::<Types>::get_current_snapshot(&mut m))
+                .unwrap()
+                .is_none()
+        );
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

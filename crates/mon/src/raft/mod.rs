@@ -4,34 +4,67 @@
 //! (one fsync); applying is a commit without durability that the next durable one carries along: after a crash
 //! the applied state may be older, but never newer than the log, and openraft applies the rest again.
 
+pub mod bug;
 mod log;
 mod machine;
+mod members;
 mod network;
 mod node;
+mod runtime;
 mod store;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use machine::Applied;
+pub use members::{Change, next_change, node_of};
 pub use network::{Call, Calls};
 pub use node::{Error, Raft, View};
+pub use runtime::{Runtime, Stopped, Tokio};
 pub use store::{Store, StoreError};
+
+use std::marker::PhantomData;
 
 use crate::kv::Txn;
 
-openraft::declare_raft_types!(
-    /// The types that the log carries.
-    pub Types:
-        D = TxnData,
-        R = (),
-        NodeId = u64,
-        Node = Node,
-        Entry = openraft::Entry<Types>,
-        SnapshotData = store::Dump,
-        AsyncRuntime = openraft::TokioRuntime,
-        Responder = openraft::impls::OneshotResponder<Types>,
-);
+/// The types that the log carries, and where it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Types<R = Tokio>(PhantomData<R>);
+
+impl<R: Runtime> openraft::RaftTypeConfig for Types<R> {
+    type D = TxnData;
+    type R = ();
+    type NodeId = u64;
+    type Node = Node;
+    type Entry = openraft::Entry<Self>;
+    type SnapshotData = store::Dump;
+    type AsyncRuntime = R::Tasks;
+    type Responder = openraft::impls::OneshotResponder<Self>;
+}
+
+/// How much is kept and sent at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Log entries kept behind the applied state; a follower that is further away gets a snapshot.
+    pub keep_entries: u64,
+    /// A new member that lacks no more entries than this has caught up: it may vote.
+    pub near_entries: u64,
+    /// Bytes of the entries of one request together, except that one entry is always sent.
+    pub entry_bytes: usize,
+    /// Bytes of a part of a snapshot, except that one value is always sent.
+    pub part_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            keep_entries: 500,
+            near_entries: 100,
+            entry_bytes: 8 << 20,
+            part_bytes: 1 << 20,
+        }
+    }
+}
 
 /// A member of the group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

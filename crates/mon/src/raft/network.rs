@@ -10,20 +10,16 @@ use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{OptionalSend, Snapshot, Vote};
+use openraft::{AsyncRuntime, OptionalSend, Snapshot, Vote};
 use spirula_denc::encode_to_vec;
 use spirula_proto::internal::quorum::{AppendAsk, MonPeer, MonPeerReply, SnapshotPart, VoteAsk};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::store::{At, Dump, StoreError, encode_entry};
-use super::{Node, Types, wire};
+use super::{Limits, Node, Runtime, Types, wire};
 use crate::kv::Txn;
 
-/// Entries of one request together, except that one entry is always sent.
-const MOST_ENTRY_BYTES: usize = 8 << 20;
-/// A part of a snapshot, except that one value is always sent.
-const SNAPSHOT_PART: usize = 1 << 20;
 /// How long a follower may take for a part of a snapshot: the last one is installed with a flush.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause before an unreachable monitor is tried again.
@@ -43,23 +39,28 @@ pub struct Call {
 pub type Calls = UnboundedSender<Call>;
 
 /// Makes routes to monitors.
-pub(super) struct Peers(pub(super) Calls);
+pub(super) struct Peers {
+    pub(super) calls: Calls,
+    pub(super) limits: Limits,
+}
 
 /// The way to one monitor.
 pub(super) struct Route {
     target: u64,
     addr: String,
     calls: Calls,
+    limits: Limits,
 }
 
-impl RaftNetworkFactory<Types> for Peers {
+impl<R: Runtime> RaftNetworkFactory<Types<R>> for Peers {
     type Network = Route;
 
     async fn new_client(&mut self, target: u64, node: &Node) -> Route {
         Route {
             target,
             addr: node.addr.clone(),
-            calls: self.0.clone(),
+            calls: self.calls.clone(),
+            limits: self.limits,
         }
     }
 }
@@ -107,8 +108,8 @@ impl Route {
         Failure::Refused("another answer than the one expected".to_owned()).unreachable(&self.addr)
     }
 
-    async fn send_part(&self, part: SnapshotPart) -> Result<Vote<u64>, Unreachable> {
-        let answer = tokio::time::timeout(SNAPSHOT_PATIENCE, self.call(MonPeer::Snapshot(part))).await;
+    async fn send_part<R: Runtime>(&self, part: SnapshotPart) -> Result<Vote<u64>, Unreachable> {
+        let answer = R::Tasks::timeout(SNAPSHOT_PATIENCE, self.call(MonPeer::Snapshot(part))).await;
         match answer {
             Ok(Ok(MonPeerReply::Snapshot(a))) if a.out_of_order => {
                 Err(Failure::Refused("parts of a snapshot out of order".to_owned()).unreachable(&self.addr))
@@ -121,17 +122,17 @@ impl Route {
     }
 
     /// Sends all parts, one after the other. A higher vote in an answer ends it.
-    async fn send_snapshot(
+    async fn send_snapshot<R: Runtime>(
         &self,
         vote: Vote<u64>,
-        snapshot: Snapshot<Types>,
-    ) -> Result<Vote<u64>, Streaming> {
+        snapshot: Snapshot<Types<R>>,
+    ) -> Result<Vote<u64>, Streaming<R>> {
         let membership =
             serde_json::to_string(&snapshot.meta.last_membership).map_err(|e| NetworkError::new(&e))?;
         let mut dump = snapshot.snapshot;
         let mut after = None;
         for number in 0.. {
-            let (keys, last, back) = read_part(dump, after).await?;
+            let (keys, last, back) = read_part::<R>(dump, after, self.limits.part_bytes).await?;
             dump = back;
             let done = last.is_none();
             let part = SnapshotPart {
@@ -143,7 +144,7 @@ impl Route {
                 done,
                 keys: encode_to_vec(&keys).into(),
             };
-            let seen = self.send_part(part).await?;
+            let seen = self.send_part::<R>(part).await?;
             if done || seen > vote {
                 return Ok(seen);
             }
@@ -153,13 +154,17 @@ impl Route {
     }
 }
 
-type Streaming = StreamingError<Types, Fatal<u64>>;
+type Streaming<R> = StreamingError<Types<R>, Fatal<u64>>;
 type Rpc<T> = Result<T, RPCError<u64, Node, RaftError<u64>>>;
 
 /// Reads the next part of a dump away from the monitor's loop.
-async fn read_part(dump: Box<Dump>, after: Option<At>) -> Result<(Txn, Option<At>, Box<Dump>), Streaming> {
-    let read = tokio::task::spawn_blocking(move || -> Result<_, StoreError> {
-        let (txn, last) = dump.part(after.as_ref(), SNAPSHOT_PART)?;
+async fn read_part<R: Runtime>(
+    dump: Box<Dump>,
+    after: Option<At>,
+    most: usize,
+) -> Result<(Txn, Option<At>, Box<Dump>), Streaming<R>> {
+    let read = R::blocking(move || -> Result<_, StoreError> {
+        let (txn, last) = dump.part(after.as_ref(), most)?;
         Ok((txn, last, dump))
     });
     match read.await {
@@ -171,16 +176,16 @@ async fn read_part(dump: Box<Dump>, after: Option<At>) -> Result<(Txn, Option<At
     }
 }
 
-impl RaftNetwork<Types> for Route {
+impl<R: Runtime> RaftNetwork<Types<R>> for Route {
     async fn append_entries(
         &mut self,
-        rpc: AppendEntriesRequest<Types>,
+        rpc: AppendEntriesRequest<Types<R>>,
         _option: RPCOption,
     ) -> Rpc<AppendEntriesResponse<u64>> {
         let (mut entries, mut bytes, mut last) = (Vec::new(), 0, None);
         for e in &rpc.entries {
             let encoded = encode_entry(e).map_err(|e| NetworkError::new(&e))?;
-            if !entries.is_empty() && bytes + encoded.len() > MOST_ENTRY_BYTES {
+            if !entries.is_empty() && bytes + encoded.len() > self.limits.entry_bytes {
                 break;
             }
             bytes += encoded.len();
@@ -227,11 +232,13 @@ impl RaftNetwork<Types> for Route {
     async fn full_snapshot(
         &mut self,
         vote: Vote<u64>,
-        snapshot: Snapshot<Types>,
+        snapshot: Snapshot<Types<R>>,
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
-    ) -> Result<SnapshotResponse<u64>, Streaming> {
+    ) -> Result<SnapshotResponse<u64>, Streaming<R>> {
         tokio::select! {
+            // In order, so that a simulated run can be repeated.
+            biased;
             closed = cancel => Err(closed.into()),
             sent = self.send_snapshot(vote, snapshot) => sent.map(SnapshotResponse::new),
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 use openraft::{
-    ChangeMembers, Config, RaftMetrics, Snapshot, SnapshotMeta, SnapshotPolicy, StoredMembership,
+    AsyncRuntime, ChangeMembers, Config, RaftMetrics, Snapshot, SnapshotMeta, SnapshotPolicy,
+    StoredMembership,
 };
 use spirula_denc::decode_all;
 use spirula_proto::internal::quorum::{
@@ -19,11 +20,8 @@ use tokio::sync::{Mutex, watch};
 use super::machine::{Applied, Machine};
 use super::network::{Calls, Peers};
 use super::store::{Dump, Store, StoreError, decode_entry};
-use super::{Node, TxnData, Types, wire};
+use super::{Limits, Node, Runtime, Tokio, TxnData, Types, wire};
 use crate::kv::Txn;
-
-/// Log entries kept behind the applied state; a follower that is further away gets a snapshot.
-const KEEP_ENTRIES: u64 = 500;
 
 /// How often the leader gives a sign of life, and how long a request of the log may take, in milliseconds. The library
 /// waits for the flush of what it appends before it does anything else, so this has to cover a slow disk's.
@@ -32,8 +30,6 @@ const HEARTBEAT_MS: u64 = 250;
 const ELECTION_MIN_MS: u64 = 300;
 const ELECTION_MAX_MS: u64 = 800;
 
-/// A new member that lacks no more entries than this has caught up: it may vote.
-const NEAR_ENTRIES: u64 = 100;
 /// How long a new member may take to catch up before the leader turns to other things, and tries again later.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
@@ -81,34 +77,52 @@ struct Incoming {
 
 /// Handle of the running node. Cheap to clone.
 #[derive(Clone)]
-pub struct Raft {
+pub struct Raft<R: Runtime = Tokio> {
     id: u64,
-    raft: openraft::Raft<Types>,
+    raft: openraft::Raft<Types<R>>,
     store: Store,
     incoming: Arc<Mutex<Option<Incoming>>>,
 }
 
 impl Raft {
-    /// Starts the node over `store`, whose number it takes. Its requests to other members go to `calls`. Needs a tokio
-    /// runtime with time enabled; disk flushes run on its blocking threads, one at a time.
+    /// Starts the node on tokio, whose runtime needs time enabled; disk flushes run on its blocking threads. See
+    /// [`Raft::start_on`].
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub async fn start(store: Store, calls: Calls) -> Result<(Self, UnboundedReceiver<Applied>), Error> {
+        Self::start_on(store, calls, Limits::default()).await
+    }
+}
+
+impl<R: Runtime> Raft<R> {
+    /// Starts the node over `store`, whose number it takes. Its requests to other members go to `calls`.
     ///
     /// Everything that commits, also from before a crash, is reported through the receiver in log order.
-    pub async fn start(store: Store, calls: Calls) -> Result<(Self, UnboundedReceiver<Applied>), Error> {
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub async fn start_on(
+        store: Store,
+        calls: Calls,
+        limits: Limits,
+    ) -> Result<(Self, UnboundedReceiver<Applied>), Error> {
         let config = Config {
             cluster_name: "spirula".to_owned(),
             heartbeat_interval: HEARTBEAT_MS,
             election_timeout_min: ELECTION_MIN_MS,
             election_timeout_max: ELECTION_MAX_MS,
-            snapshot_policy: SnapshotPolicy::LogsSinceLast(KEEP_ENTRIES),
-            max_in_snapshot_log_to_keep: KEEP_ENTRIES,
-            replication_lag_threshold: NEAR_ENTRIES,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(limits.keep_entries),
+            max_in_snapshot_log_to_keep: limits.keep_entries,
+            replication_lag_threshold: limits.near_entries,
             ..config_defaults()?
         };
         let config = config.validate().map_err(raft_error)?;
         let (tx, rx) = unbounded_channel();
         let machine = Machine::new(store.clone(), tx)?;
         let id = store.node()?;
-        let raft = openraft::Raft::new(id, Arc::new(config), Peers(calls), store.clone(), machine)
+        let peers = Peers { calls, limits };
+        let raft = openraft::Raft::new(id, Arc::new(config), peers, store.clone(), machine)
             .await
             .map_err(raft_error)?;
         // Only after this answer the metrics tell what was read from the disk.
@@ -232,6 +246,15 @@ impl Raft {
         view
     }
 
+    /// The voting members as of the last applied entry. Those of [`Raft::view`] may be of an entry that only this node
+    /// has, and be taken back.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn settled_voters(&self) -> Result<BTreeSet<u64>, Error> {
+        Ok(self.store.applied()?.membership.voter_ids().collect())
+    }
+
     /// Tells of every change of what [`Raft::view`] shows, and of more.
     pub fn watch(&self) -> watch::Receiver<RaftMetrics<u64, Node>> {
         self.raft.metrics()
@@ -240,7 +263,7 @@ impl Raft {
     /// Makes a node a voting member once it has caught up, in place of `instead`.
     pub async fn admit(&self, id: u64, node: Node, instead: &BTreeSet<u64>) -> Result<(), Error> {
         let learn = self.raft.add_learner(id, node, true);
-        match tokio::time::timeout(CATCH_UP, learn).await {
+        match R::Tasks::timeout(CATCH_UP, learn).await {
             Ok(done) => done.map_err(raft_error)?,
             Err(_) => return Err(Error::Raft(format!("node {id} does not catch up"))),
         };
@@ -348,7 +371,7 @@ impl Raft {
         }
         let keys: Txn = decode_all(&part.keys).map_err(|e| Error::Peer(e.to_string()))?;
         let (store, first) = (self.store.clone(), part.number == 0);
-        let staged = tokio::task::spawn_blocking(move || store.stage(&keys, first)).await;
+        let staged = R::blocking(move || store.stage(&keys, first)).await;
         staged.map_err(raft_error)??;
         if !part.done {
             let answer = SnapshotAnswer {

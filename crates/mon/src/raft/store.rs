@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::{Entry, EntryPayload, LogId, StoredMembership, Vote};
-use redb::{Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+    WriteTransaction,
+};
 use spirula_denc::{Decode, Encode, Reader, Writer, decode_all, encode_to_vec};
 
-use super::{Node, TxnData, Types};
+use super::bug::Bug;
+use super::{Node, Runtime, Tokio, TxnData, Types};
 use crate::kv::{KvError, KvRead, Txn};
 
 const LOG: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("log");
@@ -65,6 +69,9 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Clone)]
 pub struct Store {
     db: Arc<Database>,
+    /// For tests of the tests.
+    #[cfg(any(test, feature = "bugs"))]
+    bug: Option<Bug>,
 }
 
 /// What the state machine has applied.
@@ -130,7 +137,22 @@ impl Dump {
 impl Store {
     /// Opens `path`, creating it if it is missing.
     pub fn open(path: &Path) -> Result<Self> {
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create(path)?;
+        Self::over(Database::builder().set_cache_size(CACHE_BYTES).create(path)?)
+    }
+
+    /// Opens what lies on other storage than a file; an empty one becomes a new store.
+    ///
+    /// # Errors
+    /// Where it fails, or holds something else.
+    pub fn open_on(storage: impl StorageBackend) -> Result<Self> {
+        Self::over(
+            Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .create_with_backend(storage)?,
+        )
+    }
+
+    fn over(db: Database) -> Result<Self> {
         let tx = db.begin_write()?;
         {
             tx.open_table(LOG)?;
@@ -146,7 +168,46 @@ impl Store {
             }
         }
         tx.commit()?;
-        Ok(Self { db: Arc::new(db) })
+        Ok(Self {
+            db: Arc::new(db),
+            #[cfg(any(test, feature = "bugs"))]
+            bug: None,
+        })
+    }
+
+    /// The store with a deliberate bug.
+    #[cfg(any(test, feature = "bugs"))]
+    #[must_use]
+    pub fn with_bug(mut self, bug: Option<Bug>) -> Self {
+        self.bug = bug;
+        self
+    }
+
+    /// Whether this bug is wanted.
+    #[cfg(any(test, feature = "bugs"))]
+    pub(super) fn has_bug(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Whether this bug is wanted.
+    #[cfg(not(any(test, feature = "bugs")))]
+    pub(super) fn has_bug(&self, _: Bug) -> bool {
+        false
+    }
+
+    /// A change that is on disk when it is committed, but for this bug.
+    fn begin(&self, lazy: Bug) -> Result<WriteTransaction> {
+        match self.has_bug(lazy) {
+            true => self.begin_lazy(),
+            false => Ok(self.db.begin_write()?),
+        }
+    }
+
+    /// A change that is on disk with the next durable one.
+    fn begin_lazy(&self) -> Result<WriteTransaction> {
+        let mut tx = self.db.begin_write()?;
+        tx.set_durability(Durability::None)?;
+        Ok(tx)
     }
 
     fn meta<T: serde::de::DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
@@ -156,7 +217,10 @@ impl Store {
     }
 
     fn set_meta<T: serde::Serialize>(&self, key: &str, value: &T) -> Result<()> {
-        let tx = self.db.begin_write()?;
+        Self::put_meta(self.db.begin_write()?, key, value)
+    }
+
+    fn put_meta<T: serde::Serialize>(tx: WriteTransaction, key: &str, value: &T) -> Result<()> {
         tx.open_table(META)?
             .insert(key, serde_json::to_vec(value)?.as_slice())?;
         Ok(tx.commit()?)
@@ -167,7 +231,7 @@ impl Store {
     }
 
     pub(super) fn save_vote(&self, vote: &Vote<u64>) -> Result<()> {
-        self.set_meta("vote", vote)
+        Self::put_meta(self.begin(Bug::LazyVote)?, "vote", vote)
     }
 
     pub(super) fn purged(&self) -> Result<Option<LogId<u64>>> {
@@ -179,11 +243,11 @@ impl Store {
         let table = tx.open_table(LOG)?;
         Ok(match table.last()? {
             None => None,
-            Some((_, v)) => Some(decode_entry(v.value())?.log_id),
+            Some((_, v)) => Some(decode_entry::<Tokio>(v.value())?.log_id),
         })
     }
 
-    pub(super) fn entries(&self, from: u64, to: u64) -> Result<Vec<Entry<Types>>> {
+    pub(super) fn entries<R: Runtime>(&self, from: u64, to: u64) -> Result<Vec<Entry<Types<R>>>> {
         let tx = self.db.begin_read()?;
         let table = tx.open_table(LOG)?;
         table
@@ -193,8 +257,8 @@ impl Store {
     }
 
     /// Appends entries; they are on disk when this returns.
-    pub(super) fn append(&self, entries: &[Entry<Types>]) -> Result<()> {
-        let tx = self.db.begin_write()?;
+    pub(super) fn append<R: Runtime>(&self, entries: &[Entry<Types<R>>]) -> Result<()> {
+        let tx = self.begin(Bug::LazyAppend)?;
         {
             let mut table = tx.open_table(LOG)?;
             for e in entries {
@@ -206,18 +270,32 @@ impl Store {
 
     /// Removes all entries from `index` on.
     pub(super) fn truncate(&self, index: u64) -> Result<()> {
+        if self.has_bug(Bug::KeptTail) {
+            return Ok(());
+        }
         let tx = self.db.begin_write()?;
         tx.open_table(LOG)?.retain_in(index.., |_, _| false)?;
         Ok(tx.commit()?)
     }
 
-    /// Removes all entries up to and including `id`.
+    /// Removes all entries up to and including `id`, but none that is not applied yet: openraft purges what a snapshot
+    /// covers while it is still being installed, and if that is broken off the entries are needed.
     pub(super) fn purge(&self, id: LogId<u64>) -> Result<()> {
+        let Some(applied) = self.applied()?.last else {
+            return Ok(());
+        };
         let tx = self.db.begin_write()?;
-        tx.open_table(LOG)?.retain_in(..=id.index, |_, _| false)?;
-        tx.open_table(META)?
-            .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
+        self.purge_in(&tx, if applied.index < id.index { applied } else { id })?;
         Ok(tx.commit()?)
+    }
+
+    fn purge_in(&self, tx: &WriteTransaction, id: LogId<u64>) -> Result<()> {
+        tx.open_table(LOG)?.retain_in(..=id.index, |_, _| false)?;
+        if !self.has_bug(Bug::ForgottenPurge) {
+            tx.open_table(META)?
+                .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
+        }
+        Ok(())
     }
 
     pub(super) fn applied(&self) -> Result<AppliedState> {
@@ -227,10 +305,30 @@ impl Store {
         })
     }
 
+    /// The index of the last entry that is applied, 0 before the first.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn applied_to(&self) -> Result<u64> {
+        Ok(self.applied()?.last.map_or(0, |id| id.index))
+    }
+
+    /// The transaction at a place of the log and the term in which it came there, as long as the log has it. It may
+    /// not be committed.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn logged(&self, index: u64) -> Result<Option<(u64, Arc<Txn>)>> {
+        let found = self.entries::<Tokio>(index, index.saturating_add(1))?;
+        Ok(found.into_iter().find_map(|e| match e.payload {
+            EntryPayload::Normal(t) => Some((e.log_id.leader_id.term, t.0)),
+            _ => None,
+        }))
+    }
+
     /// Applies a batch and records how far the state is. Durable with the next append.
     pub(super) fn apply(&self, txns: &[Arc<Txn>], state: &AppliedState) -> Result<()> {
-        let mut tx = self.db.begin_write()?;
-        tx.set_durability(Durability::None)?;
+        let tx = self.begin_lazy()?;
         {
             let mut kv = tx.open_table(KV)?;
             for op in txns.iter().flat_map(|t| &t.ops) {
@@ -240,16 +338,17 @@ impl Store {
                     None => kv.remove(key)?,
                 };
             }
-            put_applied(&mut tx.open_table(META)?, state)?;
+            if !self.has_bug(Bug::UncountedApply) {
+                put_applied(&mut tx.open_table(META)?, state)?;
+            }
         }
         Ok(tx.commit()?)
     }
 
     /// Keeps a part of a snapshot that is being received; the first one begins anew.
     pub(super) fn stage(&self, part: &Txn, first: bool) -> Result<()> {
-        let mut tx = self.db.begin_write()?;
-        tx.set_durability(Durability::None)?;
-        if first {
+        let tx = self.begin_lazy()?;
+        if first && !self.has_bug(Bug::MixedStage) {
             tx.delete_table(STAGE)?;
         }
         {
@@ -263,10 +362,12 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Replaces the whole state by what was staged; durable when this returns.
+    /// Replaces the whole state by what was staged, and removes the entries that it covers; durable when this returns.
     pub(super) fn install_staged(&self, state: &AppliedState) -> Result<()> {
-        let tx = self.db.begin_write()?;
-        tx.delete_table(KV)?;
+        let tx = self.begin(Bug::LazySnapshot)?;
+        if !self.has_bug(Bug::MixedSnapshot) {
+            tx.delete_table(KV)?;
+        }
         {
             let stage = tx.open_table(STAGE)?;
             let mut kv = tx.open_table(KV)?;
@@ -275,6 +376,9 @@ impl Store {
                 kv.insert(k.value(), v.value())?;
             }
             put_applied(&mut tx.open_table(META)?, state)?;
+        }
+        if let Some(last) = state.last {
+            self.purge_in(&tx, last)?;
         }
         tx.delete_table(STAGE)?;
         Ok(tx.commit()?)
@@ -374,7 +478,7 @@ const BLANK: u8 = 0;
 const NORMAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 
-pub(super) fn encode_entry(e: &Entry<Types>) -> Result<Vec<u8>> {
+pub(super) fn encode_entry<R: Runtime>(e: &Entry<Types<R>>) -> Result<Vec<u8>> {
     let mut w = Writer::new();
     e.log_id.leader_id.term.encode(&mut w);
     e.log_id.leader_id.node_id.encode(&mut w);
@@ -393,7 +497,7 @@ pub(super) fn encode_entry(e: &Entry<Types>) -> Result<Vec<u8>> {
     Ok(w.into_vec())
 }
 
-pub(super) fn decode_entry(buf: &[u8]) -> Result<Entry<Types>> {
+pub(super) fn decode_entry<R: Runtime>(buf: &[u8]) -> Result<Entry<Types<R>>> {
     let mut r = Reader::new(buf);
     let leader = openraft::CommittedLeaderId::new(u64::decode(&mut r)?, u64::decode(&mut r)?);
     let log_id = LogId::new(leader, r.u64()?);

@@ -69,7 +69,7 @@ fn the_log_is_purged() {
             raft.propose(put(n)).await.unwrap();
         }
         raft.shutdown().await.unwrap();
-        assert!(store.entries(0, u64::MAX).unwrap().len() < 1100);
+        assert!(store.entries::<Tokio>(0, u64::MAX).unwrap().len() < 1100);
     });
 }
 
@@ -236,6 +236,65 @@ fn the_leader_goes_and_another_one_takes_over_with_everything() {
         assert!(all[0].store.get("test", "00099").unwrap().is_none());
         for m in all {
             m.raft.shutdown().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn nothing_is_purged_before_the_snapshot_that_covers_it_is_there() {
+    with_dir("hole", async |dir| {
+        let store = Store::open(&dir.join("store.db")).unwrap();
+        let id = |index| openraft::LogId::new(openraft::CommittedLeaderId::new(1, 1), index);
+        let entry = |index| openraft::Entry::<Types> {
+            log_id: id(index),
+            payload: openraft::EntryPayload::Normal(TxnData(put(index))),
+        };
+        let entries: Vec<_> = (0..10).map(entry).collect();
+        store.append(&entries).unwrap();
+        let first = || {
+            store
+                .entries::<Tokio>(0, u64::MAX)
+                .unwrap()
+                .first()
+                .map(|e| e.log_id.index)
+        };
+        store.purge(id(5)).unwrap();
+        assert_eq!((first(), store.purged().unwrap()), (Some(0), None));
+        let state = |index| store::AppliedState {
+            last: Some(id(index)),
+            ..store::AppliedState::default()
+        };
+        store.apply(&[], &state(2)).unwrap();
+        store.purge(id(5)).unwrap();
+        assert_eq!((first(), store.purged().unwrap()), (Some(3), Some(id(2))));
+        store.stage(&put(7), true).unwrap();
+        store.install_staged(&state(7)).unwrap();
+        assert_eq!((first(), store.purged().unwrap()), (Some(8), Some(id(7))));
+    });
+}
+
+#[test]
+fn a_leader_that_is_removed_knows_it_only_when_the_others_do() {
+    with_dir("farewell", async |dir| {
+        for round in 0..5 {
+            let (dir, net) = (dir.join(format!("{round}")), Net::default());
+            std::fs::create_dir_all(&dir).unwrap();
+            let all = net.group(&dir, &["a", "b"]).await;
+            let (a, b) = (all[0].raft.clone(), all[1].raft.clone());
+            let id = a.id();
+            let leaver = a.clone();
+            let change = tokio::task::spawn_local(async move { leaver.expel(&BTreeSet::from([id])).await });
+            let mut was_early = false;
+            while a.settled_voters().unwrap().contains(&id) {
+                was_early |= !a.view().voters.contains_key(&id);
+                tokio::task::yield_now().await;
+            }
+            assert!(was_early, "the leader has the entry before the others agree");
+            assert!(!b.view().voters.contains_key(&id));
+            change.await.unwrap().unwrap();
+            for m in all {
+                m.raft.shutdown().await.unwrap();
+            }
         }
     });
 }

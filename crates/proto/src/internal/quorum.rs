@@ -90,7 +90,7 @@ packed! {
         pub node: u64,
         /// The encoded monitor map that it has committed; empty where it is a member of no cluster yet.
         pub monmap: Blob,
-        /// The numbers of the members of the log's group, as far as it knows.
+        /// The numbers of the voting members of the log's group, as of the last entry that it has applied.
         pub nodes: Vec<u64>,
     }
 }

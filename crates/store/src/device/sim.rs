@@ -208,6 +208,19 @@ impl SimDisk {
         self.lock().cut
     }
 
+    /// Makes the disk longer or shorter, as a file that lies on it may become. What is new reads as zeros, and the length survives a
+    /// power cut.
+    pub fn set_len(&self, len: usize) {
+        let mut disk = self.lock();
+        disk.current.resize(len, 0);
+        disk.durable.resize(len, 0);
+        for w in &mut disk.unflushed {
+            let left = len.saturating_sub(usize::try_from(w.offset).unwrap_or(len));
+            w.data.truncate(left);
+        }
+        disk.unflushed.retain(|w| !w.data.is_empty());
+    }
+
     /// Cuts the power now (if it is on) and returns the disk as it is found when it comes back. Devices that are
     /// still open on the old handle only see errors.
     #[must_use]
