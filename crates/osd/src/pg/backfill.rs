@@ -14,11 +14,12 @@
 //! Handover  ── the temporary acting set is given up
 //! ```
 //!
-//! The next interval then finds a target that lacks the few objects that were written since `base`, and brings them over
-//! before it serves. A target may have some of those already, torn even, if they were written while they were copied; but
-//! all of them are in the log after `base`, so all are copied again. It must not keep what others lost: so
-//! it counts as incomplete until what was copied is durable on all members. It takes part in no interval meanwhile,
-//! and what it notes says so: it is older than any member's copy.
+//! The next interval then finds a target that lacks what was written since `base`, and brings that over before it serves.
+//! A target may have some of it already, torn even, where an object was written while it was copied; but what the log after
+//! `base` names as changed is copied again, whatever the target has of it. Of all else it has what was there at `base`: every copy
+//! of an object ends with its size at a time after that, and what the log tells is told of ranges, up to infinity. So it is with each
+//! further round, too. A target must not keep what others lost: so it counts as incomplete until what was copied is durable
+//! on all members. It takes part in no interval meanwhile, and what it notes says so: it is older than any member's copy.
 //!
 //! What each target lacks is asked at once (the *survey*), so that the PG can say what it waits for, and how urgent that is.
 
@@ -611,18 +612,19 @@ impl Pg {
         let Some(b) = self.backfill() else { return };
         b.rounds = rounds;
         let Some(target) = b.first() else { return };
-        let usage = self.info.usage;
         let again = match self.written_since(base) {
             None => SyncPlan::Backfill,
             Some(keys) => {
-                let light =
-                    keys.len() <= few && (rounds >= LIGHT_ROUNDS || !self.is_heavy(keys.len(), usage));
+                let is_light =
+                    || self.bytes_changed_since(base, &keys) <= self.shares.sync_bytes.max(0).unsigned_abs();
+                let light = keys.len() <= few && (rounds >= LIGHT_ROUNDS || is_light());
                 if light || rounds >= ROUNDS {
                     return self.note_copied(target, base, cx);
                 }
-                // Some of them may be there as they were later, or in part.
-                let whole = |key| Lacking { key, had: None };
-                SyncPlan::Objects(keys.into_iter().map(whole).collect())
+                let late = self.cfg.has_bug(Bug::LateBase);
+                let had = Some(if late { until } else { base });
+                let lacking = |key| Lacking { key, had };
+                SyncPlan::Objects(keys.into_iter().map(lacking).collect())
             }
         };
         if rounds >= ROUNDS {
@@ -644,7 +646,7 @@ impl Pg {
             usage: usage.unwrap_or(self.info.usage),
             usage_invalid: self.info.usage_invalid || usage.is_none(),
             incomplete: false,
-            ahead: true,
+            ahead: false,
             history: History::since(since),
             ..self.info.clone()
         };

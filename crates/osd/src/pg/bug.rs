@@ -14,6 +14,8 @@ pub enum Bug {
     NoHistory,
     /// The newest object that a log names is not brought over.
     SkippedObject,
+    /// A further round of a copy in the background brings over only what changed after the round before.
+    LateBase,
     /// Objects that only a divergent log names stay as they are.
     KeptDivergent,
     /// A primary answers reads without a lease.

@@ -68,8 +68,7 @@ impl Dirty {
     }
 
     fn set_ranges(&mut self, ranges: &IntervalSet) {
-        let ends = |(at, len): (u64, u64)| (at, at.saturating_add(len));
-        self.ranges = ranges.ranges().filter(|(_, len)| *len > 0).map(ends).collect();
+        self.ranges = ends(ranges).collect();
         if self.ranges.len() > MOST_RANGES
             && let (Some((from, _)), Some((_, to))) = (self.ranges.first(), self.ranges.last())
         {
@@ -77,15 +76,18 @@ impl Dirty {
         }
     }
 
-    /// Adds what another change changed.
-    pub fn add(&mut self, other: &Self) {
-        self.whole |= other.whole;
-        self.omap |= other.omap;
-        let mut all = IntervalSet::new();
-        for (from, to) in self.ranges.iter().chain(&other.ranges) {
-            all.insert_range(*from, to - from);
+    /// What all these changed together, told as finely as they tell it.
+    pub fn sum<'a>(changes: impl Iterator<Item = &'a Self>) -> Self {
+        let (mut all, mut ranges) = (Self::default(), IntervalSet::new());
+        for change in changes {
+            all.whole |= change.whole;
+            all.omap |= change.omap;
+            for (from, to) in &change.ranges {
+                ranges.insert_range(*from, to - from);
+            }
         }
-        self.set_ranges(&all);
+        all.ranges = ends(&ranges).collect();
+        all
     }
 
     /// Whether all of the object may have changed.
@@ -110,6 +112,12 @@ impl Dirty {
     pub(super) fn weight(&self) -> usize {
         self.ranges.capacity() * size_of::<(u64, u64)>()
     }
+}
+
+/// Beginnings and ends.
+fn ends(ranges: &IntervalSet) -> impl Iterator<Item = (u64, u64)> {
+    let some = ranges.ranges().filter(|(_, len)| *len > 0);
+    some.map(|(at, len)| (at, at.saturating_add(len)))
 }
 
 impl Encode for Dirty {
@@ -174,18 +182,19 @@ mod tests {
 
     #[test]
     fn ranges_are_joined_cut_to_the_size_and_few() {
-        let mut d = Dirty::of(&[write(0, 10), write(10, 5), write(990, 50)]);
+        let d = Dirty::of(&[write(0, 10), write(10, 5), write(990, 50)]);
         assert_eq!(ranges(&d), [(0, 15), (990, 1000)]);
-        d.add(&Dirty::of(&[
-            ObjectOp::Zero { offset: 100, len: 1 },
-            write(5000, 1),
-        ]));
+        let other = Dirty::of(&[ObjectOp::Zero { offset: 100, len: 1 }, write(5000, 1)]);
+        let cut = Dirty::of(&[ObjectOp::Truncate { size: 500 }]);
+        let d = Dirty::sum([&d, &other].into_iter());
         assert_eq!(ranges(&d), [(0, 15), (100, 101), (990, 1000)]);
-        d.add(&Dirty::of(&[ObjectOp::Truncate { size: 500 }]));
+        let d = Dirty::sum([&d, &cut].into_iter());
         assert_eq!(ranges(&d), [(0, 15), (100, 101), (500, 1000)]);
         let many: Vec<ObjectOp> = (0..11).map(|i| write(i * 20, 3)).collect();
         assert_eq!(ranges(&Dirty::of(&many[..10])).len(), 10);
         assert_eq!(ranges(&Dirty::of(&many)), [(0, 203)]);
+        let each: Vec<Dirty> = many.iter().map(|w| Dirty::of(std::slice::from_ref(w))).collect();
+        assert_eq!(ranges(&Dirty::sum(each.iter())).len(), 11);
         assert!(!d.is_whole() && !d.omap());
     }
 

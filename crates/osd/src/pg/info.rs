@@ -26,7 +26,8 @@ pub struct PgInfo {
     pub last_acting: Vec<i32>,
     /// It is being made equal to another copy, and no true copy of any version until that is done.
     pub incomplete: bool,
-    /// Objects that were written after `last_update` may be here as they were later, or in part.
+    /// Objects that were written after `last_update` may be here in part, without their end, from an older version's copy in
+    /// the background: what changed since is not enough to mend them.
     pub ahead: bool,
     /// The PGs that the pool had when the copy was last split.
     pub pg_num: u32,

@@ -78,14 +78,31 @@ impl Pg {
         let is_change = |e: &&LogEntry| e.op != LogOp::Error && e.object == object;
         let mut changes = self.log.after(base).filter(is_change).peekable();
         let was_there = changes.peek()?.prior_version != EVersion::ZERO;
-        let mut all = Dirty::default();
-        for e in changes {
-            if e.op == LogOp::Delete || e.dirty.is_whole() {
-                return None;
-            }
-            all.add(&e.dirty);
+        let changes: Vec<&LogEntry> = changes.collect();
+        let is_whole = |e: &&LogEntry| e.op == LogOp::Delete || e.dirty.is_whole();
+        if !was_there || self.log.tail() > base || changes.iter().any(is_whole) {
+            return None;
         }
-        (was_there && self.log.tail() <= base).then_some(all)
+        Some(Dirty::sum(changes.iter().map(|e| &e.dirty)))
+    }
+
+    /// About how many bytes of these objects changed after `base`.
+    pub(super) fn bytes_changed_since(&self, base: EVersion, keys: &[Bytes]) -> u64 {
+        let usage = self.info.usage;
+        let mean = usage.bytes.max(0).unsigned_abs() / usage.objects.max(1).unsigned_abs();
+        let bytes = |key| {
+            let changed = self.changed_since(base, key)?;
+            Some(
+                changed
+                    .within(u64::MAX)
+                    .map(|(from, to)| to - from)
+                    .fold(0, u64::saturating_add)
+                    .min(mean),
+            )
+        };
+        keys.iter()
+            .map(|k| bytes(k).unwrap_or(mean))
+            .fold(0, u64::saturating_add)
     }
 
     /// Whether an object was written after `base`.

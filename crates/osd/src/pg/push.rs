@@ -19,8 +19,8 @@ pub enum SyncPlan {
 pub struct Lacking {
     /// Its store key.
     pub key: Bytes,
-    /// The target has it exactly as it was at this version of the PG; `None` where nothing is known of what it has. Since version
-    /// 11.
+    /// The target has it as it was at this version of the PG, and of what changed since something that was there since;
+    /// `None` where nothing is known of what it has. Since version 11.
     pub had: Option<EVersion>,
 }
 

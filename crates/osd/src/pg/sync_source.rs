@@ -17,6 +17,8 @@ use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
+/// Ranges of an object that are read for one push.
+const MOST_READS: usize = 256;
 /// Omap keys in one push.
 const OMAP_PAGE: usize = 4096;
 
@@ -61,7 +63,7 @@ pub(super) struct Current {
     object: Option<(StoredObject, ObjectInfo)>,
     /// The PG's version when it was looked up: it changed if it was written since.
     since: EVersion,
-    /// As which version of the PG the target has it, if that is known.
+    /// As of which version of the PG on the target has it, if that is known ([`Lacking::had`]).
     had: Option<EVersion>,
     /// Whether a part was pushed.
     begun: bool,
@@ -138,7 +140,10 @@ impl Current {
     pub(super) fn wants(&mut self, chunk: u64) -> Vec<Want> {
         let mut room = chunk;
         self.reading.clear();
-        while let Some((from, to)) = self.left.front_mut().filter(|_| room > 0) {
+        while let Some((from, to)) = self.left.front_mut()
+            && room > 0
+            && self.reading.len() < MOST_READS
+        {
             let len = room.min(*to - *from);
             self.reading.push((*from, len));
             room -= len;
@@ -489,7 +494,7 @@ impl Pg {
             return self.pump_feed(i, cx);
         }
         let Some(current) = &mut f.current else { return };
-        let Ok(part) = current.part(answers) else {
+        let Ok(mut part) = current.part(answers) else {
             return self.cannot_read(i, cx);
         };
         let total = current.total;
@@ -498,15 +503,17 @@ impl Pg {
         if ended {
             f.current = None;
         }
-        // What was written between lookup and reading must not look like one version. It is copied again, as the log names it.
+        // What was written between lookup and reading is no version of the object, and must not look like one. What it lacks of the
+        // newest the log names: it is copied again, and until then the target has it without an info.
         let torn = ended && self.is_written_since(since, &key);
-        if !torn {
-            if let PushPart::Data { pairs, last, .. } = &part {
-                self.counters
-                    .add_recovered(last.is_some().then_some(total), pairs.len());
+        if let PushPart::Data { pairs, last, .. } = &mut part {
+            if let Some(end) = last.as_mut().filter(|_| torn) {
+                end.info = Bytes::new();
             }
-            self.push(i, Push { key, part }, cx);
+            let whole = last.is_some() && !torn;
+            self.counters.add_recovered(whole.then_some(total), pairs.len());
         }
+        self.push(i, Push { key, part }, cx);
         self.pump_feed(i, cx);
     }
 

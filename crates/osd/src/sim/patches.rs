@@ -1,6 +1,8 @@
 //! A member that was away gets only what changed of objects.
 
 use super::*;
+use crate::pg::bug::Bug;
+use crate::pg::config::Window;
 
 const AWAY: i32 = 2;
 const KIB: usize = 1 << 10;
@@ -133,6 +135,79 @@ fn clones_come_with_their_heads() {
     sim.settle();
     sim.bring_back();
     sim.assert_copies_equal();
+}
+
+/// Objects are changed all the time while they are copied in the background, in small parts, so that most copies are torn and
+/// several rounds are made. Says whether the copies are equal in the end.
+fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
+    let small = Window {
+        pushes: 4,
+        bytes: 64,
+        chunk: 16,
+    };
+    let cfg = PgConfig {
+        sync_objects: 2,
+        sync_bytes: 20,
+        backfill_window: small,
+        busy_window: small,
+        bug,
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, seed, cfg);
+    sim.settle();
+    for i in 0..6 {
+        sim.write_full(&format!("o{i}"), &large(i, 100));
+        sim.call(
+            &format!("o{i}"),
+            vec![omap::set(&[("k", "v")]), ops::set("a", "v")],
+        );
+    }
+    sim.crash_and_mark_down(AWAY);
+    sim.settle();
+    for i in 0..6 {
+        sim.call(&format!("o{i}"), vec![write_at(20, "while it was away")]);
+    }
+    sim.start_and_mark_up(AWAY);
+    for n in 0..120 {
+        let steps = sim.random(20);
+        sim.run_some(steps);
+        if n % 10 == 9 {
+            sim.pass_moment();
+        }
+        let (at, value) = (sim.random(120) as u64, format!("v{n}"));
+        let change = match sim.random(10) {
+            0 => vec![extent(OpCode::TRUNCATE, at, 0, "")],
+            1 => vec![extent(OpCode::ZERO, at, 30, "")],
+            2 => vec![omap::set(&[(["k", "l"][sim.random(2)], &value)])],
+            3 => vec![ops::set("a", &value)],
+            4 => vec![plain(OpCode::DELETE)],
+            5 => vec![write_full(&value)],
+            _ => vec![write_at(at, &value)],
+        };
+        let name = format!("o{}", sim.random(6));
+        let op = sim.build(&name, change);
+        sim.submit(op);
+    }
+    sim.settle();
+    sim.settle();
+    assert!(
+        sim.all_clean(),
+        "seed {seed}: {:?}\n{}",
+        sim.states(),
+        sim.traces()
+    );
+    let first = sim.nodes[&0].store.objects();
+    sim.nodes.values().all(|n| n.store.objects() == first)
+}
+
+#[test]
+fn what_changes_while_it_is_copied_is_copied_again() {
+    for seed in 0..300 {
+        assert!(copies_what_changes(seed, None), "seed {seed}");
+    }
+    let caught = (0..300).find(|seed| !copies_what_changes(*seed, Some(Bug::LateBase)));
+    println!("LateBase: caught by seed {caught:?}");
+    assert!(caught.is_some(), "not noticed");
 }
 
 /// The member dies again while it is brought up, or another one does, while clients go on writing.
