@@ -15,11 +15,10 @@ use spirula_sim::group::{Setup, run};
 type Prepare = fn(Store) -> Store;
 
 /// Each bug, and within how many seeds it is caught.
-const BUGS: [(Bug, Prepare, u64); 9] = [
+const BUGS: [(Bug, Prepare, u64); 8] = [
     (Bug::LazyVote, |s| s.with_bug(Some(Bug::LazyVote)), 50),
     (Bug::LazyAppend, |s| s.with_bug(Some(Bug::LazyAppend)), 20),
     (Bug::KeptTail, |s| s.with_bug(Some(Bug::KeptTail)), 100),
-    (Bug::ForgottenPurge, |s| s.with_bug(Some(Bug::ForgottenPurge)), 20),
     (Bug::OldMembers, |s| s.with_bug(Some(Bug::OldMembers)), 150),
     (Bug::MixedSnapshot, |s| s.with_bug(Some(Bug::MixedSnapshot)), 20),
     (Bug::LazySnapshot, |s| s.with_bug(Some(Bug::LazySnapshot)), 150),

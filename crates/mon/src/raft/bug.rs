@@ -10,8 +10,6 @@ pub enum Bug {
     LazyAppend,
     /// Entries that another leader replaced stay in the log.
     KeptTail,
-    /// The end of what was removed from the log is not kept.
-    ForgottenPurge,
     /// A snapshot replaces the state but not the members.
     OldMembers,
     /// A snapshot is added to the state that was there.

@@ -291,10 +291,8 @@ impl Store {
 
     fn purge_in(&self, tx: &WriteTransaction, id: LogId<u64>) -> Result<()> {
         tx.open_table(LOG)?.retain_in(..=id.index, |_, _| false)?;
-        if !self.has_bug(Bug::ForgottenPurge) {
-            tx.open_table(META)?
-                .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
-        }
+        tx.open_table(META)?
+            .insert("purged", serde_json::to_vec(&id)?.as_slice())?;
         Ok(())
     }
 
