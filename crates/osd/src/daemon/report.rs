@@ -43,6 +43,8 @@ pub(super) struct Reports {
     quiet: u32,
     slow_ops: u32,
     pub(super) fullness: Option<Fullness>,
+    /// Ticks for which the map has not said that.
+    pub(super) unheard: u32,
     pub(super) clock: ClockCheck,
     /// The options as they were told on this session.
     config: Option<ConfigReport>,
@@ -192,6 +194,9 @@ impl Osd {
 
     /// Looks at the space, and reports what changed; every so many ticks, everything.
     pub fn report(&mut self, is_tick: bool) {
+        if is_tick {
+            self.doubt_space();
+        }
         self.check_space();
         self.check_room();
         if !self.is_up() {

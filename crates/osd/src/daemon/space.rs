@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value, json};
 use spirula_asok::Failure;
-use spirula_maps::OsdMap;
+use spirula_maps::{OsdMap, OsdState};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{FullState, Fullness, OsdReport};
 
 use super::state::Osd;
 use crate::pg::errno::EINVAL;
+
+/// Ticks after which the monitors are told again what the map does not say.
+const UNHEARD_TICKS: u32 = 5;
 
 /// The ratios from which an OSD is full, too full for backfill, and nearly full. Each is at least the next one, as official
 /// OSDs raise them where they are set out of order.
@@ -30,6 +33,17 @@ fn level(map: &OsdMap, used: f64) -> Fullness {
         .map_or(Fullness::NONE, |(_, level)| level)
 }
 
+/// What the map says of an OSD in this state.
+fn in_map(state: OsdState) -> Fullness {
+    let levels = [
+        (OsdState::FULL, Fullness::FULL),
+        (OsdState::BACKFILLFULL, Fullness::BACKFILLFULL),
+        (OsdState::NEARFULL, Fullness::NEARFULL),
+    ];
+    let says = levels.into_iter().find(|(bit, _)| state.contains(*bit));
+    says.map_or(Fullness::NONE, |(_, level)| level)
+}
+
 /// A fullness that an operator pretends, and for how many looks at the space; negative for all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Injected {
@@ -38,6 +52,17 @@ pub(super) struct Injected {
 }
 
 impl Osd {
+    /// Tells the monitors again how full the store is, if the map does not say so after some ticks: it may have been lost with a leader.
+    pub(super) fn doubt_space(&mut self) {
+        let says = in_map(self.maps.map().state(self.cfg.id));
+        let heard = self.reports.fullness.is_none_or(|told| told == says);
+        self.reports.unheard = if heard { 0 } else { self.reports.unheard + 1 };
+        if self.reports.unheard >= UNHEARD_TICKS {
+            self.reports.unheard = 0;
+            self.reports.fullness = None;
+        }
+    }
+
     /// Tells the monitors how full the store is, where that has changed.
     pub(super) fn check_space(&mut self) {
         self.io.reserve = self.reserve();
