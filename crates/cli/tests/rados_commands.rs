@@ -89,8 +89,15 @@ fn comparable((code, out, err): Outcome, digits: bool) -> Outcome {
     // The official client logs it when it ends while it still connects to the manager.
     let is_log = |l: &&str| l.starts_with("20") && l.as_bytes().get(10) == Some(&b'T');
     let mut err: String = err.split_inclusive('\n').filter(|l| !is_log(l)).collect();
-    // One of its threads may die when the tool has done its work and ends: the exit code is that of the work.
-    if let Some(at) = err.find("*** Caught signal").filter(|_| code == 0) {
+    // One of its threads may die when the tool has done its work and ends (with `--striper` it may be the one that takes the library
+    // down, and would wait for itself): the exit code is that of the work.
+    let died = ["terminate called after", "*** Caught signal"];
+    if let Some(at) = died
+        .iter()
+        .filter_map(|d| err.find(d))
+        .min()
+        .filter(|_| code == 0)
+    {
         err.truncate(at);
     }
     // Our usage has words of its own.

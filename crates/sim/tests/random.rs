@@ -12,7 +12,7 @@ use spirula_sim::{Faults, Outcome, Setup, first_of, run};
 
 #[path = "common/seeds.rs"]
 mod common;
-use common::seeds;
+use common::{always_the_same, seeds};
 
 /// What runs came to, together.
 #[derive(Default)]
@@ -72,12 +72,7 @@ fn clusters_survive() {
 
 #[test]
 fn a_seed_always_gives_the_same_run() {
-    // Others run at the same time, and must make no difference.
-    let differs = first_of(seeds(12), |seed| {
-        let (a, b) = (run(seed, &Setup::of(seed)), run(seed, &Setup::of(seed)));
-        (a != b).then_some((a, b))
-    });
-    assert_eq!(differs, None);
+    always_the_same(|seed| run(seed, &Setup::of(seed)));
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Monitor {
         let (now, steady) = (self.now, self.steady.now());
         failure::before_down(&mut xinfo, now, failure::halflife(&self.values));
         let inc = self.pending_osd();
-        inc.new_state.entry(osd).or_default().insert(OsdState::UP);
+        inc.new_state.insert(osd, OsdState::UP);
         inc.new_xinfo.insert(osd, xinfo);
         inc.new_last_up_change = now;
         let life = self.osd.lives.entry(osd);

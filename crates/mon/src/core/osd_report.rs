@@ -230,22 +230,11 @@ impl Monitor {
             Fullness::FULL => OsdState::FULL,
             _ => OsdState::empty(),
         };
-        if !self.osd.map.exists(osd) {
-            return;
-        }
         let have = OsdState(self.osd.map.state(osd).0 & all.0);
-        let pending = self.writes.osd.as_ref().and_then(|inc| inc.new_state.get(&osd));
-        // What it said before, and what else happens to it, may not be in the map yet.
-        let pending = pending.copied().unwrap_or_default();
-        let change = OsdState(pending.0 & !all.0 | have.0 ^ want.0);
-        if change == pending {
-            return;
-        }
-        let states = &mut self.pending_osd().new_state;
-        if change == OsdState::empty() {
-            states.remove(&osd);
-        } else {
-            states.insert(osd, change);
+        if self.osd.map.exists(osd) && have != want {
+            self.pending_osd()
+                .new_state
+                .insert(osd, OsdState(have.0 ^ want.0));
         }
     }
 

@@ -26,9 +26,6 @@ use crate::raft::{Call, Raft, View};
 
 /// A wish to be a member counts for so long; it is repeated more often.
 const JOIN_FRESH: Duration = Duration::from_secs(3);
-/// How long a monitor that was removed waits to hear that it is no member of the log's group any more: until then the
-/// change may need its vote.
-const FAREWELL: Duration = Duration::from_secs(30);
 
 /// For the daemon's loop, which first applies what has committed.
 pub(super) enum Event {
@@ -66,7 +63,6 @@ pub(super) struct Hub {
     confirming: Cell<Option<u64>>,
     keeping: Cell<bool>,
     quorum: RefCell<(Vec<String>, UTime)>,
-    removed: Cell<Option<Instant>>,
     connections: Cell<u64>,
     disk: Cell<Option<DiskUse>>,
     events: UnboundedSender<Event>,
@@ -93,7 +89,6 @@ impl Hub {
             confirming: Cell::new(None),
             keeping: Cell::new(false),
             quorum: RefCell::default(),
-            removed: Cell::new(None),
             connections: Cell::new(0),
             disk: Cell::new(None),
             events,
@@ -421,14 +416,12 @@ impl Hub {
         self.broadcast();
     }
 
-    /// A monitor that was removed from the map ends, once the others can do without it.
+    /// A monitor that was removed from the map ends, once it or another knows that the group of the log can do without it. Until
+    /// then, however long that takes, the change may need its vote.
     fn check_membership(&self, map: &MonMap) {
         if map.mons.contains_key(&self.me.name) {
-            self.removed.set(None);
             return;
         }
-        let since = self.removed.get().unwrap_or_else(Instant::now);
-        self.removed.set(Some(since));
         let links: Vec<Rc<Link>> = self.links.borrow().values().cloned().collect();
         // As long as only this monitor has the entry that says so, the others may need its vote to come to it.
         let Some(settled) = self.settled_voters() else {
@@ -440,7 +433,7 @@ impl Hub {
             // The answer tells how things stand then.
             link.tell(&self.hello());
         }
-        if out || since.elapsed() > FAREWELL {
+        if out {
             self.report(Event::Failed(Error::Removed(self.me.name.clone())));
         }
     }

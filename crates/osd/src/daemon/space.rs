@@ -52,7 +52,8 @@ pub(super) struct Injected {
 }
 
 impl Osd {
-    /// Tells the monitors again how full the store is, if the map does not say so after some ticks: it may have been lost with a leader.
+    /// Tells the monitors again how full the store is, if the map does not say so after some ticks: the word may have waited for its
+    /// turn at a leader that was lost, while the session with another monitor went on.
     pub(super) fn doubt_space(&mut self) {
         let says = in_map(self.maps.map().state(self.cfg.id));
         let heard = self.reports.fullness.is_none_or(|told| told == says);

@@ -609,6 +609,18 @@ impl Sim {
             .collect()
     }
 
+    /// Runs until nothing can happen, twice as some things take that long; then all PGs must be clean.
+    fn settle_clean(&mut self, seed: u64) {
+        self.settle();
+        self.settle();
+        assert!(
+            self.all_clean(),
+            "seed {seed}: {:?}\n{}",
+            self.states(),
+            self.traces()
+        );
+    }
+
     fn all_clean(&self) -> bool {
         let pg_num = self.map().pool(POOL).map_or(0, |p| p.pg_num) as usize;
         let states = self.states();

@@ -188,14 +188,7 @@ fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
         let op = sim.build(&name, change);
         sim.submit(op);
     }
-    sim.settle();
-    sim.settle();
-    assert!(
-        sim.all_clean(),
-        "seed {seed}: {:?}\n{}",
-        sim.states(),
-        sim.traces()
-    );
+    sim.settle_clean(seed);
     let first = sim.nodes[&0].store.objects();
     sim.nodes.values().all(|n| n.store.objects() == first)
 }
@@ -243,14 +236,7 @@ fn a_patch_that_was_interrupted_never_counts() {
                 sim.run_some(n);
                 sim.start_and_mark_up(dead);
             }
-            sim.settle();
-            sim.settle();
-            assert!(
-                sim.all_clean(),
-                "seed {seed}: {:?}\n{}",
-                sim.states(),
-                sim.traces()
-            );
+            sim.settle_clean(seed);
             sim.assert_copies_equal();
         }
     }

@@ -331,14 +331,7 @@ fn nothing_is_lost_whatever_interrupts_a_repair() {
                     sim.start_and_mark_up(dead);
                 }
             }
-            sim.settle();
-            sim.settle();
-            assert!(
-                sim.all_clean(),
-                "seed {seed}: {:?}\n{}",
-                sim.states(),
-                sim.traces()
-            );
+            sim.settle_clean(seed);
             // A disk that has just been repaired is not believed to be bad again.
             sim.pass(15);
             let now = sim.read("a").unwrap_or_else(|e| panic!("seed {seed}: {e}"));

@@ -1,6 +1,9 @@
 //! Which seeds a test runs.
 
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
+
+use spirula_sim::first_of;
 
 fn var(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -19,4 +22,13 @@ pub(crate) fn seeds(normal: u64) -> Box<dyn Iterator<Item = u64> + Send> {
         return Box::new((first..).take_while(move |_| Instant::now() < end));
     }
     Box::new(1..=var("SPIRULA_SEEDS").unwrap_or(normal))
+}
+
+/// Runs some seeds twice. Others run at the same time, and must make no difference.
+pub(crate) fn always_the_same<O: PartialEq + Debug + Send>(run: impl Fn(u64) -> O + Sync) {
+    let differs = first_of(seeds(12), |seed| {
+        let (a, b) = (run(seed), run(seed));
+        (a != b).then_some((a, b))
+    });
+    assert_eq!(differs, None);
 }

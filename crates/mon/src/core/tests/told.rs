@@ -1,9 +1,6 @@
 //! What OSDs tell of themselves, and what the cluster log tells of the health.
 
-use spirula_maps::OsdState;
-use spirula_proto::internal::report::{
-    ClockSample, ConfigReport, FailureKind, FullState, Fullness, OsdFailureReport,
-};
+use spirula_proto::internal::report::{ClockSample, ConfigReport, FailureKind, OsdFailureReport};
 
 use super::*;
 
@@ -14,31 +11,6 @@ fn show(w: &mut World, who: &str) -> (i32, String) {
         _ => ack.status,
     };
     (ack.result, text)
-}
-
-#[test]
-fn how_full_an_osd_is_counts_as_it_said_last() {
-    let mut w = World::new();
-    w.admin();
-    w.boot(0);
-    w.pass(Duration::from_secs(2));
-    let is_full = |w: &World| w.mon.osd.map.state(0).contains(OsdState::FULL);
-    // Both reach the monitor before the map that the first makes.
-    for (said, full) in [
-        ([Fullness::FULL, Fullness::NONE], false),
-        ([Fullness::NONE, Fullness::FULL], true),
-        ([Fullness::NONE, Fullness::FULL], true),
-    ] {
-        for state in said {
-            let report = FullState { epoch: 1, state };
-            let now = w.now;
-            w.mon.message(100, OsdReport::Full(report).to_message(), now);
-        }
-        w.settle();
-        w.pass(Duration::from_secs(2));
-        assert_eq!(is_full(&w), full, "{said:?}");
-        assert!(w.mon.osd.map.is_up(0));
-    }
 }
 
 #[test]
