@@ -19,6 +19,7 @@ pub(crate) const EINVAL: i32 = 22;
 impl Error {
     pub const ENOENT: Self = Self::Errno(2);
     pub const EIO: Self = Self::Errno(5);
+    pub const EBADF: Self = Self::Errno(9);
     pub const EBUSY: Self = Self::Errno(16);
     pub const EEXIST: Self = Self::Errno(17);
     pub const EINVAL: Self = Self::Errno(EINVAL);
@@ -26,6 +27,8 @@ impl Error {
     pub const ENODATA: Self = Self::Errno(61);
     pub const ENOLINK: Self = Self::Errno(67);
     pub const EBADMSG: Self = Self::Errno(74);
+    pub const EOVERFLOW: Self = Self::Errno(75);
+    pub const ESTALE: Self = Self::Errno(116);
     pub const ECANCELED: Self = Self::Errno(125);
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod filter;
 mod method;
 mod object;
+mod omap;
 #[cfg(test)]
 mod testing;
 mod text;

@@ -252,6 +252,10 @@ impl Object for Run<'_> {
     }
 
     fn omap_remove(&mut self, keys: &BTreeSet<Bytes>) -> Result<()> {
+        if !self.new.exists {
+            self.wrote = true;
+            return Err(Error::ENOENT);
+        }
         self.written()?.omap.retain(|k, _| !keys.contains(k));
         Ok(())
     }
@@ -376,7 +380,9 @@ macro_rules! transcripts {
 mod recorded {
     use super::replay;
 
-    transcripts!(cas, hello, lock, log, numops, refcount, timeindex, version);
+    transcripts!(
+        cas, hello, journal, lock, log, numops, refcount, timeindex, version
+    );
 }
 
 fn u32s(values: &[u32]) -> Vec<u8> {

@@ -10,6 +10,17 @@ pub(crate) fn is_space(b: u8) -> bool {
     matches!(b, b' ' | 9..=13)
 }
 
+/// The number that the hexadecimal digits at the start make, and what follows them; the largest where they make a larger one.
+pub(crate) fn leading_hex(bytes: &[u8]) -> (u64, &[u8]) {
+    let len = bytes.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    let (digits, rest) = bytes.split_at(len);
+    let number = digits.iter().fold(0u64, |n, digit| {
+        let digit = char::from(*digit).to_digit(16).unwrap_or_default();
+        n.checked_mul(16).map_or(u64::MAX, |n| n | u64::from(digit))
+    });
+    (number, rest)
+}
+
 /// The number that all of a C string is to `strtod`: decimal, hexadecimal, infinite or none; zero for an empty one.
 pub(crate) fn parse_double(bytes: &[u8]) -> Option<f64> {
     let text = until_nul(bytes);

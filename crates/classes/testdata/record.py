@@ -648,6 +648,145 @@ def cas(r):
     r.seen()
 
 
+# journal
+
+def position(*entries): return sec(1, lst([sec(1, u64(o), u64(t), u64(e)) for o, t, e in entries]))
+def tag_in(tid, cls, data=b''): return u64(tid) + u64(cls) + s(data)
+
+
+def tags_in(after, most, client, cls=None):
+    return u64(after) + u64(most) + s(client) + (u8(0) if cls is None else u8(1) + u64(cls))
+
+
+def journal(r):
+    getters = ('get_order', 'get_splay_width', 'get_pool_id', 'get_minimum_set', 'get_active_set', 'get_next_tag_tid')
+
+    def get_all():
+        for method in getters:
+            r.call('journal', method)
+        r.call('journal', 'client_list', s(b'') + u64(100))
+
+    r.object('journal-absent')
+    get_all()
+    for method, data in (('set_minimum_set', u64(0)), ('set_active_set', u64(0)), ('client_register', s(b'a') + s(b'')),
+                         ('client_update_data', s(b'a') + s(b'')), ('client_update_state', s(b'a') + u8(0)),
+                         ('client_unregister', s(b'a')), ('client_commit', s(b'a') + position()),
+                         ('tag_create', tag_in(0, 0)), ('get_tag', u64(0)), ('tag_list', tags_in(0, 9, b'a')),
+                         ('guard_append', u64(0)), ('guard_append', u64(9))):
+        r.call('journal', method, data)
+    r.seen()
+
+    r.object('journal')
+    created = u8(24) + u8(4) + u64(-1)
+    r.call('journal', 'create', created)
+    r.seen()
+    r.call('journal', 'create', created)
+    get_all()
+    for method, number in (('set_minimum_set', 1), ('set_active_set', 3), ('set_active_set', 3), ('set_active_set', 2),
+                           ('set_minimum_set', 4), ('set_minimum_set', 2), ('set_minimum_set', 2),
+                           ('set_minimum_set', 1), ('set_active_set', 1), ('set_active_set', 2**64 - 1)):
+        r.call('journal', method, u64(number))
+        get_all()
+    r.seen()
+    for client, data in ((b'', b'data'), (b'', b'again'), (b'b', b''), (b'a', b'x' * 40)):
+        r.call('journal', 'client_register', s(client) + s(data))
+    r.seen()
+    for start, most in ((b'', 9), (b'', 2), (b'', 1), (b'', 0), (b'a', 9), (b'b', 9), (b'0', 1), (b'c', 1)):
+        r.call('journal', 'client_list', s(start) + u64(most))
+    for client in (b'', b'a', b'none'):
+        r.call('journal', 'get_client', s(client))
+        r.call('journal', 'client_update_data', s(client) + s(b'new'))
+        r.call('journal', 'client_commit', s(client) + position((1, 2, 3)))
+        r.call('journal', 'client_update_state', s(client) + u8(7))
+        r.call('journal', 'get_client', s(client))
+        r.call('journal', 'client_update_state', s(client) + u8(0))
+    r.call('journal', 'client_commit', s(b'a') + position((1, 2, 3)))
+    r.call('journal', 'client_commit', s(b'a') + position(*[(n, 1, n) for n in range(5)]))
+    r.call('journal', 'client_commit', s(b'a') + position(*[(n, 1, n) for n in range(4)]))
+    r.call('journal', 'client_register', s(b'late') + s(b''))
+    r.call('journal', 'client_unregister', s(b'b'))
+    r.call('journal', 'client_unregister', s(b'b'))
+    r.call('journal', 'client_register', s(b'later') + s(b''))
+    r.call('journal', 'client_update_state', s(b'a') + u8(1))
+    r.call('journal', 'client_register', s(b'latest') + s(b''))
+    r.seen()
+
+    r.object('journal-tags')
+    r.call('journal', 'create', u8(12) + u8(2) + u64(3))
+    r.call('journal', 'client_register', s(b'c') + s(b''))
+    r.call('journal', 'tag_list', tags_in(0, 9, b'c'))
+    for tid, cls in ((1, -1), (0, 0), (0, 5), (0, -1), (0, -1), (1, 0), (2, -1), (3, 1), (4, 0), (5, 2), (5, 1), (7, 1)):
+        r.call('journal', 'tag_create', tag_in(tid, cls, b'tag%d' % tid))
+        r.call('journal', 'get_next_tag_tid')
+    r.seen()
+    r.call('journal', 'get_tag', u64(3))
+    r.call('journal', 'get_tag', u64(30))
+
+    def lists():
+        for after, most, cls in ((0, 9, None), (0, 0, None), (0, 2, None), (2, 9, None), (9, 9, None), (0, 9, 0),
+                                 (0, 9, 1), (0, 1, 1), (3, 0, 1), (0, 9, 7)):
+            r.call('journal', 'tag_list', tags_in(after, most, b'c', cls))
+    lists()
+    r.call('journal', 'tag_list', tags_in(0, 9, b'none'))
+    r.call('journal', 'client_commit', s(b'c') + position((1, 3, 3), (2, 4, 2)))
+    lists()
+    r.call('journal', 'tag_create', tag_in(6, 0))
+    r.seen()
+    r.call('journal', 'client_register', s(b'd') + s(b''))
+    r.call('journal', 'client_commit', s(b'c') + position((2**64 - 1, 2**64 - 1, 2**64 - 1)))
+    r.call('journal', 'tag_create', tag_in(7, 0))
+    lists()
+    r.call('journal', 'client_commit', s(b'c') + position((1, 7, 3)))
+    lists()
+    r.call('journal', 'tag_create', tag_in(8, 0))
+    r.seen()
+    r.call('journal', 'client_update_state', s(b'd') + u8(1))
+    r.call('journal', 'tag_create', tag_in(9, 0))
+    r.seen()
+    r.call('journal', 'client_update_state', s(b'd') + u8(0))
+    r.call('journal', 'client_commit', s(b'c') + position((1, 9, 3)))
+    r.call('journal', 'client_unregister', s(b'd'))
+    r.seen()
+    r.call('journal', 'client_unregister', s(b'c'))
+    r.seen()
+    for key, value in (('client_bad', b'bad'), ('tag_%016x' % 20, b'bad'), ('order', b'')):
+        r.omapset(key, value)
+    for method, data in (('get_client', s(b'bad')), ('get_tag', u64(20)), ('client_list', s(b'') + u64(9)),
+                         ('get_order', b''), ('client_register', s(b'e') + s(b'')), ('tag_create', tag_in(10, 0))):
+        r.call('journal', method, data)
+
+    r.object('journal-many')
+    r.call('journal', 'create', u8(12) + u8(2) + u64(3))
+    r.call('journal', 'client_register', s(b'c') + s(b''))
+    for n in range(150):
+        r.call('journal', 'tag_create', tag_in(n, n % 3 if n > 2 else -1))
+    for commit in (64, 140):
+        r.call('journal', 'client_commit', s(b'c') + position((1, commit, 3)))
+        r.call('journal', 'tag_list', tags_in(0, 200, b'c'))
+        r.call('journal', 'tag_list', tags_in(0, 64, b'c', 1))
+    r.call('journal', 'tag_create', tag_in(150, 1))
+    r.seen()
+
+    r.object('journal-entries')
+    r.call('journal', 'append', u64(0) + s(b'none'))
+    for data in (b'first', b'', b'second'):
+        r.call('journal', 'append', u64(10) + s(data))
+        r.call('journal', 'guard_append', u64(10))
+        r.seen()
+    r.call('journal', 'append', u64(10) + s(b'third'))
+    r.call('journal', 'append', u64(12) + s(b'third'))
+    r.seen()
+
+    r.object('journal-bad')
+    r.call('journal', 'create', u8(12) + u8(2) + u64(3))
+    for method, good in (('create', created), ('set_minimum_set', u64(0)), ('client_register', s(b'a') + s(b'data')),
+                         ('client_commit', s(b'a') + position((1, 2, 3))), ('client_list', s(b'') + u64(9)),
+                         ('tag_create', tag_in(0, -1)), ('tag_list', tags_in(0, 9, b'a', 1)),
+                         ('append', u64(9) + s(b'x'))):
+        r.bad_inputs('journal', [method], good)
+    r.seen()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('conf')
@@ -657,7 +796,7 @@ def main():
     args = p.parse_args()
     os.makedirs(args.out, exist_ok=True)
     r = Recorder(args.conf, args.pool)
-    for scenario in (cas, hello, lock, log, log_many, numops, refcount, timeindex, timeindex_many, version):
+    for scenario in (cas, hello, journal, lock, log, log_many, numops, refcount, timeindex, timeindex_many, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

@@ -2,6 +2,7 @@
 
 mod cas;
 mod hello;
+mod journal;
 mod lock;
 mod log;
 mod numops;
@@ -12,9 +13,10 @@ mod version;
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 8] = [
+static CLASSES: [&Class; 9] = [
     &cas::CLASS,
     &hello::CLASS,
+    &journal::CLASS,
     &lock::CLASS,
     &log::CLASS,
     &numops::CLASS,

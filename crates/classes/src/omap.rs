@@ -1,0 +1,77 @@
+//! Keys of the object's omap, one by one and in ranges.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use crate::{Error, Object, Result};
+
+/// Pairs that are read at once: as many as an OSD returns to clients at once, too.
+const PAGE: u64 = 1024;
+
+/// The value of a key, if there is that key.
+pub(crate) fn find(object: &mut dyn Object, key: &[u8]) -> Result<Option<Bytes>> {
+    let keys = BTreeSet::from([Bytes::copy_from_slice(key)]);
+    Ok(object.omap_by_keys(&keys)?.into_values().next())
+}
+
+/// The value of a key; ENOENT where there is no such key.
+pub(crate) fn get(object: &mut dyn Object, key: &[u8]) -> Result<Bytes> {
+    find(object, key)?.ok_or(Error::ENOENT)
+}
+
+/// Sets a key.
+pub(crate) fn set(object: &mut dyn Object, key: impl Into<Bytes>, value: Bytes) -> Result<()> {
+    object.omap_set(&BTreeMap::from([(key.into(), value)]))
+}
+
+/// Removes a key, which need not be there; ENOENT where there is no object.
+pub(crate) fn remove(object: &mut dyn Object, key: impl Into<Bytes>) -> Result<()> {
+    object.omap_remove(&BTreeSet::from([key.into()]))
+}
+
+/// Shows the pairs after the key `after` whose keys start with `prefix`, until there are no more, or `visit` has enough.
+pub(crate) fn scan(
+    object: &mut dyn Object,
+    after: &[u8],
+    prefix: &[u8],
+    mut visit: impl FnMut(Bytes, Bytes) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    let mut after = Bytes::copy_from_slice(after);
+    loop {
+        let page = object.omap_vals(&after, prefix, PAGE)?;
+        let last = page.items.last().map(|(key, _)| key.clone());
+        for (key, value) in page.items {
+            if visit(key, value)?.is_break() {
+                return Ok(());
+            }
+        }
+        match last {
+            Some(key) if page.more => after = key,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Up to `max` of these pairs, with what `read` makes of each from the key's rest after the prefix and the value.
+pub(crate) fn list<T>(
+    object: &mut dyn Object,
+    after: &[u8],
+    prefix: &[u8],
+    max: u64,
+    mut read: impl FnMut(Bytes, Bytes) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    if max == 0 {
+        return Ok(found);
+    }
+    scan(object, after, prefix, |key, value| {
+        found.push(read(key.slice(prefix.len()..), value)?);
+        Ok(match found.len() as u64 >= max {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(found)
+}
