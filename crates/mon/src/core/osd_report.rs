@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
-use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PoolFlags};
+use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::internal::report::{
     BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
 };
@@ -61,8 +61,8 @@ impl Monitor {
             }
             OsdReport::Alive(a) => {
                 let up_thru = self.osd.map.osd_info.get(osd as usize).map_or(0, |i| i.up_thru);
-                if self.osd.map.is_up(osd) && a.want > up_thru && a.want <= self.osd.map.epoch {
-                    self.pending_osd().new_up_thru.insert(osd, a.want);
+                if a.want > up_thru && a.want <= self.osd.map.epoch {
+                    self.note_up_thru(osd, a.want);
                 }
             }
             OsdReport::Failure(f) => self.failure(osd, &f),
@@ -70,20 +70,35 @@ impl Monitor {
             OsdReport::GoingDown(g) => self.going_down(id, osd, tid, g),
             OsdReport::Dead(d) => self.confirmed_dead(osd, d.epoch),
             OsdReport::PgTemp(t) => {
-                let map = self.osd.map.clone();
                 for (pg, acting) in t.acting {
-                    let sane = map
-                        .pool_of(pg)
-                        .is_some_and(|p| acting.len() <= usize::from(p.size))
-                        && acting.iter().all(|o| map.is_up(*o));
-                    let changes =
-                        map.pg_temp.get(&pg).map(Vec::as_slice).unwrap_or_default() != acting.as_slice();
-                    if sane && changes {
-                        self.pending_osd().new_pg_temp.insert(pg, acting);
-                    }
+                    self.temporary_members(osd, pg, acting);
                 }
             }
             OsdReport::Beacon(_) | OsdReport::PgStats(_) | OsdReport::WantMaps(_) | OsdReport::Config(_) => {}
+        }
+    }
+
+    /// An OSD wants a PG to have these acting members for a while, or none.
+    fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
+        let map = self.osd.map.clone();
+        let sane = map
+            .pool_of(pg)
+            .is_some_and(|p| acting.len() <= usize::from(p.size))
+            && acting.iter().all(|o| map.is_up(*o));
+        let pending = self.writes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
+        let have = pending.or_else(|| map.pg_temp.get(&pg));
+        if sane && have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
+            self.pending_osd().new_pg_temp.insert(pg, acting);
+            // Mostly it leads the next interval, too, which begins with this map: so it need not ask for that to be recorded.
+            self.note_up_thru(osd, map.epoch + 1);
+        }
+    }
+
+    /// The next map is to say that an OSD was up in this epoch.
+    fn note_up_thru(&mut self, osd: i32, epoch: u32) {
+        if self.osd.map.is_up(osd) {
+            let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
+            *up_thru = epoch.max(*up_thru);
         }
     }
 

@@ -16,8 +16,10 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, Keyring, ServerHandshake};
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
-use spirula_maps::{MonMap, OsdMap, OsdMapFlags, OsdState, PgStat, PgState, release};
-use spirula_proto::internal::report::{OsdBoot, OsdGoingDown, OsdReport, PgStatsReport};
+use spirula_maps::{MonMap, OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, release};
+use spirula_proto::internal::report::{
+    FullState, Fullness, OsdAlive, OsdBoot, OsdGoingDown, OsdReport, PgStatsReport, PgTempWanted,
+};
 use spirula_proto::mon::{MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap, PaxosVersion, Subscription};
 use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 
@@ -341,6 +343,68 @@ fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks(
     // Who comes back is in again.
     w.boot(0);
     assert!(w.mon.osd.map.is_in(0));
+}
+
+#[test]
+fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let pgs: Vec<PgId> = w.mon.osd.map.pgs().collect();
+    let (begun, up_thru) = (w.mon.osd.map.epoch, w.mon.osd.map.osd_info[1].up_thru);
+    let wish = |w: &mut World, osd: i32, report: OsdReport| {
+        let session = 100 + SessionId::try_from(osd).unwrap();
+        w.mon.message(session, report.to_message(), w.now);
+    };
+    let temporary = |pg: usize, acting: &[i32]| {
+        OsdReport::PgTemp(PgTempWanted {
+            epoch: begun,
+            acting: BTreeMap::from([(pgs[pg], acting.to_vec())]),
+        })
+    };
+    // The first is proposed at once, what comes before that is committed waits.
+    wish(&mut w, 0, temporary(0, &[0, 1]));
+    wish(&mut w, 1, temporary(1, &[1, 2]));
+    wish(
+        &mut w,
+        1,
+        OsdReport::Alive(OsdAlive {
+            epoch: begun,
+            want: begun,
+        }),
+    );
+    wish(&mut w, 2, temporary(2, &[2, 0]));
+    wish(&mut w, 2, temporary(2, &[]));
+    wish(&mut w, 2, temporary(3, &[2]));
+    w.settle();
+    let map = &w.mon.osd.map;
+    assert_eq!(map.epoch, begun + 2);
+    let expected = [(pgs[0], vec![0, 1]), (pgs[1], vec![1, 2]), (pgs[3], vec![2])];
+    assert_eq!(map.pg_temp, BTreeMap::from(expected));
+    // Who leads the next interval need not ask that it be recorded.
+    assert!(up_thru < begun);
+    let recorded = |osd: usize| map.osd_info[osd].up_thru;
+    assert_eq!(
+        [recorded(0), recorded(1), recorded(2)],
+        [begun + 1, begun + 2, begun + 2]
+    );
+    // Other writes keep their turn.
+    wish(&mut w, 0, temporary(0, &[]));
+    wish(&mut w, 1, temporary(1, &[]));
+    w.mon.message(
+        102,
+        OsdReport::Full(FullState {
+            epoch: begun,
+            state: Fullness::NEARFULL,
+        })
+        .to_message(),
+        w.now,
+    );
+    wish(&mut w, 2, temporary(3, &[]));
+    w.settle();
+    assert_eq!(w.mon.osd.map.epoch, begun + 6);
+    assert!(w.mon.osd.map.pg_temp.is_empty());
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Proposals: one at a time, each made against the committed result of the one before.
 
 use spirula_maps::Incremental;
-use spirula_proto::RawMessage;
+use spirula_proto::internal::report::OsdReport;
+use spirula_proto::{MsgType, RawMessage};
 
 use super::{Monitor, Output, SessionId};
 use crate::kv::Txn;
@@ -34,6 +35,13 @@ impl Writes {
     pub(crate) fn idle(&self) -> bool {
         self.in_flight.is_none() && self.osd.is_none() && self.txn.is_empty() && self.waiters.is_empty()
     }
+}
+
+/// Whether it is what an OSD wishes for its PGs. Such come from all PGs at once and say nothing of each other: those that follow
+/// each other make one map, as requests wait for each of them.
+fn is_wish_of_pgs(msg: &RawMessage) -> bool {
+    let report = (msg.kind() == MsgType::OSD_REPORT).then(|| msg.decode());
+    matches!(report, Some(Ok(OsdReport::Alive(_) | OsdReport::PgTemp(_))))
 }
 
 impl Monitor {
@@ -77,7 +85,14 @@ impl Monitor {
             let Some((session, msg)) = self.queue.pop_front() else {
                 return;
             };
+            let is_wish = is_wish_of_pgs(&msg);
             self.handle_write(session, msg);
+            while is_wish
+                && self.queue.front().is_some_and(|(_, m)| is_wish_of_pgs(m))
+                && let Some((session, msg)) = self.queue.pop_front()
+            {
+                self.handle_write(session, msg);
+            }
         }
     }
 

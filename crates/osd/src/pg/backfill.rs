@@ -35,8 +35,6 @@ use super::peering::Stage;
 use super::push::{Lacking, SyncPlan};
 use super::{Active, Ctx, Output, Pg, Role};
 
-/// Bytes in objects above which comparing all of them is too much while requests wait.
-const COMPARED_BYTES: i64 = 64 << 20;
 /// How often what was written meanwhile is copied, before the rest must do.
 const ROUNDS: u32 = 10;
 /// After so many rounds it does not matter any more how large the rest is.
@@ -232,8 +230,10 @@ impl Pg {
             SyncPlan::Objects(keys) => {
                 keys.len() > few || !copied_to(osd) && self.is_heavy(keys.len(), best.usage)
             }
+            // Any of them may have to be copied.
             SyncPlan::Backfill => {
-                usize::try_from(best.usage.objects).unwrap_or(0) > few || best.usage.bytes > COMPARED_BYTES
+                let all = usize::try_from(best.usage.objects).unwrap_or(0);
+                all > few || self.is_heavy(all, best.usage)
             }
         };
         let slow: Vec<i32> = plans.iter().filter(much).map(|(o, _)| *o).collect();

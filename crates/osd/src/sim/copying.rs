@@ -102,24 +102,28 @@ fn what_logs_name_is_held_up_by_norecover_alone() {
 
 #[test]
 fn a_few_large_objects_are_copied_in_the_background_too() {
-    let cfg = PgConfig {
-        sync_bytes: 10_000,
-        ..PgConfig::default()
-    };
-    for (size, heavy) in [(100, false), (4000, true)] {
-        let mut sim = Sim::with_config(3, 3, 1, 9, cfg.clone());
-        sim.settle();
-        let data = "x".repeat(size);
-        sim.crash_and_mark_down(2);
-        sim.settle();
-        for i in 0..10 {
-            sim.write_full(&format!("o{i}"), &data);
+    // Logs tell what is lacking, or all objects are compared.
+    for (log, state) in [(1000, "active+recovering"), (1, "active+backfilling")] {
+        let cfg = PgConfig {
+            sync_bytes: 10_000,
+            log_entries_per_pg: (log, log),
+            ..PgConfig::default()
+        };
+        for (size, heavy) in [(100, false), (4000, true)] {
+            let mut sim = Sim::with_config(3, 3, 1, 9, cfg.clone());
+            sim.settle();
+            let data = "x".repeat(size);
+            sim.crash_and_mark_down(2);
+            sim.settle();
+            for i in 0..100 {
+                sim.write_full(&format!("o{}", i % 10), &data);
+            }
+            sim.start_and_mark_up(2);
+            sim.settle();
+            assert!(sim.all_clean());
+            let copied = sim.seen_states.iter().any(|s| s.contains(state));
+            assert_eq!(copied, heavy, "{size} {state} {:?}", sim.seen_states);
         }
-        sim.start_and_mark_up(2);
-        sim.settle();
-        assert!(sim.all_clean());
-        let recovered = sim.seen_states.iter().any(|s| s.contains("active+recovering"));
-        assert_eq!(recovered, heavy, "{size}");
     }
 }
 

@@ -33,7 +33,7 @@ fn world() -> World {
 
 /// The primary of PG `seed` says that it has trimmed `snaps`.
 fn trimmed(w: &mut World, seed: u32, snaps: &[u64]) {
-    let pg = spirula_maps::PgId::new(1, seed);
+    let pg = PgId::new(1, seed);
     let at = w.mon.osd.map.map_pg(pg);
     let stat = PgStat {
         state: PgState::ACTIVE.with(PgState::CLEAN),
