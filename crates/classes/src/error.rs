@@ -19,16 +19,23 @@ pub(crate) const EINVAL: i32 = 22;
 impl Error {
     pub const ENOENT: Self = Self::Errno(2);
     pub const EIO: Self = Self::Errno(5);
+    pub const ENXIO: Self = Self::Errno(6);
+    pub const ENOEXEC: Self = Self::Errno(8);
     pub const EBADF: Self = Self::Errno(9);
     pub const EBUSY: Self = Self::Errno(16);
     pub const EEXIST: Self = Self::Errno(17);
+    pub const EXDEV: Self = Self::Errno(18);
     pub const EINVAL: Self = Self::Errno(EINVAL);
+    pub const ERANGE: Self = Self::Errno(34);
+    pub const ENOSYS: Self = Self::Errno(38);
     pub const ENOMSG: Self = Self::Errno(42);
     pub const ENODATA: Self = Self::Errno(61);
     pub const ENOLINK: Self = Self::Errno(67);
     pub const EBADMSG: Self = Self::Errno(74);
     pub const EOVERFLOW: Self = Self::Errno(75);
+    pub const EOPNOTSUPP: Self = Self::Errno(95);
     pub const ESTALE: Self = Self::Errno(116);
+    pub const EDQUOT: Self = Self::Errno(122);
     pub const ECANCELED: Self = Self::Errno(125);
 }
 

@@ -1,6 +1,6 @@
 //! Object classes: named methods that clients call on an object and that run beside it, in its transaction.
 //!
-//! A class is one file under `class` with typed methods, and its line in the registry there. A method sees its
+//! A class is a file or directory under `class` with typed methods, and its line in the registry there. A method sees its
 //! object, its caller and the time through [`Object`] and nothing else: it has no clock, no randomness and no state of
 //! its own, so that it can run again from the start with the same outcome. It must: a method that reads what is not in
 //! memory yet gets [`Error::NotFetched`], passes it up with `?`, and is called again once that was fetched. What it

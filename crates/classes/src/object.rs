@@ -56,9 +56,13 @@ pub trait Object {
     /// included.
     fn subop_version(&self) -> String;
 
-    /// Size and time; ENOENT where there is no object. The only question that a method need not be marked as reading
-    /// for.
+    /// Size and time; ENOENT where there is no object. A method need not be marked as
+    /// reading for it.
     fn stat(&mut self) -> Result<Stat>;
+
+    /// The newest snapshot id that writers of the object knew, as of before the request; ENOENT where there is neither
+    /// the object nor a clone of it. A method need not be marked as reading for it.
+    fn snapset_seq(&mut self) -> Result<u64>;
 
     /// Up to `length` bytes from `offset` on, all where `length` is 0; nothing where there is no object.
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes>;

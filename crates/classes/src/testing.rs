@@ -15,6 +15,8 @@ pub(crate) struct State {
     pub(crate) attrs: BTreeMap<Bytes, Bytes>,
     pub(crate) omap: BTreeMap<Bytes, Bytes>,
     pub(crate) header: Bytes,
+    /// The newest snapshot id that writers knew.
+    pub(crate) snapset_seq: u64,
 }
 
 /// An object with all that a method is told.
@@ -146,6 +148,11 @@ impl Object for Run<'_> {
             size: self.new.data.len() as u64,
             mtime: UTime::ZERO,
         })
+    }
+
+    fn snapset_seq(&mut self) -> Result<u64> {
+        self.new.exists.then_some(()).ok_or(Error::ENOENT)?;
+        Ok(self.world.state.snapset_seq)
     }
 
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes> {
@@ -381,7 +388,7 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, hello, journal, lock, log, numops, refcount, timeindex, version
+        cas, hello, journal, lock, log, numops, rbd, refcount, timeindex, version
     );
 }
 

@@ -796,11 +796,13 @@ def main():
     args = p.parse_args()
     os.makedirs(args.out, exist_ok=True)
     r = Recorder(args.conf, args.pool)
-    for scenario in (cas, hello, journal, lock, log, log_many, numops, refcount, timeindex, timeindex_many, version):
+    from record_rbd import rbd
+    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, refcount, timeindex, timeindex_many, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)
             r.finish(os.path.join(args.out, name + '.txt'))
 
 
-main()
+if __name__ == '__main__':
+    main()

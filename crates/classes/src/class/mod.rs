@@ -1,4 +1,4 @@
-//! The classes that there are: each a file here and its line in [`CLASSES`].
+//! The classes that there are: each a file or directory here and its line in [`CLASSES`].
 
 mod cas;
 mod hello;
@@ -6,6 +6,7 @@ mod journal;
 mod lock;
 mod log;
 mod numops;
+mod rbd;
 mod refcount;
 mod timeindex;
 mod version;
@@ -13,13 +14,14 @@ mod version;
 use crate::Class;
 
 /// Every class.
-static CLASSES: [&Class; 9] = [
+static CLASSES: [&Class; 10] = [
     &cas::CLASS,
     &hello::CLASS,
     &journal::CLASS,
     &lock::CLASS,
     &log::CLASS,
     &numops::CLASS,
+    &rbd::CLASS,
     &refcount::CLASS,
     &timeindex::CLASS,
     &version::CLASS,

@@ -156,6 +156,14 @@ impl Object for View<'_, '_> {
         Ok(Stat { size, mtime })
     }
 
+    fn snapset_seq(&mut self) -> Result<u64, Error> {
+        let known = &self.exec.old.info.snap_set;
+        match self.exec.exists || !known.clones.is_empty() {
+            true => Ok(known.seq),
+            false => Err(Error::ENOENT),
+        }
+    }
+
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes, Error> {
         self.read_op(OpCode::SYNC_READ, extent(offset, length), Bytes::new())
     }

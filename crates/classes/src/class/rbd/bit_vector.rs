@@ -1,0 +1,191 @@
+//! Elements of two bits with checksums: `BitVector<2>` of Ceph's `src/common/bit_vector.hpp`.
+//!
+//! A header with the number of elements, four elements in every byte with the first in the highest bits, and a footer
+//! with the checksums (CRC-32C) of the header and of every 4096 bytes of elements. The footer may be empty.
+
+use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
+
+/// Bytes of the encoded header.
+pub(super) const HEADER_LEN: u64 = 18;
+/// Bytes that share a checksum.
+pub(super) const BLOCK: usize = 4096;
+/// Elements in a byte.
+pub(super) const PER_BYTE: u64 = 4;
+
+/// The elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BitVector {
+    len: u64,
+    data: Vec<u8>,
+    /// Whether its checksums are written.
+    pub(super) checksummed: bool,
+}
+
+impl Default for BitVector {
+    fn default() -> Self {
+        Self {
+            len: 0,
+            data: Vec::new(),
+            checksummed: true,
+        }
+    }
+}
+
+/// A checksum as Ceph stores it, with nothing inverted at either end.
+pub(super) fn checksum(block: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!0, block)
+}
+
+/// Bytes of so many elements.
+pub(super) fn bytes_for(len: u64) -> u64 {
+    len.div_ceil(PER_BYTE)
+}
+
+/// The number of elements in an encoded header, and the header's checksum.
+pub(super) fn decode_header(r: &mut Reader<'_>) -> Result<(u64, u32)> {
+    let header = r.blob()?;
+    let len = Reader::new(header).section("BitVector", 1, |_, r| r.u64())?;
+    Ok((len, checksum(header)))
+}
+
+/// An element of a byte.
+fn element(byte: u8, i: u64) -> u8 {
+    byte >> (6 - 2 * (i % PER_BYTE)) & 3
+}
+
+/// Replaces the elements from `from` on and before `to`. Returns whether any changed.
+pub(super) fn replace(data: &mut [u8], from: u64, to: u64, by: impl Fn(u8) -> u8) -> bool {
+    if from >= to {
+        return false;
+    }
+    let new_byte = |byte: u8| {
+        let elements = (0..PER_BYTE).map(|i| by(element(byte, i)) & 3);
+        elements.fold(0, |byte, e| byte << 2 | e)
+    };
+    let table: [u8; 256] = std::array::from_fn(|b| new_byte(u8::try_from(b).unwrap_or_default()));
+    let (first, last) = (from / PER_BYTE, (to - 1) / PER_BYTE);
+    let start = usize::try_from(first).unwrap_or(usize::MAX);
+    let count = usize::try_from(last - first + 1).unwrap_or(usize::MAX);
+    let mut changed = false;
+    for (at, byte) in (first..).zip(data.iter_mut().skip(start).take(count)) {
+        let mut mask = 0xff;
+        if at == first {
+            mask = 0xff >> (2 * (from % PER_BYTE));
+        }
+        if at == last && !to.is_multiple_of(PER_BYTE) {
+            mask &= 0xff << (8 - 2 * (to % PER_BYTE));
+        }
+        let new = table[usize::from(*byte)] & mask | *byte & !mask;
+        changed |= new != *byte;
+        *byte = new;
+    }
+    changed
+}
+
+impl BitVector {
+    /// How many elements there are.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// An element; 0 where there is none.
+    pub(super) fn get(&self, i: u64) -> u8 {
+        let at = usize::try_from(i / PER_BYTE).ok().filter(|_| i < self.len);
+        at.and_then(|at| self.data.get(at)).map_or(0, |b| element(*b, i))
+    }
+
+    /// Replaces elements. Returns whether any changed.
+    pub(super) fn replace(&mut self, from: u64, to: u64, by: impl Fn(u8) -> u8) -> bool {
+        replace(&mut self.data, from, to.min(self.len), by)
+    }
+
+    /// Cuts or extends it; new elements are `fill`.
+    pub(super) fn resize(&mut self, len: u64, fill: u8) {
+        let old = std::mem::replace(&mut self.len, len);
+        let bytes = usize::try_from(bytes_for(len)).unwrap_or(usize::MAX);
+        self.data.resize(bytes, 0);
+        self.replace(old, len, |_| fill);
+    }
+}
+
+impl Encode for BitVector {
+    fn encode(&self, w: &mut Writer) {
+        let mut header = Writer::new();
+        header.section(1, 1, |w| w.u64(self.len));
+        w.blob(header.as_slice());
+        w.bytes(&self.data);
+        let mut footer = Writer::new();
+        if self.checksummed {
+            footer.u32(checksum(header.as_slice()));
+            let blocks = self.data.chunks(BLOCK);
+            footer.count(blocks.len());
+            blocks.for_each(|block| footer.u32(checksum(block)));
+        }
+        w.blob(footer.as_slice());
+    }
+}
+
+impl Decode for BitVector {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let (len, header_crc) = decode_header(r)?;
+        let bytes = usize::try_from(bytes_for(len)).map_err(|_| Error::Invalid("number of elements"))?;
+        let data = r.bytes(bytes)?;
+        let footer = r.blob()?;
+        if !footer.is_empty() {
+            let mut r = Reader::new(footer);
+            let (crc, _count) = (r.u32()?, r.u32()?);
+            let mut is_sound = crc == header_crc;
+            for block in data.chunks(BLOCK) {
+                is_sound &= r.u32()? == checksum(block);
+            }
+            if !is_sound {
+                return Err(Error::Invalid("checksum"));
+            }
+        }
+        Ok(Self {
+            len,
+            data: data.to_vec(),
+            checksummed: !footer.is_empty(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::{decode_all, encode_to_vec};
+
+    use super::*;
+
+    #[test]
+    fn elements_are_replaced_within_bounds() {
+        let mut v = BitVector::default();
+        v.resize(21, 3);
+        for (from, to) in [(0, 1), (1, 3), (2, 9), (4, 8), (5, 21), (20, 21), (7, 7), (0, 99)] {
+            let mut got = v.clone();
+            assert_eq!(got.replace(from, to, |e| e ^ 2), from < to);
+            for i in 0..21 {
+                let want = if (from..to).contains(&i) { 1 } else { 3 };
+                assert_eq!(got.get(i), want, "{from}..{to} at {i}");
+            }
+            assert_eq!(got.get(21), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused() {
+        let mut v = BitVector::default();
+        v.resize(40_000, 1);
+        let bytes = encode_to_vec(&v);
+        assert_eq!(bytes.len(), 18 + 10_000 + 4 + 4 + 4 + 3 * 4);
+        assert_eq!(decode_all::<BitVector>(&bytes).unwrap(), v);
+        for at in [10, 18, 18 + 4096, 18 + 9_999, bytes.len() - 1, 18 + 10_000 + 4] {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x10;
+            assert!(decode_all::<BitVector>(&bad).is_err(), "{at}");
+        }
+        v.checksummed = false;
+        let bytes = encode_to_vec(&v);
+        assert_eq!(bytes.len(), 18 + 10_000 + 4);
+        assert_eq!(decode_all::<BitVector>(&bytes).unwrap(), v);
+    }
+}

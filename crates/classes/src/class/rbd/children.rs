@@ -1,0 +1,140 @@
+//! The clones of snapshots: those that only hold on to protected ones are listed per pool, in `rbd_children`, and those
+//! that hold on to any in the header of the snapshot's image.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+
+use super::arguments::arguments;
+use super::{features, keys, snapshot_record as record};
+use crate::method::Nothing;
+use crate::{Error, Object, Result};
+
+arguments! {
+    /// A parent, whose encoding is the key of its children.
+    pub(super) struct ParentKey {
+        pub(super) pool_id: u64,
+        pub(super) image_id: Bytes,
+        pub(super) snap_id: u64,
+    }
+}
+
+impl ParentKey {
+    fn key(self) -> Vec<u8> {
+        encode_to_vec(&(self.pool_id, (self.image_id, self.snap_id)))
+    }
+}
+
+type Ids = BTreeSet<Bytes>;
+
+pub(super) fn add(object: &mut dyn Object, (parent, child): (ParentKey, Bytes)) -> Result<Nothing> {
+    let key = parent.key();
+    let mut children: Ids = keys::get(object, &key)?.unwrap_or_default();
+    if !children.insert(child) {
+        return Err(Error::EEXIST);
+    }
+    keys::set(object, &key, &children).map(|()| Nothing)
+}
+
+pub(super) fn remove(object: &mut dyn Object, (parent, child): (ParentKey, Bytes)) -> Result<Nothing> {
+    let key = parent.key();
+    let mut children: Ids = keys::require(object, &key)?;
+    if !children.remove(&child) {
+        return Err(Error::ENOENT);
+    }
+    match children.is_empty() {
+        true => keys::remove(object, &key)?,
+        false => keys::set(object, &key, &children)?,
+    }
+    Ok(Nothing)
+}
+
+pub(super) fn get(object: &mut dyn Object, parent: ParentKey) -> Result<Ids> {
+    keys::require(object, parent.key())
+}
+
+/// A clone, wherever it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChildImageSpec {
+    pool_id: i64,
+    pool_namespace: Bytes,
+    image_id: Bytes,
+}
+
+impl Encode for ChildImageSpec {
+    fn encode(&self, w: &mut Writer) {
+        w.section(2, 1, |w| {
+            w.i64(self.pool_id);
+            w.put(&self.image_id);
+            w.put(&self.pool_namespace);
+        });
+    }
+}
+
+impl Decode for ChildImageSpec {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        r.section("ChildImageSpec", 2, |version, r| {
+            let (pool_id, image_id) = r.get()?;
+            Ok(Self {
+                pool_id,
+                image_id,
+                pool_namespace: if version >= 2 { r.get()? } else { Bytes::new() },
+            })
+        })
+    }
+}
+
+type Specs = BTreeSet<ChildImageSpec>;
+
+/// The key of a snapshot's clones.
+fn children_key(snap: u64) -> String {
+    format!("snap_children_{snap:016x}")
+}
+
+/// Notes a clone, which keeps the snapshot.
+pub(super) fn attach(object: &mut dyn Object, (id, child): (u64, ChildImageSpec)) -> Result<Nothing> {
+    let mut snap = record::read(object, id)?;
+    if snap.namespace.is_trash() {
+        return Err(Error::ENOENT);
+    }
+    let key = children_key(id);
+    let mut children: Specs = keys::get(object, &key)?.unwrap_or_default();
+    if !children.insert(child) {
+        return Err(Error::EEXIST);
+    }
+    keys::set(object, &key, &children)?;
+    snap.child_count = snap.child_count.wrapping_add(1);
+    record::write(object, id, snap)?;
+    features::set_operations(object, features::CLONE_PARENT, features::CLONE_PARENT)?;
+    Ok(Nothing)
+}
+
+pub(super) fn detach(object: &mut dyn Object, (id, child): (u64, ChildImageSpec)) -> Result<Nothing> {
+    let mut snap = record::read(object, id)?;
+    let key = children_key(id);
+    let mut children: Specs = keys::get(object, &key)?.unwrap_or_default();
+    if snap.child_count as usize != children.len() {
+        return Err(Error::EINVAL);
+    }
+    if !children.remove(&child) {
+        return Err(Error::ENOENT);
+    }
+    match children.is_empty() {
+        true => keys::remove_any(object, &key)?,
+        false => keys::set(object, &key, &children)?,
+    }
+    snap.child_count -= 1;
+    let is_last = snap.child_count == 0;
+    record::write(object, id, snap)?;
+    let is_cloned = |s: &record::Snapshot| s.id != id && s.child_count > 0;
+    if is_last && !record::read_all(object)?.iter().any(is_cloned) {
+        features::set_operations(object, 0, features::CLONE_PARENT)?;
+    }
+    Ok(Nothing)
+}
+
+pub(super) fn list(object: &mut dyn Object, id: u64) -> Result<Specs> {
+    record::read(object, id)?;
+    keys::require(object, children_key(id))
+}

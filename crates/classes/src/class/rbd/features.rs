@@ -1,0 +1,175 @@
+//! What an image can do and which clients may open it: its features, those of operations that it has to do with, and
+//! its flags.
+
+use spirula_maps::snap::NOSNAP;
+
+use super::arguments::{Trailing, arguments};
+use super::{keys, snapshot_record};
+use crate::error::unless;
+use crate::method::Nothing;
+use crate::{Error, Object, Result};
+
+/// It can have a parent.
+pub(super) const LAYERING: u64 = 1 << 0;
+/// It is striped otherwise than object by object.
+pub(super) const STRIPINGV2: u64 = 1 << 1;
+const EXCLUSIVE_LOCK: u64 = 1 << 2;
+const OBJECT_MAP: u64 = 1 << 3;
+const FAST_DIFF: u64 = 1 << 4;
+/// Flattening it takes the parent from its snapshots, too.
+pub(super) const DEEP_FLATTEN: u64 = 1 << 5;
+const JOURNALING: u64 = 1 << 6;
+/// Its data is in another pool.
+pub(super) const DATA_POOL: u64 = 1 << 7;
+/// It has features of operations: only who knows them may write.
+pub(super) const OPERATIONS: u64 = 1 << 8;
+/// It is being migrated.
+pub(super) const MIGRATING: u64 = 1 << 9;
+const NON_PRIMARY: u64 = 1 << 10;
+const DIRTY_CACHE: u64 = 1 << 11;
+
+/// Every feature, all of which a client has to know to write.
+pub(super) const ALL: u64 = (1 << 12) - 1;
+/// Those that a client has to know to read.
+const INCOMPATIBLE: u64 = LAYERING | STRIPINGV2 | DATA_POOL | DIRTY_CACHE;
+/// Those that come and go during an image's life.
+const MUTABLE: u64 = EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING | NON_PRIMARY | DIRTY_CACHE;
+/// Those that may go, but not come.
+const DISABLE_ONLY: u64 = DEEP_FLATTEN;
+/// Those that methods set and users do not.
+const INTERNAL: u64 = OPERATIONS | MIGRATING;
+
+/// It has snapshots with clones that hold on to them.
+pub(super) const CLONE_PARENT: u64 = 1 << 0;
+/// It is such a clone.
+pub(super) const CLONE_CHILD: u64 = 1 << 1;
+/// It has removed snapshots that clones hold on to.
+pub(super) const SNAP_TRASH: u64 = 1 << 3;
+/// Every feature of operations; the one in between is that it belongs to a group.
+const OPERATIONS_ALL: u64 = (1 << 4) - 1;
+
+pub(super) const FEATURES: &str = "features";
+const OP_FEATURES: &str = "op_features";
+pub(super) const FLAGS: &str = "flags";
+
+/// The image's features, `None` for what is no image of this format.
+pub(super) fn read(object: &mut dyn Object) -> Result<Option<u64>> {
+    keys::get(object, FEATURES)
+}
+
+pub(super) fn write(object: &mut dyn Object, features: u64) -> Result<()> {
+    keys::set(object, FEATURES, &features)
+}
+
+/// ENOEXEC where the image lacks a feature.
+pub(super) fn require(object: &mut dyn Object, feature: u64) -> Result<()> {
+    match read(object)? {
+        Some(have) if have & feature == feature => Ok(()),
+        _ => Err(Error::ENOEXEC),
+    }
+}
+
+/// Whether the image has a feature.
+pub(super) fn has(object: &mut dyn Object, feature: u64) -> Result<bool> {
+    unless(require(object, feature), &[Error::ENOEXEC, Error::EIO]).map(|r| r.is_some())
+}
+
+/// `old` with the bits of `mask` as `new` has them.
+fn masked(old: u64, new: u64, mask: u64) -> u64 {
+    (old & !mask) | (new & mask)
+}
+
+/// Sets features of operations, and the feature that says that there are any.
+pub(super) fn set_operations(object: &mut dyn Object, operations: u64, mask: u64) -> Result<()> {
+    let old: u64 = read(object)?.ok_or(Error::ENOENT)?;
+    let old_operations = keys::get(object, OP_FEATURES)?.unwrap_or_default();
+    let operations = masked(old_operations, operations, mask);
+    if operations == old_operations {
+        return Ok(());
+    }
+    let features = if operations == 0 {
+        keys::remove_any(object, OP_FEATURES)?;
+        old & !OPERATIONS
+    } else {
+        keys::set(object, OP_FEATURES, &operations)?;
+        old | OPERATIONS
+    };
+    match features == old {
+        true => Ok(()),
+        false => write(object, features),
+    }
+}
+
+/// The image's features, and those of them that a client has to know to read or, by default, to write.
+pub(super) fn get_features(
+    object: &mut dyn Object,
+    (_snap, read_only): (u64, Trailing<bool>),
+) -> Result<(u64, u64)> {
+    let features = read(object)?.ok_or(Error::ENOENT)?;
+    let incompatible = if read_only.0.unwrap_or_default() {
+        INCOMPATIBLE
+    } else {
+        ALL
+    };
+    Ok((features, features & incompatible))
+}
+
+pub(super) fn set_features(object: &mut dyn Object, (new, mask): (u64, u64)) -> Result<Nothing> {
+    let old = read(object)?.unwrap_or_default();
+    if mask & INTERNAL != 0 {
+        return Err(Error::EINVAL);
+    }
+    // Newer clients may want to be rid of what is not known here.
+    let mask = mask & ALL;
+    if new & mask & !MUTABLE != 0 || !new & mask & !(MUTABLE | DISABLE_ONLY) != 0 {
+        return Err(Error::EINVAL);
+    }
+    write(object, masked(old, new, mask)).map(|()| Nothing)
+}
+
+pub(super) fn get_all_features(_: &mut dyn Object, _: Nothing) -> Result<u64> {
+    Ok(ALL)
+}
+
+pub(super) fn op_features_get(object: &mut dyn Object, _: Nothing) -> Result<u64> {
+    Ok(keys::get(object, OP_FEATURES)?.unwrap_or_default())
+}
+
+pub(super) fn op_features_set(object: &mut dyn Object, (new, mask): (u64, u64)) -> Result<Nothing> {
+    if mask & !OPERATIONS_ALL != 0 {
+        return Err(Error::EINVAL);
+    }
+    set_operations(object, new, mask).map(|()| Nothing)
+}
+
+pub(super) fn get_flags(object: &mut dyn Object, snap: u64) -> Result<u64> {
+    match snap {
+        NOSNAP => Ok(keys::get(object, FLAGS)?.unwrap_or_default()),
+        _ => snapshot_record::read(object, snap).map(|s| s.flags),
+    }
+}
+
+arguments! {
+    /// What `set_flags` takes.
+    pub(super) struct SetFlags {
+        pub(super) flags: u64,
+        pub(super) mask: u64,
+        pub(super) snap: Trailing<u64>,
+    }
+}
+
+pub(super) fn set_flags(object: &mut dyn Object, op: SetFlags) -> Result<Nothing> {
+    let new = |old| masked(old, op.flags, op.mask);
+    match op.snap.0.unwrap_or(NOSNAP) {
+        NOSNAP => {
+            let old = keys::get(object, FLAGS)?.unwrap_or_default();
+            keys::set(object, FLAGS, &new(old))?;
+        }
+        id => {
+            let mut snap = snapshot_record::read(object, id)?;
+            snap.flags = new(snap.flags);
+            snapshot_record::write(object, id, snap)?;
+        }
+    }
+    Ok(Nothing)
+}

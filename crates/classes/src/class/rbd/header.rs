@@ -1,0 +1,136 @@
+//! An image's header: its size, and where and how its data lies.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_maps::snap::NOSNAP;
+
+use super::arguments::{Trailing, arguments};
+use super::parent::Parent;
+use super::{features, keys, parent, snapshot, snapshot_record, timestamps};
+use crate::method::{Nothing, to_bytes};
+use crate::{Error, Object, Result};
+
+pub(super) const SIZE: &str = "size";
+const ORDER: &str = "order";
+const OBJECT_PREFIX: &str = "object_prefix";
+const DATA_POOL: &str = "data_pool_id";
+const STRIPE_UNIT: &str = "stripe_unit";
+const STRIPE_COUNT: &str = "stripe_count";
+
+/// No pool.
+const NO_POOL: i64 = -1;
+
+arguments! {
+    /// What `create` takes.
+    pub(super) struct Create {
+        pub(super) size: u64,
+        /// The size of its objects as a power of two.
+        pub(super) order: u8,
+        pub(super) features: u64,
+        /// What the names of its objects start with.
+        pub(super) object_prefix: Bytes,
+        pub(super) data_pool: Trailing<i64>,
+    }
+}
+
+pub(super) fn create(object: &mut dyn Object, op: Create) -> Result<Nothing> {
+    if op.features & !features::ALL != 0 {
+        return Err(Error::ENOSYS);
+    }
+    if op.object_prefix.is_empty() {
+        return Err(Error::EINVAL);
+    }
+    if keys::has(object, OBJECT_PREFIX)? {
+        return Err(Error::EEXIST);
+    }
+    let data_pool = op.data_pool.0.unwrap_or(NO_POOL);
+    let has_data_pool = op.features & features::DATA_POOL != 0;
+    if op.features & features::OPERATIONS != 0 || has_data_pool != (data_pool != NO_POOL) {
+        return Err(Error::EINVAL);
+    }
+    let now = to_bytes(&object.now());
+    let mut values = BTreeMap::from([
+        (SIZE, to_bytes(&op.size)),
+        (ORDER, to_bytes(&op.order)),
+        (features::FEATURES, to_bytes(&op.features)),
+        (OBJECT_PREFIX, to_bytes(&op.object_prefix)),
+        (snapshot::SEQ, to_bytes(&0u64)),
+        (timestamps::CREATE, now.clone()),
+        (timestamps::ACCESS, now.clone()),
+        (timestamps::MODIFY, now),
+    ]);
+    if has_data_pool {
+        values.insert(DATA_POOL, to_bytes(&data_pool));
+    }
+    let values = values
+        .into_iter()
+        .map(|(k, v)| (Bytes::from_static(k.as_bytes()), v));
+    object.omap_set(&values.collect()).map(|()| Nothing)
+}
+
+/// The size of its objects as a power of two, and that of the image or of a snapshot.
+pub(super) fn get_size(object: &mut dyn Object, snap: u64) -> Result<(u8, u64)> {
+    let order = keys::require(object, ORDER)?;
+    let size = match snap {
+        NOSNAP => keys::require(object, SIZE)?,
+        _ => snapshot_record::read(object, snap)?.image_size,
+    };
+    Ok((order, size))
+}
+
+/// Resizes the image. It then sees no more of its parent than it is long, even if it grows again.
+pub(super) fn set_size(object: &mut dyn Object, size: u64) -> Result<Nothing> {
+    let old: u64 = keys::require(object, SIZE)?;
+    keys::set(object, SIZE, &size)?;
+    if size < old
+        && let Some(mut above) = keys::get::<Parent>(object, parent::KEY)?
+        && above.exists()
+        && above.head_overlap.unwrap_or_default() > size
+    {
+        above.head_overlap = Some(size);
+        keys::set(object, parent::KEY, &above)?;
+    }
+    Ok(Nothing)
+}
+
+pub(super) fn get_object_prefix(object: &mut dyn Object, _: Nothing) -> Result<Bytes> {
+    keys::require(object, OBJECT_PREFIX)
+}
+
+/// The pool of its data; -1 where it is that of the header.
+pub(super) fn get_data_pool(object: &mut dyn Object, _: Nothing) -> Result<i64> {
+    Ok(keys::get(object, DATA_POOL)?.unwrap_or(NO_POOL))
+}
+
+/// The size of an object; EINVAL where there is none such.
+fn object_size(order: u8) -> Result<u64> {
+    1u64.checked_shl(order.into()).ok_or(Error::EINVAL)
+}
+
+/// Bytes before the next object is written to, and the number of objects that are written to in turn.
+pub(super) fn get_stripe_unit_count(object: &mut dyn Object, _: Nothing) -> Result<(u64, u64)> {
+    object.stat()?;
+    features::require(object, features::STRIPINGV2)?;
+    let unit = match keys::get(object, STRIPE_UNIT)? {
+        Some(unit) => unit,
+        None => object_size(keys::get(object, ORDER)?.ok_or(Error::EIO)?)?,
+    };
+    let count = keys::get(object, STRIPE_COUNT)?.unwrap_or(1);
+    Ok((unit, count))
+}
+
+pub(super) fn set_stripe_unit_count(object: &mut dyn Object, (unit, count): (u64, u64)) -> Result<Nothing> {
+    if unit == 0 || count == 0 {
+        return Err(Error::EINVAL);
+    }
+    object.stat()?;
+    features::require(object, features::STRIPINGV2)?;
+    let size = object_size(keys::require(object, ORDER)?)?;
+    if !size.is_multiple_of(unit) {
+        return Err(Error::EINVAL);
+    }
+    keys::set(object, STRIPE_UNIT, &unit)?;
+    keys::set(object, STRIPE_COUNT, &count)?;
+    Ok(Nothing)
+}

@@ -1,0 +1,50 @@
+//! The omap keys in which nearly everything is kept, with what they hold.
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode};
+
+use crate::error::unless;
+use crate::method::{stored, to_bytes};
+use crate::{Error, Object, Result, omap};
+
+/// What a key holds, `None` without one.
+pub(super) fn get<T: Decode>(object: &mut dyn Object, key: impl AsRef<[u8]>) -> Result<Option<T>> {
+    omap::find(object, key.as_ref())?.as_ref().map(stored).transpose()
+}
+
+/// What a key holds; ENOENT without one.
+pub(super) fn require<T: Decode>(object: &mut dyn Object, key: impl AsRef<[u8]>) -> Result<T> {
+    get(object, key)?.ok_or(Error::ENOENT)
+}
+
+/// Whether there is that key, whatever it holds.
+pub(super) fn has(object: &mut dyn Object, key: impl AsRef<[u8]>) -> Result<bool> {
+    omap::find(object, key.as_ref()).map(|v| v.is_some())
+}
+
+/// Sets a key.
+pub(super) fn set(object: &mut dyn Object, key: impl AsRef<[u8]>, value: &impl Encode) -> Result<()> {
+    omap::set(object, Bytes::copy_from_slice(key.as_ref()), to_bytes(value))
+}
+
+/// Removes a key; ENOENT where there is no object, but not without the key.
+pub(super) fn remove(object: &mut dyn Object, key: impl AsRef<[u8]>) -> Result<()> {
+    omap::remove(object, Bytes::copy_from_slice(key.as_ref()))
+}
+
+/// Removes a key where there is one.
+pub(super) fn remove_any(object: &mut dyn Object, key: impl AsRef<[u8]>) -> Result<()> {
+    unless(remove(object, key), &[Error::ENOENT]).map(|_| ())
+}
+
+/// Up to `max` keys that start with `prefix` and come after `prefix` and `after`, without the prefix, and their values.
+pub(super) fn list(
+    object: &mut dyn Object,
+    prefix: &str,
+    after: &[u8],
+    max: u64,
+) -> Result<Vec<(Bytes, Bytes)>> {
+    let prefix = prefix.as_bytes();
+    let after = [prefix, after].concat();
+    omap::list(object, &after, prefix, max, |name, value| Ok((name, value)))
+}

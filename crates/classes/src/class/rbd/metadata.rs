@@ -1,0 +1,39 @@
+//! What users and clients note of an image, settings among it: names with values.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::keys;
+use crate::method::Nothing;
+use crate::{Object, Result, omap};
+
+const PREFIX: &str = "metadata_";
+
+/// What clients of old get that ask for none.
+const DEFAULT_LIST: u64 = 64;
+
+type Values = BTreeMap<Bytes, Bytes>;
+
+fn key(name: &[u8]) -> Bytes {
+    [PREFIX.as_bytes(), name].concat().into()
+}
+
+pub(super) fn list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Result<Values> {
+    let max = if max == 0 { DEFAULT_LIST } else { max };
+    let found = keys::list(object, PREFIX, &after, max)?;
+    Ok(found.into_iter().collect())
+}
+
+pub(super) fn set(object: &mut dyn Object, values: Values) -> Result<Nothing> {
+    let values = values.into_iter().map(|(name, value)| (key(&name), value));
+    object.omap_set(&values.collect()).map(|()| Nothing)
+}
+
+pub(super) fn remove(object: &mut dyn Object, name: Bytes) -> Result<Nothing> {
+    keys::remove(object, key(&name)).map(|()| Nothing)
+}
+
+pub(super) fn get(object: &mut dyn Object, name: Bytes) -> Result<Bytes> {
+    omap::get(object, &key(&name))
+}

@@ -1,0 +1,172 @@
+//! An image on its way to another pool, format or layout: what its old and its new header know of it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, Writer};
+
+use super::{features, keys};
+use crate::method::Nothing;
+use crate::{Error, Object, Result};
+
+/// The key of what is known.
+const KEY: &str = "migration";
+
+/// The header of a source, not a destination.
+const SOURCE: u8 = 1;
+/// That of a destination.
+const DESTINATION: u8 = 2;
+
+/// What headers of the first format begin with; a NUL follows.
+const OLD_HEADER: &[u8; 33] = b"<<< Rados Block Device Image >>>\n";
+/// The same while the image is migrated, so that clients that do not know of it keep away.
+const OLD_HEADER_MIGRATING: &[u8; 33] = b"<<< Migrating RBD Image      >>>\n";
+
+/// A migration: `MigrationSpec` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Migration {
+    header_type: u8,
+    /// The other image: that to which it goes, or from which it comes.
+    pool_id: i64,
+    pool_namespace: Bytes,
+    image_name: Bytes,
+    image_id: Bytes,
+    snap_seqs: BTreeMap<u64, u64>,
+    overlap: u64,
+    flatten: bool,
+    mirroring: bool,
+    state: u8,
+    state_description: Bytes,
+    mirror_image_mode: u8,
+    /// Where it comes from that is no image here.
+    source_spec: Bytes,
+}
+
+/// The first version that has a source that is no image; clients that do not know of those can't go on.
+const WITH_SOURCE: u8 = 3;
+
+impl Encode for Migration {
+    fn encode(&self, w: &mut Writer) {
+        let compat = if self.source_spec.is_empty() {
+            1
+        } else {
+            WITH_SOURCE
+        };
+        w.section(WITH_SOURCE, compat, |w| {
+            w.u8(self.header_type);
+            w.i64(self.pool_id);
+            w.put(&self.pool_namespace);
+            w.put(&self.image_name);
+            w.put(&self.image_id);
+            w.put(&self.snap_seqs);
+            w.u64(self.overlap);
+            w.bool(self.flatten);
+            w.bool(self.mirroring);
+            w.u8(self.state);
+            w.put(&self.state_description);
+            w.u8(self.mirror_image_mode);
+            w.put(&self.source_spec);
+        });
+    }
+}
+
+impl Decode for Migration {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        r.section("MigrationSpec", WITH_SOURCE, |version, r| {
+            Ok(Self {
+                header_type: r.u8()?,
+                pool_id: r.i64()?,
+                pool_namespace: r.get()?,
+                image_name: r.get()?,
+                image_id: r.get()?,
+                snap_seqs: r.get()?,
+                overlap: r.u64()?,
+                flatten: r.bool()?,
+                mirroring: r.bool()?,
+                state: r.u8()?,
+                state_description: r.get()?,
+                mirror_image_mode: if version >= 2 { r.u8()? } else { 0 },
+                source_spec: if version >= WITH_SOURCE {
+                    r.get()?
+                } else {
+                    Bytes::new()
+                },
+            })
+        })
+    }
+}
+
+/// Whether a header of the first format is marked as migrating; ENXIO where there is none.
+fn is_old_migrating(object: &mut dyn Object) -> Result<bool> {
+    let text = object.read(0, OLD_HEADER.len() as u64 + 1)?;
+    match text.strip_suffix(&[0]) {
+        Some(text) if text == OLD_HEADER => Ok(false),
+        Some(text) if text == OLD_HEADER_MIGRATING => Ok(true),
+        _ => Err(Error::ENXIO),
+    }
+}
+
+pub(super) fn set(object: &mut dyn Object, new: Migration) -> Result<Nothing> {
+    if keys::has(object, KEY)? {
+        return Err(Error::EEXIST);
+    }
+    match features::read(object)? {
+        None => {
+            if is_old_migrating(object)? {
+                return Err(Error::EEXIST);
+            }
+            if new.header_type != SOURCE {
+                return Err(Error::EINVAL);
+            }
+            object.write(0, Bytes::from_static(OLD_HEADER_MIGRATING))?;
+        }
+        Some(have) if have & features::MIGRATING == 0 => {
+            features::write(object, have | features::MIGRATING)?;
+        }
+        Some(_) if new.header_type != DESTINATION => return Err(Error::EEXIST),
+        Some(_) => {}
+    }
+    keys::set(object, KEY, &new).map(|()| Nothing)
+}
+
+/// The migration; EINVAL where the image is not being migrated.
+fn read(object: &mut dyn Object) -> Result<Migration> {
+    let is_migrating = match features::read(object)? {
+        None => is_old_migrating(object)?,
+        Some(have) => have & features::MIGRATING != 0,
+    };
+    match is_migrating {
+        true => keys::require(object, KEY),
+        false => Err(Error::EINVAL),
+    }
+}
+
+pub(super) fn set_state(object: &mut dyn Object, (state, description): (u8, Bytes)) -> Result<Nothing> {
+    let migration = Migration {
+        state,
+        state_description: description,
+        ..read(object)?
+    };
+    keys::set(object, KEY, &migration).map(|()| Nothing)
+}
+
+pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<Migration> {
+    read(object)
+}
+
+pub(super) fn remove(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
+    keys::remove_any(object, KEY)?;
+    match features::read(object)? {
+        None => {
+            if !is_old_migrating(object)? {
+                return Err(Error::EINVAL);
+            }
+            object.write(0, Bytes::from_static(OLD_HEADER))?;
+        }
+        Some(have) if have & features::MIGRATING != 0 => {
+            features::write(object, have & !features::MIGRATING)?;
+        }
+        Some(_) => {}
+    }
+    Ok(Nothing)
+}

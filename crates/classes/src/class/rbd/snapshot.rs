@@ -1,0 +1,201 @@
+//! An image's snapshots.
+
+use bytes::Bytes;
+use spirula_denc::{Encode, Fsid, UTime, Writer};
+use spirula_maps::snap::{MAXSNAP, NOSNAP};
+
+use super::arguments::{Trailing, arguments};
+use super::parent::{self, Parent};
+use super::snapshot_namespace::SnapshotNamespace;
+use super::snapshot_record::{self as record, Snapshot};
+use super::{features, header, keys, snapshot_limit};
+use crate::method::Nothing;
+use crate::{Error, Object, Result};
+
+/// The key of the newest snapshot id that there ever was.
+pub(super) const SEQ: &str = "snap_seq";
+
+/// How a snapshot is protected: not; not, as soon as nobody clones it; or from being removed.
+const UNPROTECTED: u8 = 0;
+const PROTECTED: u8 = 2;
+
+/// The record of a snapshot that must be one, not the head.
+fn read(object: &mut dyn Object, id: u64) -> Result<Snapshot> {
+    match id {
+        NOSNAP => Err(Error::EINVAL),
+        _ => record::read(object, id),
+    }
+}
+
+/// The newest id that there ever was, and the ids that there are, newest first: what writers send along.
+pub(super) fn get_context(object: &mut dyn Object, _: Nothing) -> Result<(u64, Vec<u64>)> {
+    let records = keys::list(object, record::PREFIX, b"", u64::MAX)?;
+    let id = |key: &Bytes| {
+        let text = std::str::from_utf8(key).unwrap_or_default();
+        u64::from_str_radix(text, 16).unwrap_or_default()
+    };
+    let ids = records.iter().rev().map(|(key, _)| id(key)).collect();
+    Ok((keys::require(object, SEQ)?, ids))
+}
+
+pub(super) fn get_name(object: &mut dyn Object, id: u64) -> Result<Bytes> {
+    read(object, id).map(|s| s.name)
+}
+
+pub(super) fn get_timestamp(object: &mut dyn Object, id: u64) -> Result<UTime> {
+    read(object, id).map(|s| s.timestamp)
+}
+
+/// What `snapshot_get` returns: `SnapshotInfo` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
+pub(super) struct Info(Snapshot);
+
+impl Encode for Info {
+    fn encode(&self, w: &mut Writer) {
+        w.section(1, 1, |w| {
+            w.u64(self.0.id);
+            w.put(&self.0.namespace);
+            w.put(&self.0.name);
+            w.u64(self.0.image_size);
+            w.put(&self.0.timestamp);
+            w.u32(self.0.child_count);
+        });
+    }
+}
+
+pub(super) fn get(object: &mut dyn Object, id: u64) -> Result<Info> {
+    read(object, id).map(Info)
+}
+
+arguments! {
+    /// What `snapshot_add` takes.
+    pub(super) struct Add {
+        pub(super) name: Bytes,
+        pub(super) id: u64,
+        pub(super) namespace: Trailing<SnapshotNamespace>,
+    }
+}
+
+pub(super) fn add(object: &mut dyn Object, op: Add) -> Result<Nothing> {
+    let namespace = op.namespace.0.unwrap_or_default();
+    if namespace == SnapshotNamespace::Unknown || op.id > MAXSNAP {
+        return Err(Error::EINVAL);
+    }
+    // Another client made one with a newer id meanwhile.
+    if op.id < keys::require(object, SEQ)? {
+        return Err(Error::ESTALE);
+    }
+    let image_size = keys::require(object, header::SIZE)?;
+    let flags = keys::get(object, features::FLAGS)?.unwrap_or_default();
+    let limit = snapshot_limit::read(object)?;
+    for (i, other) in (1..).zip(record::read_all(object)?) {
+        if i >= limit {
+            return Err(Error::EDQUOT);
+        }
+        if other.id == op.id || (other.name == op.name && namespace.is_same(&other.namespace)) {
+            return Err(Error::EEXIST);
+        }
+    }
+    let parent = keys::get(object, parent::KEY)?.unwrap_or_default();
+    if namespace.is_trash() {
+        features::set_operations(object, features::SNAP_TRASH, features::SNAP_TRASH)?;
+    }
+    keys::set(object, SEQ, &op.id)?;
+    let snap = Snapshot {
+        id: op.id,
+        name: op.name,
+        image_size,
+        parent,
+        flags,
+        timestamp: object.now(),
+        namespace,
+        ..Snapshot::default()
+    };
+    record::write(object, op.id, snap).map(|()| Nothing)
+}
+
+/// Renames a user's snapshot.
+pub(super) fn rename(object: &mut dyn Object, (id, name): (u64, Bytes)) -> Result<Nothing> {
+    let is_user = |s: &Snapshot| s.namespace == SnapshotNamespace::User;
+    let snaps = record::read_all(object)?;
+    if snaps.iter().any(|s| is_user(s) && s.name == name) {
+        return Err(Error::EEXIST);
+    }
+    let mut snap = record::read(object, id)?;
+    if !is_user(&snap) {
+        return Err(Error::EINVAL);
+    }
+    snap.name = name;
+    record::write(object, id, snap).map(|()| Nothing)
+}
+
+pub(super) fn remove(object: &mut dyn Object, id: u64) -> Result<Nothing> {
+    let snap = record::read(object, id)?;
+    if snap.protection != UNPROTECTED || snap.child_count > 0 {
+        return Err(Error::EBUSY);
+    }
+    record::remove(object, id)?;
+    let mut others = record::read_all(object)?;
+    others.retain(|s| s.id != id);
+    let snaps_see_parent = others.iter().any(Snapshot::has_parent);
+    let parent = keys::get::<Parent>(object, parent::KEY)?.filter(Parent::exists);
+    let head_sees_parent = parent.as_ref().is_some_and(|p| p.head_overlap.is_some());
+    if parent.is_some() && !head_sees_parent && !snaps_see_parent {
+        keys::remove_any(object, parent::KEY)?;
+    }
+    let mut gone = 0;
+    if !snaps_see_parent && !head_sees_parent {
+        gone |= features::CLONE_CHILD;
+    }
+    if !others.iter().any(|s| s.namespace.is_trash()) {
+        gone |= features::SNAP_TRASH;
+    }
+    if gone != 0 {
+        features::set_operations(object, 0, gone)?;
+    }
+    Ok(Nothing)
+}
+
+/// Removes a snapshot from sight that clones hold on to.
+pub(super) fn trash_add(object: &mut dyn Object, id: u64) -> Result<Nothing> {
+    let mut snap = record::read(object, id)?;
+    if snap.protection != UNPROTECTED {
+        return Err(Error::EBUSY);
+    }
+    if snap.namespace.is_trash() {
+        return Err(Error::EEXIST);
+    }
+    features::set_operations(object, features::SNAP_TRASH, features::SNAP_TRASH)?;
+    snap.namespace = SnapshotNamespace::Trash {
+        original_name: snap.name,
+        original_kind: snap.namespace.kind(),
+    };
+    snap.name = random_uuid(object).into();
+    record::write(object, id, snap).map(|()| Nothing)
+}
+
+/// A random UUID (version 4) as text.
+fn random_uuid(object: &mut dyn Object) -> String {
+    let mut bytes = [0; 16];
+    object.random(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Fsid(bytes).to_string()
+}
+
+pub(super) fn get_protection_status(object: &mut dyn Object, id: u64) -> Result<u8> {
+    match read(object, id)?.protection {
+        status if status > PROTECTED => Err(Error::EIO),
+        status => Ok(status),
+    }
+}
+
+pub(super) fn set_protection_status(object: &mut dyn Object, (id, status): (u64, u8)) -> Result<Nothing> {
+    object.stat()?;
+    features::require(object, features::LAYERING)?;
+    if id == NOSNAP || status > PROTECTED {
+        return Err(Error::EINVAL);
+    }
+    let mut snap = record::read(object, id)?;
+    snap.protection = status;
+    record::write(object, id, snap).map(|()| Nothing)
+}

@@ -1,0 +1,149 @@
+//! What a header knows of each snapshot: `cls_rbd_snap` of Ceph's `src/cls/rbd/cls_rbd.h`.
+
+use bytes::Bytes;
+use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
+use spirula_maps::snap::NOSNAP;
+
+use super::keys;
+use super::parent::{self, Parent};
+use super::snapshot_namespace::SnapshotNamespace;
+use crate::method::stored;
+use crate::{Object, Result};
+
+/// What the keys of snapshots start with.
+pub(super) const PREFIX: &str = "snapshot_";
+
+/// The record's first version that no longer holds the parent itself; older code can't read it.
+const WITHOUT_PARENT: u8 = 8;
+
+/// A snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub(super) id: u64,
+    pub(super) name: Bytes,
+    pub(super) image_size: u64,
+    pub(super) protection: u8,
+    /// The parent as it was then: in records of old, and until [`write`] took from it how much is seen of it.
+    pub(super) parent: Parent,
+    pub(super) flags: u64,
+    pub(super) timestamp: UTime,
+    pub(super) namespace: SnapshotNamespace,
+    /// The clones that hold on to it.
+    pub(super) child_count: u32,
+    /// How much it sees of the image's parent.
+    pub(super) parent_overlap: Option<u64>,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self {
+            id: NOSNAP,
+            name: Bytes::new(),
+            image_size: 0,
+            protection: 0,
+            parent: Parent::default(),
+            flags: 0,
+            timestamp: UTime::ZERO,
+            namespace: SnapshotNamespace::User,
+            child_count: 0,
+            parent_overlap: None,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Whether it sees anything of a parent.
+    pub(super) fn has_parent(&self) -> bool {
+        self.parent.pool_id != -1 || self.parent_overlap.is_some()
+    }
+}
+
+impl Encode for Snapshot {
+    fn encode(&self, w: &mut Writer) {
+        w.section(WITHOUT_PARENT, WITHOUT_PARENT, |w| {
+            w.u64(self.id);
+            w.put(&self.name);
+            w.u64(self.image_size);
+            w.u8(self.protection);
+            w.u64(self.flags);
+            w.put(&self.namespace);
+            w.put(&self.timestamp);
+            w.u32(self.child_count);
+            w.put(&self.parent_overlap);
+        });
+    }
+}
+
+impl Decode for Snapshot {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        let [_, compat] = r.clone().array()?;
+        let holds_parent = compat < WITHOUT_PARENT;
+        r.section("cls_rbd_snap", WITHOUT_PARENT, |version, r| {
+            let mut snap = Self {
+                id: r.u64()?,
+                name: r.get()?,
+                image_size: r.u64()?,
+                ..Self::default()
+            };
+            if holds_parent {
+                let _features = r.u64()?;
+            }
+            if holds_parent && version >= 2 {
+                snap.parent = r.get()?;
+            }
+            if version >= 3 {
+                snap.protection = r.u8()?;
+            }
+            if version >= 4 {
+                snap.flags = r.u64()?;
+            }
+            if version >= 5 {
+                snap.namespace = r.get()?;
+            }
+            if version >= 6 {
+                snap.timestamp = r.get()?;
+            }
+            if version >= 7 {
+                snap.child_count = r.u32()?;
+            }
+            if version >= WITHOUT_PARENT {
+                snap.parent_overlap = r.get()?;
+            }
+            Ok(snap)
+        })
+    }
+}
+
+/// The key of a snapshot.
+fn key(id: u64) -> String {
+    format!("{PREFIX}{id:016x}")
+}
+
+/// A snapshot; ENOENT where there is none.
+pub(super) fn read(object: &mut dyn Object, id: u64) -> Result<Snapshot> {
+    keys::require(object, key(id))
+}
+
+/// All snapshots, oldest first.
+pub(super) fn read_all(object: &mut dyn Object) -> Result<Vec<Snapshot>> {
+    let records = keys::list(object, PREFIX, b"", u64::MAX)?;
+    records.iter().map(|(_, v)| stored(v)).collect()
+}
+
+/// Writes a snapshot under its id. What it knows of the parent goes where the image keeps that.
+pub(super) fn write(object: &mut dyn Object, id: u64, mut snap: Snapshot) -> Result<()> {
+    if snap.parent.exists() {
+        let known: Option<Parent> = keys::get(object, parent::KEY)?;
+        let overlap = snap.parent.head_overlap.take();
+        if !known.is_some_and(|p| p.exists()) {
+            keys::set(object, parent::KEY, &snap.parent)?;
+        }
+        snap.parent_overlap = overlap;
+        snap.parent = Parent::default();
+    }
+    keys::set(object, key(id), &snap)
+}
+
+pub(super) fn remove(object: &mut dyn Object, id: u64) -> Result<()> {
+    keys::remove_any(object, key(id))
+}
