@@ -7,7 +7,7 @@ use spirula_denc::{EntityAddr, EntityName, UTime};
 
 use crate::Result;
 
-/// Who called.
+/// A client: who called, or watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
     /// Its name: `client.` and its global id.
@@ -81,6 +81,9 @@ pub trait Object {
 
     /// Those of the omap keys that there are, with their values.
     fn omap_by_keys(&mut self, keys: &BTreeSet<Bytes>) -> Result<BTreeMap<Bytes, Bytes>>;
+
+    /// Who watches the object.
+    fn watchers(&mut self) -> Result<Vec<Caller>>;
 
     /// The omap header, empty where none was written.
     fn omap_header(&mut self) -> Result<Bytes>;

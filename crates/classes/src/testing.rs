@@ -24,6 +24,7 @@ pub(crate) struct State {
 pub(crate) struct World {
     pub(crate) state: State,
     pub(crate) caller: Caller,
+    pub(crate) watchers: Vec<Caller>,
     pub(crate) now: UTime,
     pub(crate) random: Vec<u8>,
     pub(crate) user_version: u64,
@@ -37,6 +38,7 @@ impl Default for World {
                 name: EntityName::new(EntityType::CLIENT, 4117),
                 addr: "127.0.0.1:0/77".parse().unwrap(),
             },
+            watchers: Vec::new(),
             now: UTime::from_secs(1_795_255_241),
             random: vec![0; 18],
             user_version: 7,
@@ -200,6 +202,11 @@ impl Object for Run<'_> {
         Ok(omap)
     }
 
+    fn watchers(&mut self) -> Result<Vec<Caller>> {
+        self.read_old(false)?;
+        Ok(self.world.watchers.clone())
+    }
+
     fn omap_header(&mut self) -> Result<Bytes> {
         Ok(self.read_old(true)?.header.clone())
     }
@@ -288,7 +295,7 @@ impl Object for Run<'_> {
 }
 
 /// Bytes from hexadecimal digits; `-` for none.
-fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
         .filter_map(|c| c.to_digit(16))
@@ -313,6 +320,8 @@ pub(crate) fn replay(transcript: &str) {
                 world.caller.name.num = num.parse().unwrap();
                 world.caller.addr = addr.parse::<EntityAddr>().unwrap();
             }
+            ["watches", "yes"] => world.watchers.push(world.caller),
+            ["watches", _] => world.watchers.retain(|w| *w != world.caller),
             ["now", sec, nsec] => {
                 world.now = UTime {
                     sec: sec.parse().unwrap(),
@@ -388,7 +397,7 @@ mod recorded {
     use super::replay;
 
     transcripts!(
-        cas, hello, journal, lock, log, numops, rbd, refcount, timeindex, version
+        cas, hello, journal, lock, log, numops, rbd, rbd_pool, refcount, timeindex, version
     );
 }
 

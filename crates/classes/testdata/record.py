@@ -797,7 +797,9 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     r = Recorder(args.conf, args.pool)
     from record_rbd import rbd
-    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, refcount, timeindex, timeindex_many, version):
+    from record_rbd_pool import rbd_pool
+    for scenario in (cas, hello, journal, lock, log, log_many, numops, rbd, rbd_pool, refcount, timeindex,
+                     timeindex_many, version):
         name = scenario.__name__
         if not args.only or name in args.only:
             scenario(r)

@@ -5,7 +5,7 @@
 //! clients with what each has processed, and its tags. A tag marks entries of one writer; it goes when all clients are
 //! beyond it. Entries are appended to other objects, as long as those are small.
 
-mod tags;
+pub(crate) mod tags;
 
 use std::ops::ControlFlow;
 

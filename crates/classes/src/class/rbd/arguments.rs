@@ -6,14 +6,14 @@ use spirula_denc::{Decode, Reader};
 macro_rules! arguments {
     ($(
         $(#[$doc:meta])*
-        pub(super) struct $name:ident {
-            $($(#[$fdoc:meta])* pub(super) $field:ident: $type:ty,)*
+        $vis:vis struct $name:ident {
+            $($(#[$fdoc:meta])* $fvis:vis $field:ident: $type:ty,)*
         }
     )+) => {$(
         $(#[$doc])*
         #[derive(Debug)]
-        pub(super) struct $name {
-            $($(#[$fdoc])* pub(super) $field: $type,)*
+        $vis struct $name {
+            $($(#[$fdoc])* $fvis $field: $type,)*
         }
 
         impl spirula_denc::Decode for $name {

@@ -43,9 +43,11 @@ const INTERNAL: u64 = OPERATIONS | MIGRATING;
 pub(super) const CLONE_PARENT: u64 = 1 << 0;
 /// It is such a clone.
 pub(super) const CLONE_CHILD: u64 = 1 << 1;
+/// It belongs to a group.
+pub(super) const GROUP: u64 = 1 << 2;
 /// It has removed snapshots that clones hold on to.
 pub(super) const SNAP_TRASH: u64 = 1 << 3;
-/// Every feature of operations; the one in between is that it belongs to a group.
+/// Every feature of operations.
 const OPERATIONS_ALL: u64 = (1 << 4) - 1;
 
 pub(super) const FEATURES: &str = "features";

@@ -40,11 +40,11 @@ pub(super) fn remove_any(object: &mut dyn Object, key: impl AsRef<[u8]>) -> Resu
 /// Up to `max` keys that start with `prefix` and come after `prefix` and `after`, without the prefix, and their values.
 pub(super) fn list(
     object: &mut dyn Object,
-    prefix: &str,
+    prefix: impl AsRef<[u8]>,
     after: &[u8],
     max: u64,
 ) -> Result<Vec<(Bytes, Bytes)>> {
-    let prefix = prefix.as_bytes();
+    let prefix = prefix.as_ref();
     let after = [prefix, after].concat();
     omap::list(object, &after, prefix, max, |name, value| Ok((name, value)))
 }

@@ -10,11 +10,15 @@ mod children;
 mod data;
 mod directory;
 mod features;
+mod group;
+mod group_snapshot;
 mod header;
 mod id;
 mod keys;
 mod metadata;
 mod migration;
+mod mirror;
+mod namespace;
 mod object_map;
 mod old_header;
 mod parent;
@@ -23,6 +27,10 @@ mod snapshot_limit;
 mod snapshot_namespace;
 mod snapshot_record;
 mod timestamps;
+mod trash;
+
+#[cfg(test)]
+mod pool_tests;
 
 use crate::method::class;
 
@@ -115,4 +123,65 @@ class! { "rbd" {
     "sparse_copyup": RD | WR => data::sparse_copyup;
     "assert_snapc_seq": RD | WR => data::assert_snapc_seq;
     "sparsify": RD | WR => data::sparsify;
+
+    "group_dir_list": RD => directory::list;
+    "group_dir_add": RD | WR => directory::add_image;
+    "group_dir_remove": RD | WR => directory::remove_image;
+    "group_dir_rename": RD | WR => directory::rename_image;
+    "group_image_set": RD | WR => group::image_set;
+    "group_image_remove": RD | WR => group::image_remove;
+    "group_image_list": RD => group::image_list;
+    "image_group_add": RD | WR => group::join;
+    "image_group_remove": RD | WR => group::leave;
+    "image_group_get": RD => group::get;
+    "group_snap_set": RD | WR => group_snapshot::set;
+    "group_snap_remove": RD | WR => group_snapshot::remove;
+    "group_snap_get_by_id": RD => group_snapshot::get_by_id;
+    "group_snap_list": RD => group_snapshot::list;
+    "group_snap_list_order": RD => group_snapshot::list_order;
+
+    "trash_add": RD | WR => trash::add;
+    "trash_remove": RD | WR => trash::remove;
+    "trash_list": RD => trash::list;
+    "trash_get": RD => trash::get;
+    "trash_state_set": RD | WR => trash::state_set;
+
+    "namespace_add": RD | WR => namespace::add;
+    "namespace_remove": RD | WR => namespace::remove;
+    "namespace_list": RD => namespace::list;
+
+    "mirror_uuid_get": RD => mirror::uuid_get;
+    "mirror_uuid_set": RD | WR => mirror::uuid_set;
+    "mirror_mode_get": RD => mirror::mode_get;
+    "mirror_mode_set": RD | WR => mirror::mode_set;
+    "mirror_remote_namespace_get": RD => mirror::remote_namespace_get;
+    "mirror_remote_namespace_set": RD | WR => mirror::remote_namespace_set;
+    "mirror_peer_ping": RD | WR => mirror::peers::ping;
+    "mirror_peer_list": RD => mirror::peers::list;
+    "mirror_peer_add": RD | WR => mirror::peers::add;
+    "mirror_peer_remove": RD | WR => mirror::peers::remove;
+    "mirror_peer_set_client": RD | WR => mirror::peers::set_client;
+    "mirror_peer_set_cluster": RD | WR => mirror::peers::set_cluster;
+    "mirror_peer_set_direction": RD | WR => mirror::peers::set_direction;
+    "mirror_image_list": RD => mirror::images::list;
+    "mirror_image_get_image_id": RD => mirror::images::get_image_id;
+    "mirror_image_get": RD => mirror::images::get;
+    "mirror_image_set": RD | WR => mirror::images::set;
+    "mirror_image_remove": RD | WR => mirror::images::remove;
+    "mirror_image_status_set": RD | WR | PROMOTE => mirror::status::set;
+    "mirror_image_status_remove": RD | WR => mirror::status::remove;
+    "mirror_image_status_get": RD => mirror::status::get;
+    "mirror_image_status_list": RD => mirror::status::list;
+    "mirror_image_status_get_summary": RD => mirror::status::get_summary;
+    "mirror_image_status_remove_down": RD | WR => mirror::status::remove_down;
+    "mirror_image_instance_get": RD => mirror::instances::of_image;
+    "mirror_image_instance_list": RD => mirror::instances::of_images;
+    "mirror_instances_list": RD => mirror::instances::list;
+    "mirror_instances_add": RD | WR | PROMOTE => mirror::instances::add;
+    "mirror_instances_remove": RD | WR => mirror::instances::remove;
+    "mirror_image_map_list": RD => mirror::instances::map_list;
+    "mirror_image_map_update": WR => mirror::instances::map_update;
+    "mirror_image_map_remove": WR => mirror::instances::map_remove;
+    "mirror_image_snapshot_unlink_peer": RD | WR => mirror::snapshots::unlink_peer;
+    "mirror_image_snapshot_set_copy_progress": RD | WR => mirror::snapshots::set_copy_progress;
 } }

@@ -8,7 +8,8 @@ use spirula_denc::{Decode, Encode, Reader, UTime, encode_to_vec};
 use spirula_maps::ReqId;
 use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{
-    OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals, OmapValsReply, Xattrs,
+    ListWatchersResponse, OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals,
+    OmapValsReply, WatchItem, Xattrs,
 };
 use xxhash_rust::xxh64::xxh64;
 
@@ -205,6 +206,16 @@ impl Object for View<'_, '_> {
 
     fn omap_by_keys(&mut self, keys: &BTreeSet<Bytes>) -> Result<BTreeMap<Bytes, Bytes>, Error> {
         self.omap_read::<OmapVals>(OpCode::OMAPGETVALSBYKEYS, keys)
+    }
+
+    fn watchers(&mut self) -> Result<Vec<Caller>, Error> {
+        let out = self.read_op(OpCode::LIST_WATCHERS, OpArgs::None, Bytes::new())?;
+        let list: ListWatchersResponse = decoded(&out)?;
+        let caller = |w: WatchItem| Caller {
+            name: w.name,
+            addr: w.addr,
+        };
+        Ok(list.entries.into_iter().map(caller).collect())
     }
 
     fn omap_header(&mut self) -> Result<Bytes, Error> {

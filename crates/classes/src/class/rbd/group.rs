@@ -1,0 +1,123 @@
+//! Groups of images: the group's header (`rbd_group_header.` and its id) lists images, and each image names its group.
+//! The directory of groups is one like that of images. Formats: Ceph's `src/cls/rbd/cls_rbd_types.h`.
+
+use bytes::Bytes;
+
+use super::{features, keys};
+use crate::method::{Nothing, input, stored};
+use crate::text::{is_space, leading_hex};
+use crate::versioned::versioned;
+use crate::{Error, Object, Result, omap};
+
+const IMAGE_PREFIX: &str = "image_";
+/// The key of an image's header that names its group.
+const GROUP: &str = "rbd_group_ref";
+
+/// No pool.
+const NO_POOL: i64 = -1;
+
+versioned! {
+    /// An image.
+    pub(crate) struct GroupImageSpec: "GroupImageSpec", version 1 {
+        pub(crate) image_id: Bytes,
+        pub(crate) pool_id: i64,
+    }
+
+    /// An image of a group.
+    pub(crate) struct GroupImageStatus: "GroupImageStatus", version 1 {
+        pub(crate) spec: GroupImageSpec,
+        /// Whether the image names the group, too.
+        pub(crate) state: u8,
+    }
+
+    /// A group.
+    pub(crate) struct GroupSpec: "GroupSpec", version 1 {
+        pub(crate) pool_id: i64,
+        pub(crate) group_id: Bytes,
+    }
+}
+
+impl GroupImageSpec {
+    /// The key that the group has it under; empty without a pool.
+    fn key(&self) -> Vec<u8> {
+        if self.pool_id == NO_POOL {
+            return Vec::new();
+        }
+        let mut key = format!("{IMAGE_PREFIX}{:016x}_", self.pool_id).into_bytes();
+        key.extend(&self.image_id);
+        key
+    }
+
+    /// The image whose key ends so, after the prefix.
+    fn from_key(rest: &[u8]) -> Result<Self> {
+        let at = rest.iter().position(|b| *b == b'_').ok_or(Error::EIO)?;
+        let (pool, id) = (&rest[..at], &rest[at + 1..]);
+        // An id is a word.
+        let id = id.split(|b| is_space(*b)).next().unwrap_or_default();
+        Ok(Self {
+            image_id: Bytes::copy_from_slice(id),
+            pool_id: leading_hex(pool).0.cast_signed(),
+        })
+    }
+}
+
+pub(super) fn image_set(object: &mut dyn Object, image: GroupImageStatus) -> Result<Nothing> {
+    keys::set(object, image.spec.key(), &image.state).map(|()| Nothing)
+}
+
+pub(super) fn image_remove(object: &mut dyn Object, image: GroupImageSpec) -> Result<Nothing> {
+    keys::remove(object, image.key()).map(|()| Nothing)
+}
+
+pub(super) fn image_list(
+    object: &mut dyn Object,
+    (after, max): (GroupImageSpec, u64),
+) -> Result<Vec<GroupImageStatus>> {
+    let key = after.key();
+    let after = key.get(IMAGE_PREFIX.len()..).unwrap_or_default();
+    let found = keys::list(object, IMAGE_PREFIX, after, max)?;
+    let image = |(rest, state): (Bytes, Bytes)| {
+        Ok(GroupImageStatus {
+            state: stored(&state)?,
+            spec: GroupImageSpec::from_key(&rest)?,
+        })
+    };
+    found.into_iter().map(image).collect()
+}
+
+/// The group that an image names. That which can't be read is the caller's fault, to Ceph.
+fn group_of(object: &mut dyn Object) -> Result<Option<GroupSpec>> {
+    omap::find(object, GROUP.as_bytes())?
+        .as_ref()
+        .map(input)
+        .transpose()
+}
+
+/// Makes the image name its group.
+pub(super) fn join(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing> {
+    match group_of(object)? {
+        Some(old) if old != group => Err(Error::EEXIST),
+        Some(_) => Ok(Nothing),
+        None => {
+            features::set_operations(object, features::GROUP, features::GROUP)?;
+            keys::set(object, GROUP, &group).map(|()| Nothing)
+        }
+    }
+}
+
+/// Makes the image name no group, where it names this one.
+pub(super) fn leave(object: &mut dyn Object, group: GroupSpec) -> Result<Nothing> {
+    if group_of(object)?.ok_or(Error::ENOENT)? != group {
+        return Err(Error::EBADF);
+    }
+    keys::remove(object, GROUP)?;
+    features::set_operations(object, 0, features::GROUP).map(|()| Nothing)
+}
+
+pub(super) fn get(object: &mut dyn Object, _: Nothing) -> Result<GroupSpec> {
+    let none = GroupSpec {
+        pool_id: NO_POOL,
+        group_id: Bytes::new(),
+    };
+    Ok(group_of(object)?.unwrap_or(none))
+}

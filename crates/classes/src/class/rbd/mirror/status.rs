@@ -1,0 +1,391 @@
+//! How far the copies of mirrored images are, as the daemons that copy tell: the one of this cluster, and those of its
+//! peers. What a daemon told holds as long as that daemon watches the object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use spirula_denc::{AddrType, Decode, Encode, EntityAddr, EntityName, Reader, UTime, Writer};
+
+use super::super::keys;
+use super::images::{self, MirrorImage};
+use super::peers::{Direction, Peer};
+use crate::error::unless;
+use crate::method::{Nothing, stored};
+use crate::{Error, Object, Result, omap};
+
+const PREFIX: &str = "status_global_";
+const REMOTE_PREFIX: &str = "remote_status_global_";
+
+/// A daemon: its name, and its address without the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Daemon {
+    name: EntityName,
+    addr: EntityAddr,
+}
+
+impl Daemon {
+    fn new(name: EntityName, addr: EntityAddr) -> Self {
+        Self {
+            name,
+            addr: addr.with_kind(AddrType::ANY),
+        }
+    }
+}
+
+impl Encode for Daemon {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.name);
+        w.put(&self.addr);
+    }
+}
+
+impl Decode for Daemon {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        Ok(Self::new(r.get()?, r.get()?))
+    }
+}
+
+type Watchers = BTreeSet<Daemon>;
+
+/// The daemons that are there.
+pub(super) fn watchers(object: &mut dyn Object) -> Result<Watchers> {
+    let all = object.watchers()?;
+    Ok(all.into_iter().map(|w| Daemon::new(w.name, w.addr)).collect())
+}
+
+/// What a copy is at. Unknown values survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct CopyState(pub(crate) u8);
+
+impl CopyState {
+    pub(crate) const UNKNOWN: Self = Self(0);
+    pub(crate) const ERROR: Self = Self(1);
+}
+
+spirula_denc::transparent!(CopyState);
+
+/// How far a copy is (`MirrorImageSiteStatus`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SiteStatus {
+    /// Of which peer it is; empty for the copy in this cluster.
+    mirror_uuid: Bytes,
+    state: CopyState,
+    description: Bytes,
+    last_update: UTime,
+    /// Whether the daemon that told is there.
+    up: bool,
+}
+
+impl SiteStatus {
+    fn is_local(&self) -> bool {
+        self.mirror_uuid.is_empty()
+    }
+
+    fn encode_body(&self, with_uuid: bool, w: &mut Writer) {
+        if with_uuid {
+            w.put(&self.mirror_uuid);
+        }
+        w.put(&self.state);
+        w.put(&self.description);
+        w.put(&self.last_update);
+        w.bool(self.up);
+    }
+}
+
+impl Encode for SiteStatus {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.is_local() { 1 } else { 2 };
+        w.section(version, version, |w| self.encode_body(version >= 2, w));
+    }
+}
+
+impl Decode for SiteStatus {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        r.section("MirrorImageSiteStatus", 2, |version, r| {
+            Ok(Self {
+                mirror_uuid: if version >= 2 { r.get()? } else { Bytes::new() },
+                state: r.get()?,
+                description: r.get()?,
+                last_update: r.get()?,
+                up: r.bool()?,
+            })
+        })
+    }
+}
+
+/// The daemon that told a status: the start of what is stored (`MirrorImageSiteStatusOnDisk`).
+struct Origin(Daemon);
+
+impl Encode for Origin {
+    fn encode(&self, w: &mut Writer) {
+        w.section(1, 1, |w| w.put(&self.0));
+    }
+}
+
+impl Decode for Origin {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        r.section("MirrorImageSiteStatusOnDisk", 1, |_, r| r.get().map(Self))
+    }
+}
+
+/// How far all copies of an image are: this cluster's first, where it has one (`MirrorImageStatus`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ImageStatus(Vec<SiteStatus>);
+
+impl ImageStatus {
+    fn local(&self) -> Option<&SiteStatus> {
+        self.0.iter().find(|s| s.is_local())
+    }
+
+    fn remote(&self) -> impl Iterator<Item = &SiteStatus> {
+        self.0.iter().filter(|s| !s.is_local())
+    }
+}
+
+impl Encode for ImageStatus {
+    fn encode(&self, w: &mut Writer) {
+        w.section(2, 1, |w| {
+            let local = self.local();
+            local.cloned().unwrap_or_default().encode_body(false, w);
+            w.bool(local.is_some());
+            w.count(self.remote().count());
+            self.remote().for_each(|s| s.encode_body(true, w));
+        });
+    }
+}
+
+fn local_key(global_id: &[u8]) -> Vec<u8> {
+    [PREFIX.as_bytes(), global_id].concat()
+}
+
+/// The start of the keys of what peers tell of an image.
+fn remote_prefix(global_id: &[u8]) -> Vec<u8> {
+    [REMOTE_PREFIX.as_bytes(), global_id, b"_"].concat()
+}
+
+type Told = (Bytes, SiteStatus);
+
+pub(crate) fn set(object: &mut dyn Object, (global_id, mut status): Told) -> Result<Nothing> {
+    // What is no longer mirrored needs no status.
+    let is_enabled = unless(images::is_enabled(object, &global_id), &[Error::EIO])?;
+    if is_enabled != Some(true) {
+        return Ok(Nothing);
+    }
+    let key = if status.is_local() {
+        local_key(&global_id)
+    } else {
+        [&remote_prefix(&global_id)[..], &status.mirror_uuid].concat()
+    };
+    // The key says whose it is.
+    status.mirror_uuid = Bytes::new();
+    status.up = false;
+    status.last_update = object.now();
+    let caller = object.caller();
+    let origin = Origin(Daemon::new(caller.name, caller.addr));
+    keys::set(object, key, &(origin, status)).map(|()| Nothing)
+}
+
+pub(crate) fn remove(object: &mut dyn Object, global_id: Bytes) -> Result<Nothing> {
+    let prefix = remote_prefix(&global_id);
+    for (uuid, _) in keys::list(object, &prefix, b"", u64::MAX)? {
+        keys::remove_any(object, [&prefix[..], &uuid].concat())?;
+    }
+    keys::remove_any(object, local_key(&global_id)).map(|()| Nothing)
+}
+
+/// A stored status as clients are told.
+fn told(mirror_uuid: Bytes, value: &Bytes, watchers: &Watchers) -> Result<SiteStatus> {
+    let (Origin(origin), status): (_, SiteStatus) = stored(value)?;
+    Ok(SiteStatus {
+        mirror_uuid,
+        up: watchers.contains(&origin),
+        ..status
+    })
+}
+
+fn read(object: &mut dyn Object, global_id: &[u8], watchers: &Watchers) -> Result<ImageStatus> {
+    let mut all = Vec::new();
+    if let Some(local) = omap::find(object, &local_key(global_id))? {
+        all.push(told(Bytes::new(), &local, watchers)?);
+    }
+    for (uuid, remote) in keys::list(object, remote_prefix(global_id), b"", u64::MAX)? {
+        all.push(told(uuid, &remote, watchers)?);
+    }
+    Ok(ImageStatus(all))
+}
+
+/// ENOENT where nobody told anything.
+pub(crate) fn get(object: &mut dyn Object, global_id: Bytes) -> Result<ImageStatus> {
+    let watchers = watchers(object)?;
+    let status = read(object, &global_id, &watchers)?;
+    match status.0.is_empty() {
+        true => Err(Error::ENOENT),
+        false => Ok(status),
+    }
+}
+
+type Listing = (BTreeMap<Bytes, MirrorImage>, BTreeMap<Bytes, ImageStatus>);
+
+/// Images by id, and the status of those that have one that can be read.
+pub(crate) fn list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Result<Listing> {
+    let watchers = watchers(object)?;
+    let (mut found, mut told) = Listing::default();
+    for (id, image) in images::read(object, &after, max)? {
+        let status = unless(read(object, &image.global_id, &watchers), &[Error::EIO])?;
+        if let Some(status) = status.filter(|s| !s.0.is_empty()) {
+            told.insert(id.clone(), status);
+        }
+        found.insert(id, image);
+    }
+    Ok((found, told))
+}
+
+/// What `mirror_image_status_get_summary` takes: the peers; older clients say nothing.
+pub(crate) struct Peers(Vec<Peer>);
+
+impl Decode for Peers {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        match r.is_empty() {
+            true => Ok(Self(Vec::new())),
+            false => r.get().map(Self),
+        }
+    }
+}
+
+impl Peers {
+    /// Which way they mirror together.
+    fn direction(&self) -> Direction {
+        let fetching = self.0.iter().filter(|p| p.direction != Direction::RX);
+        let first = self.0.first().map_or(Direction::RX, |p| p.direction);
+        fetching.fold(
+            first,
+            |all, p| {
+                if all == p.direction { all } else { Direction::RX_TX }
+            },
+        )
+    }
+
+    /// What those that fetch call themselves.
+    fn fetching(&self) -> BTreeSet<&Bytes> {
+        let fetching = self.0.iter().filter(|p| p.direction != Direction::RX);
+        fetching.map(|p| &p.mirror_uuid).collect()
+    }
+}
+
+/// How many images are in which state.
+pub(crate) fn get_summary(object: &mut dyn Object, peers: Peers) -> Result<BTreeMap<CopyState, i32>> {
+    let watchers = watchers(object)?;
+    let (direction, fetching) = (peers.direction(), peers.fetching());
+    let mut states = BTreeMap::<_, i32>::new();
+    for (_, image) in images::read(object, b"", u64::MAX)? {
+        let status = read(object, &image.global_id, &watchers)?;
+        let count = states.entry(summary(direction, &fetching, &status)).or_default();
+        *count = count.saturating_add(1);
+    }
+    Ok(states)
+}
+
+/// One state for all copies of an image: the least, unknown where that of a copy is missing. An error of a peer's copy is
+/// more than that, even where its daemon is gone.
+fn summary(direction: Direction, fetching: &BTreeSet<&Bytes>, status: &ImageStatus) -> CopyState {
+    let mut all = None;
+    if direction == Direction::RX || direction == Direction::RX_TX {
+        all = status.local().filter(|s| s.up).map(|s| s.state);
+    }
+    let mut missing = 0;
+    if direction == Direction::TX || direction == Direction::RX_TX {
+        missing = fetching.len();
+        for remote in status.remote() {
+            missing -= usize::from(fetching.contains(&remote.mirror_uuid));
+            let state = if remote.up {
+                remote.state
+            } else {
+                CopyState::UNKNOWN
+            };
+            all = Some(match all {
+                _ if remote.state == CopyState::ERROR => CopyState::ERROR,
+                Some(CopyState::ERROR) => CopyState::ERROR,
+                Some(all) => all.min(state),
+                None => state,
+            });
+        }
+    }
+    all.filter(|_| missing == 0).unwrap_or(CopyState::UNKNOWN)
+}
+
+/// Removes what daemons told that are gone.
+pub(crate) fn remove_down(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
+    let watchers = watchers(object)?;
+    for prefix in [PREFIX, REMOTE_PREFIX] {
+        for (rest, status) in keys::list(object, prefix, b"", u64::MAX)? {
+            let Origin(origin) = stored(&status)?;
+            if !watchers.contains(&origin) {
+                keys::remove(object, [prefix.as_bytes(), &rest].concat())?;
+            }
+        }
+    }
+    Ok(Nothing)
+}
+
+/// The daemon that copies an image to this cluster; ESTALE where it is gone.
+pub(super) fn copied_by(object: &mut dyn Object, global_id: &[u8], watchers: &Watchers) -> Result<Daemon> {
+    let (Origin(origin), _): (_, SiteStatus) = keys::require(object, local_key(global_id))?;
+    match watchers.contains(&origin) {
+        true => Ok(origin),
+        false => Err(Error::ESTALE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(direction: Direction, mirror_uuid: &'static str) -> Peer {
+        Peer {
+            direction,
+            mirror_uuid: mirror_uuid.into(),
+            ..Peer::default()
+        }
+    }
+
+    #[test]
+    fn peers_mirror_both_ways_together_where_one_does_or_they_differ() {
+        use Direction as D;
+        for (directions, want) in [
+            (&[][..], D::RX),
+            (&[D::RX, D::RX], D::RX),
+            (&[D::TX, D::TX], D::TX),
+            (&[D::TX, D::RX], D::TX),
+            (&[D::RX, D::TX], D::RX_TX),
+            (&[D::TX, D::RX_TX], D::RX_TX),
+            (&[D::RX_TX, D::TX], D::RX_TX),
+        ] {
+            let peers = Peers(directions.iter().map(|d| peer(*d, "u")).collect());
+            assert_eq!(peers.direction(), want, "{directions:?}");
+        }
+    }
+
+    #[test]
+    fn the_summary_is_the_least_state_but_errors_stand_out() {
+        let site = |uuid: &'static str, state, up| SiteStatus {
+            mirror_uuid: uuid.into(),
+            state: CopyState(state),
+            up,
+            ..SiteStatus::default()
+        };
+        let (a, b) = (Bytes::from("a"), Bytes::from("b"));
+        let of = |direction, fetching: &[&Bytes], all: &[SiteStatus]| {
+            let fetching = fetching.iter().copied().collect();
+            summary(direction, &fetching, &ImageStatus(all.to_vec())).0
+        };
+        let all = [site("", 4, true), site("a", 6, true), site("b", 1, false)];
+        assert_eq!(of(Direction::RX, &[], &all), 4);
+        assert_eq!(of(Direction::RX, &[], &[site("", 4, false)]), 0);
+        assert_eq!(of(Direction::RX, &[&a], &[]), 0);
+        assert_eq!(of(Direction::TX, &[&a], &all[..2]), 6);
+        assert_eq!(of(Direction::RX_TX, &[&a], &all[..2]), 4);
+        assert_eq!(of(Direction::RX_TX, &[&a, &b], &all[..2]), 0);
+        assert_eq!(of(Direction::RX_TX, &[&a, &b], &all), 1);
+        assert_eq!(of(Direction::TX, &[], &[site("c", 4, false)]), 0);
+    }
+}
