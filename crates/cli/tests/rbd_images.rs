@@ -1,0 +1,34 @@
+//! Block images through the official `rbd`: the scripts of `data/rbd`, which real Ceph passes, too.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
+
+mod common;
+
+use common::Cluster;
+
+const COMMON: &str = include_str!("data/rbd/common.sh");
+
+fn run(name: &str, script: &str) {
+    let c = Cluster::up(name, 3, &[]);
+    c.sh("for pool in p q; do ceph osd pool create $pool 8 8 replicated; done");
+    c.sh(&format!("mkdir work; cd work\n{COMMON}\n{script}"));
+}
+
+#[test]
+fn images_keep_what_is_written_to_them_and_their_snapshots() {
+    run("rbd-images", include_str!("data/rbd/images.sh"));
+}
+
+#[test]
+fn clones_see_their_parents() {
+    run("rbd-clones", include_str!("data/rbd/clones.sh"));
+}
+
+#[test]
+fn copies_are_the_same() {
+    run("rbd-copies", include_str!("data/rbd/copies.sh"));
+}
