@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import sys
+import uuid
 
 
 def plain(path):
@@ -30,8 +31,11 @@ def plain(path):
             case ['now', sec, nsec]:
                 # The locks that expire do so after a second.
                 names[struct.pack('<II', int(sec) + 1, int(nsec)).hex()] = '<expiration>'
+                names[struct.pack('<II', int(sec), int(nsec)).hex()] = '<now>'
             case ['random', tag]:
                 names[base64.b64encode(bytes.fromhex(tag)).hex()] = '<tag>'
+                if len(tag) == 32:
+                    names[str(uuid.UUID(tag)).encode().hex()] = '<uuid>'
     raw = text.splitlines()
     for known in sorted(names, key=len, reverse=True):
         text = text.replace(known, names[known])
