@@ -432,7 +432,9 @@ private:
       ObjectWriteOperation op;
       op.copy_from(from.name, io, 0, 0);
       int r = client_->io.operate(to.name, &op);
-      if (r != -ENOENT && !(hasty_ && r == -ETIMEDOUT)) fail(to.name + ": copy of a missing object: " + error(r));
+      // Given up, it may be done yet, once there is something to copy.
+      if (r == -ETIMEDOUT && hasty_) return settle(to, {to.head});
+      if (r != -ENOENT) fail(to.name + ": copy of a missing object: " + error(r));
       return;
     }
     std::vector<ObjectWriteOperation> one(1);
