@@ -4,8 +4,9 @@ use bytes::Bytes;
 use spirula_denc::{Decode, Encode};
 
 use super::group_snapshot::GroupSnapshot;
-use super::mirror::images::MirrorImage;
+use super::mirror::images::{ImageState, MirrorImage};
 use super::mirror::peers::Peer;
+use super::mirror::status::{CopyState, SiteStatus};
 use super::trash::TrashImage;
 use crate::class::journal::Client;
 use crate::class::journal::tags::Tag;
@@ -87,4 +88,39 @@ fn the_other_ends_namespace_is_known_until_mirroring_is_disabled() {
     assert_eq!(call(&mut world, "mirror_mode_set", &0u32).0, 0);
     assert_eq!(call(&mut world, "mirror_remote_namespace_get", &Nothing).0, -2);
     assert!(world.state.omap.is_empty());
+}
+
+/// The world here ends where a method asks a hundred times.
+#[test]
+fn the_statuses_of_many_images_are_read_together() {
+    let mut world = World::default();
+    world.watchers.push(world.caller);
+    for n in 0..150 {
+        let (id, global_id) = (Bytes::from(format!("i{n:03}")), Bytes::from(format!("g{n}")));
+        let image = MirrorImage {
+            global_id: global_id.clone(),
+            state: ImageState::ENABLED,
+            mode: 1,
+        };
+        assert_eq!(call(&mut world, "mirror_image_set", &(id, image)).0, 0);
+        for uuid in ["", "u", "v"] {
+            let status = SiteStatus {
+                mirror_uuid: uuid.into(),
+                state: CopyState(4),
+                ..SiteStatus::default()
+            };
+            let set = call(
+                &mut world,
+                "mirror_image_status_set",
+                &(global_id.clone(), status),
+            );
+            assert_eq!(set.0, 0);
+        }
+    }
+    let (code, states) = call(&mut world, "mirror_image_status_get_summary", &Nothing);
+    assert_eq!((code, states), (0, to_bytes(&vec![(4u8, 150i32)])));
+    for method in ["mirror_image_status_list", "mirror_image_instance_list"] {
+        let (code, list) = call(&mut world, method, &(Bytes::new(), 1000u64));
+        assert_eq!((code, &list[..4]), (0, &150u32.to_le_bytes()[..]), "{method}");
+    }
 }

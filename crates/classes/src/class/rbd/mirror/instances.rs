@@ -29,10 +29,14 @@ pub(crate) fn of_images(
 ) -> Result<BTreeMap<Bytes, Daemon>> {
     let mut found = BTreeMap::new();
     let watchers = status::watchers(object)?;
+    let local = status::local_of_all(object)?;
     for (id, image) in images::read(object, &after, if max == 0 { 0 } else { u64::MAX })? {
-        let daemon = status::copied_by(object, &image.global_id, &watchers);
         // Those without are left out.
-        if let Some(daemon) = unless(daemon, &[Error::ENOENT, Error::EIO, Error::ESTALE])? {
+        let daemon = match local.get(&image.global_id) {
+            Some(status) => unless(status::origin(status, &watchers), &[Error::EIO, Error::ESTALE])?,
+            None => None,
+        };
+        if let Some(daemon) = daemon {
             found.insert(id, daemon);
         }
         if found.len() as u64 >= max {

@@ -68,12 +68,12 @@ spirula_denc::transparent!(CopyState);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SiteStatus {
     /// Of which peer it is; empty for the copy in this cluster.
-    mirror_uuid: Bytes,
-    state: CopyState,
-    description: Bytes,
-    last_update: UTime,
+    pub(crate) mirror_uuid: Bytes,
+    pub(crate) state: CopyState,
+    pub(crate) description: Bytes,
+    pub(crate) last_update: UTime,
     /// Whether the daemon that told is there.
-    up: bool,
+    pub(crate) up: bool,
 }
 
 impl SiteStatus {
@@ -163,9 +163,9 @@ fn remote_prefix(global_id: &[u8]) -> Vec<u8> {
     [REMOTE_PREFIX.as_bytes(), global_id, b"_"].concat()
 }
 
-type Told = (Bytes, SiteStatus);
+type Update = (Bytes, SiteStatus);
 
-pub(crate) fn set(object: &mut dyn Object, (global_id, mut status): Told) -> Result<Nothing> {
+pub(crate) fn set(object: &mut dyn Object, (global_id, mut status): Update) -> Result<Nothing> {
     // What is no longer mirrored needs no status.
     let is_enabled = unless(images::is_enabled(object, &global_id), &[Error::EIO])?;
     if is_enabled != Some(true) {
@@ -203,21 +203,57 @@ fn told(mirror_uuid: Bytes, value: &Bytes, watchers: &Watchers) -> Result<SiteSt
     })
 }
 
-fn read(object: &mut dyn Object, global_id: &[u8], watchers: &Watchers) -> Result<ImageStatus> {
-    let mut all = Vec::new();
-    if let Some(local) = omap::find(object, &local_key(global_id))? {
-        all.push(told(Bytes::new(), &local, watchers)?);
+/// Statuses as they are stored, of one image or all: each page of keys that is read has the method start again, so those of
+/// many images are read together.
+struct Stored {
+    /// By global id.
+    local: BTreeMap<Bytes, Bytes>,
+    /// By global id, `_` and the peer's.
+    remote: BTreeMap<Bytes, Bytes>,
+}
+
+impl Stored {
+    fn of_all(object: &mut dyn Object) -> Result<Self> {
+        Ok(Self {
+            local: local_of_all(object)?,
+            remote: keys::list(object, REMOTE_PREFIX, b"", u64::MAX)?
+                .into_iter()
+                .collect(),
+        })
     }
-    for (uuid, remote) in keys::list(object, remote_prefix(global_id), b"", u64::MAX)? {
-        all.push(told(uuid, &remote, watchers)?);
+
+    fn of_one(object: &mut dyn Object, global_id: &Bytes) -> Result<Self> {
+        let local = omap::find(object, &local_key(global_id))?;
+        let remote = keys::list(object, remote_prefix(global_id), b"", u64::MAX)?;
+        let key = |uuid: Bytes| Bytes::from([&global_id[..], b"_", &uuid].concat());
+        Ok(Self {
+            local: local.into_iter().map(|v| (global_id.clone(), v)).collect(),
+            remote: remote.into_iter().map(|(uuid, v)| (key(uuid), v)).collect(),
+        })
     }
-    Ok(ImageStatus(all))
+
+    fn get(&self, global_id: &Bytes, watchers: &Watchers) -> Result<ImageStatus> {
+        let prefix = Bytes::from([&global_id[..], b"_"].concat());
+        let local = self.local.get(global_id).map(|v| (Bytes::new(), v));
+        let remote = self.remote.range(prefix.clone()..);
+        let remote = remote.take_while(|(key, _)| key.starts_with(&prefix));
+        let remote = remote.map(|(key, v)| (key.slice(prefix.len()..), v));
+        let all = local.into_iter().chain(remote);
+        all.map(|(uuid, v)| told(uuid, v, watchers))
+            .collect::<Result<_>>()
+            .map(ImageStatus)
+    }
+}
+
+/// What is stored of all images' copies in this cluster, by global id.
+pub(super) fn local_of_all(object: &mut dyn Object) -> Result<BTreeMap<Bytes, Bytes>> {
+    Ok(keys::list(object, PREFIX, b"", u64::MAX)?.into_iter().collect())
 }
 
 /// ENOENT where nobody told anything.
 pub(crate) fn get(object: &mut dyn Object, global_id: Bytes) -> Result<ImageStatus> {
     let watchers = watchers(object)?;
-    let status = read(object, &global_id, &watchers)?;
+    let status = Stored::of_one(object, &global_id)?.get(&global_id, &watchers)?;
     match status.0.is_empty() {
         true => Err(Error::ENOENT),
         false => Ok(status),
@@ -229,9 +265,10 @@ type Listing = (BTreeMap<Bytes, MirrorImage>, BTreeMap<Bytes, ImageStatus>);
 /// Images by id, and the status of those that have one that can be read.
 pub(crate) fn list(object: &mut dyn Object, (after, max): (Bytes, u64)) -> Result<Listing> {
     let watchers = watchers(object)?;
+    let statuses = Stored::of_all(object)?;
     let (mut found, mut told) = Listing::default();
     for (id, image) in images::read(object, &after, max)? {
-        let status = unless(read(object, &image.global_id, &watchers), &[Error::EIO])?;
+        let status = unless(statuses.get(&image.global_id, &watchers), &[Error::EIO])?;
         if let Some(status) = status.filter(|s| !s.0.is_empty()) {
             told.insert(id.clone(), status);
         }
@@ -276,9 +313,10 @@ impl Peers {
 pub(crate) fn get_summary(object: &mut dyn Object, peers: Peers) -> Result<BTreeMap<CopyState, i32>> {
     let watchers = watchers(object)?;
     let (direction, fetching) = (peers.direction(), peers.fetching());
+    let statuses = Stored::of_all(object)?;
     let mut states = BTreeMap::<_, i32>::new();
     for (_, image) in images::read(object, b"", u64::MAX)? {
-        let status = read(object, &image.global_id, &watchers)?;
+        let status = statuses.get(&image.global_id, &watchers)?;
         let count = states.entry(summary(direction, &fetching, &status)).or_default();
         *count = count.saturating_add(1);
     }
@@ -327,9 +365,14 @@ pub(crate) fn remove_down(object: &mut dyn Object, _: Nothing) -> Result<Nothing
     Ok(Nothing)
 }
 
-/// The daemon that copies an image to this cluster; ESTALE where it is gone.
+/// The daemon that copies an image to this cluster.
 pub(super) fn copied_by(object: &mut dyn Object, global_id: &[u8], watchers: &Watchers) -> Result<Daemon> {
-    let (Origin(origin), _): (_, SiteStatus) = keys::require(object, local_key(global_id))?;
+    origin(&omap::get(object, &local_key(global_id))?, watchers)
+}
+
+/// The daemon that told a stored status; ESTALE where it is gone.
+pub(super) fn origin(value: &Bytes, watchers: &Watchers) -> Result<Daemon> {
+    let (Origin(origin), _): (_, SiteStatus) = stored(value)?;
     match watchers.contains(&origin) {
         true => Ok(origin),
         false => Err(Error::ESTALE),
