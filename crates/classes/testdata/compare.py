@@ -29,7 +29,6 @@ def plain(path):
                 names[struct.pack('<I', int(addr.rsplit('/', 1)[1])).hex()] = f'<nonce{n}>'
                 names[f'client.{num} {addr}'.encode().hex()] = f'<caller{n}>'
             case ['now', sec, nsec]:
-                names[struct.pack('<II', int(sec), int(nsec)).hex()] = '<now>'
                 # The locks that expire do so after a second.
                 names[struct.pack('<II', int(sec) + 1, int(nsec)).hex()] = '<expiration>'
                 names[struct.pack('<II', int(sec), int(nsec)).hex()] = '<now>'
