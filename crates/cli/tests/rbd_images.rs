@@ -32,3 +32,8 @@ fn clones_see_their_parents() {
 fn copies_are_the_same() {
     run("rbd-copies", include_str!("data/rbd/copies.sh"));
 }
+
+#[test]
+fn images_of_the_first_format_work_and_migrate() {
+    run("rbd-format1", include_str!("data/rbd/format1.sh"));
+}

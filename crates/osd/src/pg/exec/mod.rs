@@ -13,6 +13,7 @@ mod omap;
 mod omap_range;
 mod plan;
 mod read;
+mod tmap;
 mod watch;
 mod write;
 mod xattr;
@@ -285,6 +286,7 @@ impl<'a> Exec<'a> {
             OpCode::CMPXATTR => self.cmpxattr(op),
             OpCode::WRITE => self.write(op),
             OpCode::WRITEFULL => self.writefull(op),
+            OpCode::TMAPUP => self.tmap_update(op),
             OpCode::WRITESAME => self.writesame(op),
             OpCode::APPEND => self.append(op),
             OpCode::ZERO => self.zero(op),

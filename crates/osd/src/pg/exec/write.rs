@@ -64,10 +64,15 @@ impl Exec<'_> {
     }
 
     pub(super) fn writefull(&mut self, op: &OsdOp) -> OpResult {
-        let length = op.extent().length;
-        if length != op.indata.len() as u64 {
+        if op.extent().length != op.indata.len() as u64 {
             return fail(EINVAL);
         }
+        self.replace_data(op.indata.clone())
+    }
+
+    /// Replaces all bytes.
+    pub(super) fn replace_data(&mut self, data: Bytes) -> OpResult {
+        let length = data.len() as u64;
         self.check_extent(0, length)?;
         let shrinks = self.exists && length < self.info.size;
         self.maybe_create();
@@ -75,10 +80,7 @@ impl Exec<'_> {
             self.changes.push(ObjectOp::Truncate { size: length });
         }
         if length > 0 {
-            self.changes.push(ObjectOp::Write {
-                offset: 0,
-                data: op.indata.clone(),
-            });
+            self.changes.push(ObjectOp::Write { offset: 0, data });
         }
         self.set_size(length);
         self.count_write(length);
