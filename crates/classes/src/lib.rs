@@ -24,6 +24,15 @@ mod time_key;
 mod versioned;
 
 pub use class::find;
+
+/// What clients of the class `rbd` exchange with it.
+pub mod rbd {
+    pub use crate::class::rbd::{
+        BitVector, ChildImageSpec, MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace,
+        TrashImage, features, object_state,
+    };
+}
+
 pub use error::{Error, Result};
 pub use filter::{Filter, FilterKind, PLAIN};
 pub use method::{Class, Flags, Method, Return};

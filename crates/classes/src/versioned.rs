@@ -15,14 +15,14 @@ pub(crate) use field;
 macro_rules! versioned {
     ($(
         $(#[$doc:meta])*
-        pub(crate) struct $name:ident: $text:literal, version $version:literal {
-            $($(#[$fdoc:meta])* pub(crate) $field:ident: $type:ty $(where since $since:literal else $old:expr)?,)*
+        $vis:vis struct $name:ident: $text:literal, version $version:literal {
+            $($(#[$fdoc:meta])* $fvis:vis $field:ident: $type:ty $(where since $since:literal else $old:expr)?,)*
         }
     )+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub(crate) struct $name {
-            $($(#[$fdoc])* pub(crate) $field: $type,)*
+        $vis struct $name {
+            $($(#[$fdoc])* $fvis $field: $type,)*
         }
 
         impl spirula_denc::Encode for $name {

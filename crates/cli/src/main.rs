@@ -1,7 +1,7 @@
 //! `spirula`: a Ceph-compatible storage cluster in one small binary.
 //!
 //! The same binary is the supervisor (`up`, `down`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
-//! clients (`ceph`, `rados`), the latter also when it is called through a link of their name.
+//! clients (`ceph`, `rados`, `rbd`), the latter also when it is called through a link of their name.
 
 mod admin;
 mod ceph;
@@ -12,6 +12,7 @@ mod error;
 mod layout;
 mod pidfile;
 mod rados;
+mod rbd;
 mod store;
 mod up;
 
@@ -56,6 +57,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Block images, with the official tool's arguments
+    #[command(disable_help_flag = true)]
+    Rbd {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 // A tenth of an OSD's time went to the C library's allocator, which also keeps more of what was freed.
@@ -75,11 +82,15 @@ fn main() -> ExitCode {
         Some("rados") => Command::Rados {
             args: args[1..].to_vec(),
         },
+        Some("rbd") => Command::Rbd {
+            args: args[1..].to_vec(),
+        },
         _ => Cli::parse_from(args).command,
     };
     match command {
         Command::Ceph { args } => client(ceph::run(args)),
         Command::Rados { args } => client(rados::run(args)),
+        Command::Rbd { args } => client(rbd::run(args)),
         Command::Up(args) => report(local(up::run(args))),
         Command::Down(args) => report(local(down::run(args))),
         Command::Mon(command) => report(local(daemon::mon(command))),

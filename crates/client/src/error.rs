@@ -12,10 +12,26 @@ pub mod errno {
     pub const EAGAIN: i32 = 11;
     /// Not allowed.
     pub const EACCES: i32 = 13;
+    /// Somebody else uses it.
+    pub const EBUSY: i32 = 16;
     /// Exists already.
     pub const EEXIST: i32 = 17;
+    /// A number that can't be used for this.
+    pub const EDOM: i32 = 33;
     /// A malformed request.
     pub const EINVAL: i32 = 22;
+    /// A value out of its bounds.
+    pub const ERANGE: i32 = 34;
+    /// Something that is not known here.
+    pub const ENOSYS: i32 = 38;
+    /// It holds something.
+    pub const ENOTEMPTY: i32 = 39;
+    /// What was compared differs.
+    pub const EILSEQ: i32 = 84;
+    /// Not possible here.
+    pub const EOPNOTSUPP: i32 = 95;
+    /// It was changed meanwhile.
+    pub const ESTALE: i32 = 116;
     /// The request was given up, or its comparison failed.
     pub const ECANCELED: i32 = 125;
     /// Writing where only reading is possible.

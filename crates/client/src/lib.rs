@@ -30,5 +30,5 @@ pub use lock::{LockInfo, LockRequest, LockType, Locker};
 pub use options::{Options, Source};
 pub use rados::Rados;
 pub use spirula_monc::CommandReply;
-pub use striper::{Layout, Striper};
+pub use striper::{Layout, Piece, Striper};
 pub use watch::{NotifyOutcome, Watch, WatchNews};

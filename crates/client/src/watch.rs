@@ -196,13 +196,7 @@ impl Watch {
     /// # Errors
     /// `ENOENT` where the object is gone.
     pub async fn ack(&self, id: u64, reply: Bytes) -> Result<()> {
-        let ack = NotifyAck {
-            notify_id: id,
-            cookie: self.cookie,
-            reply,
-        };
-        let op = OsdOpIn::new(OpCode::NOTIFY_ACK, OpArgs::Notify(0), encode_to_vec(&ack));
-        self.io.one("notify_ack", &self.oid, op).await.map(drop)
+        self.io.notify_ack(&self.oid, self.cookie, id, reply).await
     }
 
     /// Ends the watch.
@@ -256,6 +250,26 @@ impl IoCtx {
             return Err(Error::os("watch", result));
         }
         Ok(watch)
+    }
+
+    /// Answers a notification that the watch with this cookie was told.
+    ///
+    /// # Errors
+    /// `ENOENT` where the object is gone.
+    pub async fn notify_ack(
+        &self,
+        oid: impl Into<ObjectName>,
+        cookie: u64,
+        notify_id: u64,
+        reply: Bytes,
+    ) -> Result<()> {
+        let ack = NotifyAck {
+            notify_id,
+            cookie,
+            reply,
+        };
+        let op = OsdOpIn::new(OpCode::NOTIFY_ACK, OpArgs::Notify(0), encode_to_vec(&ack));
+        self.one("notify_ack", oid, op).await.map(drop)
     }
 
     /// Notifies all watchers of an object and waits for their answers, `timeout_seconds` at most.

@@ -6,7 +6,7 @@ mod journal;
 mod lock;
 mod log;
 mod numops;
-mod rbd;
+pub(crate) mod rbd;
 mod refcount;
 mod timeindex;
 mod version;

@@ -24,13 +24,13 @@ impl Default for Layout {
 
 /// A piece of a range that lies in one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
+pub struct Piece {
     /// The object's number.
-    pub(super) object: u64,
+    pub object: u64,
     /// Where it begins there.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// Bytes.
-    pub(super) len: u64,
+    pub len: u64,
 }
 
 impl Layout {
@@ -43,12 +43,12 @@ impl Layout {
     }
 
     /// Bytes of an object set.
-    pub(super) fn set_size(&self) -> u64 {
+    pub fn set_size(&self) -> u64 {
         u64::from(self.object_size) * u64::from(self.stripe_count)
     }
 
     /// The pieces of a range in order.
-    pub(super) fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
+    pub fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<> {
         let (unit, count) = (u64::from(self.stripe_unit), u64::from(self.stripe_count));
         let per_object = u64::from(self.object_size) / unit;
         let (mut at, end) = (offset, offset.saturating_add(len));
@@ -68,8 +68,31 @@ impl Layout {
         })
     }
 
+    /// Where the bytes of a range of an object are in the whole, in the order of the object: offsets with lengths.
+    pub fn whole_extents(
+        &self,
+        object: u64,
+        offset: u64,
+        len: u64,
+    ) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (unit, count) = (u64::from(self.stripe_unit), u64::from(self.stripe_count));
+        let per_object = u64::from(self.object_size) / unit;
+        let (set, column) = (object / count, object % count);
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let (row, within) = (at / unit, at % unit);
+            let block = (set * per_object + row) * count + column;
+            let len = (unit - within).min(end - at);
+            at += len;
+            Some((block * unit + within, len))
+        })
+    }
+
     /// The size of an object by its number when the whole has `size` bytes.
-    pub(super) fn object_len(&self, object: u64, size: u64) -> u64 {
+    pub fn object_len(&self, object: u64, size: u64) -> u64 {
         let (unit, count) = (u64::from(self.stripe_unit), u64::from(self.stripe_count));
         let (set, column) = (object / count, object % count);
         let in_set = size
@@ -81,7 +104,7 @@ impl Layout {
     }
 
     /// How many objects a whole of `size` bytes has, counting those before the last that hold nothing.
-    pub(super) fn objects(&self, size: u64) -> u64 {
+    pub fn objects(&self, size: u64) -> u64 {
         let count = u64::from(self.stripe_count);
         let rest = size % self.set_size();
         let units = rest.div_ceil(u64::from(self.stripe_unit));
@@ -116,6 +139,22 @@ mod tests {
         ];
         assert_eq!(pieces, expected);
         assert_eq!(LAYOUT.pieces(7, 0).count(), 0);
+    }
+
+    #[test]
+    fn pieces_are_found_again_in_the_whole() {
+        for (offset, len) in [(0, 200), (5, 60), (33, 1), (59, 90)] {
+            let mut at = offset;
+            for piece in LAYOUT.pieces(offset, len) {
+                let found: Vec<_> = LAYOUT
+                    .whole_extents(piece.object, piece.offset, piece.len)
+                    .collect();
+                assert_eq!(found, [(at, piece.len)]);
+                at += piece.len;
+            }
+        }
+        let all: Vec<_> = LAYOUT.whole_extents(4, 0, 20).collect();
+        assert_eq!(all, [(70, 10), (100, 10)]);
     }
 
     #[test]

@@ -20,8 +20,7 @@ use crate::ioctx::flagged;
 use crate::lock::lock_op;
 use crate::{Error, IoCtx, LockRequest, LockType, Result, errno};
 
-pub use layout::Layout;
-use layout::Piece;
+pub use layout::{Layout, Piece};
 
 const STRIPE_UNIT: &str = "striper.layout.stripe_unit";
 const STRIPE_COUNT: &str = "striper.layout.stripe_count";

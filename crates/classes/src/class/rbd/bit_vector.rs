@@ -14,7 +14,7 @@ pub(super) const PER_BYTE: u64 = 4;
 
 /// The elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BitVector {
+pub struct BitVector {
     len: u64,
     data: Vec<u8>,
     /// Whether its checksums are written.
@@ -84,23 +84,28 @@ pub(super) fn replace(data: &mut [u8], from: u64, to: u64, by: impl Fn(u8) -> u8
 
 impl BitVector {
     /// How many elements there are.
-    pub(super) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// An element; 0 where there is none.
-    pub(super) fn get(&self, i: u64) -> u8 {
+    pub fn get(&self, i: u64) -> u8 {
         let at = usize::try_from(i / PER_BYTE).ok().filter(|_| i < self.len);
         at.and_then(|at| self.data.get(at)).map_or(0, |b| element(*b, i))
     }
 
     /// Replaces elements. Returns whether any changed.
-    pub(super) fn replace(&mut self, from: u64, to: u64, by: impl Fn(u8) -> u8) -> bool {
+    pub fn replace(&mut self, from: u64, to: u64, by: impl Fn(u8) -> u8) -> bool {
         replace(&mut self.data, from, to.min(self.len), by)
     }
 
     /// Cuts or extends it; new elements are `fill`.
-    pub(super) fn resize(&mut self, len: u64, fill: u8) {
+    pub fn resize(&mut self, len: u64, fill: u8) {
         let old = std::mem::replace(&mut self.len, len);
         let bytes = usize::try_from(bytes_for(len)).unwrap_or(usize::MAX);
         self.data.resize(bytes, 0);

@@ -56,10 +56,13 @@ pub(super) fn get(object: &mut dyn Object, parent: ParentKey) -> Result<Ids> {
 
 /// A clone, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ChildImageSpec {
-    pool_id: i64,
-    pool_namespace: Bytes,
-    image_id: Bytes,
+pub struct ChildImageSpec {
+    /// Its pool.
+    pub pool_id: i64,
+    /// The namespace in it.
+    pub pool_namespace: Bytes,
+    /// The image.
+    pub image_id: Bytes,
 }
 
 impl Encode for ChildImageSpec {

@@ -10,26 +10,32 @@ use crate::method::Nothing;
 use crate::{Error, Object, Result};
 
 /// It can have a parent.
-pub(super) const LAYERING: u64 = 1 << 0;
+pub const LAYERING: u64 = 1 << 0;
 /// It is striped otherwise than object by object.
-pub(super) const STRIPINGV2: u64 = 1 << 1;
-const EXCLUSIVE_LOCK: u64 = 1 << 2;
-const OBJECT_MAP: u64 = 1 << 3;
-const FAST_DIFF: u64 = 1 << 4;
+pub const STRIPINGV2: u64 = 1 << 1;
+/// Who writes holds a lock.
+pub const EXCLUSIVE_LOCK: u64 = 1 << 2;
+/// A map says which of its objects exist.
+pub const OBJECT_MAP: u64 = 1 << 3;
+/// The map says, too, which were written since the newest snapshot.
+pub const FAST_DIFF: u64 = 1 << 4;
 /// Flattening it takes the parent from its snapshots, too.
-pub(super) const DEEP_FLATTEN: u64 = 1 << 5;
-const JOURNALING: u64 = 1 << 6;
+pub const DEEP_FLATTEN: u64 = 1 << 5;
+/// Changes go to a journal first.
+pub const JOURNALING: u64 = 1 << 6;
 /// Its data is in another pool.
-pub(super) const DATA_POOL: u64 = 1 << 7;
+pub const DATA_POOL: u64 = 1 << 7;
 /// It has features of operations: only who knows them may write.
-pub(super) const OPERATIONS: u64 = 1 << 8;
+pub const OPERATIONS: u64 = 1 << 8;
 /// It is being migrated.
-pub(super) const MIGRATING: u64 = 1 << 9;
-const NON_PRIMARY: u64 = 1 << 10;
-const DIRTY_CACHE: u64 = 1 << 11;
+pub const MIGRATING: u64 = 1 << 9;
+/// It is a mirror image: only mirroring writes.
+pub const NON_PRIMARY: u64 = 1 << 10;
+/// A client has a cache with data that is not written yet.
+pub const DIRTY_CACHE: u64 = 1 << 11;
 
 /// Every feature, all of which a client has to know to write.
-pub(super) const ALL: u64 = (1 << 12) - 1;
+pub const ALL: u64 = (1 << 12) - 1;
 /// Those that a client has to know to read.
 const INCOMPATIBLE: u64 = LAYERING | STRIPINGV2 | DATA_POOL | DIRTY_CACHE;
 /// Those that come and go during an image's life.
@@ -40,13 +46,13 @@ const DISABLE_ONLY: u64 = DEEP_FLATTEN;
 const INTERNAL: u64 = OPERATIONS | MIGRATING;
 
 /// It has snapshots with clones that hold on to them.
-pub(super) const CLONE_PARENT: u64 = 1 << 0;
+pub const CLONE_PARENT: u64 = 1 << 0;
 /// It is such a clone.
-pub(super) const CLONE_CHILD: u64 = 1 << 1;
+pub const CLONE_CHILD: u64 = 1 << 1;
 /// It belongs to a group.
-pub(super) const GROUP: u64 = 1 << 2;
+pub const GROUP: u64 = 1 << 2;
 /// It has removed snapshots that clones hold on to.
-pub(super) const SNAP_TRASH: u64 = 1 << 3;
+pub const SNAP_TRASH: u64 = 1 << 3;
 /// Every feature of operations.
 const OPERATIONS_ALL: u64 = (1 << 4) - 1;
 

@@ -9,7 +9,7 @@ mod bit_vector;
 mod children;
 mod data;
 mod directory;
-mod features;
+pub mod features;
 mod group;
 mod group_snapshot;
 mod header;
@@ -31,6 +31,14 @@ mod trash;
 
 #[cfg(test)]
 mod pool_tests;
+
+pub use bit_vector::BitVector;
+pub use children::ChildImageSpec;
+pub use object_map::object_state;
+pub use parent::ParentImageSpec;
+pub use snapshot::SnapshotInfo;
+pub use snapshot_namespace::{MirrorSnapshot, SnapshotNamespace};
+pub use trash::TrashImage;
 
 use crate::method::class;
 

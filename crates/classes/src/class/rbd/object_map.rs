@@ -9,10 +9,19 @@ use crate::error::unless;
 use crate::method::{Nothing, stored, to_bytes};
 use crate::{Error, Object, Result};
 
-/// An object exists, and was written since the newest snapshot.
-const EXISTS: u8 = 1;
-/// It exists, and was not.
-const EXISTS_CLEAN: u8 = 3;
+/// The states of objects.
+pub mod object_state {
+    /// There is no such object.
+    pub const NONEXISTENT: u8 = 0;
+    /// It exists, and was written since the newest snapshot.
+    pub const EXISTS: u8 = 1;
+    /// It is being removed.
+    pub const PENDING: u8 = 2;
+    /// It exists, and was not written since the newest snapshot.
+    pub const EXISTS_CLEAN: u8 = 3;
+}
+
+use object_state::{EXISTS, EXISTS_CLEAN};
 
 /// Objects of which a map is made at most.
 const MAX_OBJECTS: u64 = 256_000_000;

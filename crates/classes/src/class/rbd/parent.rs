@@ -80,11 +80,15 @@ impl Decode for Parent {
 
 versioned! {
     /// A parent as clients know it.
-    pub(crate) struct ParentImageSpec: "ParentImageSpec", version 1 {
-        pub(crate) pool_id: i64,
-        pub(crate) pool_namespace: Bytes,
-        pub(crate) image_id: Bytes,
-        pub(crate) snap_id: u64,
+    pub struct ParentImageSpec: "ParentImageSpec", version 1 {
+        /// Its pool, -1 for none.
+        pub pool_id: i64,
+        /// The namespace in it.
+        pub pool_namespace: Bytes,
+        /// The image.
+        pub image_id: Bytes,
+        /// The snapshot of it.
+        pub snap_id: u64,
     }
 }
 

@@ -1,7 +1,7 @@
 //! An image's snapshots.
 
 use bytes::Bytes;
-use spirula_denc::{Encode, Fsid, UTime, Writer};
+use spirula_denc::{Fsid, UTime};
 use spirula_maps::snap::{MAXSNAP, NOSNAP};
 
 use super::arguments::{Trailing, arguments};
@@ -10,6 +10,7 @@ use super::snapshot_namespace::SnapshotNamespace;
 use super::snapshot_record::{self as record, Snapshot};
 use super::{features, header, keys, snapshot_limit};
 use crate::method::Nothing;
+use crate::versioned::versioned;
 use crate::{Error, Object, Result};
 
 /// The key of the newest snapshot id that there ever was.
@@ -46,24 +47,34 @@ pub(super) fn get_timestamp(object: &mut dyn Object, id: u64) -> Result<UTime> {
     read(object, id).map(|s| s.timestamp)
 }
 
-/// What `snapshot_get` returns: `SnapshotInfo` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
-pub(super) struct Info(Snapshot);
-
-impl Encode for Info {
-    fn encode(&self, w: &mut Writer) {
-        w.section(1, 1, |w| {
-            w.u64(self.0.id);
-            w.put(&self.0.namespace);
-            w.put(&self.0.name);
-            w.u64(self.0.image_size);
-            w.put(&self.0.timestamp);
-            w.u32(self.0.child_count);
-        });
+versioned! {
+    /// What `snapshot_get` returns.
+    pub struct SnapshotInfo: "SnapshotInfo", version 1 {
+        /// Its id.
+        pub id: u64,
+        /// Whose it is.
+        pub namespace: SnapshotNamespace,
+        /// Its name.
+        pub name: Bytes,
+        /// The image's size then.
+        pub image_size: u64,
+        /// When it was made.
+        pub timestamp: UTime,
+        /// The clones that hold on to it.
+        pub child_count: u32,
     }
 }
 
-pub(super) fn get(object: &mut dyn Object, id: u64) -> Result<Info> {
-    read(object, id).map(Info)
+pub(super) fn get(object: &mut dyn Object, id: u64) -> Result<SnapshotInfo> {
+    let snap = read(object, id)?;
+    Ok(SnapshotInfo {
+        id: snap.id,
+        namespace: snap.namespace,
+        name: snap.name,
+        image_size: snap.image_size,
+        timestamp: snap.timestamp,
+        child_count: snap.child_count,
+    })
 }
 
 arguments! {

@@ -7,19 +7,24 @@ use spirula_denc::{Decode, Encode, Reader, Writer};
 
 /// Whose a snapshot is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum SnapshotNamespace {
+pub enum SnapshotNamespace {
     /// A user's.
     #[default]
     User,
     /// A group's.
     Group {
+        /// The group's pool.
         pool: i64,
+        /// The group.
         group_id: Bytes,
+        /// Its snapshot, of which this is a part.
         group_snapshot_id: Bytes,
     },
     /// Nobody's but its clones': it was removed.
     Trash {
+        /// What it was called.
         original_name: Bytes,
+        /// The number of the kind that it was.
         original_kind: u32,
     },
     /// That of mirroring.
@@ -30,18 +35,21 @@ pub(super) enum SnapshotNamespace {
 
 /// What mirroring knows of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MirrorSnapshot {
+pub struct MirrorSnapshot {
     /// Whether the image is the primary one, and is no more.
-    pub(super) state: u8,
-    pub(super) complete: bool,
+    pub state: u8,
+    /// Whether it was copied as a whole.
+    pub complete: bool,
     /// The peers that have yet to copy it.
-    pub(super) peers: BTreeSet<Bytes>,
-    pub(super) primary_mirror_uuid: Bytes,
+    pub peers: BTreeSet<Bytes>,
+    /// The cluster of the primary image.
+    pub primary_mirror_uuid: Bytes,
     /// The primary image's snapshot or, on the primary, the one since which nothing was written.
-    pub(super) primary_snap_id: u64,
-    pub(super) last_copied_object_number: u64,
+    pub primary_snap_id: u64,
+    /// How far the copy is.
+    pub last_copied_object_number: u64,
     /// The primary image's snapshots and those that they are here.
-    pub(super) snap_seqs: BTreeMap<u64, u64>,
+    pub snap_seqs: BTreeMap<u64, u64>,
 }
 
 const USER: u32 = 0;
@@ -51,7 +59,7 @@ const MIRROR: u32 = 3;
 
 impl SnapshotNamespace {
     /// The number of its kind.
-    pub(super) fn kind(&self) -> u32 {
+    pub fn kind(&self) -> u32 {
         match self {
             Self::User => USER,
             Self::Group { .. } => GROUP,
@@ -62,12 +70,12 @@ impl SnapshotNamespace {
     }
 
     /// Whether it was removed and clones keep it.
-    pub(super) fn is_trash(&self) -> bool {
+    pub fn is_trash(&self) -> bool {
         matches!(self, Self::Trash { .. })
     }
 
     /// Whether two snapshots of one name in these are the same. What removed ones were called does not count.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self == other || (self.is_trash() && other.is_trash())
     }
 }

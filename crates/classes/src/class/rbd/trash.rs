@@ -17,15 +17,17 @@ const PREFIX: &str = "id_";
 
 versioned! {
     /// What is known of an image in the trash.
-    pub(crate) struct TrashImage: "TrashImageSpec", version 2 {
+    pub struct TrashImage: "TrashImageSpec", version 2 {
         /// Who put it there.
-        pub(crate) source: u8,
-        pub(crate) name: Bytes,
-        pub(crate) deletion_time: UTime,
+        pub source: u8,
+        /// What it was called.
+        pub name: Bytes,
+        /// When it was put there.
+        pub deletion_time: UTime,
         /// Until when it should stay.
-        pub(crate) deferment_end_time: UTime,
+        pub deferment_end_time: UTime,
         /// What is happening to it.
-        pub(crate) state: u8 where since 2 else 0,
+        pub state: u8 where since 2 else 0,
     }
 }
 

@@ -23,7 +23,7 @@ const OPTIONS: [&str; 12] = [
     "ms_client_mode",
     "ms_mon_client_mode",
 ];
-const OPTION_PREFIXES: [&str; 5] = ["debug_", "log_to_", "err_to_", "rados_", "objecter_"];
+const OPTION_PREFIXES: [&str; 6] = ["debug_", "log_to_", "err_to_", "rados_", "rbd_", "objecter_"];
 /// Options that need no value.
 const SWITCHES: [&str; 3] = ["no_mon_config", "no_config_file", "nodaemon"];
 

@@ -1,0 +1,245 @@
+//! A simple benchmark.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use spirula_client::errno;
+use spirula_mon::fmt::{bytes, float};
+use spirula_rbd::{Image, Options};
+use tokio::task::JoinSet;
+
+use super::{Done, Tool, bad, close, complain, describe, failed, size};
+
+/// Seconds that the shown rates are of.
+const WINDOW: usize = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pattern {
+    Random,
+    Sequential,
+    FullSequential,
+}
+
+/// What is measured.
+struct Plan {
+    /// Percent of reads.
+    reads: u64,
+    kind: &'static str,
+    size: u64,
+    threads: u64,
+    total: u64,
+    pattern: Pattern,
+}
+
+/// Numbers that look random: xorshift.
+struct Random(Cell<u64>);
+
+impl Random {
+    fn below(&self, bound: u64) -> u64 {
+        let mut x = self.0.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.set(x);
+        x % bound.max(1)
+    }
+}
+
+impl Plan {
+    /// The offsets of each thread's next request.
+    fn next(&self, i: u64, at: Option<u64>, done: u64, image: u64, random: &Random) -> u64 {
+        let chunk = image / self.size / self.threads * self.size;
+        match (self.pattern, at) {
+            (Pattern::Random, _) => random.below(image / self.size) * self.size,
+            (Pattern::Sequential, None) => chunk * i,
+            (Pattern::FullSequential, None) => i * self.size,
+            (Pattern::Sequential, Some(at)) => {
+                let next = match done < chunk * self.threads {
+                    true => at + self.size,
+                    false => done + i * self.size,
+                };
+                if next + self.size > image { chunk * i } else { next }
+            }
+            (Pattern::FullSequential, Some(at)) => {
+                let next = at + self.size * self.threads;
+                if next + self.size > image {
+                    i * self.size
+                } else {
+                    next
+                }
+            }
+        }
+    }
+}
+
+/// Requests and bytes in the last seconds.
+#[derive(Default)]
+struct Rates(VecDeque<(f64, f64, f64)>);
+
+impl Rates {
+    fn add(&mut self, seconds: f64, requests: f64, bytes: f64) {
+        self.0.push_back((seconds, requests, bytes));
+        if self.0.len() > WINDOW {
+            self.0.pop_front();
+        }
+    }
+
+    /// Requests and bytes of a second.
+    fn rates(&self) -> (f64, f64) {
+        let seconds: f64 = self.0.iter().map(|(s, _, _)| s).sum();
+        let requests: f64 = self.0.iter().map(|(_, r, _)| r).sum();
+        let bytes: f64 = self.0.iter().map(|(_, _, b)| b).sum();
+        (requests / seconds, bytes / seconds)
+    }
+}
+
+/// Bytes of a second as they are shown.
+fn speed(rate: f64) -> String {
+    format!("{}/s", bytes(rate.max(0.0) as u64))
+}
+
+impl Tool {
+    fn bench_plan(&self) -> Result<Plan, i32> {
+        let args = &self.args;
+        let number = |option: &str, text: &Option<String>, default: u64| match text {
+            Some(text) => size(option, text, 1),
+            None => Ok(default),
+        };
+        let invalid = |option: &str, value: &str| {
+            eprintln!("rbd: the argument ('{value}') for option '--{option}' is invalid");
+            errno::EINVAL
+        };
+        let (kind, reads) = match args.io_type.as_deref() {
+            Some("read") => ("read", 100),
+            Some("write") => ("write", 0),
+            Some("readwrite" | "rw") => ("readwrite", args.rw_mix_read.unwrap_or(50).min(100)),
+            Some(other) => return Err(invalid("io-type", other)),
+            None => return Err(bad("must specify --io-type")),
+        };
+        let pattern = match args.io_pattern.as_deref() {
+            None | Some("seq") => Pattern::Sequential,
+            Some("full-seq") => Pattern::FullSequential,
+            Some("rand") => Pattern::Random,
+            Some(other) => return Err(invalid("io-pattern", other)),
+        };
+        let plan = Plan {
+            reads,
+            kind,
+            size: number("io-size", &args.io_size, 4096)?,
+            threads: args.io_threads.unwrap_or(16),
+            total: number("io-total", &args.io_total, 1 << 30)?,
+            pattern,
+        };
+        if plan.size == 0 || plan.threads == 0 {
+            return Err(bad("--io-size and --io-threads should be positive"));
+        }
+        Ok(plan)
+    }
+
+    pub(super) async fn bench(&self) -> Done {
+        let plan = self.bench_plan()?;
+        let (target, _) = self.image().await?;
+        let options = Options {
+            read_only: plan.reads == 100,
+            ..Options::default()
+        };
+        let image = Rc::new(target.without_snap()?.open(options).await?);
+        let done = run(&plan, &image).await;
+        match Rc::into_inner(image) {
+            Some(image) => close(image, done).await,
+            None => done,
+        }
+    }
+}
+
+async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
+    let all = image.size();
+    if plan.size > all {
+        let (one, all) = (bytes(plan.size), bytes(all));
+        return Err(bad(format!("io-size {one} larger than image size {all}")));
+    }
+    let len = usize::try_from(plan.size).map_err(|_| bad("io-size should be less than 4G"))?;
+    let pattern = match plan.pattern {
+        Pattern::Random => "random",
+        Pattern::Sequential => "sequential",
+        Pattern::FullSequential => "full sequential",
+    };
+    let mix = match plan.kind {
+        "readwrite" => format!(" read:write={}:{}", plan.reads, 100 - plan.reads),
+        _ => String::new(),
+    };
+    println!(
+        "bench  type {}{mix} io_size {} io_threads {} bytes {} pattern {pattern}",
+        plan.kind, plan.size, plan.threads, plan.total
+    );
+    println!("  SEC       OPS   OPS/SEC   BYTES/SEC");
+    let start = Instant::now();
+    let seed = u64::from(std::process::id()) << 32 | u64::from(start.elapsed().subsec_nanos()) | 1;
+    let random = Random(Cell::new(seed));
+    let data = Bytes::from(vec![random.below(256) as u8; len]);
+    let mut offsets: Vec<u64> = (0..plan.threads)
+        .map(|i| plan.next(i, None, 0, all, &random))
+        .collect();
+    let mut tasks: JoinSet<spirula_rbd::Result<()>> = JoinSet::new();
+    let mut rates = Rates::default();
+    let (mut done, mut requests, mut last) = (0, 0u64, Duration::ZERO);
+    let (mut done_before, mut requests_before) = (0, 0);
+    let ended = |task: Result<spirula_rbd::Result<()>, tokio::task::JoinError>| match task {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(e)) => Err(failed(format!("{} error", plan.kind), &e)),
+        Err(_) => Err(complain(errno::EIO, describe(-errno::EIO))),
+    };
+    while done < plan.total {
+        for offset in &offsets {
+            if done >= plan.total {
+                break;
+            }
+            if tasks.len() as u64 >= plan.threads
+                && let Some(task) = tasks.join_next().await
+            {
+                ended(task)?;
+            }
+            let (image, offset, data) = (Rc::clone(image), *offset, data.clone());
+            if random.below(100) < plan.reads {
+                let len = plan.size;
+                tasks.spawn_local(async move { image.read(offset, len).await.map(drop) });
+            } else {
+                tasks.spawn_local(async move { image.write(offset, data).await });
+            }
+            done += plan.size;
+            requests += 1;
+        }
+        for (i, offset) in (0..).zip(&mut offsets) {
+            *offset = plan.next(i, Some(*offset), done, all, &random);
+        }
+        let elapsed = start.elapsed();
+        if elapsed.as_secs() != last.as_secs() {
+            let seconds = (elapsed - last).as_secs_f64();
+            let (r, b) = ((requests - requests_before) as f64, (done - done_before) as f64);
+            rates.add(seconds, r, b);
+            let (r, b) = rates.rates();
+            let ops = requests.saturating_sub(plan.threads);
+            println!(
+                "{:>5}{ops:>10}{:>10}{:>12}",
+                elapsed.as_secs(),
+                float(r, 6),
+                speed(b)
+            );
+            (last, done_before, requests_before) = (elapsed, done, requests);
+        }
+    }
+    while let Some(task) = tasks.join_next().await {
+        ended(task)?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "elapsed: {}   ops: {requests}   ops/sec: {}   bytes/sec: {}",
+        start.elapsed().as_secs(),
+        float(requests as f64 / seconds, 6),
+        speed(done as f64 / seconds)
+    );
+    Ok(())
+}

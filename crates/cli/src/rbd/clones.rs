@@ -1,0 +1,102 @@
+//! Clones and what they are clones of.
+
+use serde_json::{Map, Value, json};
+use spirula_client::errno;
+use spirula_rbd::{Child, Options, children, name_of};
+
+use super::{Done, Spec, Tool, close, complain, failed};
+
+const EXDEV: i32 = 18;
+
+impl Tool {
+    pub(super) async fn clone_image(&self) -> Done {
+        let (target, rest) = self.image().await?;
+        let snap = target.snap()?;
+        let dest = self.dest(rest).await?.without_snap()?;
+        let options = self.create_options()?;
+        let (parent, child) = (&target.spec.image, &dest.spec.image);
+        let cloned = spirula_rbd::clone(&target.io, parent, snap, &dest.io, child, &options).await;
+        cloned.map_err(|e| match e.is(EXDEV) {
+            true => complain(EXDEV, "clone v2 required for cross-namespace clones."),
+            false => failed("clone error", &e),
+        })
+    }
+
+    pub(super) async fn flatten(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let image = target.without_snap()?.open(Options::default()).await?;
+        let progress = self.progress("Image flatten");
+        let done = progress.end(image.flatten().await);
+        close(image, done.map_err(|e| failed("flatten error", &e))).await
+    }
+
+    pub(super) async fn children(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let wanted = target.spec.snap.clone();
+        let image = target.open(Options {
+            read_only: true,
+            ..Options::default()
+        });
+        let image = image.await?;
+        let header = image.header();
+        let mut found = Vec::new();
+        for snap in header.snapshots.values() {
+            if wanted.as_ref().is_none_or(|name| *name == snap.name) {
+                let listed = children(&image, snap.id).await;
+                found.extend(listed.map_err(|e| failed("listing children failed", &e))?);
+            }
+        }
+        if wanted
+            .as_ref()
+            .is_some_and(|name| header.user_snapshot(name).is_none())
+        {
+            return Err(complain(errno::ENOENT, "snapshot does not exist."));
+        }
+        let mut named = Vec::new();
+        for child in found {
+            let named_child = self.named_child(child).await;
+            named.push(named_child.map_err(|e| failed("listing children failed", &e))?);
+        }
+        named.sort();
+        self.print_children(&named);
+        close(image, Ok(())).await
+    }
+
+    /// The names of pool and image and whether that is in the trash, with the rest.
+    async fn named_child(&self, child: Child) -> spirula_rbd::Result<(String, String, bool, Child)> {
+        let io = self.rados.pool_by_id(child.pool).await?;
+        let map = self.rados.latest_map().await?;
+        let pool = map.pool_names.get(&child.pool).cloned().unwrap_or_default();
+        let (name, trash) = name_of(&io.with_namespace(&child.namespace), &child.id).await?;
+        Ok((pool, name, trash, child))
+    }
+
+    fn print_children(&self, children: &[(String, String, bool, Child)]) {
+        let all = self.args.all;
+        let shown = children.iter().filter(|(_, _, trash, _)| all || !trash);
+        if !self.format.is_structured() {
+            for (pool, name, trash, child) in shown {
+                let trash = if *trash {
+                    format!(" (trash {})", child.id)
+                } else {
+                    String::new()
+                };
+                println!("{}{trash}", Spec::name(pool, &child.namespace, name));
+            }
+            return;
+        }
+        let trees = shown.map(|(pool, name, trash, child)| {
+            let mut v = Map::new();
+            let mut put = |key: &str, value: Value| drop(v.insert(key.to_owned(), value));
+            put("pool", json!(pool));
+            put("pool_namespace", json!(child.namespace));
+            put("image", json!(name));
+            if all {
+                put("id", json!(child.id));
+                put("trash", json!(trash));
+            }
+            Value::Object(v)
+        });
+        self.print(&Value::Array(trees.collect()), "children", "child");
+    }
+}

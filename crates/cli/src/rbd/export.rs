@@ -1,0 +1,129 @@
+//! Images as files.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_client::errno;
+use spirula_rbd::Image;
+use tokio::task::JoinHandle;
+
+use super::{Done, Tool, bad, close, complain, describe};
+use crate::ceph::common::errno::of;
+
+/// Reads under way at the same time.
+const AHEAD: usize = 10;
+
+/// Where an image goes.
+enum Sink {
+    Stdout,
+    File(File),
+}
+
+impl Sink {
+    /// Takes the next bytes. A file gets holes for zeros.
+    fn take(&mut self, data: &Bytes) -> std::io::Result<()> {
+        match self {
+            Self::Stdout => std::io::stdout().lock().write_all(data),
+            Self::File(file) if data.iter().all(|b| *b == 0) => {
+                let len = i64::try_from(data.len()).unwrap_or(i64::MAX);
+                file.seek(SeekFrom::Current(len)).map(drop)
+            }
+            Self::File(file) => file.write_all(data),
+        }
+    }
+
+    fn finish(&mut self, size: u64) -> std::io::Result<()> {
+        match self {
+            Self::Stdout => std::io::stdout().lock().flush(),
+            Self::File(file) => file.set_len(size),
+        }
+    }
+}
+
+impl Tool {
+    /// The file that the command is about: by an option, or by the first of these words, or nothing.
+    pub(super) fn path<'a>(&'a self, words: &'a [String]) -> Option<&'a str> {
+        self.args
+            .path
+            .as_ref()
+            .or_else(|| words.first())
+            .map(String::as_str)
+    }
+
+    /// Fails where a format is wanted that is not known here.
+    pub(super) fn check_export_format(&self) -> Done {
+        match self.args.export_format.as_deref() {
+            None | Some("1") => Ok(()),
+            Some(other) => Err(bad(format!(
+                "unsupported file format: {other}, supported formats are: [1]"
+            ))),
+        }
+    }
+
+    pub(super) async fn export(&self) -> Done {
+        self.check_export_format()?;
+        let (target, rest) = self.image().await?;
+        let path = match self.path(rest) {
+            Some(path) => path.to_owned(),
+            None => target.spec.image.clone(),
+        };
+        let image = target.open_to_read().await?;
+        let mut sink = match path.as_str() {
+            "-" => Sink::Stdout,
+            path => Sink::File(File::create_new(path).map_err(|e| {
+                complain(
+                    of(&e).abs(),
+                    format!("error opening {path}: {}", describe(of(&e))),
+                )
+            })?),
+        };
+        let image = Rc::new(image);
+        let done = self.copy_out(&image, &mut sink).await;
+        match Rc::into_inner(image) {
+            Some(image) => close(image, done).await,
+            None => done,
+        }
+    }
+
+    async fn copy_out(&self, image: &Rc<Image>, sink: &mut Sink) -> Done {
+        let shown = !matches!(sink, Sink::Stdout);
+        let mut progress = self.progress("Exporting image");
+        let layout = image.fixed().layout;
+        let (size, step) = (image.size(), layout.set_size());
+        let mut reads: VecDeque<JoinHandle<spirula_rbd::Result<Bytes>>> = VecDeque::new();
+        let (mut asked, mut written) = (0, 0);
+        let result = loop {
+            while asked < size && reads.len() < AHEAD {
+                let (image, offset) = (Rc::clone(image), asked);
+                let len = step.min(size - offset);
+                reads.push_back(tokio::task::spawn_local(
+                    async move { image.read(offset, len).await },
+                ));
+                asked += len;
+            }
+            let Some(read) = reads.pop_front() else {
+                break sink.finish(size).map_err(|e| of(&e));
+            };
+            let data = match read.await {
+                Ok(Ok(data)) => data,
+                Ok(Err(e)) => break Err(e.errno()),
+                Err(_) => break Err(-errno::EIO),
+            };
+            if let Err(e) = sink.take(&data) {
+                break Err(of(&e));
+            }
+            written += data.len() as u64;
+            if shown {
+                progress.update(written, size);
+            }
+        };
+        for read in &reads {
+            read.abort();
+        }
+        let result = if shown { progress.end(result) } else { result };
+        result.map_err(|e| complain(e.abs(), format!("export error: {}", describe(e))))
+    }
+}

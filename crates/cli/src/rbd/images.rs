@@ -1,0 +1,321 @@
+//! Making, showing, changing and removing images.
+
+use serde_json::{Map, Value, json};
+use spirula_client::errno;
+use spirula_denc::UTime;
+use spirula_mon::fmt::bytes;
+use spirula_rbd::{
+    CloneFormat, CreateOptions, Image, NO_LIMIT, Options, ParentNames, create, features as bits,
+};
+
+use super::{Done, Spec, Tool, bad, close, complain, failed, features, size};
+
+const MIB: u64 = 1 << 20;
+
+/// What commands show of an image.
+struct Shown {
+    parent: Option<ParentNames>,
+    limit: u64,
+    accessed: UTime,
+    modified: UTime,
+    data_pool: Option<String>,
+}
+
+impl Tool {
+    /// What the options say of a new image.
+    pub(super) fn create_options(&self) -> Result<CreateOptions, i32> {
+        let args = &self.args;
+        let invalid = |option: &str, value: &str| {
+            eprintln!("rbd: the argument ('{value}') for option '--{option}' is invalid");
+            errno::EINVAL
+        };
+        if let Some(format) = args.image_format.as_deref().filter(|f| *f != "2") {
+            return Err(invalid("image-format", format));
+        }
+        let order = match &args.object_size {
+            None => args.order,
+            Some(text) => {
+                let bytes = size("object-size", text, 1)?;
+                if !bytes.is_power_of_two() {
+                    return Err(invalid("object-size", text));
+                }
+                u8::try_from(bytes.trailing_zeros()).ok()
+            }
+        };
+        let mut wanted = match args.image_feature.is_empty() {
+            true => None,
+            false => {
+                let parsed = features::parse(&args.image_feature);
+                Some(parsed.ok_or_else(|| invalid("image-feature", &args.image_feature.join(",")))?)
+            }
+        };
+        if args.image_shared {
+            let single = bits::EXCLUSIVE_LOCK | bits::OBJECT_MAP | bits::FAST_DIFF;
+            wanted = Some(wanted.unwrap_or(bits::LAYERING | bits::DEEP_FLATTEN) & !single);
+        }
+        let striping = match (&args.stripe_unit, args.stripe_count) {
+            (None, None) => None,
+            (Some(unit), Some(count)) => Some((size("stripe-unit", unit, 1)?, count)),
+            _ => {
+                return Err(bad(
+                    "must specify both (or neither) of stripe-unit and stripe-count",
+                ));
+            }
+        };
+        let set = |name: &str| self.connection.set.get(name).map(String::as_str);
+        let clone_format = match set("rbd_default_clone_format") {
+            Some("1") => CloneFormat::V1,
+            Some("2") => CloneFormat::V2,
+            _ => CloneFormat::Auto,
+        };
+        Ok(CreateOptions {
+            order,
+            features: wanted,
+            striping,
+            data_pool: args.data_pool.clone(),
+            clone_format,
+        })
+    }
+
+    /// The size that the command needs.
+    fn wanted_size(&self) -> Result<u64, i32> {
+        match &self.args.size {
+            Some(text) => size("size", text, MIB),
+            None => Err(bad("must specify --size <M/G/T>")),
+        }
+    }
+
+    pub(super) async fn create(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let target = target.without_snap()?;
+        let size = self.wanted_size()?;
+        let options = self.create_options()?;
+        let created = create(&target.io, &target.spec.image, size, &options).await;
+        created.map_err(|e| {
+            if e.is(errno::ENOENT) && target.spec.namespace.as_ref().is_some_and(|n| !n.is_empty()) {
+                return complain(
+                    errno::ENOENT,
+                    "namespace not found - it must be created with 'rbd namespace create' before creating an image.",
+                );
+            }
+            failed("create error", &e)
+        })
+    }
+
+    pub(super) async fn remove(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let target = target.without_snap()?;
+        let progress = self.progress("Removing image");
+        let removed = progress.end(spirula_rbd::remove(&target.io, &target.spec.image).await);
+        removed.map_err(|e| match e.errno().abs() {
+            errno::ENOTEMPTY => complain(
+                errno::ENOTEMPTY,
+                "image has snapshots - these must be deleted with 'rbd snap purge' before the image can be removed.",
+            ),
+            errno::EBUSY => complain(
+                errno::EBUSY,
+                "error: image still has watchers\nThis means the image is still open or the client using it crashed. \
+                 Try again after closing/unmapping it or waiting 30s for the crashed client to timeout.",
+            ),
+            _ => failed("delete error", &e),
+        })
+    }
+
+    pub(super) async fn resize(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let target = target.without_snap()?;
+        let size = self.wanted_size()?;
+        let image = target.open(Options::default()).await?;
+        let done = self.resize_open(&image, size).await;
+        close(image, done).await
+    }
+
+    async fn resize_open(&self, image: &Image, size: u64) -> Done {
+        let allow_shrink = self.args.allow_shrink;
+        if image.size() == size {
+            return Err(bad("new size is equal to original size "));
+        }
+        let progress = self.progress("Resizing image");
+        let resized = progress.end(image.resize(size, allow_shrink).await);
+        resized.map_err(|e| {
+            if e.is(errno::EINVAL) && !allow_shrink {
+                return bad("shrinking an image is only allowed with the --allow-shrink flag");
+            }
+            failed("resize error", &e)
+        })
+    }
+
+    pub(super) async fn rename(&self) -> Done {
+        let (target, rest) = self.image().await?;
+        let target = target.without_snap()?;
+        let mut dest = self.dest(rest).await?.without_snap()?;
+        // The other name is one in the same pool unless it says otherwise.
+        if rest.first().is_some_and(|w| !w.contains('/')) && self.args.dest_pool.is_none() {
+            dest.io = target.io.clone();
+        }
+        if dest.io.pool_id() != target.io.pool_id() {
+            return Err(bad("mv/rename across pools not supported"));
+        }
+        if dest.io.namespace() != target.io.namespace() {
+            return Err(bad("mv/rename across namespaces not supported"));
+        }
+        let renamed = spirula_rbd::rename(&target.io, &target.spec.image, &dest.spec.image).await;
+        renamed.map_err(|e| failed("rename error", &e))
+    }
+
+    pub(super) async fn info(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let image = target.open_to_read().await?;
+        let shown = self.shown(&image).await;
+        let shown = shown.map_err(|e| failed("info", &e))?;
+        if self.format.is_structured() {
+            self.print(
+                &tree(&image, &shown, target.spec.snap.as_deref()),
+                "image",
+                "feature",
+            );
+        } else {
+            print!("{}", text(&image, &shown, target.spec.snap.as_deref()));
+        }
+        close(image, Ok(())).await
+    }
+
+    async fn shown(&self, image: &Image) -> spirula_rbd::Result<Shown> {
+        let (accessed, modified) = image.times().await?;
+        let map = self.rados.latest_map().await?;
+        let name = |id: i64| {
+            let name = map.pool_names.get(&id).cloned();
+            name.unwrap_or_else(|| format!("<missing data pool {id}>"))
+        };
+        Ok(Shown {
+            parent: image.parent_names().await?,
+            limit: image.snapshot_limit().await?,
+            accessed,
+            modified,
+            data_pool: image.fixed().data_pool.map(name),
+        })
+    }
+}
+
+/// Whether a snapshot is protected.
+fn is_protected(image: &Image, snap: &str) -> bool {
+    image.header().user_snapshot(snap).is_some_and(|s| s.protected)
+}
+
+/// Times with what they are called, without those that were never set.
+fn times(image: &Image, shown: &Shown) -> impl Iterator<Item = (&'static str, String)> {
+    let all = [
+        ("create_timestamp", image.fixed().created),
+        ("access_timestamp", shown.accessed),
+        ("modify_timestamp", shown.modified),
+    ];
+    let set = all.into_iter().filter(|(_, time)| !time.is_zero());
+    set.map(|(name, time)| (name, time.to_ctime()))
+}
+
+fn tree(image: &Image, shown: &Shown, snap: Option<&str>) -> Value {
+    let (fixed, header) = (image.fixed(), image.header());
+    let mut v = Map::new();
+    let mut put = |key: &str, value: Value| drop(v.insert(key.to_owned(), value));
+    put("name", json!(image.name()));
+    put("id", json!(fixed.id));
+    put("size", json!(image.size()));
+    put("objects", json!(fixed.layout.objects(image.size())));
+    put("order", json!(fixed.order));
+    put("object_size", json!(fixed.layout.object_size));
+    put("snapshot_count", json!(header.snapshots.len()));
+    if let Some(pool) = &shown.data_pool {
+        put("data_pool", json!(pool));
+    }
+    put("block_name_prefix", json!(fixed.prefix));
+    put("format", json!(2));
+    put("features", json!(features::names(header.features)));
+    put(
+        "op_features",
+        json!(features::operation_names(header.op_features)),
+    );
+    put("flags", json!(features::flag_names(header.flags)));
+    for (name, time) in times(image, shown) {
+        put(name, json!(time));
+    }
+    if let Some(snap) = snap {
+        put("protected", json!(is_protected(image, snap).to_string()));
+    }
+    if shown.limit != NO_LIMIT {
+        put("snapshot_limit", json!(shown.limit));
+    }
+    if let Some(p) = &shown.parent {
+        let parent = json!({
+            "pool": p.pool, "pool_namespace": p.namespace, "image": p.image, "id": p.id,
+            "snapshot": p.snapshot, "trash": p.trash, "overlap": p.overlap,
+        });
+        put("parent", parent);
+    }
+    if header.has(bits::STRIPINGV2) {
+        put("stripe_unit", json!(fixed.layout.stripe_unit));
+        put("stripe_count", json!(fixed.layout.stripe_count));
+    }
+    Value::Object(v)
+}
+
+fn text(image: &Image, shown: &Shown, snap: Option<&str>) -> String {
+    let (fixed, header) = (image.fixed(), image.header());
+    let mut lines = vec![
+        format!(
+            "size {} in {} objects",
+            bytes(image.size()),
+            fixed.layout.objects(image.size())
+        ),
+        format!(
+            "order {} ({} objects)",
+            fixed.order,
+            bytes(fixed.layout.object_size.into())
+        ),
+        format!("snapshot_count: {}", header.snapshots.len()),
+        format!("id: {}", fixed.id),
+    ];
+    lines.extend(shown.data_pool.iter().map(|pool| format!("data_pool: {pool}")));
+    lines.push(format!("block_name_prefix: {}", fixed.prefix));
+    lines.push("format: 2".to_owned());
+    lines.push(format!(
+        "features: {}",
+        features::names(header.features).join(", ")
+    ));
+    let operations = features::operation_names(header.op_features).join(", ");
+    lines.push(format!("op_features: {operations}"));
+    lines.push(format!(
+        "flags: {}",
+        features::flag_names(header.flags).join(", ")
+    ));
+    lines.extend(times(image, shown).map(|(name, time)| format!("{name}: {time}")));
+    if let Some(snap) = snap {
+        let protected = if is_protected(image, snap) {
+            "True"
+        } else {
+            "False"
+        };
+        lines.push(format!("protected: {protected}"));
+    }
+    if shown.limit != NO_LIMIT {
+        lines.push(format!("snapshot_limit: {}", shown.limit));
+    }
+    if let Some(p) = &shown.parent {
+        let trash = if p.trash {
+            format!(" (trash {})", p.id)
+        } else {
+            String::new()
+        };
+        let name = Spec::name(&p.pool, &p.namespace, &p.image);
+        lines.push(format!("parent: {name}@{}{trash}", p.snapshot));
+        lines.push(format!("overlap: {}", bytes(p.overlap)));
+    }
+    if header.has(bits::STRIPINGV2) {
+        lines.push(format!("stripe unit: {}", bytes(fixed.layout.stripe_unit.into())));
+        lines.push(format!("stripe count: {}", fixed.layout.stripe_count));
+    }
+    let mut out = format!("rbd image '{}':\n", image.name());
+    for line in lines {
+        out.push_str(&format!("\t{line}\n"));
+    }
+    out
+}

@@ -1,0 +1,209 @@
+//! Files as images.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_client::errno;
+use spirula_rbd::{Image, Options, create};
+use tokio::task::JoinHandle;
+
+use super::{Done, Tool, bad, close, complain, describe, failed, size};
+use crate::ceph::common::errno::of;
+
+/// Writes under way at the same time.
+const AT_ONCE: usize = 10;
+/// Zeros of this many bytes are not written unless told otherwise.
+const SPARSE: u64 = 4096;
+
+/// The parts of a chunk that are not zeros, in whole blocks.
+fn parts(chunk: &Bytes, block: usize) -> Vec<(usize, Bytes)> {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    let mut at = 0;
+    for piece in chunk.chunks(block.max(1)) {
+        let end = at + piece.len();
+        if piece.iter().any(|b| *b != 0) {
+            match parts.last_mut() {
+                Some(last) if last.1 == at => last.1 = end,
+                _ => parts.push((at, end)),
+            }
+        }
+        at = end;
+    }
+    parts.into_iter().map(|(a, b)| (a, chunk.slice(a..b))).collect()
+}
+
+/// A file under way into an image.
+struct Input {
+    reader: Box<dyn Read>,
+    /// Its size, where it is known.
+    size: Option<u64>,
+}
+
+impl Input {
+    fn open(path: &str) -> Result<Self, i32> {
+        if path == "-" {
+            return Ok(Self {
+                reader: Box::new(std::io::stdin()),
+                size: None,
+            });
+        }
+        let failed = |e: std::io::Error| {
+            complain(
+                of(&e).abs(),
+                format!("error opening {path}: {}", describe(of(&e))),
+            )
+        };
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(complain(EISDIR, "cannot import a directory"));
+        }
+        let size = match metadata.is_file() {
+            true => Some(metadata.len()),
+            // A device or pipe tells its size by its end.
+            false => None,
+        };
+        Ok(Self {
+            reader: Box::new(file),
+            size,
+        })
+    }
+
+    /// The next bytes, fewer than asked for at the end only.
+    fn next(&mut self, len: u64) -> std::io::Result<Bytes> {
+        let mut data = Vec::new();
+        self.reader.by_ref().take(len).read_to_end(&mut data)?;
+        Ok(data.into())
+    }
+}
+
+const EISDIR: i32 = 21;
+
+impl Tool {
+    pub(super) async fn import(&self) -> Done {
+        self.check_export_format()?;
+        let path = self.path(&self.words);
+        let path = path.ok_or_else(|| bad("path was not specified"))?.to_owned();
+        let rest = match self.args.path {
+            Some(_) => &self.words[..],
+            None => self.words.get(1..).unwrap_or_default(),
+        };
+        let dest = match (&self.args.dest, &self.args.image, rest.first()) {
+            (None, Some(image), _) => self.dest(std::slice::from_ref(image)).await?,
+            (None, None, None) => {
+                let name = Path::new(&path).file_name();
+                let name = name.map(|n| n.to_string_lossy().into_owned());
+                let name = name.filter(|_| path != "-");
+                let name =
+                    name.ok_or_else(|| bad("image name must be specified when importing from stdin"))?;
+                self.dest(&[name]).await?
+            }
+            _ => self.dest(rest).await?,
+        };
+        let dest = dest.without_snap()?;
+        let block = match &self.args.sparse_size {
+            Some(text) => size("sparse-size", text, 1)?,
+            None => SPARSE,
+        };
+        let mut input = Input::open(&path)?;
+        let options = self.create_options()?;
+        let first_size = input.size.unwrap_or(0);
+        let created = create(&dest.io, &dest.spec.image, first_size, &options).await;
+        created.map_err(|e| {
+            eprintln!("rbd: image creation failed");
+            failed("import failed", &e)
+        })?;
+        let image = Rc::new(dest.open(Options::default()).await?);
+        let mut progress = self.progress("Importing image");
+        let copied = copy_in(&image, &mut input, block, |done, all| progress.update(done, all)).await;
+        let copied = progress.end(copied);
+        let done = copied.map_err(|e| complain(e.abs(), format!("import failed: {}", describe(e))));
+        let done = match Rc::into_inner(image) {
+            Some(image) => close(image, done).await,
+            None => done,
+        };
+        if done.is_err() {
+            // What it failed with counts.
+            let _ = spirula_rbd::remove(&dest.io, &dest.spec.image).await;
+        }
+        done
+    }
+}
+
+async fn copy_in(
+    image: &Rc<Image>,
+    input: &mut Input,
+    block: u64,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<(), i32> {
+    let block = usize::try_from(block).unwrap_or(usize::MAX);
+    let step = image.fixed().layout.set_size();
+    let mut writes: VecDeque<JoinHandle<spirula_rbd::Result<()>>> = VecDeque::new();
+    let mut at = 0;
+    loop {
+        let chunk = input.next(step).map_err(|e| of(&e))?;
+        let end = at + chunk.len() as u64;
+        if end > image.size() {
+            // Where the size is not known it grows in great steps, and is cut at the end.
+            let size = match input.size {
+                Some(_) => end,
+                None => end.max(image.size().saturating_mul(2)),
+            };
+            image.resize(size, true).await.map_err(|e| e.errno())?;
+        }
+        let is_last = (chunk.len() as u64) < step;
+        for (offset, data) in parts(&chunk, block) {
+            if writes.len() >= AT_ONCE {
+                finish(writes.pop_front()).await?;
+            }
+            let (image, offset) = (Rc::clone(image), at + offset as u64);
+            writes.push_back(tokio::task::spawn_local(async move {
+                image.write(offset, data).await
+            }));
+        }
+        at = end;
+        if let Some(size) = input.size {
+            progress(at, size);
+        }
+        if is_last {
+            break;
+        }
+    }
+    while let Some(write) = writes.pop_front() {
+        finish(Some(write)).await?;
+    }
+    if input.size.is_none() && image.size() != at {
+        image.resize(at, true).await.map_err(|e| e.errno())?;
+    }
+    Ok(())
+}
+
+async fn finish(write: Option<JoinHandle<spirula_rbd::Result<()>>>) -> Result<(), i32> {
+    match write {
+        None => Ok(()),
+        Some(write) => match write.await {
+            Ok(done) => done.map_err(|e| e.errno()),
+            Err(_) => Err(-errno::EIO),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_left_out_in_whole_blocks() {
+        let mut data = vec![0; 50];
+        data[12] = 1;
+        data[20] = 2;
+        data[49] = 3;
+        let data = Bytes::from(data);
+        let parts = parts(&data, 10);
+        assert_eq!(parts, [(10, data.slice(10..30)), (40, data.slice(40..50))]);
+    }
+}

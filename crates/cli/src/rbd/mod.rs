@@ -1,0 +1,376 @@
+//! `spirula rbd`: block images, with the arguments, output and exit codes of the official `rbd` of Ceph 16.2.
+
+mod args;
+mod bench;
+mod clones;
+mod export;
+mod features;
+mod images;
+mod import;
+mod list;
+mod progress;
+mod snaps;
+mod spec;
+mod usage;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+
+use clap::Parser;
+use serde_json::Value;
+use spirula_client::{IoCtx, Rados, errno};
+use spirula_mon::fmt::{Format, Names, render_xml};
+use spirula_rbd::{Error, Image, Options};
+
+use crate::ceph::common::conn::{self, Connection};
+use crate::ceph::common::errno::describe;
+use args::Args;
+use progress::Progress;
+use spec::Spec;
+
+/// The pool unless told otherwise.
+const DEFAULT_POOL: &str = "rbd";
+
+/// What a command ends with: nothing, or an exit code after the reason was printed.
+type Done = Result<(), i32>;
+
+/// Prints why and gives the exit code.
+fn complain(code: i32, why: impl Display) -> i32 {
+    eprintln!("rbd: {why}");
+    code
+}
+
+/// The same for a bad argument.
+fn bad(why: impl Display) -> i32 {
+    complain(errno::EINVAL, why)
+}
+
+/// The same for a failed operation.
+fn failed(what: impl Display, e: &Error) -> i32 {
+    tracing::debug!("{e}");
+    complain(e.errno().abs(), format!("{what}: {}", describe(e.errno())))
+}
+
+/// Runs the tool with the arguments behind its name and returns the exit code.
+pub(crate) async fn run(args: Vec<OsString>) -> i32 {
+    let lossy = |arg: OsString| arg.to_string_lossy().into_owned();
+    let mut words: Vec<String> = args.into_iter().map(lossy).collect();
+    words.extend(conn::environment());
+    if words.iter().any(|w| w == "-v" || w == "--version") {
+        println!("{}", crate::ceph::common::VERSION);
+        return 0;
+    }
+    let mut connection = Connection::default();
+    let words = match connection.take(words) {
+        Ok(words) => words,
+        Err(e) => return complain(1, e),
+    };
+    let parsed = Args::try_parse_from(std::iter::once("rbd".to_owned()).chain(words));
+    let args = match parsed {
+        Ok(args) => args,
+        Err(e) => {
+            // Where it can't be printed there is nobody to read it.
+            let _ = e.print();
+            return i32::from(e.use_stderr());
+        }
+    };
+    match Tool::start(args, connection).await {
+        Ok(tool) => tool.run().await.map_or_else(|code| code, |()| 0),
+        Err(code) => code,
+    }
+}
+
+/// A command line with a connection.
+struct Tool {
+    args: Args,
+    connection: Connection,
+    format: Format,
+    rados: Rados,
+    /// The words behind the command.
+    words: Vec<String>,
+    command: Command,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Command {
+    Create,
+    List,
+    Info,
+    Resize,
+    Rename,
+    Remove,
+    Usage,
+    Export,
+    Import,
+    Bench,
+    SnapCreate,
+    SnapList,
+    SnapRemove,
+    SnapRename,
+    SnapRollback,
+    SnapProtect,
+    SnapUnprotect,
+    SnapPurge,
+    SnapLimitSet,
+    SnapLimitClear,
+    Clone,
+    Children,
+    Flatten,
+}
+
+impl Command {
+    /// The command that words begin with, and how many words it is.
+    fn parse(words: &[String]) -> Option<(Self, usize)> {
+        let word = |i: usize| words.get(i).map(String::as_str).unwrap_or_default();
+        let one = |c| Some((c, 1));
+        let two = |c| Some((c, 2));
+        match (word(0), word(1)) {
+            ("create", _) => one(Self::Create),
+            ("ls" | "list", _) => one(Self::List),
+            ("info", _) => one(Self::Info),
+            ("resize", _) => one(Self::Resize),
+            ("rename" | "mv", _) => one(Self::Rename),
+            ("rm" | "remove", _) => one(Self::Remove),
+            ("du" | "disk-usage", _) => one(Self::Usage),
+            ("export", _) => one(Self::Export),
+            ("import", _) => one(Self::Import),
+            ("bench", _) => one(Self::Bench),
+            ("clone", _) => one(Self::Clone),
+            ("children", _) => one(Self::Children),
+            ("flatten", _) => one(Self::Flatten),
+            ("snap", "create" | "add") => two(Self::SnapCreate),
+            ("snap", "ls" | "list") => two(Self::SnapList),
+            ("snap", "rm" | "remove") => two(Self::SnapRemove),
+            ("snap", "rename") => two(Self::SnapRename),
+            ("snap", "rollback" | "revert") => two(Self::SnapRollback),
+            ("snap", "protect") => two(Self::SnapProtect),
+            ("snap", "unprotect") => two(Self::SnapUnprotect),
+            ("snap", "purge") => two(Self::SnapPurge),
+            ("snap", "limit") => match word(2) {
+                "set" => Some((Self::SnapLimitSet, 3)),
+                "clear" => Some((Self::SnapLimitClear, 3)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// An image, or a snapshot of one, with its pool open.
+struct Target {
+    io: IoCtx,
+    spec: Spec,
+}
+
+impl Target {
+    /// The snapshot's name, which the command needs.
+    fn snap(&self) -> Result<&str, i32> {
+        let snap = self.spec.snap.as_deref();
+        snap.ok_or_else(|| bad("snapshot name was not specified"))
+    }
+
+    fn without_snap(self) -> Result<Self, i32> {
+        match self.spec.snap {
+            None => Ok(self),
+            Some(_) => Err(bad("snapshot name specified for a command that doesn't use it")),
+        }
+    }
+
+    async fn open(&self, options: Options) -> Result<Image, i32> {
+        let opened = Image::open(&self.io, &self.spec.image, options).await;
+        opened.map_err(|e| failed(format!("error opening image {}", self.spec.image), &e))
+    }
+
+    /// For reading, at the snapshot where one is named.
+    async fn open_to_read(&self) -> Result<Image, i32> {
+        let options = Options {
+            read_only: true,
+            snapshot: self.spec.snap.clone(),
+            ..Options::default()
+        };
+        self.open(options).await
+    }
+}
+
+async fn connect(connection: &Connection) -> Result<Rados, i32> {
+    let source = connection.source().map_err(|e| complain(1, e))?;
+    let refused = |e: spirula_client::Error| {
+        tracing::debug!("{e}");
+        complain(e.errno().abs(), "couldn't connect to the cluster!")
+    };
+    let options = source.read().map_err(refused)?;
+    Rados::connect(&options).await.map_err(refused)
+}
+
+impl Tool {
+    async fn start(args: Args, connection: Connection) -> Result<Self, i32> {
+        let Some((command, length)) = Command::parse(&args.words) else {
+            if args.words.is_empty() {
+                eprintln!("{}", <Args as clap::CommandFactory>::command().render_help());
+                return Err(1);
+            }
+            eprintln!("error: unknown option '{}'", args.words.join(" "));
+            return Err(1);
+        };
+        let format = match (args.format.as_deref(), args.pretty_format) {
+            (None | Some("plain"), _) => Format::Plain,
+            (Some(name @ ("json" | "xml")), pretty) => {
+                let name = if pretty {
+                    format!("{name}-pretty")
+                } else {
+                    name.to_owned()
+                };
+                Format::parse(Some(&name))
+            }
+            (Some(name), _) => {
+                eprintln!("rbd: the argument ('{name}') for option '--format' is invalid");
+                return Err(errno::EINVAL);
+            }
+        };
+        let words = args.words.iter().skip(length).cloned().collect();
+        let rados = connect(&connection).await?;
+        Ok(Self {
+            args,
+            connection,
+            format,
+            rados,
+            words,
+            command,
+        })
+    }
+
+    async fn run(&self) -> Done {
+        match self.command {
+            Command::Create => self.create().await,
+            Command::List => self.list().await,
+            Command::Info => self.info().await,
+            Command::Resize => self.resize().await,
+            Command::Rename => self.rename().await,
+            Command::Remove => self.remove().await,
+            Command::Usage => self.usage().await,
+            Command::Export => self.export().await,
+            Command::Import => self.import().await,
+            Command::Bench => self.bench().await,
+            Command::SnapCreate => self.snap_create().await,
+            Command::SnapList => self.snap_list().await,
+            Command::SnapRemove => self.snap_remove().await,
+            Command::SnapRename => self.snap_rename().await,
+            Command::SnapRollback => self.snap_rollback().await,
+            Command::SnapProtect => self.snap_protect().await,
+            Command::SnapUnprotect => self.snap_unprotect().await,
+            Command::SnapPurge => self.snap_purge().await,
+            Command::SnapLimitSet => self.snap_limit(true).await,
+            Command::SnapLimitClear => self.snap_limit(false).await,
+            Command::Clone => self.clone_image().await,
+            Command::Children => self.children().await,
+            Command::Flatten => self.flatten().await,
+        }
+    }
+
+    /// Opens a pool, the default one where none is named.
+    async fn pool(&self, name: Option<&str>, namespace: Option<&str>) -> Result<IoCtx, i32> {
+        let name = name.unwrap_or(DEFAULT_POOL);
+        let pool = self.rados.pool(name).await.map_err(|e| {
+            if e.errno() == -errno::ENOENT && name == DEFAULT_POOL {
+                return complain(
+                    errno::ENOENT,
+                    format!(
+                        "error opening default pool '{name}'\nEnsure that the default pool has been created or \
+                         specify an alternate pool name."
+                    ),
+                );
+            }
+            complain(
+                e.errno().abs(),
+                format!("error opening pool '{name}': {}", describe(e.errno())),
+            )
+        })?;
+        Ok(pool.with_namespace(namespace.unwrap_or_default()))
+    }
+
+    async fn open_spec(&self, mut spec: Spec, defaults: [&Option<String>; 3]) -> Result<Target, i32> {
+        let [pool, namespace, snap] = defaults.map(Clone::clone);
+        spec.namespace = match &spec.pool {
+            Some(_) => spec.namespace.or(namespace),
+            None => namespace,
+        };
+        spec.pool = spec.pool.or(pool);
+        spec.snap = spec.snap.or(snap);
+        let io = self.pool(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
+        Ok(Target { io, spec })
+    }
+
+    /// The image that the command is about: by an option, or by its first word. Also the words behind it.
+    async fn image(&self) -> Result<(Target, &[String]), i32> {
+        let args = &self.args;
+        let defaults = [&args.pool, &args.namespace, &args.snap];
+        if let Some(image) = &args.image {
+            let spec = Spec {
+                image: image.clone(),
+                ..Spec::default()
+            };
+            return Ok((self.open_spec(spec, defaults).await?, &self.words));
+        }
+        let Some((word, rest)) = self.words.split_first() else {
+            return Err(bad("image name was not specified"));
+        };
+        let spec = Spec::parse(word).ok_or_else(|| bad(format!("invalid spec '{word}'")))?;
+        Ok((self.open_spec(spec, defaults).await?, rest))
+    }
+
+    /// The other image of a command: by an option, or by the first of these words.
+    async fn dest(&self, words: &[String]) -> Result<Target, i32> {
+        let args = &self.args;
+        let pool = args.dest_pool.clone().or_else(|| args.pool.clone());
+        let namespace = args.dest_namespace.clone().or_else(|| args.namespace.clone());
+        let defaults = [&pool, &namespace, &args.dest_snap];
+        let spec = match (&args.dest, words.first()) {
+            (Some(image), _) => Spec {
+                image: image.clone(),
+                ..Spec::default()
+            },
+            (None, Some(word)) => Spec::parse(word).ok_or_else(|| bad(format!("invalid spec '{word}'")))?,
+            (None, None) => return Err(bad("destination image name was not specified")),
+        };
+        self.open_spec(spec, defaults).await
+    }
+
+    /// Prints a tree in the format that was asked for; `item` is what elements of its lists are called.
+    fn print(&self, tree: &Value, root: &str, item: &str) {
+        let bytes = match self.format.xml() {
+            Some(pretty) => render_xml(tree, Names { root, item }, pretty),
+            None => self.format.render(tree),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        // A line feed is the pretty format's own.
+        print!("{text}");
+    }
+
+    fn progress(&self, what: &'static str) -> Progress {
+        Progress::new(what, !self.args.no_progress)
+    }
+}
+
+/// A size that an option gives: a number with a unit, or without one in units of `unit` bytes.
+fn size(option: &str, text: &str, unit: u64) -> Result<u64, i32> {
+    let invalid = || {
+        eprintln!("rbd: the argument ('{text}') for option '--{option}' is invalid");
+        errno::EINVAL
+    };
+    let number = spirula_conf::parse_size(text).ok_or_else(invalid)?;
+    let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
+    let bytes = if has_unit {
+        Some(number)
+    } else {
+        number.checked_mul(unit)
+    };
+    bytes.ok_or_else(invalid)
+}
+
+/// What went wrong, behind a command that has closed its image. Where both failed, the command's failure counts.
+async fn close(image: Image, done: Done) -> Done {
+    let closed = image.close().await;
+    done?;
+    closed.map_err(|e| failed("error closing image", &e))
+}

@@ -1,0 +1,213 @@
+//! What ties clones to the snapshots that they begin as.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use spirula_classes::rbd::{ChildImageSpec, ParentImageSpec, SnapshotInfo, features};
+use spirula_client::{IoCtx, errno};
+
+use crate::cls::{ask, tell};
+use crate::error::unless;
+use crate::header::{Header, text};
+use crate::image::{Image, Inner, Options};
+use crate::{Error, Result, names};
+
+/// The errno of a link between namespaces that can't be.
+const EXDEV: i32 = 18;
+/// How a snapshot is not protected.
+const UNPROTECTED: u8 = 0;
+/// Pairs of metadata asked for at a time.
+const BATCH: u64 = 1024;
+
+/// A clone, wherever it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Child {
+    /// Its pool.
+    pub pool: i64,
+    /// The namespace in it.
+    pub namespace: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// A clone and its parent.
+pub(crate) struct Link<'a> {
+    /// The parent's pool and namespace.
+    pub(crate) parent: &'a IoCtx,
+    pub(crate) spec: ParentImageSpec,
+    /// The clone's pool and namespace.
+    pub(crate) io: &'a IoCtx,
+    /// Its id.
+    pub(crate) child: &'a str,
+}
+
+/// The parent's header.
+pub(crate) fn parent_header(link: &Link<'_>) -> String {
+    names::header(&text(&link.spec.image_id))
+}
+
+/// What clones are listed under that are kept per pool.
+fn key(spec: &ParentImageSpec) -> (i64, (Bytes, u64)) {
+    (spec.pool_id, (spec.image_id.clone(), spec.snap_id))
+}
+
+impl Link<'_> {
+    /// As the parent's header names the clone.
+    fn child_spec(&self) -> ChildImageSpec {
+        ChildImageSpec {
+            pool_id: self.io.pool_id(),
+            pool_namespace: self.io.namespace().as_bytes().to_vec().into(),
+            image_id: Bytes::from(self.child.to_owned()),
+        }
+    }
+
+    async fn tell_parent(&self, method: &'static str) -> Result<()> {
+        let input = (self.spec.snap_id, self.child_spec());
+        tell(self.parent, parent_header(self), method, &input).await
+    }
+
+    async fn tell_pool(&self, method: &'static str) -> Result<()> {
+        let input = (key(&self.spec), self.child.to_owned());
+        tell(self.io, names::CHILDREN, method, &input).await
+    }
+}
+
+/// Notes the clone in its pool, for a snapshot that is protected.
+pub(crate) async fn attach_v1(link: &Link<'_>) -> Result<()> {
+    if link.parent.namespace() != link.io.namespace() {
+        return Err(Error::os("clone", EXDEV));
+    }
+    link.tell_pool("add_child").await?;
+    // Whoever unprotects the snapshot looks for clones after it said so.
+    let header = parent_header(link);
+    let status: u8 = ask(link.parent, header, "get_protection_status", &link.spec.snap_id).await?;
+    match status {
+        UNPROTECTED => Err(Error::os("clone", errno::EINVAL)),
+        _ => Ok(()),
+    }
+}
+
+/// Notes the clone in the header of its parent.
+pub(crate) async fn attach_v2(link: &Link<'_>) -> Result<()> {
+    let input = (features::CLONE_CHILD, features::CLONE_CHILD);
+    tell(link.io, names::header(link.child), "op_features_set", &input).await?;
+    link.tell_parent("child_attach").await?;
+    notify(link).await;
+    Ok(())
+}
+
+async fn notify(link: &Link<'_>) {
+    const TIMEOUT: u32 = 5;
+    let told = link
+        .parent
+        .notify(parent_header(link), Bytes::new(), TIMEOUT)
+        .await;
+    if let Err(e) = told {
+        tracing::debug!("clients of a parent: {e}");
+    }
+}
+
+/// Forgets the clone, in either place. A snapshot that was removed and only kept by its clones goes with the last.
+pub(crate) async fn detach(link: &Link<'_>) -> Result<()> {
+    unless(link.tell_pool("remove_child").await, errno::ENOENT)?;
+    if unless(link.tell_parent("child_detach").await, errno::ENOENT)?.is_none() {
+        return Ok(());
+    }
+    notify(link).await;
+    let info: SnapshotInfo = ask(
+        link.parent,
+        parent_header(link),
+        "snapshot_get",
+        &link.spec.snap_id,
+    )
+    .await?;
+    if info.namespace.is_trash() && info.child_count == 0 {
+        let id = text(&link.spec.image_id);
+        let parent = Image::open_by_id(link.parent, "", &id, Options::default()).await?;
+        let name = text(&info.name);
+        let removed = Box::pin(parent.inner.remove_snapshot(&name, &info.namespace)).await;
+        parent.close().await?;
+        removed?;
+    }
+    Ok(())
+}
+
+/// What users have noted of an image.
+pub(crate) async fn metadata(io: &IoCtx, header: &str) -> Result<BTreeMap<Bytes, Bytes>> {
+    let mut all = BTreeMap::new();
+    let mut after = Bytes::new();
+    loop {
+        let batch: BTreeMap<Bytes, Bytes> = ask(io, header, "metadata_list", &(after.clone(), BATCH)).await?;
+        let is_last = (batch.len() as u64) < BATCH;
+        if let Some(last) = batch.keys().next_back() {
+            after = last.clone();
+        }
+        all.extend(batch);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// The clones of a snapshot that is protected: they are listed in their pools.
+pub(crate) async fn listed_in_pools(image: &Inner, snap: u64) -> Result<BTreeSet<Child>> {
+    let spec = ParentImageSpec {
+        pool_id: image.io.pool_id(),
+        image_id: Bytes::from(image.fixed.id.clone()),
+        snap_id: snap,
+        ..ParentImageSpec::default()
+    };
+    let namespace = image.io.namespace().clone();
+    let mut found = BTreeSet::new();
+    for (pool, _) in image.io.rados().pools().await? {
+        let io = image.io.rados().pool_by_id(pool).await?;
+        let io = io.with_namespace(namespace.clone());
+        let listed = ask::<BTreeSet<Bytes>>(&io, names::CHILDREN, "get_children", &key(&spec)).await;
+        let ids = match listed {
+            Ok(ids) => ids,
+            // None, or a pool that can't hold a list.
+            Err(e) if e.is(errno::ENOENT) || e.is(errno::EOPNOTSUPP) => continue,
+            Err(e) => return Err(e),
+        };
+        found.extend(ids.iter().map(|id| Child {
+            pool,
+            namespace: text(&Bytes::copy_from_slice(namespace.as_bytes())),
+            id: text(id),
+        }));
+    }
+    Ok(found)
+}
+
+/// The clones of a snapshot.
+///
+/// # Errors
+/// `ENOENT` where there is no such snapshot.
+pub async fn children(image: &Image, snap: u64) -> Result<BTreeSet<Child>> {
+    let inner = &image.inner;
+    let listed = ask::<BTreeSet<ChildImageSpec>>(&inner.io, inner.header_oid(), "children_list", &snap);
+    let specs = unless(listed.await, errno::ENOENT)?.unwrap_or_default();
+    let mut found = listed_in_pools(inner, snap).await?;
+    found.extend(specs.into_iter().map(|spec| Child {
+        pool: spec.pool_id,
+        namespace: text(&spec.pool_namespace),
+        id: text(&spec.image_id),
+    }));
+    Ok(found)
+}
+
+impl Inner {
+    /// Makes the parent forget this image, where `header` still names it.
+    pub(crate) async fn detach_from_parent(&self, header: &Header) -> Result<()> {
+        let Some(parent) = &header.parent else {
+            return Ok(());
+        };
+        let pool = self.io.rados().pool_by_id(parent.spec.pool_id).await?;
+        let link = Link {
+            parent: &pool.with_namespace(text(&parent.spec.pool_namespace)),
+            spec: parent.spec.clone(),
+            io: &self.io,
+            child: &self.fixed.id,
+        };
+        detach(&link).await
+    }
+}

@@ -1,0 +1,138 @@
+//! Calls of methods of the classes `rbd` and `lock`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirula_client::{IoCtx, LockRequest, LockType, OpReply, errno};
+use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+use spirula_maps::ObjectName;
+use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
+use spirula_proto::osd_op_data::CallInput;
+
+use crate::{Error, Result};
+
+/// The lock on headers and object maps.
+pub(crate) const LOCK: &str = "rbd_lock";
+/// The tag of locks that clients pass to each other.
+pub(crate) const LOCK_TAG: &str = "internal";
+
+/// What a method takes that takes nothing.
+pub(crate) struct Nothing;
+
+impl Encode for Nothing {
+    fn encode(&self, _: &mut Writer) {}
+}
+
+fn call(class: &str, method: &str, input: &[u8]) -> Result<OsdOpIn> {
+    CallInput::op(class, method, input).ok_or(Error::os("class method", errno::EINVAL))
+}
+
+/// A call of a method of the class `rbd`.
+pub(crate) fn rbd(method: &str, input: &impl Encode) -> Result<OsdOpIn> {
+    call("rbd", method, &encode_to_vec(input))
+}
+
+/// Fails with EBUSY unless this client holds the lock in that way.
+pub(crate) fn assert_locked(cookie: &str, tag: &str) -> Result<OsdOpIn> {
+    let mut w = Writer::new();
+    w.section(1, 1, |w| {
+        w.string(LOCK);
+        w.u8(LockType::EXCLUSIVE.0);
+        w.string(cookie);
+        w.string(tag);
+    });
+    call("lock", "assert_locked", w.as_slice())
+}
+
+/// Replaces the cookie under which this client holds the lock.
+pub(crate) fn set_lock_cookie(old: &str, new: &str) -> Result<OsdOpIn> {
+    let mut w = Writer::new();
+    w.section(1, 1, |w| {
+        w.string(LOCK);
+        w.u8(LockType::EXCLUSIVE.0);
+        w.string(old);
+        w.string(LOCK_TAG);
+        w.string(new);
+    });
+    call("lock", "set_cookie", w.as_slice())
+}
+
+/// The lock as it is taken.
+pub(crate) fn lock_request(cookie: &str, tag: &str) -> LockRequest {
+    LockRequest {
+        name: LOCK.to_owned(),
+        kind: LockType::EXCLUSIVE,
+        cookie: cookie.to_owned(),
+        tag: tag.to_owned(),
+        description: String::new(),
+        duration: Duration::ZERO,
+        flags: 0,
+    }
+}
+
+/// Fails with ENOENT unless the object exists.
+pub(crate) fn assert_exists() -> OsdOpIn {
+    OsdOpIn::new(OpCode::STAT, OpArgs::None, Bytes::new())
+}
+
+/// Creates the object; with `exclusive` only where there is none.
+pub(crate) fn create(exclusive: bool) -> OsdOpIn {
+    let mut op = OsdOpIn::new(OpCode::CREATE, OpArgs::None, Bytes::new());
+    if exclusive {
+        op.op = op.op.with_flags(OpFlags::EXCL);
+    }
+    op
+}
+
+/// An operation on a range.
+pub(crate) fn ranged(code: OpCode, offset: u64, length: u64, data: Bytes) -> OsdOpIn {
+    let extent = Extent {
+        offset,
+        length,
+        ..Extent::default()
+    };
+    OsdOpIn::new(code, OpArgs::Extent(extent), data)
+}
+
+/// Removes the object.
+pub(crate) fn delete() -> OsdOpIn {
+    OsdOpIn::new(OpCode::DELETE, OpArgs::None, Bytes::new())
+}
+
+/// Runs operations that change an object, methods among them.
+pub(crate) async fn change(
+    io: &IoCtx,
+    what: &'static str,
+    oid: impl Into<ObjectName>,
+    ops: Vec<OsdOpIn>,
+) -> Result<()> {
+    let io = io.clone().with_flags(OsdFlags::WRITE);
+    Ok(io.operate(what, oid, ops).await.map(drop)?)
+}
+
+/// Runs a method that changes the object.
+pub(crate) async fn tell(
+    io: &IoCtx,
+    oid: impl Into<ObjectName>,
+    method: &'static str,
+    input: &impl Encode,
+) -> Result<()> {
+    change(io, method, oid, vec![rbd(method, input)?]).await
+}
+
+/// Runs a method that reads, and decodes its output.
+pub(crate) async fn ask<T: Decode>(
+    io: &IoCtx,
+    oid: impl Into<ObjectName>,
+    method: &'static str,
+    input: &impl Encode,
+) -> Result<T> {
+    let reply = io.operate(method, oid, vec![rbd(method, input)?]).await?;
+    output(&reply, 0)
+}
+
+/// What one operation of several gave.
+pub(crate) fn output<T: Decode>(reply: &OpReply, at: usize) -> Result<T> {
+    let (_, data) = reply.outs.get(at).ok_or(Error::os("answer", errno::EIO))?;
+    Ok(Reader::new(data).get()?)
+}

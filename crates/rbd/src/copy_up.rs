@@ -1,0 +1,151 @@
+//! Copies of a parent's data into an object of its clone, before that is written for the first time.
+//!
+//! Where the clone has snapshots they must see the parent's data in the object too, as the write makes it hide the
+//! parent from them once the clone is flattened. So the copy is made as if before the first of them: under no snapshot
+//! at all (Ceph's `src/librbd/io/CopyupRequest.h`).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_classes::rbd::features;
+use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN};
+use spirula_client::Piece;
+
+use crate::Result;
+use crate::cls;
+use crate::image::{Inner, Writing};
+use crate::io::Change;
+use crate::object_map;
+
+/// What is zeros in multiples of this is not copied.
+const CHUNK: usize = 4096;
+
+/// Where data is that is not zeros: lengths by offsets, and that data.
+fn sparse(data: &Bytes) -> (BTreeMap<u64, u64>, Bytes) {
+    let mut extents: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut kept = Vec::new();
+    let mut at = 0;
+    for chunk in data.chunks(CHUNK) {
+        let len = chunk.len() as u64;
+        if chunk.iter().any(|b| *b != 0) {
+            match extents.last_entry() {
+                Some(mut last) if last.key() + last.get() == at => *last.get_mut() += len,
+                _ => drop(extents.insert(at, len)),
+            }
+            kept.extend_from_slice(chunk);
+        }
+        at += len;
+    }
+    (extents, kept.into())
+}
+
+impl Inner {
+    /// Copies what an object sees of the parent, unless it exists, and then changes it.
+    pub(crate) async fn copy_up(
+        self: &Rc<Self>,
+        writing: &Writing,
+        object: u64,
+        change: Option<Change>,
+    ) -> Result<()> {
+        let turn = Rc::clone(self.copy_ups.borrow_mut().entry(object).or_default());
+        let waited = turn.try_lock().is_err();
+        let done = {
+            let _turn = turn.lock().await;
+            self.copy_up_alone(writing, object, change, waited).await
+        };
+        // This one and the one in the map: nobody else waits.
+        if Rc::strong_count(&turn) == 2 {
+            self.copy_ups.borrow_mut().remove(&object);
+        }
+        done
+    }
+
+    async fn copy_up_alone(
+        self: &Rc<Self>,
+        writing: &Writing,
+        object: u64,
+        change: Option<Change>,
+        waited: bool,
+    ) -> Result<()> {
+        if waited
+            && let Some(change) = &change
+            && self.change_existing(writing, object, change).await?
+        {
+            return Ok(());
+        }
+        let whole = Piece {
+            object,
+            offset: 0,
+            len: self.fixed.layout.object_size.into(),
+        };
+        let data = self
+            .read_parent(&writing.header, whole)
+            .await?
+            .unwrap_or_default();
+        let (extents, data) = sparse(&data);
+        if extents.is_empty() {
+            return match change {
+                Some(change) => self.change_any(writing, object, change).await,
+                None => Ok(()),
+            };
+        }
+        let mut ops = vec![cls::rbd("sparse_copyup", &(extents, data))?];
+        let has_snapshots = !writing.header.snapshots.is_empty();
+        self.note_copy(writing, object, change.as_ref()).await?;
+        let apart = has_snapshots || change.as_ref().is_none_or(Change::compares);
+        if apart {
+            let copy = cls::change(&self.data, "copy from parent", self.fixed.object(object), ops);
+            copy.await?;
+            return match change {
+                Some(change) => self.change_any(writing, object, change).await,
+                None => Ok(()),
+            };
+        }
+        ops.extend(change.map(Change::into_ops).unwrap_or_default());
+        let io = self.writer(&writing.header);
+        cls::change(&io, "write", self.fixed.object(object), ops).await
+    }
+
+    /// Tells the object maps of the image and of its snapshots.
+    async fn note_copy(&self, writing: &Writing, object: u64, change: Option<&Change>) -> Result<()> {
+        let Some(map) = &writing.map else {
+            return Ok(());
+        };
+        let header = &writing.header;
+        let clean = if header.has(features::FAST_DIFF) {
+            EXISTS_CLEAN
+        } else {
+            EXISTS
+        };
+        // The data is that of the oldest snapshot, and unchanged in later ones.
+        let states = std::iter::once(EXISTS).chain(std::iter::repeat(clean));
+        for (snap, state) in header.snapshots.keys().zip(states) {
+            object_map::set_in_snapshot(&self.io, &self.fixed.id, *snap, object, state).await?;
+        }
+        let state = match change {
+            Some(change) => change.state(),
+            None if header.snapshots.is_empty() => EXISTS,
+            None => clean,
+        };
+        map.set(object, state).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_left_out() {
+        let mut data = vec![0; 5 * CHUNK + 10];
+        data[CHUNK] = 1;
+        data[3 * CHUNK - 1] = 2;
+        data[5 * CHUNK + 9] = 3;
+        let (extents, kept) = sparse(&data.clone().into());
+        let chunk = CHUNK as u64;
+        assert_eq!(extents, BTreeMap::from([(chunk, 2 * chunk), (5 * chunk, 10)]));
+        assert_eq!(kept, [&data[CHUNK..3 * CHUNK], &data[5 * CHUNK..]].concat());
+        assert!(sparse(&vec![0; 9].into()).0.is_empty());
+    }
+}

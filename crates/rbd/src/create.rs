@@ -1,0 +1,293 @@
+//! New images, and clones.
+
+use bytes::Bytes;
+use spirula_classes::rbd::object_state::NONEXISTENT;
+use spirula_classes::rbd::{ParentImageSpec, features};
+use spirula_client::{IoCtx, Layout, errno};
+use spirula_maps::release;
+
+use crate::clones::{self, Link};
+use crate::cls::{self, change, tell};
+use crate::image::{Image, Options};
+use crate::remove::remove_objects;
+use crate::{Error, Result, directory, names};
+
+/// The size of objects as a power of two: at least, at most, and unless told otherwise.
+const MIN_ORDER: u8 = 12;
+const MAX_ORDER: u8 = 25;
+const DEFAULT_ORDER: u8 = 22;
+/// The smallest stripe unit.
+const MIN_STRIPE_UNIT: u64 = 512;
+/// Objects of which an object map is made at most.
+const MAX_MAPPED: u64 = 256_000_000;
+/// The features of new images unless told otherwise.
+const DEFAULT_FEATURES: u64 = features::LAYERING
+    | features::EXCLUSIVE_LOCK
+    | features::OBJECT_MAP
+    | features::FAST_DIFF
+    | features::DEEP_FLATTEN;
+/// Features that come by themselves.
+const IMPLICIT: u64 = features::STRIPINGV2 | features::DATA_POOL | features::FAST_DIFF;
+/// Features with which images can be made.
+const CREATABLE: u64 = DEFAULT_FEATURES | features::STRIPINGV2 | features::DATA_POOL;
+/// Letters of an id's random part.
+const ID_LETTERS: usize = 3;
+
+/// How a clone holds on to its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CloneFormat {
+    /// As the clients that the cluster is open to can.
+    #[default]
+    Auto,
+    /// In a list of the clone's pool; the snapshot must be protected.
+    V1,
+    /// In the parent's header.
+    V2,
+}
+
+/// What an image is to be like. Whatever is not given is as usual, or as the parent's.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// The size of its objects as a power of two.
+    pub order: Option<u8>,
+    /// What it can do.
+    pub features: Option<u64>,
+    /// Bytes that lie together, and the number of objects that are written in turn.
+    pub striping: Option<(u64, u64)>,
+    /// The pool of its data.
+    pub data_pool: Option<String>,
+    /// How a clone holds on to its parent.
+    pub clone_format: CloneFormat,
+}
+
+/// What is decided of a new image.
+struct Plan {
+    id: String,
+    order: u8,
+    features: u64,
+    striping: Option<(u64, u64)>,
+    data_pool: Option<i64>,
+    layout: Layout,
+}
+
+fn invalid() -> Error {
+    Error::os("create", errno::EINVAL)
+}
+
+/// A new id: the client's number and chance, in hexadecimal digits.
+fn new_id(io: &IoCtx) -> Result<String> {
+    let mut random = [0; ID_LETTERS * 2];
+    let failed = |_| Error::os("create", errno::EIO);
+    getrandom::fill(&mut random).map_err(failed)?;
+    let digits: String = random.iter().map(|b| format!("{b:02x}")).collect();
+    Ok(format!("{:x}{digits}", io.rados().monitors().global_id()))
+}
+
+fn checked_features(wanted: Option<u64>) -> Result<u64> {
+    let mut features = wanted.unwrap_or(DEFAULT_FEATURES) & !IMPLICIT;
+    if features & !CREATABLE != 0 {
+        return Err(Error::os("create", errno::ENOSYS));
+    }
+    if features & features::OBJECT_MAP != 0 {
+        if features & features::EXCLUSIVE_LOCK == 0 {
+            return Err(invalid());
+        }
+        features |= features::FAST_DIFF;
+    }
+    Ok(features)
+}
+
+impl Plan {
+    async fn new(io: &IoCtx, size: u64, options: &CreateOptions) -> Result<Self> {
+        let order = options.order.unwrap_or(DEFAULT_ORDER);
+        if !(MIN_ORDER..=MAX_ORDER).contains(&order) {
+            return Err(Error::os("create", errno::EDOM));
+        }
+        let object_size = 1u32 << order;
+        let mut features = checked_features(options.features)?;
+        let usual = (u64::from(object_size), 1);
+        let striping = options.striping.filter(|s| *s != usual);
+        let (unit, count) = striping.unwrap_or(usual);
+        let narrow = |n: u64| u32::try_from(n).map_err(|_| invalid());
+        let layout = Layout {
+            stripe_unit: narrow(unit)?,
+            stripe_count: narrow(count)?,
+            object_size,
+        };
+        if !layout.is_valid() || unit < MIN_STRIPE_UNIT {
+            return Err(invalid());
+        }
+        if striping.is_some() {
+            features |= features::STRIPINGV2;
+        }
+        let data_pool = match &options.data_pool {
+            None => None,
+            Some(name) => Some(io.rados().pool(name).await?.pool_id()),
+        };
+        let data_pool = data_pool.filter(|id| *id != io.pool_id());
+        if data_pool.is_some() {
+            features |= features::DATA_POOL;
+        }
+        if features & features::OBJECT_MAP != 0 && layout.objects(size) > MAX_MAPPED {
+            return Err(invalid());
+        }
+        Ok(Self {
+            id: new_id(io)?,
+            order,
+            features,
+            striping,
+            data_pool,
+            layout,
+        })
+    }
+
+    /// Makes header and object map.
+    async fn make(&self, io: &IoCtx, size: u64) -> Result<()> {
+        let header = names::header(&self.id);
+        let prefix = names::data_prefix(&self.id, self.data_pool.map(|_| io.pool_id()));
+        let input = (
+            (size, self.order),
+            (self.features, (prefix, self.data_pool.unwrap_or(-1))),
+        );
+        let ops = vec![cls::create(true), cls::rbd("create", &input)?];
+        change(io, "create", &header, ops).await?;
+        if let Some(striping) = &self.striping {
+            tell(io, &header, "set_stripe_unit_count", striping).await?;
+        }
+        if self.features & features::OBJECT_MAP != 0 {
+            let input = (self.layout.objects(size), NONEXISTENT);
+            tell(io, names::object_map(&self.id, None), "object_map_resize", &input).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Marks the pool as one of images, as all clients do. It also finds out whether snapshots can be taken in it.
+async fn mark_pool(io: &IoCtx) -> Result<()> {
+    /// What the object holds then.
+    const VALIDATED: &[u8] = b"overwrite validated";
+    match io.read(names::INFO, 0, 0).await {
+        Ok(held) if held == VALIDATED => return Ok(()),
+        Ok(_) => {}
+        Err(e) if e.errno() == -errno::ENOENT => {
+            // From the first such id on clients manage the pool's snapshots.
+            let snap = io.self_managed_snap_create().await?;
+            io.self_managed_snap_remove(snap).await?;
+        }
+        Err(e) => return Err(e.into()),
+    }
+    Ok(io.write_full(names::INFO, Bytes::from_static(VALIDATED)).await?)
+}
+
+/// Makes an image.
+///
+/// # Errors
+/// `EEXIST` where there is one of this name, `EINVAL` and `EDOM` for what can't be, `ENOSYS` for unknown features.
+pub async fn create(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Result<()> {
+    make(io, name, size, options).await.map(drop)
+}
+
+async fn make(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Result<String> {
+    let plan = Plan::new(io, size, options).await?;
+    let data = match plan.data_pool {
+        None => io.clone(),
+        Some(id) => io.rados().pool_by_id(id).await?,
+    };
+    mark_pool(&data).await?;
+    directory::add(io, name, &plan.id).await?;
+    if let Err(e) = plan.make(io, size).await {
+        // What it failed with counts.
+        let _ = remove_objects(io, name, &plan.id).await;
+        return Err(e);
+    }
+    Ok(plan.id)
+}
+
+/// Which format clones have in this cluster.
+async fn clone_format(io: &IoCtx, wanted: CloneFormat) -> Result<CloneFormat> {
+    if wanted != CloneFormat::Auto {
+        return Ok(wanted);
+    }
+    let map = io.rados().latest_map().await?;
+    Ok(match map.require_min_compat_client >= release::MIMIC {
+        true => CloneFormat::V2,
+        false => CloneFormat::V1,
+    })
+}
+
+/// Makes an image that begins as a snapshot of another one, without copying its data.
+///
+/// # Errors
+/// `ENOENT` where there is no such snapshot, `EINVAL` where it would have to be protected, and as [`create`].
+pub async fn clone(
+    parent: &IoCtx,
+    image: &str,
+    snapshot: &str,
+    io: &IoCtx,
+    name: &str,
+    options: &CreateOptions,
+) -> Result<()> {
+    let open = Options {
+        read_only: true,
+        snapshot: Some(snapshot.to_owned()),
+        ..Options::default()
+    };
+    let parent = Image::open(parent, image, open).await?;
+    let format = clone_format(io, options.clone_format).await?;
+    let header = parent.header();
+    let snap = header
+        .user_snapshot(snapshot)
+        .ok_or(Error::os("clone", errno::ENOENT))?;
+    if !header.has(features::LAYERING) {
+        return Err(Error::os("clone", errno::ENOSYS));
+    }
+    if format == CloneFormat::V1 && !snap.protected {
+        return Err(Error::os("clone", errno::EINVAL));
+    }
+    let inherited = header.features & DEFAULT_FEATURES;
+    let layout = parent.fixed().layout;
+    let striping = (layout.stripe_unit.into(), layout.stripe_count.into());
+    let is_striped = header.has(features::STRIPINGV2);
+    let options = CreateOptions {
+        order: options.order.or(Some(parent.fixed().order)),
+        features: Some(options.features.unwrap_or(inherited) | features::LAYERING),
+        striping: options.striping.or(is_striped.then_some(striping)),
+        ..options.clone()
+    };
+    let size = snap.size;
+    let id = make(io, name, size, &options).await?;
+    let link = Link {
+        parent: parent.pool(),
+        spec: ParentImageSpec {
+            pool_id: parent.pool().pool_id(),
+            pool_namespace: parent.pool().namespace().as_bytes().to_vec().into(),
+            image_id: Bytes::from(parent.fixed().id.clone()),
+            snap_id: snap.id,
+        },
+        io,
+        child: &id,
+    };
+    let linked = attach(&link, size, format).await;
+    if linked.is_err() {
+        // What it failed with counts.
+        let _ = clones::detach(&link).await;
+        let _ = remove_objects(io, name, &id).await;
+    }
+    linked
+}
+
+/// Makes the one the clone of the other.
+async fn attach(link: &Link<'_>, overlap: u64, format: CloneFormat) -> Result<()> {
+    let header = names::header(link.child);
+    let input = (link.spec.clone(), (overlap, false));
+    tell(link.io, &header, "parent_attach", &input).await?;
+    match format {
+        CloneFormat::V1 => clones::attach_v1(link).await?,
+        CloneFormat::V2 | CloneFormat::Auto => clones::attach_v2(link).await?,
+    }
+    let metadata = clones::metadata(link.parent, &clones::parent_header(link)).await?;
+    if !metadata.is_empty() {
+        tell(link.io, &header, "metadata_set", &metadata).await?;
+    }
+    Ok(())
+}

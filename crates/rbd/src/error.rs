@@ -1,0 +1,57 @@
+//! What an operation on an image can fail with, and the errno that a user sees.
+
+use spirula_client::errno;
+
+/// A failed operation.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request that the cluster refused, or that got no answer.
+    #[error(transparent)]
+    Rados(#[from] spirula_client::Error),
+    /// It can't be done, with a negative errno.
+    #[error("{what}: error {errno}")]
+    Os {
+        /// What was asked.
+        what: &'static str,
+        /// The negative errno.
+        errno: i32,
+    },
+    /// What the image's objects hold makes no sense.
+    #[error("unreadable image: {0}")]
+    Malformed(#[from] spirula_denc::Error),
+}
+
+/// The result of an operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn os(what: &'static str, errno: i32) -> Self {
+        Self::Os {
+            what,
+            errno: -errno.abs(),
+        }
+    }
+
+    /// The negative errno that a user sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Rados(e) => e.errno(),
+            Self::Os { errno, .. } => *errno,
+            Self::Malformed(_) => -errno::EIO,
+        }
+    }
+
+    /// Whether this is the errno, which is given as a positive number.
+    pub fn is(&self, errno: i32) -> bool {
+        self.errno() == -errno
+    }
+}
+
+/// Turns an expected error into a value: `None` where the result is that errno.
+pub(crate) fn unless<T>(result: Result<T>, errno: i32) -> Result<Option<T>> {
+    match result {
+        Ok(v) => Ok(Some(v)),
+        Err(e) if e.is(errno) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

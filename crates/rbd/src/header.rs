@@ -1,0 +1,291 @@
+//! What an image's header says: what never changes ([`Fixed`]), and what does ([`Header`]).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_classes::rbd::{ParentImageSpec, SnapshotInfo, SnapshotNamespace, features};
+use spirula_client::{IoCtx, Layout, errno};
+use spirula_denc::UTime;
+use spirula_maps::{SnapContext, snap};
+
+use crate::cls::{self, Nothing, ask, output};
+use crate::error::unless;
+use crate::{Error, Result, names};
+
+/// The object map can't be relied on.
+pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
+/// Nor what it says of changes since snapshots.
+pub(crate) const FLAG_FAST_DIFF_INVALID: u64 = 2;
+
+/// The pool of the data where it is that of the header.
+const NO_POOL: i64 = -1;
+/// How often a header is read again whose snapshots go away meanwhile.
+const ATTEMPTS: usize = 10;
+
+/// What of an image never changes.
+#[derive(Debug, Clone)]
+pub struct Fixed {
+    /// Its id.
+    pub id: String,
+    /// How its bytes spread over objects.
+    pub layout: Layout,
+    /// The size of its objects as a power of two.
+    pub order: u8,
+    /// What the names of its objects begin with.
+    pub prefix: String,
+    /// The pool of its data, where it is not that of the header.
+    pub data_pool: Option<i64>,
+    /// When it was made.
+    pub created: UTime,
+}
+
+/// A snapshot.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Its id.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub namespace: SnapshotNamespace,
+    /// The image's size then.
+    pub size: u64,
+    /// When it was made.
+    pub timestamp: UTime,
+    /// The clones that hold on to it.
+    pub children: u32,
+    /// Whether it can't be removed.
+    pub protected: bool,
+    /// The flags of its object map.
+    pub flags: u64,
+    /// How much of the parent it sees.
+    pub parent_overlap: Option<u64>,
+}
+
+/// The snapshot that an image is a clone of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// The snapshot.
+    pub spec: ParentImageSpec,
+    /// How much of it the image sees: `None` where only snapshots do.
+    pub overlap: Option<u64>,
+}
+
+/// What of an image changes.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// Bytes.
+    pub size: u64,
+    /// What it can do.
+    pub features: u64,
+    /// The features of operations that it has to do with.
+    pub op_features: u64,
+    /// The flags of its object map.
+    pub flags: u64,
+    /// The newest snapshot id that there ever was.
+    pub snap_seq: u64,
+    /// Its snapshots by id.
+    pub snapshots: BTreeMap<u64, Snapshot>,
+    /// What it is a clone of.
+    pub parent: Option<Parent>,
+}
+
+/// Text of an object.
+pub(crate) fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Fixed {
+    pub(crate) async fn read(io: &IoCtx, id: &str) -> Result<Self> {
+        let oid = names::header(id);
+        let ops = vec![
+            cls::rbd("get_size", &snap::NOSNAP)?,
+            cls::rbd("get_object_prefix", &Nothing)?,
+            cls::rbd("get_data_pool", &Nothing)?,
+            cls::rbd("get_create_timestamp", &Nothing)?,
+        ];
+        let reply = io.operate("open image", &oid, ops).await?;
+        let (order, _): (u8, u64) = output(&reply, 0)?;
+        let object_size = 1u32.checked_shl(order.into()).filter(|_| order < 32);
+        let object_size = object_size.ok_or(Error::os("order", errno::EINVAL))?;
+        // Without the feature there is no such striping.
+        let striping = unless(
+            ask::<(u64, u64)>(io, &oid, "get_stripe_unit_count", &Nothing).await,
+            ENOEXEC,
+        )?;
+        let (unit, count) = striping.unwrap_or((object_size.into(), 1));
+        let narrow = |n| u32::try_from(n).map_err(|_| Error::os("striping", errno::EINVAL));
+        let layout = Layout {
+            stripe_unit: narrow(unit)?,
+            stripe_count: narrow(count)?,
+            object_size,
+        };
+        if !layout.is_valid() {
+            return Err(Error::os("striping", errno::EINVAL));
+        }
+        let pool: i64 = output(&reply, 2)?;
+        Ok(Self {
+            id: id.to_owned(),
+            layout,
+            order,
+            prefix: text(&output(&reply, 1)?),
+            data_pool: Some(pool).filter(|p| *p != NO_POOL),
+            created: output(&reply, 3)?,
+        })
+    }
+
+    /// The name of a data object.
+    pub fn object(&self, number: u64) -> String {
+        format!("{}.{number:016x}", self.prefix)
+    }
+
+    /// The pool of the data.
+    pub(crate) async fn data_pool(&self, io: &IoCtx) -> Result<IoCtx> {
+        match self.data_pool {
+            None => Ok(io.clone()),
+            Some(id) => {
+                let data = io.rados().pool_by_id(id).await?;
+                Ok(data.with_namespace(io.namespace()))
+            }
+        }
+    }
+}
+
+/// What a method says of an image without the feature.
+const ENOEXEC: i32 = 8;
+
+impl Header {
+    pub(crate) async fn read(io: &IoCtx, id: &str) -> Result<Self> {
+        for _ in 0..ATTEMPTS {
+            // A snapshot that is gone means that the header has changed.
+            if let Some(header) = Self::read_once(io, id).await? {
+                return Ok(header);
+            }
+        }
+        Err(Error::os("read header", errno::ESTALE))
+    }
+
+    async fn read_once(io: &IoCtx, id: &str) -> Result<Option<Self>> {
+        let oid = names::header(id);
+        let ops = vec![
+            cls::rbd("get_size", &snap::NOSNAP)?,
+            cls::rbd("get_features", &(snap::NOSNAP, false))?,
+            cls::rbd("get_flags", &snap::NOSNAP)?,
+            cls::rbd("get_snapcontext", &Nothing)?,
+            cls::rbd("parent_get", &Nothing)?,
+            cls::rbd("parent_overlap_get", &snap::NOSNAP)?,
+            cls::rbd("op_features_get", &Nothing)?,
+        ];
+        let reply = io.operate("read header", &oid, ops).await?;
+        let (_, size): (u8, u64) = output(&reply, 0)?;
+        let (features, _): (u64, u64) = output(&reply, 1)?;
+        let (snap_seq, ids): (u64, Vec<u64>) = output(&reply, 3)?;
+        let spec: ParentImageSpec = output(&reply, 4)?;
+        let overlap = output(&reply, 5)?;
+        let mut snapshots = BTreeMap::new();
+        for id in ids {
+            match unless(Snapshot::read(io, &oid, id).await, errno::ENOENT)? {
+                Some(snapshot) => snapshots.insert(id, snapshot),
+                None => return Ok(None),
+            };
+        }
+        Ok(Some(Self {
+            size,
+            features,
+            op_features: output(&reply, 6)?,
+            flags: output(&reply, 2)?,
+            snap_seq,
+            snapshots,
+            parent: (spec.pool_id >= 0).then_some(Parent { spec, overlap }),
+        }))
+    }
+
+    /// Whether the image has all of these features.
+    pub fn has(&self, features: u64) -> bool {
+        self.features & features == features
+    }
+
+    /// Whether the object map exists and can be relied on.
+    pub fn has_valid_map(&self) -> bool {
+        self.has(features::OBJECT_MAP) && self.flags & FLAG_OBJECT_MAP_INVALID == 0
+    }
+
+    /// What writes send along.
+    pub(crate) fn snap_context(&self) -> SnapContext {
+        SnapContext {
+            seq: self.snap_seq,
+            snaps: self.snapshots.keys().rev().copied().collect(),
+        }
+    }
+
+    /// A user's snapshot by its name.
+    pub fn user_snapshot(&self, name: &str) -> Option<&Snapshot> {
+        self.snapshot(name, &SnapshotNamespace::User)
+    }
+
+    /// The users' snapshots, oldest first.
+    pub fn user_snapshots(&self) -> impl Iterator<Item = &Snapshot> {
+        let is_user = |s: &&Snapshot| s.namespace == SnapshotNamespace::User;
+        self.snapshots.values().filter(is_user)
+    }
+
+    /// A snapshot by its name and whose it is.
+    pub(crate) fn snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Option<&Snapshot> {
+        let is_it = |s: &&Snapshot| s.name == name && namespace.is_same(&s.namespace);
+        self.snapshots.values().find(is_it)
+    }
+
+    /// The size of the image or of a snapshot.
+    pub(crate) fn size_at(&self, snap: Option<u64>) -> Result<u64> {
+        match snap {
+            None => Ok(self.size),
+            Some(id) => self.at(id).map(|s| s.size),
+        }
+    }
+
+    /// How much of the parent the image or a snapshot sees.
+    pub(crate) fn overlap_at(&self, snap: Option<u64>) -> Result<u64> {
+        let overlap = match snap {
+            None => self.parent.as_ref().and_then(|p| p.overlap),
+            Some(id) => self.at(id)?.parent_overlap,
+        };
+        Ok(overlap.unwrap_or_default())
+    }
+
+    /// Whether the image or a snapshot sees anything of the parent.
+    pub(crate) fn parent_is_seen(&self) -> bool {
+        let by_head = self.parent.as_ref().is_some_and(|p| p.overlap.is_some());
+        by_head || self.snapshots.values().any(|s| s.parent_overlap.is_some())
+    }
+
+    fn at(&self, id: u64) -> Result<&Snapshot> {
+        self.snapshots
+            .get(&id)
+            .ok_or(Error::os("snapshot", errno::ENOENT))
+    }
+}
+
+impl Snapshot {
+    async fn read(io: &IoCtx, oid: &str, id: u64) -> Result<Self> {
+        let ops = vec![
+            cls::rbd("snapshot_get", &id)?,
+            cls::rbd("get_flags", &id)?,
+            cls::rbd("get_protection_status", &id)?,
+            cls::rbd("parent_overlap_get", &id)?,
+        ];
+        let reply = io.operate("read snapshot", oid, ops).await?;
+        let info: SnapshotInfo = output(&reply, 0)?;
+        let protection: u8 = output(&reply, 2)?;
+        Ok(Self {
+            id,
+            name: text(&info.name),
+            namespace: info.namespace,
+            size: info.image_size,
+            timestamp: info.timestamp,
+            children: info.child_count,
+            protected: protection != 0,
+            flags: output(&reply, 1)?,
+            parent_overlap: output(&reply, 3)?,
+        })
+    }
+}

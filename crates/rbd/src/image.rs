@@ -1,0 +1,466 @@
+//! An open image.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_classes::rbd::{ParentImageSpec, features};
+use spirula_client::{IoCtx, errno};
+use spirula_proto::osd::OsdOpIn;
+use tokio::sync::{Mutex, MutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, Semaphore, watch};
+
+use crate::header::{Fixed, Header, text};
+use crate::lock::Lock;
+use crate::object_map::ObjectMap;
+use crate::watcher::Watcher;
+use crate::{Error, Result, cls, directory, names};
+
+/// Requests to data objects under way at the same time, of one image.
+const IN_FLIGHT: usize = 128;
+
+/// What a client has to know to write, and does here.
+const WRITABLE: u64 = features::LAYERING
+    | features::STRIPINGV2
+    | features::EXCLUSIVE_LOCK
+    | features::OBJECT_MAP
+    | features::FAST_DIFF
+    | features::DEEP_FLATTEN
+    | features::DATA_POOL
+    | features::OPERATIONS;
+/// What does not keep from reading, besides.
+const READABLE: u64 = WRITABLE | features::JOURNALING | features::NON_PRIMARY;
+
+/// How an image is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Nothing is written, and other clients do not hear of this one.
+    pub read_only: bool,
+    /// The user's snapshot that is read instead of the image. Implies `read_only`.
+    pub snapshot: Option<String>,
+    /// The exclusive lock is taken at once and not passed on to clients that ask for it.
+    pub exclusive: bool,
+}
+
+/// What of an image is shared by its operations and tasks.
+pub(crate) struct Inner {
+    /// The pool and namespace of the header.
+    pub(crate) io: IoCtx,
+    /// Those of the data.
+    pub(crate) data: IoCtx,
+    pub(crate) name: RefCell<String>,
+    pub(crate) fixed: Fixed,
+    pub(crate) read_only: bool,
+    pub(crate) exclusive: bool,
+    /// The snapshot that is read.
+    pub(crate) snap: Option<u64>,
+    header: RefCell<Rc<Header>>,
+    /// The header has changed since it was read.
+    pub(crate) stale: Cell<bool>,
+    refreshing: Mutex<()>,
+    parent: RefCell<Option<(ParentImageSpec, Rc<Inner>)>>,
+    pub(crate) lock: Lock,
+    /// The object map, while the lock is held.
+    pub(crate) map: RefCell<Option<Rc<ObjectMap>>>,
+    /// Held by writes, and taken alone by what none may be under way for.
+    pub(crate) gate: Arc<RwLock<()>>,
+    /// One operation on the image as a whole at a time. The lock is not passed on meanwhile.
+    pub(crate) operation: Mutex<()>,
+    /// Objects that are being copied from the parent.
+    pub(crate) copy_ups: RefCell<BTreeMap<u64, Rc<Mutex<()>>>>,
+    pub(crate) in_flight: Arc<Semaphore>,
+    sizes: watch::Sender<u64>,
+    pub(crate) watcher: Watcher,
+}
+
+/// An open image. Without [`Image::close`] its lock lasts until another client finds this one gone.
+pub struct Image {
+    pub(crate) inner: Rc<Inner>,
+}
+
+/// What a write needs while it is under way.
+pub(crate) struct Writing {
+    /// Keeps out what no write may be under way for.
+    _gate: Option<OwnedRwLockReadGuard<()>>,
+    pub(crate) header: Rc<Header>,
+    pub(crate) map: Option<Rc<ObjectMap>>,
+}
+
+/// A part of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub len: u64,
+    /// Whether it may hold anything but zeros.
+    pub has_data: bool,
+}
+
+impl Inner {
+    /// Opens an image: at a snapshot by its id, or as it is. Boxed, as parents have parents.
+    pub(crate) async fn open(
+        io: &IoCtx,
+        name: String,
+        id: &str,
+        options: &Options,
+        snap: Option<u64>,
+    ) -> Result<Rc<Self>> {
+        let fixed = Fixed::read(io, id).await?;
+        let header = Header::read(io, id).await?;
+        let snap = match &options.snapshot {
+            None => snap,
+            Some(name) => {
+                let snapshot = header.user_snapshot(name);
+                Some(snapshot.ok_or(Error::os("open snapshot", errno::ENOENT))?.id)
+            }
+        };
+        let read_only = options.read_only || snap.is_some();
+        let known = if read_only { READABLE } else { WRITABLE };
+        if header.features & !known != 0 {
+            return Err(Error::os("open image", errno::ENOSYS));
+        }
+        let size = header.size_at(snap)?;
+        let inner = Rc::new(Self {
+            io: io.clone(),
+            data: fixed.data_pool(io).await?,
+            name: RefCell::new(name),
+            fixed,
+            read_only,
+            exclusive: options.exclusive,
+            snap,
+            header: RefCell::new(Rc::new(header)),
+            stale: Cell::new(false),
+            refreshing: Mutex::new(()),
+            parent: RefCell::default(),
+            lock: Lock::default(),
+            map: RefCell::default(),
+            gate: Arc::new(RwLock::new(())),
+            operation: Mutex::new(()),
+            copy_ups: RefCell::default(),
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
+            sizes: watch::Sender::new(size),
+            watcher: Watcher::default(),
+        });
+        if !read_only {
+            inner.start_watch().await?;
+            // What happened between the two was not heard of.
+            inner.stale.set(true);
+            inner.refresh().await?;
+        } else {
+            inner.open_parent().await?;
+        }
+        Ok(inner)
+    }
+
+    pub(crate) fn header(&self) -> Rc<Header> {
+        Rc::clone(&self.header.borrow())
+    }
+
+    pub(crate) fn header_oid(&self) -> String {
+        names::header(&self.fixed.id)
+    }
+
+    /// The object map, while the lock is held.
+    pub(crate) fn map(&self) -> Option<Rc<ObjectMap>> {
+        self.map.borrow().clone()
+    }
+
+    /// The image's size, or that of the snapshot that is read.
+    pub(crate) fn size(&self) -> u64 {
+        *self.sizes.borrow()
+    }
+
+    pub(crate) fn sizes(&self) -> watch::Receiver<u64> {
+        self.sizes.subscribe()
+    }
+
+    /// How many objects an image of this size has.
+    pub(crate) fn objects(&self, size: u64) -> u64 {
+        self.fixed.layout.objects(size)
+    }
+
+    /// Reads the header again, where it has changed.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        let _turn = self.refreshing.lock().await;
+        if !self.stale.replace(false) {
+            return Ok(());
+        }
+        let read = Header::read(&self.io, &self.fixed.id).await;
+        let header = match read {
+            Ok(header) => Rc::new(header),
+            Err(e) => {
+                self.stale.set(true);
+                return Err(e);
+            }
+        };
+        let size = header.size_at(self.snap)?;
+        *self.header.borrow_mut() = header;
+        self.open_parent().await?;
+        self.sizes
+            .send_if_modified(|old| std::mem::replace(old, size) != size);
+        Ok(())
+    }
+
+    /// Reads the header again.
+    pub(crate) async fn reread(&self) -> Result<()> {
+        self.stale.set(true);
+        self.refresh().await
+    }
+
+    /// Opens the parent that the header names, and lets go of another one.
+    async fn open_parent(&self) -> Result<()> {
+        let header = self.header();
+        let seen = header.overlap_at(self.snap)? > 0;
+        let wanted = header.parent.as_ref().filter(|_| seen).map(|p| &p.spec);
+        let known = self.parent.borrow().as_ref().map(|(spec, _)| spec.clone());
+        if wanted == known.as_ref() {
+            return Ok(());
+        }
+        let parent = match wanted {
+            None => None,
+            Some(spec) => Some((spec.clone(), Self::open_spec(&self.io, spec).await?)),
+        };
+        *self.parent.borrow_mut() = parent;
+        Ok(())
+    }
+
+    async fn open_spec(io: &IoCtx, spec: &ParentImageSpec) -> Result<Rc<Self>> {
+        let pool = io.rados().pool_by_id(spec.pool_id).await?;
+        let pool = pool.with_namespace(text(&spec.pool_namespace));
+        let id = text(&spec.image_id);
+        let options = Options {
+            read_only: true,
+            ..Options::default()
+        };
+        let open = Self::open(&pool, String::new(), &id, &options, Some(spec.snap_id));
+        Box::pin(open).await
+    }
+
+    pub(crate) fn parent(&self) -> Option<Rc<Self>> {
+        self.parent.borrow().as_ref().map(|(_, parent)| Rc::clone(parent))
+    }
+
+    /// Begins a write: under the newest header and, where the image has one, the lock.
+    pub(crate) async fn begin_write(self: &Rc<Self>) -> Result<Writing> {
+        if self.read_only {
+            return Err(Error::os("write", errno::EROFS));
+        }
+        loop {
+            self.refresh().await?;
+            self.acquire().await?;
+            let gate = Arc::clone(&self.gate).read_owned().await;
+            let header = self.header();
+            if !self.stale.get() && self.is_owner_if_needed(&header) {
+                return Ok(Writing {
+                    _gate: Some(gate),
+                    header,
+                    map: self.map(),
+                });
+            }
+        }
+    }
+
+    /// A write of an operation that keeps all others out.
+    pub(crate) fn write_alone(&self, _alone: &OwnedRwLockWriteGuard<()>) -> Writing {
+        Writing {
+            _gate: None,
+            header: self.header(),
+            map: self.map(),
+        }
+    }
+
+    /// Begins an operation on the image as a whole. The lock is held until it ends.
+    pub(crate) async fn begin_operation(self: &Rc<Self>) -> Result<MutexGuard<'_, ()>> {
+        let turn = self.operation.lock().await;
+        if self.read_only {
+            return Err(Error::os("change image", errno::EROFS));
+        }
+        self.refresh().await?;
+        self.acquire().await?;
+        Ok(turn)
+    }
+
+    /// Waits until no write is under way, and lets none begin.
+    pub(crate) async fn alone(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.gate).write_owned().await
+    }
+
+    /// Changes the header. Fails with `EBUSY` where the image has a lock and this client has not got it any more.
+    pub(crate) async fn change_header(&self, what: &'static str, change: OsdOpIn) -> Result<()> {
+        let mut ops = Vec::new();
+        if let Some(cookie) = self.lock.cookie() {
+            ops.push(cls::assert_locked(&cookie, cls::LOCK_TAG)?);
+        }
+        ops.push(change);
+        cls::change(&self.io, what, self.header_oid(), ops).await
+    }
+
+    /// After the header was changed: reads it again and tells the others.
+    pub(crate) async fn header_changed(&self) -> Result<()> {
+        self.reread().await?;
+        self.announce_header().await;
+        Ok(())
+    }
+
+    fn is_owner_if_needed(&self, header: &Header) -> bool {
+        self.lock.is_owned() || !header.has(features::EXCLUSIVE_LOCK)
+    }
+}
+
+impl Image {
+    /// Opens an image of a pool and namespace by its name.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no such image or snapshot, `ENOSYS` where it has features that are not known here, `EROFS`
+    /// where its lock is wanted and somebody else does not give it up.
+    pub async fn open(io: &IoCtx, name: &str, options: Options) -> Result<Self> {
+        let id = directory::image_id(io, name).await?;
+        Self::open_by_id(io, name, &id, options).await
+    }
+
+    /// Opens an image by its id. The name is what its owner calls it.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub async fn open_by_id(io: &IoCtx, name: &str, id: &str, options: Options) -> Result<Self> {
+        let inner = Inner::open(io, name.to_owned(), id, &options, None).await?;
+        let image = Self { inner };
+        if options.exclusive
+            && let Err(e) = image.inner.acquire().await
+        {
+            // What it failed with counts.
+            let _ = image.close().await;
+            return Err(e);
+        }
+        Ok(image)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.inner.name.borrow().clone()
+    }
+
+    /// What of it never changes.
+    pub fn fixed(&self) -> &Fixed {
+        &self.inner.fixed
+    }
+
+    /// The pool and namespace of its header.
+    pub fn pool(&self) -> &IoCtx {
+        &self.inner.io
+    }
+
+    /// The pool and namespace of its data.
+    pub fn data_pool(&self) -> &IoCtx {
+        &self.inner.data
+    }
+
+    /// What of it changes, as it was last read.
+    pub fn header(&self) -> Rc<Header> {
+        self.inner.header()
+    }
+
+    /// Bytes of the image, or of the snapshot that is read.
+    pub fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    /// The size, with news of every change.
+    pub fn sizes(&self) -> watch::Receiver<u64> {
+        self.inner.sizes()
+    }
+
+    /// The id of the snapshot that is read.
+    pub fn snapshot_id(&self) -> Option<u64> {
+        self.inner.snap
+    }
+
+    /// Whether nothing can be written.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.read_only
+    }
+
+    /// Whether this client holds the exclusive lock.
+    pub fn is_lock_owner(&self) -> bool {
+        self.inner.lock.is_owned()
+    }
+
+    /// Reads the header again where it has changed.
+    ///
+    /// # Errors
+    /// `ENOENT` where the image is gone.
+    pub async fn refresh(&self) -> Result<()> {
+        self.inner.refresh().await
+    }
+
+    /// Reads a range; what was never written is zeros.
+    ///
+    /// # Errors
+    /// `EINVAL` where it is not within the image.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
+        self.inner.refresh().await?;
+        self.inner.read(offset, len).await
+    }
+
+    /// Writes a range. It is durable when this is done; the write goes on where nobody waits for it any more.
+    ///
+    /// # Errors
+    /// `EINVAL` where it is not within the image, `EROFS` where that is read only or somebody does not give up its lock.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+        self.inner.start(|inner| inner.write(offset, data)).await
+    }
+
+    /// Makes a range zeros, and gives up its space.
+    ///
+    /// # Errors
+    /// As [`Image::write`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.start(|inner| inner.discard(offset, len)).await
+    }
+
+    /// Makes a range zeros. Space is given up with them.
+    ///
+    /// # Errors
+    /// As [`Image::write`].
+    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
+        self.discard(offset, len).await
+    }
+
+    /// Writes `new` where the image holds `old`; both lie in one object.
+    ///
+    /// # Errors
+    /// `EILSEQ` where it holds something else, and as [`Image::write`].
+    pub async fn compare_and_write(&self, offset: u64, old: Bytes, new: Bytes) -> Result<()> {
+        self.inner
+            .start(|inner| inner.compare_and_write(offset, old, new))
+            .await
+    }
+
+    /// Makes sure that what was written is durable. It is when the write is done, so that only a client that was shut out has
+    /// something to hear.
+    ///
+    /// # Errors
+    /// `ESHUTDOWN` where the cluster takes nothing from this client any more.
+    pub fn flush(&self) -> Result<()> {
+        self.inner.check_shut_out()
+    }
+
+    /// Which parts of a range may hold data, in order.
+    ///
+    /// # Errors
+    /// `EINVAL` where it is not within the image.
+    pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        self.inner.refresh().await?;
+        self.inner.extents(offset, len)
+    }
+
+    /// Gives up the lock and ends the watch, after all that is under way.
+    ///
+    /// # Errors
+    /// Where the cluster can't be told. The image is closed all the same.
+    pub async fn close(self) -> Result<()> {
+        let released = self.inner.release().await;
+        self.inner.stop_watch().await;
+        released
+    }
+}

@@ -1,0 +1,318 @@
+//! The exclusive lock of an image: whoever writes holds it, and passes it on when another client asks for it.
+//!
+//! It is the lock `rbd_lock` on the header, under a cookie that names the holder's watch. A holder whose watch is gone is
+//! dead: before its lock is taken away the cluster is told to take nothing from it any more, so that what it sent and
+//! what may still be on its way can't change what the next one relies on (Ceph's `src/librbd/ManagedLock.h`).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use spirula_classes::rbd::features;
+use spirula_client::{LockType, errno};
+use spirula_denc::{AddrType, EntityAddr, EntityName};
+use spirula_proto::osd_op_data::WatchItem;
+use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
+
+use crate::image::Inner;
+use crate::message::Announcement;
+use crate::object_map::ObjectMap;
+use crate::watcher::Answer;
+use crate::{Error, Result, cls};
+
+/// What cookies begin with.
+const COOKIE: &str = "auto ";
+/// How long to wait for a holder that has promised to give the lock up, before it is asked again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait where nobody answers, or the answer is no help.
+const RETRY: Duration = Duration::from_secs(1);
+/// For how long a lock that was given up is left to whoever asked for it.
+const COURTESY: Duration = Duration::from_millis(500);
+
+/// What an image has of its lock.
+#[derive(Default)]
+pub(crate) struct Lock {
+    /// The cookie under which it is held.
+    cookie: RefCell<Option<String>>,
+    /// One change at a time.
+    changing: Mutex<()>,
+    /// When it was last given up because somebody asked.
+    yielded: Cell<Option<Instant>>,
+    /// It is being given up.
+    yielding: Cell<bool>,
+    /// Others took it or gave it up.
+    pub(crate) news: Notify,
+}
+
+/// Who holds the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holder {
+    name: EntityName,
+    cookie: String,
+    addr: EntityAddr,
+    /// The number of its watch.
+    handle: u64,
+}
+
+impl Holder {
+    fn is_watching(&self, watchers: &[WatchItem]) -> bool {
+        let addr = |a: EntityAddr| a.with_kind(AddrType::ANY);
+        watchers
+            .iter()
+            .any(|w| w.cookie == self.handle && addr(w.addr) == addr(self.addr))
+    }
+}
+
+impl Lock {
+    pub(crate) fn is_owned(&self) -> bool {
+        self.cookie.borrow().is_some()
+    }
+
+    /// The cookie under which it is held.
+    pub(crate) fn cookie(&self) -> Option<String> {
+        self.cookie.borrow().clone()
+    }
+
+    /// It was taken away.
+    pub(crate) fn lose(&self, inner: &Inner) {
+        *self.cookie.borrow_mut() = None;
+        *inner.map.borrow_mut() = None;
+    }
+}
+
+impl Inner {
+    /// Takes the lock, where the image has one and this client has not: asks its holder for it, or takes it from one that
+    /// is dead.
+    pub(crate) async fn acquire(self: &Rc<Self>) -> Result<()> {
+        if self.lock.is_owned() || !self.header().has(features::EXCLUSIVE_LOCK) {
+            return Ok(());
+        }
+        if self.read_only {
+            return Err(Error::os("lock", errno::EROFS));
+        }
+        let _turn = self.lock.changing.lock().await;
+        if self.lock.is_owned() {
+            return Ok(());
+        }
+        self.leave_to_others().await;
+        let cookie = loop {
+            self.check_shut_out()?;
+            let handle = self.client_id().handle;
+            if handle == 0 {
+                // The watch is being made again.
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+            let cookie = format!("{COOKIE}{handle}");
+            let news = self.lock.news.notified();
+            let request = cls::lock_request(&cookie, cls::LOCK_TAG);
+            match self.io.lock(self.header_oid(), &request).await {
+                Ok(()) => break cookie,
+                Err(e) if e.errno() == -errno::EEXIST => break cookie,
+                Err(e) if e.errno() == -errno::EBUSY => {}
+                Err(e) => return Err(e.into()),
+            }
+            let Some(holder) = self.holder().await? else {
+                continue;
+            };
+            if self.take_from_dead(&holder).await? {
+                continue;
+            }
+            let patience = self.ask_for_lock().await?;
+            // Whether it was given up is seen when it is tried again.
+            let _ = tokio::time::timeout(patience, news).await;
+        };
+        if let Err(e) = self.took_lock().await {
+            let unlocked = self.io.unlock(self.header_oid(), cls::LOCK, &cookie).await;
+            if let Err(e) = unlocked {
+                tracing::warn!("lock of image {}: {e}", self.fixed.id);
+            }
+            return Err(e);
+        }
+        *self.lock.cookie.borrow_mut() = Some(cookie);
+        let inner = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            if let Err(e) = inner
+                .announce(Announcement::AcquiredLock(inner.client_id()))
+                .await
+            {
+                tracing::debug!("announcement: {e}");
+            }
+        });
+        Ok(())
+    }
+
+    /// After the lock was given up: waits a moment, so that whoever asked for it gets it.
+    async fn leave_to_others(&self) {
+        if let Some(when) = self.lock.yielded.take() {
+            let news = self.lock.news.notified();
+            // Somebody took it, or nobody wants it any more.
+            let _ = tokio::time::timeout_at(when + COURTESY, news).await;
+        }
+    }
+
+    /// What the former holder has left, and the object map.
+    async fn took_lock(&self) -> Result<()> {
+        self.reread().await?;
+        let header = self.header();
+        if header.has(features::OBJECT_MAP) {
+            let objects = self.objects(header.size);
+            let map = ObjectMap::open(&self.io, &self.fixed.id, &header, objects).await?;
+            *self.map.borrow_mut() = Some(Rc::new(map));
+        }
+        Ok(())
+    }
+
+    /// Who holds the lock. `EBUSY` where that is nobody who would pass it on.
+    async fn holder(&self) -> Result<Option<Holder>> {
+        let info = self.io.lock_info(self.header_oid(), cls::LOCK).await?;
+        let Some(locker) = info.lockers.into_iter().next() else {
+            return Ok(None);
+        };
+        let handle = locker.cookie.strip_prefix(COOKIE).and_then(|n| n.parse().ok());
+        match handle {
+            Some(handle)
+                if info.tag == cls::LOCK_TAG
+                    && info.kind == LockType::EXCLUSIVE
+                    && !locker.addr.is_blank() =>
+            {
+                Ok(Some(Holder {
+                    name: locker.name,
+                    cookie: locker.cookie,
+                    addr: locker.addr,
+                    handle,
+                }))
+            }
+            _ => Err(Error::os("lock", errno::EBUSY)),
+        }
+    }
+
+    /// Takes the lock away from a holder that is dead. Returns false where it is alive.
+    async fn take_from_dead(&self, holder: &Holder) -> Result<bool> {
+        let watchers = self.io.list_watchers(self.header_oid()).await?;
+        if holder.is_watching(&watchers) {
+            return Ok(false);
+        }
+        // A new holder's watch may be newer than what was read of the watchers.
+        if self.holder().await?.as_ref() != Some(holder) {
+            return Ok(true);
+        }
+        tracing::warn!(
+            "{} at {} is dead: its lock is taken away",
+            holder.name,
+            holder.addr
+        );
+        self.shut_out(holder.addr).await?;
+        let broken = self
+            .io
+            .break_lock(self.header_oid(), cls::LOCK, holder.name, &holder.cookie);
+        match broken.await {
+            Err(e) if e.errno() != -errno::ENOENT => Err(e.into()),
+            _ => Ok(true),
+        }
+    }
+
+    /// Makes the cluster take nothing from a client any more.
+    async fn shut_out(&self, addr: EntityAddr) -> Result<()> {
+        let addr = addr.with_kind(AddrType::ANY);
+        let rados = self.io.rados();
+        let command = |prefix: &str, key: &str| {
+            format!(r#"{{"prefix": "osd {prefix}", "{key}": "add", "addr": "{addr}"}}"#)
+        };
+        let add = command("blocklist", "blocklistop");
+        let mut reply = rados.mon_command(&add, bytes::Bytes::new()).await?;
+        if reply.result == -errno::EINVAL {
+            // What it was called before Pacific.
+            let add = command("blacklist", "blacklistop");
+            reply = rados.mon_command(&add, bytes::Bytes::new()).await?;
+        }
+        if reply.result < 0 {
+            return Err(Error::os("blocklist", reply.result));
+        }
+        // Requests carry this map's epoch: an OSD that executes one knows the list.
+        rados.latest_map().await?;
+        Ok(())
+    }
+
+    /// Asks the holder for the lock. Returns for how long it makes sense to wait for it.
+    async fn ask_for_lock(&self) -> Result<Duration> {
+        let request = Announcement::RequestLock {
+            client: self.client_id(),
+            force: false,
+        };
+        match self.announce(request).await? {
+            Answer::Said(0) => Ok(PATIENCE),
+            Answer::Said(e) if e == -errno::EROFS => Err(Error::os("lock", errno::EROFS)),
+            Answer::Said(_) | Answer::None => Ok(RETRY),
+        }
+    }
+
+    /// Another client asks for the lock. Returns what to answer, nothing where this one has not got it.
+    pub(crate) fn lock_requested(self: &Rc<Self>) -> Option<i32> {
+        if !self.lock.is_owned() {
+            return None;
+        }
+        if self.exclusive {
+            return Some(-errno::EROFS);
+        }
+        if !self.lock.yielding.replace(true) {
+            let inner = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                let released = inner.release().await;
+                inner.lock.yielded.set(Some(Instant::now()));
+                inner.lock.yielding.set(false);
+                if let Err(e) = released {
+                    tracing::warn!("lock of image {}: {e}", inner.fixed.id);
+                }
+            });
+        }
+        Some(0)
+    }
+
+    /// Gives the lock up, after all that is under way.
+    pub(crate) async fn release(&self) -> Result<()> {
+        let _operation = self.operation.lock().await;
+        let _turn = self.lock.changing.lock().await;
+        if !self.lock.is_owned() {
+            return Ok(());
+        }
+        let _alone = self.alone().await;
+        let cookie = self.lock.cookie.take();
+        let map = self.map.take();
+        if let Some(map) = map
+            && let Err(e) = map.close().await
+        {
+            // The next owner breaks it.
+            tracing::debug!("lock of an object map: {e}");
+        }
+        let Some(cookie) = cookie else { return Ok(()) };
+        match self.io.unlock(self.header_oid(), cls::LOCK, &cookie).await {
+            Err(e) if e.errno() != -errno::ENOENT => return Err(e.into()),
+            _ => {}
+        }
+        let said = self.announce(Announcement::ReleasedLock(self.client_id())).await;
+        if let Err(e) = said {
+            tracing::debug!("announcement: {e}");
+        }
+        Ok(())
+    }
+
+    /// After the watch was made again: the lock goes under its new number, unless somebody took it meanwhile.
+    pub(crate) async fn keep_lock(&self) {
+        let _turn = self.lock.changing.lock().await;
+        let Some(old) = self.lock.cookie() else { return };
+        let new = format!("{COOKIE}{}", self.client_id().handle);
+        let kept = match cls::set_lock_cookie(&old, &new) {
+            Ok(op) => cls::change(&self.io, "lock", self.header_oid(), vec![op]).await,
+            Err(e) => Err(e),
+        };
+        match kept {
+            Ok(()) => *self.lock.cookie.borrow_mut() = Some(new),
+            Err(e) => {
+                tracing::warn!("the lock of image {} is lost: {e}", self.fixed.id);
+                self.lock.lose(self);
+            }
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! What clients of an image say to each other through notifications of its header: `NotifyMessage` and
+//! `ResponseMessage` of Ceph's `src/librbd/WatchNotifyTypes.h`, whose file's other end says what came with which version.
+
+use bytes::Bytes;
+use spirula_classes::rbd::SnapshotNamespace;
+use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+
+/// The version of messages that is written; fields that came later stand behind those of older versions.
+const VERSION: u8 = 7;
+/// The version from which on all requests have an id.
+const WITH_REQUEST_ID: u8 = 7;
+
+/// A client: its global id, and the number of its watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct ClientId {
+    pub(crate) gid: u64,
+    pub(crate) handle: u64,
+}
+
+impl Encode for ClientId {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.gid);
+        w.u64(self.handle);
+    }
+}
+
+impl Decode for ClientId {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            gid: r.u64()?,
+            handle: r.u64()?,
+        })
+    }
+}
+
+/// A request of a client. Where it has an id, its outcome is told by [`Message::Completed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct RequestId {
+    pub(crate) client: ClientId,
+    pub(crate) number: u64,
+}
+
+impl RequestId {
+    /// Whether it is one: older clients wait for the answer to the notification instead.
+    pub(crate) fn is_valid(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+impl Encode for RequestId {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.client);
+        w.u64(self.number);
+    }
+}
+
+impl Decode for RequestId {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            client: r.get()?,
+            number: r.u64()?,
+        })
+    }
+}
+
+/// What an owner of the lock is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Task {
+    Flatten,
+    Resize {
+        size: u64,
+        allow_shrink: bool,
+    },
+    SnapCreate {
+        name: String,
+        namespace: SnapshotNamespace,
+    },
+    SnapRemove {
+        name: String,
+        namespace: SnapshotNamespace,
+    },
+    SnapRename {
+        id: u64,
+        name: String,
+    },
+    SnapProtect {
+        name: String,
+    },
+    SnapUnprotect {
+        name: String,
+    },
+    Rename {
+        name: String,
+    },
+    /// One that owners here do not do.
+    Unsupported,
+}
+
+/// What is said from here, and by others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announcement {
+    AcquiredLock(ClientId),
+    ReleasedLock(ClientId),
+    RequestLock {
+        client: ClientId,
+        force: bool,
+    },
+    HeaderUpdate,
+    /// A request is still being worked on.
+    Progress {
+        request: RequestId,
+    },
+    /// A request is done, with a negative errno or 0.
+    Completed {
+        request: RequestId,
+        result: i32,
+    },
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    Announcement(Announcement),
+    Request {
+        request: RequestId,
+        task: Task,
+    },
+    /// That writes should pause, or go on: nobody here has anything to do about it.
+    Other,
+}
+
+const ACQUIRED_LOCK: u32 = 0;
+const RELEASED_LOCK: u32 = 1;
+const REQUEST_LOCK: u32 = 2;
+const HEADER_UPDATE: u32 = 3;
+const ASYNC_PROGRESS: u32 = 4;
+const ASYNC_COMPLETE: u32 = 5;
+const FLATTEN: u32 = 6;
+const RESIZE: u32 = 7;
+const SNAP_CREATE: u32 = 8;
+const SNAP_REMOVE: u32 = 9;
+const REBUILD_OBJECT_MAP: u32 = 10;
+const SNAP_RENAME: u32 = 11;
+const SNAP_PROTECT: u32 = 12;
+const SNAP_UNPROTECT: u32 = 13;
+const RENAME: u32 = 14;
+const MIGRATE: u32 = 16;
+const SPARSIFY: u32 = 17;
+const QUIESCE: u32 = 18;
+const UNQUIESCE: u32 = 19;
+
+impl Message {
+    /// Reads a notification. An empty one says, as that of old clients, that the header has changed.
+    pub(crate) fn read(payload: &[u8]) -> Result<Self> {
+        match payload.is_empty() {
+            true => Ok(Self::Announcement(Announcement::HeaderUpdate)),
+            false => Reader::new(payload).get(),
+        }
+    }
+}
+
+impl Encode for Announcement {
+    fn encode(&self, w: &mut Writer) {
+        w.section(VERSION, 1, |w| match self {
+            Self::AcquiredLock(client) => {
+                w.u32(ACQUIRED_LOCK);
+                w.put(client);
+            }
+            Self::ReleasedLock(client) => {
+                w.u32(RELEASED_LOCK);
+                w.put(client);
+            }
+            Self::RequestLock { client, force } => {
+                w.u32(REQUEST_LOCK);
+                w.put(client);
+                w.bool(*force);
+            }
+            Self::Progress { request } => {
+                w.u32(ASYNC_PROGRESS);
+                w.put(request);
+                // So much of so much is done: not known.
+                w.u64(0);
+                w.u64(1);
+            }
+            Self::Completed { request, result } => {
+                w.u32(ASYNC_COMPLETE);
+                w.put(request);
+                w.i32(*result);
+            }
+            Self::HeaderUpdate => w.u32(HEADER_UPDATE),
+        });
+    }
+}
+
+/// The client of an announcement; old ones do not say it.
+fn client(version: u8, r: &mut Reader<'_>) -> Result<ClientId> {
+    if version >= 2 {
+        r.get()
+    } else {
+        Ok(ClientId::default())
+    }
+}
+
+fn request_id(version: u8, r: &mut Reader<'_>) -> Result<RequestId> {
+    if version >= WITH_REQUEST_ID {
+        r.get()
+    } else {
+        Ok(RequestId::default())
+    }
+}
+
+fn snapshot(version: u8, r: &mut Reader<'_>) -> Result<(String, SnapshotNamespace, RequestId)> {
+    let name = r.string()?;
+    let namespace = if version >= 6 {
+        r.get()?
+    } else {
+        SnapshotNamespace::User
+    };
+    Ok((name, namespace, request_id(version, r)?))
+}
+
+fn task(kind: u32, version: u8, r: &mut Reader<'_>) -> Result<(RequestId, Task)> {
+    Ok(match kind {
+        FLATTEN => (r.get()?, Task::Flatten),
+        RESIZE => {
+            let size = r.u64()?;
+            let request = r.get()?;
+            let allow_shrink = if version >= 4 { r.bool()? } else { true };
+            (request, Task::Resize { size, allow_shrink })
+        }
+        SNAP_CREATE => {
+            let (name, mut namespace, request) = snapshot(version, r)?;
+            if version == 5 {
+                namespace = r.get()?;
+            }
+            (request, Task::SnapCreate { name, namespace })
+        }
+        SNAP_REMOVE => {
+            let (name, namespace, request) = snapshot(version, r)?;
+            (request, Task::SnapRemove { name, namespace })
+        }
+        SNAP_RENAME => {
+            let id = r.u64()?;
+            let (name, _, request) = snapshot(version, r)?;
+            (request, Task::SnapRename { id, name })
+        }
+        SNAP_PROTECT => {
+            let (name, _, request) = snapshot(version, r)?;
+            (request, Task::SnapProtect { name })
+        }
+        SNAP_UNPROTECT => {
+            let (name, _, request) = snapshot(version, r)?;
+            (request, Task::SnapUnprotect { name })
+        }
+        RENAME => {
+            let name = r.string()?;
+            (request_id(version, r)?, Task::Rename { name })
+        }
+        REBUILD_OBJECT_MAP | MIGRATE | SPARSIFY => (r.get()?, Task::Unsupported),
+        _ => (RequestId::default(), Task::Unsupported),
+    })
+}
+
+impl Decode for Message {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        r.section("NotifyMessage", 1, |version, r| {
+            let announcement = match r.u32()? {
+                ACQUIRED_LOCK => Announcement::AcquiredLock(client(version, r)?),
+                RELEASED_LOCK => Announcement::ReleasedLock(client(version, r)?),
+                REQUEST_LOCK => Announcement::RequestLock {
+                    client: client(version, r)?,
+                    force: version >= 3 && r.bool()?,
+                },
+                HEADER_UPDATE => Announcement::HeaderUpdate,
+                ASYNC_COMPLETE => Announcement::Completed {
+                    request: r.get()?,
+                    result: r.i32()?,
+                },
+                ASYNC_PROGRESS => Announcement::Progress { request: r.get()? },
+                QUIESCE | UNQUIESCE => return Ok(Self::Other),
+                kind => {
+                    let (request, task) = task(kind, version, r)?;
+                    return Ok(Self::Request { request, task });
+                }
+            };
+            Ok(Self::Announcement(announcement))
+        })
+    }
+}
+
+/// An answer to a notification: a negative errno or 0.
+pub(crate) fn response(result: i32) -> Bytes {
+    let mut w = Writer::new();
+    w.section(1, 1, |w| w.i32(result));
+    w.into_vec().into()
+}
+
+/// Reads an answer.
+pub(crate) fn read_response(bytes: &[u8]) -> Result<i32> {
+    Reader::new(bytes).section("ResponseMessage", 1, |_, r| r.i32())
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::encode_to_vec;
+
+    use super::*;
+
+    const REQUEST: RequestId = RequestId {
+        client: ClientId { gid: 7, handle: 8 },
+        number: 9,
+    };
+
+    fn message(version: u8, kind: u32, body: impl FnOnce(&mut Writer)) -> Message {
+        let mut w = Writer::new();
+        w.section(version, 1, |w| {
+            w.u32(kind);
+            body(w);
+        });
+        Message::read(w.as_slice()).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let client = REQUEST.client;
+        for said in [
+            Announcement::AcquiredLock(client),
+            Announcement::ReleasedLock(client),
+            Announcement::RequestLock { client, force: true },
+            Announcement::HeaderUpdate,
+            Announcement::Progress { request: REQUEST },
+            Announcement::Completed {
+                request: REQUEST,
+                result: -5,
+            },
+        ] {
+            let heard = Message::read(&encode_to_vec(&said)).unwrap();
+            assert_eq!(heard, Message::Announcement(said));
+        }
+        let empty = Message::read(&[]).unwrap();
+        assert_eq!(empty, Message::Announcement(Announcement::HeaderUpdate));
+        assert_eq!(read_response(&response(-30)).unwrap(), -30);
+    }
+
+    #[test]
+    fn requests_of_all_versions_are_understood() {
+        let namespace = SnapshotNamespace::User;
+        let name = "s".to_owned();
+        let create = |request| Message::Request {
+            request,
+            task: Task::SnapCreate {
+                name: name.clone(),
+                namespace: namespace.clone(),
+            },
+        };
+        let old = message(6, SNAP_CREATE, |w| {
+            w.string("s");
+            w.put(&namespace);
+        });
+        assert_eq!(old, create(RequestId::default()));
+        let new = message(7, SNAP_CREATE, |w| {
+            w.string("s");
+            w.put(&namespace);
+            w.put(&REQUEST);
+            w.u64(0);
+        });
+        assert_eq!(new, create(REQUEST));
+        let resize = message(7, RESIZE, |w| {
+            w.u64(99);
+            w.put(&REQUEST);
+            w.bool(false);
+        });
+        let task = Task::Resize {
+            size: 99,
+            allow_shrink: false,
+        };
+        assert_eq!(
+            resize,
+            Message::Request {
+                request: REQUEST,
+                task
+            }
+        );
+        let unknown = message(9, 77, |_| {});
+        let task = Task::Unsupported;
+        assert_eq!(
+            unknown,
+            Message::Request {
+                request: RequestId::default(),
+                task
+            }
+        );
+        assert_eq!(message(7, QUIESCE, |w| w.put(&REQUEST)), Message::Other);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_refused() {
+        let whole = encode_to_vec(&Announcement::Completed {
+            request: REQUEST,
+            result: 0,
+        });
+        for n in 1..whole.len() {
+            assert!(Message::read(&whole[..n]).is_err(), "{n}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The names of the objects that images consist of (Ceph's `src/include/rbd_types.h`).
+
+/// The images of a pool or namespace by name and by id.
+pub(crate) const DIRECTORY: &str = "rbd_directory";
+/// The clones that hold on to protected snapshots.
+pub(crate) const CHILDREN: &str = "rbd_children";
+/// Images that can be restored.
+pub(crate) const TRASH: &str = "rbd_trash";
+/// What marks a pool as one of images.
+pub(crate) const INFO: &str = "rbd_info";
+
+/// Holds the id of the image with this name.
+pub(crate) fn id_object(name: &str) -> String {
+    format!("rbd_id.{name}")
+}
+
+/// Holds what an image is.
+pub(crate) fn header(id: &str) -> String {
+    format!("rbd_header.{id}")
+}
+
+/// The object map of an image, or of a snapshot of it.
+pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
+    match snap {
+        None => format!("rbd_object_map.{id}"),
+        Some(snap) => format!("rbd_object_map.{id}.{snap:016x}"),
+    }
+}
+
+/// What the names of an image's data objects begin with. Data in another pool says whose it is.
+pub(crate) fn data_prefix(id: &str, pool_of_header: Option<i64>) -> String {
+    match pool_of_header {
+        None => format!("rbd_data.{id}"),
+        Some(pool) => format!("rbd_data.{pool}.{id}"),
+    }
+}

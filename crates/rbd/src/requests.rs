@@ -1,0 +1,123 @@
+//! What other clients ask the owner of the lock to do: what the image as a whole needs is done by who writes it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use spirula_client::errno;
+
+use crate::image::Inner;
+use crate::message::{Announcement, RequestId, Task, response};
+use crate::{Result, directory};
+
+/// Requests that are remembered, so that those that come again are not executed again.
+const REMEMBERED: usize = 256;
+/// How often the client hears that its request is being worked on.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// How often a client that does not answer is told the outcome.
+const ATTEMPTS: usize = 3;
+
+/// The requests of other clients.
+#[derive(Default)]
+pub(crate) struct Requests {
+    /// What came of each, once it is done.
+    outcomes: RefCell<BTreeMap<RequestId, Option<i32>>>,
+    order: RefCell<VecDeque<RequestId>>,
+}
+
+impl Requests {
+    /// Notes a request. Where it came before, returns what to say: that it is accepted, or its outcome.
+    fn begin(&self, request: RequestId) -> Option<i32> {
+        let mut outcomes = self.outcomes.borrow_mut();
+        if let Some(known) = outcomes.get(&request) {
+            return Some(known.unwrap_or(0));
+        }
+        outcomes.insert(request, None);
+        let mut order = self.order.borrow_mut();
+        order.push_back(request);
+        if order.len() > REMEMBERED
+            && let Some(oldest) = order.pop_front()
+        {
+            outcomes.remove(&oldest);
+        }
+        None
+    }
+
+    fn end(&self, request: RequestId, result: i32) {
+        if let Some(outcome) = self.outcomes.borrow_mut().get_mut(&request) {
+            *outcome = Some(result);
+        }
+    }
+}
+
+fn errno_of(result: &Result<()>) -> i32 {
+    match result {
+        Ok(()) => 0,
+        Err(e) => e.errno(),
+    }
+}
+
+impl Inner {
+    /// Takes a request on, as the owner. Returns what to answer to the notification; where that is nothing, it is answered
+    /// when the request is done.
+    pub(crate) fn handle_request(self: &Rc<Self>, id: u64, request: RequestId, task: Task) -> Option<i32> {
+        if task == Task::Unsupported {
+            return Some(-errno::EOPNOTSUPP);
+        }
+        let inner = Rc::clone(self);
+        if !request.is_valid() {
+            tokio::task::spawn_local(async move {
+                let result = inner.perform(task).await;
+                inner.answer(id, response(errno_of(&result))).await;
+            });
+            return None;
+        }
+        if let Some(known) = self.watcher.requests.begin(request) {
+            return Some(known);
+        }
+        tokio::task::spawn_local(async move { inner.perform_and_tell(request, task).await });
+        Some(0)
+    }
+
+    async fn perform_and_tell(self: &Rc<Self>, request: RequestId, task: Task) {
+        let work = self.perform(task);
+        tokio::pin!(work);
+        let result = loop {
+            tokio::select! {
+                result = &mut work => break errno_of(&result),
+                () = tokio::time::sleep(PROGRESS) => {
+                    // It is told again.
+                    let _ = self.announce(Announcement::Progress { request }).await;
+                }
+            }
+        };
+        self.watcher.requests.end(request, result);
+        for _ in 0..ATTEMPTS {
+            match self.announce(Announcement::Completed { request, result }).await {
+                Ok(_) => return,
+                Err(e) => tracing::debug!("outcome of a request: {e}"),
+            }
+        }
+    }
+
+    async fn perform(self: &Rc<Self>, task: Task) -> Result<()> {
+        match task {
+            Task::Flatten => self.flatten().await,
+            Task::Resize { size, allow_shrink } => self.resize(size, allow_shrink).await,
+            Task::SnapCreate { name, namespace } => self.create_snapshot(&name, namespace).await,
+            Task::SnapRemove { name, namespace } => self.remove_snapshot(&name, &namespace).await,
+            Task::SnapRename { id, name } => self.rename_snapshot(id, &name).await,
+            Task::SnapProtect { name } => self.protect_snapshot(&name).await,
+            Task::SnapUnprotect { name } => self.unprotect_snapshot(&name).await,
+            Task::Rename { name } => {
+                let old = self.name.borrow().clone();
+                directory::rename_entry(&self.io, &self.fixed.id, &old, &name).await?;
+                self.name.replace(name);
+                self.announce_header().await;
+                Ok(())
+            }
+            Task::Unsupported => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Changes of an image's size.
+
+use std::rc::Rc;
+
+use spirula_classes::rbd::object_state::{EXISTS, NONEXISTENT, PENDING};
+use spirula_client::errno;
+
+use crate::error::unless;
+use crate::image::{Image, Inner, Writing};
+use crate::io::Change;
+use crate::{Error, Result, cls};
+
+impl Inner {
+    /// Changes the image's size. What lies behind a smaller one is gone.
+    pub(crate) async fn resize(self: &Rc<Self>, size: u64, allow_shrink: bool) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let old = self.header().size;
+        if size < old && !allow_shrink {
+            return Err(Error::os("resize", errno::EINVAL));
+        }
+        if size != old {
+            self.resize_in_operation(size).await?;
+            self.header_changed().await?;
+        }
+        Ok(())
+    }
+
+    /// Changes the size in the course of an operation. Others are not told.
+    pub(crate) async fn resize_in_operation(self: &Rc<Self>, size: u64) -> Result<()> {
+        let alone = self.alone().await;
+        let writing = self.write_alone(&alone);
+        let old = writing.header.size;
+        let objects = self.objects(size);
+        if size < old {
+            self.trim(&writing, old, size).await?;
+        } else if let Some(map) = &writing.map {
+            map.resize(objects).await?;
+        }
+        self.change_header("resize", cls::rbd("set_size", &size)?).await?;
+        if let Some(map) = writing.map.as_ref().filter(|_| size < old) {
+            map.resize(objects).await?;
+        }
+        self.reread().await
+    }
+
+    /// Removes the data behind a new size.
+    pub(crate) async fn trim(self: &Rc<Self>, writing: &Writing, old: u64, new: u64) -> Result<()> {
+        let layout = self.fixed.layout;
+        let (from, to) = (self.objects(new), self.objects(old));
+        self.keep_for_snapshots(writing, from, to).await?;
+        if let Some(map) = writing.map.as_ref().filter(|_| from < to) {
+            map.update(from, to, PENDING, Some(EXISTS)).await?;
+        }
+        let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
+        let remove = self.for_each((from..to).filter(may_exist), |inner, object| {
+            let io = inner.writer(&writing.header);
+            async move {
+                let removed = io.remove(inner.fixed.object(object)).await;
+                unless(removed.map_err(Error::from), errno::ENOENT).map(drop)
+            }
+        });
+        remove.await?;
+        if let Some(map) = writing.map.as_ref().filter(|_| from < to) {
+            map.update(from, to, NONEXISTENT, Some(PENDING)).await?;
+        }
+        // Of the last object set all objects may be cut.
+        let set = new / layout.set_size() * u64::from(layout.stripe_count);
+        for object in set.min(from)..from {
+            let len = layout.object_len(object, new);
+            if len < layout.object_len(object, old) {
+                let cut = Change::truncate(len);
+                self.change_object(writing, object, cut).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what snapshots see of the parent behind the new size: later there will be objects that hide it.
+    async fn keep_for_snapshots(self: &Rc<Self>, writing: &Writing, from: u64, to: u64) -> Result<()> {
+        if writing.header.snapshots.is_empty() {
+            return Ok(());
+        }
+        for object in from..to {
+            let oid = self.fixed.object(object);
+            if !self.sees_parent(&writing.header, object)? {
+                continue;
+            }
+            let stat = self.data.stat(oid).await.map_err(Error::from);
+            if unless(stat, errno::ENOENT)?.is_none() {
+                self.copy_up(writing, object, None).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Image {
+    /// Changes the image's size. What lies behind a smaller one is gone.
+    ///
+    /// # Errors
+    /// `EINVAL` where it would be smaller and `allow_shrink` is not given, `EROFS` where it can't be written.
+    pub async fn resize(&self, size: u64, allow_shrink: bool) -> Result<()> {
+        let resize = move |inner: Rc<Inner>| async move { inner.resize(size, allow_shrink).await };
+        self.inner.start(resize).await
+    }
+}

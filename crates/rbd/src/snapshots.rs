@@ -1,0 +1,337 @@
+//! Snapshots of images.
+
+use std::rc::Rc;
+
+use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
+use spirula_classes::rbd::{BitVector, SnapshotNamespace, features};
+use spirula_client::errno;
+
+use crate::clones::listed_in_pools;
+use crate::cls::{Nothing, ask, tell};
+use crate::error::unless;
+use crate::header::{FLAG_OBJECT_MAP_INVALID, Header, Snapshot};
+use crate::image::{Image, Inner};
+use crate::object_map::{self, invalidate};
+use crate::{Error, Result, cls, names};
+
+/// How a snapshot is protected: not; not, as soon as it is sure that it has no clones; or from being removed.
+const UNPROTECTED: u8 = 0;
+const UNPROTECTING: u8 = 1;
+const PROTECTED: u8 = 2;
+/// The limit of snapshots where there is none.
+pub const NO_LIMIT: u64 = u64::MAX;
+
+fn found<'a>(header: &'a Header, name: &str, namespace: &SnapshotNamespace) -> Result<&'a Snapshot> {
+    let snap = header.snapshot(name, namespace);
+    snap.ok_or(Error::os("snapshot", errno::ENOENT))
+}
+
+impl Inner {
+    /// Takes a snapshot.
+    pub(crate) async fn create_snapshot(
+        self: &Rc<Self>,
+        name: &str,
+        namespace: SnapshotNamespace,
+    ) -> Result<()> {
+        if !matches!(
+            namespace,
+            SnapshotNamespace::User | SnapshotNamespace::Group { .. }
+        ) {
+            return Err(Error::os("snapshot", errno::EOPNOTSUPP));
+        }
+        let _operation = self.begin_operation().await?;
+        if self.header().snapshot(name, &namespace).is_some() {
+            return Err(Error::os("snapshot", errno::EEXIST));
+        }
+        let alone = self.alone().await;
+        let id = self.add_snapshot(name, &namespace).await?;
+        let header = self.header();
+        if let Some(map) = self.map() {
+            let kept = map.add_snapshot(id, header.has(features::FAST_DIFF)).await;
+            if let Err(e) = kept {
+                tracing::warn!("object map of a snapshot of image {}: {e}", self.fixed.id);
+                invalidate(&self.io, &self.fixed.id, header.features, Some(id)).await?;
+            }
+        }
+        // From here on writes preserve it.
+        self.reread().await?;
+        drop(alone);
+        self.announce_header().await;
+        Ok(())
+    }
+
+    /// Makes an id and notes the snapshot under it. Another client that is faster makes the id useless.
+    async fn add_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<u64> {
+        loop {
+            let id = self.data.self_managed_snap_create().await?;
+            let add = cls::rbd("snapshot_add", &(name.to_owned(), (id, namespace.clone())))?;
+            match self.change_header("snapshot", add).await {
+                Ok(()) => return Ok(id),
+                Err(e) => {
+                    self.data.self_managed_snap_remove(id).await?;
+                    if !e.is(errno::ESTALE) {
+                        return Err(e);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes a snapshot. Where clones hold on to it, it goes out of sight and is removed with the last of them.
+    pub(crate) async fn remove_snapshot(
+        self: &Rc<Self>,
+        name: &str,
+        namespace: &SnapshotNamespace,
+    ) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let header = self.header();
+        let snap = found(&header, name, namespace)?;
+        if snap.protected {
+            return Err(Error::os("remove snapshot", errno::EBUSY));
+        }
+        if !snap.namespace.is_trash() {
+            // Whatever interrupts the removal, nobody uses what is half removed.
+            let trash = cls::rbd("snapshot_trash_add", &snap.id)?;
+            self.change_header("remove snapshot", trash).await?;
+            self.reread().await?;
+        }
+        let now = self.header();
+        let now = now.snapshots.get(&snap.id);
+        if now.is_some_and(|s| s.children > 0) {
+            self.announce_header().await;
+            return Ok(());
+        }
+        if header.has(features::OBJECT_MAP) {
+            self.remove_map_of(&header, snap).await?;
+        }
+        self.data.self_managed_snap_remove(snap.id).await?;
+        let remove = cls::rbd("snapshot_remove", &snap.id)?;
+        self.change_header("remove snapshot", remove).await?;
+        self.reread().await?;
+        // It may have been the last that saw anything of the parent.
+        if header.parent_is_seen() && !self.header().parent_is_seen() {
+            self.detach_from_parent(&header).await?;
+        }
+        self.announce_header().await;
+        Ok(())
+    }
+
+    /// Removes a snapshot's object map. What was written before it counts as written since the one before.
+    async fn remove_map_of(&self, header: &Header, snap: &Snapshot) -> Result<()> {
+        let id = &self.fixed.id;
+        if header.has(features::FAST_DIFF) {
+            let next = header.snapshots.range(snap.id + 1..).next().map(|(id, _)| *id);
+            match object_map::load(&self.io, id, Some(snap.id)).await {
+                // It was done before.
+                Err(e) if e.is(errno::ENOENT) => {}
+                Ok(removed) if snap.flags & FLAG_OBJECT_MAP_INVALID == 0 => {
+                    self.merge_map(next, &removed).await?;
+                }
+                _ => invalidate(&self.io, id, header.features, next).await?,
+            }
+        }
+        let removed = self.io.remove(names::object_map(id, Some(snap.id))).await;
+        unless(removed.map_err(Error::from), errno::ENOENT).map(drop)
+    }
+
+    async fn merge_map(&self, next: Option<u64>, removed: &BitVector) -> Result<()> {
+        match (next, self.map()) {
+            (None, Some(map)) => map.remove_snapshot(removed).await,
+            (None, None) => Ok(()),
+            (Some(next), _) => {
+                let oid = names::object_map(&self.fixed.id, Some(next));
+                let merged = tell(&self.io, oid, "object_map_snap_remove", removed).await;
+                unless(merged, errno::ENOENT).map(drop)
+            }
+        }
+    }
+
+    pub(crate) async fn rename_snapshot(self: &Rc<Self>, id: u64, name: &str) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let rename = cls::rbd("snapshot_rename", &(id, name.to_owned()))?;
+        self.change_header("rename snapshot", rename).await?;
+        self.header_changed().await
+    }
+
+    async fn set_protection(&self, id: u64, status: u8) -> Result<()> {
+        let set = cls::rbd("set_protection_status", &(id, status))?;
+        self.change_header("protect snapshot", set).await
+    }
+
+    pub(crate) async fn protect_snapshot(self: &Rc<Self>, name: &str) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let header = self.header();
+        let snap = found(&header, name, &SnapshotNamespace::User)?;
+        if !header.has(features::LAYERING) {
+            return Err(Error::os("protect snapshot", errno::ENOSYS));
+        }
+        if snap.protected {
+            return Err(Error::os("protect snapshot", errno::EBUSY));
+        }
+        self.set_protection(snap.id, PROTECTED).await?;
+        self.header_changed().await
+    }
+
+    pub(crate) async fn unprotect_snapshot(self: &Rc<Self>, name: &str) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let header = self.header();
+        let snap = found(&header, name, &SnapshotNamespace::User)?;
+        if !snap.protected {
+            return Err(Error::os("unprotect snapshot", errno::EINVAL));
+        }
+        // From now on nobody makes a clone who would not be seen here.
+        self.set_protection(snap.id, UNPROTECTING).await?;
+        self.announce_header().await;
+        let clones = listed_in_pools(self, snap.id).await;
+        let has_none = clones.as_ref().is_ok_and(|c| c.is_empty());
+        let status = if has_none { UNPROTECTED } else { PROTECTED };
+        self.set_protection(snap.id, status).await?;
+        self.header_changed().await?;
+        match clones?.is_empty() {
+            true => Ok(()),
+            false => Err(Error::os("unprotect snapshot", errno::EBUSY)),
+        }
+    }
+
+    /// Makes the image what it was at a snapshot.
+    async fn roll_back(self: &Rc<Self>, name: &str) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let snap = found(&self.header(), name, &SnapshotNamespace::User)?.clone();
+        if self.header().size != snap.size {
+            self.resize_in_operation(snap.size).await?;
+        }
+        let alone = self.alone().await;
+        let writing = self.write_alone(&alone);
+        let wanted = match &writing.map {
+            None => None,
+            Some(_) => self.map_at(&snap).await?,
+        };
+        if let (Some(map), Some(wanted)) = (&writing.map, &wanted) {
+            // Until all is done, either may be true of an object.
+            let mut both = wanted.clone();
+            for i in 0..both.len() {
+                if map.state(i) != NONEXISTENT {
+                    both.replace(i, i + 1, |_| EXISTS);
+                }
+            }
+            map.replace(both).await?;
+        } else if let Some(map) = &writing.map {
+            // What was then is not known.
+            map.update(0, self.objects(snap.size), EXISTS, None).await?;
+        }
+        let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
+        let objects = (0..self.objects(snap.size)).filter(may_exist);
+        let roll_back = self.for_each(objects, |inner, object| {
+            let io = inner.writer(&writing.header);
+            async move {
+                let rolled = io.rollback(inner.fixed.object(object), snap.id).await;
+                unless(rolled.map_err(Error::from), errno::ENOENT).map(drop)
+            }
+        });
+        roll_back.await?;
+        if let (Some(map), Some(wanted)) = (&writing.map, wanted) {
+            map.replace(wanted).await?;
+        }
+        self.reread().await?;
+        drop(alone);
+        self.announce_header().await;
+        Ok(())
+    }
+
+    /// Which objects there were at a snapshot, as far as that is known. All count as written since.
+    async fn map_at(&self, snap: &Snapshot) -> Result<Option<BitVector>> {
+        if snap.flags & FLAG_OBJECT_MAP_INVALID != 0 {
+            return Ok(None);
+        }
+        let loaded = object_map::load(&self.io, &self.fixed.id, Some(snap.id)).await;
+        let Some(mut map) = unless(loaded, errno::ENOENT)? else {
+            return Ok(None);
+        };
+        map.resize(self.objects(snap.size), EXISTS);
+        map.replace(0, u64::MAX, |s| if s == EXISTS_CLEAN { EXISTS } else { s });
+        Ok(Some(map))
+    }
+}
+
+impl Image {
+    /// Takes a snapshot.
+    ///
+    /// # Errors
+    /// `EEXIST` where there is one of this name, `EDQUOT` where there are as many as there may be.
+    pub async fn create_snapshot(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        let create =
+            |inner: Rc<Inner>| async move { inner.create_snapshot(&name, SnapshotNamespace::User).await };
+        self.inner.start(create).await
+    }
+
+    /// Removes a snapshot. Where clones hold on to it, it goes out of sight and is removed with the last of them.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none, `EBUSY` where it is protected.
+    pub async fn remove_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<()> {
+        let (name, namespace) = (name.to_owned(), namespace.clone());
+        let remove = |inner: Rc<Inner>| async move { inner.remove_snapshot(&name, &namespace).await };
+        self.inner.start(remove).await
+    }
+
+    /// Gives a user's snapshot another name.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none, `EEXIST` where there is one of the other name.
+    pub async fn rename_snapshot(&self, from: &str, to: &str) -> Result<()> {
+        self.refresh().await?;
+        let id = found(&self.header(), from, &SnapshotNamespace::User)?.id;
+        let to = to.to_owned();
+        let rename = move |inner: Rc<Inner>| async move { inner.rename_snapshot(id, &to).await };
+        self.inner.start(rename).await
+    }
+
+    /// Keeps a snapshot from being removed, which clones of old need.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none, `EBUSY` where it is protected.
+    pub async fn protect_snapshot(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        let protect = |inner: Rc<Inner>| async move { inner.protect_snapshot(&name).await };
+        self.inner.start(protect).await
+    }
+
+    /// Lets a snapshot be removed again.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none, `EINVAL` where it is not protected, `EBUSY` where it has clones.
+    pub async fn unprotect_snapshot(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        let unprotect = |inner: Rc<Inner>| async move { inner.unprotect_snapshot(&name).await };
+        self.inner.start(unprotect).await
+    }
+
+    /// Makes the image what it was at a snapshot.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none.
+    pub async fn roll_back(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        let roll_back = |inner: Rc<Inner>| async move { inner.roll_back(&name).await };
+        self.inner.start(roll_back).await
+    }
+
+    /// How many snapshots there may be, [`NO_LIMIT`] for any number.
+    ///
+    /// # Errors
+    /// Where the header can't be read.
+    pub async fn snapshot_limit(&self) -> Result<u64> {
+        let inner = &self.inner;
+        ask(&inner.io, inner.header_oid(), "snapshot_get_limit", &Nothing).await
+    }
+
+    /// Sets how many snapshots there may be.
+    ///
+    /// # Errors
+    /// `ERANGE` where there are more.
+    pub async fn set_snapshot_limit(&self, limit: u64) -> Result<()> {
+        let inner = &self.inner;
+        tell(&inner.io, inner.header_oid(), "snapshot_set_limit", &limit).await
+    }
+}

@@ -1,0 +1,92 @@
+//! How much space images take.
+
+use spirula_classes::rbd::object_state::EXISTS;
+use spirula_client::errno;
+use spirula_maps::snap::NOSNAP;
+
+use crate::error::unless;
+use crate::header::FLAG_OBJECT_MAP_INVALID;
+use crate::image::{Image, Inner};
+use crate::{Error, Result, object_map};
+
+/// The space of an image or snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Bytes that it could take.
+    pub provisioned: u64,
+    /// Bytes that it takes besides what the snapshot before it does.
+    pub used: u64,
+}
+
+impl Inner {
+    /// The bytes of an object within a size.
+    fn object_bytes(&self, object: u64, size: u64) -> u64 {
+        self.fixed.layout.object_len(object, size)
+    }
+
+    /// By the object map: whole objects that were written since the snapshot before.
+    async fn mapped(&self, snap: Option<u64>, size: u64) -> Result<u64> {
+        let map = object_map::load(&self.io, &self.fixed.id, snap).await?;
+        let written = (0..map.len()).filter(|i| map.get(*i) == EXISTS);
+        Ok(written.map(|i| self.object_bytes(i, size)).sum())
+    }
+
+    /// By asking for each object: what of it a snapshot does not share with the one before.
+    async fn scanned(&self, snap: Option<u64>, before: Option<u64>, size: u64) -> Result<u64> {
+        let mut used = 0;
+        for object in 0..self.objects(size) {
+            let listed = self.data.list_snaps(self.fixed.object(object)).await;
+            let Some(listed) = unless(listed.map_err(Error::from), errno::ENOENT)? else {
+                continue;
+            };
+            let id = snap.unwrap_or(NOSNAP);
+            let holds = |clone: &spirula_proto::osd_op_data::CloneInfo, id: u64| {
+                clone.id == id || clone.snaps.contains(&id)
+            };
+            let at = listed.clones.iter().position(|c| holds(c, id));
+            let Some(clone) = at.and_then(|i| listed.clones.get(i)) else {
+                continue;
+            };
+            let shared = match before {
+                // The same clone stands for both.
+                Some(before) if holds(clone, before) => clone.size,
+                Some(_) => {
+                    let older = at
+                        .and_then(|i| i.checked_sub(1))
+                        .and_then(|i| listed.clones.get(i));
+                    older.map_or(0, |o| o.overlap.iter().map(|(_, len)| *len).sum())
+                }
+                None => 0,
+            };
+            used += clone.size.saturating_sub(shared);
+        }
+        Ok(used)
+    }
+}
+
+impl Image {
+    /// The space of a snapshot, or of the image as it is.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no such snapshot.
+    pub async fn usage(&self, snap: Option<u64>) -> Result<Usage> {
+        let inner = &self.inner;
+        let header = inner.header();
+        let size = header.size_at(snap)?;
+        let flags = match snap {
+            None => header.flags,
+            Some(id) => header.snapshots.get(&id).map_or(0, |s| s.flags),
+        };
+        let has_map = header.has(spirula_classes::rbd::features::FAST_DIFF);
+        let before = header.snapshots.range(..snap.unwrap_or(NOSNAP)).next_back();
+        let used = if has_map && flags & FLAG_OBJECT_MAP_INVALID == 0 {
+            inner.mapped(snap, size).await?
+        } else {
+            inner.scanned(snap, before.map(|(id, _)| *id), size).await?
+        };
+        Ok(Usage {
+            provisioned: size,
+            used,
+        })
+    }
+}
