@@ -1,0 +1,48 @@
+//! Images that `spirula rbd` and the official clients use in turns and at the same time.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
+
+mod common;
+
+use common::Cluster;
+
+const COMMON: &str = include_str!("data/rbd/common.sh");
+
+fn run(name: &str, script: &str) {
+    let c = Cluster::up(name, 1, &[]);
+    c.sh("for pool in p q; do ceph osd pool create $pool 8 8 replicated; done");
+    let setup = format!(
+        "mkdir work bin; ln -s {} bin/rbd; cd work
+         printf '#!/bin/sh\nexec ../bin/rbd \"$@\"\n' >../bin/ours; chmod +x ../bin/ours; PATH=$PATH:$PWD/../bin",
+        common::binary().display()
+    );
+    c.sh(&format!("{setup}\n{COMMON}\n{script}"));
+}
+
+#[test]
+fn images_are_shared_with_the_official_tool() {
+    run("rbd-sharing", include_str!("data/rbd/sharing.sh"));
+}
+
+/// Who dies while holding the lock is shut out, and the next one goes on. Watches of the dead end after 30 s.
+#[test]
+fn the_lock_of_the_dead_is_taken_by_either() {
+    let script = "
+        rbd create --size 64 p/ours; rbd create --size 64 p/theirs
+        ours bench --io-type write --io-size 4K --io-total 1G p/ours >/dev/null 2>&1 & ours=$!
+        rbd bench --io-type write --io-size 4K --io-total 1G p/theirs >/dev/null 2>&1 & theirs=$!
+        for image in ours theirs; do until rbd lock ls p/$image | grep -q auto; do sleep 0.1; done; done
+        kill -9 $ours $theirs
+        wait $ours $theirs || true
+        rbd bench --io-type write --io-size 4K --io-total 64K p/ours >/dev/null 2>&1 & ours=$!
+        ours bench --io-type write --io-size 4K --io-total 64K p/theirs
+        wait $ours
+        test \"$(ceph osd blocklist ls 2>/dev/null | wc -l)\" -ge 2
+        for image in ours theirs; do rbd object-map check --no-progress p/$image; done
+    ";
+    run("rbd-dead", script);
+}
