@@ -193,7 +193,8 @@ async fn make(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Res
         None => io.clone(),
         Some(id) => io.rados().pool_by_id(id).await?,
     };
-    mark_pool(&data).await?;
+    // One mark is for all namespaces.
+    mark_pool(&data.with_namespace("")).await?;
     directory::add(io, name, &plan.id).await?;
     if let Err(e) = plan.make(io, size).await {
         // What it failed with counts.

@@ -12,7 +12,7 @@ impl Tool {
     pub(super) async fn clone_image(&self) -> Done {
         let (target, rest) = self.image().await?;
         let snap = target.snap()?;
-        let dest = self.dest(rest).await?.without_snap()?;
+        let dest = self.dest(rest, None, None).await?.without_snap()?;
         let options = self.create_options()?;
         let (parent, child) = (&target.spec.image, &dest.spec.image);
         let cloned = spirula_rbd::clone(&target.io, parent, snap, &dest.io, child, &options).await;

@@ -148,11 +148,7 @@ impl Tool {
     pub(super) async fn rename(&self) -> Done {
         let (target, rest) = self.image().await?;
         let target = target.without_snap()?;
-        let mut dest = self.dest(rest).await?.without_snap()?;
-        // The other name is one in the same pool unless it says otherwise.
-        if rest.first().is_some_and(|w| !w.contains('/')) && self.args.dest_pool.is_none() {
-            dest.io = target.io.clone();
-        }
+        let dest = self.dest_near(rest, &target).await?.without_snap()?;
         if dest.io.pool_id() != target.io.pool_id() {
             return Err(bad("mv/rename across pools not supported"));
         }

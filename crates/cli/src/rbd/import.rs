@@ -92,19 +92,20 @@ impl Tool {
             Some(_) => &self.words[..],
             None => self.words.get(1..).unwrap_or_default(),
         };
-        let dest = match (&self.args.dest, &self.args.image, rest.first()) {
-            (None, Some(image), _) => self.dest(std::slice::from_ref(image)).await?,
-            (None, None, None) => {
-                let name = Path::new(&path).file_name();
-                let name = name.map(|n| n.to_string_lossy().into_owned());
-                let name = name.filter(|_| path != "-");
-                let name =
-                    name.ok_or_else(|| bad("image name must be specified when importing from stdin"))?;
-                self.dest(&[name]).await?
+        let name = Path::new(&path)
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned());
+        let name = name.filter(|_| path != "-");
+        let words = match (&self.args.image, rest, name) {
+            (Some(image), _, _) => vec![image.clone()],
+            (None, [], Some(name)) => vec![name],
+            (None, [], None) if self.args.dest.is_none() => {
+                return Err(bad("image name must be specified when importing from stdin"));
             }
-            _ => self.dest(rest).await?,
+            (None, rest, _) => rest.to_vec(),
         };
-        let dest = dest.without_snap()?;
+        let (pool, namespace) = (self.args.pool.as_deref(), self.args.namespace.as_deref());
+        let dest = self.dest(&words, pool, namespace).await?.without_snap()?;
         let block = match &self.args.sparse_size {
             Some(text) => size("sparse-size", text, 1)?,
             None => SPARSE,

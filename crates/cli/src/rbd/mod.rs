@@ -319,11 +319,20 @@ impl Tool {
         Ok((self.open_spec(spec, defaults).await?, rest))
     }
 
-    /// The other image of a command: by an option, or by the first of these words.
-    async fn dest(&self, words: &[String]) -> Result<Target, i32> {
+    /// The other image of a command: by an option, or by the first of these words; in this pool and namespace unless it says
+    /// otherwise.
+    async fn dest(
+        &self,
+        words: &[String],
+        pool: Option<&str>,
+        namespace: Option<&str>,
+    ) -> Result<Target, i32> {
         let args = &self.args;
-        let pool = args.dest_pool.clone().or_else(|| args.pool.clone());
-        let namespace = args.dest_namespace.clone().or_else(|| args.namespace.clone());
+        let pool = args.dest_pool.clone().or_else(|| pool.map(str::to_owned));
+        let namespace = args
+            .dest_namespace
+            .clone()
+            .or_else(|| namespace.map(str::to_owned));
         let defaults = [&pool, &namespace, &args.dest_snap];
         let spec = match (&args.dest, words.first()) {
             (Some(image), _) => Spec {
@@ -334,6 +343,13 @@ impl Tool {
             (None, None) => return Err(bad("destination image name was not specified")),
         };
         self.open_spec(spec, defaults).await
+    }
+
+    /// The other image of a command, in the pool and namespace of this one unless it says otherwise.
+    async fn dest_near(&self, words: &[String], target: &Target) -> Result<Target, i32> {
+        let spec = &target.spec;
+        self.dest(words, spec.pool.as_deref(), spec.namespace.as_deref())
+            .await
     }
 
     /// Prints a tree in the format that was asked for; `item` is what elements of its lists are called.

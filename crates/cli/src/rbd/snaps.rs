@@ -132,7 +132,7 @@ impl Tool {
     pub(super) async fn snap_rename(&self) -> Done {
         let (target, rest) = self.image().await?;
         let from = target.snap()?;
-        let dest = self.dest(rest).await?;
+        let dest = self.dest_near(rest, &target).await?;
         if dest.spec.image != target.spec.image {
             return Err(bad("source and destination image name differ"));
         }
