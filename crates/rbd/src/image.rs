@@ -4,21 +4,27 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_classes::rbd::{ParentImageSpec, features};
 use spirula_client::{IoCtx, errno};
 use spirula_proto::osd::OsdOpIn;
 use tokio::sync::{Mutex, MutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, Semaphore, watch};
+use tokio::time::Instant;
 
+use crate::cls::{self, Nothing};
 use crate::header::{Fixed, Header, text};
 use crate::lock::Lock;
 use crate::object_map::ObjectMap;
 use crate::watcher::Watcher;
-use crate::{Error, Result, cls, directory, names};
+use crate::{Error, Result, directory, names};
 
 /// Requests to data objects under way at the same time, of one image.
 const IN_FLIGHT: usize = 128;
+
+/// How often the header hears that the image is written.
+const MODIFIED: Duration = Duration::from_secs(60);
 
 /// What a client has to know to write, and does here.
 const WRITABLE: u64 = features::LAYERING
@@ -71,6 +77,8 @@ pub(crate) struct Inner {
     pub(crate) copy_ups: RefCell<BTreeMap<u64, Rc<Mutex<()>>>>,
     pub(crate) in_flight: Arc<Semaphore>,
     sizes: watch::Sender<u64>,
+    /// When the header was last told that the image is written.
+    modified: Cell<Option<Instant>>,
     pub(crate) watcher: Watcher,
 }
 
@@ -139,6 +147,7 @@ impl Inner {
             copy_ups: RefCell::default(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
             sizes: watch::Sender::new(size),
+            modified: Cell::default(),
             watcher: Watcher::default(),
         });
         if !read_only {
@@ -251,6 +260,7 @@ impl Inner {
             let gate = Arc::clone(&self.gate).read_owned().await;
             let header = self.header();
             if !self.stale.get() && self.is_owner_if_needed(&header) {
+                self.note_modified();
                 return Ok(Writing {
                     _gate: Some(gate),
                     header,
@@ -300,6 +310,21 @@ impl Inner {
         self.reread().await?;
         self.announce_header().await;
         Ok(())
+    }
+
+    /// Tells the header now and then that the image is written.
+    fn note_modified(&self) {
+        let now = Instant::now();
+        if self.modified.get().is_some_and(|at| now - at < MODIFIED) {
+            return;
+        }
+        self.modified.set(Some(now));
+        let (io, oid) = (self.io.clone(), self.header_oid());
+        tokio::task::spawn_local(async move {
+            if let Err(e) = cls::tell(&io, oid, "set_modify_timestamp", &Nothing).await {
+                tracing::debug!("time of a change: {e}");
+            }
+        });
     }
 
     fn is_owner_if_needed(&self, header: &Header) -> bool {
