@@ -359,8 +359,7 @@ impl Tool {
             None => self.format.render(tree),
         };
         let text = String::from_utf8_lossy(&bytes);
-        // A line feed is the pretty format's own.
-        print!("{text}");
+        println!("{}", text.trim_end_matches('\n'));
     }
 
     fn progress(&self, what: &'static str) -> Progress {

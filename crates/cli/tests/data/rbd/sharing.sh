@@ -80,6 +80,7 @@ ours clone p/ours@one q/old --rbd_default_clone_format=1
 rbd clone p/ours@one q/official --rbd_default_clone_format=2
 agree children p/ours@one
 agree children p/ours --format json
+agree snap unprotect p/ours@one
 for clone in new old official; do
     agree info q/$clone
     alike q/$clone file
@@ -91,7 +92,6 @@ for clone in new old official; do
     alike q/$clone@before file
     mapped q/$clone
     agree info q/$clone --format json
-    agree snap unprotect p/ours@one
     ours flatten --no-progress q/$clone
     alike q/$clone written
     alike q/$clone@before file
