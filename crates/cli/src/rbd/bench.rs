@@ -11,7 +11,7 @@ use spirula_mon::fmt::{bytes, float};
 use spirula_rbd::{Image, Options};
 use tokio::task::JoinSet;
 
-use super::{Done, Tool, bad, close, complain, describe, failed, size};
+use super::{Done, Tool, bad, close, complain, describe, failed, invalid, size};
 
 /// Seconds that the shown rates are of.
 const WINDOW: usize = 5;
@@ -108,22 +108,18 @@ impl Tool {
             Some(text) => size(option, text, 1),
             None => Ok(default),
         };
-        let invalid = |option: &str, value: &str| {
-            eprintln!("rbd: the argument ('{value}') for option '--{option}' is invalid");
-            errno::EINVAL
-        };
         let (kind, reads) = match args.io_type.as_deref() {
             Some("read") => ("read", 100),
             Some("write") => ("write", 0),
             Some("readwrite" | "rw") => ("readwrite", args.rw_mix_read.unwrap_or(50).min(100)),
-            Some(other) => return Err(invalid("io-type", other)),
+            Some(_) => return Err(invalid("io-type")),
             None => return Err(bad("must specify --io-type")),
         };
         let pattern = match args.io_pattern.as_deref() {
             None | Some("seq") => Pattern::Sequential,
             Some("full-seq") => Pattern::FullSequential,
             Some("rand") => Pattern::Random,
-            Some(other) => return Err(invalid("io-pattern", other)),
+            Some(_) => return Err(invalid("io-pattern")),
         };
         let plan = Plan {
             reads,

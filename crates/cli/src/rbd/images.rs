@@ -8,9 +8,11 @@ use spirula_rbd::{
     CloneFormat, CreateOptions, Image, NO_LIMIT, Options, ParentNames, create, features as bits,
 };
 
-use super::{Done, Spec, Tool, bad, close, complain, failed, features, size};
+use super::{Done, Spec, Tool, bad, close, complain, failed, features, invalid, size};
 
 const MIB: u64 = 1 << 20;
+/// The sizes of objects that images may have, as powers of two.
+const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
 
 /// What commands show of an image.
 struct Shown {
@@ -25,28 +27,27 @@ impl Tool {
     /// What the options say of a new image.
     pub(super) fn create_options(&self) -> Result<CreateOptions, i32> {
         let args = &self.args;
-        let invalid = |option: &str, value: &str| {
-            eprintln!("rbd: the argument ('{value}') for option '--{option}' is invalid");
-            errno::EINVAL
-        };
-        if let Some(format) = args.image_format.as_deref().filter(|f| *f != "2") {
-            return Err(invalid("image-format", format));
+        if args.image_format.as_deref().is_some_and(|f| f != "2") {
+            return Err(invalid("image-format"));
+        }
+        if args.order.is_some_and(|order| !ORDERS.contains(&order)) {
+            return Err(invalid("order"));
         }
         let order = match &args.object_size {
             None => args.order,
             Some(text) => {
-                let bytes = size("object-size", text, 1)?;
-                if !bytes.is_power_of_two() {
-                    return Err(invalid("object-size", text));
-                }
-                u8::try_from(bytes.trailing_zeros()).ok()
+                // The next power of two, as the official tool has it.
+                let bytes = size("object-size", text, 1)?.checked_next_power_of_two();
+                let order = bytes.and_then(|b| u8::try_from(b.trailing_zeros()).ok());
+                let order = order.filter(|o| ORDERS.contains(o));
+                Some(order.ok_or_else(|| invalid("object-size"))?)
             }
         };
         let mut wanted = match args.image_feature.is_empty() {
             true => None,
             false => {
                 let parsed = features::parse(&args.image_feature);
-                Some(parsed.ok_or_else(|| invalid("image-feature", &args.image_feature.join(",")))?)
+                Some(parsed.ok_or_else(|| invalid("image-feature"))?)
             }
         };
         if args.image_shared {

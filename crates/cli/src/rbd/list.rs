@@ -94,7 +94,9 @@ impl Tool {
     }
 
     pub(super) async fn list(&self) -> Done {
-        let io = self.named_pool().await?;
+        let io = self.named_pool().await.inspect_err(|code| {
+            eprintln!("rbd: listing images failed: {}", describe(-code));
+        })?;
         let listed = spirula_rbd::list(&io).await;
         let images = listed.map_err(|e| failed("listing images failed", &e))?;
         if !self.args.long {

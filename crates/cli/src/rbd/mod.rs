@@ -223,10 +223,7 @@ impl Tool {
                 };
                 Format::parse(Some(&name))
             }
-            (Some(name), _) => {
-                eprintln!("rbd: the argument ('{name}') for option '--format' is invalid");
-                return Err(errno::EINVAL);
-            }
+            (Some(_), _) => return Err(invalid("format")),
         };
         let words = args.words.iter().skip(length).cloned().collect();
         let rados = connect(&connection).await?;
@@ -367,20 +364,21 @@ impl Tool {
     }
 }
 
+/// Complains of an option's value.
+fn invalid(option: &str) -> i32 {
+    complain(1, format!("the argument for option '--{option}' is invalid"))
+}
+
 /// A size that an option gives: a number with a unit, or without one in units of `unit` bytes.
 fn size(option: &str, text: &str, unit: u64) -> Result<u64, i32> {
-    let invalid = || {
-        eprintln!("rbd: the argument ('{text}') for option '--{option}' is invalid");
-        errno::EINVAL
-    };
-    let number = spirula_conf::parse_size(text).ok_or_else(invalid)?;
+    let number = spirula_conf::parse_size(text).ok_or_else(|| invalid(option))?;
     let has_unit = !text.ends_with(|c: char| c.is_ascii_digit());
     let bytes = if has_unit {
         Some(number)
     } else {
         number.checked_mul(unit)
     };
-    bytes.ok_or_else(invalid)
+    bytes.ok_or_else(|| invalid(option))
 }
 
 /// What went wrong, behind a command that has closed its image. Where both failed, the command's failure counts.

@@ -5,7 +5,7 @@ use spirula_client::{IoCtx, errno};
 use spirula_mon::fmt::{Align, Table, bytes};
 use spirula_rbd::{Image, Options, Usage, features};
 
-use super::{Done, Tool, failed};
+use super::{Done, Tool, complain, describe, failed};
 
 /// What is shown of an image or snapshot.
 struct Line {
@@ -54,7 +54,10 @@ impl Tool {
         images.retain(|name, _| image.as_ref().is_none_or(|wanted| wanted == name));
         if let Some(image) = image.as_ref().filter(|_| images.is_empty()) {
             eprintln!("specified image {image} is not found.");
-            return Err(errno::ENOENT);
+            return Err(complain(
+                errno::ENOENT,
+                format!("du failed: {}", describe(-errno::ENOENT)),
+            ));
         }
         let mut lines = Vec::new();
         for (name, id) in &images {
@@ -63,7 +66,10 @@ impl Tool {
         }
         if snap.is_some() && lines.is_empty() {
             eprintln!("specified snapshot is not found.");
-            return Err(errno::ENOENT);
+            return Err(complain(
+                errno::ENOENT,
+                format!("du failed: {}", describe(-errno::ENOENT)),
+            ));
         }
         self.print_usage(&lines, image.is_some(), snap.is_some());
         Ok(())

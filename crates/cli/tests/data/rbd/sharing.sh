@@ -40,6 +40,19 @@ agree ls p
 agree ls -l p
 agree ls -l p --format json
 
+agree info p/none
+agree ls none
+agree snap create p/none@s
+agree snap create p/ours
+agree create p/x
+agree create --size 10 --order 99 p/x
+agree create --size 10 --image-feature colour p/x
+agree create --size 10 p/ours
+agree clone p/ours@none p/x
+agree du p/none
+agree export p/none -
+agree import /none p/x
+
 # Snapshots.
 ours snap create --no-progress p/ours@one
 ours bench --io-type write --io-size 8K --io-total 2M --io-pattern rand p/ours >/dev/null
