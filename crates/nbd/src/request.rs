@@ -1,0 +1,378 @@
+//! Requests of the transmission phase: their header, and which are allowed.
+
+use bytes::Buf;
+
+use crate::wire::{self, command, command_flag};
+use crate::{ErrorCode, Geometry, Zeroing};
+
+/// A request as it stands on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Of [`command_flag`].
+    pub flags: u16,
+    /// Of [`command`].
+    pub kind: u16,
+    /// Comes back in the reply.
+    pub cookie: u64,
+    /// Where.
+    pub offset: u64,
+    /// How much.
+    pub len: u32,
+}
+
+impl Header {
+    /// Bytes on the wire.
+    pub const LEN: usize = 28;
+
+    /// Reads a header; `None` where it does not begin with the magic number: what follows can't be told apart.
+    pub fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
+        let mut input = &bytes[..];
+        let magic = input.get_u32();
+        let header = Self {
+            flags: input.get_u16(),
+            kind: input.get_u16(),
+            cookie: input.get_u64(),
+            offset: input.get_u64(),
+            len: input.get_u32(),
+        };
+        (magic == wire::REQUEST_MAGIC).then_some(header)
+    }
+
+    /// Bytes of data that follow the header, whether the request is allowed or not.
+    pub fn payload(&self) -> u32 {
+        if self.kind == command::WRITE { self.len } else { 0 }
+    }
+
+    /// Bytes that the request moves in either direction.
+    pub fn moved(&self) -> u32 {
+        match self.kind {
+            command::WRITE => self.len,
+            // A longer read is refused.
+            command::READ if self.len <= wire::MAX_PAYLOAD => self.len,
+            _ => 0,
+        }
+    }
+}
+
+/// What was agreed on with the client, and what the device is now.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// The device's size and rules.
+    pub geometry: Geometry,
+    /// Replies are structured.
+    pub structured: bool,
+    /// `base:allocation` was chosen.
+    pub allocation: bool,
+}
+
+/// An allowed request. Ranges lie within the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Read a range.
+    Read {
+        /// Where.
+        offset: u64,
+        /// How much; zero is possible here and in the others.
+        len: u32,
+        /// In one chunk.
+        whole: bool,
+    },
+    /// Write the data that follows.
+    Write {
+        /// Where.
+        offset: u64,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Give space back.
+    Trim {
+        /// Where.
+        offset: u64,
+        /// How much.
+        len: u32,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Write zeroes.
+    WriteZeroes {
+        /// Where.
+        offset: u64,
+        /// How much.
+        len: u32,
+        /// How.
+        how: Zeroing,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Make durable what was answered.
+    Flush,
+    /// Prepare for reads.
+    Cache {
+        /// Where.
+        offset: u64,
+        /// How much.
+        len: u32,
+    },
+    /// Tell of extents.
+    BlockStatus {
+        /// Where.
+        offset: u64,
+        /// How much; not zero.
+        len: u32,
+        /// Of one.
+        one: bool,
+    },
+    /// End the connection when all requests are answered.
+    Disconnect,
+}
+
+/// Why a request is not allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The error of the reply.
+    pub code: ErrorCode,
+    /// A text for people.
+    pub message: &'static str,
+}
+
+fn refuse<T>(code: ErrorCode, message: &'static str) -> Result<T, Refusal> {
+    Err(Refusal { code, message })
+}
+
+/// Flags that a request of this type may have.
+fn allowed_flags(kind: u16, structured: bool) -> u16 {
+    // Clients are known to set FUA on anything.
+    command_flag::FUA
+        | match kind {
+            command::READ if structured => command_flag::DF,
+            command::WRITE_ZEROES => command_flag::NO_HOLE | command_flag::FAST_ZERO,
+            command::BLOCK_STATUS => command_flag::REQ_ONE,
+            _ => 0,
+        }
+}
+
+/// Decides whether a request is allowed.
+///
+/// # Errors
+/// [`Refusal`] with the error that the protocol has for it.
+pub fn check(header: &Header, terms: &Terms) -> Result<Command, Refusal> {
+    let &Header {
+        flags,
+        kind,
+        offset,
+        len,
+        ..
+    } = header;
+    if kind == command::DISC {
+        return Ok(Command::Disconnect);
+    }
+    if flags & !allowed_flags(kind, terms.structured) != 0 {
+        return refuse(ErrorCode::EINVAL, "the request has a flag that it can't have");
+    }
+    let fua = flags & command_flag::FUA != 0;
+    let command = match kind {
+        command::READ => Command::Read {
+            offset,
+            len,
+            whole: flags & command_flag::DF != 0,
+        },
+        command::WRITE => Command::Write { offset, fua },
+        command::TRIM => Command::Trim { offset, len, fua },
+        command::WRITE_ZEROES => Command::WriteZeroes {
+            offset,
+            len,
+            how: Zeroing {
+                allocate: flags & command_flag::NO_HOLE != 0,
+                fast: flags & command_flag::FAST_ZERO != 0,
+            },
+            fua,
+        },
+        command::CACHE => Command::Cache { offset, len },
+        command::BLOCK_STATUS if !terms.allocation => {
+            return refuse(ErrorCode::EINVAL, "no metadata context was chosen");
+        }
+        command::BLOCK_STATUS if len == 0 => {
+            return refuse(ErrorCode::EINVAL, "an empty range has no extents");
+        }
+        command::BLOCK_STATUS => Command::BlockStatus {
+            offset,
+            len,
+            one: flags & command_flag::REQ_ONE != 0,
+        },
+        command::FLUSH if offset != 0 || len != 0 => {
+            return refuse(ErrorCode::EINVAL, "a flush has no range");
+        }
+        command::FLUSH => return Ok(Command::Flush),
+        _ => return refuse(ErrorCode::EINVAL, "unknown request"),
+    };
+    check_range(header, terms)?;
+    Ok(command)
+}
+
+fn check_range(header: &Header, terms: &Terms) -> Result<(), Refusal> {
+    let &Header {
+        kind, offset, len, ..
+    } = header;
+    let geometry = &terms.geometry;
+    let writes = matches!(kind, command::WRITE | command::WRITE_ZEROES | command::TRIM);
+    if writes && geometry.read_only {
+        return refuse(ErrorCode::EPERM, "the export is read-only");
+    }
+    let mask = u64::from(geometry.blocks.minimum).saturating_sub(1);
+    if (offset | u64::from(len)) & mask != 0 {
+        return refuse(
+            ErrorCode::EINVAL,
+            "the range is not aligned to the minimum block size",
+        );
+    }
+    if kind == command::READ && len > wire::MAX_PAYLOAD {
+        let code = if terms.structured {
+            ErrorCode::EOVERFLOW
+        } else {
+            ErrorCode::EINVAL
+        };
+        return refuse(code, "the read is longer than the maximum payload");
+    }
+    if offset
+        .checked_add(len.into())
+        .is_none_or(|end| end > geometry.size)
+    {
+        let code = match kind {
+            command::WRITE | command::WRITE_ZEROES => ErrorCode::ENOSPC,
+            _ => ErrorCode::EINVAL,
+        };
+        return refuse(code, "the range ends beyond the end of the export");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BlockSizes;
+
+    const MIB: u64 = 1 << 20;
+
+    fn terms() -> Terms {
+        Terms {
+            geometry: Geometry {
+                size: MIB,
+                read_only: false,
+                blocks: BlockSizes::default(),
+            },
+            structured: true,
+            allocation: true,
+        }
+    }
+
+    fn header(kind: u16, flags: u16, offset: u64, len: u32) -> Header {
+        Header {
+            flags,
+            kind,
+            cookie: 7,
+            offset,
+            len,
+        }
+    }
+
+    fn code(header: Header, terms: &Terms) -> ErrorCode {
+        check(&header, terms).map_or_else(|refusal| refusal.code, |_| ErrorCode::OK)
+    }
+
+    #[test]
+    fn a_header_is_read_as_the_protocol_draws_it() {
+        let mut bytes = Vec::new();
+        bytes.extend(0x2560_9513_u32.to_be_bytes());
+        bytes.extend(1_u16.to_be_bytes());
+        bytes.extend(6_u16.to_be_bytes());
+        bytes.extend(0x1122_3344_5566_7788_u64.to_be_bytes());
+        bytes.extend(4096_u64.to_be_bytes());
+        bytes.extend(512_u32.to_be_bytes());
+        let mut bytes: [u8; Header::LEN] = bytes.try_into().unwrap();
+        let read = Header::decode(&bytes).unwrap();
+        assert_eq!(
+            read,
+            Header {
+                cookie: 0x1122_3344_5566_7788,
+                ..header(command::WRITE_ZEROES, command_flag::FUA, 4096, 512)
+            }
+        );
+        bytes[0] = 0;
+        assert_eq!(Header::decode(&bytes), None);
+    }
+
+    #[test]
+    fn ranges_end_where_the_device_does() {
+        for (kind, beyond) in [
+            (command::READ, ErrorCode::EINVAL),
+            (command::WRITE, ErrorCode::ENOSPC),
+            (command::WRITE_ZEROES, ErrorCode::ENOSPC),
+            (command::TRIM, ErrorCode::EINVAL),
+            (command::CACHE, ErrorCode::EINVAL),
+            (command::BLOCK_STATUS, ErrorCode::EINVAL),
+        ] {
+            assert_eq!(code(header(kind, 0, MIB - 512, 512), &terms()), ErrorCode::OK);
+            assert_eq!(code(header(kind, 0, MIB - 511, 512), &terms()), beyond);
+            assert_eq!(code(header(kind, 0, u64::MAX, 512), &terms()), beyond);
+        }
+    }
+
+    #[test]
+    fn what_is_read_only_is_not_written() {
+        let mut terms = terms();
+        terms.geometry.read_only = true;
+        for kind in [command::WRITE, command::WRITE_ZEROES, command::TRIM] {
+            assert_eq!(code(header(kind, 0, 0, 512), &terms), ErrorCode::EPERM);
+        }
+        assert_eq!(code(header(command::FLUSH, 0, 0, 0), &terms), ErrorCode::OK);
+        assert_eq!(code(header(command::READ, 0, 0, 512), &terms), ErrorCode::OK);
+    }
+
+    #[test]
+    fn flags_go_with_their_requests_only() {
+        let mut terms = terms();
+        let ok = |kind, flag, terms: &Terms| code(header(kind, flag, 0, 512), terms) == ErrorCode::OK;
+        assert!(ok(command::READ, command_flag::DF, &terms));
+        assert!(ok(command::READ, command_flag::FUA, &terms));
+        assert!(ok(
+            command::WRITE_ZEROES,
+            command_flag::NO_HOLE | command_flag::FAST_ZERO,
+            &terms
+        ));
+        assert!(ok(command::BLOCK_STATUS, command_flag::REQ_ONE, &terms));
+        assert!(!ok(command::WRITE, command_flag::DF, &terms));
+        assert!(!ok(command::WRITE, 1 << 5, &terms));
+        assert!(!ok(command::READ, command_flag::NO_HOLE, &terms));
+        terms.structured = false;
+        assert!(!ok(command::READ, command_flag::DF, &terms));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let mut terms = terms();
+        assert_eq!(code(header(99, 0, 0, 0), &terms), ErrorCode::EINVAL);
+        assert_eq!(code(header(command::FLUSH, 0, 0, 1), &terms), ErrorCode::EINVAL);
+        assert_eq!(
+            code(header(command::BLOCK_STATUS, 0, 0, 0), &terms),
+            ErrorCode::EINVAL
+        );
+        terms.allocation = false;
+        assert_eq!(
+            code(header(command::BLOCK_STATUS, 0, 0, 1), &terms),
+            ErrorCode::EINVAL
+        );
+        terms.geometry.size = 1 << 40;
+        let long = header(command::READ, 0, 0, wire::MAX_PAYLOAD + 1);
+        assert_eq!(code(long, &terms), ErrorCode::EOVERFLOW);
+        assert_eq!(long.moved(), 0);
+        terms.structured = false;
+        assert_eq!(code(long, &terms), ErrorCode::EINVAL);
+        // No payload moves, so these may be long.
+        assert_eq!(code(header(command::TRIM, 0, 0, u32::MAX), &terms), ErrorCode::OK);
+        terms.geometry.blocks.minimum = 512;
+        assert_eq!(
+            code(header(command::TRIM, 0, 0, u32::MAX), &terms),
+            ErrorCode::EINVAL
+        );
+    }
+}
