@@ -1,7 +1,7 @@
 //! Block images in a pool (RBD), without any library of Ceph. Images are shared with Ceph's clients, of clusters of
 //! either kind: formats, locks and messages between clients are those of `librbd`.
 //!
-//! [`Image`] is an open image, [`list`] and [`create`] are about those of a pool. Everything runs on tokio's
+//! [`Image`] is an open image, [`list()`] and [`create()`] are about those of a pool. Everything runs on tokio's
 //! current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
 
 mod clones;

@@ -33,7 +33,7 @@ impl Decode for ClientId {
     }
 }
 
-/// A request of a client. Where it has an id, its outcome is told by [`Message::Completed`].
+/// A request of a client. Where it has an id, its outcome is told by [`Announcement::Completed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct RequestId {
     pub(crate) client: ClientId,

@@ -19,6 +19,9 @@ const AT_ONCE: usize = 10;
 /// Zeros of this many bytes are not written unless told otherwise.
 const SPARSE: u64 = 4096;
 
+/// The errno of a directory where a file is wanted.
+const EISDIR: i32 = 21;
+
 /// The parts of a chunk that are not zeros, in whole blocks.
 fn parts(chunk: &Bytes, block: usize) -> Vec<(usize, Bytes)> {
     let mut parts: Vec<(usize, usize)> = Vec::new();
@@ -80,8 +83,6 @@ impl Input {
         Ok(data.into())
     }
 }
-
-const EISDIR: i32 = 21;
 
 impl Tool {
     pub(super) async fn import(&self) -> Done {
