@@ -95,6 +95,7 @@ async fn open(pool: &IoCtx, name: &str) -> Image {
 async fn run(conf: &Path, format: CloneFormat, name: &str, work: &Path) {
     let source = Source {
         conf: Some(conf.to_owned()),
+        name: "client.admin".parse().unwrap(),
         ..Source::default()
     };
     let rados = Rados::connect(&source.read().unwrap()).await.unwrap();
