@@ -80,6 +80,7 @@ fn main() {
     cephx(&mut seeds);
     texts(&mut seeds);
     msgr(&mut seeds);
+    nbd(&mut seeds);
     store(&mut seeds);
 }
 
@@ -354,5 +355,66 @@ fn store(seeds: &mut Seeds) {
                 &[sealed, block, 0, at, 0, edit, 255, 255, 255, 255, 0, 0, 0, 0],
             );
         }
+    }
+}
+
+/// Sessions of the NBD server: a handshake of some options, then requests.
+fn nbd(seeds: &mut Seeds) {
+    let option = |kind: u32, data: &[u8]| {
+        let len = (data.len() as u32).to_be_bytes();
+        [b"IHAVEOPT", &kind.to_be_bytes()[..], &len, data].concat()
+    };
+    let request = |kind: u16, flags: u16, offset: u64, len: u32| {
+        let mut out = 0x2560_9513_u32.to_be_bytes().to_vec();
+        out.extend(flags.to_be_bytes());
+        out.extend(kind.to_be_bytes());
+        out.extend(7_u64.to_be_bytes());
+        out.extend(offset.to_be_bytes());
+        out.extend(len.to_be_bytes());
+        out
+    };
+    let context = b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation";
+    let info = b"\0\0\0\x04disk\0\x03\0\x01\0\x02\0\x03";
+    let requests: Vec<u8> = (0..9)
+        .flat_map(|kind| {
+            [
+                request(kind, 0, 4096, 8192),
+                request(kind, 1 << (kind % 5), 0, 512),
+            ]
+            .concat()
+        })
+        .collect();
+    let sessions = [
+        vec![
+            option(8, &[]),
+            option(9, context),
+            option(10, context),
+            option(7, info),
+        ],
+        vec![option(3, &[]), option(6, info), option(1, b"old")],
+        vec![option(5, &[])],
+        vec![option(8, &[]), option(2, &[])],
+        vec![option(7, b"\0\0\0\x03old\0\0")],
+        vec![
+            option(11, &[]),
+            option(3, b"x"),
+            option(7, &[0xff; 8]),
+            option(1, b"disk"),
+        ],
+    ];
+    for (policy, session) in sessions.iter().enumerate() {
+        // TLS where the session begins with it; else the policies in turn.
+        let policy = if session[0] == option(5, &[]) {
+            2
+        } else {
+            policy % 2
+        };
+        let mut out = vec![policy as u8];
+        for piece in std::iter::once(3_u32.to_be_bytes().to_vec()).chain(session.iter().cloned()) {
+            out.extend((piece.len() as u16).to_le_bytes());
+            out.extend(piece);
+        }
+        out.extend(&requests);
+        seeds.add("nbd", &out);
     }
 }

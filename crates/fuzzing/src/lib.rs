@@ -15,6 +15,7 @@ mod input;
 mod maps;
 mod messages;
 mod msgr;
+mod nbd;
 mod op_data;
 mod store;
 mod text;
@@ -139,6 +140,8 @@ targets! {
     keyring = text::keyring, base 64 * KIB;
     /// A configuration file, addresses of monitors, sizes.
     conf = conf::run, base 128 * KIB;
+    /// The handshake and the requests of a client of the NBD server. A read finds 64 KiB at most.
+    nbd = nbd::run, base 512 * KIB;
     /// A store on a disk that is not as it was written.
     store = store::run, base 48 * MIB;
 }
