@@ -80,24 +80,32 @@ impl Drop for AdminSocket {
     }
 }
 
+/// A socket at `path`, in place of a leftover one of a process that died.
+///
+/// # Errors
+/// `AddrInUse` if a living process answers on it; any other error of the file system.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("{} is in use", path.display()),
+        ));
+    }
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    UnixListener::bind(path)
+}
+
 impl AdminSocket {
-    /// Binds `path`, replacing a leftover socket of a process that died.
+    /// Binds `path` as [`bind`] does.
     ///
     /// # Errors
-    /// `AddrInUse` if a living process answers on it; any other error of the file system.
+    /// Those of [`bind`].
     pub fn bind(path: &Path) -> io::Result<Self> {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                format!("{} is in use", path.display()),
-            ));
-        }
-        match std::fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
         Ok(Self {
-            listener: UnixListener::bind(path)?,
+            listener: bind(path)?,
             path: path.to_owned(),
         })
     }

@@ -2,6 +2,8 @@
 
 use clap::Parser;
 
+use super::serve;
+
 /// What the commands are, behind the options in the help.
 const COMMANDS: &str = "\
 IMAGES
@@ -17,6 +19,7 @@ IMAGES
    import <path> [<image>]          make an image from a file, - for standard input
    bench --io-type read|write|rw <image>
                                     measure
+   serve <image>[@<snap>] ...       make images network block devices (NBD) until a signal comes
 
 SNAPSHOTS AND CLONES
    snap create <image>@<snap>       take a snapshot
@@ -139,6 +142,8 @@ pub(crate) struct Args {
     /// With bench: read, write or readwrite
     #[arg(long)]
     pub(crate) io_type: Option<String>,
+    #[command(flatten)]
+    pub(crate) serve: serve::Args,
     /// plain, json or xml
     #[arg(long)]
     pub(crate) format: Option<String>,

@@ -1,4 +1,5 @@
-//! `spirula rbd`: block images, with the arguments, output and exit codes of the official `rbd` of Ceph 16.2.
+//! `spirula rbd`: block images, with the arguments, output and exit codes of the official `rbd` of Ceph 16.2; `serve`
+//! is our own.
 
 mod args;
 mod bench;
@@ -9,6 +10,7 @@ mod images;
 mod import;
 mod list;
 mod progress;
+mod serve;
 mod snaps;
 mod spec;
 mod usage;
@@ -104,6 +106,7 @@ enum Command {
     Export,
     Import,
     Bench,
+    Serve,
     SnapCreate,
     SnapList,
     SnapRemove,
@@ -136,6 +139,7 @@ impl Command {
             ("export", _) => one(Self::Export),
             ("import", _) => one(Self::Import),
             ("bench", _) => one(Self::Bench),
+            ("serve", _) => one(Self::Serve),
             ("clone", _) => one(Self::Clone),
             ("children", _) => one(Self::Children),
             ("flatten", _) => one(Self::Flatten),
@@ -249,6 +253,7 @@ impl Tool {
             Command::Export => self.export().await,
             Command::Import => self.import().await,
             Command::Bench => self.bench().await,
+            Command::Serve => self.serve().await,
             Command::SnapCreate => self.snap_create().await,
             Command::SnapList => self.snap_list().await,
             Command::SnapRemove => self.snap_remove().await,
