@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// With serve: the images' locks are not passed on to clients that ask for them
     #[arg(long)]
     exclusive: bool,
-    /// With serve: bytes of each image that are answered before they are written, until a flush; 0 for none [32M]
+    /// With serve: bytes of each image that are answered before they are written, until a flush; 0 for none, else 32M
     #[arg(long, value_name = "SIZE")]
     cache: Option<String>,
     /// With serve: the server's certificate and those above it, in PEM; clients must use TLS then
