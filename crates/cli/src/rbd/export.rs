@@ -73,12 +73,10 @@ impl Tool {
         let image = target.open_to_read().await?;
         let mut sink = match path.as_str() {
             "-" => Sink::Stdout,
-            path => Sink::File(File::create_new(path).map_err(|e| {
-                complain(
-                    of(&e).abs(),
-                    format!("error opening {path}: {}", describe(of(&e))),
-                )
-            })?),
+            path => Sink::File(
+                File::create_new(path)
+                    .map_err(|e| complain(of(&e).abs(), format!("export error: {}", describe(of(&e)))))?,
+            ),
         };
         let image = Rc::new(image);
         let done = self.copy_out(&image, &mut sink).await;

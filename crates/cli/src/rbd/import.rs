@@ -11,7 +11,7 @@ use spirula_client::errno;
 use spirula_rbd::{Image, Options, create};
 use tokio::task::JoinHandle;
 
-use super::{Done, Tool, bad, close, complain, describe, failed, size};
+use super::{Done, Tool, bad, close, complain, describe, size};
 use crate::ceph::common::errno::of;
 
 /// Writes under way at the same time.
@@ -44,27 +44,20 @@ struct Input {
     reader: Box<dyn Read>,
     /// Its size, where it is known.
     size: Option<u64>,
+    is_directory: bool,
 }
 
 impl Input {
-    fn open(path: &str) -> Result<Self, i32> {
+    fn open(path: &str) -> std::io::Result<Self> {
         if path == "-" {
             return Ok(Self {
                 reader: Box::new(std::io::stdin()),
                 size: None,
+                is_directory: false,
             });
         }
-        let failed = |e: std::io::Error| {
-            complain(
-                of(&e).abs(),
-                format!("error opening {path}: {}", describe(of(&e))),
-            )
-        };
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(complain(EISDIR, "cannot import a directory"));
-        }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
         let size = match metadata.is_file() {
             true => Some(metadata.len()),
             // A device or pipe tells its size by its end.
@@ -73,6 +66,7 @@ impl Input {
         Ok(Self {
             reader: Box::new(file),
             size,
+            is_directory: metadata.is_dir(),
         })
     }
 
@@ -111,19 +105,27 @@ impl Tool {
             Some(text) => size("sparse-size", text, 1)?,
             None => SPARSE,
         };
-        let mut input = Input::open(&path)?;
+        let import_failed = |e: i32| complain(e.abs(), format!("import failed: {}", describe(e)));
+        let mut input = Input::open(&path).map_err(|e| {
+            eprintln!("rbd: error opening {path}");
+            import_failed(of(&e))
+        })?;
+        let mut progress = self.progress("Importing image");
+        if input.is_directory {
+            eprintln!("rbd: cannot import a directory");
+            return progress.end(Err(-EISDIR)).map_err(import_failed);
+        }
         let options = self.create_options()?;
         let first_size = input.size.unwrap_or(0);
         let created = create(&dest.io, &dest.spec.image, first_size, &options).await;
-        created.map_err(|e| {
+        if let Err(e) = created {
             eprintln!("rbd: image creation failed");
-            failed("import failed", &e)
-        })?;
+            return progress.end(Err(e.errno())).map_err(import_failed);
+        }
         let image = Rc::new(dest.open(Options::default()).await?);
-        let mut progress = self.progress("Importing image");
         let copied = copy_in(&image, &mut input, block, |done, all| progress.update(done, all)).await;
         let copied = progress.end(copied);
-        let done = copied.map_err(|e| complain(e.abs(), format!("import failed: {}", describe(e))));
+        let done = copied.map_err(import_failed);
         let done = match Rc::into_inner(image) {
             Some(image) => close(image, done).await,
             None => done,
