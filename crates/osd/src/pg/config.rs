@@ -230,7 +230,7 @@ impl Default for PgConfig {
                 chunk: 256 << 10,
             },
             busy_requests: 2,
-            busy_rest: 1,
+            busy_rest: 2,
             recovery_sleep_us: 0,
             read_lease_us: 4_000_000,
             #[cfg(any(test, feature = "bugs"))]

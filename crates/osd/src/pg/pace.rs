@@ -1,7 +1,7 @@
 //! How fast members to be are copied to: as fast as it goes while no client works, else for a part of the time only.
 //!
 //! How much a copy disturbs depends on what is scarce: processor, disk, network. None of that is measured. But a step of a
-//! copy takes the longer the busier all of it is, so after some time of copying there is a rest as long. And what a copy may have
+//! copy takes the longer the busier all of it is, so after some time of copying there is a rest some times as long. And what a copy may have
 //! under way grows with what clients ask for at once: beside writes of 4 MiB, each of which waits for all others, a few small
 //! pushes would get no share worth the name, and clients could write faster than is copied.
 
