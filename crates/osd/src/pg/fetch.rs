@@ -15,7 +15,7 @@ use super::stage::{Slot, Whole};
 use super::txn::ObjectOp;
 
 /// A range that an op needs from the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReadRange {
     /// Offset in the object.
     pub offset: u64,
@@ -26,7 +26,7 @@ pub struct ReadRange {
 }
 
 /// A range of omap keys, of which the first few are wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OmapRange {
     /// The first key.
     pub from: Bytes,
@@ -46,7 +46,7 @@ impl OmapRange {
 }
 
 /// Omap keys, whose pairs are wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeysWant {
     /// The keys, which ascend.
     pub keys: Vec<Bytes>,
@@ -58,7 +58,7 @@ pub struct KeysWant {
 
 impl KeysWant {
     /// What keys of a request and their values are taken for before they are read, in bytes for each.
-    const USUAL: usize = 1 << 20;
+    const USUAL: usize = 64 << 10;
 
     /// Keys with their values, which have at most `max_bytes` and probably less.
     pub(crate) fn values(keys: Vec<Bytes>, max_bytes: usize) -> Self {
@@ -101,7 +101,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Bytes> {
 }
 
 /// Another object, to be read from the primary of its PG.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CopyWant {
     /// Its name.
     pub oid: ObjectName,
@@ -148,7 +148,7 @@ impl Copied {
 }
 
 /// Something to be read from the store about one object, or of another object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Want {
     /// Bytes.
     Data(ReadRange),

@@ -130,6 +130,11 @@ impl Call {
     fn has(&self, flag: Flags) -> bool {
         self.method.is_some_and(|m| m.flags.has(flag))
     }
+
+    /// Whether its method only reads.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.has(Flags::RD) && !self.has(Flags::WR)
+    }
 }
 
 /// One op of a request; in the reply with its results.

@@ -21,7 +21,7 @@ use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes};
 use super::{Ctx, Output, Pending, Pg, key};
 
 /// What a staging object is for. A PG has one of each at most, and an op takes them in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     /// What an object becomes: a copy of another one, or what it was at a snapshot.
     Becomes,

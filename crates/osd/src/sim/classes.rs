@@ -1,5 +1,6 @@
 //! Methods of object classes, called through the whole core. The results were compared with a real Ceph 16.2.15.
 
+use spirula_denc::Writer;
 use spirula_proto::osd_op_data::CallInput;
 
 use super::*;
@@ -149,4 +150,43 @@ fn tags_of_new_versions_differ() {
         tags.insert(out.slice(24..));
     }
     assert_eq!(tags.len(), 3);
+}
+
+/// What librbd asks of all snapshots of an image when it opens it.
+#[test]
+fn what_many_calls_read_is_fetched_together() {
+    let mut sim = cluster();
+    let mut create = Writer::new();
+    create.u64(4096);
+    create.u8(22);
+    create.u64(0);
+    create.string("rbd_data.1");
+    create.i64(-1);
+    let made = sim.call("h", vec![method("rbd", "create", create.as_slice())]);
+    assert_eq!(made.result, 0);
+    let snaps = 1..=60u64;
+    for id in snaps.clone() {
+        let mut add = Writer::new();
+        add.string(&format!("snap{id}"));
+        add.u64(id);
+        let added = sim.call("h", vec![method("rbd", "snapshot_add", add.as_slice())]);
+        assert_eq!(added.result, 0);
+    }
+    let asked = ["snapshot_get", "get_size", "get_protection_status"];
+    let calls = snaps.flat_map(|id| asked.map(|name| method("rbd", name, &id.to_le_bytes())));
+    let before = sim.reads;
+    let reply = sim.call("h", calls.collect());
+    assert_eq!(reply.result, 0);
+    for (i, ops) in (1..).zip(reply.ops.chunks(asked.len())) {
+        let name = format!("snap{i}");
+        let found = ops[0].data.to_bytes();
+        assert!(found.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
+        let mut size = Writer::new();
+        size.u8(22);
+        size.u64(4096);
+        assert_eq!(ops[1].data.to_bytes(), size.as_slice());
+        assert_eq!(ops[2].data.to_bytes(), &[0][..]);
+    }
+    // The size's class method reads one value, then another: so do all of them.
+    assert!(sim.reads - before <= 3, "{} reads", sim.reads - before);
 }

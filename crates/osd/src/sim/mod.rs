@@ -91,6 +91,8 @@ struct Sim {
     alarms: BTreeSet<u64>,
     /// Bytes of messages between OSDs, those of replication left out.
     peering_bytes: usize,
+    /// How often a store was asked about an object.
+    reads: usize,
     /// Lines of the cluster log.
     cluster_log: Vec<String>,
     /// Connections of clients that were ended.
@@ -139,6 +141,7 @@ impl Sim {
             events: VecDeque::new(),
             alarms: BTreeSet::new(),
             peering_bytes: 0,
+            reads: 0,
             cluster_log: Vec::new(),
             hung_up: Vec::new(),
             maps_shared: 0,
@@ -302,6 +305,7 @@ impl Sim {
                     node.answers.push_back((token, r));
                 }
                 Output::Read { token, key, wants } => {
+                    self.reads += 1;
                     let r = node.store.read(&key, &wants);
                     node.answers.push_back((token, r));
                 }

@@ -5,6 +5,7 @@
 //! what was not fetched yet ends the run, and the request is executed again from the start when it was (see
 //! [`super::fetch`]).
 
+mod answers;
 mod call;
 mod checksum;
 mod copy;
@@ -20,9 +21,11 @@ mod xattr;
 
 use std::collections::BTreeMap;
 
+use answers::Answers;
 use bytes::Bytes;
 pub(crate) use call::Request;
 pub(crate) use error::{OpResult, Stop, fail};
+use plan::Round;
 pub(crate) use plan::up_front;
 use spirula_denc::UTime;
 use spirula_maps::{IntervalSet, SnapContext};
@@ -102,9 +105,7 @@ pub(crate) struct Exec<'a> {
     /// The object as it was before.
     pub(super) old: &'a ObjectState,
     /// What was fetched.
-    answers: &'a [Fetched],
-    /// The answer that is probably needed next: a run needs them in the order in which it wanted them.
-    next_answer: usize,
+    answers: Answers<'a>,
     /// Makes the clone that the request leaves behind, where it was prepared.
     pub(super) clone_by: Option<ObjectOp>,
     /// Who asks.
@@ -164,8 +165,7 @@ impl<'a> Exec<'a> {
             pool,
             key,
             old,
-            answers,
-            next_answer: 0,
+            answers: Answers::new(answers),
             clone_by: None,
             asking,
             missing: None,
@@ -202,15 +202,7 @@ impl<'a> Exec<'a> {
             result = match self.one(op) {
                 Ok(result) => result,
                 Err(Stop::Failed(e)) => e,
-                Err(Stop::Unfetched) => {
-                    let first = self.missing.take();
-                    return Run::Fetch(plan::more(
-                        first,
-                        (self.cfg, self.old),
-                        &mut ops[i + 1..],
-                        self.answers,
-                    ));
-                }
+                Err(Stop::Unfetched) => return Run::Fetch(self.more(&mut ops[i + 1..])),
             };
             op.rval = result;
             if result < 0 && op.flags.has(OpFlags::FAILOK) && result != -EAGAIN {
@@ -223,6 +215,33 @@ impl<'a> Exec<'a> {
         }
         self.settle_ranges();
         Run::Done(result)
+    }
+
+    /// What is to be fetched now: what the run ended for, and what the ops after it will want. Calls of methods that only read
+    /// are executed to learn it; what they return is dropped with all else of this run.
+    fn more(&mut self, rest: &mut [OsdOp]) -> Vec<Want> {
+        let mut round = Round::default();
+        if let Some(first) = self.missing.take() {
+            round.add(first);
+        }
+        if !self.old.exists {
+            return round.into_wants();
+        }
+        for op in rest {
+            let want = if op.call.as_ref().is_some_and(|c| c.is_reading()) {
+                match self.one(op) {
+                    Err(Stop::Unfetched) => self.missing.take(),
+                    _ => None,
+                }
+            } else {
+                let want = plan::wanted(self.cfg, self.old, op);
+                want.filter(|want| self.answers.find(want).is_none())
+            };
+            if want.is_some_and(|want| !round.add(want)) {
+                break;
+            }
+        }
+        round.into_wants()
     }
 
     /// Executes the ops of a write, and prepares the clone that it leaves behind where it changes the object.
@@ -243,22 +262,14 @@ impl<'a> Exec<'a> {
     /// # Errors
     /// It was not fetched yet; it can't be read; or the request reads more than may be held for it.
     pub(in crate::pg) fn fetch(&mut self, want: Want) -> Result<&'a Answer, Stop> {
-        let at = self.next_answer;
-        let is_it = |f: &&Fetched| f.want == want;
-        let found = self.answers.get(at).filter(is_it).map(|f| (at, f));
-        // An op before may have changed what this one reads, or left out what was fetched for it.
-        let found = found.or_else(|| self.answers.iter().enumerate().find(|(_, f)| is_it(f)));
-        if let Some((at, f)) = found {
-            self.next_answer = at + 1;
+        if let Some(f) = self.answers.find(&want) {
             return f.answer.as_ref().map_err(|_| Stop::Failed(-EIO));
         }
-        let held: u64 = self.answers.iter().map(Fetched::len).sum();
-        if held.saturating_add(want.cost()) > self.cfg.max_fetch() {
+        if self.answers.bytes.saturating_add(want.cost()) > self.cfg.max_fetch() {
             return Err(Stop::Failed(-ENOMEM));
         }
         // In this order only, so that no two requests wait for what the other has.
-        let holds = |slot| self.answers.iter().any(|f| f.held_slot() >= Some(slot));
-        if want.slot().is_some_and(holds) {
+        if want.slot().is_some_and(|slot| self.answers.hold(slot)) {
             return Err(Stop::Failed(-ENOMEM));
         }
         self.missing = Some(want);

@@ -1,51 +1,60 @@
 //! What ops will want, as far as it can be told before they are executed: so that a request is fetched for in one go.
 
+use std::collections::HashSet;
+
 use spirula_proto::osd::OpCode;
 
 use super::read::{checksum_extent, read_extent, sparse_extent};
 use super::{ObjectState, normalise, omap};
 use crate::pg::config::PgConfig;
-use crate::pg::fetch::{Fetched, ReadRange, Want};
+use crate::pg::fetch::{ReadRange, Want};
 use crate::pg::op::OsdOp;
 
 /// Bytes fetched at once for the ops of one request; a single op may need more.
 const ROUND: u64 = 64 << 20;
 
-/// What the ops of a request will want, none of them executed yet.
-pub(crate) fn up_front(cfg: &PgConfig, state: &ObjectState, ops: &mut [OsdOp]) -> Vec<Want> {
-    more(None, (cfg, state), ops, &[])
+/// What is fetched at once.
+#[derive(Default)]
+pub(super) struct Round {
+    wants: Vec<Want>,
+    seen: HashSet<Want>,
+    /// Bytes that the answers may have.
+    cost: u64,
 }
 
-/// What is to be fetched now: `first`, which an op lacks, and what the ops after it will want.
-pub(super) fn more(
-    first: Option<Want>,
-    (cfg, state): (&PgConfig, &ObjectState),
-    rest: &mut [OsdOp],
-    answers: &[Fetched],
-) -> Vec<Want> {
-    let mut cost = first.as_ref().map_or(0, Want::cost);
-    let mut wants = Vec::from_iter(first);
-    if !state.exists {
-        return wants;
-    }
-    for op in rest {
-        let Some(want) = wanted(cfg, state, op) else {
-            continue;
-        };
-        if answers.iter().any(|f| f.want == want) {
-            continue;
+impl Round {
+    /// Adds something. Whether there was room for it; the first one always has it.
+    pub(super) fn add(&mut self, want: Want) -> bool {
+        if self.seen.contains(&want) {
+            return true;
         }
-        cost = cost.saturating_add(want.cost());
-        if cost > ROUND && !wants.is_empty() {
-            break;
+        let cost = self.cost.saturating_add(want.cost());
+        if cost > ROUND && !self.wants.is_empty() {
+            return false;
         }
-        wants.push(want);
+        self.cost = cost;
+        self.seen.insert(want.clone());
+        self.wants.push(want);
+        true
     }
-    wants
+
+    pub(super) fn into_wants(self) -> Vec<Want> {
+        self.wants
+    }
+}
+
+/// What the ops of a request will want, none of them executed yet.
+pub(crate) fn up_front(cfg: &PgConfig, state: &ObjectState, ops: &mut [OsdOp]) -> Vec<Want> {
+    let mut round = Round::default();
+    if state.exists {
+        let mut wants = ops.iter_mut().filter_map(|op| wanted(cfg, state, op));
+        while wants.next().is_some_and(|want| round.add(want)) {}
+    }
+    round.into_wants()
 }
 
 /// What an op wants of the object as it is.
-fn wanted(cfg: &PgConfig, state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
+pub(super) fn wanted(cfg: &PgConfig, state: &ObjectState, op: &mut OsdOp) -> Option<Want> {
     normalise(op);
     let (size, seq) = (state.info.size, state.info.truncate_seq);
     let (offset, len) = match op.code {

@@ -1,0 +1,58 @@
+//! What was fetched for a request, found by what was wanted.
+
+use std::collections::HashMap;
+
+use crate::pg::fetch::{Fetched, Want};
+use crate::pg::stage::Slot;
+
+/// Answers that are looked through one by one; more get an index.
+const FEW: usize = 8;
+
+/// The answers that a run of a request has.
+pub(super) struct Answers<'a> {
+    list: &'a [Fetched],
+    /// The place of the one that is probably needed next: a run needs most in the order in which it wanted them.
+    next: usize,
+    /// Bytes of all of them.
+    pub(super) bytes: u64,
+    /// The place of each, where they are many and were needed in another order.
+    places: HashMap<&'a Want, usize>,
+}
+
+impl<'a> Answers<'a> {
+    pub(super) fn new(list: &'a [Fetched]) -> Self {
+        Self {
+            list,
+            next: 0,
+            bytes: list.iter().map(Fetched::len).sum(),
+            places: HashMap::new(),
+        }
+    }
+
+    /// The answer to `want`, if it was fetched.
+    pub(super) fn find(&mut self, want: &Want) -> Option<&'a Fetched> {
+        let at = match self.list.get(self.next) {
+            Some(f) if f.want == *want => self.next,
+            // An op before may have changed what this one reads, or left out what was fetched for it.
+            _ => self.place(want)?,
+        };
+        self.next = at + 1;
+        self.list.get(at)
+    }
+
+    fn place(&mut self, want: &Want) -> Option<usize> {
+        if self.list.len() <= FEW {
+            return self.list.iter().position(|f| f.want == *want);
+        }
+        if self.places.is_empty() {
+            let places = self.list.iter().enumerate();
+            self.places = places.map(|(i, f)| (&f.want, i)).collect();
+        }
+        self.places.get(want).copied()
+    }
+
+    /// Whether one of them keeps a staging object of this slot, or of one that an op takes later.
+    pub(super) fn hold(&self, slot: Slot) -> bool {
+        self.list.iter().any(|f| f.held_slot() >= Some(slot))
+    }
+}
