@@ -150,6 +150,8 @@ fn copies_what_changes(seed: u64, bug: Option<Bug>) -> bool {
         sync_bytes: 20,
         backfill_window: small,
         busy_window: small,
+        // More of the changes come while it copies, the less it rests.
+        busy_rest: seed % 3,
         bug,
         ..PgConfig::default()
     };
