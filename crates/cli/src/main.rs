@@ -12,6 +12,7 @@ mod error;
 mod layout;
 mod pidfile;
 mod rados;
+mod random;
 mod rbd;
 mod store;
 mod up;

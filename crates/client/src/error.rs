@@ -2,24 +2,38 @@
 
 /// Errno numbers of Linux, which is what Ceph's protocol carries on every platform.
 pub mod errno {
+    /// Not permitted.
+    pub const EPERM: i32 = 1;
     /// No such pool, object or attribute.
     pub const ENOENT: i32 = 2;
     /// An I/O error, or an answer that makes no sense.
     pub const EIO: i32 = 5;
     /// No such device: the OSD exists and is down.
     pub const ENXIO: i32 = 6;
+    /// Not in a format that is known.
+    pub const ENOEXEC: i32 = 8;
     /// The OSD asks for another attempt; never seen outside the client.
     pub const EAGAIN: i32 = 11;
     /// Not allowed.
     pub const EACCES: i32 = 13;
+    /// A bad address.
+    pub const EFAULT: i32 = 14;
     /// Somebody else uses it.
     pub const EBUSY: i32 = 16;
     /// Exists already.
     pub const EEXIST: i32 = 17;
-    /// A number that can't be used for this.
-    pub const EDOM: i32 = 33;
+    /// Between different places.
+    pub const EXDEV: i32 = 18;
+    /// A directory.
+    pub const EISDIR: i32 = 21;
     /// A malformed request.
     pub const EINVAL: i32 = 22;
+    /// Writing where only reading is possible.
+    pub const EROFS: i32 = 30;
+    /// Too many links.
+    pub const EMLINK: i32 = 31;
+    /// A number that can't be used for this.
+    pub const EDOM: i32 = 33;
     /// A value out of its bounds.
     pub const ERANGE: i32 = 34;
     /// Something that is not known here.
@@ -30,18 +44,16 @@ pub mod errno {
     pub const EILSEQ: i32 = 84;
     /// Not possible here.
     pub const EOPNOTSUPP: i32 = 95;
-    /// It was changed meanwhile.
-    pub const ESTALE: i32 = 116;
-    /// The request was given up, or its comparison failed.
-    pub const ECANCELED: i32 = 125;
-    /// Writing where only reading is possible.
-    pub const EROFS: i32 = 30;
     /// The watch is gone.
     pub const ENOTCONN: i32 = 107;
     /// The client is on the blocklist.
     pub const ESHUTDOWN: i32 = 108;
     /// No answer in time.
     pub const ETIMEDOUT: i32 = 110;
+    /// It was changed meanwhile.
+    pub const ESTALE: i32 = 116;
+    /// The request was given up, or its comparison failed.
+    pub const ECANCELED: i32 = 125;
 }
 
 /// A failed request.

@@ -12,8 +12,6 @@ use crate::header::{Header, text};
 use crate::image::{Image, Inner, Options};
 use crate::{Error, Result, names};
 
-/// The errno of a link between namespaces that can't be.
-const EXDEV: i32 = 18;
 /// How a snapshot is not protected.
 const UNPROTECTED: u8 = 0;
 /// Pairs of metadata asked for at a time.
@@ -75,7 +73,7 @@ impl Link<'_> {
 /// Notes the clone in its pool, for a snapshot that is protected.
 pub(crate) async fn attach_v1(link: &Link<'_>) -> Result<()> {
     if link.parent.namespace() != link.io.namespace() {
-        return Err(Error::os("clone", EXDEV));
+        return Err(Error::os("clone", errno::EXDEV));
     }
     link.tell_pool("add_child").await?;
     // Whoever unprotects the snapshot looks for clones after it said so.

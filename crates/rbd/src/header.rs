@@ -111,7 +111,7 @@ impl Fixed {
         // Without the feature there is no such striping.
         let striping = unless(
             ask::<(u64, u64)>(io, &oid, "get_stripe_unit_count", &Nothing).await,
-            ENOEXEC,
+            errno::ENOEXEC,
         )?;
         let (unit, count) = striping.unwrap_or((object_size.into(), 1));
         let narrow = |n| u32::try_from(n).map_err(|_| Error::os("striping", errno::EINVAL));
@@ -150,9 +150,6 @@ impl Fixed {
         }
     }
 }
-
-/// What a method says of an image without the feature.
-const ENOEXEC: i32 = 8;
 
 impl Header {
     pub(crate) async fn read(io: &IoCtx, id: &str) -> Result<Self> {

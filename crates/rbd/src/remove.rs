@@ -9,9 +9,6 @@ use crate::error::unless;
 use crate::image::{Image, Inner, Options};
 use crate::{Error, Result, directory, names};
 
-/// The errno of an image that belongs to a group.
-const EMLINK: i32 = 31;
-
 /// Removes what names an image, its header and its object map.
 pub(crate) async fn remove_objects(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     for oid in [names::header(id), names::object_map(id, None)] {
@@ -51,7 +48,7 @@ impl Inner {
     async fn empty(self: &Rc<Self>) -> Result<()> {
         let header = self.header();
         if header.op_features & features::GROUP != 0 {
-            return Err(Error::os("remove", EMLINK));
+            return Err(Error::os("remove", errno::EMLINK));
         }
         if !header.snapshots.is_empty() {
             return Err(Error::os("remove", errno::ENOTEMPTY));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use spirula_client::Listed;
+use spirula_client::{Listed, errno};
 use spirula_denc::{Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::{EVersion, HObject, ObjectLocator, ReqId, snap};
 
@@ -62,16 +62,13 @@ pub(super) enum ReadError {
     Malformed(#[from] Error),
 }
 
-/// The errno of a bad address, which the official tool fails with.
-pub(super) const EFAULT: i32 = 14;
-const EINVAL: i32 = 22;
-
 impl ReadError {
     /// The negative errno.
     pub(super) fn errno(&self) -> i32 {
         match self {
-            Self::Version(_) => -EINVAL,
-            _ => -EFAULT,
+            Self::Version(_) => -errno::EINVAL,
+            // What the official tool fails with.
+            _ => -errno::EFAULT,
         }
     }
 }

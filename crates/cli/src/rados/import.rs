@@ -6,13 +6,12 @@ use std::io::{self, BufReader, Read};
 use spirula_client::{Error, IoCtx, errno};
 use spirula_maps::HObject;
 
-use super::dump::{self, DumpReader, EFAULT, Kind, ReadError, Section};
+use super::dump::{self, DumpReader, Kind, ReadError, Section};
 use super::{Done, Tool, complain};
 use crate::ceph::common::errno::describe;
 
 /// The namespace of the official OSDs' own objects.
 const INTERNAL: &[u8] = b".ceph-internal";
-const EOPNOTSUPP: i32 = 95;
 
 /// What an import does.
 #[derive(Clone, Copy, Default)]
@@ -40,7 +39,7 @@ fn failed(what: &'static str) -> impl Fn(Error) -> i32 {
 /// Goes on where the pool can't take it: erasure-coded ones have no maps.
 fn unless_unsupported(what: &'static str, done: Result<(), Error>) -> Imported {
     match done.map_err(failed(what)) {
-        Err(e) if e == -EOPNOTSUPP => Ok(()),
+        Err(e) if e == -errno::EOPNOTSUPP => Ok(()),
         done => done,
     }
 }
@@ -137,7 +136,7 @@ async fn object(io: &IoCtx, source: &mut DumpReader, content: &[u8], mode: Mode)
             kind if !kind.is_known() => println!("Skipping unknown object section type"),
             kind => {
                 eprintln!("Unexpected section type {}", kind.0);
-                return Err(-EFAULT);
+                return Err(-errno::EFAULT);
             }
         }
     }
@@ -154,7 +153,7 @@ async fn pool(io: &IoCtx, source: Box<dyn Read>, mode: Mode) -> Imported {
         }
         kind => {
             eprintln!("Invalid initial section code {}", kind.0);
-            return Err(-EFAULT);
+            return Err(-errno::EFAULT);
         }
     }
     let mut complete = first.kind == Kind::POOL_BEGIN;
@@ -167,7 +166,7 @@ async fn pool(io: &IoCtx, source: Box<dyn Read>, mode: Mode) -> Imported {
             Kind::PG_METADATA => complete = true,
             Kind::PG_END | Kind::POOL_END => break,
             kind if !kind.is_known() => println!("Skipping unknown section type"),
-            _ => return Err(-EFAULT),
+            _ => return Err(-errno::EFAULT),
         }
     }
     if !complete {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use spirula_client::IoCtx;
 use tokio::task::JoinSet;
 
-use super::random::Random;
 use super::{Done, Tool, complain, number};
+use crate::random::Random;
 
 /// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);

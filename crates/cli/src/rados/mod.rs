@@ -14,7 +14,6 @@ mod lock;
 mod objects;
 mod omap;
 mod pools;
-mod random;
 mod scrub;
 mod snaps;
 mod store;
@@ -25,12 +24,12 @@ mod xattr;
 use std::ffi::OsString;
 use std::fmt::Display;
 
-use clap::Parser;
 use spirula_client::{Error, IoCtx, Rados, errno};
 use spirula_maps::{ObjectName, PgId, SnapId};
 use spirula_mon::fmt::Format;
 
-use crate::ceph::common::conn::{self, Connection};
+use crate::ceph::common;
+use crate::ceph::common::conn::Connection;
 use crate::ceph::common::errno::{describe, of};
 use args::Args;
 use store::Store;
@@ -42,37 +41,13 @@ const CONCURRENT: usize = 16;
 
 /// Runs the tool with the arguments behind its name and returns the exit code.
 pub(crate) async fn run(args: Vec<OsString>) -> i32 {
-    let lossy = |arg: OsString| arg.to_string_lossy().into_owned();
-    let mut words: Vec<String> = args.into_iter().map(lossy).collect();
-    if words.is_empty() {
+    if args.is_empty() {
         return complain(1, "rados: -h or --help for usage");
     }
-    words.extend(conn::environment());
-    if words
-        .iter()
-        .take_while(|w| *w != "--")
-        .any(|w| w == "-v" || w == "--version")
-    {
-        println!("{}", crate::ceph::common::VERSION);
-        return 0;
-    }
-    let mut connection = Connection::default();
-    let words = match connection.take(words) {
-        Ok(words) => words,
-        Err(e) => return complain(1, e),
-    };
-    let words = match args::sort(words) {
-        Ok(words) => words,
-        Err(e) => return complain(1, e),
-    };
-    let parsed = Args::try_parse_from(std::iter::once("rados".to_owned()).chain(words));
-    let args = match parsed {
-        Ok(args) => args,
-        Err(e) => {
-            // Where it can't be printed there is nobody to read it.
-            let _ = e.print();
-            return i32::from(e.use_stderr());
-        }
+    let words = common::args::words(args);
+    let (args, connection) = match common::args::parse("rados", words, args::sort, |e| complain(1, e)) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
     };
     match Tool::start(args, &connection).await {
         Ok(tool) => tool.run().await.map_or_else(|code| code, |()| 0),

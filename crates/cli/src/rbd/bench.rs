@@ -1,6 +1,5 @@
 //! A simple benchmark.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use spirula_rbd::{Image, Options};
 use tokio::task::JoinSet;
 
 use super::{Done, Tool, bad, close, complain, describe, failed, invalid, size};
+use crate::random::Random;
 
 /// Seconds that the shown rates are of.
 const WINDOW: usize = 5;
@@ -34,26 +34,12 @@ struct Plan {
     pattern: Pattern,
 }
 
-/// Numbers that look random: xorshift.
-struct Random(Cell<u64>);
-
-impl Random {
-    fn below(&self, bound: u64) -> u64 {
-        let mut x = self.0.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.set(x);
-        x % bound.max(1)
-    }
-}
-
 impl Plan {
     /// The offsets of each thread's next request.
     fn next(&self, i: u64, at: Option<u64>, done: u64, image: u64, random: &Random) -> u64 {
         let chunk = image / self.size / self.threads * self.size;
         match (self.pattern, at) {
-            (Pattern::Random, _) => random.below(image / self.size) * self.size,
+            (Pattern::Random, _) => random.next() % (image / self.size).max(1) * self.size,
             (Pattern::Sequential, None) => chunk * i,
             (Pattern::FullSequential, None) => i * self.size,
             (Pattern::Sequential, Some(at)) => {
@@ -173,9 +159,8 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
     );
     println!("  SEC       OPS   OPS/SEC   BYTES/SEC");
     let start = Instant::now();
-    let seed = u64::from(std::process::id()) << 32 | u64::from(start.elapsed().subsec_nanos()) | 1;
-    let random = Random(Cell::new(seed));
-    let data = Bytes::from(vec![random.below(256) as u8; len]);
+    let random = Random::new();
+    let data = Bytes::from(vec![random.next() as u8; len]);
     let mut offsets: Vec<u64> = (0..plan.threads)
         .map(|i| plan.next(i, None, 0, all, &random))
         .collect();
@@ -199,7 +184,7 @@ async fn run(plan: &Plan, image: &Rc<Image>) -> Done {
                 ended(task)?;
             }
             let (image, offset, data) = (Rc::clone(image), *offset, data.clone());
-            if random.below(100) < plan.reads {
+            if random.next() % 100 < plan.reads {
                 let len = plan.size;
                 tasks.spawn_local(async move { image.read(offset, len).await.map(drop) });
             } else {

@@ -6,8 +6,6 @@ use spirula_rbd::{Child, Options, children, name_of};
 
 use super::{Done, Spec, Tool, close, complain, failed};
 
-const EXDEV: i32 = 18;
-
 impl Tool {
     pub(super) async fn clone_image(&self) -> Done {
         let (target, rest) = self.image().await?;
@@ -16,8 +14,8 @@ impl Tool {
         let options = self.create_options()?;
         let (parent, child) = (&target.spec.image, &dest.spec.image);
         let cloned = spirula_rbd::clone(&target.io, parent, snap, &dest.io, child, &options).await;
-        cloned.map_err(|e| match e.is(EXDEV) {
-            true => complain(EXDEV, "clone v2 required for cross-namespace clones."),
+        cloned.map_err(|e| match e.is(errno::EXDEV) {
+            true => complain(errno::EXDEV, "clone v2 required for cross-namespace clones."),
             false => failed("clone error", &e),
         })
     }

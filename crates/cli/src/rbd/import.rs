@@ -19,9 +19,6 @@ const AT_ONCE: usize = 10;
 /// Zeros of this many bytes are not written unless told otherwise.
 const SPARSE: u64 = 4096;
 
-/// The errno of a directory where a file is wanted.
-const EISDIR: i32 = 21;
-
 /// The parts of a chunk that are not zeros, in whole blocks.
 fn parts(chunk: &Bytes, block: usize) -> Vec<(usize, Bytes)> {
     let mut parts: Vec<(usize, usize)> = Vec::new();
@@ -113,7 +110,7 @@ impl Tool {
         let mut progress = self.progress("Importing image");
         if input.is_directory {
             eprintln!("rbd: cannot import a directory");
-            return progress.end(Err(-EISDIR)).map_err(import_failed);
+            return progress.end(Err(-errno::EISDIR)).map_err(import_failed);
         }
         let options = self.create_options()?;
         let first_size = input.size.unwrap_or(0);

@@ -18,13 +18,13 @@ mod usage;
 use std::ffi::OsString;
 use std::fmt::Display;
 
-use clap::Parser;
 use serde_json::Value;
 use spirula_client::{IoCtx, Rados, errno};
 use spirula_mon::fmt::{Format, Names, render_xml};
 use spirula_rbd::{Error, Image, Options};
 
-use crate::ceph::common::conn::{self, Connection};
+use crate::ceph::common;
+use crate::ceph::common::conn::Connection;
 use crate::ceph::common::errno::describe;
 use args::Args;
 use progress::Progress;
@@ -55,26 +55,10 @@ fn failed(what: impl Display, e: &Error) -> i32 {
 
 /// Runs the tool with the arguments behind its name and returns the exit code.
 pub(crate) async fn run(args: Vec<OsString>) -> i32 {
-    let lossy = |arg: OsString| arg.to_string_lossy().into_owned();
-    let mut words: Vec<String> = args.into_iter().map(lossy).collect();
-    words.extend(conn::environment());
-    if words.iter().any(|w| w == "-v" || w == "--version") {
-        println!("{}", crate::ceph::common::VERSION);
-        return 0;
-    }
-    let mut connection = Connection::default();
-    let words = match connection.take(words) {
-        Ok(words) => words,
-        Err(e) => return complain(1, e),
-    };
-    let parsed = Args::try_parse_from(std::iter::once("rbd".to_owned()).chain(words));
-    let args = match parsed {
-        Ok(args) => args,
-        Err(e) => {
-            // Where it can't be printed there is nobody to read it.
-            let _ = e.print();
-            return i32::from(e.use_stderr());
-        }
+    let words = common::args::words(args);
+    let (args, connection) = match common::args::parse("rbd", words, Ok, |e| complain(1, e)) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
     };
     match Tool::start(args, connection).await {
         Ok(tool) => tool.run().await.map_or_else(|code| code, |()| 0),

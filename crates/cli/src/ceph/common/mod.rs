@@ -1,5 +1,6 @@
 //! What the `ceph` and `rados` commands share: connection arguments, errno texts, sizes, times.
 
+pub(crate) mod args;
 pub(crate) mod conn;
 pub(crate) mod errno;
 pub(crate) mod text;

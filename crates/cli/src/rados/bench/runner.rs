@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::Destination;
 use super::names::{self, Run};
 use super::stats::Stats;
-use crate::rados::random::Random;
+use crate::random::Random;
 
 /// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);

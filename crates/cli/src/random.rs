@@ -3,17 +3,17 @@
 use std::cell::Cell;
 
 /// xorshift64 (G. Marsaglia, 2003): spread, no secrecy.
-pub(super) struct Random(Cell<u64>);
+pub(crate) struct Random(Cell<u64>);
 
 impl Random {
     /// Another sequence in each process.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let seed = spirula_denc::UTime::now().nsec ^ std::process::id();
         Self(Cell::new(u64::from(seed) | 1))
     }
 
     /// The next number.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         let mut x = self.0.get();
         x ^= x << 13;
         x ^= x >> 7;
@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// A number from `least` to `most`, both included; `least` where there is none between.
-    pub(super) fn between(&self, least: u64, most: u64) -> u64 {
+    pub(crate) fn between(&self, least: u64, most: u64) -> u64 {
         match most.checked_sub(least) {
             None | Some(0) => least,
             Some(u64::MAX) => self.next(),
