@@ -1,15 +1,16 @@
 #!/usr/bin/python3
-"""Measures Spirula beside real Ceph with the official `rados bench`, on the same disk, in one run.
+"""Measures Spirula beside real Ceph with the official `rados bench` and fio's rbd engine, on the same disk, in one run.
 
 Starts Debian's Ceph, runs the matrix, stops it; the same for Spirula; as often as --repeat says, in turns.
 Prints the ratio of the medians, writes results.csv (every run) and results.svg (the ratios).
 
-    bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados] [--work DIR] [--out bench/results]
+    bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados|rbd] [--work DIR] [--out bench/results]
 """
 
 import argparse
 import csv
 import datetime
+import functools
 import glob
 import json
 import os
@@ -19,6 +20,7 @@ import statistics
 import subprocess
 import time
 
+import fio
 from clusters import Ceph, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,7 +49,8 @@ LIBRADOS = [
     ("overwrite 4 KiB after a snapshot, 16", "snap-overwrite", 2),
     ("list objects", "list", 2),
 ]
-CASES = MATRIX + [("rep3", case, None, bar) for case, _, bar in LIBRADOS]
+CASES = (MATRIX + [("rep3", case, None, bar) for case, _, bar in LIBRADOS]
+         + [(fio.POOL, case, None, bar) for case, _, _, bar in fio.ROWS])
 # Cases after which the objects go: the next one writes its own.
 CLEAN_AFTER = {"seq read 4 MiB, 16", "write 4 KiB, 1", "rand read 4 KiB, 16"}
 
@@ -82,6 +85,24 @@ def librados_line(text):
     return {"rate": rate, "unit": "op/s", "iops": rate, "avg_ms": avg_ms, "max_ms": max_ms, "ops": ops}
 
 
+def nothing(_env):
+    pass
+
+
+def commands(args):
+    """What is run: pool, case, command, what reads its output, and what is done before."""
+    found = []
+    if args.cases in ("all", "rados"):
+        found += [(pool, case, ["rados", "bench", "-p", pool, str(args.seconds), *argv], bench_line, nothing) for pool, case, argv, _ in MATRIX]
+    if args.cases in ("all", "librados"):
+        found += [("rep3", case, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)], librados_line, nothing)
+                  for case, name, _ in LIBRADOS]
+    if args.cases in ("all", "rbd"):
+        found += [(fio.POOL, case, fio.command(image, argv, args.seconds), fio.line, functools.partial(fio.prepare, case, image))
+                  for case, image, argv, _ in fio.ROWS]
+    return found
+
+
 def measure(cluster, args, run):
     env = dict(os.environ, CEPH_CONF=f"{cluster.dir}/ceph.conf")
     clear(cluster.dir)
@@ -97,23 +118,19 @@ def measure(cluster, args, run):
     time.sleep(5)
     pids = [int(open(f).read()) for f in sorted(glob.glob(f"{cluster.dir}/run/osd.*.pid"))]
     rows = []
-    commands = []
-    if args.cases != "librados":
-        commands += [(pool, case, ["rados", "bench", "-p", pool, str(args.seconds), *argv]) for pool, case, argv, _ in MATRIX]
-    if args.cases != "rados":
-        commands += [("rep3", case, [f"{args.work}/librados", name, "rep3", str(args.seconds), str(args.list_objects)])
-                     for case, name, _ in LIBRADOS]
-    for pool, case, argv in commands:
+    for pool, case, argv, line, prepare in commands(args):
+        prepare(env)
         client0 = os.times()
-        with subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
-            if argv[0] != "rados" and p.stdout.readline() != "ready\n":
+        run_env = fio.environment(env) if line == fio.line else env
+        with subprocess.Popen(argv, env=run_env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+            if line == librados_line and p.stdout.readline() != "ready\n":
                 raise SystemExit(f"{' '.join(argv)} did not begin")
             before = cpu_seconds(pids)
             out = p.stdout.read()
         if p.returncode:
             raise SystemExit(f"{' '.join(argv)}: {p.returncode}\n{out}")
         client = os.times()
-        row = bench_line(out) if argv[0] == "rados" else librados_line(out)
+        row = line(out)
         ops = max(row["ops"], 1)
         client_cpu = (client.children_user + client.children_system
                       - client0.children_user - client0.children_system)
@@ -175,7 +192,8 @@ def main():
     p.add_argument("--work", default="/var/tmp/spirula-bench")
     p.add_argument("--out", default=f"{HERE}/results")
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
-    p.add_argument("--cases", choices=["all", "rados", "librados"], default="all", help="those of `rados bench`, those of `librados.c`, or all")
+    p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
+                   help="those of `rados bench`, of `librados.c`, of block images, or all")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
     args = p.parse_args()
     os.makedirs(args.work, exist_ok=True)

@@ -6,6 +6,7 @@
 
 #include <rados/librados.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>

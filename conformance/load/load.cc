@@ -5,6 +5,7 @@
 //   CEPH_CONF=DIR/ceph.conf load POOL omap [N]       N keys in one object: set, listed in order, removed
 #include <rados/librados.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
