@@ -14,12 +14,14 @@ pub mod core;
 pub mod daemon;
 pub mod fmt;
 pub mod health;
+mod image_io;
 pub mod kv;
 mod progress;
 pub mod raft;
 pub mod service;
 pub mod version;
 
+pub use image_io::Unnamed;
 pub use spirula_conf::options;
 
 pub use daemon::{MkfsConfig, MonConfig, first_state, known_address, mkfs, run};

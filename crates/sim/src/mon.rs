@@ -394,7 +394,7 @@ impl World {
                 }
             }
             // Clocks are the same here.
-            Output::AskTimes(..) => {}
+            Output::AskTimes(..) | Output::NameImages(_) => {}
         }
     }
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, json};
 
 use super::{
-    Args, Done, Outcome, Reply, admit, errno, execute, misc, named, now, official, refuse, signature,
+    Args, Call, Done, Outcome, Reply, admit, audit, errno, execute, misc, named, now, official, refuse,
+    signature,
 };
 use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
@@ -24,8 +25,11 @@ const MODULES: &[(&str, &str)] = &[
     ("healthcheck", "prometheus"),
     ("mgr self-test", "selftest"),
     ("orch", "orchestrator"),
-    ("rbd", "rbd_support"),
+    ("rbd", RBD),
 ];
+
+/// The module whose commands are about block images.
+const RBD: &str = "rbd_support";
 
 /// Commands filed under the manager that belong to none of its modules.
 const OWN: &[&str] = &[
@@ -143,6 +147,31 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
         Ok(v) => Reply::json(args.format().or_pretty(), &v),
         Err(e) => Reply::error(e.code, e.message),
     }
+}
+
+/// Whether the session may touch the images of a pool and a namespace in it, or of all pools: what Ceph's module asks when a command
+/// of its own was admitted. Who asks a monitor has the module's command run by that.
+pub(super) fn authorize(
+    mon: &mut Monitor,
+    call: &Call<'_>,
+    target: Option<(&str, &str)>,
+    perm: &str,
+) -> Result<(), Reply> {
+    let Some(session) = mon.manager.sessions.get(&call.session) else {
+        return Ok(());
+    };
+    let (pool, namespace) = target.unwrap_or_default();
+    let args = [("pool", pool), ("namespace", namespace)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    if session.is_allowed(("py", RBD), "", &args, perm) {
+        return Ok(());
+    }
+    if let Some(sender) = mon.sender(call.session) {
+        let text = serde_json::Value::Object(call.args.to_map()).to_string();
+        audit(mon, &sender, call.args.prefix(), text, "access denied");
+    }
+    let (pool, namespace) = target.unwrap_or(("None", "None"));
+    let text = format!("not authorized on pool={pool}, namespace={namespace}{DENIED}");
+    refuse(errno::EACCES, text)
 }
 
 /// What a client is told that lacks capabilities at the manager.

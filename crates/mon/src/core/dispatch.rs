@@ -103,6 +103,7 @@ impl Monitor {
                 self.write(id, msg);
             }
             MsgType::OSD_REPORT => self.osd_report(id, msg)?,
+            MsgType::IMAGE_IO_REPORT => self.image_io_report(id, &msg)?,
             other => tracing::debug!("ignored message {other}"),
         }
         Ok(())

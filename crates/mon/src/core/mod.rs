@@ -10,6 +10,7 @@
 
 mod dispatch;
 mod failure;
+mod image_io;
 mod manager;
 mod ops;
 mod osd_down;
@@ -35,6 +36,7 @@ use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
 
 pub use failure::Failure;
+pub(crate) use manager::Sender;
 pub use manager::{Manager, MgrSession};
 pub(crate) use quorum::MAX_MONITORS;
 pub use quorum::{PeerInfo, Quorum, Role};
@@ -45,6 +47,7 @@ use timecheck::TimeCheck;
 pub use write::Waiter;
 
 use crate::health::{DiskUse, HealthLog, Mutes, Versions};
+use crate::image_io::{ImageIo, Unnamed};
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
 use crate::progress::Progress;
@@ -68,6 +71,8 @@ pub enum Output {
     AskIds(u64),
     /// Ask these monitors for the time, in this round; [`Monitor::time_answer`] takes the answers.
     AskTimes(u64, Vec<String>),
+    /// Find the names of block images; [`Monitor::images_named`] takes the answer.
+    NameImages(Unnamed),
 }
 
 /// Who this monitor is.
@@ -136,6 +141,7 @@ pub struct Monitor {
     pub(crate) health_log: HealthLog,
     pub(crate) versions: Versions,
     pub(crate) progress: Progress,
+    pub(crate) image_io: ImageIo,
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
     pub(crate) manager: Manager,
@@ -180,6 +186,7 @@ impl Monitor {
             health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
             progress: Progress::default(),
+            image_io: ImageIo::default(),
             disk: None,
             manager: Manager::load(kv.as_ref(), me.mgr_addrs.clone())?,
             values: Values::from_file(local),
@@ -255,6 +262,7 @@ impl Monitor {
         self.check_times();
         self.stats.tick(now, &self.osd.map);
         self.watch_progress();
+        self.watch_image_io();
         if self.writes.idle() && self.queue.is_empty() {
             self.maintain();
         }

@@ -84,6 +84,7 @@ impl Monitor {
         self.quorum.leader = self.me.name.clone();
         self.stats.restart(now);
         self.progress.restart();
+        self.image_io.restart();
         self.osd.start(self.steady.now());
         self.metadata_due = true;
         self.resend();

@@ -112,7 +112,8 @@ impl World {
                     | Output::Forward(..)
                     | Output::Confirm
                     | Output::AskIds(_)
-                    | Output::AskTimes(..)) => {
+                    | Output::AskTimes(..)
+                    | Output::NameImages(_)) => {
                         panic!("{other:?}")
                     }
                     Output::Propose(txn) => {

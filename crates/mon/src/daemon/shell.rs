@@ -132,6 +132,7 @@ impl Shell {
                 Output::Confirm => self.confirm(),
                 Output::AskIds(nonce) => self.hub.ask_ids(nonce),
                 Output::AskTimes(round, names) => self.hub.ask_times(round, names),
+                Output::NameImages(images) => tracing::debug!("nobody names {images:?}"),
             }
         }
     }

@@ -1,0 +1,50 @@
+//! Asking OSDs what clients do to block images, and taking their answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spirula_proto::internal::image_io::{ImageIoQuery, ImageIoReport};
+use spirula_proto::{Payload, RawMessage};
+
+use super::{Monitor, Output, SessionId};
+use crate::image_io::{Action, Unnamed};
+
+impl Monitor {
+    /// Does what is due. To be called several times a second where this monitor leads.
+    pub(crate) fn watch_image_io(&mut self) {
+        let (map, sessions) = (&self.osd.map, &self.sessions);
+        let osds = || -> BTreeSet<i32> {
+            let osds = sessions.values().filter_map(super::Session::osd);
+            osds.filter(|osd| map.is_up(*osd)).collect()
+        };
+        for action in self.image_io.tick(self.steady.now(), osds) {
+            match action {
+                Action::Poll(osds, poll) => {
+                    let query = ImageIoQuery::Poll(poll).to_message();
+                    for session in osds
+                        .into_iter()
+                        .filter_map(|osd| self.osd_session(osd))
+                        .collect::<Vec<_>>()
+                    {
+                        self.send(session, query.clone());
+                    }
+                }
+                Action::Name(images) => self.out.push(Output::NameImages(images)),
+            }
+        }
+    }
+
+    /// The names of those of these block images that have one, by id.
+    pub fn images_named(&mut self, images: &Unnamed, names: &BTreeMap<String, String>) {
+        self.image_io.named(images, names);
+    }
+
+    /// What an OSD has counted.
+    pub(super) fn image_io_report(&mut self, id: SessionId, msg: &RawMessage) -> spirula_proto::Result<()> {
+        let ImageIoReport::Counts(counts) = msg.decode()?;
+        match self.sessions.get(&id).and_then(super::Session::osd) {
+            Some(osd) => self.image_io.answer(osd, counts),
+            None => tracing::warn!("a report from something that is no OSD"),
+        }
+        Ok(())
+    }
+}
