@@ -34,6 +34,7 @@ mod pool_list;
 mod pool_option;
 mod pool_set;
 mod pool_snap;
+mod rbd_support;
 mod reply;
 mod report;
 mod reweight_by;
@@ -48,7 +49,7 @@ use serde_json::{Map, Value, json};
 use spirula_proto::mon::LogPriority;
 
 pub use args::{ArgResult, Args, parse_osd};
-pub(crate) use at_manager::{run_mgr, tell_mgr};
+pub(crate) use at_manager::{denied_by_module, run_mgr, tell_mgr};
 pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
@@ -62,6 +63,8 @@ pub enum Outcome {
     Now(Reply),
     /// An answer to be given once what was prepared is committed.
     Commit(Reply),
+    /// A question to the manager's modules, whose answer it is.
+    Ask(Box<spirula_manager::Question>),
 }
 
 /// The result of a handler; both sides are answers, the error one is never waited for.
@@ -138,6 +141,7 @@ const FAMILIES: &[&[Command]] = &[
     pool_get::COMMANDS,
     pool_set::COMMANDS,
     pool_snap::COMMANDS,
+    rbd_support::COMMANDS,
     auth::COMMANDS,
     config::COMMANDS,
     config_history::COMMANDS,
@@ -277,6 +281,7 @@ fn execute(mon: &mut Monitor, session: SessionId, command: &Command, args: Args,
     Ok(match (command.run)(mon, &call)? {
         Outcome::Now(reply) => Outcome::Now(reply.named(names.get())),
         Outcome::Commit(reply) => Outcome::Commit(reply.named(names.get())),
+        asked @ Outcome::Ask(_) => asked,
     })
 }
 

@@ -11,6 +11,7 @@
 mod dispatch;
 mod failure;
 mod manager;
+mod module;
 mod ops;
 mod osd_down;
 mod osd_report;
@@ -36,6 +37,7 @@ use spirula_proto::RawMessage;
 
 pub use failure::Failure;
 pub use manager::{Manager, MgrSession};
+pub use module::ModuleStart;
 pub(crate) use quorum::MAX_MONITORS;
 pub use quorum::{PeerInfo, Quorum, Role};
 pub use session::{NewSession, Session, SessionId, Sub};
@@ -68,6 +70,12 @@ pub enum Output {
     AskIds(u64),
     /// Ask these monitors for the time, in this round; [`Monitor::time_answer`] takes the answers.
     AskTimes(u64, Vec<String>),
+    /// Start the manager's modules; what they tell comes to [`Monitor::module_news`].
+    StartModule(Box<ModuleStart>),
+    /// Hand a request over to them.
+    AskModule(spirula_manager::Request),
+    /// End them. Nothing that they told before counts any more.
+    StopModule,
 }
 
 /// Who this monitor is.
