@@ -21,7 +21,6 @@ pub mod raft;
 pub mod service;
 pub mod version;
 
-pub use image_io::Unnamed;
 pub use spirula_conf::options;
 
 pub use daemon::{MkfsConfig, MonConfig, first_state, known_address, mkfs, run};

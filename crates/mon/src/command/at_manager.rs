@@ -3,13 +3,13 @@
 use serde_json::{Map, json};
 
 use super::{
-    Args, Call, Done, Outcome, Reply, admit, audit, errno, execute, misc, named, now, official, refuse,
-    signature,
+    Args, Done, Outcome, Reply, admit, errno, execute, misc, named, now, official, refuse, signature,
 };
 use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
 use bytes::Bytes;
 use spirula_asok::osd_network;
+use spirula_proto::mon::LogPriority;
 
 /// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
 /// first that fits counts.
@@ -25,11 +25,8 @@ const MODULES: &[(&str, &str)] = &[
     ("healthcheck", "prometheus"),
     ("mgr self-test", "selftest"),
     ("orch", "orchestrator"),
-    ("rbd", RBD),
+    ("rbd", "rbd_support"),
 ];
-
-/// The module whose commands are about block images.
-const RBD: &str = "rbd_support";
 
 /// Commands filed under the manager that belong to none of its modules.
 const OWN: &[&str] = &[
@@ -149,29 +146,19 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
     }
 }
 
-/// Whether the session may touch the images of a pool and a namespace in it, or of all pools: what Ceph's module asks when a command
-/// of its own was admitted. Who asks a monitor has the module's command run by that.
-pub(super) fn authorize(
-    mon: &mut Monitor,
-    call: &Call<'_>,
-    target: Option<(&str, &str)>,
-    perm: &str,
-) -> Result<(), Reply> {
-    let Some(session) = mon.manager.sessions.get(&call.session) else {
-        return Ok(());
+/// A module has refused a command for lack of capabilities: says so in the audit log, and where help is.
+pub(crate) fn denied_by_module(mon: &mut Monitor, session: SessionId, reply: Reply) -> Reply {
+    let Some(sender) = mon.sender(session) else {
+        return reply;
     };
-    let (pool, namespace) = target.unwrap_or_default();
-    let args = [("pool", pool), ("namespace", namespace)].map(|(k, v)| (k.to_owned(), v.to_owned()));
-    if session.is_allowed(("py", RBD), "", &args, perm) {
-        return Ok(());
-    }
-    if let Some(sender) = mon.sender(call.session) {
-        let text = serde_json::Value::Object(call.args.to_map()).to_string();
-        audit(mon, &sender, call.args.prefix(), text, "access denied");
-    }
-    let (pool, namespace) = target.unwrap_or(("None", "None"));
-    let text = format!("not authorized on pool={pool}, namespace={namespace}{DENIED}");
-    refuse(errno::EACCES, text)
+    let (from, who) = (crate::fmt::addr_legacy(&sender.addr), sender.name);
+    let text = format!("from='{from}' entity='{who}': {}: access denied", reply.status);
+    let entry = mon
+        .clog
+        .own_entry(&mon.me, mon.now, LogPriority::INFO, "audit", text);
+    mon.clog.add(entry);
+    let status = format!("{}{DENIED}", reply.status);
+    reply.with_status(status)
 }
 
 /// What a client is told that lacks capabilities at the manager.

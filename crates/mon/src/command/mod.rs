@@ -35,6 +35,7 @@ mod pool_option;
 mod pool_set;
 mod pool_snap;
 mod rbd_perf;
+mod rbd_support;
 mod reply;
 mod report;
 mod reweight_by;
@@ -49,11 +50,11 @@ use serde_json::{Map, Value, json};
 use spirula_proto::mon::LogPriority;
 
 pub use args::{ArgResult, Args, parse_osd};
-pub(crate) use at_manager::{run_mgr, tell_mgr};
+pub(crate) use at_manager::{denied_by_module, run_mgr, tell_mgr};
 pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
-use crate::core::{Monitor, Sender, SessionId};
+use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
 
 /// What a command led to.
@@ -63,6 +64,8 @@ pub enum Outcome {
     Now(Reply),
     /// An answer to be given once what was prepared is committed.
     Commit(Reply),
+    /// A question to the manager's modules, whose answer it is.
+    Ask(Box<spirula_manager::Question>),
 }
 
 /// The result of a handler; both sides are answers, the error one is never waited for.
@@ -139,12 +142,13 @@ const FAMILIES: &[&[Command]] = &[
     pool_get::COMMANDS,
     pool_set::COMMANDS,
     pool_snap::COMMANDS,
+    rbd_perf::COMMANDS,
+    rbd_support::COMMANDS,
     auth::COMMANDS,
     config::COMMANDS,
     config_history::COMMANDS,
     config_key::COMMANDS,
     log::COMMANDS,
-    rbd_perf::COMMANDS,
 ];
 
 fn all() -> impl Iterator<Item = &'static Command> {
@@ -201,6 +205,7 @@ fn admit(
     let Some(sender) = mon.sender(session) else {
         return refuse(errno::EACCES, "access denied");
     };
+    let (who, addr) = (sender.name, sender.addr);
     let strings = args.as_strings();
     let (allowed, denial) = match mon.manager.sessions.get(&session) {
         Some(s) => (
@@ -215,28 +220,29 @@ fn admit(
     };
     if perm.contains('w') || !allowed {
         let verdict = if allowed { "dispatch" } else { "access denied" };
-        audit(mon, &sender, args.prefix(), cmd.concat(), verdict);
+        let text = cmd.concat();
+        // Values may be secrets.
+        let shown = if text.contains("key") {
+            args.prefix().to_owned()
+        } else {
+            text
+        };
+        let entry = mon.clog.own_entry(
+            &mon.me,
+            mon.now,
+            LogPriority::INFO,
+            "audit",
+            format!(
+                "from='{}' entity='{who}' cmd=[{shown}]: {verdict}",
+                crate::fmt::addr_legacy(&addr)
+            ),
+        );
+        mon.clog.add(entry);
     }
     match allowed {
         true => Ok(()),
         false => refuse(errno::EACCES, denial),
     }
-}
-
-/// Notes a command in the audit log.
-fn audit(mon: &mut Monitor, sender: &Sender, prefix: &str, text: String, verdict: &str) {
-    // Values may be secrets.
-    let shown = if text.contains("key") {
-        prefix.to_owned()
-    } else {
-        text
-    };
-    let (who, addr) = (&sender.name, crate::fmt::addr_legacy(&sender.addr));
-    let line = format!("from='{addr}' entity='{who}' cmd=[{shown}]: {verdict}");
-    let entry = mon
-        .clog
-        .own_entry(&mon.me, mon.now, LogPriority::INFO, "audit", line);
-    mon.clog.add(entry);
 }
 
 fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
@@ -280,6 +286,7 @@ fn execute(mon: &mut Monitor, session: SessionId, command: &Command, args: Args,
     Ok(match (command.run)(mon, &call)? {
         Outcome::Now(reply) => Outcome::Now(reply.named(names.get())),
         Outcome::Commit(reply) => Outcome::Commit(reply.named(names.get())),
+        asked @ Outcome::Ask(_) => asked,
     })
 }
 

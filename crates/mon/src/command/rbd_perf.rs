@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Call, Done, Reply, at_manager, commands, errno, now, refuse};
+use spirula_manager::python;
+
+use super::{Call, Done, Reply, commands, denied_by_module, errno, now, rbd_support, refuse};
 use crate::core::Monitor;
 use crate::image_io::{DESCRIPTORS, Kind, Scope};
 
@@ -47,10 +49,25 @@ fn image_pools(m: &Monitor) -> BTreeMap<u64, String> {
     named.collect()
 }
 
+fn authorize(m: &mut Monitor, call: &Call<'_>, target: Option<(&str, &str)>) -> Result<(), Reply> {
+    let (pool, namespace) = target.unwrap_or_default();
+    if rbd_support::authority(m, call).allows(pool, namespace) {
+        return Ok(());
+    }
+    // As Python spells what is not there.
+    let (pool, namespace) = target.unwrap_or(("None", "None"));
+    let text = format!("not authorized on pool={pool}, namespace={namespace}");
+    Err(denied_by_module(
+        m,
+        call.session,
+        Reply::error(errno::EACCES, text),
+    ))
+}
+
 fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
     let spec = call.args.opt_str("pool_spec").unwrap_or_default();
     let target = parse_spec(&spec)?;
-    at_manager::authorize(m, call, target, "r")?;
+    authorize(m, call, target)?;
     let (scope, pools) = match target {
         None => (Scope::All, image_pools(m)),
         Some((pool, nspace)) => {
@@ -75,7 +92,7 @@ fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
         return refuse(errno::EINVAL, format!("'{sort_by}' is not in list"));
     };
     let report = m.image_io.report(&scope, kind, sort_by, &pools, m.now.sec);
-    now(Reply::text(report.to_string()))
+    now(Reply::text(python::dumps(&report)))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Asking OSDs what clients do to block images, and taking their answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use spirula_proto::internal::image_io::{ImageIoQuery, ImageIoReport};
 use spirula_proto::{Payload, RawMessage};
 
-use super::{Monitor, Output, SessionId};
-use crate::image_io::{Action, Unnamed};
+use super::{Monitor, SessionId};
+use crate::image_io::Action;
 
 impl Monitor {
     /// Does what is due. To be called several times a second where this monitor leads.
@@ -28,14 +28,9 @@ impl Monitor {
                         self.send(session, query.clone());
                     }
                 }
-                Action::Name(images) => self.out.push(Output::NameImages(images)),
+                Action::Name(images) => self.name_images(images),
             }
         }
-    }
-
-    /// The names of those of these block images that have one, by id.
-    pub fn images_named(&mut self, images: &Unnamed, names: &BTreeMap<String, String>) {
-        self.image_io.named(images, names);
     }
 
     /// What an OSD has counted.

@@ -12,6 +12,7 @@ mod dispatch;
 mod failure;
 mod image_io;
 mod manager;
+mod module;
 mod ops;
 mod osd_down;
 mod osd_report;
@@ -36,8 +37,8 @@ use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
 
 pub use failure::Failure;
-pub(crate) use manager::Sender;
 pub use manager::{Manager, MgrSession};
+pub use module::ModuleStart;
 pub(crate) use quorum::MAX_MONITORS;
 pub use quorum::{PeerInfo, Quorum, Role};
 pub use session::{NewSession, Session, SessionId, Sub};
@@ -47,7 +48,7 @@ use timecheck::TimeCheck;
 pub use write::Waiter;
 
 use crate::health::{DiskUse, HealthLog, Mutes, Versions};
-use crate::image_io::{ImageIo, Unnamed};
+use crate::image_io::ImageIo;
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
 use crate::progress::Progress;
@@ -71,8 +72,12 @@ pub enum Output {
     AskIds(u64),
     /// Ask these monitors for the time, in this round; [`Monitor::time_answer`] takes the answers.
     AskTimes(u64, Vec<String>),
-    /// Find the names of block images; [`Monitor::images_named`] takes the answer.
-    NameImages(Unnamed),
+    /// Start the manager's modules; what they tell comes to [`Monitor::module_news`].
+    StartModule(Box<ModuleStart>),
+    /// Hand a request over to them.
+    AskModule(spirula_manager::Request),
+    /// End them. Nothing that they told before counts any more.
+    StopModule,
 }
 
 /// Who this monitor is.

@@ -53,6 +53,9 @@ struct World {
     index: u64,
     inbox: BTreeMap<SessionId, Vec<RawMessage>>,
     proposals: usize,
+    /// The addresses of the modules' clients, in the order of their starts.
+    modules: Vec<EntityAddr>,
+    asked: Vec<spirula_manager::Request>,
 }
 
 fn identity() -> Identity {
@@ -92,6 +95,8 @@ impl World {
             index: 1,
             inbox: BTreeMap::new(),
             proposals: 0,
+            modules: Vec::new(),
+            asked: Vec::new(),
         };
         w.settle();
         w
@@ -113,9 +118,11 @@ impl World {
                     | Output::Confirm
                     | Output::AskIds(_)
                     | Output::AskTimes(..)
-                    | Output::NameImages(_)) => {
+                    | Output::StopModule) => {
                         panic!("{other:?}")
                     }
+                    Output::StartModule(start) => self.modules.push(start.address),
+                    Output::AskModule(request) => self.asked.push(request),
                     Output::Propose(txn) => {
                         self.kv.0.borrow_mut().apply(&txn);
                         self.proposals += 1;

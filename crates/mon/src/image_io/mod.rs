@@ -12,10 +12,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use spirula_manager::ImagesToName;
 use spirula_proto::internal::image_io::{ImageIo as Counts, ImageIoCounts, ImageIoPoll};
 
 use names::Names;
-pub use names::Unnamed;
 pub(crate) use report::{DESCRIPTORS, Kind};
 
 /// Time between rounds: Ceph's `mgr_stats_period`.
@@ -129,7 +129,7 @@ pub(crate) enum Action {
     /// Ask these OSDs.
     Poll(BTreeSet<i32>, ImageIoPoll),
     /// Find the names of these images; [`ImageIo::named`] takes them.
-    Name(Unnamed),
+    Name(ImagesToName),
 }
 
 impl ImageIo {
@@ -244,7 +244,7 @@ impl ImageIo {
     }
 
     /// Images that have no name here, to be asked for.
-    fn unnamed(&mut self, now: Duration) -> Vec<Unnamed> {
+    fn unnamed(&mut self, now: Duration) -> Vec<ImagesToName> {
         let keys = || self.queries.values().flat_map(|q| q.images.iter());
         if self.names.are_old(now) {
             self.names
@@ -257,7 +257,7 @@ impl ImageIo {
     }
 
     /// The names of those of these images that have one, by id. The others are forgotten: they are gone.
-    pub(crate) fn named(&mut self, images: &Unnamed, names: &BTreeMap<String, String>) {
+    pub(crate) fn named(&mut self, images: &ImagesToName, names: &BTreeMap<String, String>) {
         for key in self.names.take(images, names) {
             for query in self.queries.values_mut() {
                 query.images.remove(&key);

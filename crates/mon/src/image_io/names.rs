@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spirula_manager::ImagesToName;
+
 use super::ImageKey;
 
 /// Names are looked up again after so long, as images are renamed and removed.
@@ -10,25 +12,14 @@ const REFRESH: Duration = Duration::from_secs(300);
 /// An answer that has not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Images of a pool and namespace whose names are wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unnamed {
-    /// The pool.
-    pub pool: u64,
-    /// The namespace.
-    pub nspace: String,
-    /// The images' ids.
-    pub ids: Vec<String>,
-}
-
-impl Unnamed {
-    fn keys(&self) -> impl Iterator<Item = ImageKey> {
-        self.ids.iter().map(|id| ImageKey {
-            pool: self.pool,
-            nspace: self.nspace.clone(),
-            id: id.clone(),
-        })
-    }
+/// The images that were asked for.
+fn keys(images: &ImagesToName) -> impl Iterator<Item = ImageKey> {
+    let pool = u64::try_from(images.pool).unwrap_or_default();
+    images.ids.iter().map(move |id| ImageKey {
+        pool,
+        nspace: images.namespace.clone(),
+        id: id.clone(),
+    })
 }
 
 /// All names that are known.
@@ -70,7 +61,7 @@ impl Names {
         &mut self,
         now: Duration,
         images: impl Iterator<Item = &'a ImageKey>,
-    ) -> Vec<Unnamed> {
+    ) -> Vec<ImagesToName> {
         self.asked.retain(|_, since| now < *since + PATIENCE);
         let mut wanted: BTreeMap<(u64, &str), Vec<String>> = BTreeMap::new();
         for key in images {
@@ -80,18 +71,18 @@ impl Names {
                 ids.push(key.id.clone());
             }
         }
-        let unnamed = wanted.into_iter().map(|((pool, nspace), ids)| Unnamed {
-            pool,
-            nspace: nspace.to_owned(),
+        let unnamed = wanted.into_iter().map(|((pool, nspace), ids)| ImagesToName {
+            pool: i64::try_from(pool).unwrap_or(i64::MAX),
+            namespace: nspace.to_owned(),
             ids,
         });
         unnamed.collect()
     }
 
     /// The answer: names by id. Returns the images that have none.
-    pub(super) fn take(&mut self, images: &Unnamed, names: &BTreeMap<String, String>) -> Vec<ImageKey> {
+    pub(super) fn take(&mut self, images: &ImagesToName, names: &BTreeMap<String, String>) -> Vec<ImageKey> {
         let mut gone = Vec::new();
-        for key in images.keys() {
+        for key in keys(images) {
             self.asked.remove(&key);
             match names.get(&key.id) {
                 Some(name) => drop(self.known.insert(key, name.clone())),

@@ -23,7 +23,7 @@ fn counts(pool: u64, nspace: &str, id: &str, writes: u64) -> Counts {
 struct World {
     io: ImageIo,
     polls: Vec<ImageIoPoll>,
-    asked: Vec<Unnamed>,
+    asked: Vec<ImagesToName>,
 }
 
 impl World {
@@ -198,9 +198,9 @@ fn names_are_asked_once_and_again_later_and_who_has_none_is_forgotten() {
     let both = || vec![counts(1, "", "a", 5), counts(1, "", "b", 5)];
     w.round(at(5), both());
     w.round(at(10), both());
-    let unnamed = Unnamed {
+    let unnamed = ImagesToName {
         pool: 1,
-        nspace: String::new(),
+        namespace: String::new(),
         ids: vec!["a".into(), "b".into()],
     };
     assert_eq!(w.asked, [unnamed.clone()]);

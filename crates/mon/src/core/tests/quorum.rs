@@ -182,7 +182,6 @@ impl Group {
                     m.time_answer(&who, &answer(ahead), now.plus(round_trip));
                 }
             }
-            Output::NameImages(_) => {}
         }
     }
 
