@@ -1,6 +1,7 @@
 //! The core with OSDs that are only messages.
 
 mod failure;
+mod image_io;
 mod manager;
 mod operator;
 mod progress;
