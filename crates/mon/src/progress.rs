@@ -236,7 +236,15 @@ impl Progress {
                 let event = &mut self.events[at];
                 (event.share, event.message) = (share.clamp(0.0, 1.0), message);
             }
-            (TaskNews::Progress { id, message, share, mut refs }, None) => {
+            (
+                TaskNews::Progress {
+                    id,
+                    message,
+                    share,
+                    mut refs,
+                },
+                None,
+            ) => {
                 refs.shift_insert(0, "origin".to_owned(), json!(spirula_manager::MODULE));
                 self.events.push(Event {
                     id,

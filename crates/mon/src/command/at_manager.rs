@@ -148,10 +148,14 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
 
 /// A module has refused a command for lack of capabilities: says so in the audit log, and where help is.
 pub(crate) fn denied_by_module(mon: &mut Monitor, session: SessionId, reply: Reply) -> Reply {
-    let Some(sender) = mon.sender(session) else { return reply };
+    let Some(sender) = mon.sender(session) else {
+        return reply;
+    };
     let (from, who) = (crate::fmt::addr_legacy(&sender.addr), sender.name);
     let text = format!("from='{from}' entity='{who}': {}: access denied", reply.status);
-    let entry = mon.clog.own_entry(&mon.me, mon.now, LogPriority::INFO, "audit", text);
+    let entry = mon
+        .clog
+        .own_entry(&mon.me, mon.now, LogPriority::INFO, "audit", text);
     mon.clog.add(entry);
     let status = format!("{}{DENIED}", reply.status);
     reply.with_status(status)

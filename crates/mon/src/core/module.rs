@@ -40,7 +40,10 @@ enum Life {
     #[default]
     Off,
     /// The map that names their client is on its way, with this global id.
-    Claimed { gid: u64, address: EntityAddr },
+    Claimed {
+        gid: u64,
+        address: EntityAddr,
+    },
     Running,
 }
 
@@ -160,7 +163,8 @@ impl Monitor {
         module.asked += 1;
         let id = module.asked;
         module.askers.insert(id, Asker { session, compose });
-        self.out.push(Output::AskModule(Request::Ask(id, Box::new(question))));
+        self.out
+            .push(Output::AskModule(Request::Ask(id, Box::new(question))));
     }
 
     /// Has the modules find the names of images; [`Monitor::take_image_names`] gives what they found.
@@ -186,7 +190,10 @@ impl Monitor {
             News::Named(wanted, names) => self.manager.module.names.push((wanted, names)),
             News::Task(news) => self.task_progress(news),
             News::Ended(why) => {
-                self.log_event(LogPriority::WARN, format!("the manager's modules start again: {why}"));
+                self.log_event(
+                    LogPriority::WARN,
+                    format!("the manager's modules start again: {why}"),
+                );
                 for (_, asker) in std::mem::take(&mut self.manager.module.askers) {
                     self.answer_asker(asker, spirula_manager::not_ready());
                 }

@@ -146,7 +146,9 @@ impl Shell {
     }
 
     fn start_module(&self, start: ModuleStart) {
-        let modes = self.value("ms_client_mode", ConMode::parse_list).unwrap_or_default();
+        let modes = self
+            .value("ms_client_mode", ConMode::parse_list)
+            .unwrap_or_default();
         let modes = if modes.is_empty() {
             vec![ConMode::CRC, ConMode::SECURE]
         } else {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_cephx::{
-    AuthName, CryptoKey, EntityAuth, Env, GLOBAL_ID_STEP, GlobalIds, KeyDatabase, KeyServer, Keyring, ServiceSecrets,
-    TicketLifetimes,
+    AuthName, CryptoKey, EntityAuth, Env, GLOBAL_ID_STEP, GlobalIds, KeyDatabase, KeyServer, Keyring,
+    ServiceSecrets, TicketLifetimes,
 };
 use spirula_denc::{UTime, encode_to_vec};
 
@@ -27,7 +27,11 @@ const GID_END: &str = "gid_end";
 const GID_FOR: &str = "gid_for/";
 
 /// What a manager may do, as administrators give it.
-const MANAGER_CAPS: [(&str, &str); 3] = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
+const MANAGER_CAPS: [(&str, &str); 3] = [
+    ("mon", "allow profile mgr"),
+    ("osd", "allow *"),
+    ("mds", "allow *"),
+];
 
 /// The first global id of a cluster, as official clusters have it.
 const FIRST_GID: u64 = 4100;
@@ -156,14 +160,20 @@ impl Auth {
     }
 
     /// The manager in this process is to log in. Returns its key: that of the entity, where an administrator has made one.
-    pub(crate) fn begin_manager(&mut self, name: &AuthName, env: &Env<'_>) -> spirula_cephx::Result<CryptoKey> {
+    pub(crate) fn begin_manager(
+        &mut self,
+        name: &AuthName,
+        env: &Env<'_>,
+    ) -> spirula_cephx::Result<CryptoKey> {
         if let Some(entity) = self.db.entities.get(name) {
             return Ok(entity.key.clone());
         }
         let key = CryptoKey::generate(env)?;
         let entity = EntityAuth {
             key: key.clone(),
-            caps: MANAGER_CAPS.map(|(service, caps)| (service.into(), caps.into())).into(),
+            caps: MANAGER_CAPS
+                .map(|(service, caps)| (service.into(), caps.into()))
+                .into(),
         };
         self.manager = Some((name.clone(), entity));
         Ok(key)
@@ -203,7 +213,12 @@ impl Auth {
 
 impl KeyServer for Auth {
     fn lookup(&self, name: &AuthName) -> Option<EntityAuth> {
-        let own = || self.manager.as_ref().filter(|(own, _)| own == name).map(|(_, e)| e);
+        let own = || {
+            self.manager
+                .as_ref()
+                .filter(|(own, _)| own == name)
+                .map(|(_, e)| e)
+        };
         self.db.entities.get(name).or_else(own).cloned()
     }
 
