@@ -83,7 +83,10 @@ impl Failure {
 
     /// Whether the cluster has shut this client out.
     pub(crate) fn is_shut_out(&self) -> bool {
-        matches!(self, Self::Rados(errno::ESHUTDOWN, _) | Self::Rbd(errno::ESHUTDOWN, _))
+        matches!(
+            self,
+            Self::Rados(errno::ESHUTDOWN, _) | Self::Rbd(errno::ESHUTDOWN, _)
+        )
     }
 
     /// Its words.
@@ -113,12 +116,18 @@ mod tests {
                 Failure::Rbd(2, "Image p/x does not exist".into()),
                 "[errno 2] RBD image not found (Image p/x does not exist)",
             ),
-            (Failure::Rbd(31, "error removing image".into()), "[errno 31] error removing image"),
+            (
+                Failure::Rbd(31, "error removing image".into()),
+                "[errno 31] error removing image",
+            ),
             (
                 Failure::Rados(2, "error opening pool 'b'p''".into()),
                 "[errno 2] RADOS object not found (error opening pool 'b'p'')",
             ),
-            (Failure::Value("Invalid image spec: /".into()), "Invalid image spec: /"),
+            (
+                Failure::Value("Invalid image spec: /".into()),
+                "Invalid image spec: /",
+            ),
         ] {
             assert_eq!(failure.text(), text);
         }

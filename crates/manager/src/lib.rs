@@ -4,9 +4,12 @@
 
 mod failure;
 mod images;
+mod module;
+mod pools;
 pub mod python;
 mod question;
 mod service;
+mod tasks;
 
 pub use question::{Authority, Holder, MODULE, Question, Reply, errno};
 pub use service::{ImagesToName, Manager, News, Request, Start, TaskNews, not_ready};

@@ -78,12 +78,6 @@ impl Question {
     pub(crate) fn optional(&self, name: &str) -> Option<&str> {
         self.args.get(name).and_then(Value::as_str)
     }
-
-    /// An argument that must be given; whoever checked the command's signature knows that it is.
-    pub(crate) fn required(&self, name: &str) -> Result<&str, Reply> {
-        let missing = || Reply::error(errno::ENOENT, format!("'{name}'"));
-        self.optional(name).ok_or_else(missing)
-    }
 }
 
 /// An answer.

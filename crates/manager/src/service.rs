@@ -15,6 +15,7 @@ use spirula_msgr::ConMode;
 use tokio::sync::{Notify, mpsc};
 
 use crate::images;
+use crate::module::Module;
 use crate::question::{Question, Reply, errno};
 
 /// Requests that wait to be looked at.
@@ -149,17 +150,17 @@ pub(crate) type Tell = Rc<dyn Fn(News)>;
 /// What requests wait for.
 #[derive(Default)]
 struct Ready {
-    rados: OnceCell<Rados>,
+    module: OnceCell<Rc<Module>>,
     news: Notify,
 }
 
 impl Ready {
-    async fn wait(&self) -> Option<Rados> {
+    async fn wait(&self) -> Option<Rc<Module>> {
         let wait = async {
             loop {
                 let news = self.news.notified();
-                if let Some(rados) = self.rados.get() {
-                    return rados.clone();
+                if let Some(module) = self.module.get() {
+                    return Rc::clone(module);
                 }
                 news.await;
             }
@@ -170,20 +171,32 @@ impl Ready {
 
 async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: Tell) {
     let ready = Rc::new(Ready::default());
-    let begin = begin(start, Rc::clone(&ready));
+    let work = work(start, Rc::clone(&ready), Rc::clone(&tell));
     let told = Rc::clone(&tell);
-    tokio::task::spawn_local(async move {
-        if let Err(e) = begin.await {
-            told(News::Ended(e.to_string()));
-        }
-    });
+    tokio::task::spawn_local(async move { told(News::Ended(work.await)) });
     while let Some(request) = queue.recv().await {
         tokio::task::spawn_local(serve(request, Rc::clone(&ready), Rc::clone(&tell)));
     }
 }
 
+/// Works until that is not possible any more, and says why.
+async fn work(start: Start, ready: Rc<Ready>, tell: Tell) -> String {
+    let rados = match connect(start).await {
+        Ok(rados) => rados,
+        Err(e) => return e.to_string(),
+    };
+    let module = match Module::load(rados, tell).await {
+        Ok(module) => module,
+        Err(e) => return e.text(),
+    };
+    // Nobody else fills it.
+    let _ = ready.module.set(Rc::clone(&module));
+    ready.news.notify_waiters();
+    module.work().await.text()
+}
+
 /// Connects, and waits until nobody else is at work.
-async fn begin(start: Start, ready: Rc<Ready>) -> spirula_client::Result<()> {
+async fn connect(start: Start) -> spirula_client::Result<Rados> {
     let options = Options {
         name: start.name,
         key: start.key,
@@ -195,21 +208,22 @@ async fn begin(start: Start, ready: Rc<Ready>) -> spirula_client::Result<()> {
     };
     let rados = Rados::connect(&options).await?;
     rados.wait_for_map(start.osdmap_epoch).await?;
-    // Nobody else fills it.
-    let _ = ready.rados.set(rados);
-    ready.news.notify_waiters();
-    Ok(())
+    rados.latest_map().await?;
+    Ok(rados)
 }
 
 async fn serve(request: Request, ready: Rc<Ready>, tell: Tell) {
-    let rados = ready.wait().await;
-    match request {
-        Request::Ask(id, _) => tell(News::Reply(id, not_ready())),
-        Request::NameImages(wanted) => {
-            if let Some(rados) = rados {
-                let names = images::names(&rados, &wanted).await;
-                tell(News::Named(wanted, names));
-            }
+    let module = ready.wait().await;
+    match (request, module) {
+        (Request::Ask(id, question), Some(module)) => {
+            let reply = module.answer(&question).await;
+            tell(News::Reply(id, reply));
         }
+        (Request::Ask(id, _), None) => tell(News::Reply(id, not_ready())),
+        (Request::NameImages(wanted), Some(module)) => {
+            let names = images::names(module.rados(), &wanted).await;
+            tell(News::Named(wanted, names));
+        }
+        (Request::NameImages(_), None) => {}
     }
 }

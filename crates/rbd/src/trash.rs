@@ -134,7 +134,11 @@ pub async fn trash_purge(io: &IoCtx, now: UTime) -> Result<()> {
             Ok(()) => (in_vain, first) = (0, None),
             // It went with another one.
             Err(e) if e.is(errno::ENOENT) => {}
-            Err(e) if [errno::ENOTEMPTY, errno::EBUSY, EMLINK, EUCLEAN].iter().any(|n| e.is(*n)) => {
+            Err(e)
+                if [errno::ENOTEMPTY, errno::EBUSY, EMLINK, EUCLEAN]
+                    .iter()
+                    .any(|n| e.is(*n)) =>
+            {
                 due.push_back(id);
                 in_vain += 1;
                 first.get_or_insert(e);
