@@ -38,6 +38,9 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// How long a request may take (`rados_osd_op_timeout`); zero for as long as it takes.
     pub op_timeout: Duration,
+    /// The address that blocklists are to name this client by, with its nonce; otherwise that which peers see, with a nonce
+    /// of its own.
+    pub address: Option<EntityAddr>,
 }
 
 /// Where [`Options`] come from: a configuration file, and what the command line says instead.
@@ -106,6 +109,7 @@ impl Source {
                 .or_else(|| look.seconds("client_mount_timeout"))
                 .unwrap_or(MOUNT_TIMEOUT),
             op_timeout: look.seconds("rados_osd_op_timeout").unwrap_or_default(),
+            address: None,
         })
     }
 

@@ -64,13 +64,18 @@ impl Rados {
     pub async fn connect(options: &Options) -> Result<Self> {
         let mut config = Config::new(
             EntityName::new(EntityType::CLIENT, -1),
-            EntityAddrVec::default(),
+            options.address.map(EntityAddrVec::from).unwrap_or_default(),
             Pool::new(MEMORY),
         );
         config.con_modes.clone_from(&options.con_modes);
-        let mut nonce = [0; 4];
-        getrandom::fill(&mut nonce).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
-        config.nonce = u32::from_le_bytes(nonce);
+        config.nonce = match options.address {
+            Some(address) => address.nonce,
+            None => {
+                let mut nonce = [0; 4];
+                getrandom::fill(&mut nonce).map_err(|e| Error::Config(format!("no randomness: {e}")))?;
+                u32::from_le_bytes(nonce)
+            }
+        };
         let config = Rc::new(config);
         let (monc, mon_events) = MonClient::start(spirula_monc::Options {
             messenger: Rc::clone(&config),
@@ -163,9 +168,17 @@ impl Rados {
     pub async fn latest_map(&self) -> Result<Rc<OsdMap>> {
         let (newest, _) = self.inner.monc.version("osdmap").await?;
         let newest = u32::try_from(newest).map_err(|_| Error::Malformed("OSDMap epoch".into()))?;
-        let wait = self.inner.objecter.borrow_mut().wait_for_map(newest.max(1));
-        wait.await.map_err(|_| spirula_monc::Error::ShutDown)?;
+        self.wait_for_map(newest).await?;
         self.map().ok_or(Error::Mon(spirula_monc::Error::ShutDown))
+    }
+
+    /// Waits until the client has an OSDMap of this epoch or a later one.
+    ///
+    /// # Errors
+    /// Where the client is shut down.
+    pub async fn wait_for_map(&self, epoch: u32) -> Result<()> {
+        let wait = self.inner.objecter.borrow_mut().wait_for_map(epoch.max(1));
+        Ok(wait.await.map_err(|_| spirula_monc::Error::ShutDown)?)
     }
 
     /// The OSDMap that the client has.
@@ -275,8 +288,7 @@ impl Rados {
         if reply.result < 0 {
             return Err(Error::os("pool operation", reply.result));
         }
-        let wait = self.inner.objecter.borrow_mut().wait_for_map(reply.epoch);
-        wait.await.map_err(|_| spirula_monc::Error::ShutDown)?;
+        self.wait_for_map(reply.epoch).await?;
         Ok(reply.data)
     }
 

@@ -14,6 +14,7 @@ pub mod core;
 pub mod daemon;
 pub mod fmt;
 pub mod health;
+mod image_io;
 pub mod kv;
 mod progress;
 pub mod raft;

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use spirula_denc::{Fsid, UTime};
+use spirula_manager::TaskNews;
 use spirula_maps::{PgId, PgState};
 
 use crate::core::Monitor;
@@ -32,6 +33,8 @@ const COPYING: PgState = PgState::RECOVERING
 enum About {
     /// The whole cluster. The PGs that were clean when it began, and have not moved since, do not count.
     Cluster { untouched: BTreeSet<PgId> },
+    /// A task of a module of the manager, which tells how far it is.
+    Task { refs: Map<String, Value> },
     /// PGs that move because of this OSD: how many, and those that are left with the bytes that had been copied of each.
     Osd {
         osd: i32,
@@ -57,6 +60,8 @@ struct Event {
 struct Ghost {
     event: Event,
     finished: UTime,
+    /// Why it failed, where it did.
+    failure: Option<String>,
 }
 
 /// All events.
@@ -74,6 +79,7 @@ impl Event {
     fn refs(&self) -> Value {
         match &self.about {
             About::Cluster { .. } => json!([["global", ""]]),
+            About::Task { refs } => Value::Object(refs.clone()),
             About::Osd { osd, .. } => json!([["osd", osd]]),
         }
     }
@@ -81,6 +87,11 @@ impl Event {
     /// Whether `ceph -s` shows it.
     fn is_shown(&self) -> bool {
         matches!(self.about, About::Cluster { .. })
+    }
+
+    /// Whether it ends when a module says so.
+    fn is_task(&self) -> bool {
+        matches!(self.about, About::Task { .. })
     }
 
     fn age(&self, now: UTime) -> String {
@@ -152,10 +163,15 @@ impl Progress {
     /// The answer to `ceph progress json`.
     pub(crate) fn json(&self, now: UTime) -> Value {
         let ghost = |g: &Ghost| {
-            json!({
+            let mut v = json!({
                 "add_to_ceph_s:": g.event.is_shown(), "finished_at": g.finished.as_secs_f64(), "id": g.event.id,
                 "message": g.event.message, "refs": g.event.refs(), "started_at": g.event.started.as_secs_f64(),
-            })
+            });
+            if let Some(why) = &g.failure {
+                v["failed"] = json!(true);
+                v["failure_message"] = json!(why);
+            }
+            v
         };
         json!({
             "completed": self.completed.iter().map(ghost).collect::<Vec<_>>(),
@@ -195,12 +211,54 @@ impl Progress {
     }
 
     fn complete(&mut self, at: usize, now: UTime) {
+        self.end(at, now, None);
+    }
+
+    fn end(&mut self, at: usize, now: UTime, failure: Option<String>) {
         let mut event = self.events.remove(at);
         event.share = 1.0;
         if self.completed.len() == REMEMBERED {
             self.completed.pop_front();
         }
-        self.completed.push_back(Ghost { event, finished: now });
+        self.completed.push_back(Ghost {
+            event,
+            finished: now,
+            failure,
+        });
+    }
+
+    /// A task of a module of the manager tells something.
+    fn hear_task(&mut self, news: TaskNews, now: UTime, epoch: u32) {
+        let (TaskNews::Progress { id, .. } | TaskNews::Complete { id } | TaskNews::Failed { id, .. }) = &news;
+        let at = self.events.iter().position(|e| e.id == *id);
+        match (news, at) {
+            (TaskNews::Progress { share, message, .. }, Some(at)) => {
+                let event = &mut self.events[at];
+                (event.share, event.message) = (share.clamp(0.0, 1.0), message);
+            }
+            (
+                TaskNews::Progress {
+                    id,
+                    message,
+                    share,
+                    mut refs,
+                },
+                None,
+            ) => {
+                refs.shift_insert(0, "origin".to_owned(), json!(spirula_manager::MODULE));
+                self.events.push(Event {
+                    id,
+                    message,
+                    started: now,
+                    epoch,
+                    share: share.clamp(0.0, 1.0),
+                    about: About::Task { refs },
+                });
+            }
+            (TaskNews::Complete { .. }, Some(at)) => self.end(at, now, None),
+            (TaskNews::Failed { why, .. }, Some(at)) => self.end(at, now, Some(why)),
+            (TaskNews::Complete { .. } | TaskNews::Failed { .. }, None) => {}
+        }
     }
 }
 
@@ -222,13 +280,20 @@ impl Monitor {
         self.notice_in_and_out(&mut p);
         self.notice_copying(&mut p);
         let now = self.now;
-        for e in &mut p.events {
+        for e in p.events.iter_mut().filter(|e| !e.is_task()) {
             e.share = self.share_done(e).clamp(0.0, 1.0);
         }
-        while let Some(at) = p.events.iter().position(|e| e.share >= 1.0) {
+        while let Some(at) = p.events.iter().position(|e| !e.is_task() && e.share >= 1.0) {
             p.complete(at, now);
         }
         self.progress = p;
+    }
+
+    /// A task of a module of the manager tells something.
+    pub(crate) fn task_progress(&mut self, news: TaskNews) {
+        if self.tells_progress() {
+            self.progress.hear_task(news, self.now, self.osd.map.epoch);
+        }
     }
 
     /// Begins events about OSDs that were marked out or in.
@@ -292,6 +357,7 @@ impl Monitor {
     /// How much of an event is done.
     fn share_done(&self, e: &mut Event) -> f64 {
         match &mut e.about {
+            About::Task { .. } => e.share,
             About::Cluster { untouched } => {
                 untouched.retain(|pg| self.stats.pgs.get(pg).is_some_and(|s| is_done(s.state)));
                 let counted = self.stats.pgs.iter().filter(|(pg, _)| !untouched.contains(pg));

@@ -119,6 +119,10 @@ msg_types! {
     MON_PEER = 0x7006, "mon_peer";
     /// Ours, between monitors: [`crate::internal::quorum`].
     MON_PEER_REPLY = 0x7007, "mon_peer_reply";
+    /// Ours, monitor to OSD: [`crate::internal::image_io`].
+    IMAGE_IO_QUERY = 0x7008, "image_io_query";
+    /// Ours, OSD to monitor: [`crate::internal::image_io`].
+    IMAGE_IO_REPORT = 0x7009, "image_io_report";
 }
 
 impl fmt::Display for MsgType {

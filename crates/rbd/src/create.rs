@@ -9,7 +9,7 @@ use spirula_maps::release;
 use crate::clones::{self, Link};
 use crate::cls::{self, change, tell};
 use crate::image::{Image, Options};
-use crate::remove::remove_objects;
+use crate::remove::remove_named;
 use crate::{Error, Result, directory, names};
 
 /// The size of objects as a power of two: at least, at most, and unless told otherwise.
@@ -198,7 +198,7 @@ async fn make(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Res
     directory::add(io, name, &plan.id).await?;
     if let Err(e) = plan.make(io, size).await {
         // What it failed with counts.
-        let _ = remove_objects(io, name, &plan.id).await;
+        let _ = remove_named(io, name, &plan.id).await;
         return Err(e);
     }
     Ok(plan.id)
@@ -272,7 +272,7 @@ pub async fn clone(
     if linked.is_err() {
         // What it failed with counts.
         let _ = clones::detach(&link).await;
-        let _ = remove_objects(io, name, &id).await;
+        let _ = remove_named(io, name, &id).await;
     }
     linked
 }

@@ -8,19 +8,25 @@ use spirula_client::errno;
 use crate::cls::Nothing;
 use crate::error::unless;
 use crate::image::{Image, Inner};
-use crate::{Error, Result, cls};
+use crate::progress::Meter;
+use crate::{Error, Progress, Result, cls};
 
 impl Inner {
     /// Copies all that the image sees of its parent, and lets go of that.
-    pub(crate) async fn flatten(self: &Rc<Self>) -> Result<()> {
+    pub(crate) async fn flatten(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let seen = self.header().overlap_at(None)?;
         if self.header().parent.is_none() || seen == 0 {
             return Err(Error::os("flatten", errno::EINVAL));
         }
         let objects = self.objects(seen);
-        let copy = self.for_each(0..objects, |inner, object| async move {
-            inner.copy_object(object).await
+        let meter = Meter::new(progress, objects);
+        let copy = self.for_each(0..objects, |inner, object| {
+            let meter = Rc::clone(&meter);
+            async move {
+                inner.copy_object(object).await?;
+                meter.reached(object + 1)
+            }
         });
         copy.await?;
         let alone = self.alone().await;
@@ -57,9 +63,10 @@ impl Image {
     /// Copies all that the image sees of its parent, and lets go of that.
     ///
     /// # Errors
-    /// `EINVAL` where it has none, `EROFS` where it can't be written.
-    pub async fn flatten(&self) -> Result<()> {
-        let flatten = |inner: Rc<Inner>| async move { inner.flatten().await };
+    /// `EINVAL` where it has none, `EROFS` where it can't be written, `ECANCELED` where the progress' listener ends it.
+    pub async fn flatten(&self, progress: &Progress) -> Result<()> {
+        let progress = progress.clone();
+        let flatten = |inner: Rc<Inner>| async move { inner.flatten(&progress).await };
         self.inner.start(flatten).await
     }
 }

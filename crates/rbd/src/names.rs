@@ -6,6 +6,10 @@ pub(crate) const DIRECTORY: &str = "rbd_directory";
 pub(crate) const CHILDREN: &str = "rbd_children";
 /// Images that can be restored.
 pub(crate) const TRASH: &str = "rbd_trash";
+/// The pool's namespaces.
+pub(crate) const NAMESPACES: &str = "rbd_namespace";
+/// Whether and how a pool or namespace is mirrored, and its images.
+pub(crate) const MIRRORING: &str = "rbd_mirroring";
 /// What marks a pool as one of images.
 pub(crate) const INFO: &str = "rbd_info";
 

@@ -7,35 +7,45 @@ use spirula_client::{IoCtx, errno};
 
 use crate::error::unless;
 use crate::image::{Image, Inner, Options};
-use crate::{Error, Result, directory, names};
+use crate::{Error, Progress, Result, directory, names};
 
-/// Removes what names an image, its header and its object map.
-pub(crate) async fn remove_objects(io: &IoCtx, name: &str, id: &str) -> Result<()> {
+/// Removes an image's header and its object map.
+pub(crate) async fn remove_objects(io: &IoCtx, id: &str) -> Result<()> {
     for oid in [names::header(id), names::object_map(id, None)] {
         unless(io.remove(oid).await.map_err(Error::from), errno::ENOENT)?;
     }
-    directory::remove(io, name, id).await
+    Ok(())
 }
 
 /// Removes an image with all its data.
 ///
 /// # Errors
 /// `ENOENT` where there is none, `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients use it, `EMLINK` where it
-/// belongs to a group.
-pub async fn remove(io: &IoCtx, name: &str) -> Result<()> {
+/// belongs to a group, `ECANCELED` where the progress' listener ends it.
+pub async fn remove(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     let id = directory::image_id(io, name).await?;
-    match Image::open_by_id(io, name, &id, Options::default()).await {
+    remove_content(io, name, &id, progress).await?;
+    remove_named(io, name, &id).await
+}
+
+/// Removes what names an image, its header and its object map.
+pub(crate) async fn remove_named(io: &IoCtx, name: &str, id: &str) -> Result<()> {
+    remove_objects(io, id).await?;
+    directory::remove(io, name, id).await
+}
+
+/// Removes an image's data and what ties it to others. There is nothing to be done where an interrupted removal has come to the
+/// header.
+pub(crate) async fn remove_content(io: &IoCtx, name: &str, id: &str, progress: &Progress) -> Result<()> {
+    match Image::open_by_id(io, name, id, Options::default()).await {
         Ok(image) => {
-            let emptied = image.inner.empty().await;
+            let emptied = image.inner.empty(progress).await;
             let closed = image.close().await;
-            emptied?;
-            closed?;
+            emptied.and(closed)
         }
-        // A removal was interrupted.
-        Err(e) if e.is(errno::ENOENT) && is_gone(io, &id).await? => {}
-        Err(e) => return Err(e),
+        Err(e) if e.is(errno::ENOENT) && is_gone(io, id).await? => Ok(()),
+        Err(e) => Err(e),
     }
-    remove_objects(io, name, &id).await
 }
 
 async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
@@ -45,7 +55,7 @@ async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
 
 impl Inner {
     /// Removes the image's data and what ties it to others, where nobody else uses it.
-    async fn empty(self: &Rc<Self>) -> Result<()> {
+    async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.header();
         if header.op_features & features::GROUP != 0 {
             return Err(Error::os("remove", errno::EMLINK));
@@ -63,7 +73,7 @@ impl Inner {
         if !writing.header.snapshots.is_empty() {
             return Err(Error::os("remove", errno::ENOTEMPTY));
         }
-        self.trim(&writing, writing.header.size, 0).await?;
+        self.trim(&writing, writing.header.size, 0, progress).await?;
         self.detach_from_parent(&writing.header).await
     }
 }

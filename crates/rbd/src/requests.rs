@@ -9,7 +9,7 @@ use spirula_client::errno;
 
 use crate::image::Inner;
 use crate::message::{Announcement, RequestId, Task, response};
-use crate::{Result, directory};
+use crate::{Progress, Result, directory};
 
 /// Requests that are remembered, so that those that come again are not executed again.
 const REMEMBERED: usize = 256;
@@ -103,7 +103,7 @@ impl Inner {
 
     async fn perform(self: &Rc<Self>, task: Task) -> Result<()> {
         match task {
-            Task::Flatten => self.flatten().await,
+            Task::Flatten => self.flatten(&Progress::untold()).await,
             Task::Resize { size, allow_shrink } => self.resize(size, allow_shrink).await,
             Task::SnapCreate { name, namespace } => self.create_snapshot(&name, namespace).await,
             Task::SnapRemove { name, namespace } => self.remove_snapshot(&name, &namespace).await,

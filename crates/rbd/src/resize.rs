@@ -8,7 +8,8 @@ use spirula_client::errno;
 use crate::error::unless;
 use crate::image::{Image, Inner, Writing};
 use crate::io::Change;
-use crate::{Error, Result, cls};
+use crate::progress::Meter;
+use crate::{Error, Progress, Result, cls};
 
 impl Inner {
     /// Changes the image's size. What lies behind a smaller one is gone.
@@ -32,7 +33,7 @@ impl Inner {
         let old = writing.header.size;
         let objects = self.objects(size);
         if size < old {
-            self.trim(&writing, old, size).await?;
+            self.trim(&writing, old, size, &Progress::untold()).await?;
         } else if let Some(map) = &writing.map {
             map.resize(objects).await?;
         }
@@ -44,7 +45,13 @@ impl Inner {
     }
 
     /// Removes the data behind a new size.
-    pub(crate) async fn trim(self: &Rc<Self>, writing: &Writing, old: u64, new: u64) -> Result<()> {
+    pub(crate) async fn trim(
+        self: &Rc<Self>,
+        writing: &Writing,
+        old: u64,
+        new: u64,
+        progress: &Progress,
+    ) -> Result<()> {
         let layout = self.fixed.layout;
         let (from, to) = (self.objects(new), self.objects(old));
         self.keep_for_snapshots(writing, from, to).await?;
@@ -52,11 +59,13 @@ impl Inner {
             map.update(from, to, PENDING, Some(EXISTS)).await?;
         }
         let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
+        let meter = Meter::new(progress, to.saturating_sub(from));
         let remove = self.for_each((from..to).filter(may_exist), |inner, object| {
-            let io = inner.writer(&writing.header);
+            let (io, meter) = (inner.writer(&writing.header), Rc::clone(&meter));
             async move {
                 let removed = io.remove(inner.fixed.object(object)).await;
-                unless(removed.map_err(Error::from), errno::ENOENT).map(drop)
+                unless(removed.map_err(Error::from), errno::ENOENT)?;
+                meter.reached(object - from + 1)
             }
         });
         remove.await?;

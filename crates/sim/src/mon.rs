@@ -393,8 +393,8 @@ impl World {
                     self.between_mons(m, leader, MonEvent::Ids(m, Nonce(nonce)));
                 }
             }
-            // Clocks are the same here.
-            Output::AskTimes(..) => {}
+            // Clocks are the same here, and there is no manager.
+            Output::AskTimes(..) | Output::StartModule(_) | Output::AskModule(_) | Output::StopModule => {}
         }
     }
 

@@ -24,7 +24,7 @@ impl Tool {
         let (target, _) = self.image().await?;
         let image = target.without_snap()?.open(Options::default()).await?;
         let progress = self.progress("Image flatten");
-        let done = progress.end(image.flatten().await);
+        let done = progress.end(image.flatten(&spirula_rbd::Progress::untold()).await);
         close(image, done.map_err(|e| failed("flatten error", &e))).await
     }
 

@@ -107,7 +107,8 @@ impl Tool {
         let (target, _) = self.image().await?;
         let target = target.without_snap()?;
         let progress = self.progress("Removing image");
-        let removed = progress.end(spirula_rbd::remove(&target.io, &target.spec.image).await);
+        let removed = progress
+            .end(spirula_rbd::remove(&target.io, &target.spec.image, &spirula_rbd::Progress::untold()).await);
         removed.map_err(|e| match e.errno().abs() {
             errno::ENOTEMPTY => complain(
                 errno::ENOTEMPTY,

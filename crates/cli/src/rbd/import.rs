@@ -129,7 +129,7 @@ impl Tool {
         };
         if done.is_err() {
             // What it failed with counts.
-            let _ = spirula_rbd::remove(&dest.io, &dest.spec.image).await;
+            let _ = spirula_rbd::remove(&dest.io, &dest.spec.image, &spirula_rbd::Progress::untold()).await;
         }
         done
     }

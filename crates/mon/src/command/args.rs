@@ -21,8 +21,9 @@ impl Args {
     /// The official replies to text that is no command.
     pub fn parse(cmd: &[String]) -> ArgResult<Self> {
         let text = cmd.concat();
-        match serde_json::from_str(&text) {
-            Ok(Value::Object(map)) if !map.is_empty() => Ok(Self { map }),
+        // What follows the object is ignored, as official daemons do: `rbd perf image iostat` sends a quotation mark too much.
+        match serde_json::Deserializer::from_str(&text).into_iter().next() {
+            Some(Ok(Value::Object(map))) if !map.is_empty() => Ok(Self { map }),
             _ => Err(Reply::error(errno::EINVAL, "command not understood")),
         }
     }
@@ -203,5 +204,7 @@ mod tests {
         assert!(a.flag("sure") && !a.flag("n2"));
         assert_eq!(a.int("none").unwrap_err().code, errno::EINVAL);
         assert!(Args::parse(&["no json".into()]).is_err());
+        let more = Args::parse(&[r#" {"prefix": "x"}""#.into()]).unwrap();
+        assert_eq!(more.prefix(), "x");
     }
 }

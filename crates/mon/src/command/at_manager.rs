@@ -9,6 +9,7 @@ use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
 use bytes::Bytes;
 use spirula_asok::osd_network;
+use spirula_proto::mon::LogPriority;
 
 /// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
 /// first that fits counts.
@@ -143,6 +144,21 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
         Ok(v) => Reply::json(args.format().or_pretty(), &v),
         Err(e) => Reply::error(e.code, e.message),
     }
+}
+
+/// A module has refused a command for lack of capabilities: says so in the audit log, and where help is.
+pub(crate) fn denied_by_module(mon: &mut Monitor, session: SessionId, reply: Reply) -> Reply {
+    let Some(sender) = mon.sender(session) else {
+        return reply;
+    };
+    let (from, who) = (crate::fmt::addr_legacy(&sender.addr), sender.name);
+    let text = format!("from='{from}' entity='{who}': {}: access denied", reply.status);
+    let entry = mon
+        .clog
+        .own_entry(&mon.me, mon.now, LogPriority::INFO, "audit", text);
+    mon.clog.add(entry);
+    let status = format!("{}{DENIED}", reply.status);
+    reply.with_status(status)
 }
 
 /// What a client is told that lacks capabilities at the manager.

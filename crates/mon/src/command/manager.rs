@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use spirula_proto::mgr::MgrMap;
+
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, misc, now, refuse};
 use crate::core::Monitor;
@@ -45,6 +47,14 @@ commands! {
     "service status" "service" "r" empty_object, "show the services' state";
 }
 
+/// The clients of the manager itself.
+fn active_clients(map: &MgrMap) -> Vec<Value> {
+    let named = map.client_addrs.iter().zip(&map.client_names);
+    named
+        .map(|(addrs, name)| json!({"name": name, "addrvec": addrvec(addrs)["addrvec"]}))
+        .collect()
+}
+
 fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.manager.map;
     let v = json!({
@@ -52,7 +62,8 @@ fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
         "active_addrs": addrvec(&map.active_addrs), "active_addr": legacy_addr(&map.active_addrs),
         "active_change": map.active_change.to_string(), "active_mgr_features": map.active_features,
         "available": map.available, "standbys": [], "modules": [], "available_modules": [], "services": {},
-        "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch, "active_clients": [],
+        "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch,
+        "active_clients": active_clients(map),
     });
     match call.args.opt_int("epoch")? {
         Some(e) if e != 0 && e != i64::from(map.epoch) => {

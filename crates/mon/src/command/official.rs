@@ -48,9 +48,13 @@ impl Official {
         self.flags & MGR != 0
     }
 
-    /// The flags that the tool is told: the monitors answer the manager's commands themselves, and there is nothing to poll.
+    /// The flags that the tool is told: the monitors answer the manager's commands themselves, and there is nothing to poll. Only the
+    /// commands for images it sends to the manager, as users of images have capabilities there.
     pub(super) fn shown_flags(&self) -> u32 {
-        self.flags & !(MGR | POLL)
+        match self.signature.starts_with("rbd ") {
+            true => self.flags & !POLL,
+            false => self.flags & !(MGR | POLL),
+        }
     }
 
     /// The answer where there is no handler.

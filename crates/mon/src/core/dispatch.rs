@@ -103,6 +103,7 @@ impl Monitor {
                 self.write(id, msg);
             }
             MsgType::OSD_REPORT => self.osd_report(id, msg)?,
+            MsgType::IMAGE_IO_REPORT => self.image_io_report(id, &msg)?,
             other => tracing::debug!("ignored message {other}"),
         }
         Ok(())
@@ -162,7 +163,8 @@ impl Monitor {
         let mut names = Vec::new();
         for (what, sub) in m.what {
             let room = s.subs.len() < MAX_SUBSCRIPTIONS || s.subs.contains_key(&what);
-            let open = what.starts_with("log-") || what == "config" || what == "monmap";
+            // Whoever has nothing but capabilities at the manager must find it.
+            let open = what.starts_with("log-") || ["config", "monmap", "mgrmap"].contains(&what.as_str());
             if room && (open || s.caps.is_allowed_service(service_of(&what), "r")) {
                 s.subs.insert(
                     what.clone(),
@@ -309,6 +311,7 @@ impl Monitor {
                 let make = Box::new(move |mon: &Monitor| ack(mon, reply));
                 self.writes.waiters.push(Waiter { session: id, make });
             }
+            Outcome::Ask(question) => self.ask_module(id, *question, Box::new(ack)),
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! The monitors answer the manager's commands themselves, but librados sends some to a manager only, and waits for one. So
 //! the leader puts itself into the manager map (`MgrMap` of Ceph's `src/mon/MgrMap.h`; stored encoded as `mgr/map`), and
-//! serves the same commands there, under the capabilities that clients have at managers. It has no modules. Daemons that
-//! report to a manager are told how often, and their reports are left unread: ours report to the monitors.
+//! serves the same commands there, under the capabilities that clients have at managers. What its modules do that need a client of
+//! the cluster is done elsewhere (`module.rs`). Daemons that report to a manager are told how often, and their reports are left
+//! unread: ours report to the monitors.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MgrMap};
 use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
 use spirula_proto::{MsgType, Payload, RawMessage};
 
+use super::module::Module;
 use super::{LoadError, Monitor, Output, SessionId, Waiter};
 use crate::caps::access;
 use crate::command::{self, Outcome, Reply};
@@ -75,6 +77,16 @@ impl MgrSession {
         })
     }
 
+    /// What a module of the manager is told of it that runs a command.
+    pub(crate) fn holder(&self, perm: &str) -> spirula_manager::Holder {
+        spirula_manager::Holder {
+            name: self.name.clone(),
+            cap: self.cap.clone(),
+            ip: self.ip,
+            access: access(perm),
+        }
+    }
+
     /// Whether it may do everything.
     pub(crate) fn is_allowed_all(&self) -> bool {
         self.cap.is_allow_all()
@@ -101,6 +113,7 @@ pub struct Manager {
     /// The committed map.
     pub(crate) map: MgrMap,
     pub(crate) sessions: BTreeMap<SessionId, MgrSession>,
+    pub(crate) module: Module,
 }
 
 impl Manager {
@@ -113,6 +126,7 @@ impl Manager {
             own,
             map: none,
             sessions: BTreeMap::new(),
+            module: Module::default(),
         };
         if let Some(value) = kv.get(SERVICE, KEY)? {
             manager.apply(KEY, Some(&value))?;
@@ -163,15 +177,19 @@ impl Monitor {
         self.manager.sessions.insert(id, session);
     }
 
-    /// Puts the leading monitor into the manager map, where another one or none is in it.
+    /// Puts the leading monitor into the manager map with the client of its modules, unless that is there; starts these.
     pub(super) fn claim_manager(&mut self) {
-        let (own, map) = (&self.manager.own, &self.manager.map);
-        if own.0.is_empty() || map.active_addrs == *own {
+        if self.manager.own.0.is_empty() {
             return;
         }
-        let Some(active_gid) = self.auth.new_global_id() else {
+        if !self.manager.module.is_off() {
+            return self.start_module();
+        }
+        let Some((active_gid, client)) = self.auth.new_global_id().zip(self.new_client_address()) else {
             return;
         };
+        let last_failure_osd_epoch = self.shut_manager_out();
+        let (own, map) = (&self.manager.own, &self.manager.map);
         let next = MgrMap {
             epoch: map.epoch.saturating_add(1),
             active_addrs: own.clone(),
@@ -180,17 +198,21 @@ impl Monitor {
             active_name: self.me.name.clone(),
             active_change: self.now,
             active_features: spirula_maps::features::PACIFIC_ALL,
-            last_failure_osd_epoch: map.last_failure_osd_epoch,
+            last_failure_osd_epoch,
+            client_addrs: vec![client.into()],
+            client_names: vec![spirula_manager::MODULE.to_owned()],
             ..MgrMap::default()
         };
+        self.manager.module.claim(active_gid, client);
         self.writes.txn.put(SERVICE, KEY, encode_to_vec(&next));
     }
 
     /// Takes the manager out of the map, and ends its sessions.
     pub(crate) fn fail_manager(&mut self) {
+        self.stop_module();
         let none = MgrMap {
             epoch: self.manager.map.epoch.saturating_add(1),
-            last_failure_osd_epoch: self.osd.map.epoch,
+            last_failure_osd_epoch: self.shut_manager_out(),
             ..MgrMap::default()
         };
         self.writes.txn.put(SERVICE, KEY, encode_to_vec(&none));
@@ -274,6 +296,10 @@ impl Monitor {
             Outcome::Commit(reply) => {
                 let make = Box::new(move |_: &Monitor| reply_message(kind, tid, reply));
                 self.writes.waiters.push(Waiter { session: id, make });
+            }
+            Outcome::Ask(question) => {
+                let compose = Box::new(move |_: &Monitor, reply| reply_message(kind, tid, reply));
+                self.ask_module(id, *question, compose);
             }
         }
     }

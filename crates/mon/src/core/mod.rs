@@ -10,7 +10,9 @@
 
 mod dispatch;
 mod failure;
+mod image_io;
 mod manager;
+mod module;
 mod ops;
 mod osd_down;
 mod osd_report;
@@ -36,6 +38,7 @@ use spirula_proto::RawMessage;
 
 pub use failure::Failure;
 pub use manager::{Manager, MgrSession};
+pub use module::ModuleStart;
 pub(crate) use quorum::MAX_MONITORS;
 pub use quorum::{PeerInfo, Quorum, Role};
 pub use session::{NewSession, Session, SessionId, Sub};
@@ -45,6 +48,7 @@ use timecheck::TimeCheck;
 pub use write::Waiter;
 
 use crate::health::{DiskUse, HealthLog, Mutes, Versions};
+use crate::image_io::ImageIo;
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
 use crate::progress::Progress;
@@ -68,6 +72,12 @@ pub enum Output {
     AskIds(u64),
     /// Ask these monitors for the time, in this round; [`Monitor::time_answer`] takes the answers.
     AskTimes(u64, Vec<String>),
+    /// Start the manager's modules; what they tell comes to [`Monitor::module_news`].
+    StartModule(Box<ModuleStart>),
+    /// Hand a request over to them.
+    AskModule(spirula_manager::Request),
+    /// End them. Nothing that they told before counts any more.
+    StopModule,
 }
 
 /// Who this monitor is.
@@ -136,6 +146,7 @@ pub struct Monitor {
     pub(crate) health_log: HealthLog,
     pub(crate) versions: Versions,
     pub(crate) progress: Progress,
+    pub(crate) image_io: ImageIo,
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
     pub(crate) manager: Manager,
@@ -180,6 +191,7 @@ impl Monitor {
             health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
             progress: Progress::default(),
+            image_io: ImageIo::default(),
             disk: None,
             manager: Manager::load(kv.as_ref(), me.mgr_addrs.clone())?,
             values: Values::from_file(local),
@@ -255,6 +267,7 @@ impl Monitor {
         self.check_times();
         self.stats.tick(now, &self.osd.map);
         self.watch_progress();
+        self.watch_image_io();
         if self.writes.idle() && self.queue.is_empty() {
             self.maintain();
         }

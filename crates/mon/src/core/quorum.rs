@@ -84,6 +84,7 @@ impl Monitor {
         self.quorum.leader = self.me.name.clone();
         self.stats.restart(now);
         self.progress.restart();
+        self.image_io.restart();
         self.osd.start(self.steady.now());
         self.metadata_due = true;
         self.resend();
@@ -127,6 +128,7 @@ impl Monitor {
             self.close_osds();
         }
         self.restart_time_checks();
+        self.stop_module();
         // Only the leader is the manager.
         let at_manager: Vec<_> = self.manager.sessions.keys().copied().collect();
         self.out.extend(at_manager.into_iter().map(Output::Close));

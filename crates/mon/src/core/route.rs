@@ -126,7 +126,8 @@ fn answer_of(msg: &RawMessage) -> Option<Answer> {
 
 /// Whether only the leader can deal with a message.
 fn is_for_leader(msg: &RawMessage) -> bool {
-    matches!(msg.kind(), MsgType::LOG | MsgType::OSD_REPORT) || wanted(msg).is_some()
+    let reports = [MsgType::LOG, MsgType::OSD_REPORT, MsgType::IMAGE_IO_REPORT];
+    reports.contains(&msg.kind()) || wanted(msg).is_some()
 }
 
 /// Requests that wait until it is certain that this monitor still leads.

@@ -1,6 +1,7 @@
 //! The core with OSDs that are only messages.
 
 mod failure;
+mod image_io;
 mod manager;
 mod operator;
 mod progress;
@@ -53,6 +54,9 @@ struct World {
     index: u64,
     inbox: BTreeMap<SessionId, Vec<RawMessage>>,
     proposals: usize,
+    /// The addresses of the modules' clients, in the order of their starts.
+    modules: Vec<EntityAddr>,
+    asked: Vec<spirula_manager::Request>,
 }
 
 fn identity() -> Identity {
@@ -92,6 +96,8 @@ impl World {
             index: 1,
             inbox: BTreeMap::new(),
             proposals: 0,
+            modules: Vec::new(),
+            asked: Vec::new(),
         };
         w.settle();
         w
@@ -112,9 +118,12 @@ impl World {
                     | Output::Forward(..)
                     | Output::Confirm
                     | Output::AskIds(_)
-                    | Output::AskTimes(..)) => {
+                    | Output::AskTimes(..)
+                    | Output::StopModule) => {
                         panic!("{other:?}")
                     }
+                    Output::StartModule(start) => self.modules.push(start.address),
+                    Output::AskModule(request) => self.asked.push(request),
                     Output::Propose(txn) => {
                         self.kv.0.borrow_mut().apply(&txn);
                         self.proposals += 1;

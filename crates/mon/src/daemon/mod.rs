@@ -12,6 +12,7 @@ mod link;
 mod manager;
 mod members;
 mod mkfs;
+mod module;
 mod peer;
 mod place;
 mod seed;

@@ -3,21 +3,23 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_denc::{EntityType, UTime};
-use spirula_msgr::{Acceptor, Connection, Sender};
+use spirula_manager::{News, Request};
+use spirula_msgr::{Acceptor, ConMode, Connection, Sender};
 use spirula_proto::internal::quorum::{Forwarded, MonPeerReply, RoutedReply, SessionGone};
 use spirula_proto::{Payload, RawMessage};
 use tokio::net::TcpStream;
 
 use super::auth::MonAuth;
 use super::hub::{Event, Hub};
+use super::module::ModuleThread;
 use super::peer;
-use crate::core::{Monitor, NewSession, Output, SessionId};
+use crate::core::{ModuleStart, Monitor, NewSession, Output, SessionId};
 use crate::kv::Txn;
 use crate::raft::{self, Raft};
 
@@ -73,15 +75,19 @@ pub(super) struct Shell {
     ways: RefCell<HashMap<SessionId, Way>>,
     next: Cell<SessionId>,
     hub: Rc<Hub>,
+    module: RefCell<Option<ModuleThread>>,
+    me: Weak<Self>,
 }
 
 impl Shell {
     pub(super) fn new(core: Monitor, hub: Rc<Hub>) -> Rc<Self> {
-        Rc::new(Self {
+        Rc::new_cyclic(|me| Self {
             core: RefCell::new(core),
             ways: RefCell::default(),
             next: Cell::new(1),
             hub,
+            module: RefCell::default(),
+            me: me.clone(),
         })
     }
 
@@ -132,7 +138,39 @@ impl Shell {
                 Output::Confirm => self.confirm(),
                 Output::AskIds(nonce) => self.hub.ask_ids(nonce),
                 Output::AskTimes(round, names) => self.hub.ask_times(round, names),
+                Output::StartModule(start) => self.start_module(*start),
+                Output::AskModule(request) => self.ask_module(request),
+                Output::StopModule => drop(self.module.take()),
             }
+        }
+    }
+
+    fn start_module(&self, start: ModuleStart) {
+        let modes = self
+            .value("ms_client_mode", ConMode::parse_list)
+            .unwrap_or_default();
+        let modes = if modes.is_empty() {
+            vec![ConMode::CRC, ConMode::SECURE]
+        } else {
+            modes
+        };
+        let monitor = self.hub.me().addrs.0.clone();
+        *self.module.borrow_mut() = Some(ModuleThread::start(self.me.clone(), start, monitor, modes));
+    }
+
+    fn ask_module(&self, request: Request) {
+        let refused = match &*self.module.borrow() {
+            Some(module) => module.send(request),
+            None => Err(request),
+        };
+        if let Err(Request::Ask(id, _)) = refused
+            && let Some(shell) = self.me.upgrade()
+        {
+            // Not at once: what the core has wanted before comes first.
+            tokio::task::spawn_local(async move {
+                let news = News::Reply(id, spirula_manager::not_ready());
+                shell.with_core(|c| c.module_news(news, UTime::now()));
+            });
         }
     }
 

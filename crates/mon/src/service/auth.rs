@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_cephx::{
-    AuthName, EntityAuth, Env, GLOBAL_ID_STEP, GlobalIds, KeyDatabase, KeyServer, Keyring, ServiceSecrets,
-    TicketLifetimes,
+    AuthName, CryptoKey, EntityAuth, Env, GLOBAL_ID_STEP, GlobalIds, KeyDatabase, KeyServer, Keyring,
+    ServiceSecrets, TicketLifetimes,
 };
 use spirula_denc::{UTime, encode_to_vec};
 
@@ -25,6 +25,13 @@ const ENTITY: &str = "entity/";
 const ROTATING: &str = "rotating";
 const GID_END: &str = "gid_end";
 const GID_FOR: &str = "gid_for/";
+
+/// What a manager may do, as administrators give it.
+const MANAGER_CAPS: [(&str, &str); 3] = [
+    ("mon", "allow profile mgr"),
+    ("osd", "allow *"),
+    ("mds", "allow *"),
+];
 
 /// The first global id of a cluster, as official clusters have it.
 const FIRST_GID: u64 = 4100;
@@ -46,6 +53,8 @@ pub struct Auth {
     wishes: BTreeMap<String, u64>,
     /// The numbers under which monitors have had their last ranges.
     granted: BTreeMap<String, u64>,
+    /// The manager in this process, while it runs: only this monitor knows it.
+    manager: Option<(AuthName, EntityAuth)>,
 }
 
 impl Auth {
@@ -150,6 +159,31 @@ impl Auth {
         }
     }
 
+    /// The manager in this process is to log in. Returns its key: that of the entity, where an administrator has made one.
+    pub(crate) fn begin_manager(
+        &mut self,
+        name: &AuthName,
+        env: &Env<'_>,
+    ) -> spirula_cephx::Result<CryptoKey> {
+        if let Some(entity) = self.db.entities.get(name) {
+            return Ok(entity.key.clone());
+        }
+        let key = CryptoKey::generate(env)?;
+        let entity = EntityAuth {
+            key: key.clone(),
+            caps: MANAGER_CAPS
+                .map(|(service, caps)| (service.into(), caps.into()))
+                .into(),
+        };
+        self.manager = Some((name.clone(), entity));
+        Ok(key)
+    }
+
+    /// It has ended.
+    pub(crate) fn end_manager(&mut self) {
+        self.manager = None;
+    }
+
     fn maintenance(&mut self, now: UTime) -> Txn {
         let mut txn = Txn::default();
         let env = Env::system(now);
@@ -179,7 +213,13 @@ impl Auth {
 
 impl KeyServer for Auth {
     fn lookup(&self, name: &AuthName) -> Option<EntityAuth> {
-        self.db.entities.get(name).cloned()
+        let own = || {
+            self.manager
+                .as_ref()
+                .filter(|(own, _)| own == name)
+                .map(|(_, e)| e)
+        };
+        self.db.entities.get(name).or_else(own).cloned()
     }
 
     fn service_secrets(&self) -> &ServiceSecrets {

@@ -18,6 +18,7 @@ mod event_fd;
 mod heartbeat;
 mod history;
 mod host;
+mod image_io;
 mod links;
 mod load;
 mod map_view;

@@ -80,6 +80,7 @@ impl Osd {
                 }
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
+            MsgType::IMAGE_IO_QUERY => self.image_io_query(msg)?,
             kind => tracing::debug!("a monitor sent {kind}"),
         }
         Ok(())

@@ -38,6 +38,7 @@ use super::store_io::StoreIo;
 use crate::core::Core;
 use crate::heartbeat::Heartbeats;
 use crate::pg::config::PgConfig;
+use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
 use crate::pg::txn::Txn;
@@ -79,6 +80,7 @@ pub struct Osd {
     pub(super) boot_epoch: u32,
     pub(super) reports: Reports,
     pub(super) perf: Perf,
+    pub(super) image_io: ImageIo,
     pub(super) mon: MonClient,
     pub(super) addrs: Addrs,
     /// OSDs, this one among them, on which nothing may grow.
@@ -180,6 +182,7 @@ impl Osd {
             boot_epoch: 0,
             reports: Reports::default(),
             perf: Perf::default(),
+            image_io: ImageIo::default(),
             mon: p.mon,
             addrs: p.addrs,
             full: BTreeSet::new(),
@@ -234,6 +237,7 @@ impl Osd {
         self.drive(Core::handle_tick);
         self.report(true);
         self.expire_history();
+        self.image_io.lapse(self.host.usec());
         self.log_slow_ops();
         if n.is_multiple_of(BOOT_TICKS) {
             self.boot_if_down();
@@ -297,6 +301,7 @@ impl Osd {
             full: &self.full,
             out: &mut out,
             perf: &mut self.perf.core,
+            images: &mut self.image_io,
             slow_after: self.perf.history.threshold(),
             described: None,
         };

@@ -20,6 +20,7 @@ pub mod fetch;
 mod force;
 mod full;
 pub mod history;
+pub mod image_io;
 mod incoming;
 pub mod info;
 mod interval;

@@ -341,6 +341,9 @@ impl Pg {
             self.apply_watch_effects(&key, effects, &client, cx);
         }
         cx.note_slow(&op);
+        if result >= 0 {
+            cx.images.note(&op, cx.usec);
+        }
         let mut reply = op.reply(result, epoch, OsdFlags::ACK | OsdFlags::ONDISK);
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);

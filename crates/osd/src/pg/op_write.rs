@@ -428,6 +428,9 @@ impl Pg {
         if let Some((mut op, said)) = w.request {
             op.stamps.peer_commit = cx.usec;
             cx.note_slow(&op);
+            if w.key.is_some() && said.result >= 0 {
+                cx.images.note(&op, cx.usec);
+            }
             let acks = OsdFlags::ACK | OsdFlags::ONDISK;
             let mut reply: MOsdOpReply = op.reply(said.result, self.map.epoch(), acks);
             reply.set_versions(w.version, said.user_version);

@@ -12,6 +12,7 @@ use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
 use super::describe::{OpRecord, describe};
 use super::fetch::{Fetched, ReadError, Want};
+use super::image_io::ImageIo;
 use super::object::Attrs;
 use super::op::{Client, ClientOp, Stamps};
 use super::perf::CorePerf;
@@ -215,6 +216,8 @@ pub struct Ctx<'a> {
     pub out: &'a mut Vec<Output>,
     /// Where the core counts.
     pub perf: &'a mut CorePerf,
+    /// Where requests are counted by image.
+    pub images: &'a mut ImageIo,
     /// Requests that took longer, in microseconds, are described to the daemon.
     pub slow_after: u64,
     /// The description of the request that is about to be answered, where it was slow.

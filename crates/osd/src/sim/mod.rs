@@ -4,6 +4,7 @@ mod classes;
 mod copy;
 mod copying;
 mod dups;
+mod image_io;
 mod map;
 mod omap;
 mod ops;
@@ -32,6 +33,7 @@ use spirula_cephx::caps::ClassCall;
 use crate::core::Core;
 use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
+use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
 use crate::pg::perf::CorePerf;
@@ -56,6 +58,8 @@ struct Node {
     store: FakeStore,
     /// Answers of the store on their way.
     answers: VecDeque<(Token, StoreReply)>,
+    /// What it counts by image.
+    images: ImageIo,
     /// The newest map it stored.
     epoch: u32,
     /// Maps on their way.
@@ -165,6 +169,7 @@ impl Sim {
                     core: None,
                     store: FakeStore::default(),
                     answers: VecDeque::new(),
+                    images: ImageIo::default(),
                     epoch: 1,
                     maps: VecDeque::new(),
                 },
@@ -284,6 +289,7 @@ impl Sim {
             full: &self.full,
             out: &mut out,
             perf: &mut perf,
+            images: &mut node.images,
             slow_after: u64::MAX,
             described: None,
         };

@@ -9,6 +9,7 @@
 //! What OSDs say to each other about PGs is declared beside the PG that says it, in the `osd` crate.
 
 pub mod heartbeat;
+pub mod image_io;
 pub mod quorum;
 pub mod report;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use spirula_denc::{EntityAddr, Fsid, UTime};
 use spirula_maps::PgId;
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
+use spirula_proto::internal::image_io::*;
 use spirula_proto::internal::report::*;
 use spirula_proto::{MsgType, Payload, RawMessage, Result};
 
@@ -108,6 +109,31 @@ pub(crate) fn samples() -> Vec<RawMessage> {
         })
         .to_message(),
     ];
+    out.push(
+        ImageIoQuery::Poll(ImageIoPoll {
+            round: 3,
+            hold_ms: 15_000,
+            pools: vec![2],
+        })
+        .to_message(),
+    );
+    out.push(
+        ImageIoReport::Counts(ImageIoCounts {
+            round: 3,
+            images: vec![ImageIo {
+                pool: 2,
+                nspace: "n".into(),
+                id: "10a2b3".into(),
+                write_ops: 1,
+                read_ops: 2,
+                write_bytes: 3,
+                read_bytes: 4,
+                write_latency: 5,
+                read_latency: 6,
+            }],
+        })
+        .to_message(),
+    );
     out.extend(reports().iter().map(Payload::to_message));
     out
 }
@@ -121,6 +147,8 @@ pub(crate) fn round_trip(m: &RawMessage) -> Option<Result<RawMessage>> {
         MsgType::HEARTBEAT => again::<Heartbeat>(m),
         MsgType::OSD_REPORT => again::<OsdReport>(m),
         MsgType::OSD_REPORT_REPLY => again::<OsdReportReply>(m),
+        MsgType::IMAGE_IO_QUERY => again::<ImageIoQuery>(m),
+        MsgType::IMAGE_IO_REPORT => again::<ImageIoReport>(m),
         _ => None,
     }
 }

@@ -182,6 +182,7 @@ impl Group {
                     m.time_answer(&who, &answer(ahead), now.plus(round_trip));
                 }
             }
+            Output::StartModule(_) | Output::AskModule(_) | Output::StopModule => {}
         }
     }
 

@@ -1,0 +1,135 @@
+//! What can go wrong, in the words of Ceph's Python libraries: users see them in answers, and in the tasks that wait for another
+//! attempt.
+
+use crate::question::{Reply, errno};
+
+/// A failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Of librados: a positive errno, and what was being done.
+    Rados(i32, String),
+    /// Of librbd.
+    Rbd(i32, String),
+    /// An argument that makes no sense.
+    Value(String),
+    /// Something that the caller may not do.
+    Denied(String),
+}
+
+/// What Python's module `rados` calls errors.
+const RADOS: &[(i32, &str)] = &[
+    (errno::EPERM, "RADOS permission error"),
+    (errno::ENOENT, "RADOS object not found"),
+    (errno::EIO, "RADOS I/O error"),
+    (ENOSPC, "RADOS no space"),
+    (errno::EEXIST, "RADOS object exists"),
+    (errno::EBUSY, "RADOS object busy"),
+    (errno::EINVAL, "RADOS invalid argument"),
+    (errno::EACCES, "RADOS permission denied"),
+    (errno::ENOTCONN, "RADOS not connected"),
+    (errno::ESHUTDOWN, "RADOS connection was shutdown"),
+    (errno::ETIMEDOUT, "RADOS timed out"),
+];
+
+/// What Python's module `rbd` calls them.
+const RBD: &[(i32, &str)] = &[
+    (errno::EPERM, "RBD permission error"),
+    (errno::ENOENT, "RBD image not found"),
+    (errno::EIO, "RBD I/O error"),
+    (ENOSPC, "RBD insufficient space available"),
+    (errno::EEXIST, "RBD image already exists"),
+    (errno::EINVAL, "RBD invalid argument"),
+    (errno::EROFS, "RBD read-only image"),
+    (errno::EBUSY, "RBD image is busy"),
+    (errno::ENOTEMPTY, "RBD image has snapshots"),
+    (errno::ENOSYS, "RBD function not supported"),
+    (errno::EDOM, "RBD arguments out of range"),
+    (errno::ESHUTDOWN, "RBD connection was shutdown"),
+    (errno::ETIMEDOUT, "RBD operation timeout"),
+    (EDQUOT, "RBD disk quota exceeded"),
+    (errno::EOPNOTSUPP, "RBD operation not supported"),
+    (errno::ECANCELED, "RBD operation canceled"),
+];
+
+const ENOSPC: i32 = 28;
+const EDQUOT: i32 = 122;
+
+fn named(names: &[(i32, &str)], errno: i32, what: &str) -> String {
+    match names.iter().find(|(n, _)| *n == errno) {
+        Some((_, name)) => format!("[errno {errno}] {name} ({what})"),
+        None => format!("[errno {errno}] {what}"),
+    }
+}
+
+impl Failure {
+    /// Of librados.
+    pub(crate) fn rados(e: &spirula_client::Error, what: impl Into<String>) -> Self {
+        Self::Rados(e.errno().abs(), what.into())
+    }
+
+    /// Of librbd.
+    pub(crate) fn rbd(e: &spirula_rbd::Error, what: impl Into<String>) -> Self {
+        Self::Rbd(e.errno().abs(), what.into())
+    }
+
+    /// The positive errno.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            Self::Rados(errno, _) | Self::Rbd(errno, _) => *errno,
+            Self::Value(_) => errno::EINVAL,
+            Self::Denied(_) => errno::EACCES,
+        }
+    }
+
+    /// Whether the cluster has shut this client out.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Rados(errno::ESHUTDOWN, _) | Self::Rbd(errno::ESHUTDOWN, _)
+        )
+    }
+
+    /// Its words.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Rados(errno, what) => named(RADOS, *errno, what),
+            Self::Rbd(errno, what) => named(RBD, *errno, what),
+            Self::Value(text) | Self::Denied(text) => text.clone(),
+        }
+    }
+
+    /// The answer to a command that ends with it.
+    pub(crate) fn reply(&self) -> Reply {
+        Reply::error(self.errno(), self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As python3-rados and python3-rbd 16.2 print them.
+    #[test]
+    fn failures_have_the_words_of_the_official_libraries() {
+        for (failure, text) in [
+            (
+                Failure::Rbd(2, "Image p/x does not exist".into()),
+                "[errno 2] RBD image not found (Image p/x does not exist)",
+            ),
+            (
+                Failure::Rbd(31, "error removing image".into()),
+                "[errno 31] error removing image",
+            ),
+            (
+                Failure::Rados(2, "error opening pool 'b'p''".into()),
+                "[errno 2] RADOS object not found (error opening pool 'b'p'')",
+            ),
+            (
+                Failure::Value("Invalid image spec: /".into()),
+                "Invalid image spec: /",
+            ),
+        ] {
+            assert_eq!(failure.text(), text);
+        }
+    }
+}

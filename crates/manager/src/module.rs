@@ -1,0 +1,48 @@
+//! The module for images as a whole: which part of it answers a command.
+
+use std::rc::Rc;
+
+use spirula_client::Rados;
+
+use crate::failure::Failure;
+use crate::question::{Question, Reply};
+use crate::service::Tell;
+use crate::tasks::Tasks;
+
+/// The module.
+pub(crate) struct Module {
+    rados: Rados,
+    tasks: Rc<Tasks>,
+}
+
+impl Module {
+    /// Reads what the managers before have left.
+    pub(crate) async fn load(rados: Rados, tell: Tell) -> Result<Rc<Self>, Failure> {
+        let tasks = Tasks::load(rados.clone(), tell).await?;
+        Ok(Rc::new(Self { rados, tasks }))
+    }
+
+    pub(crate) fn rados(&self) -> &Rados {
+        &self.rados
+    }
+
+    /// Does what is to be done without being asked, until the cluster has shut this client out.
+    pub(crate) async fn work(self: Rc<Self>) -> Failure {
+        Rc::clone(&self.tasks).work().await
+    }
+
+    /// Answers a command.
+    pub(crate) async fn answer(&self, question: &Question) -> Reply {
+        self.try_answer(question).await.unwrap_or_else(|e| e.reply())
+    }
+
+    async fn try_answer(&self, question: &Question) -> Result<Reply, Failure> {
+        // Whoever has made a pool may name it.
+        let map = self.rados.latest_map().await;
+        map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
+        if let Some(command) = question.prefix.strip_prefix("rbd task ") {
+            return self.tasks.command(command, question).await;
+        }
+        Err(Failure::Value(format!("no such command: {}", question.prefix)))
+    }
+}

@@ -1,0 +1,229 @@
+//! The thread in which the manager's modules work, with a RADOS client of their own.
+//!
+//! It begins to work once the cluster has shut the client of the manager before it out, so that two managers never do at the same
+//! time.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use spirula_cephx::{AuthName, CryptoKey};
+use spirula_client::{Options, Rados};
+use spirula_denc::EntityAddr;
+use spirula_msgr::ConMode;
+use tokio::sync::{Notify, mpsc};
+
+use crate::images;
+use crate::module::Module;
+use crate::question::{Question, Reply, errno};
+
+/// Requests that wait to be looked at.
+const QUEUE: usize = 256;
+/// How long a login may take.
+const CONNECT: Duration = Duration::from_secs(30);
+/// How long a request waits for the modules to be ready.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the thread is started with.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Who logs in: `mgr.a`.
+    pub name: AuthName,
+    /// Its key.
+    pub key: CryptoKey,
+    /// The monitors.
+    pub monitors: Vec<EntityAddr>,
+    /// The client's address, as the manager map has it.
+    pub address: EntityAddr,
+    /// Modes of connections, in order of preference.
+    pub con_modes: Vec<ConMode>,
+    /// The OSDMap in which the client of the manager before is shut out.
+    pub osdmap_epoch: u32,
+}
+
+/// Images whose names are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImagesToName {
+    /// The pool of their headers.
+    pub pool: i64,
+    /// The namespace in it.
+    pub namespace: String,
+    /// Their ids.
+    pub ids: Vec<String>,
+}
+
+/// What the thread is to do.
+#[derive(Debug)]
+pub enum Request {
+    /// Answer a command, under this number.
+    Ask(u64, Box<Question>),
+    /// Find the names of images.
+    NameImages(ImagesToName),
+}
+
+/// How far a task is, for who shows progress.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskNews {
+    /// It is under way.
+    Progress {
+        /// The task.
+        id: String,
+        /// What it does.
+        message: String,
+        /// The part of it that is done.
+        share: f64,
+        /// What it is about.
+        refs: serde_json::Map<String, serde_json::Value>,
+    },
+    /// It is done.
+    Complete {
+        /// The task.
+        id: String,
+    },
+    /// It is given up.
+    Failed {
+        /// The task.
+        id: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What the thread tells.
+#[derive(Debug)]
+pub enum News {
+    /// The answer to the command of this number.
+    Reply(u64, Reply),
+    /// Names by ids, of those images that have one.
+    Named(ImagesToName, BTreeMap<String, String>),
+    /// Something about a task.
+    Task(TaskNews),
+    /// It has ended, or is about to: another one must be started under another address.
+    Ended(String),
+}
+
+/// The running thread. It ends when this is dropped; what was on its way to the cluster then may still happen.
+#[derive(Debug)]
+pub struct Manager {
+    requests: mpsc::Sender<Request>,
+}
+
+impl Manager {
+    /// Starts it; `tell` is called in the new thread.
+    ///
+    /// # Errors
+    /// Where there can be no more threads.
+    pub fn start(start: Start, tell: impl Fn(News) + 'static + Send) -> std::io::Result<Self> {
+        let (requests, queue) = mpsc::channel(QUEUE);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()?;
+        std::thread::Builder::new()
+            .name("manager".to_owned())
+            .spawn(move || {
+                let tasks = tokio::task::LocalSet::new();
+                tasks.block_on(&runtime, run(start, queue, Rc::new(tell)));
+            })?;
+        Ok(Self { requests })
+    }
+
+    /// Hands a request over; gives it back where too many wait, or the thread has ended.
+    ///
+    /// # Errors
+    /// The request.
+    pub fn send(&self, request: Request) -> Result<(), Request> {
+        self.requests.try_send(request).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(r) | mpsc::error::TrySendError::Closed(r) => r,
+        })
+    }
+}
+
+/// The answer while the modules are not ready.
+pub fn not_ready() -> Reply {
+    Reply::error(errno::EAGAIN, "rbd_support module is not ready, try again")
+}
+
+pub(crate) type Tell = Rc<dyn Fn(News)>;
+
+/// What requests wait for.
+#[derive(Default)]
+struct Ready {
+    module: OnceCell<Rc<Module>>,
+    news: Notify,
+}
+
+impl Ready {
+    async fn wait(&self) -> Option<Rc<Module>> {
+        let wait = async {
+            loop {
+                let news = self.news.notified();
+                if let Some(module) = self.module.get() {
+                    return Rc::clone(module);
+                }
+                news.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.ok()
+    }
+}
+
+async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: Tell) {
+    let ready = Rc::new(Ready::default());
+    let work = work(start, Rc::clone(&ready), Rc::clone(&tell));
+    let told = Rc::clone(&tell);
+    tokio::task::spawn_local(async move { told(News::Ended(work.await)) });
+    while let Some(request) = queue.recv().await {
+        tokio::task::spawn_local(serve(request, Rc::clone(&ready), Rc::clone(&tell)));
+    }
+}
+
+/// Works until that is not possible any more, and says why.
+async fn work(start: Start, ready: Rc<Ready>, tell: Tell) -> String {
+    let rados = match connect(start).await {
+        Ok(rados) => rados,
+        Err(e) => return e.to_string(),
+    };
+    let module = match Module::load(rados, tell).await {
+        Ok(module) => module,
+        Err(e) => return e.text(),
+    };
+    // Nobody else fills it.
+    let _ = ready.module.set(Rc::clone(&module));
+    ready.news.notify_waiters();
+    module.work().await.text()
+}
+
+/// Connects, and waits until nobody else is at work.
+async fn connect(start: Start) -> spirula_client::Result<Rados> {
+    let options = Options {
+        name: start.name,
+        key: start.key,
+        monitors: start.monitors,
+        con_modes: start.con_modes,
+        connect_timeout: CONNECT,
+        op_timeout: Duration::ZERO,
+        address: Some(start.address),
+    };
+    let rados = Rados::connect(&options).await?;
+    rados.wait_for_map(start.osdmap_epoch).await?;
+    rados.latest_map().await?;
+    Ok(rados)
+}
+
+async fn serve(request: Request, ready: Rc<Ready>, tell: Tell) {
+    let module = ready.wait().await;
+    match (request, module) {
+        (Request::Ask(id, question), Some(module)) => {
+            let reply = module.answer(&question).await;
+            tell(News::Reply(id, reply));
+        }
+        (Request::Ask(id, _), None) => tell(News::Reply(id, not_ready())),
+        (Request::NameImages(wanted), Some(module)) => {
+            let names = images::names(module.rados(), &wanted).await;
+            tell(News::Named(wanted, names));
+        }
+        (Request::NameImages(_), None) => {}
+    }
+}

@@ -1,0 +1,289 @@
+//! A task, and how it is stored: as Ceph's manager stores it, so that either can go on with it.
+
+use chrono::{DateTime, Local, TimeDelta, Utc};
+use serde_json::{Map, Value, json};
+
+use super::spec::ImageSpec;
+use crate::python;
+
+/// What happens to the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Flatten,
+    Remove,
+    TrashRemove,
+    MigrationExecute,
+    MigrationCommit,
+    MigrationAbort,
+}
+
+const ACTIONS: &[(&str, Action)] = &[
+    ("flatten", Action::Flatten),
+    ("remove", Action::Remove),
+    ("trash remove", Action::TrashRemove),
+    ("migrate execute", Action::MigrationExecute),
+    ("migrate commit", Action::MigrationCommit),
+    ("migrate abort", Action::MigrationAbort),
+];
+
+impl Action {
+    fn name(self) -> &'static str {
+        let found = ACTIONS.iter().find(|(_, a)| *a == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+/// What a task is about. Two tasks with the same are the same.
+pub(crate) type Refs = Map<String, Value>;
+
+/// What a task is about, at its beginning: an image by its name, whose id may be known, or one in the trash by its id.
+pub(crate) fn refs(action: Action, spec: &ImageSpec, id: Option<&str>) -> Refs {
+    let mut refs = Refs::new();
+    let mut put = |key: &str, value: &str| drop(refs.insert(key.to_owned(), json!(value)));
+    put("action", action.name());
+    put("pool_name", &spec.pool);
+    put("pool_namespace", &spec.namespace);
+    if action != Action::TrashRemove {
+        put("image_name", &spec.image);
+    }
+    if let Some(id) = id {
+        put(IMAGE_ID, id);
+    }
+    refs
+}
+
+const IMAGE_ID: &str = "image_id";
+
+/// Whether a task with `known` is meant by `asked`, which may not know the image's id.
+pub(crate) fn is_meant(known: &Refs, asked: &Refs) -> bool {
+    if asked.contains_key(IMAGE_ID) || !known.contains_key(IMAGE_ID) {
+        return known == asked;
+    }
+    let mut known = known.clone();
+    known.shift_remove(IMAGE_ID);
+    known == *asked
+}
+
+/// A task.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    /// Counts the tasks of all pools.
+    pub(crate) sequence: u64,
+    /// Its name: a UUID.
+    pub(crate) id: String,
+    /// What it does, for people.
+    pub(crate) message: String,
+    pub(crate) refs: Refs,
+    pub(crate) action: Action,
+    /// Why the last attempt failed.
+    pub(crate) retry_message: Option<String>,
+    /// Attempts so far.
+    pub(crate) attempts: u32,
+    /// When it is tried again.
+    pub(crate) retry_time: Option<DateTime<Utc>>,
+    pub(crate) in_progress: bool,
+    /// The part that is done.
+    pub(crate) progress: f64,
+    pub(crate) canceled: bool,
+    /// Why it was given up.
+    pub(crate) failure: Option<String>,
+    /// Who shows progress knows of it.
+    pub(crate) is_posted: bool,
+}
+
+/// The pause after an attempt grows by this with each, up to [`MAX_PAUSE`].
+const PAUSE: TimeDelta = TimeDelta::seconds(30);
+const MAX_PAUSE: TimeDelta = TimeDelta::seconds(300);
+
+impl Task {
+    /// A task that was not tried yet; `None` where `refs` make no sense.
+    pub(crate) fn new(sequence: u64, id: String, message: String, refs: Refs) -> Option<Self> {
+        let name = refs.get("action")?.as_str()?;
+        let (_, action) = ACTIONS.iter().find(|(n, _)| *n == name)?;
+        let image = match action {
+            Action::TrashRemove => IMAGE_ID,
+            _ => "image_name",
+        };
+        for key in ["pool_name", "pool_namespace", image] {
+            refs.get(key)?.as_str()?;
+        }
+        Some(Self {
+            sequence,
+            id,
+            message,
+            refs,
+            action: *action,
+            retry_message: None,
+            attempts: 0,
+            retry_time: None,
+            in_progress: false,
+            progress: 0.0,
+            canceled: false,
+            failure: None,
+            is_posted: false,
+        })
+    }
+
+    /// Reads a stored task.
+    pub(crate) fn from_json(text: &str) -> Option<Self> {
+        let v: Value = serde_json::from_str(text).ok()?;
+        let text = |key: &str| v.get(key)?.as_str().map(str::to_owned);
+        let refs = v.get("refs")?.as_object()?.clone();
+        Self::new(v.get("sequence")?.as_u64()?, text("id")?, text("message")?, refs)
+    }
+
+    /// The key under which it is stored.
+    pub(crate) fn key(&self) -> String {
+        format!("{:016X}", self.sequence)
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.refs.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The image: by its id where it is in the trash.
+    pub(crate) fn spec(&self) -> ImageSpec {
+        let image = match self.action {
+            Action::TrashRemove => IMAGE_ID,
+            _ => "image_name",
+        };
+        ImageSpec {
+            pool: self.text("pool_name").to_owned(),
+            namespace: self.text("pool_namespace").to_owned(),
+            image: self.text(image).to_owned(),
+        }
+    }
+
+    /// The pool and namespace.
+    pub(crate) fn place(&self) -> (&str, &str) {
+        (self.text("pool_name"), self.text("pool_namespace"))
+    }
+
+    pub(crate) fn is_due(&self, now: DateTime<Utc>) -> bool {
+        self.retry_time.is_none_or(|at| at <= now)
+    }
+
+    /// An attempt is over.
+    pub(crate) fn attempted(&mut self, now: DateTime<Utc>) {
+        self.in_progress = false;
+        self.attempts = self.attempts.saturating_add(1);
+        let attempts = i32::try_from(self.attempts).unwrap_or(i32::MAX);
+        let pause = PAUSE.checked_mul(attempts).unwrap_or(MAX_PAUSE).min(MAX_PAUSE);
+        self.retry_time = now.checked_add_signed(pause);
+    }
+
+    /// As it is shown, and as it is stored at its beginning.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut v = json!({
+            "sequence": self.sequence, "id": self.id, "message": self.message, "refs": self.refs,
+        });
+        let mut put = |key: &str, value: Value| v[key] = value;
+        if let Some(why) = &self.retry_message {
+            put("retry_message", json!(why));
+        }
+        if self.attempts > 0 {
+            put("retry_attempts", json!(self.attempts));
+        }
+        if let Some(at) = self.retry_time {
+            put("retry_time", json!(local_time(at)));
+        }
+        if self.in_progress {
+            put("in_progress", json!(true));
+            put("progress", json!(self.progress));
+        }
+        if self.canceled {
+            put("canceled", json!(true));
+        }
+        v
+    }
+
+    /// As [`Task::to_value`], on one line.
+    pub(crate) fn to_json(&self) -> String {
+        python::dumps(&self.to_value())
+    }
+}
+
+/// A time where this process runs, as Python's `datetime.isoformat` writes it.
+fn local_time(at: DateTime<Utc>) -> String {
+    let local = at.with_timezone(&Local);
+    let format = if local.timestamp_subsec_micros() == 0 {
+        "%Y-%m-%dT%H:%M:%S"
+    } else {
+        "%Y-%m-%dT%H:%M:%S%.6f"
+    };
+    local.format(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> ImageSpec {
+        ImageSpec::parse("p/n/ä", "rbd").unwrap()
+    }
+
+    /// Written by Ceph 16.2's own class for tasks.
+    const OFFICIAL: &str = r#"{"sequence": 1, "id": "0b4ac5b2-26e0-4dd2-b5ea-b9a4e1ad6d1f", "message": "Flattening image p/n/\u00e4", "refs": {"action": "flatten", "pool_name": "p", "pool_namespace": "n", "image_name": "\u00e4", "image_id": "10226b8b4567"}}"#;
+    /// What it adds after two attempts.
+    const TRIED: &str = r#", "retry_message": "[errno 39] x", "retry_attempts": 2, "retry_time": "1970-01-01T00:01:00.000678", "in_progress": true, "progress": 0.3333333333333333, "canceled": true}"#;
+
+    #[test]
+    fn tasks_are_stored_as_the_official_manager_stores_them() {
+        let task = Task::from_json(OFFICIAL).unwrap();
+        assert_eq!(task.to_json(), OFFICIAL);
+        assert_eq!(task.key(), "0000000000000001");
+        assert_eq!((task.action, task.spec()), (Action::Flatten, spec()));
+        assert_eq!(task.refs, refs(Action::Flatten, &spec(), Some("10226b8b4567")));
+        for broken in [
+            "",
+            "[]",
+            "{}",
+            r#"{"sequence": 1, "id": "x", "message": "m", "refs": {"action": "sleep"}}"#,
+            r#"{"sequence": 1, "id": "x", "message": "m", "refs": {"action": "remove", "pool_name": "p", "pool_namespace": ""}}"#,
+            r#"{"sequence": -1, "id": "x", "message": "m", "refs": {"action": "remove", "pool_name": "p", "pool_namespace": "", "image_name": "i"}}"#,
+        ] {
+            assert!(Task::from_json(broken).is_none(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_task_is_meant_without_its_images_id_too() {
+        let known = refs(Action::Remove, &spec(), Some("1"));
+        assert!(is_meant(&known, &refs(Action::Remove, &spec(), None)));
+        assert!(is_meant(&known, &known));
+        assert!(!is_meant(&known, &refs(Action::Remove, &spec(), Some("2"))));
+        assert!(!is_meant(&known, &refs(Action::Flatten, &spec(), None)));
+    }
+
+    #[test]
+    fn the_pause_between_attempts_grows_to_a_limit() {
+        let mut task = Task::from_json(OFFICIAL).unwrap();
+        let now = DateTime::UNIX_EPOCH;
+        for (attempt, seconds) in [(1, 30), (2, 60), (3, 90), (10, 300), (11, 300)] {
+            while task.attempts < attempt {
+                task.attempted(now);
+            }
+            assert_eq!(task.retry_time, Some(now + TimeDelta::seconds(seconds)));
+            assert!(!task.is_due(now) && task.is_due(now + TimeDelta::seconds(seconds)));
+        }
+        let shown = task.to_value();
+        assert_eq!(shown["retry_attempts"], 11);
+        assert_eq!(
+            shown["retry_time"].as_str().map(str::len),
+            Some("1970-01-01T00:05:00".len())
+        );
+    }
+
+    #[test]
+    fn a_task_that_was_tried_is_shown_as_the_official_manager_shows_it() {
+        let mut task = Task::from_json(OFFICIAL).unwrap();
+        let now = DateTime::UNIX_EPOCH + TimeDelta::microseconds(678);
+        (0..2).for_each(|_| task.attempted(now));
+        task.retry_message = Some("[errno 39] x".into());
+        (task.in_progress, task.progress, task.canceled) = (true, 1.0 / 3.0, true);
+        let (shown, time) = (task.to_json(), local_time(now + TimeDelta::seconds(60)));
+        let want = OFFICIAL.trim_end_matches('}').to_owned() + "}" + TRIED;
+        assert_eq!(shown, want.replace("1970-01-01T00:01:00.000678", &time));
+        assert!(time.ends_with(":00.000678"), "{time}");
+    }
+}

@@ -1,0 +1,113 @@
+//! `rbd perf image stats|counters`: what clients do to block images, in the words of Ceph's module `rbd_support`.
+
+use std::collections::BTreeMap;
+
+use spirula_manager::python;
+
+use super::{Call, Done, Reply, commands, denied_by_module, errno, now, rbd_support, refuse};
+use crate::core::Monitor;
+use crate::image_io::{DESCRIPTORS, Kind, Scope};
+
+commands! {
+    "rbd perf image stats pool_spec?:String sort_by?:{write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency}"
+        "mgr" "r" stats, "show the rates at which clients use block images";
+    "rbd perf image counters pool_spec?:String sort_by?:{write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency}"
+        "mgr" "r" counters, "show how much clients have used block images since it was first asked";
+}
+
+fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
+    report(m, call, Kind::Stats)
+}
+
+fn counters(m: &mut Monitor, call: &Call<'_>) -> Done {
+    report(m, call, Kind::Counters)
+}
+
+/// A pool and a namespace in it, as `POOL[/NAMESPACE]`; `None` for all pools.
+fn parse_spec(spec: &str) -> Result<Option<(&str, &str)>, Reply> {
+    let invalid = || Reply::error(errno::EINVAL, format!("Invalid pool spec: {spec}"));
+    match spec.split_once('/') {
+        None if spec.is_empty() => Ok(None),
+        None => Ok(Some((spec, ""))),
+        Some((pool, nspace)) if pool.is_empty() || nspace.is_empty() || nspace.contains('/') => {
+            Err(invalid())
+        }
+        Some(both) => Ok(Some(both)),
+    }
+}
+
+/// The pools of block images.
+fn image_pools(m: &Monitor) -> BTreeMap<u64, String> {
+    let pools = m
+        .osd
+        .map
+        .pools
+        .iter()
+        .filter(|(_, p)| p.application_metadata.contains_key("rbd"));
+    let named =
+        pools.filter_map(|(id, _)| Some((u64::try_from(*id).ok()?, m.osd.map.pool_name(*id)?.to_owned())));
+    named.collect()
+}
+
+fn authorize(m: &mut Monitor, call: &Call<'_>, target: Option<(&str, &str)>) -> Result<(), Reply> {
+    let (pool, namespace) = target.unwrap_or_default();
+    if rbd_support::authority(m, call).allows(pool, namespace) {
+        return Ok(());
+    }
+    // As Python spells what is not there.
+    let (pool, namespace) = target.unwrap_or(("None", "None"));
+    let text = format!("not authorized on pool={pool}, namespace={namespace}");
+    Err(denied_by_module(
+        m,
+        call.session,
+        Reply::error(errno::EACCES, text),
+    ))
+}
+
+fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
+    let spec = call.args.opt_str("pool_spec").unwrap_or_default();
+    let target = parse_spec(&spec)?;
+    authorize(m, call, target)?;
+    let (scope, pools) = match target {
+        None => (Scope::All, image_pools(m)),
+        Some((pool, nspace)) => {
+            let id = m.osd.map.pool_id(pool).and_then(|id| u64::try_from(id).ok());
+            let Some(id) = id else {
+                let text = format!("[errno 2] RADOS object not found (Pool '{pool}' not found)");
+                return refuse(errno::ENOENT, text);
+            };
+            (
+                Scope::Pool(id, nspace.to_owned()),
+                BTreeMap::from([(id, pool.to_owned())]),
+            )
+        }
+    };
+    m.image_io.ask(&scope, m.steady.now());
+    m.watch_image_io();
+    let sort_by = call
+        .args
+        .opt_str("sort_by")
+        .unwrap_or_else(|| DESCRIPTORS[0].to_owned());
+    let Some(sort_by) = DESCRIPTORS.iter().position(|d| *d == sort_by) else {
+        return refuse(errno::EINVAL, format!("'{sort_by}' is not in list"));
+    };
+    let report = m.image_io.report(&scope, kind, sort_by, &pools, m.now.sec);
+    now(Reply::text(python::dumps(&report)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_are_named_with_or_without_a_namespace() {
+        assert_eq!(parse_spec(""), Ok(None));
+        assert_eq!(parse_spec("p"), Ok(Some(("p", ""))));
+        assert_eq!(parse_spec("p/n"), Ok(Some(("p", "n"))));
+        for bad in ["/", "/n", "p/", "p/n/i"] {
+            let refusal = parse_spec(bad).unwrap_err();
+            assert_eq!(refusal.code, errno::EINVAL);
+            assert_eq!(refusal.status, format!("Invalid pool spec: {bad}"));
+        }
+    }
+}

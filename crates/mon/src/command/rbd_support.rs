@@ -1,0 +1,39 @@
+//! Commands of the manager's module for images. The module answers them.
+
+use spirula_manager::{Authority, Question};
+
+use super::{Call, Done, Outcome, commands, official};
+use crate::core::Monitor;
+
+commands! {
+    "rbd task add flatten image_spec:String" "mgr" "w" ask, "make a clone independent of its parent, in the background";
+    "rbd task add remove image_spec:String" "mgr" "w" ask, "remove an image in the background";
+    "rbd task add trash remove image_id_spec:String" "mgr" "w" ask, "remove an image from the trash in the background";
+    "rbd task cancel task_id:String" "mgr" "r" ask, "give up a task";
+    "rbd task list task_id?:String" "mgr" "r" ask, "list the tasks that are under way or wait";
+}
+
+/// The pool that is meant where none is named.
+const DEFAULT_POOL: &str = "rbd";
+
+/// What whoever has sent a command may touch. Whoever may ask the monitors for it has no limits there.
+pub(super) fn authority(m: &Monitor, call: &Call<'_>) -> Authority {
+    let perm = official::find(call.args.prefix()).map_or("", |o| o.perm);
+    match m.manager.sessions.get(&call.session) {
+        Some(session) => Authority::Limited(Box::new(session.holder(perm))),
+        None => Authority::All,
+    }
+}
+
+fn ask(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let prefix = call.args.prefix().to_owned();
+    let authority = authority(m, call);
+    let mut values = m.config.for_daemon("mgr", &m.me.name, &m.me.hostname, "");
+    let default_pool = values.remove("rbd_default_pool");
+    Ok(Outcome::Ask(Box::new(Question {
+        prefix,
+        args: call.args.to_map(),
+        authority,
+        default_pool: default_pool.unwrap_or_else(|| DEFAULT_POOL.to_owned()),
+    })))
+}

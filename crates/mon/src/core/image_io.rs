@@ -1,0 +1,45 @@
+//! Asking OSDs what clients do to block images, and taking their answers.
+
+use std::collections::BTreeSet;
+
+use spirula_proto::internal::image_io::{ImageIoQuery, ImageIoReport};
+use spirula_proto::{Payload, RawMessage};
+
+use super::{Monitor, SessionId};
+use crate::image_io::Action;
+
+impl Monitor {
+    /// Does what is due. To be called several times a second where this monitor leads.
+    pub(crate) fn watch_image_io(&mut self) {
+        let (map, sessions) = (&self.osd.map, &self.sessions);
+        let osds = || -> BTreeSet<i32> {
+            let osds = sessions.values().filter_map(super::Session::osd);
+            osds.filter(|osd| map.is_up(*osd)).collect()
+        };
+        for action in self.image_io.tick(self.steady.now(), osds) {
+            match action {
+                Action::Poll(osds, poll) => {
+                    let query = ImageIoQuery::Poll(poll).to_message();
+                    for session in osds
+                        .into_iter()
+                        .filter_map(|osd| self.osd_session(osd))
+                        .collect::<Vec<_>>()
+                    {
+                        self.send(session, query.clone());
+                    }
+                }
+                Action::Name(images) => self.name_images(images),
+            }
+        }
+    }
+
+    /// What an OSD has counted.
+    pub(super) fn image_io_report(&mut self, id: SessionId, msg: &RawMessage) -> spirula_proto::Result<()> {
+        let ImageIoReport::Counts(counts) = msg.decode()?;
+        match self.sessions.get(&id).and_then(super::Session::osd) {
+            Some(osd) => self.image_io.answer(osd, counts),
+            None => tracing::warn!("a report from something that is no OSD"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! The manager's modules that need a RADOS client (crate `manager`): when they run, and what is asked of them.
+//!
+//! They run where this monitor leads. Before they begin, the manager map has the address of their client, and the OSDMap shuts out
+//! the client of whoever was the manager before, in one transaction. So two managers never work at the same time, and whatever
+//! ends this one, the next knows whom to shut out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spirula_cephx::{AuthName, CryptoKey, Env};
+use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, EntityType, UTime};
+use spirula_manager::{ImagesToName, News, Question, Reply as Answer, Request};
+use spirula_proto::RawMessage;
+use spirula_proto::mon::LogPriority;
+
+use super::{Monitor, Output, SessionId};
+use crate::command::{self, Reply};
+
+/// Questions that wait for an answer.
+const MAX_QUESTIONS: usize = 256;
+/// For how long the client of a former manager is shut out (`mon_mgr_blocklist_interval`).
+const SHUT_OUT_FOR: Duration = Duration::from_secs(86_400);
+
+/// What the modules are started with.
+#[derive(Debug)]
+pub struct ModuleStart {
+    /// Who their client is.
+    pub name: AuthName,
+    /// Its key, which nobody else knows.
+    pub key: CryptoKey,
+    /// Its address.
+    pub address: EntityAddr,
+    /// The OSDMap in which the former manager's client is shut out.
+    pub osdmap_epoch: u32,
+}
+
+/// What the modules do.
+#[derive(Debug, Default)]
+enum Life {
+    #[default]
+    Off,
+    /// The map that names their client is on its way, with this global id.
+    Claimed {
+        gid: u64,
+        address: EntityAddr,
+    },
+    Running,
+}
+
+type Compose = Box<dyn FnOnce(&Monitor, Reply) -> RawMessage>;
+
+/// Who waits for an answer.
+struct Asker {
+    session: SessionId,
+    compose: Compose,
+}
+
+/// The modules, as the core sees them.
+#[derive(Default)]
+pub(crate) struct Module {
+    life: Life,
+    askers: BTreeMap<u64, Asker>,
+    asked: u64,
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Module")
+            .field("life", &self.life)
+            .field("askers", &self.askers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    /// Whether the manager map has to be made anew for them.
+    pub(super) fn is_off(&self) -> bool {
+        matches!(self.life, Life::Off)
+    }
+
+    /// The manager map that is on its way names their client.
+    pub(super) fn claim(&mut self, gid: u64, address: EntityAddr) {
+        self.life = Life::Claimed { gid, address };
+    }
+}
+
+fn reply_of(answer: Answer) -> Reply {
+    let mut reply = Reply::text(answer.output).with_status(answer.status);
+    reply.code = answer.code;
+    reply
+}
+
+impl Monitor {
+    /// A new address for the modules' client, at the manager's.
+    pub(super) fn new_client_address(&self) -> Option<EntityAddr> {
+        let mut at = self.me.mgr_addrs.0.first()?.socket?;
+        at.set_port(0);
+        let random = Env::system(self.now).random_u64().ok()?;
+        let nonce = u32::try_from(random >> 32).unwrap_or_default();
+        Some(EntityAddr::v2(at, nonce.max(1)))
+    }
+
+    /// Shuts the clients of the manager in the map out. Returns the epoch in which they are.
+    pub(super) fn shut_manager_out(&mut self) -> u32 {
+        let clients: Vec<EntityAddrVec> = self.manager.map.client_addrs.clone();
+        let until = self.now.plus(SHUT_OUT_FOR);
+        let addrs = clients.iter().flat_map(|c| &c.0);
+        let addrs: Vec<EntityAddr> = addrs.map(|a| a.with_kind(AddrType::ANY)).collect();
+        if addrs.is_empty() {
+            return self.osd.map.epoch;
+        }
+        let inc = self.pending_osd();
+        inc.new_blocklist.extend(addrs.into_iter().map(|a| (a, until)));
+        inc.epoch
+    }
+
+    /// Starts the modules, once the map that names their client is committed.
+    pub(super) fn start_module(&mut self) {
+        let Life::Claimed { gid, address } = self.manager.module.life else {
+            return;
+        };
+        let map = &self.manager.map;
+        if map.active_gid != gid || self.osd.map.epoch < map.last_failure_osd_epoch {
+            // Somebody has made another map meanwhile.
+            self.manager.module.life = Life::Off;
+            return;
+        }
+        let name = AuthName::new(EntityType::MGR, &self.me.name);
+        match self.auth.begin_manager(&name, &Env::system(self.now)) {
+            Ok(key) => {
+                self.manager.module.life = Life::Running;
+                self.out.push(Output::StartModule(Box::new(ModuleStart {
+                    name,
+                    key,
+                    address,
+                    osdmap_epoch: map.last_failure_osd_epoch,
+                })));
+            }
+            Err(e) => tracing::error!("the manager's key: {e}"),
+        }
+    }
+
+    /// Ends the modules. Who waits for an answer asks the next manager.
+    pub(crate) fn stop_module(&mut self) {
+        self.auth.end_manager();
+        let module = std::mem::take(&mut self.manager.module);
+        if matches!(module.life, Life::Running) {
+            self.out.push(Output::StopModule);
+        }
+        // Numbers of questions go on: an answer that is on its way is nobody else's.
+        self.manager.module.asked = module.asked;
+    }
+
+    /// Asks the modules; the answer is composed when they have told.
+    pub(crate) fn ask_module(&mut self, session: SessionId, question: Question, compose: Compose) {
+        let module = &mut self.manager.module;
+        if !matches!(module.life, Life::Running) || module.askers.len() >= MAX_QUESTIONS {
+            let msg = compose(self, reply_of(spirula_manager::not_ready()));
+            self.send(session, msg);
+            return;
+        }
+        module.asked += 1;
+        let id = module.asked;
+        module.askers.insert(id, Asker { session, compose });
+        self.out
+            .push(Output::AskModule(Request::Ask(id, Box::new(question))));
+    }
+
+    /// Has the modules find the names of images.
+    pub(super) fn name_images(&mut self, wanted: ImagesToName) {
+        if matches!(self.manager.module.life, Life::Running) {
+            self.out.push(Output::AskModule(Request::NameImages(wanted)));
+        }
+    }
+
+    /// The modules tell something.
+    pub fn module_news(&mut self, news: News, now: UTime) {
+        self.see_time(now);
+        if !matches!(self.manager.module.life, Life::Running) {
+            return;
+        }
+        match news {
+            News::Reply(id, answer) => self.module_answered(id, answer),
+            News::Named(wanted, names) => self.image_io.named(&wanted, &names),
+            News::Task(news) => self.task_progress(news),
+            News::Ended(why) => {
+                self.log_event(
+                    LogPriority::WARN,
+                    format!("the manager's modules start again: {why}"),
+                );
+                for (_, asker) in std::mem::take(&mut self.manager.module.askers) {
+                    self.answer_asker(asker, spirula_manager::not_ready());
+                }
+                self.stop_module();
+            }
+        }
+        self.pump();
+    }
+
+    fn module_answered(&mut self, id: u64, answer: Answer) {
+        if let Some(asker) = self.manager.module.askers.remove(&id) {
+            self.answer_asker(asker, answer);
+        }
+    }
+
+    fn answer_asker(&mut self, asker: Asker, answer: Answer) {
+        let mut reply = reply_of(answer);
+        if reply.code == command::errno::EACCES {
+            reply = command::denied_by_module(self, asker.session, reply);
+        }
+        let msg = (asker.compose)(self, reply);
+        self.send(asker.session, msg);
+    }
+}

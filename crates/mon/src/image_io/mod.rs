@@ -1,0 +1,267 @@
+//! What clients do to block images, as the module `rbd_support` of Ceph's manager tells it: rates of the last seconds and sums since
+//! somebody began to ask.
+//!
+//! The first request about a pool begins a query; it ends a minute after the last one. While there are queries the OSDs are polled
+//! in rounds, and a round ends when all have answered or would have. Time is the steady clock's.
+
+mod names;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use spirula_manager::ImagesToName;
+use spirula_proto::internal::image_io::{ImageIo as Counts, ImageIoCounts, ImageIoPoll};
+
+use names::Names;
+pub(crate) use report::{DESCRIPTORS, Kind};
+
+/// Time between rounds: Ceph's `mgr_stats_period`.
+const PERIOD: Duration = Duration::from_secs(5);
+/// The shortest time between them, where a new query wants one.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// How long answers are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// For how long OSDs count without hearing of another round.
+const HOLD: Duration = Duration::from_secs(30);
+/// A query ends so long after the last request.
+const QUERY_LASTS: Duration = Duration::from_secs(60);
+/// No rate is told of a longer time.
+const LONGEST_SPAN: Duration = Duration::from_secs(60);
+/// Most queries; the one that was not asked for longest gives way.
+const MAX_QUERIES: usize = 64;
+/// Most images of a query, and of a round. More are left out.
+const MAX_IMAGES: usize = 16_384;
+
+/// What a query is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    /// All pools of images.
+    All,
+    /// A pool, and a namespace in it.
+    Pool(u64, String),
+}
+
+impl Scope {
+    fn covers(&self, image: &ImageKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Pool(pool, nspace) => *pool == image.pool && *nspace == image.nspace,
+        }
+    }
+}
+
+/// Names an image.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ImageKey {
+    pool: u64,
+    nspace: String,
+    id: String,
+}
+
+/// Numbers in the order of [`DESCRIPTORS`]; latencies are sums in nanoseconds.
+type Numbers = [u64; DESCRIPTORS.len()];
+
+fn add(sum: &mut Numbers, more: &Numbers) {
+    for (s, m) in sum.iter_mut().zip(more) {
+        *s = s.saturating_add(*m);
+    }
+}
+
+/// What is known of an image.
+#[derive(Debug, Clone, Copy, Default)]
+struct Image {
+    /// In the last round.
+    last: Numbers,
+    /// Since the query began.
+    sum: Numbers,
+}
+
+/// What somebody wants to know.
+#[derive(Debug, Default)]
+struct Query {
+    /// The last request.
+    asked: Duration,
+    images: BTreeMap<ImageKey, Image>,
+}
+
+impl Query {
+    fn take(&mut self, scope: &Scope, round: &BTreeMap<ImageKey, Numbers>) {
+        for image in self.images.values_mut() {
+            image.last = Numbers::default();
+        }
+        for (key, numbers) in round.iter().filter(|(key, _)| scope.covers(key)) {
+            if self.images.len() >= MAX_IMAGES && !self.images.contains_key(key) {
+                continue;
+            }
+            let image = self.images.entry(key.clone()).or_default();
+            image.last = *numbers;
+            add(&mut image.sum, numbers);
+        }
+    }
+}
+
+/// All queries, and the round under way.
+#[derive(Debug, Default)]
+pub(crate) struct ImageIo {
+    queries: BTreeMap<Scope, Query>,
+    names: Names,
+    /// The number of the newest round.
+    round: u64,
+    /// When it began; `None` before the first.
+    began: Option<Duration>,
+    /// When the next one is due.
+    due: Duration,
+    /// The OSDs whose answers are waited for.
+    waiting: BTreeSet<i32>,
+    is_under_way: bool,
+    /// The time between the newest round and the one before; `None` where there was none.
+    span: Option<Duration>,
+    /// What OSDs have told and no query has taken.
+    gathered: BTreeMap<ImageKey, Numbers>,
+}
+
+/// Something to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Ask these OSDs.
+    Poll(BTreeSet<i32>, ImageIoPoll),
+    /// Find the names of these images; [`ImageIo::named`] takes them.
+    Name(ImagesToName),
+}
+
+impl ImageIo {
+    /// Nothing is known any more: another monitor has led meanwhile.
+    pub(crate) fn restart(&mut self) {
+        let round = self.round;
+        *self = Self {
+            round,
+            ..Self::default()
+        };
+    }
+
+    /// Somebody asks: the query begins, or goes on.
+    pub(crate) fn ask(&mut self, scope: &Scope, now: Duration) {
+        self.expire(now);
+        if let Some(query) = self.queries.get_mut(scope) {
+            query.asked = now;
+            return;
+        }
+        if self.queries.len() >= MAX_QUERIES {
+            let oldest = self.queries.iter().min_by_key(|(_, q)| q.asked);
+            if let Some(oldest) = oldest.map(|(scope, _)| scope.clone()) {
+                self.queries.remove(&oldest);
+            }
+        }
+        let query = Query {
+            asked: now,
+            ..Query::default()
+        };
+        self.queries.insert(scope.clone(), query);
+        let soonest = self.began.map_or(now, |began| began + SHORTEST);
+        self.due = self.due.min(soonest.max(now));
+    }
+
+    fn expire(&mut self, now: Duration) {
+        self.queries.retain(|_, q| now < q.asked + QUERY_LASTS);
+        if self.queries.is_empty() {
+            self.restart();
+        }
+    }
+
+    /// Time passes; `osds` are those that can be asked.
+    pub(crate) fn tick(&mut self, now: Duration, osds: impl FnOnce() -> BTreeSet<i32>) -> Vec<Action> {
+        self.expire(now);
+        if self.queries.is_empty() {
+            return Vec::new();
+        }
+        let mut actions = Vec::new();
+        let late = self.began.is_none_or(|began| now >= began + PATIENCE);
+        if self.is_under_way && (self.waiting.is_empty() || late) {
+            self.end_round();
+        }
+        if !self.is_under_way && now >= self.due {
+            actions.push(self.begin_round(now, osds()));
+        }
+        actions.extend(self.unnamed(now).into_iter().map(Action::Name));
+        actions
+    }
+
+    fn begin_round(&mut self, now: Duration, osds: BTreeSet<i32>) -> Action {
+        self.round += 1;
+        self.span = self.began.map(|began| now - began);
+        self.began = Some(now);
+        self.due = now + PERIOD;
+        self.waiting.clone_from(&osds);
+        self.is_under_way = true;
+        let poll = ImageIoPoll {
+            round: self.round,
+            hold_ms: u32::try_from(HOLD.as_millis()).unwrap_or(u32::MAX),
+            pools: self.pools(),
+        };
+        Action::Poll(osds, poll)
+    }
+
+    /// The pools that the queries are about; empty for all.
+    fn pools(&self) -> Vec<u64> {
+        let mut pools = BTreeSet::new();
+        for scope in self.queries.keys() {
+            match scope {
+                Scope::All => return Vec::new(),
+                Scope::Pool(pool, _) => pools.insert(*pool),
+            };
+        }
+        pools.into_iter().collect()
+    }
+
+    /// An OSD's answer. Before the first round is over it is of an unknown time, from when another monitor had asked.
+    pub(crate) fn answer(&mut self, osd: i32, answer: ImageIoCounts) {
+        if answer.round == self.round {
+            self.waiting.remove(&osd);
+        }
+        if self.queries.is_empty() || self.span.is_none() {
+            return;
+        }
+        for counts in answer.images {
+            let numbers = counts.numbers();
+            let Counts { pool, nspace, id, .. } = counts;
+            let key = ImageKey { pool, nspace, id };
+            if self.gathered.len() < MAX_IMAGES || self.gathered.contains_key(&key) {
+                add(self.gathered.entry(key).or_default(), &numbers);
+            }
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.is_under_way = false;
+        self.waiting.clear();
+        let round = std::mem::take(&mut self.gathered);
+        for (scope, query) in &mut self.queries {
+            query.take(scope, &round);
+        }
+    }
+
+    /// Images that have no name here, to be asked for.
+    fn unnamed(&mut self, now: Duration) -> Vec<ImagesToName> {
+        let keys = || self.queries.values().flat_map(|q| q.images.iter());
+        if self.names.are_old(now) {
+            self.names
+                .keep(|key| self.queries.values().any(|q| q.images.contains_key(key)));
+            return self.names.want(now, keys().map(|(key, _)| key));
+        }
+        let active = keys().filter(|(key, image)| image.last != Numbers::default() && !self.names.has(key));
+        let active: Vec<ImageKey> = active.map(|(key, _)| key.clone()).collect();
+        self.names.want(now, active.iter())
+    }
+
+    /// The names of those of these images that have one, by id. The others are forgotten: they are gone.
+    pub(crate) fn named(&mut self, images: &ImagesToName, names: &BTreeMap<String, String>) {
+        for key in self.names.take(images, names) {
+            for query in self.queries.values_mut() {
+                query.images.remove(&key);
+            }
+        }
+    }
+}

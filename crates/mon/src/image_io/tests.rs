@@ -1,0 +1,236 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn counts(pool: u64, nspace: &str, id: &str, writes: u64) -> Counts {
+    Counts {
+        pool,
+        nspace: nspace.into(),
+        id: id.into(),
+        write_ops: writes,
+        write_bytes: writes * 4096,
+        write_latency: writes * 1_000_000,
+        ..Counts::default()
+    }
+}
+
+/// Queries of two OSDs.
+#[derive(Default)]
+struct World {
+    io: ImageIo,
+    polls: Vec<ImageIoPoll>,
+    asked: Vec<ImagesToName>,
+}
+
+impl World {
+    fn tick(&mut self, now: Duration) {
+        for action in self.io.tick(now, || BTreeSet::from([0, 1])) {
+            match action {
+                Action::Poll(osds, poll) => {
+                    assert_eq!(osds, BTreeSet::from([0, 1]));
+                    self.polls.push(poll);
+                }
+                Action::Name(unnamed) => self.asked.push(unnamed),
+            }
+        }
+    }
+
+    /// The round that is due at this time, with what the first OSD has counted.
+    fn round(&mut self, now: Duration, images: Vec<Counts>) {
+        let before = self.polls.len();
+        self.tick(now);
+        assert_eq!(self.polls.len(), before + 1, "no round was due");
+        let round = self.polls[before].round;
+        self.io.answer(0, ImageIoCounts { round, images });
+        let images = Vec::new();
+        self.io.answer(1, ImageIoCounts { round, images });
+        self.tick(now + Duration::from_millis(250));
+    }
+
+    /// Images are called after their ids.
+    fn name_all(&mut self) {
+        for unnamed in std::mem::take(&mut self.asked) {
+            let names = unnamed.ids.iter().map(|id| (id.clone(), format!("image-{id}")));
+            self.io.named(&unnamed, &names.collect());
+        }
+    }
+
+    fn report(&self, scope: &Scope, kind: Kind, sort_by: usize) -> Value {
+        let pools = BTreeMap::from([(1, "p".to_owned()), (2, "q".to_owned())]);
+        self.io.report(scope, kind, sort_by, &pools, 1000)
+    }
+}
+
+fn pool(id: u64) -> Scope {
+    Scope::Pool(id, String::new())
+}
+
+#[test]
+fn rates_and_sums_come_after_a_period_and_go_with_the_work() {
+    let mut w = World::default();
+    w.io.ask(&pool(1), at(0));
+    w.round(at(0), vec![counts(1, "", "a", 7)]);
+    assert_eq!(w.polls[0].pools, [1]);
+    // What was counted before the first round is of an unknown time.
+    let nothing = json!({
+        "timestamp": 1000.0, "stat_descriptors": DESCRIPTORS, "pool_descriptors": {}, "stats": [],
+    });
+    assert_eq!(w.report(&pool(1), Kind::Stats, 0), nothing);
+    w.tick(at(4));
+    w.round(at(5), vec![counts(1, "", "a", 50), counts(1, "n", "b", 5)]);
+    // Nobody knows the name yet.
+    assert_eq!(w.report(&pool(1), Kind::Stats, 0), nothing);
+    w.name_all();
+    let report = w.report(&pool(1), Kind::Stats, 0);
+    assert_eq!(report["pool_descriptors"], json!({"0": "p"}));
+    // 10 writes a second, each of a millisecond.
+    assert_eq!(
+        report["stats"],
+        json!([{"0/image-a": [10.0, 0.0, 40960.0, 0.0, 1_000_000.0, 0.0]}])
+    );
+    w.round(at(10), vec![counts(1, "", "a", 10)]);
+    w.round(at(15), Vec::new());
+    assert_eq!(w.report(&pool(1), Kind::Stats, 0)["stats"], json!([]));
+    assert_eq!(
+        w.report(&pool(1), Kind::Counters, 0)["counters"],
+        json!([{"0/image-a": [60, 0, 245_760, 0, 60_000_000, 0]}])
+    );
+}
+
+#[test]
+fn all_pools_are_told_of_in_the_order_of_what_they_do_now() {
+    let mut w = World::default();
+    w.io.ask(&Scope::All, at(0));
+    w.round(at(0), Vec::new());
+    assert!(w.polls[0].pools.is_empty());
+    let few = counts(1, "", "few", 1);
+    let large = Counts {
+        write_bytes: 1 << 30,
+        ..counts(2, "", "large", 2)
+    };
+    let unlisted = counts(3, "", "unlisted", 5);
+    w.round(at(5), vec![few, large, counts(2, "n", "many", 1000), unlisted]);
+    w.name_all();
+    let names = |sort_by| -> Vec<String> {
+        let report = w.report(&Scope::All, Kind::Stats, sort_by);
+        let stats = report["stats"].as_array().unwrap().clone();
+        let name = |s: &Value| s.as_object().unwrap().keys().next().unwrap().clone();
+        stats.iter().map(name).collect()
+    };
+    assert_eq!(names(0), ["0/image-many", "1/image-large", "2/image-few"]);
+    assert_eq!(names(2), ["0/image-large", "1/image-many", "2/image-few"]);
+    let specs = &w.report(&Scope::All, Kind::Stats, 0)["pool_descriptors"];
+    assert_eq!(specs, &json!({"0": "q/n", "1": "q", "2": "p"}));
+}
+
+#[test]
+fn a_query_ends_a_minute_after_the_last_request() {
+    let mut w = World::default();
+    w.io.ask(&pool(1), at(0));
+    w.io.ask(&pool(2), at(0));
+    w.tick(at(0));
+    assert_eq!(w.polls[0].pools, [1, 2]);
+    w.io.ask(&pool(2), at(30));
+    w.tick(at(61));
+    assert_eq!(w.polls.last().unwrap().pools, [2]);
+    let polls = w.polls.len();
+    w.tick(at(91));
+    w.tick(at(100));
+    assert_eq!(w.polls.len(), polls);
+    assert!(w.io.queries.is_empty() && w.io.names.get(&key("a")).is_none());
+}
+
+fn key(id: &str) -> ImageKey {
+    ImageKey {
+        pool: 1,
+        nspace: String::new(),
+        id: id.into(),
+    }
+}
+
+#[test]
+fn a_new_query_does_not_wait_for_the_period() {
+    let mut w = World::default();
+    w.io.ask(&pool(1), at(0));
+    w.round(at(0), Vec::new());
+    w.io.ask(&pool(2), at(2));
+    w.round(at(2), Vec::new());
+    assert_eq!(w.polls[1].pools, [1, 2]);
+    // But not at once after another round.
+    w.io.ask(&Scope::All, at(2));
+    w.tick(at(2));
+    assert_eq!(w.polls.len(), 2);
+    w.round(at(3), Vec::new());
+}
+
+#[test]
+fn who_does_not_answer_is_not_waited_for() {
+    let mut w = World::default();
+    w.io.ask(&pool(1), at(0));
+    w.round(at(0), Vec::new());
+    w.tick(at(5));
+    let round = w.polls[1].round;
+    let images = vec![counts(1, "", "a", 5)];
+    w.io.answer(0, ImageIoCounts { round, images });
+    w.tick(at(5) + Duration::from_millis(500));
+    assert!(w.asked.is_empty());
+    w.tick(at(6));
+    assert_eq!(w.asked.len(), 1);
+    // What comes too late counts in the next round.
+    let images = vec![counts(1, "", "a", 10)];
+    w.io.answer(1, ImageIoCounts { round, images });
+    w.round(at(10), Vec::new());
+    w.name_all();
+    let sums = w.report(&pool(1), Kind::Counters, 0);
+    assert_eq!(sums["counters"][0]["0/image-a"][0], json!(15));
+}
+
+#[test]
+fn names_are_asked_once_and_again_later_and_who_has_none_is_forgotten() {
+    let mut w = World::default();
+    let ask = |w: &mut World, now| w.io.ask(&pool(1), now);
+    ask(&mut w, at(0));
+    w.round(at(0), Vec::new());
+    let both = || vec![counts(1, "", "a", 5), counts(1, "", "b", 5)];
+    w.round(at(5), both());
+    w.round(at(10), both());
+    let unnamed = ImagesToName {
+        pool: 1,
+        namespace: String::new(),
+        ids: vec!["a".into(), "b".into()],
+    };
+    assert_eq!(w.asked, [unnamed.clone()]);
+    w.io.named(&unnamed, &BTreeMap::from([("a".into(), "first".into())]));
+    w.asked.clear();
+    let listed = |w: &World| w.report(&pool(1), Kind::Counters, 0)["counters"].to_string();
+    assert_eq!(listed(&w), r#"[{"0/first":[10,0,40960,0,10000000,0]}]"#);
+    for s in (15..=310).step_by(5) {
+        ask(&mut w, at(s));
+        w.tick(at(s));
+        w.tick(at(s) + Duration::from_secs(1));
+    }
+    assert_eq!(w.asked.len(), 1);
+    assert_eq!(w.asked[0].ids, ["a"]);
+    w.name_all();
+    assert!(listed(&w).contains("0/image-a"), "{}", listed(&w));
+}
+
+#[test]
+fn there_is_room_for_so_many_queries_and_images() {
+    let mut w = World::default();
+    for id in 0..200 {
+        w.io.ask(&pool(id), Duration::from_millis(id));
+    }
+    assert_eq!(w.io.queries.len(), MAX_QUERIES);
+    assert!(w.io.queries.contains_key(&pool(199)));
+    let mut w = World::default();
+    w.io.ask(&pool(1), at(0));
+    w.round(at(0), Vec::new());
+    let images = (0..2 * MAX_IMAGES).map(|i| counts(1, "", &i.to_string(), 1));
+    w.round(at(5), images.collect());
+    assert_eq!(w.io.queries[&pool(1)].images.len(), MAX_IMAGES);
+}

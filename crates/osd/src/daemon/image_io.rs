@@ -1,0 +1,21 @@
+//! What the leading monitor wants to know of block images.
+
+use spirula_proto::internal::image_io::{ImageIoCounts, ImageIoQuery, ImageIoReport};
+use spirula_proto::{Payload, RawMessage};
+
+use super::state::Osd;
+
+impl Osd {
+    /// Answers what was counted since the last question, and goes on counting.
+    pub(super) fn image_io_query(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
+        let ImageIoQuery::Poll(poll) = msg.decode()?;
+        let until = self.usec().saturating_add(u64::from(poll.hold_ms) * 1000);
+        let images = self.image_io.ask(poll.pools, until);
+        let counts = ImageIoCounts {
+            round: poll.round,
+            images,
+        };
+        self.mon.send(ImageIoReport::Counts(counts).to_message());
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! What clients do to block images: asked by the leading monitor, which is the manager too, and counted by OSDs. Nobody
+//! counts unless somebody has asked lately.
+
+use super::{plain_parts, protocol};
+use crate::macros::packed;
+
+protocol! {
+    /// Monitor to OSD, again and again while somebody wants to know.
+    ///
+    /// - Version 1: first.
+    pub enum ImageIoQuery: IMAGE_IO_QUERY, version 1, compat 1, priority DEFAULT {
+        /// Tell what you have counted, and go on counting.
+        Poll(ImageIoPoll) = 1,
+    }
+}
+
+protocol! {
+    /// OSD to the leading monitor, in answer to that.
+    ///
+    /// - Version 1: first.
+    pub enum ImageIoReport: IMAGE_IO_REPORT, version 1, compat 1, priority DEFAULT {
+        /// What was counted since the last answer.
+        Counts(ImageIoCounts) = 1,
+    }
+}
+
+packed! {
+    /// A question.
+    pub struct ImageIoPoll {
+        /// Its number, for the answer.
+        pub round: u64,
+        /// For how long to count without another question, in milliseconds.
+        pub hold_ms: u32,
+        /// Only images of these pools, which may have data in others; empty for all.
+        pub pools: Vec<u64>,
+    }
+}
+
+packed! {
+    /// An answer.
+    pub struct ImageIoCounts {
+        /// The question's number.
+        pub round: u64,
+        /// By image.
+        pub images: Vec<ImageIo>,
+    }
+}
+
+packed! {
+    /// Requests of an image that an OSD has answered.
+    pub struct ImageIo {
+        /// The image's pool.
+        pub pool: u64,
+        /// The image's namespace.
+        pub nspace: String,
+        /// The image's id.
+        pub id: String,
+        /// Requests that wrote.
+        pub write_ops: u64,
+        /// Requests that read.
+        pub read_ops: u64,
+        /// Bytes written.
+        pub write_bytes: u64,
+        /// Bytes read.
+        pub read_bytes: u64,
+        /// The time from the arrival to the answer of what wrote, all together, in nanoseconds.
+        pub write_latency: u64,
+        /// The same of what read.
+        pub read_latency: u64,
+    }
+}
+
+impl ImageIo {
+    /// The numbers, in the order of the fields.
+    pub fn numbers(&self) -> [u64; 6] {
+        [
+            self.write_ops,
+            self.read_ops,
+            self.write_bytes,
+            self.read_bytes,
+            self.write_latency,
+            self.read_latency,
+        ]
+    }
+}
+
+plain_parts!(ImageIoPoll, ImageIoCounts);
