@@ -71,6 +71,7 @@ enum Command {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    end_after_panics();
     let args: Vec<OsString> = std::env::args_os().collect();
     let called = args
         .first()
@@ -98,6 +99,15 @@ fn main() -> ExitCode {
         Command::Osd(command) => report(local(daemon::osd(command))),
         Command::Store(command) => store::run(command),
     }
+}
+
+/// A broken invariant ends the process, in whatever thread it is noticed, whatever the profile says of panics.
+fn end_after_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 /// Runs a future with tasks of its own on this thread.

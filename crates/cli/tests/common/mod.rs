@@ -17,7 +17,7 @@ pub struct Cluster {
     dir: PathBuf,
 }
 
-/// The binary under test: what `SPIRULA_BINARY` names (the release build, in `./test`), or the one built with the tests.
+/// The binary under test: what `SPIRULA_BINARY` names, or the one built with the tests.
 pub fn binary() -> PathBuf {
     std::env::var_os("SPIRULA_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_spirula").into(), PathBuf::from)
 }
