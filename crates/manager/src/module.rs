@@ -22,12 +22,15 @@ impl Module {
     /// Reads what the managers before have left.
     pub(crate) async fn load(rados: Rados, tell: Tell) -> Result<Rc<Self>, Failure> {
         let tasks = Tasks::load(rados.clone(), tell).await?;
-        Ok(Rc::new(Self {
+        let module = Self {
             tasks,
             trash_purges: Scheduler::new(Kind::TrashPurge, rados.clone()),
             mirror_snapshots: Scheduler::new(Kind::MirrorSnapshot, rados.clone()),
             rados,
-        }))
+        };
+        module.trash_purges.prepare().await?;
+        module.mirror_snapshots.prepare().await?;
+        Ok(Rc::new(module))
     }
 
     pub(crate) fn rados(&self) -> &Rados {

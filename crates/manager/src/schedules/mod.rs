@@ -170,7 +170,7 @@ impl Scheduler {
             state: RefCell::default(),
             turn: Mutex::new(()),
             wake: Notify::new(),
-            is_stale: Cell::new(true),
+            is_stale: Cell::new(false),
             permits: Rc::new(Semaphore::new(SNAPSHOTS)),
             pending: RefCell::default(),
         })

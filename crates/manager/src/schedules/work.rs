@@ -23,16 +23,24 @@ const REFRESH: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Scheduler {
+    /// Reads what is scheduled, so that commands may be answered. Fails where the cluster has shut this client out.
+    pub(crate) async fn prepare(&self) -> Result<(), Failure> {
+        match self.refresh().await {
+            Err(e) if e.is_shut_out() => return Err(e),
+            Err(e) => tracing::warn!("schedules ({:?}): {}", self.kind, e.text()),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
     /// Works, until the cluster has shut this client out.
     pub(crate) async fn work(self: Rc<Self>) -> Failure {
-        let mut refreshed: Option<Instant> = None;
+        let mut refreshed = Instant::now();
         loop {
-            if self.is_stale.take() || refreshed.is_none_or(|at| at.elapsed() >= REFRESH) {
-                refreshed = Some(Instant::now());
-                match self.refresh().await {
-                    Err(e) if e.is_shut_out() => return e,
-                    Err(e) => tracing::warn!("schedules ({:?}): {}", self.kind, e.text()),
-                    Ok(()) => {}
+            if self.is_stale.take() || refreshed.elapsed() >= REFRESH {
+                refreshed = Instant::now();
+                if let Err(e) = self.prepare().await {
+                    return e;
                 }
             }
             let next = self.state.borrow_mut().agenda.take(now());
