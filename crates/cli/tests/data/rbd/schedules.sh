@@ -71,7 +71,7 @@ rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]["complete"]' | grep
 
 # What the image was then is kept as librbd keeps it.
 rbd mirror image snapshot q/i >/dev/null
-for object in $(rados -p q ls | grep '^rbd_mirror_snapshot'); do
+for object in $(rados -p q ls | grep '^rbd_mirror_snapshot\.'); do
     rados -p q get "$object" state.now
     if [ -e state ]; then cmp state state.now; fi
     mv state.now state
