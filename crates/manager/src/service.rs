@@ -20,8 +20,8 @@ use crate::question::{Question, Reply, errno};
 
 /// Requests that wait to be looked at.
 const QUEUE: usize = 256;
-/// Payload bytes that are received at the same time; an object of an image has 32 MiB at most.
-const MEMORY: usize = 40 << 20;
+/// Payload bytes that are received at the same time, and kept for reuse. A larger object comes alone.
+const MEMORY: usize = 4 << 20;
 /// How long a login may take.
 const CONNECT: Duration = Duration::from_secs(30);
 /// How long a request waits for the modules to be ready.

@@ -7,7 +7,7 @@ rbd trash purge schedule add -p p 2h
 rbd trash purge schedule add -p p 90m 00:03
 rbd trash purge schedule add -p p --namespace n 3h
 test "$(rbd trash purge schedule ls)" = 'every 1d starting at 14:00:00-05:00'
-test "$(rbd trash purge schedule ls -p q)" = 'every 1d starting at 14:00:00-05:00'
+test "$(ceph rbd trash purge schedule list q/ | value '[*v]')" = "['']"
 rbd trash purge schedule ls -p p | grep -q 'every 2h'
 rbd trash purge schedule ls -p p | grep -q 'every 90m starting at 00:03:00'
 rbd trash purge schedule ls -R | tr -s ' ' | grep -q '^p n every 3h'
@@ -38,7 +38,7 @@ test "$(rbd trash purge schedule ls -p p)" = 'every 2h'
 rbd trash purge schedule rm -p p
 rbd trash purge schedule rm -p p --namespace n
 rbd trash purge schedule rm
-test -z "$(rbd trash purge schedule ls -R)"
+test "$(rbd trash purge schedule ls -R --format json)" = "[]"
 test -z "$(rados -p p listomapkeys rbd_trash_purge_schedule)"
 
 # Snapshots for mirroring: of images that are mirrored by snapshots.
@@ -68,3 +68,12 @@ test "$(rbd trash ls p | wc -l)" = 1
 test "$(rbd snap ls -a q/i --format json | value 'len(v)')" -gt "$first"
 rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]' | grep -q "'state': 'primary'"
 rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]["complete"]' | grep -q True
+
+# What the image was then is kept as librbd keeps it.
+rbd mirror image snapshot q/i >/dev/null
+for object in $(rados -p q ls | grep '^rbd_mirror_snapshot\.'); do
+    rados -p q get "$object" state.now
+    if [ -e state ]; then cmp state state.now; fi
+    mv state.now state
+done
+test -s state
