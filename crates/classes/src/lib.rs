@@ -28,8 +28,8 @@ pub use class::find;
 /// What clients of the class `rbd` exchange with it.
 pub mod rbd {
     pub use crate::class::rbd::{
-        BitVector, ChildImageSpec, MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace,
-        TrashImage, features, object_state,
+        BitVector, ChildImageSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
+        MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, TrashImage, features, object_state,
     };
 }
 

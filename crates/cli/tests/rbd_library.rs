@@ -135,7 +135,7 @@ async fn run(conf: &Path, format: CloneFormat, name: &str, work: &Path) {
             model[SIZE / 2 + 1000..].fill(0);
         }
         if step == 500 {
-            image.flatten().await.unwrap();
+            image.flatten(&spirula_rbd::Progress::untold()).await.unwrap();
         }
         change(&mut random, &image, &mut model).await;
     }

@@ -41,7 +41,12 @@ pub struct Options {
     /// The address that blocklists are to name this client by, with its nonce; otherwise that which peers see, with a nonce
     /// of its own.
     pub address: Option<EntityAddr>,
+    /// Payload bytes in flight before the client stops reading from its sockets.
+    pub memory: usize,
 }
+
+/// What [`Options::memory`] is where nobody says it.
+const MEMORY: usize = 256 << 20;
 
 /// Where [`Options`] come from: a configuration file, and what the command line says instead.
 #[derive(Debug, Clone, Default)]
@@ -110,6 +115,7 @@ impl Source {
                 .unwrap_or(MOUNT_TIMEOUT),
             op_timeout: look.seconds("rados_osd_op_timeout").unwrap_or_default(),
             address: None,
+            memory: MEMORY,
         })
     }
 

@@ -24,8 +24,6 @@ use crate::objecter::Objecter;
 use crate::osd_session;
 use crate::{Error, IoCtx, Options, Result, errno};
 
-/// Payload bytes in flight before the client stops reading from its sockets.
-const MEMORY: usize = 256 << 20;
 /// How often requests that nobody waits for any more are dropped.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -65,7 +63,7 @@ impl Rados {
         let mut config = Config::new(
             EntityName::new(EntityType::CLIENT, -1),
             options.address.map(EntityAddrVec::from).unwrap_or_default(),
-            Pool::new(MEMORY),
+            Pool::new(options.memory),
         );
         config.con_modes.clone_from(&options.con_modes);
         config.nonce = match options.address {

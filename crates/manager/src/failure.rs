@@ -121,8 +121,8 @@ mod tests {
                 "[errno 31] error removing image",
             ),
             (
-                Failure::Rados(2, "error opening pool 'b'p''".into()),
-                "[errno 2] RADOS object not found (error opening pool 'b'p'')",
+                Failure::Rados(2, "error opening pool 'p'".into()),
+                "[errno 2] RADOS object not found (error opening pool 'p')",
             ),
             (
                 Failure::Value("Invalid image spec: /".into()),

@@ -8,6 +8,7 @@ mod module;
 mod pools;
 pub mod python;
 mod question;
+mod schedules;
 mod service;
 mod tasks;
 

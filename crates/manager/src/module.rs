@@ -6,6 +6,7 @@ use spirula_client::Rados;
 
 use crate::failure::Failure;
 use crate::question::{Question, Reply};
+use crate::schedules::{Kind, Scheduler};
 use crate::service::Tell;
 use crate::tasks::Tasks;
 
@@ -13,13 +14,23 @@ use crate::tasks::Tasks;
 pub(crate) struct Module {
     rados: Rados,
     tasks: Rc<Tasks>,
+    trash_purges: Rc<Scheduler>,
+    mirror_snapshots: Rc<Scheduler>,
 }
 
 impl Module {
     /// Reads what the managers before have left.
     pub(crate) async fn load(rados: Rados, tell: Tell) -> Result<Rc<Self>, Failure> {
         let tasks = Tasks::load(rados.clone(), tell).await?;
-        Ok(Rc::new(Self { rados, tasks }))
+        let module = Self {
+            tasks,
+            trash_purges: Scheduler::new(Kind::TrashPurge, rados.clone()),
+            mirror_snapshots: Scheduler::new(Kind::MirrorSnapshot, rados.clone()),
+            rados,
+        };
+        module.trash_purges.prepare().await?;
+        module.mirror_snapshots.prepare().await?;
+        Ok(Rc::new(module))
     }
 
     pub(crate) fn rados(&self) -> &Rados {
@@ -28,7 +39,11 @@ impl Module {
 
     /// Does what is to be done without being asked, until the cluster has shut this client out.
     pub(crate) async fn work(self: Rc<Self>) -> Failure {
-        Rc::clone(&self.tasks).work().await
+        tokio::select! {
+            why = Rc::clone(&self.tasks).work() => why,
+            why = Rc::clone(&self.trash_purges).work() => why,
+            why = Rc::clone(&self.mirror_snapshots).work() => why,
+        }
     }
 
     /// Answers a command.
@@ -42,6 +57,12 @@ impl Module {
         map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
         if let Some(command) = question.prefix.strip_prefix("rbd task ") {
             return self.tasks.command(command, question).await;
+        }
+        if let Some(command) = question.prefix.strip_prefix("rbd trash purge schedule ") {
+            return self.trash_purges.command(command, question).await;
+        }
+        if let Some(command) = question.prefix.strip_prefix("rbd mirror snapshot schedule ") {
+            return self.mirror_snapshots.command(command, question).await;
         }
         Err(Failure::Value(format!("no such command: {}", question.prefix)))
     }

@@ -24,5 +24,5 @@ pub(crate) fn image_pools(rados: &Rados) -> Vec<(i64, String)> {
 /// Opens a pool.
 pub(crate) async fn open_pool(rados: &Rados, name: &str) -> Result<IoCtx, Failure> {
     let opened = rados.pool(name).await;
-    opened.map_err(|e| Failure::rados(&e, format!("error opening pool 'b'{name}''")))
+    opened.map_err(|e| Failure::rados(&e, format!("error opening pool '{name}'")))
 }

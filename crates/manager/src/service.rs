@@ -20,6 +20,8 @@ use crate::question::{Question, Reply, errno};
 
 /// Requests that wait to be looked at.
 const QUEUE: usize = 256;
+/// Payload bytes that are received at the same time, and kept for reuse. A larger object comes alone.
+const MEMORY: usize = 4 << 20;
 /// How long a login may take.
 const CONNECT: Duration = Duration::from_secs(30);
 /// How long a request waits for the modules to be ready.
@@ -205,6 +207,7 @@ async fn connect(start: Start) -> spirula_client::Result<Rados> {
         connect_timeout: CONNECT,
         op_timeout: Duration::ZERO,
         address: Some(start.address),
+        memory: MEMORY,
     };
     let rados = Rados::connect(&options).await?;
     rados.wait_for_map(start.osdmap_epoch).await?;

@@ -24,7 +24,7 @@ const CHUNK: usize = 4096;
 /// Where data is that is not zeros: lengths by offsets, and that data.
 fn sparse(data: &Bytes) -> (BTreeMap<u64, u64>, Bytes) {
     let mut extents: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut kept = Vec::new();
+    let mut kept = Vec::with_capacity(data.len());
     let mut at = 0;
     for chunk in data.chunks(CHUNK) {
         let len = chunk.len() as u64;

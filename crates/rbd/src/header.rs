@@ -228,7 +228,15 @@ impl Header {
 
     /// A snapshot by its name and whose it is.
     pub(crate) fn snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Option<&Snapshot> {
-        let is_it = |s: &&Snapshot| s.name == name && namespace.is_same(&s.namespace);
+        // What mirroring has noted of it does not count.
+        let are_mirrors = |other: &SnapshotNamespace| {
+            matches!(
+                (namespace, other),
+                (SnapshotNamespace::Mirror(_), SnapshotNamespace::Mirror(_))
+            )
+        };
+        let is_same = |s: &Snapshot| namespace.is_same(&s.namespace) || are_mirrors(&s.namespace);
+        let is_it = |s: &&Snapshot| s.name == name && is_same(s);
         self.snapshots.values().find(is_it)
     }
 

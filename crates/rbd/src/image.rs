@@ -47,6 +47,9 @@ pub struct Options {
     pub snapshot: Option<String>,
     /// The exclusive lock is taken at once and not passed on to clients that ask for it.
     pub exclusive: bool,
+    /// How many requests to data objects are under way at the same time at most, where that is to be few: each may hold an object's
+    /// content.
+    pub in_flight: Option<usize>,
 }
 
 /// What of an image is shared by its operations and tasks.
@@ -145,7 +148,7 @@ impl Inner {
             gate: Arc::new(RwLock::new(())),
             operation: Mutex::new(()),
             copy_ups: RefCell::default(),
-            in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
+            in_flight: Arc::new(Semaphore::new(options.in_flight.unwrap_or(IN_FLIGHT).max(1))),
             sizes: watch::Sender::new(size),
             modified: Cell::default(),
             watcher: Watcher::default(),

@@ -16,6 +16,7 @@ mod image;
 mod io;
 mod lock;
 mod message;
+mod mirror;
 mod names;
 mod namespaces;
 mod naming;
@@ -35,11 +36,14 @@ pub use directory::{image_id, image_name, list, rename};
 pub use error::{Error, Result};
 pub use header::{Fixed, Header, Parent, Snapshot};
 pub use image::{Extent, Image, Options};
+pub use mirror::{
+    MIRROR_BY_SNAPSHOTS, MIRROR_MODE_IMAGE, is_mirror_primary, mirror_mode, mirrored_image, mirrored_images,
+};
 pub use namespaces::namespaces;
 pub use naming::{ParentNames, name_of};
 pub use progress::Progress;
 pub use remove::remove;
 pub use snapshots::NO_LIMIT;
-pub use spirula_classes::rbd::{SnapshotNamespace, TrashImage, features};
+pub use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace, TrashImage, features};
 pub use trash::{trash_get, trash_list, trash_purge, trash_remove};
 pub use usage::Usage;

@@ -17,7 +17,7 @@ use crate::{Error, Result, cls, names};
 /// How a snapshot is protected: not; not, as soon as it is sure that it has no clones; or from being removed.
 const UNPROTECTED: u8 = 0;
 const UNPROTECTING: u8 = 1;
-const PROTECTED: u8 = 2;
+pub(crate) const PROTECTED: u8 = 2;
 /// The limit of snapshots where there is none.
 pub const NO_LIMIT: u64 = u64::MAX;
 
@@ -35,7 +35,7 @@ impl Inner {
     ) -> Result<()> {
         if !matches!(
             namespace,
-            SnapshotNamespace::User | SnapshotNamespace::Group { .. }
+            SnapshotNamespace::User | SnapshotNamespace::Group { .. } | SnapshotNamespace::Mirror(_)
         ) {
             return Err(Error::os("snapshot", errno::EOPNOTSUPP));
         }
@@ -56,8 +56,15 @@ impl Inner {
         // From here on writes preserve it.
         self.reread().await?;
         drop(alone);
+        let completed = match &namespace {
+            SnapshotNamespace::Mirror(mirror) if mirror.is_primary() => {
+                self.complete_mirror_snapshot(id).await
+            }
+            _ => Ok(()),
+        };
+        self.reread().await?;
         self.announce_header().await;
-        Ok(())
+        completed
     }
 
     /// Makes an id and notes the snapshot under it. Another client that is faster makes the id useless.
@@ -103,6 +110,9 @@ impl Inner {
         }
         if header.has(features::OBJECT_MAP) {
             self.remove_map_of(&header, snap).await?;
+        }
+        if matches!(snap.namespace, SnapshotNamespace::Mirror(_)) {
+            self.forget_mirror_state(snap.id).await?;
         }
         self.data.self_managed_snap_remove(snap.id).await?;
         let remove = cls::rbd("snapshot_remove", &snap.id)?;

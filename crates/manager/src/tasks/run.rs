@@ -21,6 +21,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// How often progress is told.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
+/// Objects that are copied at the same time: the monitor is to stay small.
+const COPIES: usize = 1;
+
 /// How an attempt ended.
 enum End {
     /// The task is done, or never will be, for this reason.
@@ -121,7 +124,11 @@ impl Tasks {
         let progress = self.listener(sequence);
         let (done, what) = match action {
             Action::Flatten => {
-                let image = match Image::open(io, &spec.image, Options::default()).await {
+                let options = Options {
+                    in_flight: Some(COPIES),
+                    ..Options::default()
+                };
+                let image = match Image::open(io, &spec.image, options).await {
                     Ok(image) => image,
                     Err(e) if e.is(errno::ENOENT) => return Ok(End::Over(Some("Image does not exist"))),
                     Err(e) => return Err(Failure::rbd(&e, opening(&spec.image))),

@@ -6,6 +6,18 @@ use super::{Call, Done, Outcome, commands, official};
 use crate::core::Monitor;
 
 commands! {
+    "rbd mirror snapshot schedule add level_spec:String interval:String start_time?:String" "mgr" "w" ask,
+        "have snapshots for mirroring made regularly";
+    "rbd mirror snapshot schedule remove level_spec:String interval?:String start_time?:String" "mgr" "w" ask,
+        "have snapshots for mirroring made no more";
+    "rbd mirror snapshot schedule list level_spec?:String" "mgr" "r" ask, "list when snapshots for mirroring are made";
+    "rbd mirror snapshot schedule status level_spec?:String" "mgr" "r" ask, "show the next snapshots for mirroring";
+    "rbd trash purge schedule add level_spec:String interval:String start_time?:String" "mgr" "w" ask,
+        "have the trash emptied regularly of what has expired";
+    "rbd trash purge schedule remove level_spec:String interval?:String start_time?:String" "mgr" "w" ask,
+        "have the trash emptied no more";
+    "rbd trash purge schedule list level_spec?:String" "mgr" "r" ask, "list when the trash is emptied";
+    "rbd trash purge schedule status level_spec?:String" "mgr" "r" ask, "show when the trash is emptied next";
     "rbd task add flatten image_spec:String" "mgr" "w" ask, "make a clone independent of its parent, in the background";
     "rbd task add remove image_spec:String" "mgr" "w" ask, "remove an image in the background";
     "rbd task add trash remove image_id_spec:String" "mgr" "w" ask, "remove an image from the trash in the background";

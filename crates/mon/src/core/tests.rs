@@ -57,6 +57,8 @@ struct World {
     /// The addresses of the modules' clients, in the order of their starts.
     modules: Vec<EntityAddr>,
     asked: Vec<spirula_manager::Request>,
+    /// How often they were ended.
+    stopped: usize,
 }
 
 fn identity() -> Identity {
@@ -98,6 +100,7 @@ impl World {
             proposals: 0,
             modules: Vec::new(),
             asked: Vec::new(),
+            stopped: 0,
         };
         w.settle();
         w
@@ -118,12 +121,12 @@ impl World {
                     | Output::Forward(..)
                     | Output::Confirm
                     | Output::AskIds(_)
-                    | Output::AskTimes(..)
-                    | Output::StopModule) => {
+                    | Output::AskTimes(..)) => {
                         panic!("{other:?}")
                     }
                     Output::StartModule(start) => self.modules.push(start.address),
                     Output::AskModule(request) => self.asked.push(request),
+                    Output::StopModule => self.stopped += 1,
                     Output::Propose(txn) => {
                         self.kv.0.borrow_mut().apply(&txn);
                         self.proposals += 1;

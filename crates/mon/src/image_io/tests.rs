@@ -203,7 +203,7 @@ fn names_are_asked_once_and_again_later_and_who_has_none_is_forgotten() {
         namespace: String::new(),
         ids: vec!["a".into(), "b".into()],
     };
-    assert_eq!(w.asked, [unnamed.clone()]);
+    assert_eq!(w.asked, std::slice::from_ref(&unnamed));
     w.io.named(&unnamed, &BTreeMap::from([("a".into(), "first".into())]));
     w.asked.clear();
     let listed = |w: &World| w.report(&pool(1), Kind::Counters, 0)["counters"].to_string();

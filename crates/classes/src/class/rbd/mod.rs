@@ -34,6 +34,8 @@ mod pool_tests;
 
 pub use bit_vector::BitVector;
 pub use children::ChildImageSpec;
+pub use mirror::images::{ImageState as MirrorImageState, MirrorImage};
+pub use mirror::peers::{Direction as MirrorDirection, Peer as MirrorPeer};
 pub use object_map::object_state;
 pub use parent::ParentImageSpec;
 pub use snapshot::SnapshotInfo;

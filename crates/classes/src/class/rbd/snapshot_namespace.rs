@@ -52,6 +52,13 @@ pub struct MirrorSnapshot {
     pub snap_seqs: BTreeMap<u64, u64>,
 }
 
+impl MirrorSnapshot {
+    /// Whether it is one of the primary image, demoted or not.
+    pub fn is_primary(&self) -> bool {
+        self.state <= 1
+    }
+}
+
 const USER: u32 = 0;
 const GROUP: u32 = 1;
 const TRASH: u32 = 2;

@@ -112,6 +112,7 @@ impl Tool {
                 read_only: args.serve.read_only,
                 snapshot: target.spec.snap.clone(),
                 exclusive: args.serve.exclusive,
+                ..Options::default()
             };
             let image = target.open(options).await?;
             images.push(Served {

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use spirula_denc::EntityAddr;
+use spirula_manager::{News, Reply as Answer, Request};
 use spirula_proto::mgr::{MMgrConfigure, MMgrOpen};
-use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
+use spirula_proto::mon::{
+    MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck,
+};
 use spirula_proto::{MsgType, Payload};
 
 use super::{Fsid, World, identity};
@@ -109,13 +112,13 @@ fn the_manager_serves_its_commands_under_its_capabilities() {
         // A monitor's, not the manager's.
         (50, r#"{"prefix":"osd dump"}"#, 22),
         (50, "no json", 22),
-        (50, r#"{"prefix":"rbd task list"}"#, 95),
+        (50, r#"{"prefix":"rbd task add migration abort"}"#, 95),
         (51, r#"{"prefix":"osd df"}"#, 13),
         (51, r#"{"prefix":"no such command"}"#, 13),
         (52, r#"{"prefix":"osd df"}"#, 0),
         (52, r#"{"prefix":"no such command"}"#, 22),
         (52, r#"{"prefix":"osd purge","id":1,"force":true}"#, 13),
-        (53, r#"{"prefix":"rbd task list"}"#, 95),
+        (53, r#"{"prefix":"rbd task add migration abort"}"#, 95),
         (53, r#"{"prefix":"osd df"}"#, 13),
         (54, r#"{"prefix":"osd df"}"#, 0),
         (54, r#"{"prefix":"pg stat"}"#, 13),
@@ -172,4 +175,92 @@ fn daemons_that_open_a_session_are_told_how_often_to_report() {
     w.send(50, MMgrOpen::default().to_message());
     let reply = w.inbox.remove(&50).unwrap().pop().unwrap();
     assert_eq!(reply.decode::<MMgrConfigure>().unwrap().stats_period, 5);
+}
+
+/// A question that was handed to the modules, with its number.
+fn asked(w: &mut World) -> (u64, spirula_manager::Question) {
+    match w.asked.pop() {
+        Some(Request::Ask(id, question)) => (id, *question),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_modules_start_when_the_client_of_those_before_is_shut_out() {
+    let mut w = World::new();
+    w.boot(0);
+    w.pass(Duration::from_secs(2));
+    let map = w.mon.manager.map.clone();
+    assert_eq!(w.modules.len(), 1, "once");
+    assert_eq!(map.client_addrs, [w.modules[0].into()]);
+    assert!(w.mon.osd.map.blocklist.is_empty());
+
+    let again = Monitor::load(identity(), w.kv.clone(), Default::default(), 2, true, w.now);
+    w.mon = again.unwrap();
+    w.settle();
+    let shut_out = |w: &World, at: usize| w.mon.osd.map.is_blocklisted(&w.modules[at]);
+    assert!(
+        shut_out(&w, 0) && w.modules.len() == 1,
+        "before the next one starts"
+    );
+    w.pass(Duration::from_secs(1));
+    assert_eq!(w.modules.len(), 2);
+    assert!(!shut_out(&w, 1));
+    assert_eq!(w.mon.manager.map.last_failure_osd_epoch, w.mon.osd.map.epoch);
+
+    w.mon.module_news(News::Ended("shut out".into()), w.now);
+    w.settle();
+    assert_eq!(w.stopped, 1);
+    w.pass(Duration::from_secs(1));
+    assert_eq!(w.modules.len(), 3);
+    assert!(shut_out(&w, 1) && !shut_out(&w, 2));
+}
+
+#[test]
+fn the_modules_answer_their_commands() {
+    let mut w = World::new();
+    w.boot(0);
+    w.open_mgr(50, "profile rbd pool=p");
+    let list = r#"{"prefix":"rbd task list"}"#;
+    w.mon.stop_module();
+    assert_eq!(w.mgr_command(50, list).result, -11, "they are not ready");
+    w.pass(Duration::from_secs(1));
+
+    let m = MMgrCommand {
+        cmd: vec![r#"{"prefix":"rbd task add remove","image_spec":"q/i"}"#.to_owned()],
+        ..MMgrCommand::default()
+    };
+    w.send(50, m.to_message().with_tid(9));
+    let (id, question) = asked(&mut w);
+    assert_eq!(
+        (question.prefix.as_str(), question.default_pool.as_str()),
+        ("rbd task add remove", "rbd")
+    );
+    assert_eq!(question.args["image_spec"], "q/i");
+    assert!(question.authority.allows("p", "n") && !question.authority.allows("q", ""));
+    assert!(!w.inbox.contains_key(&50));
+    let answer = |w: &mut World, id: u64, reply: Answer| {
+        w.mon.module_news(News::Reply(id, reply), w.now);
+        w.settle();
+        let reply: MMgrCommandReply = w.inbox.remove(&50)?.pop()?.decode().unwrap();
+        Some((reply.result, reply.status))
+    };
+    let denied = Answer::error(13, "not authorized on pool=q, namespace=");
+    let (code, status) = answer(&mut w, id, denied).unwrap();
+    assert_eq!(code, -13);
+    assert!(status.starts_with("not authorized on pool=q, namespace=access denied: does your client"));
+    assert_eq!(answer(&mut w, id, Answer::default()), None, "it was answered");
+
+    // An administrator who asks a monitor has no limits, and is answered by the next modules where these end.
+    let admin = w.admin();
+    let m = MMonCommand {
+        cmd: vec![list.to_owned()],
+        ..MMonCommand::default()
+    };
+    w.send(admin, m.to_message().with_tid(8));
+    assert!(asked(&mut w).1.authority.allows("q", ""));
+    w.mon.module_news(News::Ended("shut out".into()), w.now);
+    w.settle();
+    let ack: MMonCommandAck = w.inbox.remove(&admin).unwrap().pop().unwrap().decode().unwrap();
+    assert_eq!(ack.result, -11);
 }

@@ -162,6 +162,7 @@ impl Group {
                 }
                 self.members[leader].mon.message(session, msg, now);
             }
+            Output::StartModule(_) | Output::AskModule(_) | Output::StopModule => {}
             Output::Confirm if leads => self.members[n].mon.confirmed(self.term, now),
             Output::Confirm => {}
             Output::AskIds(nonce) => {
@@ -182,7 +183,6 @@ impl Group {
                     m.time_answer(&who, &answer(ahead), now.plus(round_trip));
                 }
             }
-            Output::StartModule(_) | Output::AskModule(_) | Output::StopModule => {}
         }
     }
 

@@ -15,22 +15,26 @@ const GLOBAL_PREFIX: &str = "global_";
 
 /// What is happening to the mirroring of an image. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ImageState(pub(crate) u8);
+pub struct ImageState(pub u8);
 
 impl ImageState {
-    pub(crate) const DISABLING: Self = Self(0);
-    pub(crate) const ENABLED: Self = Self(1);
+    /// It is about to be mirrored no more.
+    pub const DISABLING: Self = Self(0);
+    /// It is mirrored.
+    pub const ENABLED: Self = Self(1);
 }
 
 spirula_denc::transparent!(ImageState);
 
 versioned! {
-    /// An image.
-    pub(crate) struct MirrorImage: "MirrorImage", version 2 {
-        pub(crate) global_id: Bytes,
-        pub(crate) state: ImageState,
+    /// An image that is mirrored.
+    pub struct MirrorImage: "MirrorImage", version 2 {
+        /// Its id in all clusters.
+        pub global_id: Bytes,
+        /// What is happening to that.
+        pub state: ImageState,
         /// By its journal, or by snapshots.
-        pub(crate) mode: u8 where since 2 else 0,
+        pub mode: u8 where since 2 else 0,
     }
 }
 

@@ -13,32 +13,36 @@ const PREFIX: &str = "mirror_peer_";
 
 /// Which way images are mirrored. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Direction(pub(crate) u8);
+pub struct Direction(pub u8);
 
 impl Direction {
     /// From the peer.
-    pub(crate) const RX: Self = Self(0);
+    pub const RX: Self = Self(0);
     /// To the peer.
-    pub(crate) const TX: Self = Self(1);
-    pub(crate) const RX_TX: Self = Self(2);
+    pub const TX: Self = Self(1);
+    /// Both ways.
+    pub const RX_TX: Self = Self(2);
 }
 
 spirula_denc::transparent!(Direction);
 
 versioned! {
-    /// A peer.
-    pub(crate) struct Peer: "MirrorPeer", version 2 {
-        pub(crate) uuid: Bytes,
-        pub(crate) site_name: Bytes,
+    /// A cluster that a pool is mirrored from or to.
+    pub struct Peer: "MirrorPeer", version 2 {
+        /// Its number here.
+        pub uuid: Bytes,
+        /// What it is called.
+        pub site_name: Bytes,
         /// The user there that images are fetched as.
-        pub(crate) client_name: Bytes,
+        pub client_name: Bytes,
         /// Obsolete, -1.
-        pub(crate) pool_id: i64,
-        pub(crate) direction: Direction where since 2 else Direction::RX_TX,
+        pub pool_id: i64,
+        /// Which way.
+        pub direction: Direction where since 2 else Direction::RX_TX,
         /// What its pool calls itself, once that is known.
-        pub(crate) mirror_uuid: Bytes where since 2 else Bytes::new(),
+        pub mirror_uuid: Bytes where since 2 else Bytes::new(),
         /// When it was last heard of.
-        pub(crate) last_seen: UTime where since 2 else UTime::ZERO,
+        pub last_seen: UTime where since 2 else UTime::ZERO,
     }
 }
 

@@ -1,0 +1,73 @@
+//! What the manager does with images in the background, asked for with the official tools.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
+
+mod common;
+
+use common::Cluster;
+
+const COMMON: &str = include_str!("data/rbd/common.sh");
+
+fn cluster(name: &str, osds: u32, options: &[&str]) -> Cluster {
+    let c = Cluster::up(name, osds, options);
+    c.sh("mkdir work; for pool in p q; do ceph osd pool create $pool 8 8 replicated; rbd pool init $pool; done");
+    c
+}
+
+fn run(c: &Cluster, script: &str) -> String {
+    let common = format!("cd work\n{COMMON}\n{}", include_str!("data/rbd/tasks_common.sh"));
+    c.sh(&format!("{common}\n{script}"))
+}
+
+#[test]
+fn tasks_are_added_listed_done_and_canceled() {
+    let c = cluster("tasks", 1, &[]);
+    run(&c, include_str!("data/rbd/tasks.sh"));
+    let peak = c.peak_rss("mon.a");
+    println!("the monitor took {} MiB at most", peak >> 20);
+}
+
+#[test]
+fn keys_are_limited_to_their_pools() {
+    let c = cluster("tasks-caps", 1, &[]);
+    run(&c, include_str!("data/rbd/tasks_caps.sh"));
+}
+
+#[test]
+fn schedules_are_kept_and_followed() {
+    let c = cluster("schedules", 1, &[]);
+    run(&c, include_str!("data/rbd/schedules.sh"));
+}
+
+/// The manager dies while a task is under way: the next one shuts its client out and does the task.
+#[test]
+fn the_next_manager_goes_on_with_a_task() {
+    let c = cluster("tasks-leader", 1, &["--mons", "3", "--no-respawn"]);
+    run(
+        &c,
+        "until [ \"$(ceph quorum_status -f json | value 'len(v[\"quorum_names\"])')\" = 3 ]; do sleep 0.2; done
+         rbd create --size 512 --object-size 64K p/parent
+         rbd bench --io-type write --io-size 1M --io-total 512M p/parent >/dev/null
+         rbd snap create --no-progress p/parent@s; rbd snap protect p/parent@s
+         rbd clone p/parent@s p/clone; rbd export --no-progress p/clone before
+         ready
+         ceph rbd task add flatten p/clone
+         in_progress",
+    );
+    let leader = c.sh("ceph mgr dump -f json | /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)[\"active_name\"])'");
+    c.kill(&format!("mon.{}", leader.trim()));
+    run(
+        &c,
+        "ready
+         until rbd info p/clone | grep -qv parent: && ! rbd info p/clone | grep -q parent:; do sleep 0.2; done
+         until [ \"$(ceph rbd task list)\" = '[]' ]; do sleep 0.2; done
+         same p/clone before
+         rbd snap unprotect p/parent@s; rbd snap rm --no-progress p/parent@s; rbd rm --no-progress p/parent
+         same p/clone before
+         ceph osd blocklist ls 2>/dev/null | grep -q :0/",
+    );
+}

@@ -1,0 +1,407 @@
+//! What is done regularly: the trash is emptied of what has expired, and images that are mirrored by snapshots get a new one.
+//!
+//! Formats, answers and times are those of Ceph's `src/pybind/mgr/rbd_support/{schedule,trash_purge_schedule,mirror_snapshot_schedule}.py`.
+//! Times are local ones.
+
+mod agenda;
+mod interval;
+mod level;
+mod resolve;
+mod schedule;
+mod store;
+mod work;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use chrono::{Local, NaiveDateTime};
+use serde_json::{Map, Value, json};
+use spirula_client::Rados;
+use tokio::sync::{Mutex, Notify, Semaphore};
+
+use self::agenda::Agenda;
+use self::interval::{Interval, StartTime};
+use self::level::{Level, key};
+use self::schedule::Schedule;
+use self::store::Place;
+use crate::failure::Failure;
+use crate::pools::image_pools;
+use crate::python;
+use crate::question::{Question, Reply};
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    TrashPurge,
+    MirrorSnapshot,
+}
+
+impl Kind {
+    fn place(self) -> Place {
+        match self {
+            Self::TrashPurge => Place {
+                object: "rbd_trash_purge_schedule",
+                option: "trash_purge_schedule",
+            },
+            Self::MirrorSnapshot => Place {
+                object: "rbd_mirror_snapshot_schedule",
+                option: "mirror_snapshot_schedule",
+            },
+        }
+    }
+}
+
+/// To what it is done: a pool and namespace, or an image in them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    pool: i64,
+    namespace: String,
+    image: Option<String>,
+}
+
+/// The schedules of a kind, and what follows from them.
+#[derive(Default)]
+struct State {
+    /// By the keys of their levels.
+    schedules: BTreeMap<String, (Level, Schedule)>,
+    /// With what they are called: the pool, or the image with pool and namespace.
+    targets: BTreeMap<Target, String>,
+    agenda: Agenda<Target>,
+}
+
+/// Most images of which a snapshot is made at the same time (`max_concurrent_snap_create`).
+const SNAPSHOTS: usize = 10;
+
+/// Does one kind of thing.
+pub(crate) struct Scheduler {
+    kind: Kind,
+    rados: Rados,
+    state: RefCell<State>,
+    /// One command, or reading of what there is, at a time.
+    turn: Mutex<()>,
+    wake: Notify,
+    /// What there is has to be read at once.
+    is_stale: Cell<bool>,
+    permits: Rc<Semaphore>,
+    /// Images of which a snapshot is being made.
+    pending: RefCell<Vec<Target>>,
+}
+
+fn now() -> NaiveDateTime {
+    Local::now().naive_local()
+}
+
+impl State {
+    /// The schedule for a target: the nearest.
+    fn schedule_for(&self, target: &Target) -> Option<&Schedule> {
+        let (pool, namespace) = (Some(target.pool), Some(target.namespace.as_str()));
+        let keys = [
+            target.image.as_deref().map(|i| key(pool, namespace, Some(i))),
+            Some(key(pool, namespace, None)),
+            Some(key(pool, None, None)),
+            Some(String::new()),
+        ];
+        let mut found = keys.into_iter().flatten().filter_map(|k| self.schedules.get(&k));
+        found.next().map(|(_, s)| s)
+    }
+
+    fn enqueue(&mut self, target: &Target, now: NaiveDateTime) {
+        if let Some(at) = self.schedule_for(target).and_then(|s| s.next_run(now)) {
+            self.agenda.add(at, target.clone());
+        }
+    }
+
+    /// Makes the agenda anew, but for what is due.
+    fn rebuild(&mut self, now: NaiveDateTime) {
+        self.agenda.clear_future(now);
+        let targets: Vec<Target> = self.targets.keys().cloned().collect();
+        for target in &targets {
+            self.enqueue(target, now);
+        }
+    }
+
+    /// Takes what there is now in place of what there was.
+    fn set_targets(&mut self, targets: BTreeMap<Target, String>, now: NaiveDateTime) {
+        self.agenda.retain(|t| targets.contains_key(t));
+        let old = std::mem::replace(&mut self.targets, targets);
+        let new: Vec<Target> = self
+            .targets
+            .keys()
+            .filter(|t| !old.contains_key(t))
+            .cloned()
+            .collect();
+        for target in &new {
+            self.enqueue(target, now);
+        }
+    }
+
+    /// The schedules of a level and below; those of the level above where it has none of its own.
+    fn list(&self, level: &Level) -> Value {
+        let above = || {
+            let all = self
+                .schedules
+                .values()
+                .map(|(l, _)| l)
+                .filter(|l| level.is_within(l));
+            all.reduce(|near, l| if l.is_within(near) { l } else { near })
+        };
+        let parent = match self.schedules.get(&level.key()) {
+            Some((own, _)) => Some(own),
+            None => above(),
+        };
+        let parent = parent.map(Level::key);
+        let mut shown = Map::new();
+        for (key, (l, schedule)) in &self.schedules {
+            if parent.as_ref() == Some(key) || l.is_within(level) {
+                let v = json!({"name": l.name, "schedule": schedule.to_value()});
+                shown.insert(key.clone(), v);
+            }
+        }
+        Value::Object(shown)
+    }
+}
+
+impl Scheduler {
+    pub(crate) fn new(kind: Kind, rados: Rados) -> Rc<Self> {
+        Rc::new(Self {
+            kind,
+            rados,
+            state: RefCell::default(),
+            turn: Mutex::new(()),
+            wake: Notify::new(),
+            is_stale: Cell::new(false),
+            permits: Rc::new(Semaphore::new(SNAPSHOTS)),
+            pending: RefCell::default(),
+        })
+    }
+
+    /// Answers a command.
+    pub(crate) async fn command(&self, command: &str, question: &Question) -> Result<Reply, Failure> {
+        let _turn = self.turn.lock().await;
+        let name = question.optional("level_spec").unwrap_or_default();
+        let level = match resolve::by_name(self.kind, &self.rados, name).await {
+            Err(Failure::Value(why)) => {
+                return Err(Failure::Value(format!("Invalid level spec {name}: {why}")));
+            }
+            other => other?,
+        };
+        let (interval, start) = (question.optional("interval"), question.optional("start_time"));
+        match command {
+            "add" => {
+                let interval = Interval::parse(interval.unwrap_or_default())?;
+                self.add(level, interval, StartTime::parse(start.unwrap_or_default())?)
+                    .await
+            }
+            "remove" => self.remove(&level, interval, start).await,
+            "list" => {
+                let listed = self.state.borrow().list(&level);
+                Ok(Reply::output(python::dumps_indented(&listed)))
+            }
+            "status" => Ok(self.status(&level)),
+            _ => Err(Failure::Value(format!("no such command: {command}"))),
+        }
+    }
+
+    async fn add(
+        &self,
+        level: Level,
+        interval: Interval,
+        start: Option<StartTime>,
+    ) -> Result<Reply, Failure> {
+        let known = self.state.borrow().schedules.get(&level.key()).cloned();
+        let (_, mut schedule) = known.unwrap_or((level.clone(), Schedule::default()));
+        schedule.add(interval, start);
+        self.save(&level, Some(&schedule)).await?;
+        let mut state = self.state.borrow_mut();
+        state.schedules.insert(level.key(), (level, schedule));
+        self.changed(&mut state);
+        Ok(Reply::default())
+    }
+
+    async fn remove(
+        &self,
+        level: &Level,
+        interval: Option<&str>,
+        start: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        let known = self.state.borrow().schedules.get(&level.key()).cloned();
+        let mut left = known.map(|(_, schedule)| schedule);
+        match (&mut left, interval) {
+            (Some(schedule), Some(interval)) => {
+                let start = StartTime::parse(start.unwrap_or_default())?;
+                schedule.remove(Interval::parse(interval)?, start);
+            }
+            (left, _) => *left = None,
+        }
+        let left = left.filter(|s| !s.is_empty());
+        self.save(level, left.as_ref()).await?;
+        let mut state = self.state.borrow_mut();
+        match left {
+            Some(schedule) => {
+                let level = level.clone();
+                state.schedules.insert(level.key(), (level, schedule));
+            }
+            None => drop(state.schedules.remove(&level.key())),
+        }
+        self.changed(&mut state);
+        Ok(Reply::default())
+    }
+
+    fn changed(&self, state: &mut State) {
+        state.rebuild(now());
+        // There may be more to do it to now.
+        self.is_stale.set(true);
+        self.wake.notify_one();
+    }
+
+    async fn save(&self, level: &Level, schedule: Option<&Schedule>) -> Result<(), Failure> {
+        let (place, text) = (self.kind.place(), schedule.map(Schedule::to_json));
+        let Some(pool) = level.pool else {
+            return place.set_global(&self.rados, text).await;
+        };
+        let io = self.rados.pool_by_id(pool).await;
+        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
+        place.set(&io, level.key(), text).await
+    }
+
+    fn status(&self, level: &Level) -> Reply {
+        let state = self.state.borrow();
+        let covered = |t: &Target| level.covers(t.pool, &t.namespace, t.image.as_deref());
+        let entry = |(at, target): (NaiveDateTime, &Target)| {
+            let time = at.format("%Y-%m-%d %H:%M:00").to_string();
+            let name = state.targets.get(target).cloned().unwrap_or_default();
+            match self.kind {
+                Kind::TrashPurge => json!({
+                    "schedule_time": time, "pool_id": target.pool.to_string(), "pool_name": name,
+                    "namespace": target.namespace,
+                }),
+                Kind::MirrorSnapshot => json!({"schedule_time": time, "image": name}),
+            }
+        };
+        let shown: Vec<Value> = state
+            .agenda
+            .iter()
+            .filter(|(_, t)| covered(t))
+            .map(entry)
+            .collect();
+        let key = match self.kind {
+            Kind::TrashPurge => "scheduled",
+            Kind::MirrorSnapshot => "scheduled_images",
+        };
+        Reply::output(python::dumps_indented(&json!({key: shown})))
+    }
+
+    /// Reads all schedules. Those that are for nothing any more are forgotten.
+    async fn load(&self) -> Result<(), Failure> {
+        let place = self.kind.place();
+        let mut schedules = BTreeMap::new();
+        if let Some(text) = place.global(&self.rados).await? {
+            match Schedule::from_json(&text) {
+                Some(schedule) => drop(schedules.insert(String::new(), (Level::default(), schedule))),
+                None => tracing::error!("{}: no schedule: {text}", place.option),
+            }
+        }
+        for (pool, name) in image_pools(&self.rados) {
+            let loaded = self.load_pool(pool, &name, &mut schedules).await;
+            match loaded {
+                Err(e) if e.is_shut_out() => return Err(e),
+                Err(e) => tracing::error!("schedules of pool {name}: {}", e.text()),
+                Ok(()) => {}
+            }
+        }
+        self.state.borrow_mut().schedules = schedules;
+        Ok(())
+    }
+
+    async fn load_pool(
+        &self,
+        pool: i64,
+        name: &str,
+        schedules: &mut BTreeMap<String, (Level, Schedule)>,
+    ) -> Result<(), Failure> {
+        let place = self.kind.place();
+        let io = self.rados.pool_by_id(pool).await;
+        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
+        for (key, text) in place.of_pool(&io).await? {
+            let level = match resolve::by_key(self.kind, &io, name, &key).await {
+                Ok(level) => level,
+                Err(Failure::Value(why)) => {
+                    tracing::info!("{} {key}: {why}", place.object);
+                    place.set(&io, key, None).await?;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            match Schedule::from_json(&text) {
+                Some(schedule) => drop(schedules.insert(key, (level, schedule))),
+                None => tracing::error!("{} {key}: no schedule: {text}", place.object),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(name: &str, pool: Option<i64>, namespace: Option<&str>) -> Level {
+        Level {
+            name: name.to_owned(),
+            pool,
+            namespace: namespace.map(str::to_owned),
+            image: None,
+        }
+    }
+
+    fn state() -> State {
+        let mut s = State::default();
+        for (l, interval) in [
+            (level("", None, None), "1d"),
+            (level("p/n/", Some(1), Some("n")), "1h"),
+        ] {
+            let mut schedule = Schedule::default();
+            schedule.add(Interval::parse(interval).unwrap(), None);
+            s.schedules.insert(l.key(), (l, schedule));
+        }
+        s
+    }
+
+    fn keys(v: &Value) -> Vec<&str> {
+        v.as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn a_level_is_listed_with_what_is_below_or_else_above() {
+        let s = state();
+        assert_eq!(keys(&s.list(&Level::default())), ["", "1/n"]);
+        assert_eq!(keys(&s.list(&Level::of_pool(1, "p"))), ["", "1/n"]);
+        assert_eq!(keys(&s.list(&level("p/n/", Some(1), Some("n")))), ["1/n"]);
+        assert_eq!(keys(&s.list(&level("p/m/", Some(1), Some("m")))), [""]);
+    }
+
+    #[test]
+    fn the_nearest_schedule_counts_and_what_is_gone_is_not_done() {
+        let mut s = state();
+        let target = |namespace: &str| Target {
+            pool: 1,
+            namespace: namespace.to_owned(),
+            image: None,
+        };
+        let now = NaiveDateTime::parse_from_str("2026-01-02 03:04:05", "%Y-%m-%d %H:%M:%S").unwrap();
+        let both = [(target(""), "p".to_owned()), (target("n"), "p".to_owned())];
+        s.set_targets(both.clone().into(), now);
+        let times: Vec<String> = s
+            .agenda
+            .iter()
+            .map(|(at, t)| format!("{at} {}", t.namespace))
+            .collect();
+        assert_eq!(times, ["2026-01-02 04:00:00 n", "2026-01-03 00:00:00 "]);
+        s.set_targets([both[0].clone()].into(), now);
+        assert_eq!(s.agenda.iter().count(), 1);
+        s.schedules.clear();
+        s.rebuild(now);
+        assert_eq!(s.agenda.iter().count(), 0);
+    }
+}

@@ -1,0 +1,198 @@
+//! Doing what is scheduled, at its time.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use spirula_client::IoCtx;
+use spirula_denc::UTime;
+use spirula_rbd::{
+    Image, MIRROR_BY_SNAPSHOTS, Options, is_mirror_primary, list, mirrored_image, mirrored_images,
+    namespaces, trash_purge,
+};
+use tokio::time::Instant;
+
+use super::level::Level;
+use super::{Kind, Scheduler, Target, now};
+use crate::failure::Failure;
+use crate::pools::image_pools;
+
+/// How often is looked for pools, namespaces and images.
+const REFRESH: Duration = Duration::from_secs(60);
+/// How long the clock is believed: it may be set.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Scheduler {
+    /// Reads what is scheduled, so that commands may be answered. Fails where the cluster has shut this client out.
+    pub(crate) async fn prepare(&self) -> Result<(), Failure> {
+        match self.refresh().await {
+            Err(e) if e.is_shut_out() => return Err(e),
+            Err(e) => tracing::warn!("schedules ({:?}): {}", self.kind, e.text()),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// Works, until the cluster has shut this client out.
+    pub(crate) async fn work(self: Rc<Self>) -> Failure {
+        let mut refreshed = Instant::now();
+        loop {
+            if self.is_stale.take() || refreshed.elapsed() >= REFRESH {
+                refreshed = Instant::now();
+                if let Err(e) = self.prepare().await {
+                    return e;
+                }
+            }
+            let next = self.state.borrow_mut().agenda.take(now());
+            match next {
+                Ok(target) => {
+                    if let Err(e) = self.run(&target).await {
+                        if e.is_shut_out() {
+                            return e;
+                        }
+                        tracing::warn!("{:?} of {target:?}: {}", self.kind, e.text());
+                    }
+                    self.state.borrow_mut().enqueue(&target, now());
+                }
+                Err(at) => {
+                    let wait = at.and_then(|at| (at - now()).to_std().ok()).unwrap_or(PATIENCE);
+                    // Another schedule, or it is time to look.
+                    let _ = tokio::time::timeout(wait.min(PATIENCE), self.wake.notified()).await;
+                }
+            }
+        }
+    }
+
+    async fn run(self: &Rc<Self>, target: &Target) -> Result<(), Failure> {
+        let io = self.rados.pool_by_id(target.pool).await;
+        let what = || format!("error opening pool id '{}'", target.pool);
+        let io = io.map_err(|e| Failure::rados(&e, what()))?;
+        let io = io.with_namespace(target.namespace.as_str());
+        match &target.image {
+            None => {
+                let purged = trash_purge(&io, UTime::now()).await;
+                purged.map_err(|e| Failure::rbd(&e, "error purging images from trash"))
+            }
+            Some(id) => {
+                self.begin_snapshot(io, target.clone(), id.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a snapshot of an image in the background, unless the one before is not made yet.
+    fn begin_snapshot(self: &Rc<Self>, io: IoCtx, target: Target, id: String) {
+        if self.pending.borrow().contains(&target) {
+            tracing::info!("image {id}: the snapshot before is not made yet");
+            return;
+        }
+        self.pending.borrow_mut().push(target.clone());
+        let scheduler = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let permit = scheduler.permits.acquire().await;
+            if let Err(e) = snapshot(&io, &id).await {
+                tracing::warn!("mirror snapshot of image {id}: {e}");
+            }
+            drop(permit);
+            scheduler.pending.borrow_mut().retain(|t| *t != target);
+        });
+    }
+
+    /// Reads what is scheduled, and what there is to do it to.
+    async fn refresh(&self) -> Result<(), Failure> {
+        let _turn = self.turn.lock().await;
+        let map = self.rados.latest_map().await;
+        map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
+        self.load().await?;
+        let mut targets = BTreeMap::new();
+        for (pool, name) in image_pools(&self.rados) {
+            if !self.is_scheduled(&Level::of_pool(pool, &name)) {
+                continue;
+            }
+            let found = self.targets_of(pool, &name, &mut targets).await;
+            match found {
+                Err(e) if e.is_shut_out() => return Err(e),
+                Err(e) => tracing::error!("pool {name}: {}", e.text()),
+                Ok(()) => {}
+            }
+        }
+        self.state.borrow_mut().set_targets(targets, now());
+        Ok(())
+    }
+
+    /// Whether a schedule has something in common with a level.
+    fn is_scheduled(&self, level: &Level) -> bool {
+        let state = self.state.borrow();
+        state.schedules.values().any(|(l, _)| l.meets(level))
+    }
+
+    async fn targets_of(
+        &self,
+        pool: i64,
+        name: &str,
+        targets: &mut BTreeMap<Target, String>,
+    ) -> Result<(), Failure> {
+        let failed = |e: spirula_rbd::Error| Failure::rbd(&e, "error listing images");
+        let io = self.rados.pool_by_id(pool).await;
+        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
+        let found = namespaces(&io).await.map_err(failed)?;
+        for namespace in std::iter::once(String::new()).chain(found) {
+            let target = |image| Target {
+                pool,
+                namespace: namespace.clone(),
+                image,
+            };
+            if self.kind == Kind::TrashPurge {
+                targets.insert(target(None), name.to_owned());
+                continue;
+            }
+            let level = Level {
+                namespace: Some(namespace.clone()),
+                ..Level::of_pool(pool, name)
+            };
+            if self.is_scheduled(&level) {
+                let io = io.clone().with_namespace(namespace.as_str());
+                for (id, image) in primary_images(&io).await.map_err(failed)? {
+                    let shown = match namespace.is_empty() {
+                        true => format!("{name}/{image}"),
+                        false => format!("{name}/{namespace}/{image}"),
+                    };
+                    targets.insert(target(Some(id)), shown);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The primary images of a pool and namespace that are mirrored by snapshots: names by ids.
+async fn primary_images(io: &IoCtx) -> spirula_rbd::Result<BTreeMap<String, String>> {
+    let mirrored = mirrored_images(io).await?;
+    if mirrored.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let names: BTreeMap<String, String> = list(io).await?.into_iter().map(|(name, id)| (id, name)).collect();
+    let mut found = BTreeMap::new();
+    for (id, image) in mirrored {
+        if image.mode == MIRROR_BY_SNAPSHOTS
+            && let Some(name) = names.get(&id)
+            && is_mirror_primary(io, &id).await?
+        {
+            found.insert(id, name.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// Makes a mirror snapshot of an image, if it still is one that gets some.
+async fn snapshot(io: &IoCtx, id: &str) -> spirula_rbd::Result<()> {
+    let image = mirrored_image(io, id).await?;
+    let is_due = image.is_some_and(|i| i.mode == MIRROR_BY_SNAPSHOTS) && is_mirror_primary(io, id).await?;
+    if !is_due {
+        return Ok(());
+    }
+    let image = Image::open_by_id(io, "", id, Options::default()).await?;
+    let made = image.create_mirror_snapshot().await;
+    let closed = image.close().await;
+    made.and(closed)
+}

@@ -1,0 +1,354 @@
+//! Mirroring by snapshots, as far as the cluster of the primary images has to do with it: which images are mirrored, and the
+//! snapshots that the peers copy (Ceph's `src/librbd/mirror/snapshot`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_classes::rbd::{
+    MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer, MirrorSnapshot, SnapshotNamespace, features,
+};
+use spirula_client::{IoCtx, errno};
+use spirula_denc::{Encode, Fsid, Writer};
+use spirula_maps::snap;
+
+use crate::cls::{Nothing, ask, tell};
+use crate::error::unless;
+use crate::header::{Header, Snapshot, text};
+use crate::image::{Image, Inner};
+use crate::snapshots::PROTECTED;
+use crate::{Error, Result, clones, directory, names};
+
+/// Images asked for at a time.
+const BATCH: u64 = 1024;
+/// The mode of a pool whose images are chosen one by one.
+pub const MIRROR_MODE_IMAGE: u32 = 1;
+/// The mode of an image that is mirrored by snapshots.
+pub const MIRROR_BY_SNAPSHOTS: u8 = 1;
+
+/// What a snapshot says of the image (`MirrorSnapshotState`).
+const PRIMARY: u8 = 0;
+
+/// Snapshots that a peer may have yet to copy (`rbd_mirroring_max_mirroring_snapshots`).
+const MAX_SNAPSHOTS: usize = 5;
+/// The size of the objects that hold what an image was at a snapshot (`rbd_default_order`).
+const STATE_OBJECT: usize = 4 << 20;
+/// Bytes before that in the first one: how many objects there are, as a section.
+const STATE_HEADER: usize = 10;
+/// Features that images have by themselves.
+const IMPLICIT: u64 = features::STRIPINGV2
+    | features::DATA_POOL
+    | features::FAST_DIFF
+    | features::OPERATIONS
+    | features::MIGRATING
+    | features::NON_PRIMARY
+    | features::DIRTY_CACHE;
+
+/// How a pool or namespace is mirrored; 0 where it is not.
+///
+/// # Errors
+/// Where that can't be read.
+pub async fn mirror_mode(io: &IoCtx) -> Result<u32> {
+    let mode = ask(io, names::MIRRORING, "mirror_mode_get", &Nothing).await;
+    Ok(unless(mode, errno::ENOENT)?.unwrap_or_default())
+}
+
+/// The images of a pool and namespace that are mirrored: by their ids.
+///
+/// # Errors
+/// Where they can't be read.
+pub async fn mirrored_images(io: &IoCtx) -> Result<BTreeMap<String, MirrorImage>> {
+    let mut images = BTreeMap::new();
+    let mut after = Bytes::new();
+    loop {
+        let listed = ask(io, names::MIRRORING, "mirror_image_list", &(after.clone(), BATCH)).await;
+        let Some(batch) = unless::<BTreeMap<Bytes, Bytes>>(listed, errno::ENOENT)? else {
+            return Ok(images);
+        };
+        for id in batch.keys().map(text) {
+            if let Some(image) = mirrored_image(io, &id).await? {
+                images.insert(id, image);
+            }
+        }
+        match batch.keys().next_back() {
+            Some(last) if batch.len() as u64 == BATCH => after = last.clone(),
+            _ => return Ok(images),
+        }
+    }
+}
+
+/// How an image is mirrored, where it is.
+///
+/// # Errors
+/// Where that can't be read.
+pub async fn mirrored_image(io: &IoCtx, id: &str) -> Result<Option<MirrorImage>> {
+    let image = ask(io, names::MIRRORING, "mirror_image_get", &id.to_owned()).await;
+    unless(image, errno::ENOENT)
+}
+
+/// Whether an image that is mirrored by snapshots is the primary one.
+///
+/// # Errors
+/// `ENOENT` where it is gone.
+pub async fn is_mirror_primary(io: &IoCtx, id: &str) -> Result<bool> {
+    Ok(is_primary(&Header::read(io, id).await?))
+}
+
+fn mirror_snapshots(header: &Header) -> impl DoubleEndedIterator<Item = (&Snapshot, &MirrorSnapshot)> {
+    let mirror = |s: &'_ Snapshot| matches!(s.namespace, SnapshotNamespace::Mirror(_));
+    let of_mirroring = header.snapshots.values().filter(move |s| mirror(s));
+    of_mirroring.filter_map(|s| match &s.namespace {
+        SnapshotNamespace::Mirror(m) => Some((s, m)),
+        _ => None,
+    })
+}
+
+fn is_primary(header: &Header) -> bool {
+    let newest = mirror_snapshots(header).next_back();
+    newest.is_some_and(|(_, m)| m.state == PRIMARY)
+}
+
+/// The snapshot that a peer is no longer to copy, where there is one: one that was never completed, or that is nobody's any more, or the
+/// last but one of too many.
+fn superfluous(header: &Header, peers: &BTreeSet<Bytes>) -> Option<(u64, Bytes)> {
+    for peer in peers {
+        let mut all = mirror_snapshots(header);
+        let broken = |m: &MirrorSnapshot| m.peers.contains(peer) && m.is_primary() && !m.complete;
+        if let Some((snap, _)) = all.find(|(_, m)| m.peers.is_empty() || broken(m)) {
+            return Some((snap.id, peer.clone()));
+        }
+    }
+    for peer in peers {
+        // Those since the image became the primary one count.
+        let mut linked = Vec::new();
+        for (snap, mirror) in mirror_snapshots(header) {
+            if mirror.state != PRIMARY {
+                linked.clear();
+            } else if mirror.peers.contains(peer) {
+                linked.push(snap.id);
+            }
+        }
+        if linked.len() > MAX_SNAPSHOTS {
+            return Some((linked[MAX_SNAPSHOTS - 1], peer.clone()));
+        }
+    }
+    None
+}
+
+/// The objects that hold what an image was at a snapshot.
+fn state_object(image: &str, snap: u64, number: usize) -> String {
+    format!("rbd_mirror_snapshot.{image}.{snap}.{number}")
+}
+
+impl Inner {
+    /// Takes a snapshot for the peers, and lets go of those that they do not need any more.
+    async fn create_mirror_snapshot(self: &Rc<Self>) -> Result<()> {
+        self.refresh().await?;
+        let refused = || Error::os("mirror snapshot", errno::EINVAL);
+        let image = mirrored_image(&self.io, &self.fixed.id)
+            .await?
+            .ok_or_else(refused)?;
+        let is_enabled = image.state == MirrorImageState::ENABLED && image.mode == MIRROR_BY_SNAPSHOTS;
+        if !is_enabled || !is_primary(&self.header()) {
+            return Err(refused());
+        }
+        let pool = self.io.clone().with_namespace("");
+        let peers: Vec<MirrorPeer> = ask(&pool, names::MIRRORING, "mirror_peer_list", &Nothing).await?;
+        let sent_to = peers.into_iter().filter(|p| p.direction != MirrorDirection::RX);
+        let peers: BTreeSet<Bytes> = sent_to.map(|p| p.uuid).collect();
+        if peers.is_empty() {
+            return Err(refused());
+        }
+        let name = format!(".mirror.primary.{}.{}", text(&image.global_id), random_uuid()?);
+        let namespace = SnapshotNamespace::Mirror(MirrorSnapshot {
+            state: PRIMARY,
+            complete: false,
+            peers: peers.clone(),
+            primary_mirror_uuid: Bytes::new(),
+            primary_snap_id: snap::NOSNAP,
+            last_copied_object_number: 0,
+            snap_seqs: BTreeMap::new(),
+        });
+        self.create_snapshot(&name, namespace).await?;
+        self.refresh().await?;
+        while let Some((snap, peer)) = superfluous(&self.header(), &peers) {
+            if let Err(e) = self.unlink_peer(snap, peer).await {
+                tracing::warn!("mirror snapshot {snap} of image {}: {e}", self.fixed.id);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer does not need a snapshot any more. With the last one it is removed, as there is a newer one.
+    async fn unlink_peer(self: &Rc<Self>, snap: u64, peer: Bytes) -> Result<()> {
+        let header = self.header();
+        let gone = || Error::os("mirror snapshot", errno::ENOENT);
+        let snapshot = header.snapshots.get(&snap).ok_or_else(gone)?;
+        let SnapshotNamespace::Mirror(mirror) = &snapshot.namespace else {
+            return Err(Error::os("mirror snapshot", errno::EINVAL));
+        };
+        let is_last = mirror.peers.iter().all(|p| *p == peer);
+        let has_newer = mirror_snapshots(&header).any(|(s, _)| s.id > snap);
+        if is_last && has_newer {
+            return self.remove_snapshot(&snapshot.name, &snapshot.namespace).await;
+        }
+        if !mirror.peers.contains(&peer) {
+            return Err(gone());
+        }
+        let unlink = "mirror_image_snapshot_unlink_peer";
+        tell(&self.io, self.header_oid(), unlink, &(snap, peer)).await?;
+        self.header_changed().await
+    }
+
+    /// Keeps what the image is at a primary snapshot that was just made, for the peers: they may copy it then.
+    pub(crate) async fn complete_mirror_snapshot(&self, snap: u64) -> Result<()> {
+        let state = self.mirror_state().await?;
+        let objects = 1 + (STATE_HEADER + state.len()) / STATE_OBJECT;
+        let count = u32::try_from(objects).map_err(|_| Error::os("mirror snapshot", errno::EINVAL))?;
+        let mut w = Writer::new();
+        w.section(1, 1, |w| w.u32(count));
+        let whole = Bytes::from([w.as_slice(), &state].concat());
+        // The first one, which tells how many there are, comes last.
+        for number in (0..objects).rev() {
+            let from = number * STATE_OBJECT;
+            let part = whole.slice(from..whole.len().min(from + STATE_OBJECT));
+            let oid = state_object(&self.fixed.id, snap, number);
+            self.io.write_full(oid, part).await?;
+        }
+        let done = (snap, (true, 0_u64));
+        let set = "mirror_image_snapshot_set_copy_progress";
+        tell(&self.io, self.header_oid(), set, &done).await
+    }
+
+    /// What the image is: name, features, snapshots, metadata (`ImageState`).
+    async fn mirror_state(&self) -> Result<Vec<u8>> {
+        let header = self.header();
+        let name = directory::image_name(&self.io, &self.fixed.id).await?;
+        let limit: u64 = ask(&self.io, self.header_oid(), "snapshot_get_limit", &Nothing).await?;
+        let metadata = clones::metadata(&self.io, &self.header_oid()).await?;
+        let snapshots: Vec<&Snapshot> = header.user_snapshots().collect();
+        let mut w = Writer::new();
+        w.section(1, 1, |w| {
+            w.string(&name);
+            w.u64(header.features & !IMPLICIT);
+            w.u64(limit);
+            w.count(snapshots.len());
+            for s in snapshots {
+                w.u64(s.id);
+                w.section(1, 1, |w| {
+                    s.namespace.encode(w);
+                    w.string(&s.name);
+                    w.u8(if s.protected { PROTECTED } else { 0 });
+                });
+            }
+            w.put(&metadata);
+        });
+        Ok(w.into_vec())
+    }
+
+    /// Forgets what the image was at a snapshot that is removed.
+    pub(crate) async fn forget_mirror_state(&self, snap: u64) -> Result<()> {
+        for number in 0.. {
+            let removed = self.io.remove(state_object(&self.fixed.id, snap, number)).await;
+            if unless(removed.map_err(Error::from), errno::ENOENT)?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn random_uuid() -> Result<String> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|_| Error::os("random number", errno::EIO))?;
+    // Version 4, variant 1.
+    (id[6], id[8]) = (id[6] & 0x0f | 0x40, id[8] & 0x3f | 0x80);
+    Ok(Fsid(id).to_string())
+}
+
+impl Image {
+    /// Takes a snapshot of an image that is mirrored by snapshots, for the peers to copy.
+    ///
+    /// # Errors
+    /// `EINVAL` where the image is not mirrored so, is not the primary one, or there are no peers.
+    pub async fn create_mirror_snapshot(&self) -> Result<()> {
+        let create = |inner: Rc<Inner>| async move { inner.create_mirror_snapshot().await };
+        self.inner.start(create).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIMARY_DEMOTED: u8 = 1;
+
+    fn header(snapshots: &[(u64, u8, bool, &[&'static str])]) -> Header {
+        let snapshot = |&(id, state, complete, peers): &(u64, u8, bool, &[&'static str])| {
+            let mirror = MirrorSnapshot {
+                state,
+                complete,
+                peers: peers.iter().map(|p| Bytes::from(*p)).collect(),
+                primary_mirror_uuid: Bytes::new(),
+                primary_snap_id: snap::NOSNAP,
+                last_copied_object_number: 0,
+                snap_seqs: BTreeMap::new(),
+            };
+            let snapshot = Snapshot {
+                id,
+                name: format!("s{id}"),
+                namespace: SnapshotNamespace::Mirror(mirror),
+                size: 0,
+                timestamp: Default::default(),
+                children: 0,
+                protected: false,
+                flags: 0,
+                parent_overlap: None,
+            };
+            (id, snapshot)
+        };
+        Header {
+            size: 0,
+            features: 0,
+            op_features: 0,
+            flags: 0,
+            snap_seq: 0,
+            snapshots: snapshots.iter().map(snapshot).collect(),
+            parent: None,
+        }
+    }
+
+    #[test]
+    fn the_newest_snapshot_of_mirroring_says_whether_the_image_is_primary() {
+        assert!(!is_primary(&header(&[])));
+        assert!(is_primary(&header(&[
+            (1, 2, true, &[]),
+            (2, PRIMARY, true, &["p"])
+        ])));
+        assert!(!is_primary(&header(&[
+            (1, PRIMARY, true, &["p"]),
+            (2, PRIMARY_DEMOTED, true, &["p"])
+        ])));
+    }
+
+    #[test]
+    fn peers_let_go_of_what_is_broken_and_of_too_many() {
+        let peers: BTreeSet<Bytes> = [Bytes::from("p")].into();
+        let found = |h: &Header| superfluous(h, &peers).map(|(id, _)| id);
+        let full = |n: u64| -> Vec<(u64, u8, bool, &[&'static str])> {
+            (1..=n).map(|id| (id, PRIMARY, true, &["p"][..])).collect()
+        };
+        assert_eq!(found(&header(&full(5))), None);
+        assert_eq!(found(&header(&full(6))), Some(5));
+        let mut broken = full(3);
+        broken[1].2 = false;
+        assert_eq!(found(&header(&broken)), Some(2));
+        let mut unlinked = full(3);
+        unlinked[0].3 = &[];
+        assert_eq!(found(&header(&unlinked)), Some(1));
+        let mut demoted = full(8);
+        demoted[4].1 = PRIMARY_DEMOTED;
+        assert_eq!(found(&header(&demoted)), None);
+    }
+}
