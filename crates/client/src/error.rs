@@ -28,6 +28,8 @@ pub mod errno {
     pub const EISDIR: i32 = 21;
     /// A malformed request.
     pub const EINVAL: i32 = 22;
+    /// No room is left.
+    pub const ENOSPC: i32 = 28;
     /// Writing where only reading is possible.
     pub const EROFS: i32 = 30;
     /// Too many links.
@@ -52,6 +54,10 @@ pub mod errno {
     pub const ETIMEDOUT: i32 = 110;
     /// It was changed meanwhile.
     pub const ESTALE: i32 = 116;
+    /// Something has to be cleaned up first.
+    pub const EUCLEAN: i32 = 117;
+    /// More than was allotted.
+    pub const EDQUOT: i32 = 122;
     /// The request was given up, or its comparison failed.
     pub const ECANCELED: i32 = 125;
 }

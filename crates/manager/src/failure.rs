@@ -21,7 +21,7 @@ const RADOS: &[(i32, &str)] = &[
     (errno::EPERM, "RADOS permission error"),
     (errno::ENOENT, "RADOS object not found"),
     (errno::EIO, "RADOS I/O error"),
-    (ENOSPC, "RADOS no space"),
+    (errno::ENOSPC, "RADOS no space"),
     (errno::EEXIST, "RADOS object exists"),
     (errno::EBUSY, "RADOS object busy"),
     (errno::EINVAL, "RADOS invalid argument"),
@@ -36,7 +36,7 @@ const RBD: &[(i32, &str)] = &[
     (errno::EPERM, "RBD permission error"),
     (errno::ENOENT, "RBD image not found"),
     (errno::EIO, "RBD I/O error"),
-    (ENOSPC, "RBD insufficient space available"),
+    (errno::ENOSPC, "RBD insufficient space available"),
     (errno::EEXIST, "RBD image already exists"),
     (errno::EINVAL, "RBD invalid argument"),
     (errno::EROFS, "RBD read-only image"),
@@ -46,13 +46,10 @@ const RBD: &[(i32, &str)] = &[
     (errno::EDOM, "RBD arguments out of range"),
     (errno::ESHUTDOWN, "RBD connection was shutdown"),
     (errno::ETIMEDOUT, "RBD operation timeout"),
-    (EDQUOT, "RBD disk quota exceeded"),
+    (errno::EDQUOT, "RBD disk quota exceeded"),
     (errno::EOPNOTSUPP, "RBD operation not supported"),
     (errno::ECANCELED, "RBD operation canceled"),
 ];
-
-const ENOSPC: i32 = 28;
-const EDQUOT: i32 = 122;
 
 fn named(names: &[(i32, &str)], errno: i32, what: &str) -> String {
     match names.iter().find(|(n, _)| *n == errno) {

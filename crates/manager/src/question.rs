@@ -10,15 +10,7 @@ use spirula_cephx::caps::{Access, MgrCap, MgrRequest};
 pub const MODULE: &str = "rbd_support";
 
 /// Errno numbers of answers.
-pub mod errno {
-    pub use spirula_client::errno::*;
-    /// Not permitted.
-    pub const EPERM: i32 = 1;
-    /// Something has to be cleaned up first.
-    pub const EUCLEAN: i32 = 117;
-    /// The image belongs to a group.
-    pub const EMLINK: i32 = 31;
-}
+pub use spirula_client::errno;
 
 /// Whose a command is, and what they may do. A command was admitted before; the module asks what it may touch.
 #[derive(Debug, Clone)]

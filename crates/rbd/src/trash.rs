@@ -29,10 +29,6 @@ const NORMAL: u8 = 0;
 const MOVING: u8 = 1;
 const REMOVING: u8 = 2;
 
-/// The errno of an image of which it is not known yet how much is in the trash.
-const EUCLEAN: i32 = 117;
-const EPERM: i32 = 1;
-
 /// An image in the trash.
 ///
 /// # Errors
@@ -72,11 +68,11 @@ pub async fn trash_list(io: &IoCtx) -> Result<BTreeMap<String, TrashImage>> {
 pub async fn trash_remove(io: &IoCtx, id: &str, force: bool, progress: &Progress) -> Result<()> {
     let image = trash_get(io, id).await?;
     if !force && UTime::now() < image.deferment_end_time {
-        return Err(Error::os("remove from the trash", EPERM));
+        return Err(Error::os("remove from the trash", errno::EPERM));
     }
     match image.state {
         NORMAL | REMOVING => {}
-        MOVING => return Err(Error::os("remove from the trash", EUCLEAN)),
+        MOVING => return Err(Error::os("remove from the trash", errno::EUCLEAN)),
         _ => return Err(Error::os("remove from the trash", errno::EBUSY)),
     }
     let set_state = |state: u8, expected: u8| {
@@ -135,7 +131,7 @@ pub async fn trash_purge(io: &IoCtx, now: UTime) -> Result<()> {
             // It went with another one.
             Err(e) if e.is(errno::ENOENT) => {}
             Err(e)
-                if [errno::ENOTEMPTY, errno::EBUSY, errno::EMLINK, EUCLEAN]
+                if [errno::ENOTEMPTY, errno::EBUSY, errno::EMLINK, errno::EUCLEAN]
                     .iter()
                     .any(|n| e.is(*n)) =>
             {
