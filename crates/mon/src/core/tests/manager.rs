@@ -189,7 +189,7 @@ fn asked(w: &mut World) -> (u64, spirula_manager::Question) {
 fn the_modules_start_when_the_client_of_those_before_is_shut_out() {
     let mut w = World::new();
     w.boot(0);
-    w.pass(Duration::from_secs(2));
+    w.pass(Duration::from_secs(3));
     let map = w.mon.manager.map.clone();
     assert_eq!(w.modules.len(), 1, "once");
     assert_eq!(map.client_addrs, [w.modules[0].into()]);
@@ -198,6 +198,7 @@ fn the_modules_start_when_the_client_of_those_before_is_shut_out() {
     let again = Monitor::load(identity(), w.kv.clone(), Default::default(), 2, true, w.now);
     w.mon = again.unwrap();
     w.settle();
+    w.pass(Duration::from_secs(1));
     let shut_out = |w: &World, at: usize| w.mon.osd.map.is_blocklisted(&w.modules[at]);
     assert!(
         shut_out(&w, 0) && w.modules.len() == 1,
@@ -211,7 +212,7 @@ fn the_modules_start_when_the_client_of_those_before_is_shut_out() {
     w.mon.module_news(News::Ended("shut out".into()), w.now);
     w.settle();
     assert_eq!(w.stopped, 1);
-    w.pass(Duration::from_secs(1));
+    w.pass(Duration::from_secs(3));
     assert_eq!(w.modules.len(), 3);
     assert!(shut_out(&w, 1) && !shut_out(&w, 2));
 }
@@ -224,7 +225,7 @@ fn the_modules_answer_their_commands() {
     let list = r#"{"prefix":"rbd task list"}"#;
     w.mon.stop_module();
     assert_eq!(w.mgr_command(50, list).result, -11, "they are not ready");
-    w.pass(Duration::from_secs(1));
+    w.pass(Duration::from_secs(3));
 
     let m = MMgrCommand {
         cmd: vec![r#"{"prefix":"rbd task add remove","image_spec":"q/i"}"#.to_owned()],
