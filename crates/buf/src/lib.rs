@@ -238,14 +238,16 @@ impl Pool {
         self.shared.own + self.shared.common.lendable
     }
 
-    /// Whether `len` more bytes fit: into what is the pool's own, or into what can be borrowed. A single buffer larger than
-    /// that fits an unused pool, so that a small budget delays large messages instead of blocking them for ever.
+    /// Whether `len` more bytes fit: into what is the pool's own, or into what can be borrowed. What is larger than the limit
+    /// fits while the rest keeps to the limit, so one at a time: a small budget delays large messages, but neither others that
+    /// follow each other without a break nor a client that has stopped amid a message keep them out for ever.
     pub fn has_room(&self, len: usize) -> bool {
         let s = &*self.shared;
         let used = self.in_use();
         let more = s.excess(used.saturating_add(len)) - s.excess(used);
         let borrowed = s.common.borrowed.load(Ordering::SeqCst);
-        used == 0 || more == 0 || borrowed.saturating_add(more) <= s.common.lendable
+        let fits = used == 0 || more == 0 || borrowed.saturating_add(more) <= s.common.lendable;
+        fits || len > self.limit() && used <= self.limit()
     }
 
     /// Ready once `len` more bytes fit the limit, see [`Pool::has_room`]. Otherwise the task is woken when a
@@ -453,11 +455,16 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_pool_has_room_for_anything_once() {
+    fn what_is_larger_than_the_limit_comes_one_at_a_time() {
         let pool = Pool::new(10_000);
+        let held = pool.get(4096);
+        assert!(pool.has_room(5000) && !pool.has_room(10_000));
         assert!(pool.has_room(1 << 20));
-        let _held = pool.get(4096);
-        assert!(pool.has_room(5000));
-        assert!(!pool.has_room(1 << 20));
+        let large = pool.get(1 << 20);
+        assert!(!pool.has_room(1) && !pool.has_room(1 << 20));
+        drop(held);
+        assert!(!pool.has_room(1) && !pool.has_room(1 << 20));
+        drop(large);
+        assert!(pool.has_room(1 << 20));
     }
 }
