@@ -250,6 +250,11 @@ impl Pool {
         fits || len > self.limit() && used <= self.limit()
     }
 
+    /// Whether somebody waits for room, or has done so since a buffer last returned.
+    pub fn is_wanted(&self) -> bool {
+        self.shared.common.waiting.load(Ordering::SeqCst)
+    }
+
     /// Ready once `len` more bytes fit the limit, see [`Pool::has_room`]. Otherwise the task is woken when a
     /// buffer returns, and asks again. Room is not reserved: among several tasks the first one takes it.
     pub fn poll_room(&self, len: usize, cx: &mut Context<'_>) -> Poll<()> {

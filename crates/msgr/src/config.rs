@@ -81,6 +81,8 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// After that long without a byte from the peer the connection ends.
     pub idle_timeout: Duration,
+    /// After that long without a byte amid a large message the connection ends if others wait for the room that this has.
+    pub stall_timeout: Duration,
 }
 
 impl Config {
@@ -95,6 +97,7 @@ impl Config {
             pool,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(900),
+            stall_timeout: Duration::from_secs(10),
         }
     }
 }

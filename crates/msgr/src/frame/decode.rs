@@ -173,6 +173,11 @@ impl Decoder {
         }
     }
 
+    /// Whether a large message has begun, which has its room in the pool.
+    pub fn holds_room(&self) -> bool {
+        matches!(self.state, State::Large(..))
+    }
+
     /// Gives an unused receive buffer back; for idle connections.
     pub fn shrink(&mut self) {
         if self.start == self.end && self.buf.len() > BUFFER_MIN {

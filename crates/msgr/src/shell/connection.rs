@@ -41,6 +41,7 @@ pub struct Connection {
     last_heard: Instant,
     last_keepalive_ack: Option<Instant>,
     idle_timeout: Duration,
+    stall_timeout: Duration,
     /// Fires now and then to look for silence; exact to within the time-out itself.
     idle_tick: Pin<Box<Sleep>>,
 }
@@ -71,6 +72,7 @@ impl Connection {
             last_heard: now,
             last_keepalive_ack: None,
             idle_timeout: config.idle_timeout,
+            stall_timeout: config.stall_timeout,
             idle_tick: Box::pin(sleep_until((now + config.idle_timeout).into())),
         })
     }
@@ -165,6 +167,8 @@ impl Connection {
     }
 
     async fn readable(&mut self) -> Result<(), Error> {
+        let holds_room = self.inbound.decoder().holds_room();
+        let mut stall_at = self.last_heard + self.stall_timeout;
         loop {
             tokio::select! {
                 biased;
@@ -175,6 +179,13 @@ impl Connection {
                     }
                     self.inbound.decoder().shrink();
                     self.idle_tick.as_mut().reset((self.last_heard + self.idle_timeout).into());
+                }
+                () = sleep_until(stall_at.into()), if holds_room => {
+                    // Otherwise a few machines that were suspended while they sent would keep all others out.
+                    if self.pool.is_wanted() {
+                        return Err(Error::Stalled);
+                    }
+                    stall_at = Instant::now() + self.stall_timeout;
                 }
             }
         }

@@ -43,4 +43,7 @@ pub enum Error {
     /// Nothing came from the peer for the idle time-out.
     #[error("peer silent")]
     Idle,
+    /// Nothing came from the peer for a while amid a message, whose room others need.
+    #[error("peer silent amid a message")]
+    Stalled,
 }

@@ -13,6 +13,7 @@ use spirula_denc::{EntityAddr, EntityName, EntityType};
 use spirula_proto::{MsgHeader2, MsgType, RawMessage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 struct Server {
@@ -269,6 +270,50 @@ async fn reading_stops_while_the_pool_is_full() {
                 assert_eq!(got.header.tid, tid);
                 held.push(got);
             }
+        })
+        .await;
+}
+
+/// A client in a thread of its own that stops to run amid its first message.
+fn stopped_client(addr: EntityAddr) -> (oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
+    let (stops, stopped) = oneshot::channel();
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let config = client_config(&[ConMode::CRC]);
+            let mut guest = Guest::new("spirula");
+            let client = connect(addr, EntityType::OSD, &config, &mut guest).await.unwrap();
+            client.sender().send(message(1, 10, 0, &[40 << 20]));
+            // What the socket takes.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            stops.send(()).unwrap();
+            let _ = wait.recv();
+        });
+    });
+    (stopped, go_on)
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_amid_a_message_keeps_no_room_from_others() {
+    LocalSet::new()
+        .run_until(async {
+            let server = server(&[ConMode::CRC], |c| c.stall_timeout = Duration::from_millis(100)).await;
+            let (stopped, _go_on) = stopped_client(server.addr);
+            let (mut stuck, _) = server.accept().await.unwrap();
+            stopped.await.unwrap();
+            // While nobody wants the room it waits.
+            let wait = Duration::from_millis(300);
+            assert!(tokio::time::timeout(wait, stuck.recv()).await.is_err());
+            let (mut osd, client) = server.pair(&client_config(&[ConMode::CRC])).await;
+            client.sender().send(message(2, 10, 0, &[40 << 20]));
+            let ends = async move { stuck.recv().await.err() };
+            let wait = Duration::from_secs(5);
+            let both = tokio::time::timeout(wait, async { tokio::join!(ends, osd.recv()) });
+            let (ended, got) = both.await.unwrap();
+            assert!(matches!(ended, Some(Error::Stalled)), "{ended:?}");
+            assert_eq!(got.unwrap().header.tid, 2);
         })
         .await;
 }
