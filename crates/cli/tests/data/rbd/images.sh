@@ -6,6 +6,8 @@ prints a rbd ls p
 says 'size 1 GiB in 256 objects' rbd info p/a
 says 'features: layering, exclusive-lock, object-map, fast-diff, deep-flatten' rbd info p/a
 says '1 GiB' rbd ls -l p
+says 'Total Images: 1' rbd pool stats p
+says 'Provisioned Size: 1 GiB' rbd pool stats p
 fails 17 rbd create --size 1G p/a
 fails 2 rbd info p/none
 rbd resize --no-progress --size 3G p/a
