@@ -30,6 +30,7 @@ pub mod rbd {
     pub use crate::class::rbd::{
         BitVector, ChildImageSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
         MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, TrashImage, features, object_state,
+        protection,
     };
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use spirula_classes::rbd::protection::UNPROTECTED;
 use spirula_classes::rbd::{ChildImageSpec, ParentImageSpec, SnapshotInfo, features};
 use spirula_client::{IoCtx, errno};
 
@@ -12,8 +13,6 @@ use crate::header::{Header, text};
 use crate::image::{Image, Inner, Options};
 use crate::{Error, Result, names};
 
-/// How a snapshot is not protected.
-const UNPROTECTED: u8 = 0;
 /// Pairs of metadata asked for at a time.
 const BATCH: u64 = 1024;
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use spirula_classes::rbd::protection::{PROTECTED, UNPROTECTED};
 use spirula_classes::rbd::{
     MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer, MirrorSnapshot, SnapshotNamespace, features,
 };
@@ -16,7 +17,6 @@ use crate::cls::{Nothing, ask, tell};
 use crate::error::unless;
 use crate::header::{Header, Snapshot, text};
 use crate::image::{Image, Inner};
-use crate::snapshots::PROTECTED;
 use crate::{Error, Result, clones, directory, names};
 
 /// Images asked for at a time.
@@ -239,7 +239,7 @@ impl Inner {
                 w.section(1, 1, |w| {
                     s.namespace.encode(w);
                     w.string(&s.name);
-                    w.u8(if s.protected { PROTECTED } else { 0 });
+                    w.u8(if s.protected { PROTECTED } else { UNPROTECTED });
                 });
             }
             w.put(&metadata);

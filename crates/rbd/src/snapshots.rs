@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
+use spirula_classes::rbd::protection::{PROTECTED, UNPROTECTED, UNPROTECTING};
 use spirula_classes::rbd::{BitVector, SnapshotNamespace, features};
 use spirula_client::errno;
 
@@ -14,10 +15,6 @@ use crate::image::{Image, Inner};
 use crate::object_map::{self, invalidate};
 use crate::{Error, Result, cls, names};
 
-/// How a snapshot is protected: not; not, as soon as it is sure that it has no clones; or from being removed.
-const UNPROTECTED: u8 = 0;
-const UNPROTECTING: u8 = 1;
-pub(crate) const PROTECTED: u8 = 2;
 /// The limit of snapshots where there is none.
 pub const NO_LIMIT: u64 = u64::MAX;
 

@@ -22,6 +22,7 @@ mod namespace;
 mod object_map;
 mod old_header;
 mod parent;
+pub mod protection;
 mod snapshot;
 mod snapshot_limit;
 mod snapshot_namespace;

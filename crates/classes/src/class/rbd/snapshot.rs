@@ -6,6 +6,7 @@ use spirula_maps::snap::{MAXSNAP, NOSNAP};
 
 use super::arguments::{Trailing, arguments};
 use super::parent::{self, Parent};
+use super::protection::{PROTECTED, UNPROTECTED};
 use super::snapshot_namespace::SnapshotNamespace;
 use super::snapshot_record::{self as record, Snapshot};
 use super::{features, header, keys, snapshot_limit};
@@ -15,10 +16,6 @@ use crate::{Error, Object, Result};
 
 /// The key of the newest snapshot id that there ever was.
 pub(super) const SEQ: &str = "snap_seq";
-
-/// How a snapshot is protected: not; not, as soon as nobody clones it; or from being removed.
-const UNPROTECTED: u8 = 0;
-const PROTECTED: u8 = 2;
 
 /// The record of a snapshot that must be one, not the head.
 fn read(object: &mut dyn Object, id: u64) -> Result<Snapshot> {
