@@ -37,7 +37,7 @@ def environment(env):
 def prepare(case, image, env):
     """What a row needs before it begins."""
     def rbd(*argv):
-        sh("rbd", "--no-progress", *argv, env=env)
+        sh("rbd", *argv, env=env)
     if case == ROWS[0][0]:
         rbd("create", "--size", f"{SIZE // MIB}M", f"{POOL}/{FULL}")
         sh(*fio(FULL, ["--rw=write", "--bs=4m", "--iodepth=16"]), env=environment(env))
