@@ -1,19 +1,11 @@
 //! An OSD on a machine with little memory: a memory cgroup of 256 MiB that counts its page cache too.
 //!
 //! Needs root and the memory controller of cgroup v1 or v2; runs only where `SPIRULA_CGROUP` is set.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use common::{Cluster, binary};
+use crate::common::{Cluster, binary};
 
 const LIMIT: u64 = 256 << 20;
 

@@ -1,16 +1,8 @@
 //! What the manager does with images in the background, asked for with the official tools.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
+use crate::common::Cluster;
 
-use common::Cluster;
-
-const COMMON: &str = include_str!("data/rbd/common.sh");
+const COMMON: &str = include_str!("../data/rbd/common.sh");
 
 fn cluster(name: &str, osds: u32, options: &[&str]) -> Cluster {
     let c = Cluster::up(name, osds, options);
@@ -19,14 +11,17 @@ fn cluster(name: &str, osds: u32, options: &[&str]) -> Cluster {
 }
 
 fn run(c: &Cluster, script: &str) -> String {
-    let common = format!("cd work\n{COMMON}\n{}", include_str!("data/rbd/tasks_common.sh"));
+    let common = format!(
+        "cd work\n{COMMON}\n{}",
+        include_str!("../data/rbd/tasks_common.sh")
+    );
     c.sh(&format!("{common}\n{script}"))
 }
 
 #[test]
 fn tasks_are_added_listed_done_and_canceled() {
     let c = cluster("tasks", 1, &[]);
-    run(&c, include_str!("data/rbd/tasks.sh"));
+    run(&c, include_str!("../data/rbd/tasks.sh"));
     let peak = c.peak_rss("mon.a");
     println!("the monitor took {} MiB at most", peak >> 20);
 }
@@ -34,13 +29,13 @@ fn tasks_are_added_listed_done_and_canceled() {
 #[test]
 fn keys_are_limited_to_their_pools() {
     let c = cluster("tasks-caps", 1, &[]);
-    run(&c, include_str!("data/rbd/tasks_caps.sh"));
+    run(&c, include_str!("../data/rbd/tasks_caps.sh"));
 }
 
 #[test]
 fn schedules_are_kept_and_followed() {
     let c = cluster("schedules", 1, &[]);
-    run(&c, include_str!("data/rbd/schedules.sh"));
+    run(&c, include_str!("../data/rbd/schedules.sh"));
 }
 
 /// The manager dies while a task is under way: the next one shuts its client out and does the task.

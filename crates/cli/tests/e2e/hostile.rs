@@ -1,18 +1,10 @@
 //! Connections that send nonsense: no daemon dies, grows or stops serving.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::Cluster;
+use crate::common::Cluster;
 
 /// A small deterministic generator (xorshift64*), so that a failure can be had again.
 struct Random(u64);

@@ -1,17 +1,9 @@
 //! OSDs on raw block devices. Needs loop devices, thus root: skips (and says so) where there are none.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Cluster, binary, spirula, text};
+use crate::common::{Cluster, binary, spirula, text};
 
 /// A loop device on a sparse file; both go when it is dropped.
 struct Loop {
@@ -74,7 +66,7 @@ fn assert_clean(block: &Loop, log: &Loop) {
         .args(["store", "fsck", "--deep", "--log", &log.device, &block.device])
         .output()
         .unwrap();
-    let said = common::output(&out);
+    let said = crate::common::output(&out);
     assert!(out.status.success() && said.contains("clean"), "{said}");
 }
 

@@ -1,16 +1,8 @@
 //! Block images through the official `rbd`: the scripts of `data/rbd`, which real Ceph passes, too.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
+use crate::common::Cluster;
 
-use common::Cluster;
-
-const COMMON: &str = include_str!("data/rbd/common.sh");
+const COMMON: &str = include_str!("../data/rbd/common.sh");
 
 fn run(name: &str, script: &str) {
     let c = Cluster::up(name, 3, &[]);
@@ -20,20 +12,20 @@ fn run(name: &str, script: &str) {
 
 #[test]
 fn images_keep_what_is_written_to_them_and_their_snapshots() {
-    run("rbd-images", include_str!("data/rbd/images.sh"));
+    run("rbd-images", include_str!("../data/rbd/images.sh"));
 }
 
 #[test]
 fn clones_see_their_parents() {
-    run("rbd-clones", include_str!("data/rbd/clones.sh"));
+    run("rbd-clones", include_str!("../data/rbd/clones.sh"));
 }
 
 #[test]
 fn copies_are_the_same() {
-    run("rbd-copies", include_str!("data/rbd/copies.sh"));
+    run("rbd-copies", include_str!("../data/rbd/copies.sh"));
 }
 
 #[test]
 fn images_of_the_first_format_work_and_migrate() {
-    run("rbd-format1", include_str!("data/rbd/format1.sh"));
+    run("rbd-format1", include_str!("../data/rbd/format1.sh"));
 }

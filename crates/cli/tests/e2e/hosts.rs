@@ -1,19 +1,11 @@
 //! Several hosts, as network namespaces: a cluster that is made by hand with the official tools, on two networks, and what
 //! happens when a host is cut off and comes back. Needs root and network namespaces; elsewhere it is skipped.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{binary, output, text};
+use crate::common::{binary, output, text};
 
 /// The hosts and their files; gone when dropped.
 struct Lab {

@@ -1,17 +1,9 @@
 //! `spirula up` and `down`: what a user can expect of the supervisor.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Cluster, binary, spirula, text};
+use crate::common::{Cluster, binary, spirula, text};
 
 fn wait_until(what: &str, seconds: u64, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(seconds);

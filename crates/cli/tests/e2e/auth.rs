@@ -1,14 +1,6 @@
 //! Who may do what: connection modes, capabilities, wrong keys.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 #[test]
 fn both_connection_modes_work() {

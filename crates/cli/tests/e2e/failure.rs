@@ -1,23 +1,19 @@
 //! OSDs that stop, die and come back, as an administrator sees it with the official tool.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Cluster, spirula};
+use crate::common::{Cluster, spirula};
 
 /// Waits until a script says this; returns how long it took.
 fn wait_for(c: &Cluster, seconds: u64, script: &str, wanted: &str) -> Duration {
     let start = Instant::now();
     loop {
-        let said = c.shell(script).output().map(|o| common::output(&o)).unwrap();
+        let said = c
+            .shell(script)
+            .output()
+            .map(|o| crate::common::output(&o))
+            .unwrap();
         if said.contains(wanted) {
             return start.elapsed();
         }

@@ -1,16 +1,8 @@
 //! Images that `spirula rbd` and the official clients use in turns and at the same time.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
+use crate::common::Cluster;
 
-use common::Cluster;
-
-const COMMON: &str = include_str!("data/rbd/common.sh");
+const COMMON: &str = include_str!("../data/rbd/common.sh");
 
 fn run(name: &str, script: &str) {
     let c = Cluster::up(name, 1, &[]);
@@ -18,14 +10,14 @@ fn run(name: &str, script: &str) {
     let setup = format!(
         "mkdir work bin; ln -s {} bin/rbd; cd work
          printf '#!/bin/sh\nexec ../bin/rbd \"$@\"\n' >../bin/ours; chmod +x ../bin/ours; PATH=$PATH:$PWD/../bin",
-        common::binary().display()
+        crate::common::binary().display()
     );
     c.sh(&format!("{setup}\n{COMMON}\n{script}"));
 }
 
 #[test]
 fn images_are_shared_with_the_official_tool() {
-    run("rbd-sharing", include_str!("data/rbd/sharing.sh"));
+    run("rbd-sharing", include_str!("../data/rbd/sharing.sh"));
 }
 
 /// Who dies while holding the lock is shut out, and the next one goes on. Watches of the dead end after 30 s.

@@ -1,14 +1,6 @@
 //! The conformance suites, whose expected results real Ceph has given, and a short run of the model checker.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 /// The repository's `conformance` directory.
 const CONFORMANCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance");

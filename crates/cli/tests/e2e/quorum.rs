@@ -1,18 +1,10 @@
 //! Monitors in quorum, as an administrator and the official tools see them.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{Cluster, spirula, text};
+use crate::common::{Cluster, spirula, text};
 
 fn wait_until(what: &str, seconds: u64, c: &Cluster, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(seconds);

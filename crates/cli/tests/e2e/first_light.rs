@@ -1,14 +1,6 @@
 //! The first tour: every command of the official `rados` tool that users begin with, and python3-rados.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 #[test]
 fn the_rados_tool_works() {

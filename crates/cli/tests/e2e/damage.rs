@@ -1,17 +1,9 @@
 //! Bytes of objects that change on the disks: clients read what they wrote, and the copies are good again afterwards.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use common::{Cluster, output, spirula};
+use crate::common::{Cluster, output, spirula};
 
 const MIB: usize = 1 << 20;
 

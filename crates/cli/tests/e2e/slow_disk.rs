@@ -1,20 +1,12 @@
 //! A disk that is a hundred times slower than the others is named in health. Needs root and the block I/O controller of cgroup v1,
 //! which counts direct I/O; elsewhere it is skipped.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::Cluster;
+use crate::common::Cluster;
 
 /// A group whose writes to a disk are few; gone when it is dropped and empty.
 struct Throttle {

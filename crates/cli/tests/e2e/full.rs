@@ -1,14 +1,6 @@
 //! A full cluster refuses or holds writes, lets deletes through, and recovers by itself.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 #[test]
 fn a_full_cluster_takes_deletes_and_recovers() {

@@ -1,14 +1,6 @@
 //! Sessions outlive their tickets: clients and daemons renew them without anybody noticing.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 /// Seconds that a ticket lives in this test.
 const LIFE: u32 = 12;

@@ -1,14 +1,6 @@
 //! Memory is a budget: an OSD stays within it whatever the load.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 /// What an OSD may use at most.
 const LIMIT: u64 = 128 << 20;

@@ -1,20 +1,12 @@
 //! `spirula rados` and the official `rados` side by side on the same cluster: the same output, standard error and exit
 //! code for every command of `data/rados-commands.txt`, and the same exported files.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Cluster, binary};
+use crate::common::{Cluster, binary};
 
-const COMMANDS: &str = include_str!("data/rados-commands.txt");
+const COMMANDS: &str = include_str!("../data/rados-commands.txt");
 
 /// One of the two tools with its pools and its directory.
 struct Tool {

@@ -1,14 +1,6 @@
 //! Watches, notifications and fencing, through the official client library and tools.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 #[test]
 fn watchers_hear_what_is_said_and_are_listed() {

@@ -1,17 +1,9 @@
 //! The image library against a model: random changes of a clone with snapshots, which the official tool must find, too.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::path::Path;
 
+use crate::common::Cluster;
 use bytes::Bytes;
-use common::Cluster;
 use spirula_client::{IoCtx, Rados, Source};
 use spirula_rbd::{CloneFormat, CreateOptions, Image, Options, clone, create};
 

@@ -1,19 +1,11 @@
 //! OSDs that go away and come back, or are replaced, while clients write: what the official tools say of it, and that every object
 //! is there afterwards.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Cluster;
+use crate::common::Cluster;
 
 /// Writers that go on until told to end. A line on standard input is answered: with the number of writes so far, or, for `end`,
 /// with what reading everything back has shown.

@@ -1,17 +1,9 @@
 //! `spirula rbd serve`: images through NBD clients, beside the official `rbd`.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
+use crate::common::{Cluster, binary};
 
-use common::{Cluster, binary};
-
-const COMMON: &str = include_str!("data/rbd/common.sh");
-const SERVE: &str = include_str!("data/rbd/serve.sh");
+const COMMON: &str = include_str!("../data/rbd/common.sh");
+const SERVE: &str = include_str!("../data/rbd/serve.sh");
 
 fn run(name: &str, script: &str) {
     let c = Cluster::up(name, 3, &[]);
@@ -23,10 +15,10 @@ fn run(name: &str, script: &str) {
     assert!(
         out.status.success(),
         "{}\n{}",
-        common::output(&out),
+        crate::common::output(&out),
         c.shell("cat work/served")
             .output()
-            .map(|o| common::output(&o))
+            .map(|o| crate::common::output(&o))
             .unwrap()
     );
 }

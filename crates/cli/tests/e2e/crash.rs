@@ -1,18 +1,10 @@
 //! kill -9 of everything under load, again and again: nothing acknowledged may be missing or old.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Cluster, spirula, text};
+use crate::common::{Cluster, spirula, text};
 
 /// Writers that never stop, in a process that outlives the cluster's deaths as a real client does. Every object's
 /// content tells its number in the sequence of writes, so a check knows whether it is as new as the last

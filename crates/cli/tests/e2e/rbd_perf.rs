@@ -1,16 +1,8 @@
 //! What clients do to block images, as the official `rbd perf image iostat`, `iotop` and `ceph rbd perf image` tell it.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
-
-mod common;
 
 use std::process::{Child, Stdio};
 
-use common::{Cluster, text};
+use crate::common::{Cluster, text};
 use serde_json::Value;
 
 /// Writes 4 KiB to images about twenty times a second, and reads half as often, until its standard input ends; then prints how often

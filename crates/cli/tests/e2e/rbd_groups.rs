@@ -1,14 +1,6 @@
 //! Trash, namespaces, groups, mirroring and journals of block images, through the official `rbd` and librbd.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test's helper fails the test"
-)]
 
-mod common;
-
-use common::Cluster;
+use crate::common::Cluster;
 
 fn with_pool(test: &str) -> Cluster {
     let c = Cluster::up(test, 3, &[]);

@@ -1,0 +1,37 @@
+//! Whole clusters, driven with the official tools: one binary, so that two tests at a time run whichever file they are in.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test's helper fails the test"
+)]
+
+mod common;
+
+mod auth;
+mod conformance;
+mod crash;
+mod damage;
+mod degraded;
+mod failure;
+mod first_light;
+mod full;
+mod hostile;
+mod hosts;
+mod memory;
+mod quorum;
+mod rados_commands;
+mod raw_device;
+mod rbd_groups;
+mod rbd_images;
+mod rbd_library;
+mod rbd_perf;
+mod rbd_serve;
+mod rbd_sharing;
+mod rbd_tasks;
+mod slow_disk;
+mod small_machine;
+mod tickets;
+mod up;
+mod watch;
