@@ -13,25 +13,23 @@ ready() {
     return 1
 }
 
-# Waits until no task is left
-idle() {
+# Waits until the list of tasks is so, or fails: until_tasks WHAT GREP-ARGUMENTS...
+until_tasks() {
+    local what=$1
+    shift
     for _ in $(seq 300); do
-        if [ "$(ceph rbd task list)" = '[]' ]; then return; fi
+        if ceph rbd task list | grep -q "$@"; then return; fi
         sleep 0.1
     done
-    echo "tasks remain: $(ceph rbd task list)" >&2
+    echo "$what: $(ceph rbd task list)" >&2
     return 1
 }
 
+# Waits until no task is left
+idle() { until_tasks 'tasks remain' -Fx '[]'; }
+
 # Waits until a task is under way
-in_progress() {
-    for _ in $(seq 300); do
-        if ceph rbd task list | grep -q '"in_progress": true'; then return; fi
-        sleep 0.05
-    done
-    echo "no task is under way: $(ceph rbd task list)" >&2
-    return 1
-}
+in_progress() { until_tasks 'no task is under way' '"in_progress": true'; }
 
 # The command fails with this exit code and says this: denied CODE TEXT COMMAND...
 denied() {

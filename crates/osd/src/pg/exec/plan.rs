@@ -1,7 +1,6 @@
 //! What ops will want, as far as it can be told before they are executed: so that a request is fetched for in one go.
 
-use std::collections::HashSet;
-
+use hashbrown::HashSet;
 use spirula_proto::osd::OpCode;
 
 use super::read::{checksum_extent, read_extent, sparse_extent};
