@@ -12,5 +12,6 @@ mod schedules;
 mod service;
 mod tasks;
 
+pub use pools::IMAGES;
 pub use question::{Authority, Holder, MODULE, Question, Reply, errno};
 pub use service::{ImagesToName, Manager, News, Request, Start, TaskNews, not_ready};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_client::{IoCtx, LockRequest, LockType, OpReply, errno};
-use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::ObjectName;
 use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::CallInput;
@@ -23,13 +23,13 @@ impl Encode for Nothing {
     fn encode(&self, _: &mut Writer) {}
 }
 
-fn call(class: &str, method: &str, input: &[u8]) -> Result<OsdOpIn> {
-    CallInput::op(class, method, input).ok_or(Error::os("class method", errno::EINVAL))
+fn made(call: Option<OsdOpIn>) -> Result<OsdOpIn> {
+    call.ok_or(Error::os("class method", errno::EINVAL))
 }
 
 /// A call of a method of the class `rbd`.
 pub(crate) fn rbd(method: &str, input: &impl Encode) -> Result<OsdOpIn> {
-    call("rbd", method, &encode_to_vec(input))
+    made(CallInput::op_with("rbd", method, input))
 }
 
 /// Fails with EBUSY unless this client holds the lock in that way.
@@ -41,7 +41,7 @@ pub(crate) fn assert_locked(cookie: &str, tag: &str) -> Result<OsdOpIn> {
         w.string(cookie);
         w.string(tag);
     });
-    call("lock", "assert_locked", w.as_slice())
+    made(CallInput::op("lock", "assert_locked", w.as_slice()))
 }
 
 /// Replaces the cookie under which this client holds the lock.
@@ -54,7 +54,7 @@ pub(crate) fn set_lock_cookie(old: &str, new: &str) -> Result<OsdOpIn> {
         w.string(LOCK_TAG);
         w.string(new);
     });
-    call("lock", "set_cookie", w.as_slice())
+    made(CallInput::op("lock", "set_cookie", w.as_slice()))
 }
 
 /// The lock as it is taken.

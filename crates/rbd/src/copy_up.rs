@@ -11,6 +11,7 @@ use bytes::Bytes;
 use spirula_classes::rbd::features;
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN};
 use spirula_client::Piece;
+use spirula_denc::{Encode, Writer};
 
 use crate::Result;
 use crate::cls;
@@ -21,23 +22,47 @@ use crate::object_map;
 /// What is zeros in multiples of this is not copied.
 const CHUNK: usize = 4096;
 
-/// Where data is that is not zeros: lengths by offsets, and that data.
-fn sparse(data: &Bytes) -> (BTreeMap<u64, u64>, Bytes) {
-    let mut extents: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut kept = Vec::with_capacity(data.len());
-    let mut at = 0;
-    for chunk in data.chunks(CHUNK) {
-        let len = chunk.len() as u64;
-        if chunk.iter().any(|b| *b != 0) {
-            match extents.last_entry() {
-                Some(mut last) if last.key() + last.get() == at => *last.get_mut() += len,
-                _ => drop(extents.insert(at, len)),
+/// Input of `sparse_copyup`: data without what is zeros.
+struct SparseCopy {
+    data: Bytes,
+    /// Lengths by offsets of what is not zeros.
+    extents: BTreeMap<u64, u64>,
+}
+
+impl SparseCopy {
+    fn of(data: Bytes) -> Self {
+        let mut extents: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut at = 0;
+        for chunk in data.chunks(CHUNK) {
+            let len = chunk.len() as u64;
+            if chunk.iter().any(|b| *b != 0) {
+                match extents.last_entry() {
+                    Some(mut last) if last.key() + last.get() == at => *last.get_mut() += len,
+                    _ => drop(extents.insert(at, len)),
+                }
             }
-            kept.extend_from_slice(chunk);
+            at += len;
         }
-        at += len;
+        Self { data, extents }
     }
-    (extents, kept.into())
+
+    fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+}
+
+impl Encode for SparseCopy {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.extents);
+        let len = w.hole_u32();
+        let start = w.len();
+        for (offset, len) in &self.extents {
+            // Both lie within the data.
+            let (offset, len) = (*offset as usize, *len as usize);
+            w.bytes(&self.data[offset..offset + len]);
+        }
+        w.fill_u32(len, (w.len() - start) as u32);
+    }
 }
 
 impl Inner {
@@ -83,14 +108,16 @@ impl Inner {
             .read_parent(&writing.header, whole)
             .await?
             .unwrap_or_default();
-        let (extents, data) = sparse(&data);
-        if extents.is_empty() {
+        let copy = SparseCopy::of(data);
+        if copy.is_empty() {
             return match change {
                 Some(change) => self.change_any(writing, object, change).await,
                 None => Ok(()),
             };
         }
-        let mut ops = vec![cls::rbd("sparse_copyup", &(extents, data))?];
+        let mut ops = vec![cls::rbd("sparse_copyup", &copy)?];
+        // Not kept while its copy is on its way: an object may be large.
+        drop(copy);
         let has_snapshots = !writing.header.snapshots.is_empty();
         self.note_copy(writing, object, change.as_ref()).await?;
         let apart = has_snapshots || change.as_ref().is_none_or(Change::compares);
@@ -134,6 +161,8 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use spirula_denc::encode_to_vec;
+
     use super::*;
 
     #[test]
@@ -142,10 +171,17 @@ mod tests {
         data[CHUNK] = 1;
         data[3 * CHUNK - 1] = 2;
         data[5 * CHUNK + 9] = 3;
-        let (extents, kept) = sparse(&data.clone().into());
+        let copy = SparseCopy::of(data.clone().into());
         let chunk = CHUNK as u64;
-        assert_eq!(extents, BTreeMap::from([(chunk, 2 * chunk), (5 * chunk, 10)]));
-        assert_eq!(kept, [&data[CHUNK..3 * CHUNK], &data[5 * CHUNK..]].concat());
-        assert!(sparse(&vec![0; 9].into()).0.is_empty());
+        assert_eq!(
+            copy.extents,
+            BTreeMap::from([(chunk, 2 * chunk), (5 * chunk, 10)])
+        );
+        let kept = [&data[CHUNK..3 * CHUNK], &data[5 * CHUNK..]].concat();
+        assert_eq!(
+            encode_to_vec(&copy),
+            encode_to_vec(&(copy.extents.clone(), Bytes::from(kept)))
+        );
+        assert!(SparseCopy::of(vec![0; 9].into()).is_empty());
     }
 }

@@ -145,6 +145,15 @@ impl OsdMap {
         self.pool_names.get(&id).map(String::as_str)
     }
 
+    /// The pools that are for an application, and their names.
+    pub fn pools_for(&self, application: &str) -> impl Iterator<Item = (i64, &str)> {
+        let of_it = self
+            .pools
+            .iter()
+            .filter(move |(_, p)| p.application_metadata.contains_key(application));
+        of_it.filter_map(|(id, _)| Some((*id, self.pool_name(*id)?)))
+    }
+
     /// The pool that a PG belongs to.
     pub fn pool_of(&self, pg: PgId) -> Option<&PgPool> {
         self.pools.get(&i64::try_from(pg.pool).ok()?)

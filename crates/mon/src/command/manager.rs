@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-
+use spirula_maps::features::release;
 use spirula_proto::mgr::MgrMap;
 
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, misc, now, refuse};
 use crate::core::Monitor;
+use crate::core::manager::MODULES;
 use crate::progress::PROGRESS_OPTION;
 use crate::service::{self, Who};
 
@@ -57,12 +58,20 @@ fn active_clients(map: &MgrMap) -> Vec<Value> {
 
 fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &m.manager.map;
+    let always_on: Map<String, Value> = map
+        .always_on_modules
+        .iter()
+        .map(|(r, modules)| {
+            let name = u8::try_from(*r).map_or("unknown", release::name);
+            (name.to_owned(), json!(modules))
+        })
+        .collect();
     let v = json!({
         "epoch": map.epoch, "active_gid": map.active_gid, "active_name": map.active_name,
         "active_addrs": addrvec(&map.active_addrs), "active_addr": legacy_addr(&map.active_addrs),
         "active_change": map.active_change.to_string(), "active_mgr_features": map.active_features,
         "available": map.available, "standbys": [], "modules": [], "available_modules": [], "services": {},
-        "always_on_modules": {}, "last_failure_osd_epoch": map.last_failure_osd_epoch,
+        "always_on_modules": always_on, "last_failure_osd_epoch": map.last_failure_osd_epoch,
         "active_clients": active_clients(map),
     });
     match call.args.opt_int("epoch")? {
@@ -150,13 +159,18 @@ fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
+/// All modules that there are can't be disabled; those of Ceph's that can be are not there.
 fn module_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let v = json!({"always_on_modules": [], "enabled_modules": [], "disabled_modules": []});
+    let v = json!({"always_on_modules": MODULES, "enabled_modules": [], "disabled_modules": []});
     misc::pretty(call.format, &v)
 }
 
 fn module_disable(_: &mut Monitor, call: &Call<'_>) -> Done {
     let module = call.args.str("module")?;
+    if MODULES.contains(&module.as_str()) {
+        let text = format!("module '{module}' cannot be disabled (always-on)");
+        return refuse(errno::EINVAL, text);
+    }
     now(Reply::status(format!("module '{module}' is already disabled")))
 }
 

@@ -38,14 +38,8 @@ fn parse_spec(spec: &str) -> Result<Option<(&str, &str)>, Reply> {
 
 /// The pools of block images.
 fn image_pools(m: &Monitor) -> BTreeMap<u64, String> {
-    let pools = m
-        .osd
-        .map
-        .pools
-        .iter()
-        .filter(|(_, p)| p.application_metadata.contains_key("rbd"));
-    let named =
-        pools.filter_map(|(id, _)| Some((u64::try_from(*id).ok()?, m.osd.map.pool_name(*id)?.to_owned())));
+    let pools = m.osd.map.pools_for(spirula_manager::IMAGES);
+    let named = pools.filter_map(|(id, name)| Some((u64::try_from(id).ok()?, name.to_owned())));
     named.collect()
 }
 

@@ -6,13 +6,14 @@
 //! the cluster is done elsewhere (`module.rs`). Daemons that report to a manager are told how often, and their reports are left
 //! unread: ours report to the monitors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use spirula_cephx::caps::{MgrCap, MgrRequest};
 use spirula_cephx::{AuthName, KeyServer};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
+use spirula_maps::features::release;
 use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MgrMap};
 use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
 use spirula_proto::{MsgType, Payload, RawMessage};
@@ -30,6 +31,14 @@ const KEY: &str = "map";
 /// Seconds between the reports of a daemon (`mgr_stats_period`), and the priority of counters in them
 /// (`mgr_stats_threshold`).
 const STATS: (u32, u32) = (5, 5);
+
+/// The modules of Ceph's manager whose work is done here, all of it and always.
+pub(crate) const MODULES: [&str; 2] = ["progress", spirula_manager::MODULE];
+
+fn always_on_modules() -> BTreeMap<u32, BTreeSet<String>> {
+    let modules = MODULES.iter().map(|m| (*m).to_owned()).collect();
+    BTreeMap::from([(release::PACIFIC.into(), modules)])
+}
 
 /// A session with the manager.
 #[derive(Debug)]
@@ -201,6 +210,7 @@ impl Monitor {
             last_failure_osd_epoch,
             client_addrs: vec![client.into()],
             client_names: vec![spirula_manager::MODULE.to_owned()],
+            always_on_modules: always_on_modules(),
             ..MgrMap::default()
         };
         self.manager.module.claim(active_gid, client);

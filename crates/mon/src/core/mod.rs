@@ -11,7 +11,7 @@
 mod dispatch;
 mod failure;
 mod image_io;
-mod manager;
+pub(crate) mod manager;
 mod module;
 mod ops;
 mod osd_down;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_denc::{Encode, Writer};
 
 use crate::osd::{CallArgs, OpArgs, OpCode, OsdOpIn, XattrArgs};
 
@@ -96,17 +97,28 @@ impl CallInput {
 
     /// A call of `class.method`; `None` where a name is longer than 255 bytes.
     pub fn op(class: &str, method: &str, input: &[u8]) -> Option<OsdOpIn> {
+        Self::written(class, method, |w| w.bytes(input))
+    }
+
+    /// A call of `class.method` with a value that is encoded in place, as it may be large; `None` where a name is longer
+    /// than 255 bytes.
+    pub fn op_with(class: &str, method: &str, input: &impl Encode) -> Option<OsdOpIn> {
+        Self::written(class, method, |w| w.put(input))
+    }
+
+    fn written(class: &str, method: &str, input: impl FnOnce(&mut Writer)) -> Option<OsdOpIn> {
+        let mut w = Writer::new();
+        w.bytes(class.as_bytes());
+        w.bytes(method.as_bytes());
+        let names = w.len();
+        input(&mut w);
         let args = CallArgs {
             class_len: u8::try_from(class.len()).ok()?,
             method_len: u8::try_from(method.len()).ok()?,
             argc: 0,
-            input_len: u32::try_from(input.len()).ok()?,
+            input_len: u32::try_from(w.len() - names).ok()?,
         };
-        Some(OsdOpIn::new(
-            OpCode::CALL,
-            OpArgs::Call(args),
-            [class.as_bytes(), method.as_bytes(), input].concat(),
-        ))
+        Some(OsdOpIn::new(OpCode::CALL, OpArgs::Call(args), w.into_vec()))
     }
 }
 

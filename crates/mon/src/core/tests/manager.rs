@@ -90,6 +90,34 @@ fn a_manager_that_is_failed_is_gone_and_comes_back_as_another() {
 }
 
 #[test]
+fn the_modules_that_are_there_are_named_and_stay() {
+    let mut w = World::new();
+    w.boot(0);
+    let admin = w.admin();
+    w.pass(Duration::from_secs(1));
+    let json = |w: &mut World, prefix: &str| -> serde_json::Value {
+        let ack = w.command(admin, &format!(r#"{{"prefix":"{prefix}","format":"json"}}"#));
+        serde_json::from_slice(&ack.output.to_bytes()).unwrap()
+    };
+    let modules = serde_json::json!(["progress", "rbd_support"]);
+    assert_eq!(json(&mut w, "mgr module ls")["always_on_modules"], modules);
+    let dump = json(&mut w, "mgr dump");
+    assert_eq!(dump["always_on_modules"], serde_json::json!({"pacific": modules}));
+    for (module, result, status) in [
+        (
+            "progress",
+            -22,
+            "module 'progress' cannot be disabled (always-on)",
+        ),
+        ("restful", 0, "module 'restful' is already disabled"),
+    ] {
+        let command = format!(r#"{{"prefix":"mgr module disable","module":"{module}"}}"#);
+        let ack = w.command(admin, &command);
+        assert_eq!((ack.result, ack.status.as_str()), (result, status));
+    }
+}
+
+#[test]
 fn the_manager_serves_its_commands_under_its_capabilities() {
     let mut w = World::new();
     (0..2).for_each(|o| w.boot(o));
