@@ -19,6 +19,7 @@ pub mod kv;
 mod progress;
 pub mod raft;
 pub mod service;
+mod services;
 pub mod version;
 
 pub use spirula_conf::options;

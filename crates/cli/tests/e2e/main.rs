@@ -30,6 +30,7 @@ mod rbd_perf;
 mod rbd_serve;
 mod rbd_sharing;
 mod rbd_tasks;
+mod services;
 mod slow_disk;
 mod small_machine;
 mod tickets;

@@ -44,8 +44,6 @@ commands! {
     "fs dump epoch?:Int(0)" "mds" "r" fs_dump, "show the file systems' map";
     "fs get fs_name:String" "fs" "r" fs_get, "show a file system";
     "fs volume ls" "mgr" "r" empty_list, "list the file systems that are volumes";
-    "service dump" "service" "r" service_dump, "show the service map";
-    "service status" "service" "r" empty_object, "show the services' state";
 }
 
 /// The clients of the manager itself.
@@ -287,13 +285,4 @@ fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
         "e{epoch}\nenable_multiple, ever_enabled_multiple: 1,1\nlegacy client fscid: -1\n \nNo filesystems configured\n"
     );
     now(Reply::text(text).with_status(status))
-}
-
-/// The map of services that nobody registered.
-pub(super) fn servicemap_json() -> Value {
-    json!({"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}})
-}
-
-fn service_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &servicemap_json())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_asok::{Command as DaemonCommand, Failure};
 
-use super::{Call, Done, Reply, commands, errno, manager, now, status};
+use super::{Call, Done, Reply, commands, errno, manager, now, services, status};
 use crate::core::Monitor;
 use crate::fmt::Format;
 use crate::version;
@@ -75,8 +75,23 @@ fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
     for (v, n) in osds.iter().chain(&mgrs) {
         *overall.entry(v.clone()).or_default() += n;
     }
-    let v = json!({"mon": mons, "mgr": mgrs, "osd": osds, "mds": {}, "overall": overall});
-    now(Reply::json(call.format.or_pretty(), &v))
+    let mut v = Map::new();
+    for (kind, counts) in [
+        ("mon", mons),
+        ("mgr", mgrs),
+        ("osd", osds),
+        ("mds", BTreeMap::new()),
+    ] {
+        v.insert(kind.to_owned(), json!(counts));
+    }
+    for (service, counts) in services::version_counts(m) {
+        for (version, n) in &counts {
+            *overall.entry(version.clone()).or_default() += n;
+        }
+        v.insert(service, json!(counts));
+    }
+    v.insert("overall".to_owned(), json!(overall));
+    now(Reply::json(call.format.or_pretty(), &Value::Object(v)))
 }
 
 fn features(m: &mut Monitor, call: &Call<'_>) -> Done {

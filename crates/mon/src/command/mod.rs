@@ -39,6 +39,7 @@ mod rbd_support;
 mod reply;
 mod report;
 mod reweight_by;
+mod services;
 mod signature;
 mod space;
 mod status;
@@ -120,6 +121,7 @@ const FAMILIES: &[&[Command]] = &[
     space::COMMANDS,
     misc::COMMANDS,
     manager::COMMANDS,
+    services::COMMANDS,
     mon_change::COMMANDS,
     report::COMMANDS,
     pg::COMMANDS,

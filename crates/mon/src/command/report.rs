@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirula_maps::PgState;
 
-use super::{Call, Done, Reply, commands, manager, misc, now};
+use super::{Call, Done, Reply, commands, manager, misc, now, services};
 use super::{crush_dump, health_cmd, osd_dump, pg_dump, status};
 use crate::core::Monitor;
 use crate::fmt::Names;
@@ -101,7 +101,7 @@ fn statistics(m: &Monitor) -> Value {
         "pool_stats": pg_dump::pools_json(m),
         "osd_stats": osds.map(|(o, s)| json!({"osd": o, "seq": s.seq})).collect::<Vec<_>>(),
         "num_pg_by_state": states.collect::<Vec<_>>(), "num_pg_by_osd": pgs_by_osd(m),
-        "servicemap": manager::servicemap_json(),
+        "servicemap": services::map_json(m),
     })
 }
 

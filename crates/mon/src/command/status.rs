@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
 
-use super::{Call, Done, Reply, commands, errno, health_cmd, now, refuse};
+use super::{Call, Done, Reply, commands, errno, health_cmd, now, refuse, services};
 use crate::core::{Monitor, Role};
 use crate::fmt;
 use crate::health::state_text;
@@ -426,7 +426,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
             "osdmap": osdmap_summary(m), "pgmap": pgmap_json(m),
             "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
             "mgrmap": {"available": m.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
-            "servicemap": {"epoch": 0, "modified": spirula_denc::UTime::ZERO.to_string(), "services": {}},
+            "servicemap": services::map_json(m),
             "progress_events": m.progress.status_json(m.now),
         });
         return now(Reply::json(call.format, &v));
@@ -456,14 +456,14 @@ fn out_of_quorum(m: &Monitor) -> String {
 }
 
 fn status_text(m: &Monitor) -> String {
-    let map = &m.osd.map;
+    let (map, pad) = (&m.osd.map, services::padding(m));
     let mut t = format!(
         "  cluster:\n    id:     {}\n    health: {}\n",
         m.me.fsid,
         m.health_report().line(HEALTH_PAD, HEALTH_PAD)
     );
     t.push_str(&format!(
-        " \n  services:\n    mon: {} daemons, quorum {} (age {}){}\n    mgr: {}\n    osd: {}",
+        " \n  services:\n    mon: {pad}{} daemons, quorum {} (age {}){}\n    mgr: {pad}{}\n    osd: {pad}{}",
         m.monmap.map.mons.len(),
         m.quorum.names.join(","),
         fmt::age(quorum_age(m)),
@@ -477,8 +477,10 @@ fn status_text(m: &Monitor) -> String {
     t.push('\n');
     let flags = shown_flags(map);
     if !flags.is_empty() {
-        t.push_str(&format!("         flags {flags}\n"));
+        t.push_str(&format!("         {pad}flags {flags}\n"));
     }
+    t.push_str(&services::lines(m));
+    t.push_str(&services::tasks(m));
     let total = m.stats.total();
     let raw = m.stats.raw(map);
     t.push_str(&format!(

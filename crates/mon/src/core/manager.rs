@@ -3,18 +3,19 @@
 //! The monitors answer the manager's commands themselves, but librados sends some to a manager only, and waits for one. So
 //! the leader puts itself into the manager map (`MgrMap` of Ceph's `src/mon/MgrMap.h`; stored encoded as `mgr/map`), and
 //! serves the same commands there, under the capabilities that clients have at managers. What its modules do that need a client of
-//! the cluster is done elsewhere (`module.rs`). Daemons that report to a manager are told how often, and their reports are left
-//! unread: ours report to the monitors.
+//! the cluster is done elsewhere (`module.rs`). What reports to a manager is told how often; of services that registered it is
+//! remembered (`services.rs`), else it is left unread, as our own daemons report to the monitors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_cephx::caps::{MgrCap, MgrRequest};
 use spirula_cephx::{AuthName, KeyServer};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
 use spirula_maps::features::release;
-use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MgrMap};
+use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, MgrMap};
 use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
 use spirula_proto::{MsgType, Payload, RawMessage};
 
@@ -24,9 +25,11 @@ use crate::caps::access;
 use crate::command::{self, Outcome, Reply};
 use crate::kv::KvRead;
 use crate::service::stored;
+use crate::services::{self, Services};
 
 const SERVICE: &str = "mgr";
 const KEY: &str = "map";
+const SERVICES: &str = "services";
 
 /// Seconds between the reports of a daemon (`mgr_stats_period`), and the priority of counters in them
 /// (`mgr_stats_threshold`).
@@ -123,6 +126,7 @@ pub struct Manager {
     pub(crate) map: MgrMap,
     pub(crate) sessions: BTreeMap<SessionId, MgrSession>,
     pub(crate) module: Module,
+    pub(crate) services: Services,
 }
 
 impl Manager {
@@ -136,15 +140,17 @@ impl Manager {
             map: none,
             sessions: BTreeMap::new(),
             module: Module::default(),
+            services: Services::new(),
         };
-        if let Some(value) = kv.get(SERVICE, KEY)? {
-            manager.apply(KEY, Some(&value))?;
-        }
+        manager.reload(kv)?;
         Ok(manager)
     }
 
     pub(super) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
-        self.apply(KEY, kv.get(SERVICE, KEY)?.as_ref())
+        for key in [KEY, SERVICES] {
+            self.apply(key, kv.get(SERVICE, key)?.as_ref())?;
+        }
+        Ok(())
     }
 
     pub(super) fn owns(service: &str) -> bool {
@@ -152,8 +158,10 @@ impl Manager {
     }
 
     pub(super) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
-        if let (KEY, Some(value)) = (key, value) {
-            self.map = stored("manager map", value)?;
+        match (key, value) {
+            (KEY, Some(value)) => self.map = stored("manager map", value)?,
+            (SERVICES, Some(value)) => self.services.map = stored("service map", value)?,
+            _ => {}
         }
         Ok(())
     }
@@ -265,7 +273,7 @@ impl Monitor {
                 }
             }
             MsgType::MGR_OPEN => {
-                msg.decode::<MMgrOpen>()?;
+                self.open_service(id, msg.decode()?);
                 let configure = MMgrConfigure {
                     stats_period: STATS.0,
                     stats_threshold: STATS.1,
@@ -276,10 +284,47 @@ impl Monitor {
             MsgType::MGR_CLOSE => {
                 let close: MMgrClose = msg.decode()?;
                 self.send(id, close.to_message());
+                let key = (close.service_name, close.daemon_name);
+                self.manager.services.close(&key);
             }
+            MsgType::MGR_REPORT => self.service_report(id, msg.decode()?)?,
             other => tracing::debug!("the manager ignored message {other}"),
         }
         Ok(())
+    }
+
+    fn service_clocks(&self) -> services::Now {
+        services::Now {
+            steady: self.steady.now(),
+            wall: self.now,
+        }
+    }
+
+    fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
+        let now = self.service_clocks();
+        if let (Some(what), Some(s)) = (open.service, self.manager.sessions.get(&id)) {
+            let key = (open.service_name, open.daemon_name);
+            let client = (s.global_id, s.addr);
+            self.manager.services.register(key, what, client, now);
+        }
+    }
+
+    /// Daemons that are no services report to the monitors, and clients for want of anybody else who wants their counters.
+    fn service_report(&mut self, id: SessionId, report: MMgrReport) -> spirula_proto::Result<()> {
+        let now = self.service_clocks();
+        if !report.service_name.is_empty() && !self.manager.services.report(report, now)? {
+            self.out.push(Output::Close(id));
+        }
+        Ok(())
+    }
+
+    /// Commits what has become of the services.
+    pub(super) fn review_services(&mut self) {
+        let grace = self.values.float("mgr_service_beacon_grace").max(0.0);
+        let (grace, now) = (Duration::from_secs_f64(grace.min(1e9)), self.service_clocks());
+        if let Some(map) = self.manager.services.review(grace, now) {
+            self.writes.txn.put(SERVICE, SERVICES, encode_to_vec(&map));
+        }
     }
 
     fn mgr_command(&mut self, id: SessionId, msg: RawMessage, cmd: &[String]) {

@@ -287,6 +287,7 @@ impl Monitor {
         self.review_mutes();
         self.log_health();
         self.claim_manager();
+        self.review_services();
         let totals = self.stats.keep(&self.osd.map, self.now);
         self.writes.txn.extend(totals);
         self.note_monitors();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spirula_proto::mgr::MMgrMap;
+use spirula_proto::mgr::{MMgrMap, MServiceMap};
 use spirula_proto::mon::{FsMapUser, MConfig, MFsMap, MFsMapUser, MLog, MMonMap, PaxosVersion};
 use spirula_proto::{Blob, Payload};
 
@@ -50,6 +50,13 @@ impl Monitor {
                 self.push_if(session, sub, epoch, |m| {
                     let map = m.manager.map.clone();
                     MMgrMap { map }.to_message()
+                })
+            }
+            "servicemap" => {
+                let epoch = u64::from(self.manager.services.map.epoch);
+                self.push_if(session, sub, epoch, |m| {
+                    let map = m.manager.services.map.clone();
+                    MServiceMap { map }.to_message()
                 })
             }
             "fsmap" => self.push_if(session, sub, u64::from(FSMAP_EPOCH), |_| {

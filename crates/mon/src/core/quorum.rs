@@ -85,6 +85,7 @@ impl Monitor {
         self.stats.restart(now);
         self.progress.restart();
         self.image_io.restart();
+        self.manager.services.restart();
         self.osd.start(self.steady.now());
         self.metadata_due = true;
         self.resend();

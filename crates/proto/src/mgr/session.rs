@@ -130,6 +130,25 @@ message! {
 impl MMgrReport {
     /// No per-object statistics and no task: an empty map and two absent values.
     pub const NO_PERF_REPORTS: Rest = Rest(Bytes::from_static(&[0; 6]));
+
+    /// What a service daemon does, by task; `None` where that is as it was, or where statistics stand before it, which only
+    /// OSDs send.
+    ///
+    /// # Errors
+    /// Where it is malformed.
+    pub fn task_status(&self) -> crate::Result<Option<BTreeMap<String, String>>> {
+        let mut r = Reader::new(&self.perf_reports.0);
+        let read = |r: &mut Reader<'_>| {
+            if r.is_empty() || r.u32()? > 0 || r.is_empty() {
+                return Ok(None);
+            }
+            r.get()
+        };
+        read(&mut r).map_err(|source| crate::Error::Field {
+            kind: Self::TYPE,
+            source,
+        })
+    }
 }
 
 message! {

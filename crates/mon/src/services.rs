@@ -1,0 +1,302 @@
+//! Services that registered themselves with the manager, such as gateways and mirrors (`ServiceMap` of Ceph's
+//! `src/mgr/ServiceMap.h`).
+//!
+//! The map is committed, so that every monitor shows it and the next manager goes on with it. What daemons report in between
+//! only the manager knows. One that has not reported for `mgr_service_beacon_grace` is taken out; when it reports again its
+//! session ends, upon which it registers anew.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spirula_denc::{EntityAddr, UTime};
+use spirula_proto::mgr::{MMgrReport, Service, ServiceDaemon, ServiceMap, ServiceRegistration};
+
+/// Daemons in the map at most: whoever has a key may register some.
+const MOST: usize = 1000;
+/// Kinds of daemons that are no services, whatever they say.
+const NO_SERVICES: [&str; 5] = ["osd", "client", "mon", "mds", "mgr"];
+
+/// A service and the name of one of its daemons.
+pub(crate) type Key = (String, String);
+
+/// What the manager last heard from a daemon.
+#[derive(Debug)]
+pub(crate) struct Report {
+    heard: Duration,
+    /// When that was, by the clock on the wall.
+    pub(crate) beacon: UTime,
+    /// What it says of itself.
+    pub(crate) status: BTreeMap<String, String>,
+    /// When that changed; zero where it is as it was at first.
+    pub(crate) status_stamp: UTime,
+}
+
+impl Report {
+    fn new(status: BTreeMap<String, String>, now: Now) -> Self {
+        Self {
+            heard: now.steady,
+            beacon: now.wall,
+            status,
+            status_stamp: UTime::ZERO,
+        }
+    }
+}
+
+/// The time by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// Since the monitor was started.
+    pub(crate) steady: Duration,
+    /// Of the day.
+    pub(crate) wall: UTime,
+}
+
+/// The services.
+#[derive(Debug)]
+pub(crate) struct Services {
+    /// The committed map.
+    pub(crate) map: ServiceMap,
+    /// What it is to become.
+    next: Option<BTreeMap<String, Service>>,
+    reports: BTreeMap<Key, Report>,
+}
+
+impl Services {
+    pub(crate) fn new() -> Self {
+        let map = ServiceMap {
+            epoch: 1,
+            ..ServiceMap::default()
+        };
+        Self {
+            map,
+            next: None,
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// Another manager begins, which has heard of nobody yet.
+    pub(crate) fn restart(&mut self) {
+        self.next = None;
+        self.reports.clear();
+    }
+
+    /// What was heard from a daemon of the map.
+    pub(crate) fn report_of(&self, service: &str, daemon: &str) -> Option<&Report> {
+        self.reports.get(&(service.to_owned(), daemon.to_owned()))
+    }
+
+    fn all(&self) -> &BTreeMap<String, Service> {
+        self.next.as_ref().unwrap_or(&self.map.services)
+    }
+
+    fn daemon(&self, (service, daemon): &Key) -> Option<&ServiceDaemon> {
+        self.all().get(service)?.daemons.get(daemon)
+    }
+
+    fn change(&mut self) -> &mut BTreeMap<String, Service> {
+        self.next.get_or_insert_with(|| self.map.services.clone())
+    }
+
+    /// A daemon registers, on the session of this client.
+    pub(crate) fn register(
+        &mut self,
+        key: Key,
+        what: ServiceRegistration,
+        (gid, addr): (u64, EntityAddr),
+        now: Now,
+    ) {
+        let count: usize = self.all().values().map(|s| s.daemons.len()).sum();
+        let known = self.daemon(&key).map(|d| d.gid);
+        if key.0.is_empty() || NO_SERVICES.contains(&key.0.as_str()) || known.is_none() && count >= MOST {
+            tracing::warn!("{}.{} can't register as a service", key.0, key.1);
+            return;
+        }
+        self.reports.insert(key.clone(), Report::new(what.status, now));
+        if known == Some(gid) {
+            return;
+        }
+        let daemon = ServiceDaemon {
+            gid,
+            addr,
+            start_epoch: self.map.epoch.saturating_add(1),
+            start_stamp: now.wall,
+            metadata: what.metadata,
+            task_status: BTreeMap::new(),
+        };
+        let (service, name) = key;
+        let service = self.change().entry(service).or_default();
+        service.daemons.insert(name, daemon);
+    }
+
+    /// A daemon reports; false where it is not registered.
+    ///
+    /// # Errors
+    /// Where the report is malformed.
+    pub(crate) fn report(&mut self, report: MMgrReport, now: Now) -> spirula_proto::Result<bool> {
+        let tasks = report.task_status()?;
+        let key = (report.service_name, report.daemon_name);
+        let Some(known) = self.daemon(&key) else {
+            return Ok(false);
+        };
+        let news = tasks.filter(|t| *t != known.task_status);
+        let heard = self
+            .reports
+            .entry(key.clone())
+            .or_insert_with(|| Report::new(BTreeMap::new(), now));
+        (heard.heard, heard.beacon) = (now.steady, now.wall);
+        if let Some(status) = report.daemon_status {
+            (heard.status, heard.status_stamp) = (status, now.wall);
+        }
+        if let Some(tasks) = news
+            && let Some(service) = self.change().get_mut(&key.0)
+            && let Some(daemon) = service.daemons.get_mut(&key.1)
+        {
+            daemon.task_status = tasks;
+        }
+        Ok(true)
+    }
+
+    /// A daemon ends.
+    pub(crate) fn close(&mut self, key: &Key) {
+        if self.daemon(key).is_none() {
+            return;
+        }
+        self.reports.remove(key);
+        let services = self.change();
+        if let Some(service) = services.get_mut(&key.0) {
+            service.daemons.remove(&key.1);
+            if service.daemons.is_empty() {
+                services.remove(&key.0);
+            }
+        }
+    }
+
+    /// Takes out who has been silent for longer than `grace`. The map that is to be committed, if it changes.
+    pub(crate) fn review(&mut self, grace: Duration, now: Now) -> Option<ServiceMap> {
+        let keys: Vec<Key> = self
+            .all()
+            .iter()
+            .flat_map(|(s, service)| service.daemons.keys().map(|d| (s.clone(), d.clone())))
+            .collect();
+        for key in keys {
+            // A manager that has just begun takes them all for alive.
+            let report = self.reports.entry(key.clone());
+            let heard = report.or_insert_with(|| Report::new(BTreeMap::new(), now)).heard;
+            if now.steady.saturating_sub(heard) > grace {
+                tracing::info!("{}.{} has not reported and is no service any more", key.0, key.1);
+                self.close(&key);
+            }
+        }
+        let services = self.next.take().filter(|next| *next != self.map.services)?;
+        self.next = Some(services.clone());
+        Some(ServiceMap {
+            epoch: self.map.epoch.saturating_add(1),
+            modified: now.wall,
+            services,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u32) -> Now {
+        Now {
+            steady: Duration::from_secs(secs.into()),
+            wall: UTime::from_secs(1000 + secs),
+        }
+    }
+
+    fn key(daemon: &str) -> Key {
+        ("rgw".to_owned(), daemon.to_owned())
+    }
+
+    fn pairs(of: &[(&str, &str)]) -> BTreeMap<String, String> {
+        of.iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
+    }
+
+    fn open(s: &mut Services, name: &str, gid: u64, now: Now) {
+        let what = ServiceRegistration {
+            metadata: pairs(&[("hostname", name)]),
+            status: pairs(&[("state", "new")]),
+        };
+        s.register(key(name), what, (gid, EntityAddr::default()), now);
+    }
+
+    fn report(s: &mut Services, name: &str, now: Now) -> bool {
+        let report = MMgrReport {
+            daemon_name: name.to_owned(),
+            service_name: "rgw".to_owned(),
+            daemon_status: Some(pairs(&[("state", "old")])),
+            perf_reports: MMgrReport::NO_PERF_REPORTS,
+            ..MMgrReport::default()
+        };
+        s.report(report, now).unwrap()
+    }
+
+    const GRACE: Duration = Duration::from_secs(60);
+
+    /// The names of the daemons after a review whose map is committed.
+    fn reviewed(s: &mut Services, now: Now) -> Vec<String> {
+        if let Some(map) = s.review(GRACE, now) {
+            assert_eq!(map.epoch, s.map.epoch + 1);
+            s.map = map;
+            assert_eq!(s.review(GRACE, now), None, "nothing changes twice");
+        }
+        let daemons = s.map.services.values().flat_map(|s| s.daemons.keys().cloned());
+        daemons.collect()
+    }
+
+    #[test]
+    fn daemons_come_report_and_go() {
+        let mut s = Services::new();
+        open(&mut s, "a", 1, at(0));
+        open(&mut s, "b", 2, at(10));
+        assert_eq!(reviewed(&mut s, at(11)), ["a", "b"]);
+        assert_eq!(s.map.services["rgw"].daemons["b"].gid, 2);
+        assert!(report(&mut s, "a", at(30)));
+        let heard = s.report_of("rgw", "a").unwrap();
+        assert_eq!((heard.beacon, heard.status_stamp), (at(30).wall, at(30).wall));
+        assert_eq!(heard.status, pairs(&[("state", "old")]));
+        // `b` was silent for too long, and is not known when it reports again.
+        assert_eq!(reviewed(&mut s, at(70)), ["a", "b"]);
+        assert_eq!(reviewed(&mut s, at(71)), ["a"]);
+        assert!(!report(&mut s, "b", at(72)));
+        open(&mut s, "b", 3, at(73));
+        assert_eq!(reviewed(&mut s, at(73)), ["a", "b"]);
+        s.close(&key("b"));
+        s.close(&key("a"));
+        assert!(reviewed(&mut s, at(74)).is_empty() && s.map.services.is_empty());
+    }
+
+    #[test]
+    fn the_next_manager_takes_all_for_alive_at_first() {
+        let mut s = Services::new();
+        open(&mut s, "a", 1, at(0));
+        open(&mut s, "b", 2, at(0));
+        reviewed(&mut s, at(1));
+        open(&mut s, "c", 3, at(100));
+        s.restart();
+        assert_eq!(reviewed(&mut s, at(200)), ["a", "b"]);
+        assert!(report(&mut s, "a", at(210)));
+        assert_eq!(reviewed(&mut s, at(260)), ["a", "b"]);
+        assert_eq!(reviewed(&mut s, at(261)), ["a"]);
+    }
+
+    #[test]
+    fn not_everybody_can_register() {
+        let mut s = Services::new();
+        for service in NO_SERVICES.into_iter().chain([""]) {
+            let key = (service.to_owned(), "x".to_owned());
+            s.register(key, Default::default(), (1, EntityAddr::default()), at(0));
+        }
+        assert!(reviewed(&mut s, at(0)).is_empty());
+        for n in 0..=MOST {
+            open(&mut s, &n.to_string(), n as u64, at(0));
+        }
+        assert_eq!(reviewed(&mut s, at(0)).len(), MOST);
+    }
+}
