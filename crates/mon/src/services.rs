@@ -267,6 +267,11 @@ mod tests {
         assert!(!report(&mut s, "b", at(72)));
         open(&mut s, "b", 3, at(73));
         assert_eq!(reviewed(&mut s, at(73)), ["a", "b"]);
+        // Another process under the same name takes its place.
+        open(&mut s, "b", 4, at(73));
+        reviewed(&mut s, at(73));
+        let b = &s.map.services["rgw"].daemons["b"];
+        assert_eq!((b.gid, b.start_epoch), (4, s.map.epoch));
         s.close(&key("b"));
         s.close(&key("a"));
         assert!(reviewed(&mut s, at(74)).is_empty() && s.map.services.is_empty());
