@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use spirula_client::errno;
 
-use crate::image::Inner;
+use crate::image::{Inner, Purpose};
 use crate::message::{Announcement, RequestId, Task, response};
 use crate::{Progress, Result, directory};
 
@@ -62,7 +62,8 @@ impl Inner {
     /// Takes a request on, as the owner. Returns what to answer to the notification; where that is nothing, it is answered
     /// when the request is done.
     pub(crate) fn handle_request(self: &Rc<Self>, id: u64, request: RequestId, task: Task) -> Option<i32> {
-        if task == Task::Unsupported {
+        // What migrates an image does nothing else to it: whoever asks takes the lock, and does it by itself.
+        if task == Task::Unsupported || self.purpose == Purpose::Migrate {
             return Some(-errno::EOPNOTSUPP);
         }
         let inner = Rc::clone(self);
