@@ -282,17 +282,37 @@ impl Inner {
         loop {
             self.refresh().await?;
             self.acquire().await?;
-            let gate = Arc::clone(&self.gate).read_owned().await;
-            let header = self.header();
-            if !self.stale.get() && self.is_owner_if_needed(&header) {
-                self.note_modified();
-                return Ok(Writing {
-                    _gate: Some(gate),
-                    header,
-                    map: self.map(),
-                });
+            if let Some(writing) = self.try_write().await {
+                return Ok(writing);
             }
         }
+    }
+
+    /// Begins a write where this client has the lock, if the image has one: `EAGAIN` where others do.
+    pub(crate) async fn begin_write_as_owner(&self) -> Result<Writing> {
+        loop {
+            self.refresh().await?;
+            if let Some(writing) = self.try_write().await {
+                return Ok(writing);
+            }
+            if !self.is_owner_if_needed(&self.header()) {
+                return Err(Error::os("lock", errno::EAGAIN));
+            }
+        }
+    }
+
+    async fn try_write(&self) -> Option<Writing> {
+        let gate = Arc::clone(&self.gate).read_owned().await;
+        let header = self.header();
+        if self.stale.get() || !self.is_owner_if_needed(&header) {
+            return None;
+        }
+        self.note_modified();
+        Some(Writing {
+            _gate: Some(gate),
+            header,
+            map: self.map(),
+        })
     }
 
     /// A write of an operation that keeps all others out.

@@ -4,6 +4,7 @@
 //! [`Image`] is an open image, [`list()`] and [`create()`] are about those of a pool. Everything runs on tokio's
 //! current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
 
+mod asked;
 mod clones;
 mod cls;
 mod copy_up;

@@ -15,6 +15,8 @@ use crate::{Progress, Result, directory};
 const REMEMBERED: usize = 256;
 /// How often the client hears that its request is being worked on.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// What is told of how far a request is.
+const NOT_KNOWN: (u64, u64) = (0, 1);
 /// How often a client that does not answer is told the outcome.
 const ATTEMPTS: usize = 3;
 
@@ -89,7 +91,7 @@ impl Inner {
                 result = &mut work => break errno_of(&result),
                 () = tokio::time::sleep(PROGRESS) => {
                     // It is told again.
-                    let _ = self.announce(Announcement::Progress { request }).await;
+                    let _ = self.announce(Announcement::Progress { request, share: NOT_KNOWN }).await;
                 }
             }
         };

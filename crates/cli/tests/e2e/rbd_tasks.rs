@@ -98,6 +98,12 @@ fn an_image_is_migrated_while_it_is_written() {
     migrate("tasks-busy", include_str!("../data/rbd/migration_busy.sh"));
 }
 
+/// The manager is killed amid each part of migrations, and comes back.
+#[test]
+fn migrations_go_on_after_a_kill() {
+    migrate("tasks-killed", include_str!("../data/rbd/migration_killed.sh"));
+}
+
 /// The manager dies amid the copy: the next one shuts its client out and completes it.
 #[test]
 fn the_next_manager_goes_on_with_a_migration() {

@@ -127,7 +127,7 @@ mod tests {
         let mut long = vec![b'a'; CHUNK];
         long.push(b'b');
         let long = Some(Bytes::from(long));
-        assert_eq!(codes(&content(&[b'a']), &long), [(OpCode::WRITE, 1)]);
+        assert_eq!(codes(&content(b"a"), &long), [(OpCode::WRITE, 1)]);
         assert_eq!(trimmed(Bytes::from_static(b"a\0\0")), "a");
         assert_eq!(trimmed(Bytes::from_static(b"\0")), "");
     }

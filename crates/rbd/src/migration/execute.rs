@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_classes::rbd::features;
@@ -14,6 +15,7 @@ use super::pair::{Pair, Side};
 use super::source::{Look, Region, has_head, history};
 use super::steps::{Step, steps};
 use super::{notify, record, set_state, under_way};
+use crate::asked::Heard;
 use crate::cls::{self, change};
 use crate::image::{Image, Inner, Options, Purpose, Writing};
 use crate::object_map;
@@ -22,6 +24,12 @@ use crate::{Error, Progress, Result};
 
 /// The snapshot under which an object is written is newer than all that it knows (`assert_snapc_seq`).
 const NEWER: u8 = 0;
+/// In how many parts progress is told.
+const PARTS: u64 = 1000;
+/// The pause before another attempt where somebody has the lock who does not copy.
+const RETRY: Duration = Duration::from_secs(1);
+/// How many of these there are in a row.
+const ATTEMPTS: u32 = 10;
 
 /// Copies what a destination lacks from its source. The image is named by the destination's name, or by the source's.
 /// `in_flight` limits the objects that are copied at a time.
@@ -29,7 +37,7 @@ const NEWER: u8 = 0;
 /// # Errors
 /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source was copied, `EROFS` where the migration
 /// is being given up, `EOPNOTSUPP` where the source is of the first format or no image here, `ENOSYS` where one of the two has
-/// features that are not known here, `ECANCELED` where the progress' listener ends it. What was copied remains.
+/// features that are not known here, `EBUSY` where somebody has the destination's lock who does not copy when asked, `ECANCELED` where the progress' listener ends it. What was copied remains.
 pub async fn migration_execute(
     io: &IoCtx,
     name: &str,
@@ -91,31 +99,106 @@ async fn run(
     tell_state(pair, state::EXECUTING, "").await?;
     let destination = &destination.inner;
     let copier = Rc::new(Copier::new(Rc::clone(&source.inner), record.clone()));
-    let objects = destination.objects(copier.size(destination));
-    let meter = Meter::new(progress, objects);
-    let percent = Cell::new(0);
-    let told = Rc::new((pair.source.io.clone(), pair.source.id.clone(), percent));
-    let copy = destination.for_each(0..objects, |inner, object| {
-        let (copier, meter, told) = (Rc::clone(&copier), Rc::clone(&meter), Rc::clone(&told));
-        async move {
-            copier.copy(&inner, object).await?;
-            meter.reached(object + 1)?;
-            let (io, id, percent) = &*told;
-            let now = object * 100 / objects;
-            if now > percent.get() {
-                percent.set(now);
-                let text = format!("{now}% complete");
-                set_state(io, id, state::EXECUTING, &text).await?;
-                set_state(&inner.io, &inner.fixed.id, state::EXECUTING, &text).await?;
+    let teller = Rc::new(Teller::new(pair, progress));
+    let (mut from, mut in_vain) = (0, 0);
+    loop {
+        if !destination.acquire_if_free().await? {
+            // Who writes the image copies as well: taking the lock away amid that fails its writes.
+            if have_copied(destination, &teller).await? {
+                break;
             }
-            Ok(())
+            in_vain += 1;
+            if in_vain == ATTEMPTS {
+                return Err(Error::os("migration", errno::EBUSY));
+            }
+            tokio::time::sleep(RETRY).await;
+            continue;
         }
-    });
-    copy.await?;
+        in_vain = 0;
+        match copy_all(&copier, destination, from, &teller).await? {
+            None => break,
+            Some(object) => from = object,
+        }
+    }
     copier.check_executing(destination).await?;
     tell_state(pair, state::EXECUTED, "").await?;
     notify(&pair.destination.io, &pair.destination.id).await;
     Ok(())
+}
+
+/// Copies the objects from this one on. Returns the first that was not copied where the lock was given to somebody who asked for it.
+async fn copy_all(
+    copier: &Rc<Copier>,
+    destination: &Rc<Inner>,
+    from: u64,
+    teller: &Rc<Teller>,
+) -> Result<Option<u64>> {
+    let objects = destination.objects(copier.size(destination));
+    let lost = Rc::new(Cell::new(None::<u64>));
+    let copy = destination.for_each(from..objects, |inner, object| {
+        let (copier, teller, lost) = (Rc::clone(copier), Rc::clone(teller), Rc::clone(&lost));
+        async move {
+            let done = copier.copy(&inner, object).await;
+            if done.as_ref().is_err_and(|e| e.is(errno::EAGAIN)) {
+                lost.set(Some(lost.get().map_or(object, |first| first.min(object))));
+            }
+            done?;
+            teller.reached((object + 1, objects)).await
+        }
+    });
+    match (copy.await, lost.get()) {
+        (Err(e), Some(object)) if e.is(errno::EAGAIN) => Ok(Some(object)),
+        (done, _) => done.map(|()| None),
+    }
+}
+
+/// Has the owner of the lock copy everything. Returns false where it has not.
+async fn have_copied(destination: &Rc<Inner>, teller: &Teller) -> Result<bool> {
+    if destination.ask_to_migrate().await? != Some(0) {
+        return Ok(false);
+    }
+    loop {
+        match destination.watcher.asked.hear().await {
+            Heard::Progress(share) => teller.reached(share).await?,
+            Heard::Result(result) => return Ok(result == 0),
+            Heard::Nothing => return Ok(false),
+        }
+    }
+}
+
+/// Tells how far it is.
+struct Teller {
+    /// The two headers, the source's first.
+    headers: [(IoCtx, String); 2],
+    meter: Rc<Meter>,
+    percent: Cell<u64>,
+}
+
+impl Teller {
+    fn new(pair: &Pair, progress: &Progress) -> Self {
+        let header = |side: &Side| (side.io.clone(), side.id.clone());
+        Self {
+            headers: [header(&pair.source), header(&pair.destination)],
+            meter: Meter::new(progress, PARTS),
+            percent: Cell::new(0),
+        }
+    }
+
+    /// So much of so much is done. Fails with `ECANCELED` where no more is to be done.
+    async fn reached(&self, (done, total): (u64, u64)) -> Result<()> {
+        let part = |parts: u64| done.min(total).saturating_mul(parts) / total.max(1);
+        self.meter.reached(part(PARTS))?;
+        let now = part(100);
+        if now <= self.percent.get() {
+            return Ok(());
+        }
+        self.percent.set(now);
+        let text = format!("{now}% complete");
+        for (io, id) in &self.headers {
+            set_state(io, id, state::EXECUTING, &text).await?;
+        }
+        Ok(())
+    }
 }
 
 /// What copies objects.
@@ -163,7 +246,7 @@ impl Copier {
 
     /// Copies an object, as far as it has not been.
     async fn copy(&self, destination: &Rc<Inner>, object: u64) -> Result<()> {
-        let writing = destination.begin_write().await?;
+        let writing = destination.begin_write_as_owner().await?;
         let copy = Copy {
             destination,
             writing: &writing,

@@ -92,7 +92,9 @@ mod tests {
         ids.iter().map(|id| (*id, snapshot(id))).collect()
     }
 
-    fn shown(steps: &[Step]) -> Vec<(Option<u64>, Option<u64>, u64, Vec<u64>)> {
+    type Shown = (Option<u64>, Option<u64>, u64, Vec<u64>);
+
+    fn shown(steps: &[Step]) -> Vec<Shown> {
         let show = |s: &Step| (s.source, s.target, s.context.seq, s.context.snaps.clone());
         steps.iter().map(show).collect()
     }

@@ -5,7 +5,7 @@ for destination in q/i p/other p/i; do
     for when in before after; do
         history p/i
         before=$(id_of p/i)
-        rbd migration prepare --object-size 1M p/i $destination
+        rbd migration prepare --object-size 1M --stripe-unit 1M --stripe-count 1 p/i $destination
         after=$(id_of $destination)
         put $destination 9000003 'written to the destination'
         put_file now 9000003 'written to the destination'

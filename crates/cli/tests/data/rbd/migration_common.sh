@@ -13,6 +13,7 @@ state_of() { rbd status --format json "$1" | value 'v["migration"]["state"]'; }
 # The files SIZES are what it was at snapshot s1, s2 and is now.
 history() {
     local name=${1##*/}
+    rbd create --size 30M "$1"
     rm -f now
     truncate -s 30M now
     write() { put "$1" "$2" "$3"; put_file now "$2" "$3"; }
