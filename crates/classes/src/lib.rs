@@ -29,8 +29,8 @@ pub use class::find;
 pub mod rbd {
     pub use crate::class::rbd::{
         BitVector, ChildImageSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
-        MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, TrashImage, features, object_state,
-        protection,
+        MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, TrashImage, features, migration,
+        object_state, protection,
     };
 }
 

@@ -21,3 +21,9 @@ pub(crate) async fn open_pool(rados: &Rados, name: &str) -> Result<IoCtx, Failur
     let opened = rados.pool(name).await;
     opened.map_err(|e| Failure::rados(&e, format!("error opening pool '{name}'")))
 }
+
+/// What a pool is called, by its id.
+pub(crate) fn pool_name(rados: &Rados, id: i64) -> String {
+    let found = rados.map().and_then(|map| map.pool_names.get(&id).cloned());
+    found.unwrap_or_else(|| "<unknown>".to_owned())
+}

@@ -104,6 +104,26 @@ async fn notify(link: &Link<'_>) {
     }
 }
 
+/// Lists a clone with another parent than before. It may be listed already.
+pub(crate) async fn attach_again(link: &Link<'_>, is_v2: bool) -> Result<()> {
+    let attached = match is_v2 {
+        true => attach_v2(link).await,
+        false => attach_v1(link).await,
+    };
+    unless(attached, errno::EEXIST).map(drop)
+}
+
+/// Lists a clone no more with the parent that it had before. It may not be listed.
+pub(crate) async fn forget_child(link: &Link<'_>, is_v2: bool) -> Result<()> {
+    let told = match is_v2 {
+        true => link.tell_parent("child_detach").await,
+        false => link.tell_pool("remove_child").await,
+    };
+    unless(told, errno::ENOENT)?;
+    notify(link).await;
+    Ok(())
+}
+
 /// Forgets the clone, in either place. A snapshot that was removed and only kept by its clones goes with the last.
 pub(crate) async fn detach(link: &Link<'_>) -> Result<()> {
     unless(link.tell_pool("remove_child").await, errno::ENOENT)?;
@@ -180,7 +200,10 @@ pub(crate) async fn listed_in_pools(image: &Inner, snap: u64) -> Result<BTreeSet
 /// # Errors
 /// `ENOENT` where there is no such snapshot.
 pub async fn children(image: &Image, snap: u64) -> Result<BTreeSet<Child>> {
-    let inner = &image.inner;
+    children_of(&image.inner, snap).await
+}
+
+pub(crate) async fn children_of(inner: &Inner, snap: u64) -> Result<BTreeSet<Child>> {
     let listed = ask::<BTreeSet<ChildImageSpec>>(&inner.io, inner.header_oid(), "children_list", &snap);
     let specs = unless(listed.await, errno::ENOENT)?.unwrap_or_default();
     let mut found = listed_in_pools(inner, snap).await?;

@@ -105,7 +105,7 @@ impl Inner {
             len: self.fixed.layout.object_size.into(),
         };
         let data = self
-            .read_parent(&writing.header, whole)
+            .read_parent(&writing.header, self.snap, whole)
             .await?
             .unwrap_or_default();
         let copy = SparseCopy::of(data);
@@ -148,7 +148,7 @@ impl Inner {
         // The data is that of the oldest snapshot, and unchanged in later ones.
         let states = std::iter::once(EXISTS).chain(std::iter::repeat(clean));
         for (snap, state) in header.snapshots.keys().zip(states) {
-            object_map::set_in_snapshot(&self.io, &self.fixed.id, *snap, object, state).await?;
+            object_map::set_in_snapshot(&self.io, &self.fixed.id, *snap, object, (state, None)).await?;
         }
         let state = match change {
             Some(change) => change.state(),

@@ -73,6 +73,27 @@ pub(crate) async fn add(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     made
 }
 
+/// Adds an image that is there, as far as it was not added before.
+///
+/// # Errors
+/// `EEXIST` where another image has that name.
+pub(crate) async fn add_again(io: &IoCtx, name: &str, id: &str) -> Result<()> {
+    let id = id.to_owned();
+    match unless(image_id(io, name).await, errno::ENOENT)? {
+        Some(known) if known == id => {}
+        Some(_) => return Err(Error::os("add image", errno::EEXIST)),
+        None => {
+            let ops = vec![create(true), rbd("set_id", &id)?];
+            change(io, "add image", names::id_object(name), ops).await?;
+        }
+    }
+    match unless(image_name(io, &id).await, errno::ENOENT)? {
+        Some(known) if known == name => Ok(()),
+        Some(_) => Err(Error::os("add image", errno::EEXIST)),
+        None => tell(io, names::DIRECTORY, "dir_add_image", &(name.to_owned(), id)).await,
+    }
+}
+
 /// The state of a directory to which images may be added.
 const READY: u8 = 0;
 

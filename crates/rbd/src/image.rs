@@ -18,7 +18,7 @@ use crate::header::{Fixed, Header, text};
 use crate::lock::Lock;
 use crate::object_map::ObjectMap;
 use crate::watcher::Watcher;
-use crate::{Error, Result, directory, names};
+use crate::{Error, Result, directory, migration, names};
 
 /// Requests to data objects under way at the same time, of one image.
 const IN_FLIGHT: usize = 128;
@@ -52,6 +52,15 @@ pub struct Options {
     pub in_flight: Option<usize>,
 }
 
+/// What an image is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be read or written.
+    Use,
+    /// To be migrated: what it is for others in a migration does not count.
+    Migrate,
+}
+
 /// What of an image is shared by its operations and tasks.
 pub(crate) struct Inner {
     /// The pool and namespace of the header.
@@ -62,6 +71,7 @@ pub(crate) struct Inner {
     pub(crate) fixed: Fixed,
     pub(crate) read_only: bool,
     pub(crate) exclusive: bool,
+    pub(crate) purpose: Purpose,
     /// The snapshot that is read.
     pub(crate) snap: Option<u64>,
     header: RefCell<Rc<Header>>,
@@ -115,6 +125,7 @@ impl Inner {
         id: &str,
         options: &Options,
         snap: Option<u64>,
+        purpose: Purpose,
     ) -> Result<Rc<Self>> {
         let fixed = Fixed::read(io, id).await?;
         let header = Header::read(io, id).await?;
@@ -126,7 +137,12 @@ impl Inner {
             }
         };
         let read_only = options.read_only || snap.is_some();
-        let known = if read_only { READABLE } else { WRITABLE };
+        let mut known = if read_only { READABLE } else { WRITABLE };
+        if header.has(features::MIGRATING)
+            && (purpose == Purpose::Migrate || migration::may_be_used(io, id, read_only).await?)
+        {
+            known |= features::MIGRATING;
+        }
         if header.features & !known != 0 {
             return Err(Error::os("open image", errno::ENOSYS));
         }
@@ -138,6 +154,7 @@ impl Inner {
             fixed,
             read_only,
             exclusive: options.exclusive,
+            purpose,
             snap,
             header: RefCell::new(Rc::new(header)),
             stale: Cell::new(false),
@@ -222,7 +239,11 @@ impl Inner {
     /// Opens the parent that the header names, and lets go of another one.
     async fn open_parent(&self) -> Result<()> {
         let header = self.header();
-        let seen = header.overlap_at(self.snap)? > 0;
+        let seen = match self.purpose {
+            Purpose::Use => header.overlap_at(self.snap)? > 0,
+            // All snapshots are read.
+            Purpose::Migrate => header.parent_is_seen(),
+        };
         let wanted = header.parent.as_ref().filter(|_| seen).map(|p| &p.spec);
         let known = self.parent.borrow().as_ref().map(|(spec, _)| spec.clone());
         if wanted == known.as_ref() {
@@ -244,7 +265,8 @@ impl Inner {
             read_only: true,
             ..Options::default()
         };
-        let open = Self::open(&pool, String::new(), &id, &options, Some(spec.snap_id));
+        let snap = Some(spec.snap_id);
+        let open = Self::open(&pool, String::new(), &id, &options, snap, Purpose::Use);
         Box::pin(open).await
     }
 
@@ -260,17 +282,37 @@ impl Inner {
         loop {
             self.refresh().await?;
             self.acquire().await?;
-            let gate = Arc::clone(&self.gate).read_owned().await;
-            let header = self.header();
-            if !self.stale.get() && self.is_owner_if_needed(&header) {
-                self.note_modified();
-                return Ok(Writing {
-                    _gate: Some(gate),
-                    header,
-                    map: self.map(),
-                });
+            if let Some(writing) = self.try_write().await {
+                return Ok(writing);
             }
         }
+    }
+
+    /// Begins a write where this client has the lock, if the image has one: `EAGAIN` where others do.
+    pub(crate) async fn begin_write_as_owner(&self) -> Result<Writing> {
+        loop {
+            self.refresh().await?;
+            if let Some(writing) = self.try_write().await {
+                return Ok(writing);
+            }
+            if !self.is_owner_if_needed(&self.header()) {
+                return Err(Error::os("lock", errno::EAGAIN));
+            }
+        }
+    }
+
+    async fn try_write(&self) -> Option<Writing> {
+        let gate = Arc::clone(&self.gate).read_owned().await;
+        let header = self.header();
+        if self.stale.get() || !self.is_owner_if_needed(&header) {
+            return None;
+        }
+        self.note_modified();
+        Some(Writing {
+            _gate: Some(gate),
+            header,
+            map: self.map(),
+        })
     }
 
     /// A write of an operation that keeps all others out.
@@ -351,7 +393,17 @@ impl Image {
     /// # Errors
     /// As [`Image::open`].
     pub async fn open_by_id(io: &IoCtx, name: &str, id: &str, options: Options) -> Result<Self> {
-        let inner = Inner::open(io, name.to_owned(), id, &options, None).await?;
+        Self::open_for(io, (name, id), options, Purpose::Use).await
+    }
+
+    /// Opens an image by its name and id.
+    pub(crate) async fn open_for(
+        io: &IoCtx,
+        (name, id): (&str, &str),
+        options: Options,
+        purpose: Purpose,
+    ) -> Result<Self> {
+        let inner = Inner::open(io, name.to_owned(), id, &options, None, purpose).await?;
         let image = Self { inner };
         if options.exclusive
             && let Err(e) = image.inner.acquire().await

@@ -163,30 +163,41 @@ impl Inner {
 
     /// Reads from one object: nothing where there are only zeros, and less where there are only zeros behind.
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Option<Bytes>> {
-        let map = self.map().filter(|_| self.snap.is_none());
+        self.read_piece_at(self.snap, piece).await
+    }
+
+    /// The same at a snapshot, or of the image as it is.
+    pub(crate) async fn read_piece_at(
+        self: &Rc<Self>,
+        snap: Option<u64>,
+        piece: Piece,
+    ) -> Result<Option<Bytes>> {
+        let map = self.map().filter(|_| snap.is_none());
         if map.is_none_or(|m| m.may_exist(piece.object)) {
-            let io = self
-                .data
-                .clone()
-                .with_snap_read(self.snap.unwrap_or(snap::NOSNAP));
+            let io = self.data.clone().with_snap_read(snap.unwrap_or(snap::NOSNAP));
             let read = io
                 .read(self.fixed.object(piece.object), piece.offset, piece.len)
                 .await;
             match unless(read.map_err(Error::from), errno::ENOENT)? {
                 Some(data) => return Ok(Some(data)),
                 // The snapshot itself may be gone.
-                None => self.header().size_at(self.snap).map(drop)?,
+                None => self.header().size_at(snap).map(drop)?,
             }
         }
-        self.read_parent(&self.header(), piece).await
+        self.read_parent(&self.header(), snap, piece).await
     }
 
-    /// What the parent has for a range of an object.
-    pub(crate) async fn read_parent(self: &Rc<Self>, header: &Header, piece: Piece) -> Result<Option<Bytes>> {
+    /// What the parent has for a range of an object, as a snapshot or the image sees it.
+    pub(crate) async fn read_parent(
+        self: &Rc<Self>,
+        header: &Header,
+        snap: Option<u64>,
+        piece: Piece,
+    ) -> Result<Option<Bytes>> {
         let Some(parent) = self.parent() else {
             return Ok(None);
         };
-        let seen = header.overlap_at(self.snap)?.min(parent.size());
+        let seen = header.overlap_at(snap)?.min(parent.size());
         let whole = usize::try_from(piece.len).map_err(|_| Error::os("read", errno::EINVAL))?;
         let mut out = BytesMut::new();
         let mut at = 0;
@@ -210,7 +221,12 @@ impl Inner {
 
     /// Whether an object sees anything of a parent.
     pub(crate) fn sees_parent(&self, header: &Header, object: u64) -> Result<bool> {
-        let seen = header.overlap_at(self.snap)?;
+        self.sees_parent_at(header, self.snap, object)
+    }
+
+    /// The same at a snapshot, or of the image as it is.
+    pub(crate) fn sees_parent_at(&self, header: &Header, snap: Option<u64>, object: u64) -> Result<bool> {
+        let seen = header.overlap_at(snap)?;
         let layout = self.fixed.layout;
         let mut extents = layout.whole_extents(object, 0, layout.object_size.into());
         Ok(seen > 0 && extents.any(|(offset, _)| offset < seen))
@@ -420,7 +436,7 @@ fn padded(data: Bytes, len: usize) -> Bytes {
 }
 
 /// Puts data where it belongs, as far as there is room.
-fn put(out: &mut BytesMut, at: u64, data: &[u8]) {
+pub(crate) fn put(out: &mut BytesMut, at: u64, data: &[u8]) {
     let at = usize::try_from(at).unwrap_or(usize::MAX).min(out.len());
     let n = data.len().min(out.len() - at);
     out[at..at + n].copy_from_slice(&data[..n]);

@@ -4,6 +4,7 @@
 //! [`Image`] is an open image, [`list()`] and [`create()`] are about those of a pool. Everything runs on tokio's
 //! current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
 
+mod asked;
 mod clones;
 mod cls;
 mod copy_up;
@@ -16,6 +17,7 @@ mod image;
 mod io;
 mod lock;
 mod message;
+mod migration;
 mod mirror;
 mod names;
 mod namespaces;
@@ -36,6 +38,9 @@ pub use directory::{image_id, image_name, list, rename};
 pub use error::{Error, Result};
 pub use header::{Fixed, Header, Parent, Snapshot};
 pub use image::{Extent, Image, Options};
+pub use migration::{
+    MigrationStatus, migration_abort, migration_commit, migration_execute, migration_status,
+};
 pub use mirror::{
     MIRROR_BY_SNAPSHOTS, MIRROR_MODE_IMAGE, is_mirror_primary, mirror_mode, mirrored_image, mirrored_images,
 };

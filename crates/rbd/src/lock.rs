@@ -85,15 +85,25 @@ impl Inner {
     /// Takes the lock, where the image has one and this client has not: asks its holder for it, or takes it from one that
     /// is dead.
     pub(crate) async fn acquire(self: &Rc<Self>) -> Result<()> {
+        self.acquire_from(true).await.map(drop)
+    }
+
+    /// Takes the lock unless somebody alive holds it. Returns whether this client has it, or needs none.
+    pub(crate) async fn acquire_if_free(self: &Rc<Self>) -> Result<bool> {
+        self.acquire_from(false).await
+    }
+
+    /// Takes the lock; from a holder that is alive only where that may be asked for it.
+    async fn acquire_from(self: &Rc<Self>, may_ask: bool) -> Result<bool> {
         if self.lock.is_owned() || !self.header().has(features::EXCLUSIVE_LOCK) {
-            return Ok(());
+            return Ok(true);
         }
         if self.read_only {
             return Err(Error::os("lock", errno::EROFS));
         }
         let _turn = self.lock.changing.lock().await;
         if self.lock.is_owned() {
-            return Ok(());
+            return Ok(true);
         }
         self.leave_to_others().await;
         let cookie = loop {
@@ -119,6 +129,9 @@ impl Inner {
             if self.take_from_dead(&holder).await? {
                 continue;
             }
+            if !may_ask {
+                return Ok(false);
+            }
             let patience = self.ask_for_lock().await?;
             // Whether it was given up is seen when it is tried again.
             let _ = tokio::time::timeout(patience, news).await;
@@ -140,7 +153,7 @@ impl Inner {
                 tracing::debug!("announcement: {e}");
             }
         });
-        Ok(())
+        Ok(true)
     }
 
     /// After the lock was given up: waits a moment, so that whoever asked for it gets it.

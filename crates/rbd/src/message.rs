@@ -109,6 +109,12 @@ pub(crate) enum Announcement {
     /// A request is still being worked on.
     Progress {
         request: RequestId,
+        /// So much of so much is done.
+        share: (u64, u64),
+    },
+    /// Whoever holds the lock is asked to copy what the image lacks from the source of its migration.
+    Migrate {
+        request: RequestId,
     },
     /// A request is done, with a negative errno or 0.
     Completed {
@@ -175,12 +181,15 @@ impl Encode for Announcement {
                 w.put(client);
                 w.bool(*force);
             }
-            Self::Progress { request } => {
+            Self::Progress { request, share } => {
                 w.u32(ASYNC_PROGRESS);
                 w.put(request);
-                // So much of so much is done: not known.
-                w.u64(0);
-                w.u64(1);
+                w.u64(share.0);
+                w.u64(share.1);
+            }
+            Self::Migrate { request } => {
+                w.u32(MIGRATE);
+                w.put(request);
             }
             Self::Completed { request, result } => {
                 w.u32(ASYNC_COMPLETE);
@@ -276,7 +285,10 @@ impl Decode for Message {
                     request: r.get()?,
                     result: r.i32()?,
                 },
-                ASYNC_PROGRESS => Announcement::Progress { request: r.get()? },
+                ASYNC_PROGRESS => Announcement::Progress {
+                    request: r.get()?,
+                    share: (r.u64()?, r.u64()?),
+                },
                 QUIESCE | UNQUIESCE => return Ok(Self::Other),
                 kind => {
                     let (request, task) = task(kind, version, r)?;
@@ -328,7 +340,10 @@ mod tests {
             Announcement::ReleasedLock(client),
             Announcement::RequestLock { client, force: true },
             Announcement::HeaderUpdate,
-            Announcement::Progress { request: REQUEST },
+            Announcement::Progress {
+                request: REQUEST,
+                share: (3, 4),
+            },
             Announcement::Completed {
                 request: REQUEST,
                 result: -5,
@@ -391,6 +406,14 @@ mod tests {
             }
         );
         assert_eq!(message(7, QUIESCE, |w| w.put(&REQUEST)), Message::Other);
+        let migrate = encode_to_vec(&Announcement::Migrate { request: REQUEST });
+        assert_eq!(
+            Message::read(&migrate).unwrap(),
+            Message::Request {
+                request: REQUEST,
+                task: Task::Unsupported
+            }
+        );
     }
 
     #[test]

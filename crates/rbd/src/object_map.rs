@@ -46,10 +46,17 @@ pub(crate) async fn load(io: &IoCtx, id: &str, snap: Option<u64>) -> Result<BitV
     ask(io, names::object_map(id, snap), "object_map_load", &Nothing).await
 }
 
-/// Sets the state of an object in the map of a snapshot, where there is one.
-pub(crate) async fn set_in_snapshot(io: &IoCtx, id: &str, snap: u64, object: u64, state: u8) -> Result<()> {
+/// Sets the state of an object in the map of a snapshot, where there is one: to the first of two, and only from the second where
+/// that is given.
+pub(crate) async fn set_in_snapshot(
+    io: &IoCtx,
+    id: &str,
+    snap: u64,
+    object: u64,
+    states: (u8, Option<u8>),
+) -> Result<()> {
     let oid = names::object_map(id, Some(snap));
-    let input = ((object, object + 1), (state, None::<u8>));
+    let input = ((object, object + 1), states);
     match tell(io, oid, "object_map_update", &input).await {
         Err(e) if e.is(errno::ENOENT) => Ok(()),
         other => other,

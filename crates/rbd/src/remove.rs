@@ -6,7 +6,7 @@ use spirula_classes::rbd::features;
 use spirula_client::{IoCtx, errno};
 
 use crate::error::unless;
-use crate::image::{Image, Inner, Options};
+use crate::image::{Image, Inner, Options, Purpose};
 use crate::{Error, Progress, Result, directory, names};
 
 /// Removes an image's header and its object map.
@@ -55,8 +55,11 @@ async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
 
 impl Inner {
     /// Removes the image's data and what ties it to others, where nobody else uses it.
-    async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
+    pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.header();
+        if self.purpose == Purpose::Use && header.has(features::MIGRATING) {
+            return Err(Error::os("remove", errno::EBUSY));
+        }
         if header.op_features & features::GROUP != 0 {
             return Err(Error::os("remove", errno::EMLINK));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use spirula_client::errno;
 
-use crate::image::Inner;
+use crate::image::{Inner, Purpose};
 use crate::message::{Announcement, RequestId, Task, response};
 use crate::{Progress, Result, directory};
 
@@ -15,6 +15,8 @@ use crate::{Progress, Result, directory};
 const REMEMBERED: usize = 256;
 /// How often the client hears that its request is being worked on.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// What is told of how far a request is.
+const NOT_KNOWN: (u64, u64) = (0, 1);
 /// How often a client that does not answer is told the outcome.
 const ATTEMPTS: usize = 3;
 
@@ -62,7 +64,8 @@ impl Inner {
     /// Takes a request on, as the owner. Returns what to answer to the notification; where that is nothing, it is answered
     /// when the request is done.
     pub(crate) fn handle_request(self: &Rc<Self>, id: u64, request: RequestId, task: Task) -> Option<i32> {
-        if task == Task::Unsupported {
+        // What migrates an image does nothing else to it: whoever asks takes the lock, and does it by itself.
+        if task == Task::Unsupported || self.purpose == Purpose::Migrate {
             return Some(-errno::EOPNOTSUPP);
         }
         let inner = Rc::clone(self);
@@ -88,7 +91,7 @@ impl Inner {
                 result = &mut work => break errno_of(&result),
                 () = tokio::time::sleep(PROGRESS) => {
                     // It is told again.
-                    let _ = self.announce(Announcement::Progress { request }).await;
+                    let _ = self.announce(Announcement::Progress { request, share: NOT_KNOWN }).await;
                 }
             }
         };

@@ -12,7 +12,7 @@ use crate::cls::{ask, tell};
 use crate::error::unless;
 use crate::header::text;
 use crate::remove::{remove_content, remove_objects};
-use crate::{Error, Progress, Result, names};
+use crate::{Error, Progress, Result, directory, names};
 
 /// Entries asked for at a time.
 const BATCH: u64 = 1024;
@@ -107,6 +107,20 @@ async fn announce_removal(io: &IoCtx, id: &str) {
     if let Err(e) = io.notify(names::TRASH, message, NOTIFY_TIMEOUT).await {
         tracing::debug!("removal from the trash: {e}");
     }
+}
+
+/// Takes an image out of the trash, under the name that it had. It may be out already.
+///
+/// # Errors
+/// `EEXIST` where another image has that name.
+pub(crate) async fn restore(io: &IoCtx, id: &str) -> Result<()> {
+    let Some(image) = unless(trash_get(io, id).await, errno::ENOENT)? else {
+        return Ok(());
+    };
+    let name = text(&image.name);
+    directory::add_again(io, &name, id).await?;
+    let removed = tell(io, names::TRASH, "trash_remove", &id.to_owned()).await;
+    unless(removed, errno::ENOENT).map(drop)
 }
 
 /// Removes the images in the trash that need not stay any longer at `now`, as far as clones and groups do not need them. An

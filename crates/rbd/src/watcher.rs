@@ -10,6 +10,7 @@ use spirula_denc::encode_to_vec;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::asked::Asked;
 use crate::image::Inner;
 use crate::message::{Announcement, ClientId, Message, read_response, response};
 use crate::requests::Requests;
@@ -30,6 +31,8 @@ pub(crate) struct Watcher {
     task: RefCell<Option<JoinHandle<()>>>,
     stop: Rc<Notify>,
     pub(crate) requests: Requests,
+    /// What this client has asked the owner to do.
+    pub(crate) asked: Asked,
 }
 
 impl Drop for Watcher {
@@ -124,8 +127,13 @@ impl Inner {
         };
         let mut answer = Bytes::new();
         match message {
-            Message::Other
-            | Message::Announcement(Announcement::Progress { .. } | Announcement::Completed { .. }) => {}
+            Message::Other | Message::Announcement(Announcement::Migrate { .. }) => {}
+            Message::Announcement(Announcement::Progress { request, share }) => {
+                self.watcher.asked.progressed(request, share);
+            }
+            Message::Announcement(Announcement::Completed { request, result }) => {
+                self.watcher.asked.completed(request, result);
+            }
             Message::Announcement(Announcement::HeaderUpdate) => {
                 self.stale.set(true);
                 let inner = Rc::clone(self);

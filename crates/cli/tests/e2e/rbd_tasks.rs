@@ -66,3 +66,72 @@ fn the_next_manager_goes_on_with_a_task() {
          ceph osd blocklist ls 2>/dev/null | grep -q :0/",
     );
 }
+
+fn migrate(name: &str, script: &str) {
+    let c = cluster(name, 1, &[]);
+    c.sh("ceph osd pool create d 8 8 replicated; rbd pool init d");
+    run_migration(&c, script);
+}
+
+fn run_migration(c: &Cluster, script: &str) -> String {
+    let common = include_str!("../data/rbd/migration_common.sh");
+    run(c, &format!("{common}\n{script}"))
+}
+
+#[test]
+fn migrations_are_executed_and_committed() {
+    migrate("tasks-migration", include_str!("../data/rbd/migration_tasks.sh"));
+}
+
+#[test]
+fn clones_and_their_parents_are_migrated() {
+    migrate("tasks-clones", include_str!("../data/rbd/migration_clones.sh"));
+}
+
+#[test]
+fn migrations_are_given_up() {
+    migrate("tasks-abort", include_str!("../data/rbd/migration_abort.sh"));
+}
+
+#[test]
+fn an_image_is_migrated_while_it_is_written() {
+    migrate("tasks-busy", include_str!("../data/rbd/migration_busy.sh"));
+}
+
+/// The manager is killed amid each part of migrations, and comes back.
+#[test]
+fn migrations_go_on_after_a_kill() {
+    migrate("tasks-killed", include_str!("../data/rbd/migration_killed.sh"));
+}
+
+/// The manager dies amid the copy: the next one shuts its client out and completes it.
+#[test]
+fn the_next_manager_goes_on_with_a_migration() {
+    let c = cluster("tasks-migration-leader", 1, &["--mons", "3", "--no-respawn"]);
+    run_migration(
+        &c,
+        "until [ \"$(ceph quorum_status -f json | value 'len(v[\"quorum_names\"])')\" = 3 ]; do sleep 0.2; done
+         rbd create --size 256 --object-size 64K p/i
+         rbd bench --io-type write --io-size 1M --io-total 128M p/i >/dev/null
+         rbd snap create --no-progress p/i@s; rbd export --no-progress p/i@s before
+         rbd bench --io-type write --io-size 64K --io-total 8M --io-pattern rand p/i >/dev/null
+         rbd export --no-progress p/i now
+         rbd migration prepare p/i q/i
+         ready
+         ceph rbd task add migration execute q/i
+         in_progress
+         until rbd status q/i | grep -q 'complete\\|executed'; do sleep 0.1; done",
+    );
+    let leader = c.sh("ceph mgr dump -f json | /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)[\"active_name\"])'");
+    c.kill(&format!("mon.{}", leader.trim()));
+    run_migration(
+        &c,
+        "ready
+         until [ \"$(ceph rbd task list)\" = '[]' ]; do sleep 0.2; done
+         test \"$(state_of q/i)\" = executed
+         ceph osd blocklist ls 2>/dev/null | grep -q :0/
+         migrate commit q/i
+         same q/i@s before; same q/i now
+         mapped q/i s",
+    );
+}

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use serde_json::Value;
 use spirula_client::{IoCtx, Rados};
-use spirula_rbd::{Image, Options, namespaces, trash_get};
+use spirula_rbd::{Image, Options, migration_status, namespaces, trash_get};
 use tokio::sync::{Mutex, Notify};
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ use self::queue::Queue;
 use self::spec::ImageSpec;
 use self::task::{Action, Refs, Task, refs};
 use crate::failure::Failure;
-use crate::pools::{image_pools, open_pool};
+use crate::pools::{image_pools, open_pool, pool_name};
 use crate::python;
 use crate::question::{Authority, Question, Reply, errno};
 use crate::service::Tell;
@@ -115,6 +115,18 @@ impl Tasks {
         match command {
             "add flatten" => self.add_flatten(&image("image_spec")?).await,
             "add remove" => self.add_remove(&image("image_spec")?).await,
+            "add migration execute" => {
+                self.add_migration(Action::MigrationExecute, &image("image_spec")?)
+                    .await
+            }
+            "add migration commit" => {
+                self.add_migration(Action::MigrationCommit, &image("image_spec")?)
+                    .await
+            }
+            "add migration abort" => {
+                self.add_migration(Action::MigrationAbort, &image("image_spec")?)
+                    .await
+            }
             "add trash remove" => self.add_trash_remove(&image("image_id_spec")?).await,
             "cancel" => self.cancel(text("task_id"), &question.authority).await,
             "list" => Ok(self.list(question.optional("task_id"), &question.authority)),
@@ -164,6 +176,43 @@ impl Tasks {
         found.map_err(|e| Failure::rbd(&e, "error retrieving image from trash"))?;
         self.add(&io, format!("Removing image {spec} from trash"), refs)
             .await
+    }
+
+    async fn add_migration(&self, action: Action, spec: &ImageSpec) -> Result<Reply, Failure> {
+        let io = self.io((&spec.pool, &spec.namespace)).await?;
+        let status = match migration_status(&io, &spec.image).await {
+            Ok(status) => Some(status),
+            Err(e) if e.is(errno::ENOENT) || e.is(errno::EINVAL) => None,
+            Err(e) => return Err(Failure::rbd(&e, "error getting migration status")),
+        };
+        let refs = refs(action, spec, status.as_ref().map(|s| s.destination_id.as_str()));
+        if let Some(known) = self.known(&refs) {
+            return Ok(known);
+        }
+        let refused = |why: &str| Failure::Rbd(errno::EINVAL, format!("Image {spec} {why}"));
+        let status = status.ok_or_else(|| refused("is not migrating"))?;
+        let message = match action {
+            Action::MigrationExecute if !status.is_prepared => return Err(refused("is not in ready state")),
+            Action::MigrationExecute => {
+                let (from, to) = (self.name(&status.source), self.name(&status.destination));
+                format!("Migrating image {from} to {to}")
+            }
+            Action::MigrationCommit if !status.is_executed => {
+                return Err(refused("has not completed migration"));
+            }
+            Action::MigrationCommit => format!("Committing image migration for {spec}"),
+            _ => format!("Aborting image migration for {spec}"),
+        };
+        self.add(&io, message, refs).await
+    }
+
+    /// What an image is called, by its pool's id.
+    fn name(&self, (pool, namespace, image): &(i64, String, String)) -> ImageSpec {
+        ImageSpec {
+            pool: pool_name(&self.rados, *pool),
+            namespace: namespace.clone(),
+            image: image.clone(),
+        }
     }
 
     /// The answer where there is such a task already.

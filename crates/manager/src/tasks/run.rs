@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use chrono::Utc;
 use spirula_client::IoCtx;
-use spirula_rbd::{Image, Options, Progress, remove, trash_remove};
+use spirula_rbd::{
+    Image, Options, Progress, migration_abort, migration_commit, migration_execute, remove, trash_remove,
+};
 use tokio::time::Instant;
 
 use super::spec::ImageSpec;
@@ -147,15 +149,24 @@ impl Tasks {
                 trash_remove(io, &spec.image, false, &progress).await,
                 "error deleting image from trash".to_owned(),
             ),
-            Action::MigrationExecute => return Err(no_migration("error executing migration")),
-            Action::MigrationCommit => return Err(no_migration("error committing migration")),
-            Action::MigrationAbort => return Err(no_migration("error aborting migration")),
+            Action::MigrationExecute => (
+                migration_execute(io, &spec.image, Some(COPIES), &progress).await,
+                MIGRATING.to_owned(),
+            ),
+            Action::MigrationCommit => (
+                migration_commit(io, &spec.image, &progress).await,
+                MIGRATING.to_owned(),
+            ),
+            Action::MigrationAbort => (
+                migration_abort(io, &spec.image, &progress).await,
+                MIGRATING.to_owned(),
+            ),
         };
         match done {
             Ok(()) => Ok(End::Over(None)),
             Err(e) if e.is(errno::ENOENT) => Ok(End::Over(Some("Image does not exist"))),
-            Err(e) if e.is(errno::EINVAL) && action == Action::Flatten => {
-                Ok(End::Over(Some("Image does not have parent")))
+            Err(e) if e.is(errno::EINVAL) && why_invalid(action).is_some() => {
+                Ok(End::Over(why_invalid(action)))
             }
             Err(e) if e.is(errno::ECANCELED) => Ok(End::Canceled),
             Err(e) => Err(Failure::rbd(&e, what)),
@@ -221,7 +232,15 @@ impl Tasks {
     }
 }
 
-/// Left by a manager of Ceph, which may go on with it.
-fn no_migration(what: &str) -> Failure {
-    Failure::Rbd(errno::EOPNOTSUPP, what.to_owned())
+/// What Ceph's library calls all that is done to a migration.
+const MIGRATING: &str = "error aborting migration";
+
+/// Why an image is not one for which there is anything to be done.
+fn why_invalid(action: Action) -> Option<&'static str> {
+    match action {
+        Action::Flatten => Some("Image does not have parent"),
+        Action::MigrationExecute | Action::MigrationAbort => Some("Image is not migrating"),
+        Action::MigrationCommit => Some("Image is not migrating or migration not executed"),
+        Action::Remove | Action::TrashRemove => None,
+    }
 }

@@ -21,6 +21,12 @@ commands! {
     "rbd task add flatten image_spec:String" "mgr" "w" ask, "make a clone independent of its parent, in the background";
     "rbd task add remove image_spec:String" "mgr" "w" ask, "remove an image in the background";
     "rbd task add trash remove image_id_spec:String" "mgr" "w" ask, "remove an image from the trash in the background";
+    "rbd task add migration execute image_spec:String" "mgr" "w" ask,
+        "copy what a migrating image lacks from its source, in the background";
+    "rbd task add migration commit image_spec:String" "mgr" "w" ask,
+        "remove the source of a migrated image, in the background";
+    "rbd task add migration abort image_spec:String" "mgr" "w" ask,
+        "give the migration of an image up, in the background";
     "rbd task cancel task_id:String" "mgr" "r" ask, "give up a task";
     "rbd task list task_id?:String" "mgr" "r" ask, "list the tasks that are under way or wait";
 }

@@ -7,7 +7,6 @@ use super::{Reply, errno};
 
 const NO_MANAGER: &str = "it belongs to a module of the manager, and the manager has no modules here";
 const NO_ORCHESTRATOR: &str = "Spirula has no orchestrator; its daemons are started with `spirula up`, `spirula mon run` and `spirula osd run`";
-const NO_MIGRATION: &str = "migrations of images are not built; `rbd migration execute`, `commit` and `abort` do it in the foreground";
 const NO_FS: &str = "CephFS is not built yet: there are no file systems and no metadata servers";
 const NO_SCRUB: &str = "scrubbing is not built yet; `spirula store fsck --deep` checks a stopped OSD";
 const NO_DEVICES: &str = "OSDs do not report the serial numbers and the health of their devices";
@@ -79,7 +78,6 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("pg scrub", NO_SCRUB),
     ("prometheus", NO_MANAGER),
-    ("rbd task add migration", NO_MIGRATION),
     ("restful", NO_MANAGER),
     ("telegraf", NO_MANAGER),
     ("telemetry", "nothing is sent anywhere"),

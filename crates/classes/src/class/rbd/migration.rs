@@ -13,9 +13,23 @@ use crate::{Error, Object, Result};
 const KEY: &str = "migration";
 
 /// The header of a source, not a destination.
-const SOURCE: u8 = 1;
+pub const SOURCE: u8 = 1;
 /// That of a destination.
-const DESTINATION: u8 = 2;
+pub const DESTINATION: u8 = 2;
+
+/// How far a migration is (`MigrationState`).
+pub mod state {
+    /// The destination is being made.
+    pub const PREPARING: u8 = 1;
+    /// Clients use the destination, which shows what the source holds.
+    pub const PREPARED: u8 = 2;
+    /// What the source holds is being copied.
+    pub const EXECUTING: u8 = 3;
+    /// The destination does without the source.
+    pub const EXECUTED: u8 = 4;
+    /// The source is being made what the destination is.
+    pub const ABORTING: u8 = 5;
+}
 
 /// What headers of the first format begin with; a NUL follows.
 const OLD_HEADER: &[u8; 33] = b"<<< Rados Block Device Image >>>\n";
@@ -24,22 +38,33 @@ const OLD_HEADER_MIGRATING: &[u8; 33] = b"<<< Migrating RBD Image      >>>\n";
 
 /// A migration: `MigrationSpec` of Ceph's `src/cls/rbd/cls_rbd_types.h`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Migration {
-    header_type: u8,
-    /// The other image: that to which it goes, or from which it comes.
-    pool_id: i64,
-    pool_namespace: Bytes,
-    image_name: Bytes,
-    image_id: Bytes,
-    snap_seqs: BTreeMap<u64, u64>,
-    overlap: u64,
-    flatten: bool,
-    mirroring: bool,
-    state: u8,
-    state_description: Bytes,
-    mirror_image_mode: u8,
+pub struct Migration {
+    /// Whether this is the header of the source or of the destination.
+    pub header_type: u8,
+    /// The pool of the other image: that to which it goes, or from which it comes.
+    pub pool_id: i64,
+    /// The namespace in it.
+    pub pool_namespace: Bytes,
+    /// The other image's name.
+    pub image_name: Bytes,
+    /// The other image's id; none of the first format.
+    pub image_id: Bytes,
+    /// The destination's snapshots by those of the source.
+    pub snap_seqs: BTreeMap<u64, u64>,
+    /// How much of the source the destination shows.
+    pub overlap: u64,
+    /// Whether what the source sees of a parent is copied as well.
+    pub flatten: bool,
+    /// Whether the source was mirrored.
+    pub mirroring: bool,
+    /// How far it is, of [`state`].
+    pub state: u8,
+    /// The same for people.
+    pub state_description: Bytes,
+    /// How the source was mirrored.
+    pub mirror_image_mode: u8,
     /// Where it comes from that is no image here.
-    source_spec: Bytes,
+    pub source_spec: Bytes,
 }
 
 /// The first version that has a source that is no image; clients that do not know of those can't go on.

@@ -16,7 +16,7 @@ mod header;
 mod id;
 mod keys;
 mod metadata;
-mod migration;
+pub mod migration;
 mod mirror;
 mod namespace;
 mod object_map;

@@ -50,7 +50,7 @@ rbd snap create --no-progress p/plain@s
 denied 16 '[errno 16] RBD image is busy (Image p/plain has snapshots)' ceph rbd task add remove p/plain
 denied 2 'No such task abc' ceph rbd task cancel abc
 denied 2 'No such task abc' ceph rbd task list abc
-denied 95 'is not supported: migrations of images are not built' ceph rbd task add migration execute p/plain
+denied 22 '[errno 22] RBD invalid argument (Image p/plain is not migrating)' ceph rbd task add migration execute p/plain
 
 # One that must wait for others says why, and is canceled.
 rbd create --size 8 p/busy

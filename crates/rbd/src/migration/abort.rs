@@ -1,0 +1,261 @@
+//! Gives a migration up: the source becomes what the destination is, and the destination goes.
+//!
+//! Snapshots that were taken of the destination meanwhile go with it, as they do where Ceph's clients give a migration up.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_classes::rbd::migration::{Migration, state};
+use spirula_classes::rbd::{SnapshotNamespace, features};
+use spirula_client::{IoCtx, errno};
+
+use super::children::give_back;
+use super::pair::{Mark, Pair, Side};
+use super::source::{has_head, history};
+use super::steps::newest_copied;
+use super::{refuse_mirroring, refuse_watchers, remove_record, set_state, under_way};
+use crate::clones::children_of;
+use crate::error::unless;
+use crate::image::{Image, Inner, Options, Purpose};
+use crate::progress::Meter;
+use crate::remove::remove_objects;
+use crate::{Error, Progress, Result, directory, trash};
+
+/// What the source's record says when the source holds all that the destination did, and its clones are clones of the source:
+/// from then on the destination is only removed.
+const REVERTED: &str = "the source has the data again";
+
+/// Gives a migration up: what was written to the destination is written to the source, which takes its place. The image is
+/// named by the destination's name, or by the source's.
+///
+/// # Errors
+/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating, `EBUSY` where other clients use the destination or clones
+/// need snapshots that the source has not got, `EEXIST` where another image has the source's name, `EOPNOTSUPP` where the
+/// destination belongs to a group, the source would have to be mirrored again, or is no image here, `ECANCELED` where the
+/// progress' listener ends it.
+pub async fn migration_abort(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
+    let pair = Pair::find(io, name).await?;
+    match pair.records() {
+        (Some(source), destination) => {
+            refuse_mirroring(&pair.source.io, destination.unwrap_or(source)).await?;
+            under_way(abort(&pair, source, destination, progress).await)
+        }
+        // The source is out of it already.
+        (None, Some(destination)) if destination.state == state::ABORTING => {
+            under_way(remove_destination(&pair, progress).await)
+        }
+        _ if matches!(pair.source.mark, Mark::Gone) => Err(Error::os("migration", errno::ENOENT)),
+        // It is being committed.
+        _ => Err(Error::os("migration", errno::EINVAL)),
+    }
+}
+
+async fn abort(
+    pair: &Pair,
+    source: &Migration,
+    destination: Option<&Migration>,
+    progress: &Progress,
+) -> Result<()> {
+    let mut is_reverted = source.state == state::ABORTING && source.state_description == REVERTED;
+    if let Mark::None = pair.destination.mark {
+        if source.state != state::PREPARING {
+            return Err(Error::os("migration", errno::EIO));
+        }
+        // It was not made completely, and nobody has used it.
+        is_reverted = true;
+    }
+    check_name(pair).await?;
+    if let Some(record) = destination.filter(|_| !is_reverted) {
+        let destination = open(&pair.destination, false).await?;
+        let done = take_back(pair, (source, record), &destination, progress).await;
+        let closed = destination.close().await;
+        done.and(closed)?;
+    }
+    if !matches!(pair.destination.mark, Mark::Gone) {
+        empty_destination(&pair.destination, progress).await?;
+    }
+    restore_names(pair).await
+}
+
+async fn open(side: &Side, exclusive: bool) -> Result<Image> {
+    let options = Options {
+        exclusive,
+        in_flight: Some(1),
+        ..Options::default()
+    };
+    Image::open_for(&side.io, (&side.name, &side.id), options, Purpose::Migrate).await
+}
+
+/// The source gets its name back: nobody else may have it.
+async fn check_name(pair: &Pair) -> Result<()> {
+    let found = directory::image_id(&pair.source.io, &pair.source.name).await;
+    match unless(found, errno::ENOENT)? {
+        Some(id) if id != pair.source.id && id != pair.destination.id => {
+            Err(Error::os("migration", errno::EEXIST))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the source what the destination is.
+async fn take_back(
+    pair: &Pair,
+    (before, record): (&Migration, &Migration),
+    destination: &Image,
+    progress: &Progress,
+) -> Result<()> {
+    let to = &pair.destination;
+    refuse_watchers(&to.io, &to.id).await?;
+    check_destination(&destination.inner, record).await?;
+    let from = &pair.source;
+    // Whether the destination does without the source must be known whatever happens.
+    let is_complete = match record.state {
+        state::EXECUTED => true,
+        state::ABORTING => before.state == state::EXECUTED,
+        _ => false,
+    };
+    let known = if is_complete {
+        state::EXECUTED
+    } else {
+        state::EXECUTING
+    };
+    set_state(&from.io, &from.id, known, "").await?;
+    // From here on nobody begins to write to the destination.
+    set_state(&to.io, &to.id, state::ABORTING, "").await?;
+    refuse_watchers(&to.io, &to.id).await?;
+    destination.inner.reread().await?;
+    destination.inner.acquire().await?;
+    let source = open(from, true).await?;
+    let work = async {
+        let images = (&destination.inner, &source.inner);
+        revert(images, record, is_complete, progress).await?;
+        let twins = record.snap_seqs.iter().map(|(s, d)| (*s, *d));
+        give_back(&destination.inner, &source.inner, twins).await
+    };
+    let done = work.await;
+    let closed = source.close().await;
+    done.and(closed)?;
+    set_state(&from.io, &from.id, state::ABORTING, REVERTED).await
+}
+
+/// Looks whether the destination can go.
+async fn check_destination(destination: &Inner, record: &Migration) -> Result<()> {
+    let header = destination.header();
+    if header.op_features & features::GROUP != 0 {
+        return Err(Error::os("migration", errno::EOPNOTSUPP));
+    }
+    let newest = newest_copied(record);
+    for (id, snapshot) in &header.snapshots {
+        let is_users = snapshot.namespace == SnapshotNamespace::User;
+        let is_new = *id > newest;
+        if !is_users || is_new && !children_of(destination, *id).await?.is_empty() {
+            return Err(Error::os("migration", errno::EBUSY));
+        }
+    }
+    Ok(())
+}
+
+/// Writes to the source where it differs from the destination.
+async fn revert(
+    (destination, source): (&Rc<Inner>, &Rc<Inner>),
+    record: &Migration,
+    is_complete: bool,
+    progress: &Progress,
+) -> Result<()> {
+    let size = destination.header().size;
+    if size > source.header().size {
+        source.resize(size, false).await?;
+    }
+    let objects = destination.objects(size);
+    let meter = Meter::new(progress, objects);
+    for object in 0..objects {
+        if let Some(data) = held((destination, record), object, is_complete).await? {
+            let len = data.len() as u64;
+            let mut rest = data;
+            for (offset, len) in destination.fixed.layout.whole_extents(object, 0, len) {
+                let take = usize::try_from(len).unwrap_or(usize::MAX).min(rest.len());
+                write_where_different(source, offset, rest.split_to(take)).await?;
+            }
+        }
+        meter.reached(object + 1)?;
+    }
+    Ok(())
+}
+
+/// What an object of the destination holds, where it is that and not the source that tells: an object that is not there shows the
+/// source, unless all was copied, and so does one that was not copied completely.
+async fn held(
+    (destination, record): (&Rc<Inner>, &Migration),
+    object: u64,
+    is_complete: bool,
+) -> Result<Option<Bytes>> {
+    let layout = destination.fixed.layout;
+    let len = layout.object_len(object, destination.header().size);
+    if !is_complete {
+        let known = history(&destination.data, destination.fixed.object(object)).await?;
+        let newest = newest_copied(record);
+        if !known.is_some_and(|k| has_head(&k) && k.seq >= newest) {
+            return Ok(None);
+        }
+    }
+    let mut whole = bytes::BytesMut::new();
+    for (offset, len) in layout.whole_extents(object, 0, len) {
+        whole.extend_from_slice(&destination.read(offset, len).await?);
+    }
+    Ok(Some(whole.freeze()))
+}
+
+async fn write_where_different(source: &Rc<Inner>, offset: u64, data: Bytes) -> Result<()> {
+    let len = data.len() as u64;
+    if source.read(offset, len).await? == data {
+        return Ok(());
+    }
+    if data.iter().all(|b| *b == 0) {
+        source.start(|inner| inner.discard(offset, len)).await
+    } else {
+        source.start(|inner| inner.write(offset, data)).await
+    }
+}
+
+/// Removes the destination's snapshots and data.
+async fn empty_destination(side: &Side, progress: &Progress) -> Result<()> {
+    let image = open(side, true).await?;
+    let emptied = async {
+        image.inner.remove_snapshots().await?;
+        image.inner.reread().await?;
+        image.inner.empty(progress).await
+    };
+    let emptied = emptied.await;
+    let closed = image.close().await;
+    emptied.and(closed)
+}
+
+/// Removes the destination's name and header, and gives the source its name back. The last of the two names remains until all
+/// else is done, so that whoever is interrupted finds the migration again.
+async fn restore_names(pair: &Pair) -> Result<()> {
+    let (source, destination) = (&pair.source, &pair.destination);
+    if pair.share_name() {
+        remove_names(destination).await?;
+    }
+    trash::restore(&source.io, &source.id).await?;
+    remove_record(&source.io, &source.id).await?;
+    if !pair.share_name() {
+        remove_names(destination).await?;
+    }
+    Ok(())
+}
+
+/// Removes what names an image that was emptied, and its header.
+async fn remove_names(side: &Side) -> Result<()> {
+    let name = unless(directory::image_name(&side.io, &side.id).await, errno::ENOENT)?;
+    if let Some(name) = name {
+        directory::remove(&side.io, &name, &side.id).await?;
+    }
+    remove_objects(&side.io, &side.id).await
+}
+
+/// Goes on where the source has been restored.
+async fn remove_destination(pair: &Pair, progress: &Progress) -> Result<()> {
+    empty_destination(&pair.destination, progress).await?;
+    remove_names(&pair.destination).await
+}

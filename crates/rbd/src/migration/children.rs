@@ -1,0 +1,100 @@
+//! Clones that are given back to the source when a migration is given up. Each says which snapshot it is a clone of, and is listed
+//! with that. Whatever interrupts it, a clone is listed with one of the two at least (the states of `relink_children` in Ceph's
+//! `src/librbd/api/Migration.cc`).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_classes::rbd::{ParentImageSpec, features};
+use spirula_client::errno;
+
+use super::notify;
+use crate::clones::{Child, Link, attach_again, children_of, forget_child};
+use crate::cls::{self, Nothing, change};
+use crate::header::Header;
+use crate::image::Inner;
+use crate::{Error, Result, names};
+
+/// Snapshots that hold the same: of the destination, and of the source.
+#[derive(Clone, Copy)]
+struct Twins {
+    from: u64,
+    to: u64,
+}
+
+fn spec(image: &Inner, snap: u64) -> ParentImageSpec {
+    ParentImageSpec {
+        pool_id: image.io.pool_id(),
+        pool_namespace: image.io.namespace().as_bytes().to_vec().into(),
+        image_id: Bytes::from(image.fixed.id.clone()),
+        snap_id: snap,
+    }
+}
+
+/// Makes all clones of the destination's snapshots clones of the source's, whose snapshots are given with them.
+pub(super) async fn give_back(
+    destination: &Inner,
+    source: &Inner,
+    twins: impl Iterator<Item = (u64, u64)>,
+) -> Result<()> {
+    for (to, from) in twins {
+        let twins = Twins { from, to };
+        let listed = match destination.header().snapshots.contains_key(&from) {
+            true => children_of(destination, from).await?,
+            false => BTreeSet::new(),
+        };
+        let there = children_of(source, to).await?;
+        for child in listed.union(&there) {
+            relink((destination, source), twins, child, listed.contains(child)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn relink(
+    (destination, source): (&Inner, &Inner),
+    twins: Twins,
+    child: &Child,
+    is_listed: bool,
+) -> Result<()> {
+    let pool = source.io.rados().pool_by_id(child.pool).await?;
+    let io = pool.with_namespace(child.namespace.as_str());
+    let header = Header::read(&io, &child.id).await?;
+    let (old, new) = (spec(destination, twins.from), spec(source, twins.to));
+    let parent = header.parent.as_ref().ok_or(Error::os("relink", errno::ESTALE))?;
+    if parent.spec == old {
+        let ops = attach_ops(&header, parent.overlap, &new)?;
+        change(&io, "relink", names::header(&child.id), ops).await?;
+    } else if parent.spec != new {
+        return Err(Error::os("relink", errno::ESTALE));
+    }
+    if is_listed {
+        let link = |parent, spec| Link {
+            parent,
+            spec,
+            io: &io,
+            child: &child.id,
+        };
+        let is_v2 = header.op_features & features::CLONE_CHILD != 0;
+        attach_again(&link(&source.io, new), is_v2).await?;
+        forget_child(&link(&destination.io, old), is_v2).await?;
+    }
+    notify(&io, &child.id).await;
+    Ok(())
+}
+
+/// What gives a clone another parent. Where only its snapshots see that, it remains so.
+fn attach_ops(
+    header: &Header,
+    overlap: Option<u64>,
+    parent: &ParentImageSpec,
+) -> Result<Vec<spirula_proto::osd::OsdOpIn>> {
+    let attach = |overlap: u64| cls::rbd("parent_attach", &(parent.clone(), (overlap, true)));
+    match overlap {
+        Some(overlap) if overlap > 0 => Ok(vec![attach(overlap)?]),
+        None if !header.has(features::DEEP_FLATTEN) => {
+            Ok(vec![attach(u64::MAX)?, cls::rbd("parent_detach", &Nothing)?])
+        }
+        _ => Err(Error::os("relink", errno::EOPNOTSUPP)),
+    }
+}

@@ -1,0 +1,369 @@
+//! Copies what a destination lacks from its source, with all snapshots, while clients use the destination.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spirula_classes::rbd::features;
+use spirula_classes::rbd::migration::{Migration, state};
+use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
+use spirula_client::{IoCtx, errno};
+
+use super::content::{Content, changes, trimmed};
+use super::pair::{Pair, Side};
+use super::source::{Look, Region, has_head, history};
+use super::steps::{Step, steps};
+use super::{notify, record, set_state, under_way};
+use crate::asked::Heard;
+use crate::cls::{self, change};
+use crate::image::{Image, Inner, Options, Purpose, Writing};
+use crate::object_map;
+use crate::progress::Meter;
+use crate::{Error, Progress, Result};
+
+/// The snapshot under which an object is written is newer than all that it knows (`assert_snapc_seq`).
+const NEWER: u8 = 0;
+/// In how many parts progress is told.
+const PARTS: u64 = 1000;
+/// The pause before another attempt where somebody has the lock who does not copy.
+const RETRY: Duration = Duration::from_secs(1);
+/// How many of these there are in a row.
+const ATTEMPTS: u32 = 10;
+
+/// Copies what a destination lacks from its source. The image is named by the destination's name, or by the source's.
+/// `in_flight` limits the objects that are copied at a time.
+///
+/// # Errors
+/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source was copied, `EROFS` where the migration
+/// is being given up, `EOPNOTSUPP` where the source is of the first format or no image here, `ENOSYS` where one of the two has
+/// features that are not known here, `EBUSY` where somebody has the destination's lock who does not copy when asked, `ECANCELED` where the progress' listener ends it. What was copied remains.
+pub async fn migration_execute(
+    io: &IoCtx,
+    name: &str,
+    in_flight: Option<usize>,
+    progress: &Progress,
+) -> Result<()> {
+    let pair = Pair::find(io, name).await?;
+    let (Some(_), Some(record)) = pair.records() else {
+        return Err(Error::os("migration", errno::EINVAL));
+    };
+    match record.state {
+        state::PREPARED | state::EXECUTING => {}
+        state::ABORTING => return Err(Error::os("migration", errno::EROFS)),
+        _ => return Err(Error::os("migration", errno::EINVAL)),
+    }
+    under_way(execute(&pair, record, in_flight, progress).await)
+}
+
+async fn execute(
+    pair: &Pair,
+    record: &Migration,
+    in_flight: Option<usize>,
+    progress: &Progress,
+) -> Result<()> {
+    let read = Options {
+        read_only: true,
+        in_flight,
+        ..Options::default()
+    };
+    let write = Options {
+        in_flight,
+        ..Options::default()
+    };
+    let open = |side: &Side, options: Options| {
+        let (io, name, id) = (side.io.clone(), side.name.clone(), side.id.clone());
+        async move { Image::open_for(&io, (&name, &id), options, Purpose::Migrate).await }
+    };
+    let source = open(&pair.source, read).await?;
+    let destination = open(&pair.destination, write).await?;
+    let done = run(pair, record, (&source, &destination), progress).await;
+    let closed = destination.close().await;
+    done.and(closed)
+}
+
+/// Notes how far it is in both headers.
+async fn tell_state(pair: &Pair, state: u8, description: &str) -> Result<()> {
+    for side in [&pair.source, &pair.destination] {
+        set_state(&side.io, &side.id, state, description).await?;
+    }
+    Ok(())
+}
+
+async fn run(
+    pair: &Pair,
+    record: &Migration,
+    (source, destination): (&Image, &Image),
+    progress: &Progress,
+) -> Result<()> {
+    tell_state(pair, state::EXECUTING, "").await?;
+    let destination = &destination.inner;
+    let copier = Rc::new(Copier::new(Rc::clone(&source.inner), record.clone()));
+    let teller = Rc::new(Teller::new(pair, progress));
+    let (mut from, mut in_vain) = (0, 0);
+    loop {
+        if !destination.acquire_if_free().await? {
+            // Who writes the image copies as well: taking the lock away amid that fails its writes.
+            if have_copied(destination, &teller).await? {
+                break;
+            }
+            in_vain += 1;
+            if in_vain == ATTEMPTS {
+                return Err(Error::os("migration", errno::EBUSY));
+            }
+            tokio::time::sleep(RETRY).await;
+            continue;
+        }
+        in_vain = 0;
+        match copy_all(&copier, destination, from, &teller).await? {
+            None => break,
+            Some(object) => from = object,
+        }
+    }
+    copier.check_executing(destination).await?;
+    tell_state(pair, state::EXECUTED, "").await?;
+    notify(&pair.destination.io, &pair.destination.id).await;
+    Ok(())
+}
+
+/// Copies the objects from this one on. Returns the first that was not copied where the lock was given to somebody who asked for it.
+async fn copy_all(
+    copier: &Rc<Copier>,
+    destination: &Rc<Inner>,
+    from: u64,
+    teller: &Rc<Teller>,
+) -> Result<Option<u64>> {
+    let objects = destination.objects(copier.size(destination));
+    let lost = Rc::new(Cell::new(None::<u64>));
+    let copy = destination.for_each(from..objects, |inner, object| {
+        let (copier, teller, lost) = (Rc::clone(copier), Rc::clone(teller), Rc::clone(&lost));
+        async move {
+            let done = copier.copy(&inner, object).await;
+            if done.as_ref().is_err_and(|e| e.is(errno::EAGAIN)) {
+                lost.set(Some(lost.get().map_or(object, |first| first.min(object))));
+            }
+            done?;
+            teller.reached((object + 1, objects)).await
+        }
+    });
+    match (copy.await, lost.get()) {
+        (Err(e), Some(object)) if e.is(errno::EAGAIN) => Ok(Some(object)),
+        (done, _) => done.map(|()| None),
+    }
+}
+
+/// Has the owner of the lock copy everything. Returns false where it has not.
+async fn have_copied(destination: &Rc<Inner>, teller: &Teller) -> Result<bool> {
+    if destination.ask_to_migrate().await? != Some(0) {
+        return Ok(false);
+    }
+    loop {
+        match destination.watcher.asked.hear().await {
+            Heard::Progress(share) => teller.reached(share).await?,
+            Heard::Result(result) => return Ok(result == 0),
+            Heard::Nothing => return Ok(false),
+        }
+    }
+}
+
+/// Tells how far it is.
+struct Teller {
+    /// The two headers, the source's first.
+    headers: [(IoCtx, String); 2],
+    meter: Rc<Meter>,
+    percent: Cell<u64>,
+}
+
+impl Teller {
+    fn new(pair: &Pair, progress: &Progress) -> Self {
+        let header = |side: &Side| (side.io.clone(), side.id.clone());
+        Self {
+            headers: [header(&pair.source), header(&pair.destination)],
+            meter: Meter::new(progress, PARTS),
+            percent: Cell::new(0),
+        }
+    }
+
+    /// So much of so much is done. Fails with `ECANCELED` where no more is to be done.
+    async fn reached(&self, (done, total): (u64, u64)) -> Result<()> {
+        let part = |parts: u64| done.min(total).saturating_mul(parts) / total.max(1);
+        self.meter.reached(part(PARTS))?;
+        let now = part(100);
+        if now <= self.percent.get() {
+            return Ok(());
+        }
+        self.percent.set(now);
+        let text = format!("{now}% complete");
+        for (io, id) in &self.headers {
+            set_state(io, id, state::EXECUTING, &text).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What copies objects.
+struct Copier {
+    source: Rc<Inner>,
+    record: Migration,
+}
+
+/// An object that is being copied, and where it goes.
+struct Copy<'a> {
+    destination: &'a Rc<Inner>,
+    writing: &'a Writing,
+    object: u64,
+}
+
+impl Copier {
+    fn new(source: Rc<Inner>, record: Migration) -> Self {
+        Self { source, record }
+    }
+
+    /// The bytes of the destination that were the source's, at the snapshot that has most of them.
+    fn size(&self, destination: &Inner) -> u64 {
+        let header = destination.header();
+        let all = steps(&self.record, &header.snapshots).into_iter();
+        let sizes = all.filter_map(|s| header.size_at(s.target).ok());
+        sizes.max().unwrap_or_default().min(self.source_size())
+    }
+
+    /// The bytes of the source, at the snapshot at which it was largest.
+    fn source_size(&self) -> u64 {
+        let header = self.source.header();
+        let sizes = header.snapshots.values().map(|s| s.size);
+        sizes.fold(header.size, u64::max)
+    }
+
+    /// Fails with `ESTALE` where somebody has ended the migration, or said that all was copied.
+    async fn check_executing(&self, destination: &Inner) -> Result<()> {
+        let now = record(&destination.io, &destination.fixed.id).await;
+        match now {
+            Ok(now) if now.state == state::EXECUTING && now.image_id == self.record.image_id => Ok(()),
+            Ok(_) => Err(Error::os("migration", errno::ESTALE)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Copies an object, as far as it has not been.
+    async fn copy(&self, destination: &Rc<Inner>, object: u64) -> Result<()> {
+        let writing = destination.begin_write_as_owner().await?;
+        let copy = Copy {
+            destination,
+            writing: &writing,
+            object,
+        };
+        let oid = destination.fixed.object(object);
+        let known = history(&destination.data, oid.clone()).await?;
+        let header = &writing.header;
+        let mut pending = steps(&self.record, &header.snapshots);
+        pending.retain(|s| known.as_ref().is_none_or(|k| s.context.seq > k.seq));
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let layout = destination.fixed.layout;
+        let region = Region::new(&self.source, layout, object, self.source_size()).await?;
+        // Without a parent of its own the destination must hold what the source sees of one.
+        let flatten = self.record.flatten || header.parent.is_none() && self.source.parent().is_some();
+        if !flatten && !region.has_objects() {
+            return Ok(());
+        }
+        let mut held = None;
+        if known.as_ref().is_some_and(has_head) {
+            let whole = u64::from(layout.object_size);
+            held = Some(trimmed(destination.data.read(oid, 0, whole).await?));
+        }
+        self.take_steps(&copy, &region, &pending, held).await
+    }
+
+    async fn take_steps(
+        &self,
+        copy: &Copy<'_>,
+        region: &Region<'_>,
+        pending: &[Step],
+        mut held: Content,
+    ) -> Result<()> {
+        let header = &copy.writing.header;
+        let mut last: Option<(Look, Bytes)> = None;
+        for step in pending {
+            // Nobody sees what was under a snapshot that is gone.
+            let Ok(size) = header.size_at(step.target) else {
+                continue;
+            };
+            let look = region.look(step.source, size)?;
+            let data = match last.take() {
+                Some((before, data)) if before == look => data,
+                _ => trimmed(region.read(step.source, &look).await?),
+            };
+            // An empty object hides the parent's.
+            let sees_parent = copy
+                .destination
+                .sees_parent_at(header, step.target, copy.object)?;
+            let wanted = (!data.is_empty() || sees_parent).then(|| data.clone());
+            let ops = changes(&held, &wanted);
+            if !ops.is_empty() {
+                // The source was whole when it was read, and none of the clients believes that all was copied.
+                self.check_executing(copy.destination).await?;
+            }
+            if wanted.is_some() {
+                copy.note(step, !ops.is_empty()).await?;
+            }
+            copy.write(step, ops).await?;
+            (held, last) = (wanted, Some((look, data)));
+        }
+        Ok(())
+    }
+}
+
+impl Copy<'_> {
+    /// Takes a step, unless another client has done so.
+    async fn write(&self, step: &Step, mut ops: Vec<spirula_proto::osd::OsdOpIn>) -> Result<()> {
+        if ops.is_empty() {
+            return Ok(());
+        }
+        ops.insert(0, cls::rbd("assert_snapc_seq", &(step.context.seq, NEWER))?);
+        let inner = self.destination;
+        let io = inner.data.clone().with_snap_context(step.context.clone());
+        match change(&io, "migrate", inner.fixed.object(self.object), ops).await {
+            Err(e) if e.is(errno::ERANGE) || e.is(errno::ENOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Tells the object maps that the object exists after a step: those that do not know.
+    async fn note(&self, step: &Step, has_changed: bool) -> Result<()> {
+        let Some(map) = &self.writing.map else {
+            return Ok(());
+        };
+        let (inner, header) = (self.destination, &self.writing.header);
+        let clean = match header.has(features::FAST_DIFF) {
+            true => EXISTS_CLEAN,
+            false => EXISTS,
+        };
+        let first = if has_changed { EXISTS } else { clean };
+        let is_last = step.source.is_none();
+        if let Some(target) = step.target {
+            let mut state = first;
+            for (snap, snapshot) in header.snapshots.range(target..) {
+                if inner.objects(snapshot.size) > self.object {
+                    let states = (state, Some(NONEXISTENT));
+                    let id = &inner.fixed.id;
+                    object_map::set_in_snapshot(&inner.io, id, *snap, self.object, states).await?;
+                }
+                if !is_last {
+                    return Ok(());
+                }
+                // Later ones see the same.
+                state = clean;
+            }
+        }
+        if !is_last || inner.objects(header.size) <= self.object {
+            return Ok(());
+        }
+        let state = if step.target.is_none() { first } else { clean };
+        match map.state(self.object) {
+            EXISTS => Ok(()),
+            EXISTS_CLEAN if state == EXISTS_CLEAN => Ok(()),
+            _ => map.set(self.object, state).await,
+        }
+    }
+}

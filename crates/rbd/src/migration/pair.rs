@@ -1,0 +1,190 @@
+//! The two images of a migration, found from either.
+
+use bytes::Bytes;
+use spirula_classes::rbd::migration::{DESTINATION, Migration, SOURCE, state};
+use spirula_client::{IoCtx, errno};
+
+use super::record;
+use crate::error::unless;
+use crate::header::text;
+use crate::{Error, Result, directory, trash};
+
+/// Who put an image into the trash: a migration, whose source it is.
+pub(super) const BY_MIGRATION: u8 = 2;
+
+/// What a header knows of the migration.
+#[derive(Debug)]
+pub(super) enum Mark {
+    /// There is no such image any more.
+    Gone,
+    /// Nothing.
+    None,
+    /// This.
+    Record(Box<Migration>),
+}
+
+impl Mark {
+    async fn read(io: &IoCtx, id: &str) -> Result<Self> {
+        match record(io, id).await {
+            Ok(record) => Ok(Self::Record(Box::new(record))),
+            Err(e) if e.is(errno::EINVAL) => Ok(Self::None),
+            Err(e) if e.is(errno::ENOENT) => Ok(Self::Gone),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) fn record(&self) -> Option<&Migration> {
+        match self {
+            Self::Record(record) => Some(record),
+            _ => None,
+        }
+    }
+}
+
+/// One of the two images.
+pub(super) struct Side {
+    pub(super) io: IoCtx,
+    pub(super) name: String,
+    pub(super) id: String,
+    pub(super) mark: Mark,
+}
+
+impl Side {
+    /// The other one, as a record names it.
+    async fn other(io: &IoCtx, record: &Migration) -> Result<Self> {
+        if !record.source_spec.is_empty() || record.image_id.is_empty() {
+            // Another cluster or a file, or an image of the first format.
+            return Err(Error::os("migration", errno::EOPNOTSUPP));
+        }
+        let pool = io.rados().pool_by_id(record.pool_id).await?;
+        let io = pool.with_namespace(text(&record.pool_namespace));
+        let id = text(&record.image_id);
+        Ok(Self {
+            mark: Mark::read(&io, &id).await?,
+            name: text(&record.image_name),
+            io,
+            id,
+        })
+    }
+
+    /// Whether a record of the other image means this one.
+    fn is_named_by(&self, record: &Migration) -> bool {
+        record.pool_id == self.io.pool_id()
+            && record.pool_namespace == self.io.namespace().as_bytes()
+            && record.image_id == self.id.as_bytes()
+    }
+}
+
+/// A migration: one of the two has a record at least.
+pub(super) struct Pair {
+    pub(super) source: Side,
+    pub(super) destination: Side,
+}
+
+impl Pair {
+    /// Finds a migration by the name of its destination, or of its source.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating, `EOPNOTSUPP` where the source is none that is
+    /// read here.
+    pub(super) async fn find(io: &IoCtx, name: &str) -> Result<Self> {
+        let id = match unless(directory::image_id(io, name).await, errno::ENOENT)? {
+            Some(id) => id,
+            None => in_trash(io, name).await?,
+        };
+        let this = Side {
+            io: io.clone(),
+            name: name.to_owned(),
+            mark: Mark::None,
+            id,
+        };
+        let record = record(io, &this.id).await?;
+        let other = Side::other(io, &record).await?;
+        let this = Side {
+            mark: Mark::Record(Box::new(record.clone())),
+            ..this
+        };
+        let pair = match record.header_type {
+            SOURCE => Self {
+                source: this,
+                destination: other,
+            },
+            DESTINATION => Self {
+                source: other,
+                destination: this,
+            },
+            _ => return Err(Error::os("migration", errno::EINVAL)),
+        };
+        pair.check()?;
+        Ok(pair)
+    }
+
+    /// Where both have records, these are of one migration.
+    fn check(&self) -> Result<()> {
+        if let (Some(source), Some(destination)) = self.records()
+            && !(source.header_type == SOURCE
+                && destination.header_type == DESTINATION
+                && self.source.is_named_by(destination)
+                && self.destination.is_named_by(source))
+        {
+            return Err(Error::os("migration", errno::EIO));
+        }
+        Ok(())
+    }
+
+    /// The records of the source and of the destination.
+    pub(super) fn records(&self) -> (Option<&Migration>, Option<&Migration>) {
+        (self.source.mark.record(), self.destination.mark.record())
+    }
+
+    /// Whether both images have the same name in the same place.
+    pub(super) fn share_name(&self) -> bool {
+        let place = |side: &Side| (side.io.pool_id(), side.io.namespace().clone());
+        place(&self.source) == place(&self.destination) && self.source.name == self.destination.name
+    }
+}
+
+async fn in_trash(io: &IoCtx, name: &str) -> Result<String> {
+    let images = trash::trash_list(io).await?;
+    let mut images = images.into_iter();
+    let found = images.find(|(_, image)| image.source == BY_MIGRATION && image.name == name.as_bytes());
+    found
+        .map(|(id, _)| id)
+        .ok_or(Error::os("migration", errno::ENOENT))
+}
+
+/// What a migration is about, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// The pool, namespace and name of the source.
+    pub source: (i64, String, String),
+    /// The same of the destination.
+    pub destination: (i64, String, String),
+    /// The destination's id.
+    pub destination_id: String,
+    /// Whether what the source holds can be copied.
+    pub is_prepared: bool,
+    /// Whether it was.
+    pub is_executed: bool,
+}
+
+/// How far the migration of an image is, by the name of the destination or of the source.
+///
+/// # Errors
+/// `ENOENT` where there is no such image, `EINVAL` where it is not migrating.
+pub async fn migration_status(io: &IoCtx, name: &str) -> Result<MigrationStatus> {
+    let pair = Pair::find(io, name).await?;
+    let place = |side: &Side| {
+        let namespace = Bytes::copy_from_slice(side.io.namespace().as_bytes());
+        (side.io.pool_id(), text(&namespace), side.name.clone())
+    };
+    let (_, record) = pair.records();
+    let state = record.ok_or(Error::os("migration", errno::ENOENT))?.state;
+    Ok(MigrationStatus {
+        source: place(&pair.source),
+        destination: place(&pair.destination),
+        destination_id: pair.destination.id.clone(),
+        is_prepared: matches!(state, state::PREPARED | state::EXECUTING),
+        is_executed: state == state::EXECUTED,
+    })
+}

@@ -1,0 +1,138 @@
+//! What the source of a migration holds: nobody writes it any more.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use spirula_client::{IoCtx, Layout, errno};
+use spirula_maps::snap;
+use spirula_proto::osd_op_data::ListSnapsResponse;
+
+use crate::error::unless;
+use crate::image::Inner;
+use crate::io::put;
+use crate::{Error, Result};
+
+/// The snapshots of a data object; `None` where there is none.
+pub(super) async fn history(io: &IoCtx, oid: String) -> Result<Option<ListSnapsResponse>> {
+    unless(io.list_snaps(oid).await.map_err(Error::from), errno::ENOENT)
+}
+
+/// The clone of an object that a snapshot sees; without a snapshot, or after the last, the head.
+fn seen(history: &ListSnapsResponse, id: Option<u64>) -> Option<u64> {
+    let is_it = |clone: &spirula_proto::osd_op_data::CloneInfo| match id {
+        Some(id) if id <= history.seq => clone.snaps.contains(&id),
+        _ => clone.id == snap::NOSNAP,
+    };
+    history.clones.iter().find(|c| is_it(c)).map(|c| c.id)
+}
+
+/// Whether there is a head.
+pub(super) fn has_head(history: &ListSnapsResponse) -> bool {
+    seen(history, None).is_some()
+}
+
+/// What lies behind an object of the destination.
+pub(super) struct Region<'a> {
+    source: &'a Rc<Inner>,
+    /// The destination's layout.
+    layout: Layout,
+    object: u64,
+    histories: BTreeMap<u64, Option<ListSnapsResponse>>,
+}
+
+/// What decides what a region holds: regions that look the same hold the same.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    len: u64,
+    overlap: u64,
+    clones: Vec<Option<u64>>,
+}
+
+impl<'a> Region<'a> {
+    /// The region of the source, as large as `size`, behind an object.
+    pub(super) async fn new(source: &'a Rc<Inner>, layout: Layout, object: u64, size: u64) -> Result<Self> {
+        let mut histories = BTreeMap::new();
+        for (offset, len) in layout.whole_extents(object, 0, layout.object_len(object, size)) {
+            for piece in source.fixed.layout.pieces(offset, len) {
+                if let std::collections::btree_map::Entry::Vacant(entry) = histories.entry(piece.object) {
+                    entry.insert(history(&source.data, source.fixed.object(piece.object)).await?);
+                }
+            }
+        }
+        Ok(Self {
+            source,
+            layout,
+            object,
+            histories,
+        })
+    }
+
+    /// Whether the source has objects there, at whatever snapshot.
+    pub(super) fn has_objects(&self) -> bool {
+        self.histories.values().any(Option::is_some)
+    }
+
+    /// How it looks at a snapshot, or now, as far as an image of this size goes.
+    pub(super) fn look(&self, snap: Option<u64>, size: u64) -> Result<Look> {
+        let header = self.source.header();
+        let size = size.min(header.size_at(snap)?);
+        let clone = |history: &Option<ListSnapsResponse>| history.as_ref().and_then(|h| seen(h, snap));
+        Ok(Look {
+            len: self.layout.object_len(self.object, size),
+            overlap: header.overlap_at(snap)?,
+            clones: self.histories.values().map(clone).collect(),
+        })
+    }
+
+    /// What it holds when it looks so.
+    pub(super) async fn read(&self, snap: Option<u64>, look: &Look) -> Result<Bytes> {
+        let whole = usize::try_from(look.len).map_err(|_| Error::os("read", errno::EINVAL))?;
+        let mut out = BytesMut::zeroed(whole);
+        let mut at = 0;
+        for (offset, len) in self.layout.whole_extents(self.object, 0, look.len) {
+            for piece in self.source.fixed.layout.pieces(offset, len) {
+                if let Some(data) = self.source.read_piece_at(snap, piece).await? {
+                    put(&mut out, at, &data);
+                }
+                at += piece.len;
+            }
+        }
+        Ok(out.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_proto::osd_op_data::CloneInfo;
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_sees_its_clone_or_the_head_behind_the_last() {
+        let clone = |id: u64, snaps: &[u64]| CloneInfo {
+            id,
+            snaps: snaps.to_vec(),
+            overlap: Vec::new(),
+            size: 0,
+        };
+        let mut history = ListSnapsResponse {
+            clones: vec![clone(4, &[2, 4]), clone(snap::NOSNAP, &[])],
+            seq: 6,
+        };
+        for (id, want) in [
+            (Some(2), Some(4)),
+            (Some(4), Some(4)),
+            // It was not there then.
+            (Some(1), None),
+            (Some(5), None),
+            (Some(7), Some(snap::NOSNAP)),
+            (None, Some(snap::NOSNAP)),
+        ] {
+            assert_eq!(seen(&history, id), want, "{id:?}");
+        }
+        assert!(has_head(&history));
+        history.clones.pop();
+        assert_eq!((seen(&history, Some(7)), has_head(&history)), (None, false));
+    }
+}

@@ -1,0 +1,128 @@
+//! In which steps an object of a destination becomes what the source holds: one for each snapshot that was copied, oldest first,
+//! and one for the image as it is. Each is written under the snapshots of the steps before, so that these keep what they see.
+//!
+//! All clients write the same under the same snapshots, and each step fails where the object has already been written under that
+//! newest snapshot or a newer one (`assert_snapc_seq`). So who is interrupted or comes at the same time does no harm; a write
+//! of a client comes after all steps.
+
+use std::collections::BTreeMap;
+
+use spirula_classes::rbd::migration::Migration;
+use spirula_maps::SnapContext;
+
+use crate::Snapshot;
+
+/// A step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The snapshot of the source; `None` for the source as it is.
+    pub(super) source: Option<u64>,
+    /// The first that shows it of the destination: a snapshot, or the image as it is.
+    pub(super) target: Option<u64>,
+    /// Under which snapshots it is written.
+    pub(super) context: SnapContext,
+}
+
+/// The newest snapshot of the destination that is one of the source.
+pub(super) fn newest_copied(record: &Migration) -> u64 {
+    record.snap_seqs.values().next_back().copied().unwrap_or_default()
+}
+
+/// The steps for a destination with these snapshots, in order.
+pub(super) fn steps(record: &Migration, snapshots: &BTreeMap<u64, Snapshot>) -> Vec<Step> {
+    let newer = snapshots.range(newest_copied(record) + 1..).next();
+    let copied = record.snap_seqs.iter().map(|(s, t)| (Some(*s), Some(*t)));
+    // Snapshots that were taken since see what the source was, too.
+    let last = std::iter::once((None, newer.map(|(id, _)| *id)));
+    let mut before: Vec<u64> = Vec::new();
+    let mut steps = Vec::new();
+    for (source, target) in copied.chain(last) {
+        let context = SnapContext {
+            seq: before.last().copied().unwrap_or_default(),
+            snaps: before.iter().rev().copied().collect(),
+        };
+        steps.push(Step {
+            source,
+            target,
+            context,
+        });
+        before.extend(target);
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use spirula_classes::rbd::SnapshotNamespace;
+    use spirula_classes::rbd::migration::{DESTINATION, state};
+
+    use super::*;
+
+    fn record(snap_seqs: &[(u64, u64)]) -> Migration {
+        Migration {
+            header_type: DESTINATION,
+            pool_id: 1,
+            pool_namespace: Bytes::new(),
+            image_name: Bytes::new(),
+            image_id: Bytes::new(),
+            snap_seqs: snap_seqs.iter().copied().collect(),
+            overlap: 0,
+            flatten: false,
+            mirroring: false,
+            state: state::EXECUTING,
+            state_description: Bytes::new(),
+            mirror_image_mode: 0,
+            source_spec: Bytes::new(),
+        }
+    }
+
+    fn snapshots(ids: &[u64]) -> BTreeMap<u64, Snapshot> {
+        let snapshot = |id: &u64| Snapshot {
+            id: *id,
+            name: String::new(),
+            namespace: SnapshotNamespace::User,
+            size: 0,
+            timestamp: Default::default(),
+            children: 0,
+            protected: false,
+            flags: 0,
+            parent_overlap: None,
+        };
+        ids.iter().map(|id| (*id, snapshot(id))).collect()
+    }
+
+    type Shown = (Option<u64>, Option<u64>, u64, Vec<u64>);
+
+    fn shown(steps: &[Step]) -> Vec<Shown> {
+        let show = |s: &Step| (s.source, s.target, s.context.seq, s.context.snaps.clone());
+        steps.iter().map(show).collect()
+    }
+
+    #[test]
+    fn each_step_is_written_under_the_snapshots_of_those_before() {
+        let steps = steps(&record(&[(3, 10), (7, 12)]), &snapshots(&[10, 12]));
+        assert_eq!(
+            shown(&steps),
+            [
+                (Some(3), Some(10), 0, vec![]),
+                (Some(7), Some(12), 10, vec![10]),
+                (None, None, 12, vec![12, 10]),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_oldest_snapshot_since_shows_what_the_source_was() {
+        let steps = steps(&record(&[(3, 10)]), &snapshots(&[10, 15, 16]));
+        assert_eq!(shown(&steps).last(), Some(&(None, Some(15), 10, vec![10])));
+    }
+
+    /// Other clients go on to count a snapshot that was removed.
+    #[test]
+    fn a_removed_snapshot_remains_a_step() {
+        let steps = steps(&record(&[(3, 10), (7, 12)]), &snapshots(&[12]));
+        assert_eq!(shown(&steps)[1], (Some(7), Some(12), 10, vec![10]));
+        assert_eq!(super::steps(&record(&[]), &snapshots(&[])).len(), 1);
+    }
+}
