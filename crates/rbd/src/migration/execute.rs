@@ -270,7 +270,9 @@ impl Copier {
         let mut held = None;
         if known.as_ref().is_some_and(has_head) {
             let whole = u64::from(layout.object_size);
-            held = Some(trimmed(destination.data.read(oid, 0, whole).await?));
+            let data = destination.data.read(oid, 0, whole).await?;
+            // Not kept in the memory for what is received: there must be room for what is read next.
+            held = Some(trimmed(Bytes::copy_from_slice(&data)));
         }
         self.take_steps(&copy, &region, &pending, held).await
     }
