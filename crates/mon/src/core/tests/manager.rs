@@ -146,7 +146,7 @@ fn the_manager_serves_its_commands_under_its_capabilities() {
         (52, r#"{"prefix":"osd df"}"#, 0),
         (52, r#"{"prefix":"no such command"}"#, 22),
         (52, r#"{"prefix":"osd purge","id":1,"force":true}"#, 13),
-        (53, r#"{"prefix":"rbd task add migration abort"}"#, 22),
+        (53, r#"{"prefix":"rbd task add migration abort"}"#, 11),
         (53, r#"{"prefix":"osd df"}"#, 13),
         (54, r#"{"prefix":"osd df"}"#, 0),
         (54, r#"{"prefix":"pg stat"}"#, 13),
