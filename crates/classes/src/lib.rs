@@ -25,6 +25,12 @@ mod versioned;
 
 pub use class::find;
 
+/// What clients of the class `journal` exchange with it.
+pub mod journal {
+    pub use crate::class::journal::tags::Tag;
+    pub use crate::class::journal::{Client, ClientState, ObjectPosition, ObjectSetPosition};
+}
+
 /// What clients of the class `rbd` exchange with it.
 pub mod rbd {
     pub use crate::class::rbd::{

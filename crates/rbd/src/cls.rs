@@ -1,4 +1,4 @@
-//! Calls of methods of the classes `rbd` and `lock`.
+//! Calls of methods of the classes `rbd`, `lock` and `journal`.
 
 use std::time::Duration;
 
@@ -127,7 +127,19 @@ pub(crate) async fn ask<T: Decode>(
     method: &'static str,
     input: &impl Encode,
 ) -> Result<T> {
-    let reply = io.operate(method, oid, vec![rbd(method, input)?]).await?;
+    ask_of(io, oid, "rbd", method, input).await
+}
+
+/// Runs a method of any class that reads, and decodes its output.
+pub(crate) async fn ask_of<T: Decode>(
+    io: &IoCtx,
+    oid: impl Into<ObjectName>,
+    class: &'static str,
+    method: &'static str,
+    input: &impl Encode,
+) -> Result<T> {
+    let call = made(CallInput::op_with(class, method, input))?;
+    let reply = io.operate(method, oid, vec![call]).await?;
     output(&reply, 0)
 }
 

@@ -37,6 +37,8 @@ const WRITABLE: u64 = features::LAYERING
     | features::OPERATIONS;
 /// What does not keep from reading, besides.
 const READABLE: u64 = WRITABLE | features::JOURNALING | features::NON_PRIMARY;
+/// What does not keep from removing the image, besides. That one is refused whose primary is elsewhere, with its own errno.
+const REMOVABLE: u64 = READABLE;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +61,8 @@ pub(crate) enum Purpose {
     Use,
     /// To be migrated: what it is for others in a migration does not count.
     Migrate,
+    /// To be removed, with its journal: nothing more is noted there.
+    Remove,
 }
 
 /// What of an image is shared by its operations and tasks.
@@ -137,7 +141,11 @@ impl Inner {
             }
         };
         let read_only = options.read_only || snap.is_some();
-        let mut known = if read_only { READABLE } else { WRITABLE };
+        let mut known = match purpose {
+            Purpose::Remove => REMOVABLE,
+            _ if read_only => READABLE,
+            _ => WRITABLE,
+        };
         if header.has(features::MIGRATING)
             && (purpose == Purpose::Migrate || migration::may_be_used(io, id, read_only).await?)
         {
@@ -240,7 +248,7 @@ impl Inner {
     async fn open_parent(&self) -> Result<()> {
         let header = self.header();
         let seen = match self.purpose {
-            Purpose::Use => header.overlap_at(self.snap)? > 0,
+            Purpose::Use | Purpose::Remove => header.overlap_at(self.snap)? > 0,
             // All snapshots are read.
             Purpose::Migrate => header.parent_is_seen(),
         };

@@ -15,6 +15,7 @@ mod flatten;
 mod header;
 mod image;
 mod io;
+mod journal;
 mod lock;
 mod message;
 mod migration;

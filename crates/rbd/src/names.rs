@@ -38,3 +38,13 @@ pub(crate) fn data_prefix(id: &str, pool_of_header: Option<i64>) -> String {
         Some(pool) => format!("rbd_data.{pool}.{id}"),
     }
 }
+
+/// The journal of an image: who reads and writes it, and which objects have its entries.
+pub(crate) fn journal(id: &str) -> String {
+    format!("journal.{id}")
+}
+
+/// One of the objects with a journal's entries.
+pub(crate) fn journal_entries(id: &str, pool_of_header: i64, number: u64) -> String {
+    format!("journal_data.{pool_of_header}.{id}.{number}")
+}

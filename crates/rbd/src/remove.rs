@@ -2,33 +2,34 @@
 
 use std::rc::Rc;
 
-use spirula_classes::rbd::features;
+use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
 
 use crate::error::unless;
 use crate::image::{Image, Inner, Options, Purpose};
-use crate::{Error, Progress, Result, directory, names};
+use crate::{Error, Progress, Result, directory, journal, mirror, names};
 
-/// Removes an image's header and its object map.
+/// Removes an image's header, its journal and its object map.
 pub(crate) async fn remove_objects(io: &IoCtx, id: &str) -> Result<()> {
-    for oid in [names::header(id), names::object_map(id, None)] {
-        unless(io.remove(oid).await.map_err(Error::from), errno::ENOENT)?;
-    }
-    Ok(())
+    let remove =
+        async |oid: String| unless(io.remove(oid).await.map_err(Error::from), errno::ENOENT).map(drop);
+    remove(names::header(id)).await?;
+    journal::remove(io, id).await?;
+    remove(names::object_map(id, None)).await
 }
 
 /// Removes an image with all its data.
 ///
 /// # Errors
 /// `ENOENT` where there is none, `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients use it, `EMLINK` where it
-/// belongs to a group, `ECANCELED` where the progress' listener ends it.
+/// belongs to a group, `EINVAL` where it is mirrored and the primary one is elsewhere, `ECANCELED` where the progress' listener ends it.
 pub async fn remove(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     let id = directory::image_id(io, name).await?;
     remove_content(io, name, &id, progress).await?;
     remove_named(io, name, &id).await
 }
 
-/// Removes what names an image, its header and its object map.
+/// Removes what names an image, its header, journal and object map.
 pub(crate) async fn remove_named(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     remove_objects(io, id).await?;
     directory::remove(io, name, id).await
@@ -37,7 +38,7 @@ pub(crate) async fn remove_named(io: &IoCtx, name: &str, id: &str) -> Result<()>
 /// Removes an image's data and what ties it to others. There is nothing to be done where an interrupted removal has come to the
 /// header.
 pub(crate) async fn remove_content(io: &IoCtx, name: &str, id: &str, progress: &Progress) -> Result<()> {
-    match Image::open_by_id(io, name, id, Options::default()).await {
+    match Image::open_for(io, (name, id), Options::default(), Purpose::Remove).await {
         Ok(image) => {
             let emptied = image.inner.empty(progress).await;
             let closed = image.close().await;
@@ -53,22 +54,50 @@ async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
     Ok(unless(header, errno::ENOENT)?.is_none())
 }
 
+/// How many clients have an image open. Daemons that mirror it do not count.
+pub(crate) async fn users(io: &IoCtx, id: &str) -> Result<usize> {
+    let watchers = io.list_watchers(names::header(id)).await?;
+    if watchers.len() < 2 {
+        return Ok(watchers.len());
+    }
+    let mirroring = io.list_watchers(names::MIRRORING).await.map_err(Error::from);
+    let daemons = unless(mirroring, errno::ENOENT)?.unwrap_or_default();
+    let is_daemon = |addr| daemons.iter().any(|d| d.addr == addr);
+    Ok(watchers.iter().filter(|w| !is_daemon(w.addr)).count())
+}
+
+/// Whether a snapshot keeps an image from being removed.
+fn is_kept(namespace: &SnapshotNamespace) -> bool {
+    !namespace.is_trash() && !matches!(namespace, SnapshotNamespace::Mirror(_))
+}
+
 impl Inner {
     /// Removes the image's data and what ties it to others, where nobody else uses it.
     pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.header();
-        if self.purpose == Purpose::Use && header.has(features::MIGRATING) {
+        if self.purpose != Purpose::Migrate && header.has(features::MIGRATING) {
             return Err(Error::os("remove", errno::EBUSY));
         }
         if header.op_features & features::GROUP != 0 {
             return Err(Error::os("remove", errno::EMLINK));
         }
-        if !header.snapshots.is_empty() {
+        if header.snapshots.values().any(|s| is_kept(&s.namespace)) {
             return Err(Error::os("remove", errno::ENOTEMPTY));
         }
         // One of them is this client.
-        if self.io.list_watchers(self.header_oid()).await?.len() > 1 {
+        if users(&self.io, &self.fixed.id).await? > 1 {
             return Err(Error::os("remove", errno::EBUSY));
+        }
+        let mirrored = mirror::disable::removable(&self.io, &self.fixed.id, &header).await?;
+        // What was half removed, and is gone unless clones need it.
+        for snapshot in header.snapshots.values().filter(|s| s.namespace.is_trash()) {
+            self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
+        }
+        if self.header().snapshots.values().any(|s| s.namespace.is_trash()) {
+            return Err(Error::os("remove", errno::ENOTEMPTY));
+        }
+        if let Some(mirrored) = mirrored {
+            self.end_mirroring(mirrored).await?;
         }
         let _operation = self.begin_operation().await?;
         let alone = self.alone().await;

@@ -2,7 +2,7 @@
 
 mod cas;
 mod hello;
-mod journal;
+pub(crate) mod journal;
 mod lock;
 mod log;
 mod numops;

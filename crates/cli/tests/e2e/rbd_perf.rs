@@ -32,7 +32,7 @@ struct Load(Child, Child);
 
 impl Load {
     fn start(c: &Cluster) -> Self {
-        let bench = "timeout 50 rbd bench --io-type write --io-size 8192 --io-threads 1 --io-total 100G p/plain &> /dev/null || true";
+        let bench = "timeout -k 1 50 rbd bench --io-type write --io-size 8192 --io-threads 1 --io-total 100G p/plain &> /dev/null || true";
         let python = c
             .python_command(LOAD)
             .stdin(Stdio::piped())

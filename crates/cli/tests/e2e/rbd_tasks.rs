@@ -1,6 +1,6 @@
 //! What the manager does with images in the background, asked for with the official tools.
 
-use crate::common::Cluster;
+use crate::common::{Cluster, binary};
 
 const COMMON: &str = include_str!("../data/rbd/common.sh");
 
@@ -24,6 +24,13 @@ fn tasks_are_added_listed_done_and_canceled() {
     run(&c, include_str!("../data/rbd/tasks.sh"));
     let peak = c.peak_rss("mon.a");
     println!("the monitor took {} MiB at most", peak >> 20);
+}
+
+#[test]
+fn images_are_removed_with_their_journals_and_mirroring() {
+    let c = cluster("tasks-journals", 1, &[]);
+    let script = include_str!("../data/rbd/tasks_journals.sh");
+    run(&c, &format!("SPIRULA={}\n{script}", binary().display()));
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl Tasks {
 
     async fn add_flatten(&self, spec: &ImageSpec) -> Result<Reply, Failure> {
         let io = self.io((&spec.pool, &spec.namespace)).await?;
-        let image = look_at(&io, spec).await?;
+        let image = look_at(&io, spec, false).await?;
         let refs = refs(Action::Flatten, spec, image.as_ref().map(|i| i.id.as_str()));
         if let Some(known) = self.known(&refs) {
             return Ok(known);
@@ -155,7 +155,7 @@ impl Tasks {
 
     async fn add_remove(&self, spec: &ImageSpec) -> Result<Reply, Failure> {
         let io = self.io((&spec.pool, &spec.namespace)).await?;
-        let image = look_at(&io, spec).await?;
+        let image = look_at(&io, spec, true).await?;
         let refs = refs(Action::Remove, spec, image.as_ref().map(|i| i.id.as_str()));
         if let Some(known) = self.known(&refs) {
             return Ok(known);
@@ -319,9 +319,14 @@ struct Look {
     has_snapshots: bool,
 }
 
-/// Looks at an image, where there is one. It is opened as it will be for the task, so that what keeps from that is told at once.
-async fn look_at(io: &IoCtx, spec: &ImageSpec) -> Result<Option<Look>, Failure> {
-    let image = match Image::open(io, &spec.image, Options::default()).await {
+/// Looks at an image, where there is one. Where it is to be written it is opened for that, so that what keeps from it is told at
+/// once.
+async fn look_at(io: &IoCtx, spec: &ImageSpec, read_only: bool) -> Result<Option<Look>, Failure> {
+    let options = Options {
+        read_only,
+        ..Options::default()
+    };
+    let image = match Image::open(io, &spec.image, options).await {
         Ok(image) => image,
         Err(e) if e.is(errno::ENOENT) => return Ok(None),
         Err(e) => return Err(Failure::rbd(&e, opening(&spec.image))),

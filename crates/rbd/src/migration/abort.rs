@@ -9,7 +9,7 @@ use spirula_classes::rbd::migration::{Migration, state};
 use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
 
-use super::children::give_back;
+use super::children::{give_back, unlist};
 use super::pair::{Mark, Pair, Side};
 use super::source::{has_head, history};
 use super::steps::newest_copied;
@@ -72,6 +72,7 @@ async fn abort(
         done.and(closed)?;
     }
     if !matches!(pair.destination.mark, Mark::Gone) {
+        unlist(pair).await?;
         empty_destination(&pair.destination, progress).await?;
     }
     restore_names(pair).await

@@ -1,4 +1,6 @@
-//! Clones that are given back to the source when a migration is given up. Each says which snapshot it is a clone of, and is listed
+//! Where the images of a migration are parents, and where they are clones.
+//!
+//! Clones are given back to the source when a migration is given up. Each says which snapshot it is a clone of, and is listed
 //! with that. Whatever interrupts it, a clone is listed with one of the two at least (the states of `relink_children` in Ceph's
 //! `src/librbd/api/Migration.cc`).
 
@@ -9,9 +11,11 @@ use spirula_classes::rbd::{ParentImageSpec, features};
 use spirula_client::errno;
 
 use super::notify;
-use crate::clones::{Child, Link, attach_again, children_of, forget_child};
+use super::pair::Pair;
+use crate::clones::{Child, Link, attach_again, children_of, detach, forget_child};
 use crate::cls::{self, Nothing, change};
-use crate::header::Header;
+use crate::error::unless;
+use crate::header::{Header, text};
 use crate::image::Inner;
 use crate::{Error, Result, names};
 
@@ -97,4 +101,27 @@ fn attach_ops(
         }
         _ => Err(Error::os("relink", errno::EOPNOTSUPP)),
     }
+}
+
+/// Lists the destination no more among the clones of the source's parent, where it has none itself. To prepare the migration of a
+/// clone `librbd` first makes another clone; where that is to be none it takes the parent from it and leaves it listed, so that the
+/// parent's snapshot could never be removed.
+pub(super) async fn unlist(pair: &Pair) -> Result<()> {
+    let (source, destination) = (&pair.source, &pair.destination);
+    let headers = (
+        unless(Header::read(&source.io, &source.id).await, errno::ENOENT)?,
+        unless(Header::read(&destination.io, &destination.id).await, errno::ENOENT)?,
+    );
+    let (Some(from), Some(to)) = headers else { return Ok(()) };
+    let Some(parent) = from.parent.filter(|_| to.parent.is_none()) else {
+        return Ok(());
+    };
+    let pool = source.io.rados().pool_by_id(parent.spec.pool_id).await?;
+    let link = Link {
+        parent: &pool.with_namespace(text(&parent.spec.pool_namespace)),
+        spec: parent.spec.clone(),
+        io: &destination.io,
+        child: &destination.id,
+    };
+    detach(&link).await
 }

@@ -4,6 +4,7 @@ use spirula_classes::rbd::migration::state;
 use spirula_classes::rbd::{SnapshotNamespace, features};
 use spirula_client::{IoCtx, errno};
 
+use super::children::unlist;
 use super::pair::{Pair, Side};
 use super::{refuse_mirroring, refuse_watchers, remove_record, under_way};
 use crate::clones::children_of;
@@ -40,6 +41,7 @@ async fn commit(pair: &Pair, has_begun: bool, progress: &Progress) -> Result<()>
         // From here on nobody takes the source back.
         remove_record(&source.io, &source.id).await?;
     }
+    unlist(pair).await?;
     let names = (source.name.as_str(), source.id.as_str());
     match Image::open_for(&source.io, names, Options::default(), Purpose::Use).await {
         Ok(image) => {

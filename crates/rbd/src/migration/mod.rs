@@ -19,6 +19,7 @@ use spirula_classes::rbd::migration::{DESTINATION, Migration, SOURCE, state};
 use spirula_client::{IoCtx, errno};
 
 use crate::cls::{Nothing, ask, tell};
+use crate::remove::users;
 use crate::{Error, Result, mirror, names};
 
 pub use abort::migration_abort;
@@ -91,7 +92,7 @@ async fn refuse_mirroring(io: &IoCtx, record: &Migration) -> Result<()> {
 
 /// Fails with `EBUSY` where other clients use the image; one of those that watch it is this one.
 async fn refuse_watchers(io: &IoCtx, id: &str) -> Result<()> {
-    match io.list_watchers(names::header(id)).await?.len() {
+    match users(io, id).await? {
         0 | 1 => Ok(()),
         _ => Err(Error::os("migration", errno::EBUSY)),
     }

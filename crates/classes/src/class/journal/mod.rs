@@ -55,30 +55,37 @@ const CLIENT_BATCH: u64 = 256;
 
 versioned! {
     /// An entry that a client processed.
-    pub(crate) struct ObjectPosition: "cls::journal::ObjectPosition", version 1 {
-        pub(crate) object_number: u64,
-        pub(crate) tag_tid: u64,
-        pub(crate) entry_tid: u64,
+    pub struct ObjectPosition: "cls::journal::ObjectPosition", version 1 {
+        /// The object that holds it.
+        pub object_number: u64,
+        /// Its tag.
+        pub tag_tid: u64,
+        /// Its number among those with the tag.
+        pub entry_tid: u64,
     }
 
     /// The last entry of each object that a client processed, the latest first.
-    pub(crate) struct ObjectSetPosition: "cls::journal::ObjectSetPosition", version 1 {
-        pub(crate) positions: Vec<ObjectPosition>,
+    pub struct ObjectSetPosition: "cls::journal::ObjectSetPosition", version 1 {
+        /// One for each object.
+        pub positions: Vec<ObjectPosition>,
     }
 
     /// One that follows the journal.
-    pub(crate) struct Client: "cls::journal::Client", version 1 {
-        pub(crate) id: Bytes,
+    pub struct Client: "cls::journal::Client", version 1 {
+        /// Its name; empty for the one that writes.
+        pub id: Bytes,
         /// Its own.
-        pub(crate) data: Bytes,
-        pub(crate) commit_position: ObjectSetPosition,
-        pub(crate) state: ClientState,
+        pub data: Bytes,
+        /// What it has processed.
+        pub commit_position: ObjectSetPosition,
+        /// Whether the journal waits for it.
+        pub state: ClientState,
     }
 }
 
 /// Whether the journal waits for a client. Unknown values survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ClientState(pub(crate) u8);
+pub struct ClientState(pub u8);
 
 impl ClientState {
     pub(crate) const DISCONNECTED: Self = Self(1);

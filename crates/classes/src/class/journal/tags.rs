@@ -18,11 +18,13 @@ const NEW_CLASS: u64 = u64::MAX;
 
 versioned! {
     /// A tag.
-    pub(crate) struct Tag: "cls::journal::Tag", version 1 {
-        pub(crate) tid: u64,
-        pub(crate) class: u64,
+    pub struct Tag: "cls::journal::Tag", version 1 {
+        /// Its number.
+        pub tid: u64,
+        /// The line of tags that it belongs to.
+        pub class: u64,
         /// Its creator's.
-        pub(crate) data: Bytes,
+        pub data: Bytes,
     }
 }
 

@@ -22,6 +22,8 @@ impl ImageState {
     pub const DISABLING: Self = Self(0);
     /// It is mirrored.
     pub const ENABLED: Self = Self(1);
+    /// It is mirrored no more.
+    pub const DISABLED: Self = Self(2);
 }
 
 spirula_denc::transparent!(ImageState);

@@ -1,6 +1,8 @@
 //! Mirroring by snapshots, as far as the cluster of the primary images has to do with it: which images are mirrored, and the
 //! snapshots that the peers copy (Ceph's `src/librbd/mirror/snapshot`).
 
+pub(crate) mod disable;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -23,6 +25,8 @@ use crate::{Error, Result, clones, directory, names};
 const BATCH: u64 = 1024;
 /// The mode of a pool whose images are chosen one by one.
 pub const MIRROR_MODE_IMAGE: u32 = 1;
+/// The mode of an image that is mirrored by its journal.
+const MIRROR_BY_JOURNAL: u8 = 0;
 /// The mode of an image that is mirrored by snapshots.
 pub const MIRROR_BY_SNAPSHOTS: u8 = 1;
 

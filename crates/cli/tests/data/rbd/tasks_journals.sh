@@ -1,0 +1,67 @@
+ready
+
+# What is left of an image in its pools: left ID
+left() { for pool in p q; do rados -p "$pool" ls --all | grep -F "$1" || true; done; }
+
+# Images with journals are removed with them, wherever the entries are.
+for data in p q; do
+    rbd create --size 64 --image-feature exclusive-lock --image-feature journaling --journal-pool "$data" \
+        --journal-object-size 1M --journal-splay-width 3 p/noted
+    rbd bench --io-type write --io-size 1M --io-total 16M p/noted >/dev/null
+    id=$(id_of p/noted)
+    rados -p "$data" ls | grep "^journal_data\..*\.$id\.3"
+    rados -p p ls | grep -x "journal.$id"
+    ceph rbd task add remove p/noted >/dev/null
+    idle
+    prints '' rbd ls p
+    prints '' left "$id"
+done
+rbd create --size 8 --image-feature exclusive-lock --image-feature journaling p/noted
+rbd bench --io-type write --io-size 1M --io-total 4M p/noted >/dev/null
+id=$(id_of p/noted)
+rbd trash mv p/noted
+ceph rbd task add trash remove p/"$id" >/dev/null
+idle
+prints '' rbd trash ls p
+prints '' left "$id"
+
+# Those that are mirrored are forgotten by mirroring, which is told.
+rbd mirror pool enable p image
+rbd create --size 8 --image-feature exclusive-lock --image-feature journaling p/mirrored
+rbd mirror image enable p/mirrored journal
+rbd bench --io-type write --io-size 1M --io-total 4M p/mirrored >/dev/null
+id=$(id_of p/mirrored)
+rados -p p listomapkeys rbd_mirroring | grep -x "image_$id"
+mkfifo enter
+rados -p p watch rbd_mirroring <enter >told 2>&1 &
+exec 9>enter
+until grep -q 'press enter' told; do sleep 0.1; done
+ceph rbd task add remove p/mirrored >/dev/null
+idle
+prints '' left "$id"
+fails 1 grep -q . <(rados -p p listomapkeys rbd_mirroring | grep "$id")
+echo >&9
+wait
+test "$(grep -c -F "$id" told)" = 2
+
+# The copies of an image that is elsewhere are its own cluster's to remove.
+rbd create --size 8 --image-feature exclusive-lock --image-feature journaling p/mirrored
+rbd mirror image enable p/mirrored journal
+rbd mirror image demote p/mirrored
+task=$(ceph rbd task add remove p/mirrored | value 'v["id"]')
+until ceph rbd task list "$task" | grep -q '"retry_message": "\[errno 22\]'; do sleep 0.1; done
+ceph rbd task cancel "$task"
+rbd mirror image promote p/mirrored
+ceph rbd task add remove p/mirrored >/dev/null
+idle
+prints '' rbd ls p
+
+# Snapshots of mirroring go with the image. The manager refuses such images, as Ceph's does.
+rbd create --size 8 p/mirrored
+rbd mirror image enable p/mirrored snapshot
+id=$(id_of p/mirrored)
+denied 16 '[errno 16] RBD image is busy (Image p/mirrored has snapshots)' ceph rbd task add remove p/mirrored
+"$SPIRULA" rbd rm --no-progress p/mirrored
+prints '' left "$id"
+fails 1 grep -q . <(rados -p p listomapkeys rbd_mirroring | grep "$id")
+prints '' rbd ls p

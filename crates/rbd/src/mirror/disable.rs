@@ -1,0 +1,81 @@
+//! The end of the mirroring of an image that is removed (Ceph's `src/librbd/mirror/DisableRequest.cc`).
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace};
+use spirula_client::{IoCtx, errno};
+use spirula_denc::Writer;
+
+use super::{MIRROR_BY_JOURNAL, MIRROR_BY_SNAPSHOTS, PRIMARY, mirror_snapshots, mirrored_image};
+use crate::cls::tell;
+use crate::error::unless;
+use crate::header::{Header, text};
+use crate::image::Inner;
+use crate::{Error, Result, journal, names};
+
+/// Seconds for which whoever follows the pool's mirroring may take notice.
+const NOTIFY_TIMEOUT: u32 = 5;
+/// The number of the notification about one image.
+const IMAGE_UPDATED: u32 = 1;
+
+/// Looks whether an image may be removed as far as mirroring is concerned: its record, where it is mirrored.
+///
+/// # Errors
+/// `EINVAL` where the primary image is elsewhere.
+pub(crate) async fn removable(io: &IoCtx, id: &str, header: &Header) -> Result<Option<MirrorImage>> {
+    let Some(image) = mirrored_image(io, id).await? else {
+        return Ok(None);
+    };
+    let primary = match image.mode {
+        // Without any snapshot nobody says otherwise.
+        MIRROR_BY_SNAPSHOTS => mirror_snapshots(header)
+            .next_back()
+            .is_none_or(|(_, newest)| newest.state == PRIMARY),
+        MIRROR_BY_JOURNAL => journal::is_primary(io, id).await?,
+        _ => return Err(Error::os("mirror", errno::EOPNOTSUPP)),
+    };
+    match primary {
+        true => Ok(Some(image)),
+        false => Err(Error::os("mirror", errno::EINVAL)),
+    }
+}
+
+impl Inner {
+    /// Ends the mirroring of an image that is removed: its peers remove theirs.
+    pub(crate) async fn end_mirroring(self: &Rc<Self>, mut image: MirrorImage) -> Result<()> {
+        let id = &self.fixed.id;
+        if image.state != MirrorImageState::DISABLING {
+            image.state = MirrorImageState::DISABLING;
+            let set = (id.clone(), image.clone());
+            tell(&self.io, names::MIRRORING, "mirror_image_set", &set).await?;
+            self.announce_mirroring(&image).await;
+        }
+        let header = self.header();
+        for snapshot in header.snapshots.values() {
+            if matches!(snapshot.namespace, SnapshotNamespace::Mirror(_)) {
+                self.remove_snapshot(&snapshot.name, &snapshot.namespace).await?;
+            }
+        }
+        let removed = tell(&self.io, names::MIRRORING, "mirror_image_remove", id).await;
+        unless(removed, errno::ENOENT)?;
+        image.state = MirrorImageState::DISABLED;
+        self.announce_mirroring(&image).await;
+        Ok(())
+    }
+
+    /// Tells those that follow the pool's mirroring, who need not be there.
+    async fn announce_mirroring(&self, image: &MirrorImage) {
+        let mut w = Writer::new();
+        w.section(1, 1, |w| {
+            w.u32(IMAGE_UPDATED);
+            w.u32(u32::from(image.state.0));
+            w.string(&self.fixed.id);
+            w.string(&text(&image.global_id));
+        });
+        let message = Bytes::from(w.into_vec());
+        if let Err(e) = self.io.notify(names::MIRRORING, message, NOTIFY_TIMEOUT).await {
+            tracing::debug!("mirroring of an image: {e}");
+        }
+    }
+}
