@@ -220,17 +220,57 @@ fn names_are_asked_once_and_again_later_and_who_has_none_is_forgotten() {
 }
 
 #[test]
-fn there_is_room_for_so_many_queries_and_images() {
-    let mut w = World::default();
-    for id in 0..200 {
-        w.io.ask(&pool(id), Duration::from_millis(id));
-    }
-    assert_eq!(w.io.queries.len(), MAX_QUERIES);
-    assert!(w.io.queries.contains_key(&pool(199)));
+fn a_late_answer_to_an_older_round_does_not_end_the_newer_one() {
     let mut w = World::default();
     w.io.ask(&pool(1), at(0));
     w.round(at(0), Vec::new());
-    let images = (0..2 * MAX_IMAGES).map(|i| counts(1, "", &i.to_string(), 1));
-    w.round(at(5), images.collect());
-    assert_eq!(w.io.queries[&pool(1)].images.len(), MAX_IMAGES);
+    let old = w.polls[0].round;
+    w.tick(at(5));
+    for osd in [0, 1] {
+        let images = Vec::new();
+        w.io.answer(osd, ImageIoCounts { round: old, images });
+    }
+    w.tick(at(5) + Duration::from_millis(250));
+    let round = w.polls[1].round;
+    for (osd, writes) in [(0, 20), (1, 30)] {
+        let images = vec![counts(1, "", "a", writes)];
+        w.io.answer(osd, ImageIoCounts { round, images });
+    }
+    w.tick(at(5) + Duration::from_millis(500));
+    w.name_all();
+    let report = w.report(&pool(1), Kind::Stats, 0);
+    assert_eq!(report["stats"][0]["0/image-a"][0], 10.0);
+}
+
+#[test]
+fn the_query_that_was_not_asked_for_longest_gives_way() {
+    let mut w = World::default();
+    let all = MAX_QUERIES as u64;
+    for n in 0..all {
+        w.io.ask(&pool(n), Duration::from_millis(n));
+    }
+    w.io.ask(&pool(0), at(1));
+    w.io.ask(&pool(all), at(1));
+    w.tick(at(1));
+    let expected: Vec<u64> = (0..=all).filter(|n| *n != 1).collect();
+    assert_eq!(w.polls[0].pools, expected);
+}
+
+#[test]
+fn no_more_images_are_kept_than_there_may_be() {
+    let mut w = World::default();
+    w.io.ask(&pool(1), at(0));
+    w.round(at(0), Vec::new());
+    let image = |n: usize| counts(1, "", &n.to_string(), 1);
+    w.round(at(5), (0..2 * MAX_IMAGES).map(image).collect());
+    w.round(at(10), [0, MAX_IMAGES, MAX_IMAGES + 1].map(image).to_vec());
+    let images = &w.io.queries[&pool(1)].images;
+    assert_eq!(images.len(), MAX_IMAGES);
+    let key = |n: usize| ImageKey {
+        pool: 1,
+        nspace: String::new(),
+        id: n.to_string(),
+    };
+    assert_eq!(images[&key(0)].sum[0], 2);
+    assert!(!images.contains_key(&key(MAX_IMAGES)));
 }

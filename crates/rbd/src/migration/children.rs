@@ -110,9 +110,14 @@ pub(super) async fn unlist(pair: &Pair) -> Result<()> {
     let (source, destination) = (&pair.source, &pair.destination);
     let headers = (
         unless(Header::read(&source.io, &source.id).await, errno::ENOENT)?,
-        unless(Header::read(&destination.io, &destination.id).await, errno::ENOENT)?,
+        unless(
+            Header::read(&destination.io, &destination.id).await,
+            errno::ENOENT,
+        )?,
     );
-    let (Some(from), Some(to)) = headers else { return Ok(()) };
+    let (Some(from), Some(to)) = headers else {
+        return Ok(());
+    };
     let Some(parent) = from.parent.filter(|_| to.parent.is_none()) else {
         return Ok(());
     };

@@ -27,14 +27,14 @@ for flatten in '' --flatten; do
         mapped q/c s0 s1
         rbd snap purge --no-progress q/c
         rbd rm --no-progress q/c
-        # Whoever prepares a migration that flattens has listed the destination with the parent, which then can't go.
-        if [ $flatten ]; then
-            rbd rename p/parent p/parent-$format
-        else
-            rbd snap unprotect p/parent@s
-            rbd snap purge --no-progress p/parent
-            rbd rm --no-progress p/parent
-        fi
+        # The one that prepared it has listed the destination with the parent, also where it does without.
+        rbd clone --rbd-default-clone-format $format p/parent@s p/c
+        rbd migration prepare $flatten p/c q/c
+        migrate abort q/c
+        rbd rm --no-progress p/c
+        rbd snap unprotect p/parent@s
+        rbd snap purge --no-progress p/parent
+        rbd rm --no-progress p/parent
     done
 done
 
