@@ -327,6 +327,8 @@ impl State {
 
     /// Sets the contents of a device block until it is written back.
     pub(crate) fn set_dirty(&mut self, pblk: u64, dirty: Dirty) {
+        // A checksum does not tell contents apart that have checksums of their own inside.
+        self.data.remove(&pblk);
         let table = self.active();
         table.unresolved += usize::from(matches!(dirty, Dirty::Patched(_)));
         table.bytes += DIRTY_WEIGHT;
