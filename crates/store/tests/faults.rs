@@ -107,6 +107,48 @@ fn a_device_can_be_formatted_again() {
     }
 }
 
+/// A block that begins with a text and its checksum: all such blocks have one checksum.
+fn checksummed(text: u8) -> Bytes {
+    let mut block = vec![text; 36];
+    block.extend(crc32c::crc32c(&block).to_le_bytes());
+    block.resize(4096, 7);
+    block.into()
+}
+
+#[test]
+fn contents_with_one_checksum_are_not_taken_for_each_other() {
+    assert_eq!(crc32c::crc32c(&checksummed(1)), crc32c::crc32c(&checksummed(2)));
+    let disk = SimDisk::new(24 << 20, 1);
+    format(&disk);
+    let config = Config {
+        data_cache_bytes: 1 << 20,
+        ..small()
+    };
+    let mut store = open_with(&disk, config).unwrap();
+    // Overwritten in place; removed, with the next one in the same place; and read while it is written.
+    for (round, remove, while_read) in [(1, false, false), (2, true, false), (3, false, true)] {
+        let put = |store: &mut Store, text: u8, remove: bool| {
+            let mut txn = Transaction::new();
+            if remove {
+                txn.push(Op::Remove(key(round)));
+            }
+            txn.write(&key(round), 0, checksummed(text));
+            store.submit(txn, Token(1)).unwrap();
+        };
+        put(&mut store, 1, false);
+        settle(&mut store);
+        if while_read {
+            store.read(&key(round), 0, 4096, Token(8)).unwrap();
+        } else {
+            assert_eq!(read(&mut store, round).unwrap(), checksummed(1));
+        }
+        put(&mut store, 2, remove);
+        settle(&mut store);
+        assert_eq!(read(&mut store, round).unwrap(), checksummed(2));
+        assert_eq!(read(&mut store, round).unwrap(), checksummed(2));
+    }
+}
+
 #[test]
 fn a_large_write_whose_blocks_were_overwritten_at_once_is_not_taken_for_lost() {
     for moved in [false, true] {
