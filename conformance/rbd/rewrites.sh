@@ -15,7 +15,7 @@ rbd pool init p
 for image in a b c; do
     rbd create --size 64M --image-feature layering,exclusive-lock p/$image
     fio --name=$image --ioengine=rbd --pool=p --rbdname=$image --clientname=admin --rw=randwrite --bs=4k --size=12M --loops=40 \
-        --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --output="$dir/$image.txt" 2>"$dir/$image.err" &
+        --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --output="$dir/$image.txt" 2>"$dir/$image.err" &
     jobs+=($!)
 done
 kills=0
