@@ -149,6 +149,18 @@ pub(crate) async fn detach(link: &Link<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Makes a parent forget a clone, as [`detach`].
+pub(crate) async fn detach_from(spec: &ParentImageSpec, io: &IoCtx, child: &str) -> Result<()> {
+    let pool = io.rados().pool_by_id(spec.pool_id).await?;
+    let link = Link {
+        parent: &pool.with_namespace(text(&spec.pool_namespace)),
+        spec: spec.clone(),
+        io,
+        child,
+    };
+    detach(&link).await
+}
+
 /// What users have noted of an image.
 pub(crate) async fn metadata(io: &IoCtx, header: &str) -> Result<BTreeMap<Bytes, Bytes>> {
     let mut all = BTreeMap::new();
@@ -218,16 +230,9 @@ pub(crate) async fn children_of(inner: &Inner, snap: u64) -> Result<BTreeSet<Chi
 impl Inner {
     /// Makes the parent forget this image, where `header` still names it.
     pub(crate) async fn detach_from_parent(&self, header: &Header) -> Result<()> {
-        let Some(parent) = &header.parent else {
-            return Ok(());
-        };
-        let pool = self.io.rados().pool_by_id(parent.spec.pool_id).await?;
-        let link = Link {
-            parent: &pool.with_namespace(text(&parent.spec.pool_namespace)),
-            spec: parent.spec.clone(),
-            io: &self.io,
-            child: &self.fixed.id,
-        };
-        detach(&link).await
+        match &header.parent {
+            Some(parent) => detach_from(&parent.spec, &self.io, &self.fixed.id).await,
+            None => Ok(()),
+        }
     }
 }

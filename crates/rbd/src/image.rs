@@ -35,10 +35,8 @@ const WRITABLE: u64 = features::LAYERING
     | features::DEEP_FLATTEN
     | features::DATA_POOL
     | features::OPERATIONS;
-/// What does not keep from reading, besides.
+/// What does not keep from reading, besides, nor from removing.
 const READABLE: u64 = WRITABLE | features::JOURNALING | features::NON_PRIMARY;
-/// What does not keep from removing the image, besides. That one is refused whose primary is elsewhere, with its own errno.
-const REMOVABLE: u64 = READABLE;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Default)]
@@ -141,10 +139,9 @@ impl Inner {
             }
         };
         let read_only = options.read_only || snap.is_some();
-        let mut known = match purpose {
-            Purpose::Remove => REMOVABLE,
-            _ if read_only => READABLE,
-            _ => WRITABLE,
+        let mut known = match read_only || purpose == Purpose::Remove {
+            true => READABLE,
+            false => WRITABLE,
         };
         if header.has(features::MIGRATING)
             && (purpose == Purpose::Migrate || migration::may_be_used(io, id, read_only).await?)

@@ -231,10 +231,12 @@ impl Store {
         };
         match outcome {
             Ok(bytes) => {
-                // What was written since is not on the device before all reads of the block have ended.
-                let is_current = self.state.find_dirty(*pblk).is_none();
-                let caches = self.state.cfg.data_cache_bytes > 0;
-                if bytes.len() == BLOCK && patches.is_empty() && caches && is_current {
+                if bytes.len() == BLOCK
+                    && patches.is_empty()
+                    && self.state.cfg.data_cache_bytes > 0
+                    // What was written since is not on the device before all reads of the block have ended.
+                    && self.state.find_dirty(*pblk).is_none()
+                {
                     // A copy, as the buffer's memory is counted for reads under way.
                     let entry = (crcs[0], Bytes::copy_from_slice(&bytes));
                     self.state.data.insert(*pblk, entry, BLOCK + 128);

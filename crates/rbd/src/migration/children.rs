@@ -12,10 +12,10 @@ use spirula_client::errno;
 
 use super::notify;
 use super::pair::Pair;
-use crate::clones::{Child, Link, attach_again, children_of, detach, forget_child};
+use crate::clones::{Child, Link, attach_again, children_of, detach_from, forget_child};
 use crate::cls::{self, Nothing, change};
 use crate::error::unless;
-use crate::header::{Header, text};
+use crate::header::Header;
 use crate::image::Inner;
 use crate::{Error, Result, names};
 
@@ -118,15 +118,8 @@ pub(super) async fn unlist(pair: &Pair) -> Result<()> {
     let (Some(from), Some(to)) = headers else {
         return Ok(());
     };
-    let Some(parent) = from.parent.filter(|_| to.parent.is_none()) else {
-        return Ok(());
-    };
-    let pool = source.io.rados().pool_by_id(parent.spec.pool_id).await?;
-    let link = Link {
-        parent: &pool.with_namespace(text(&parent.spec.pool_namespace)),
-        spec: parent.spec.clone(),
-        io: &destination.io,
-        child: &destination.id,
-    };
-    detach(&link).await
+    match from.parent.filter(|_| to.parent.is_none()) {
+        Some(parent) => detach_from(&parent.spec, &destination.io, &destination.id).await,
+        None => Ok(()),
+    }
 }
