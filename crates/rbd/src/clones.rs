@@ -7,7 +7,7 @@ use spirula_classes::rbd::protection::UNPROTECTED;
 use spirula_classes::rbd::{ChildImageSpec, ParentImageSpec, SnapshotInfo, features};
 use spirula_client::{IoCtx, errno};
 
-use crate::cls::{ask, tell};
+use crate::cls::{announce, ask, tell};
 use crate::error::unless;
 use crate::header::{Header, text};
 use crate::image::{Image, Inner, Options};
@@ -94,14 +94,7 @@ pub(crate) async fn attach_v2(link: &Link<'_>) -> Result<()> {
 }
 
 async fn notify(link: &Link<'_>) {
-    const TIMEOUT: u32 = 5;
-    let told = link
-        .parent
-        .notify(parent_header(link), Bytes::new(), TIMEOUT)
-        .await;
-    if let Err(e) = told {
-        tracing::debug!("clients of a parent: {e}");
-    }
+    announce(link.parent, parent_header(link), Bytes::new()).await;
 }
 
 /// Lists a clone with another parent than before. It may be listed already.

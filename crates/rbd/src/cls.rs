@@ -120,6 +120,16 @@ pub(crate) async fn tell(
     change(io, method, oid, vec![rbd(method, input)?]).await
 }
 
+/// Tells those that watch an object, who need not be there: of those that do not answer each is gone, or will look again when it
+/// finds its watch lost.
+pub(crate) async fn announce(io: &IoCtx, oid: impl Into<ObjectName>, message: impl Into<Bytes>) {
+    const SECONDS: u32 = 5;
+    let oid = oid.into();
+    if let Err(e) = io.notify(oid.clone(), message.into(), SECONDS).await {
+        tracing::debug!("watchers of {oid:?}: {e}");
+    }
+}
+
 /// Runs a method that reads, and decodes its output.
 pub(crate) async fn ask<T: Decode>(
     io: &IoCtx,

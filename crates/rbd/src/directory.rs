@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_client::{IoCtx, errno};
 
-use crate::cls::{Nothing, ask, change, create, rbd, tell};
+use crate::cls::{Nothing, announce, ask, change, create, rbd, tell};
 use crate::error::unless;
 use crate::header::text;
 use crate::{Error, Result, names};
@@ -116,13 +116,9 @@ pub(crate) async fn remove(io: &IoCtx, name: &str, id: &str) -> Result<()> {
 pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
     let id = image_id(io, from).await?;
     rename_entry(io, &id, from, to).await?;
-    // Others need not be there.
-    let _ = io.notify(names::header(&id), Bytes::new(), NOTIFY_TIMEOUT).await;
+    announce(io, names::header(&id), Bytes::new()).await;
     Ok(())
 }
-
-/// Seconds for which clients may take notice.
-const NOTIFY_TIMEOUT: u32 = 5;
 
 pub(crate) async fn rename_entry(io: &IoCtx, id: &str, from: &str, to: &str) -> Result<()> {
     if from == to {

@@ -8,7 +8,7 @@ use spirula_classes::rbd::TrashImage;
 use spirula_client::{IoCtx, errno};
 use spirula_denc::{UTime, Writer};
 
-use crate::cls::{ask, tell};
+use crate::cls::{announce, ask, tell};
 use crate::error::unless;
 use crate::header::text;
 use crate::remove::{remove_content, remove_objects};
@@ -16,8 +16,6 @@ use crate::{Error, Progress, Result, directory, names};
 
 /// Entries asked for at a time.
 const BATCH: u64 = 1024;
-/// Seconds for which whoever follows the trash may take notice.
-const NOTIFY_TIMEOUT: u32 = 5;
 /// The number of the notification that an image is gone.
 const REMOVED: u32 = 1;
 
@@ -96,17 +94,14 @@ pub async fn trash_remove(io: &IoCtx, id: &str, force: bool, progress: &Progress
     Ok(())
 }
 
-/// Tells those that follow the trash, who need not be there.
+/// Tells those that follow the trash.
 async fn announce_removal(io: &IoCtx, id: &str) {
     let mut w = Writer::new();
     w.section(1, 1, |w| {
         w.u32(REMOVED);
         w.string(id);
     });
-    let message = Bytes::from(w.into_vec());
-    if let Err(e) = io.notify(names::TRASH, message, NOTIFY_TIMEOUT).await {
-        tracing::debug!("removal from the trash: {e}");
-    }
+    announce(io, names::TRASH, w.into_vec()).await;
 }
 
 /// Takes an image out of the trash, under the name that it had. It may be out already.

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use spirula_classes::rbd::migration::{DESTINATION, Migration, SOURCE, state};
 use spirula_client::{IoCtx, errno};
 
-use crate::cls::{Nothing, ask, tell};
+use crate::cls::{Nothing, announce, ask, tell};
 use crate::remove::users;
 use crate::{Error, Result, mirror, names};
 
@@ -26,9 +26,6 @@ pub use abort::migration_abort;
 pub use commit::migration_commit;
 pub use execute::migration_execute;
 pub use pair::{MigrationStatus, migration_status};
-
-/// Seconds for which clients may take notice.
-const NOTIFY_TIMEOUT: u32 = 5;
 
 /// The record in an image's header: `EINVAL` where it is not migrating.
 async fn record(io: &IoCtx, id: &str) -> Result<Migration> {
@@ -47,11 +44,9 @@ async fn remove_record(io: &IoCtx, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Has an image's clients read its header again. Those that do not answer are gone or will when they find the watch lost.
+/// Has an image's clients read its header again.
 async fn notify(io: &IoCtx, id: &str) {
-    if let Err(e) = io.notify(names::header(id), Bytes::new(), NOTIFY_TIMEOUT).await {
-        tracing::debug!("clients of image {id}: {e}");
-    }
+    announce(io, names::header(id), Bytes::new()).await;
 }
 
 /// Whether an image that is migrating may be read or written here as if it were not. Otherwise it can't be opened, as what a

@@ -2,20 +2,17 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace};
 use spirula_client::{IoCtx, errno};
 use spirula_denc::Writer;
 
 use super::{MIRROR_BY_JOURNAL, MIRROR_BY_SNAPSHOTS, PRIMARY, mirror_snapshots, mirrored_image};
-use crate::cls::tell;
+use crate::cls::{announce, tell};
 use crate::error::unless;
 use crate::header::{Header, text};
 use crate::image::Inner;
 use crate::{Error, Result, journal, names};
 
-/// Seconds for which whoever follows the pool's mirroring may take notice.
-const NOTIFY_TIMEOUT: u32 = 5;
 /// The number of the notification about one image.
 const IMAGE_UPDATED: u32 = 1;
 
@@ -64,7 +61,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells those that follow the pool's mirroring, who need not be there.
+    /// Tells those that follow the pool's mirroring.
     async fn announce_mirroring(&self, image: &MirrorImage) {
         let mut w = Writer::new();
         w.section(1, 1, |w| {
@@ -73,9 +70,6 @@ impl Inner {
             w.string(&self.fixed.id);
             w.string(&text(&image.global_id));
         });
-        let message = Bytes::from(w.into_vec());
-        if let Err(e) = self.io.notify(names::MIRRORING, message, NOTIFY_TIMEOUT).await {
-            tracing::debug!("mirroring of an image: {e}");
-        }
+        announce(&self.io, names::MIRRORING, w.into_vec()).await;
     }
 }
