@@ -22,6 +22,15 @@ pub async fn image_id(io: &IoCtx, name: &str) -> Result<String> {
     Ok(text(&id))
 }
 
+/// Whether there is an image of the first format with this name: one that has no id, and that this library does not open.
+///
+/// # Errors
+/// Where that can't be read.
+pub async fn is_old_image(io: &IoCtx, name: &str) -> Result<bool> {
+    let found = io.stat(names::old_header(name)).await;
+    Ok(unless(found.map_err(Error::from), errno::ENOENT)?.is_some())
+}
+
 /// The name of an image.
 ///
 /// # Errors

@@ -35,7 +35,7 @@ mod watcher;
 
 pub use clones::{Child, children};
 pub use create::{CloneFormat, CreateOptions, clone, create};
-pub use directory::{image_id, image_name, list, rename};
+pub use directory::{image_id, image_name, is_old_image, list, rename};
 pub use error::{Error, Result};
 pub use header::{Fixed, Header, Parent, Snapshot};
 pub use image::{Extent, Image, Options};

@@ -18,6 +18,11 @@ pub(crate) fn id_object(name: &str) -> String {
     format!("rbd_id.{name}")
 }
 
+/// Holds what an image of the first format is.
+pub(crate) fn old_header(name: &str) -> String {
+    format!("{name}.rbd")
+}
+
 /// Holds what an image is.
 pub(crate) fn header(id: &str) -> String {
     format!("rbd_header.{id}")

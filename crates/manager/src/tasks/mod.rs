@@ -14,7 +14,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use serde_json::Value;
 use spirula_client::{IoCtx, Rados};
-use spirula_rbd::{Image, Options, migration_status, namespaces, trash_get};
+use spirula_rbd::{Image, Options, is_old_image, migration_status, namespaces, trash_get};
 use tokio::sync::{Mutex, Notify};
 use uuid::Uuid;
 
@@ -328,7 +328,13 @@ async fn look_at(io: &IoCtx, spec: &ImageSpec, read_only: bool) -> Result<Option
     };
     let image = match Image::open(io, &spec.image, options).await {
         Ok(image) => image,
-        Err(e) if e.is(errno::ENOENT) => return Ok(None),
+        Err(e) if e.is(errno::ENOENT) => {
+            return match is_old_image(io, &spec.image).await {
+                Ok(true) => Err(Failure::Rbd(errno::EINVAL, no_id(&spec.image))),
+                Ok(false) => Ok(None),
+                Err(e) => Err(Failure::rbd(&e, opening(&spec.image))),
+            };
+        }
         Err(e) => return Err(Failure::rbd(&e, opening(&spec.image))),
     };
     let header = image.header();
@@ -341,6 +347,11 @@ async fn look_at(io: &IoCtx, spec: &ImageSpec, read_only: bool) -> Result<Option
         tracing::debug!("image {spec}: {e}");
     }
     Ok(Some(look))
+}
+
+/// What was being done where an image of the first format is asked for its id.
+fn no_id(image: &str) -> String {
+    format!("error getting id for image b'{image}'")
 }
 
 /// What was being done where an image can't be opened.

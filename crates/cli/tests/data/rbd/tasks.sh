@@ -18,8 +18,8 @@ rbd snap unprotect p/parent@s
 rbd snap rm --no-progress p/parent@s
 rbd rm --no-progress p/parent
 same p/clone before
-ceph progress | grep -qF '[Complete]: Flattening image p/clone'
-test "$(ceph progress json | value 'v["completed"][0]["refs"]["origin"]')" = rbd_support
+ceph progress | grep -F '[Complete]: Flattening image p/clone' >/dev/null
+test "$(ceph progress json | value '[e["refs"]["origin"] for e in v["completed"] if e["message"].startswith("Flattening")][0]')" = rbd_support
 # The command again: it is the same task, which was done.
 test "$(ceph rbd task add flatten p/clone | value 'v["id"]')" = "$(value 'v["id"]' <<<"$added")"
 
@@ -52,6 +52,12 @@ denied 2 'No such task abc' ceph rbd task cancel abc
 denied 2 'No such task abc' ceph rbd task list abc
 denied 22 '[errno 22] RBD invalid argument (Image p/plain is not migrating)' ceph rbd task add migration execute p/plain
 
+RBD_FORCE_ALLOW_V1=1 rbd create --image-format 1 --size 8 p/old
+for what in flatten remove; do
+    denied 22 "[errno 22] RBD invalid argument (error getting id for image b'old')" ceph rbd task add "$what" p/old
+done
+rbd rm --no-progress p/old
+
 # One that must wait for others says why, and is canceled.
 rbd create --size 8 p/busy
 /usr/bin/python3 - <<'PY' &
@@ -62,14 +68,14 @@ with rados.Rados(conffile=os.environ['CEPH_CONF']) as cluster, cluster.open_ioct
 PY
 until [ -e opened ]; do sleep 0.1; done
 task=$(ceph rbd task add remove p/busy | value 'v["id"]')
-until ceph rbd task list "$task" | grep -q '"retry_message": "\[errno 16\] RBD image is busy (error removing image)"'; do sleep 0.1; done
+until ceph rbd task list "$task" | grep '"retry_message": "\[errno 16\] RBD image is busy (error removing image)"' >/dev/null; do sleep 0.1; done
 test "$(ceph rbd task list "$task" | value 'v["retry_attempts"]')" = 1
 rados -p p getomapval rbd_task "$(rados -p p listomapkeys rbd_task)" stored >/dev/null
 test "$(value 'v["id"]' <stored)" = "$task"
 ceph rbd task cancel "$task"
 test "$(ceph rbd task list)" = '[]'
 test -z "$(rados -p p listomapkeys rbd_task)"
-ceph progress json | grep -q '"failure_message": "Operation canceled"'
+ceph progress json | grep '"failure_message": "Operation canceled"' >/dev/null
 touch close
 wait
 
@@ -83,4 +89,4 @@ task=$(ceph rbd task add flatten q/clone | value 'v["id"]')
 in_progress
 ceph rbd task cancel "$task"
 idle
-rbd info q/clone | grep -q parent:
+rbd info q/clone | grep parent: >/dev/null
