@@ -118,6 +118,9 @@ int read(IoCtx &over, const std::string &name, uint64_t snap, State *state) {
   return 0;
 }
 
+// Bytes that a store takes the checksum of.
+constexpr size_t block = 4096;
+
 class Worker {
 public:
   Worker(int number) : number_(number), random_(options.seed * 1000 + number), hasty_(number < options.hasty) {
@@ -151,6 +154,17 @@ private:
     for (auto &c : out) {
       x = x * 6364136223846793005 + 1442695040888963407;
       c = static_cast<char>(x >> 56);
+    }
+    return out;
+  }
+  // Blocks of the store that end with the CRC-32C of what is before: whatever they say, the checksum of the whole is the same.
+  std::string checksummed_blocks(size_t count) {
+    std::string out;
+    while (count--) {
+      std::string text = bytes(block - sizeof(uint32_t));
+      uint32_t crc = ~buf(text).crc32c(-1);
+      out += text;
+      out.append(reinterpret_cast<const char *>(&crc), sizeof crc);
     }
     return out;
   }
@@ -198,6 +212,10 @@ private:
     uint64_t kind = below(s.exists ? 13 : 6);
     std::string data = bytes(length()), k = key();
     uint64_t off = below(std::min<size_t>(s.data.size() + 1000, 200000));
+    if (kind < 3 && one_in(3)) {
+      data = checksummed_blocks(one_in(4) ? below(32) : 1);
+      off -= off % block;
+    }
     switch (kind) {
     case 0:
       op.write(off, buf(data));

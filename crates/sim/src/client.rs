@@ -18,7 +18,7 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 use tokio::sync::oneshot;
 
 use crate::clock::SECOND;
-use crate::history::{Answer, Contents, Op, decode, encode};
+use crate::history::{Answer, Contents, Op, decode, encode, whole_blocks};
 use crate::linear::MOST;
 use crate::net::{Kind, Label, Node};
 use crate::osd::mon_client;
@@ -361,7 +361,9 @@ impl World {
             1 | 2 => self.rng.between(3_000, 20_000),
             _ => self.rng.below(200),
         };
-        let body = |v| encode(v, usize::try_from(len).unwrap_or(0));
+        let len = usize::try_from(len).unwrap_or(0);
+        let len = if len > 4000 { whole_blocks(len) } else { len };
+        let body = |v| encode(v, len);
         let name = ObjectName::from(format!("o{object}").as_str());
         let mut msg = request(ObjectLocator::pool(POOL), name);
         msg.mtime = self.clock.now();

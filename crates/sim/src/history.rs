@@ -161,12 +161,25 @@ fn filler(value: u32, at: usize) -> u8 {
     (value.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (at % 251) as u8
 }
 
-/// A value as it is stored, with so many bytes of filler that is its own.
+/// Bytes that a store takes the checksum of.
+const BLOCK: usize = 4096;
+
+/// Bytes of filler that make a value fill its last block, where it needs so many or a few more.
+pub fn whole_blocks(len: usize) -> usize {
+    (HEAD + len).next_multiple_of(BLOCK) - HEAD
+}
+
+/// A value as it is stored, with so many bytes of filler that is its own. Each whole block ends with its CRC-32C, so that
+/// stores that take equal checksums for equal contents are found out.
 pub fn encode(value: u32, len: usize) -> Bytes {
     let mut out = Vec::with_capacity(HEAD + len);
     out.extend_from_slice(&value.to_le_bytes());
     out.extend_from_slice(&u32::try_from(len).unwrap_or(0).to_le_bytes());
     out.extend((0..len).map(|at| filler(value, at)));
+    for block in out.chunks_exact_mut(BLOCK) {
+        let (text, sum) = block.split_at_mut(BLOCK - 4);
+        sum.copy_from_slice(&crc32c::crc32c(text).to_le_bytes());
+    }
     out.into()
 }
 
@@ -175,14 +188,14 @@ pub fn decode(mut data: &[u8]) -> Option<Vec<u32>> {
     let mut values = Vec::new();
     while !data.is_empty() {
         let (value, rest) = data.split_first_chunk::<4>()?;
-        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let len = usize::try_from(u32::from_le_bytes(*rest.first_chunk::<4>()?)).ok()?;
         let value = u32::from_le_bytes(*value);
-        let body = rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
-        if body.iter().enumerate().any(|(at, b)| *b != filler(value, at)) {
+        let (whole, rest) = data.split_at_checked(HEAD.checked_add(len)?)?;
+        if encode(value, len) != whole {
             return None;
         }
         values.push(value);
-        data = &rest[body.len()..];
+        data = rest;
     }
     Some(values)
 }
@@ -195,6 +208,10 @@ mod tests {
     fn values_are_told_from_what_nobody_wrote() {
         let both = [encode(7, 20), encode(9, 0)].concat();
         assert_eq!(decode(&both), Some(vec![7, 9]));
+        let blocks = [encode(1, whole_blocks(1)), encode(2, whole_blocks(1))];
+        assert_eq!(blocks.each_ref().map(Bytes::len), [BLOCK, BLOCK]);
+        assert_eq!(decode(&blocks.concat()), Some(vec![1, 2]));
+        assert_eq!(crc32c::crc32c(&blocks[0]), crc32c::crc32c(&blocks[1]));
         assert_eq!(decode(b""), Some(vec![]));
         for at in 0..both.len() {
             let mut bad = both.clone();

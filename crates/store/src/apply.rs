@@ -161,7 +161,6 @@ impl State {
                 crcs: crcs.into(),
             });
             self.active().allocated.push(*run);
-            (run.pblk..run.pblk + u64::from(run.len)).for_each(|pblk| self.data.remove(&pblk));
             lblk += run.len;
         }
     }

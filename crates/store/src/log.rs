@@ -15,17 +15,14 @@ use crate::{Result, StoreError, Token};
 
 const MAGIC: u32 = 0x474f_4c53;
 const HEADER: usize = 64;
-/// Set in a record's flags if it refers to blocks that were written before it.
-const FLAG_DIRECT: u32 = 1;
 
 /// A transaction on its way to the log.
 pub(crate) struct Record {
     pub(crate) seq: u64,
     pub(crate) token: Token,
     pub(crate) steps: Vec<u8>,
-    /// Writes that must complete first.
+    /// Large writes that must complete first, and the flush after them: what the log refers to is durable before it.
     pub(crate) waiting: usize,
-    pub(crate) direct: bool,
 }
 
 /// A group that is in the log and still needed.
@@ -35,8 +32,6 @@ struct Kept {
     block: u64,
     /// Blocks it takes, with those skipped.
     blocks: u64,
-    /// Blocks skipped before it at the end of the ring.
-    skip: u64,
     last_seq: u64,
 }
 
@@ -47,8 +42,6 @@ pub(crate) struct Group {
     pub(crate) bytes: Bytes,
     pub(crate) last_seq: u64,
     pub(crate) tokens: Vec<Token>,
-    /// Whether blocks written before it must be made durable with it.
-    pub(crate) direct: bool,
 }
 
 pub(crate) struct Log {
@@ -112,14 +105,14 @@ impl Log {
         self.queue.push_back(record);
     }
 
-    /// Notes that a write that transaction `seq` waits for has completed.
-    pub(crate) fn write_done(&mut self, seq: u64) {
-        let Some(first) = self.queue.front().map(|r| r.seq) else {
-            return;
+    /// Notes that an operation that transaction `seq` waits for has completed. Returns for how many it still waits.
+    pub(crate) fn operation_done(&mut self, seq: u64) -> usize {
+        let first = self.queue.front().map_or(seq, |r| r.seq);
+        let Some(r) = self.queue.get_mut((seq - first) as usize) else {
+            return 0;
         };
-        if let Some(r) = self.queue.get_mut((seq - first) as usize) {
-            r.waiting -= 1;
-        }
+        r.waiting -= 1;
+        r.waiting
     }
 
     /// Transactions that are not in the log yet.
@@ -161,20 +154,17 @@ impl Log {
             number: self.next_group,
             block,
             blocks: skip + blocks,
-            skip,
             last_seq,
         });
         self.used += skip + blocks;
         self.head = block + blocks;
         self.next_group += 1;
-        let direct = records.iter().any(|r| r.direct);
         let tokens = records.iter().map(|r| r.token).collect();
         Some(Group {
             offset: self.start + block * BLOCK64,
             bytes,
             last_seq,
             tokens,
-            direct,
         })
     }
 
@@ -182,9 +172,8 @@ impl Log {
         let mut buf = self.pool.get(len);
         let mut at = HEADER;
         for r in records {
-            let flags = if r.direct { FLAG_DIRECT } else { 0 };
             buf[at..at + 4].copy_from_slice(&(r.steps.len() as u32).to_le_bytes());
-            buf[at + 4..at + 8].copy_from_slice(&flags.to_le_bytes());
+            buf[at + 4..at + 8].fill(0);
             buf[at + 8..at + 8 + r.steps.len()].copy_from_slice(&r.steps);
             at += 8 + r.steps.len();
         }
@@ -285,7 +274,6 @@ pub(crate) struct Found {
     pub(crate) seq: u64,
     pub(crate) group: u64,
     pub(crate) steps: Vec<u8>,
-    pub(crate) direct: bool,
 }
 
 /// What a scan of the log found.
@@ -293,12 +281,9 @@ pub(crate) struct Found {
 pub(crate) struct Scan {
     /// Transactions after the ones in the index, in order.
     pub(crate) records: Vec<Found>,
-    /// Last group that was known to be durable when the log was written.
-    pub(crate) durable_group: u64,
     head: u64,
     next_group: u64,
     last_seq: u64,
-    applied: u64,
     kept: VecDeque<Kept>,
 }
 
@@ -314,18 +299,6 @@ impl Scan {
             self.kept.len(),
             self.kept.iter().map(|k| k.blocks * BLOCK64).sum(),
         )
-    }
-
-    /// Drops group `number` and all behind it: what it refers to never reached the device, so it was never acknowledged.
-    pub(crate) fn cut(&mut self, number: u64, log_blocks: u64) {
-        self.records.retain(|r| r.group < number);
-        while let Some(k) = self.kept.back().copied().filter(|k| k.number >= number) {
-            self.kept.pop_back();
-            self.head = if k.skip > 0 { log_blocks - k.skip } else { k.block };
-            self.next_group = k.number;
-        }
-        let kept = self.kept.back().map_or(0, |k| k.last_seq);
-        self.last_seq = kept.max(self.applied);
     }
 }
 
@@ -405,7 +378,6 @@ pub(crate) fn scan(dev: &Arc<dyn BlockIo>, sb: &Superblock, applied: &Applied) -
         head: applied.log_block.min(sb.log_blocks),
         next_group: applied.log_group,
         last_seq: applied.seq,
-        applied: applied.seq,
         ..Scan::default()
     };
     let mut mount = 0;
@@ -423,14 +395,12 @@ pub(crate) fn scan(dev: &Arc<dyn BlockIo>, sb: &Superblock, applied: &Applied) -
             sb.log_blocks - out.head
         };
         mount = header.mount;
-        out.durable_group = out.durable_group.max(header.durable);
         split(&header, &payload, applied.seq, &mut out)?;
         let last_seq = header.first_seq + u64::from(header.count) - 1;
         out.kept.push_back(Kept {
             number: header.number,
             block: at,
             blocks: skip + header.blocks(),
-            skip,
             last_seq,
         });
         out.last_seq = out.last_seq.max(last_seq);
@@ -448,18 +418,16 @@ fn split(header: &Header, payload: &[u8], applied: u64, out: &mut Scan) -> Resul
     let mut d = Dec::new(payload);
     for seq in header.first_seq..header.first_seq + u64::from(header.count) {
         let mut next = || {
-            let (len, flags) = (d.u32()?, d.u32()?);
-            Some((d.take(len as usize)?, flags))
+            let (len, _) = (d.u32()?, d.u32()?);
+            d.take(len as usize)
         };
         let damaged = || StoreError::damaged("log", format!("group {} is cut short", header.number));
-        let (steps, flags) = next().ok_or_else(damaged)?;
+        let steps = next().ok_or_else(damaged)?;
         if seq > applied {
-            let direct = flags & FLAG_DIRECT != 0;
             out.records.push(Found {
                 seq,
                 group: header.number,
                 steps: steps.to_vec(),
-                direct,
             });
         }
     }

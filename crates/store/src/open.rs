@@ -13,7 +13,7 @@ use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
 use crate::log::{self, Log, Scan};
 use crate::notify::Notify;
-use crate::replay::Replay;
+use crate::replay::replay;
 use crate::state::State;
 use crate::store::{Parts, Store};
 use crate::table::Counters;
@@ -146,7 +146,7 @@ impl Mounted {
             let loaded = alloc.load(group, bitmap);
             loaded.ok_or_else(|| StoreError::damaged("free-space bitmap", format!("group {group}")))
         })?;
-        let mut scan = log::scan(log_io, &sb, &applied)?;
+        let scan = log::scan(log_io, &sb, &applied)?;
         let counters = Counters {
             objects: applied.objects,
             stored: applied.stored,
@@ -157,11 +157,9 @@ impl Mounted {
             let synced = dev.sync().and_then(|()| log_io.sync());
             synced.map_err(|e| StoreError::io("flush", e))?;
         }
-        Replay {
-            state: &mut state,
-            dev,
+        for record in &scan.records {
+            replay(&mut state, record)?;
         }
-        .run(&mut scan, &sb)?;
         Ok(Self {
             sb,
             state,

@@ -543,6 +543,7 @@ fn needs_block(state: &mut State, lblk: u32, offset: u64, end: u64) -> bool {
 fn allocate(state: &mut State, count: u32, kind: Kind) -> Vec<Run> {
     let mut runs = Vec::new();
     state.alloc.alloc(count, kind, &mut runs);
+    // What is known of what they held: a checksum does not tell contents apart that have checksums of their own inside.
     for pblk in runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len)) {
         state.data.remove(&pblk);
     }

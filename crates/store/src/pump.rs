@@ -28,6 +28,7 @@ impl Store {
         }
         if self.failed.is_none() {
             self.release();
+            self.start_direct_flush();
             self.start_group();
             self.advance_checkpoint();
             if !self.lookups.is_empty() {
@@ -49,13 +50,29 @@ impl Store {
             (Purpose::Base(id, read), result) => self.base_done(id, &read, result, done.buf),
             (Purpose::Direct(seq, block), Ok(())) => {
                 self.state.direct.remove(&block);
-                self.log.write_done(seq);
+                if self.log.operation_done(seq) == 1 {
+                    self.unflushed.push(seq);
+                }
             }
-            (Purpose::Log, Ok(())) => self.log_io_done(),
+            (Purpose::DirectFlush, Ok(())) => {
+                for seq in std::mem::take(&mut self.flushing) {
+                    self.log.operation_done(seq);
+                }
+            }
+            (Purpose::Log, Ok(())) => self.group_done(),
             (Purpose::Checkpoint, Ok(())) => self.checkpoint_io_done(),
-            (Purpose::Direct(..), Err(e)) => drop(self.io_failed("data write", &e)),
+            (Purpose::Direct(..) | Purpose::DirectFlush, Err(e)) => drop(self.io_failed("data write", &e)),
             (Purpose::Log, Err(e)) => drop(self.io_failed("log write", &e)),
             (Purpose::Checkpoint, Err(e)) => drop(self.io_failed("write-back", &e)),
+        }
+    }
+
+    /// Makes the large writes that have completed durable, if no flush is under way: the log refers to them only then. Their
+    /// checksums could not tell whether they had reached the device, as what was in their place may have the same ones.
+    fn start_direct_flush(&mut self) {
+        if self.flushing.is_empty() && !self.unflushed.is_empty() {
+            self.flushing = std::mem::take(&mut self.unflushed);
+            self.queue(IoKind::Flush, Purpose::DirectFlush);
         }
     }
 
@@ -69,40 +86,19 @@ impl Store {
         };
         self.stats.groups += 1;
         self.stats.log_bytes += group.bytes.len() as u64;
-        let separate = self.log_dev.is_some();
-        // A flush of the main device makes large writes durable; on the same device it covers the log, too.
-        let flush_after = group.direct && !separate;
-        let write = IoKind::Write {
+        self.queue_log(IoKind::Write {
             offset: group.offset,
             bufs: vec![group.bytes],
-            durable: !flush_after,
-        };
-        self.queue_log(write);
-        let mut outstanding = 1;
-        if group.direct && separate {
-            self.queue(IoKind::Flush, Purpose::Log);
-            outstanding += 1;
-        }
+            durable: true,
+        });
         self.flight = Some(Flight {
             tokens: group.tokens,
             last_seq: group.last_seq,
-            outstanding,
-            flush_after,
         });
     }
 
-    fn log_io_done(&mut self) {
+    fn group_done(&mut self) {
         if self.failed.is_some() {
-            return;
-        }
-        let Some(flight) = &mut self.flight else { return };
-        flight.outstanding -= 1;
-        if flight.outstanding > 0 {
-            return;
-        }
-        if std::mem::take(&mut flight.flush_after) {
-            flight.outstanding = 1;
-            self.queue(IoKind::Flush, Purpose::Log);
             return;
         }
         if let Some(flight) = self.flight.take() {

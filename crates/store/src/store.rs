@@ -34,7 +34,9 @@ pub(crate) enum Purpose {
     Base(u64, BaseRead),
     /// A large write of a transaction, and its first block.
     Direct(u64, u64),
-    /// The write or flush of the group under way.
+    /// The flush after large writes.
+    DirectFlush,
+    /// The group under way.
     Log,
     /// Write-back or flush of the checkpoint.
     Checkpoint,
@@ -44,10 +46,6 @@ pub(crate) enum Purpose {
 pub(crate) struct Flight {
     pub(crate) tokens: Vec<Token>,
     pub(crate) last_seq: u64,
-    /// Operations that have not completed.
-    pub(crate) outstanding: usize,
-    /// Whether a flush has to follow.
-    pub(crate) flush_after: bool,
 }
 
 /// A call that waits for the index.
@@ -117,6 +115,10 @@ pub struct Store {
     pub(crate) exec: Executor,
     pub(crate) log: Log,
     pub(crate) flight: Option<Flight>,
+    /// Transactions whose large writes have completed and are not durable yet.
+    pub(crate) unflushed: Vec<u64>,
+    /// Those that the flush under way makes durable.
+    pub(crate) flushing: Vec<u64>,
     pub(crate) ios: HashMap<u64, Purpose>,
     next_tag: u64,
     pub(crate) reads: HashMap<u64, ReadOp>,
@@ -166,6 +168,8 @@ impl Store {
             notify: p.notify,
             spare_target: p.spare_target,
             flight: None,
+            unflushed: Vec::new(),
+            flushing: Vec::new(),
             ios: HashMap::new(),
             next_tag: 0,
             reads: HashMap::new(),
@@ -259,12 +263,12 @@ impl Store {
         let seq = self.state.seq + 1;
         let space = record_space(planned.record.len());
         self.state.finish(seq, space);
+        let writes = planned.writes.len();
         let record = Record {
             seq,
             token,
             steps: planned.record,
-            waiting: planned.writes.len(),
-            direct: !planned.writes.is_empty(),
+            waiting: writes + usize::from(writes > 0),
         };
         self.log.push(record);
         for (offset, bufs) in planned.writes {

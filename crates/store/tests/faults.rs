@@ -149,6 +149,50 @@ fn contents_with_one_checksum_are_not_taken_for_each_other() {
     }
 }
 
+/// Freed blocks that hold other contents with the same checksums are not taken for those of a large write that was lost.
+#[test]
+fn a_large_write_over_contents_with_its_checksums_is_there_as_a_whole_or_not_at_all() {
+    const BLOCKS: usize = 48;
+    for seed in 0..100u64 {
+        let disk = SimDisk::new(6 << 20, seed);
+        format(&disk);
+        let mut store = open(&disk).unwrap();
+        disk.arm(Fault {
+            cut_after: Some(600 + seed * 3),
+            ..Fault::default()
+        });
+        let (mut events, mut acknowledged) = (Vec::new(), 0);
+        for text in 1..=u8::MAX {
+            let mut txn = Transaction::new();
+            txn.write(&key(1), 0, Bytes::from(checksummed(text).repeat(BLOCKS)));
+            if store.submit(txn, Token(u64::from(text))).is_err() {
+                break;
+            }
+            if text % 8 == 0 {
+                // So that blocks that were freed can be used again.
+                store.checkpoint();
+            }
+            while !store.is_idle() && !events.iter().any(|e| matches!(e, Event::Fatal(_))) {
+                store.poll(&mut events);
+            }
+            if events.drain(..).any(|e| matches!(e, Event::Fatal(_))) {
+                break;
+            }
+            acknowledged = text;
+        }
+        assert!(disk.is_cut(), "seed {seed}: {acknowledged} writes");
+        drop(store);
+        let disk = disk.power_cycle(seed);
+        let found = read(&mut open(&disk).unwrap(), 1).unwrap();
+        let whole = [acknowledged, acknowledged + 1].map(|text| checksummed(text).repeat(BLOCKS));
+        let texts: Vec<u8> = found.chunks(4096).map(|b| b[0]).collect();
+        assert!(
+            whole.contains(&found.to_vec()),
+            "seed {seed}: {acknowledged} was acknowledged; blocks hold {texts:?}"
+        );
+    }
+}
+
 #[test]
 fn a_large_write_whose_blocks_were_overwritten_at_once_is_not_taken_for_lost() {
     for moved in [false, true] {

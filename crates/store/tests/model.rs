@@ -18,6 +18,7 @@ use spirula_store::{
 };
 
 const DISK: usize = 12 << 20;
+const BLOCK: usize = 4096;
 
 struct Rng(u64);
 
@@ -35,6 +36,17 @@ impl Rng {
             .map(|i| (i.wrapping_mul(seed) >> 11) as u8)
             .collect::<Vec<u8>>()
             .into()
+    }
+
+    /// Blocks that end with the checksum of what is before: contents differ, and the store's checksums of them do not.
+    fn checksummed_blocks(&mut self, count: usize) -> Bytes {
+        let mut out = Vec::with_capacity(count * BLOCK);
+        for _ in 0..count {
+            let text = self.bytes(BLOCK - 4);
+            out.extend_from_slice(&text);
+            out.extend(crc32c::crc32c(&text).to_le_bytes());
+        }
+        out.into()
     }
 }
 
@@ -150,11 +162,26 @@ fn length(rng: &mut Rng) -> usize {
     }
 }
 
+/// One of a few blocks that are written and read again and again.
+fn hot_block(rng: &mut Rng) -> (ObjectKey, u64) {
+    (ObjectKey::from("object-00"), rng.below(4) * BLOCK as u64)
+}
+
 fn random_op(rng: &mut Rng) -> Op {
     let key = key(rng);
     match rng.below(40) {
         0 => Op::Touch(key),
-        1..18 => {
+        1..4 => {
+            let (key, offset) = hot_block(rng);
+            let data = rng.checksummed_blocks(1).into();
+            Op::Write { key, offset, data }
+        }
+        4 => {
+            let count = rng.below(32) as usize;
+            let (offset, data) = (rng.below(16) * BLOCK as u64, rng.checksummed_blocks(count).into());
+            Op::Write { key, offset, data }
+        }
+        5..18 => {
             let len = length(rng);
             let bytes = rng.bytes(len);
             let cut = rng.below(len as u64 + 1) as usize;
@@ -303,7 +330,7 @@ impl Run {
             index_cache_bytes: 1 << 20,
             presence_bytes: 64 << rng.below(8),
             onode_cache_bytes: (1 + rng.below(3) as usize) * 10_000,
-            data_cache_bytes: rng.below(2) as usize * 50_000,
+            data_cache_bytes: [0, 50_000, 1 << 20][rng.below(3) as usize],
             direct_min: 16_384 << rng.below(3),
             group_bytes: 32 << 10,
             pool: None,
@@ -420,8 +447,13 @@ impl Run {
 
     /// Reads a random part of a random object while transactions are under way.
     fn check_one(&mut self, store: &mut Store) -> Option<End> {
-        let key = key(&mut self.rng);
-        let (from, len) = (offset(&mut self.rng), length(&mut self.rng) as u64);
+        let rng = &mut self.rng;
+        let (key, from, len) = if rng.below(2) == 0 {
+            let (key, from) = hot_block(rng);
+            (key, from, BLOCK as u64)
+        } else {
+            (key(rng), offset(rng), length(rng) as u64)
+        };
         store.load(&key).ok()?;
         store.read(&key, from, len, Token(0)).ok()?;
         let expected = self.now.objects.get(&key).map(|o| {
