@@ -92,7 +92,7 @@ CONF
         ceph-osd -i "$i" >/dev/null 2>&1
     done
     for ((i = 0; i < 60; i++)); do
-        ceph osd stat -f json | grep -q "\"num_up_osds\":$osds" && return
+        ceph osd stat -f json | grep "\"num_up_osds\":$osds" >/dev/null && return
         sleep 1
     done
     echo "the OSDs did not come up" >&2

@@ -145,7 +145,7 @@ fn an_administrator_makes_an_osd_by_hand() {
         .shell(&format!("exec {bin} osd run --id 1 --conf ceph.conf"))
         .spawn()
         .unwrap();
-    c.sh("for i in $(seq 100); do ceph osd stat | grep -q '2 osds: 2 up' && break; sleep 0.1; done; ceph osd stat | grep '2 up'");
+    c.sh("for i in $(seq 100); do ceph osd stat | grep '2 osds: 2 up' >/dev/null && break; sleep 0.1; done; ceph osd stat | grep '2 up'");
     // Its device is taken now, even for one who insists.
     let ids = [
         "--fsid",

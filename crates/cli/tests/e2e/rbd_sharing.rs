@@ -27,7 +27,7 @@ fn the_lock_of_the_dead_is_taken_by_either() {
         rbd create --size 64 p/ours; rbd create --size 64 p/theirs
         ours bench --io-type write --io-size 4K --io-total 1G p/ours >/dev/null 2>&1 & ours=$!
         rbd bench --io-type write --io-size 4K --io-total 1G p/theirs >/dev/null 2>&1 & theirs=$!
-        for image in ours theirs; do until rbd lock ls p/$image | grep -q auto; do sleep 0.1; done; done
+        for image in ours theirs; do until rbd lock ls p/$image | grep auto >/dev/null; do sleep 0.1; done; done
         kill -9 $ours $theirs
         wait $ours $theirs || true
         rbd bench --io-type write --io-size 4K --io-total 64K p/ours >/dev/null 2>&1 & ours=$!

@@ -65,12 +65,12 @@ fn the_next_manager_goes_on_with_a_task() {
     run(
         &c,
         "ready
-         while rbd info p/clone | grep -q parent:; do sleep 0.2; done
+         while rbd info p/clone | grep parent: >/dev/null; do sleep 0.2; done
          until [ \"$(ceph rbd task list)\" = '[]' ]; do sleep 0.2; done
          same p/clone before
          rbd snap unprotect p/parent@s; rbd snap rm --no-progress p/parent@s; rbd rm --no-progress p/parent
          same p/clone before
-         ceph osd blocklist ls 2>/dev/null | grep -q :0/",
+         ceph osd blocklist ls 2>/dev/null | grep :0/ >/dev/null",
     );
 }
 
@@ -127,7 +127,7 @@ fn the_next_manager_goes_on_with_a_migration() {
          ready
          ceph rbd task add migration execute q/i
          in_progress
-         until rbd status q/i | grep -q 'complete\\|executed'; do sleep 0.1; done",
+         until rbd status q/i | grep 'complete\\|executed' >/dev/null; do sleep 0.1; done",
     );
     let leader = c.sh("ceph mgr dump -f json | /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)[\"active_name\"])'");
     c.kill(&format!("mon.{}", leader.trim()));
@@ -136,7 +136,7 @@ fn the_next_manager_goes_on_with_a_migration() {
         "ready
          until [ \"$(ceph rbd task list)\" = '[]' ]; do sleep 0.2; done
          test \"$(state_of q/i)\" = executed
-         ceph osd blocklist ls 2>/dev/null | grep -q :0/
+         ceph osd blocklist ls 2>/dev/null | grep :0/ >/dev/null
          migrate commit q/i
          same q/i@s before; same q/i now
          mapped q/i s",

@@ -84,7 +84,7 @@ same p/i file
 for target in q/moved p/striped; do
     options=
     [ $target = q/moved ] || options='--object-size 64K --stripe-unit 16K --stripe-count 4'
-    source=$(rbd ls p | grep -qx i && echo p/i || echo q/moved)
+    source=$(rbd ls p | grep -x i >/dev/null && echo p/i || echo q/moved)
     rbd migration prepare $options $source $target
     same $target file
     put $target 41000000 under-way
@@ -111,7 +111,7 @@ exec 3<>typed
 rbd watch p/striped >watched 2>&1 <typed &
 watcher=$!
 for _ in $(seq 50); do
-    rbd status p/striped | grep -q watcher= && break
+    rbd status p/striped | grep watcher= >/dev/null && break
     sleep 0.1
 done
 says watcher= rbd status p/striped

@@ -115,7 +115,7 @@ prints false rbd config image get p/a rbd_cache
 rbd config image rm p/a rbd_cache
 rbd config pool set p rbd_cache_size 1048576
 prints 1048576 rbd config pool get p rbd_cache_size
-rbd config image ls p/a | grep -q 'rbd_cache_size  *1048576  *pool'
+rbd config image ls p/a | grep 'rbd_cache_size  *1048576  *pool' >/dev/null
 rbd config pool rm p rbd_cache_size
 
 # Locks.

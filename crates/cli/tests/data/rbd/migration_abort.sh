@@ -57,7 +57,7 @@ with rados.Rados(conffile=os.environ['CEPH_CONF']) as cluster, cluster.open_ioct
 PY
 until [ -e opened ]; do sleep 0.1; done
 task=$(ceph rbd task add migration abort q/i | value 'v["id"]')
-until ceph rbd task list "$task" | grep -qF '[errno 16] RBD image is busy (error aborting migration)'; do sleep 0.1; done
+until ceph rbd task list "$task" | grep -F '[errno 16] RBD image is busy (error aborting migration)' >/dev/null; do sleep 0.1; done
 test "$(state_of q/i)" = prepared
 ceph rbd task cancel "$task"
 touch close

@@ -36,7 +36,7 @@ PY
     until [ -e started ]; do sleep 0.1; done
     ceph rbd task add migration execute q/i >/dev/null
     idle
-    until rbd snap ls q/i | grep -q amid; do sleep 0.1; done
+    until rbd snap ls q/i | grep amid >/dev/null; do sleep 0.1; done
     touch stop
     wait
     test "$(state_of q/i)" = executed

@@ -59,7 +59,7 @@ mapped() {
     shift
     for part in "$image" "${@/#/$image@}"; do
         rbd object-map check --no-progress "$part" >checked 2>&1
-        if rbd info "$part" | grep -q invalid; then
+        if rbd info "$part" | grep invalid >/dev/null; then
             echo "the object map of $part is wrong: $(cat checked)" >&2
             return 1
         fi

@@ -8,16 +8,16 @@ rbd trash purge schedule add -p p 90m 00:03
 rbd trash purge schedule add -p p --namespace n 3h
 test "$(rbd trash purge schedule ls)" = 'every 1d starting at 14:00:00-05:00'
 test "$(ceph rbd trash purge schedule list q/ | value '[*v]')" = "['']"
-rbd trash purge schedule ls -p p | grep -q 'every 2h'
-rbd trash purge schedule ls -p p | grep -q 'every 90m starting at 00:03:00'
-rbd trash purge schedule ls -R | tr -s ' ' | grep -q '^p n every 3h'
-rbd trash purge schedule ls -R --format json | value 'len(v)' | grep -qx 3
+rbd trash purge schedule ls -p p | grep 'every 2h' >/dev/null
+rbd trash purge schedule ls -p p | grep 'every 90m starting at 00:03:00' >/dev/null
+rbd trash purge schedule ls -R | tr -s ' ' | grep '^p n every 3h' >/dev/null
+rbd trash purge schedule ls -R --format json | value 'len(v)' | grep -x 3 >/dev/null
 # Where Ceph keeps them.
 pool=$(ceph osd pool ls detail -f json | value '[p["pool_id"] for p in v if p["pool_name"] == "p"][0]')
 test "$(rados -p p listomapkeys rbd_trash_purge_schedule | xargs)" = "$pool $pool/n"
-ceph config dump -f json | grep -q '"mgr/rbd_support/trash_purge_schedule"'
-until rbd trash purge schedule status --format json | grep -q '"namespace":"n"'; do sleep 0.2; done
-rbd trash purge schedule status | tr -s ' ' | grep -q '^p n 20'
+ceph config dump -f json | grep '"mgr/rbd_support/trash_purge_schedule"' >/dev/null
+until rbd trash purge schedule status --format json | grep '"namespace":"n"' >/dev/null; do sleep 0.2; done
+rbd trash purge schedule status | tr -s ' ' | grep '^p n 20' >/dev/null
 
 # What makes no sense.
 denied 22 'Invalid level spec none/: pool none does not exist' ceph rbd trash purge schedule add none/ 1d
@@ -49,8 +49,8 @@ rbd mirror pool peer add q client.peer@remote >/dev/null
 rbd mirror image enable q/i snapshot
 rbd mirror snapshot schedule add -p q --image i 1m
 test "$(rbd mirror snapshot schedule ls -p q --image i)" = 'every 1m'
-rbd mirror snapshot schedule ls -p q -R | tr -s ' ' | grep -q '^q i every 1m'
-until rbd mirror snapshot schedule status | grep -q q/i; do sleep 0.2; done
+rbd mirror snapshot schedule ls -p q -R | tr -s ' ' | grep '^q i every 1m' >/dev/null
+until rbd mirror snapshot schedule status | grep q/i >/dev/null; do sleep 0.2; done
 
 # Both are executed: the trash loses what has expired, and what has not stays.
 rbd create --size 8 p/old
@@ -63,11 +63,11 @@ for _ in $(seq 400); do
     if [ "$(rbd trash ls p | wc -l)" = 1 ] && [ "$(rbd snap ls -a q/i --format json | value 'len(v)')" -gt "$first" ]; then break; fi
     sleep 0.2
 done
-rbd trash ls p | grep -q new
+rbd trash ls p | grep new >/dev/null
 test "$(rbd trash ls p | wc -l)" = 1
 test "$(rbd snap ls -a q/i --format json | value 'len(v)')" -gt "$first"
-rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]' | grep -q "'state': 'primary'"
-rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]["complete"]' | grep -q True
+rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]' | grep "'state': 'primary'" >/dev/null
+rbd snap ls -a q/i --format json | value 'v[-1]["namespace"]["complete"]' | grep True >/dev/null
 
 # What the image was then is kept as librbd keeps it.
 rbd mirror image snapshot q/i >/dev/null

@@ -121,7 +121,7 @@ agree rm --no-progress p/none
 ours snap purge --no-progress p/ours
 rbd bench --io-type write --io-pattern rand --io-threads 1 --io-size 4K --io-total 1G p/empty >/dev/null 2>&1 &
 other=$!
-until rbd status p/empty | grep -q watcher=; do sleep 0.1; done
+until rbd status p/empty | grep watcher= >/dev/null; do sleep 0.1; done
 agree rm --no-progress p/empty
 
 # Both write the same image at once: the lock goes to and fro.
@@ -133,7 +133,7 @@ wait $other || true
 # Who writes does what others ask for.
 ours bench --io-type write --io-threads 2 --io-size 4K --io-total 1G p/empty >/dev/null 2>&1 &
 other=$!
-until rbd lock ls p/empty | grep -q auto; do sleep 0.1; done
+until rbd lock ls p/empty | grep auto >/dev/null; do sleep 0.1; done
 rbd snap create --no-progress p/empty@asked
 rbd resize --no-progress --size 1200 p/empty
 rbd snap rm --no-progress p/empty@asked

@@ -18,7 +18,7 @@ until_tasks() {
     local what=$1
     shift
     for _ in $(seq 300); do
-        if ceph rbd task list | grep -q "$@"; then return; fi
+        if ceph rbd task list | grep "$@" >/dev/null; then return; fi
         sleep 0.1
     done
     echo "$what: $(ceph rbd task list)" >&2

@@ -49,7 +49,7 @@ rbd create --size 8 --image-feature exclusive-lock --image-feature journaling p/
 rbd mirror image enable p/mirrored journal
 rbd mirror image demote p/mirrored
 task=$(ceph rbd task add remove p/mirrored | value 'v["id"]')
-until ceph rbd task list "$task" | grep -q '"retry_message": "\[errno 22\]'; do sleep 0.1; done
+until ceph rbd task list "$task" | grep '"retry_message": "\[errno 22\]' >/dev/null; do sleep 0.1; done
 ceph rbd task cancel "$task"
 rbd mirror image promote p/mirrored
 ceph rbd task add remove p/mirrored >/dev/null

@@ -78,8 +78,7 @@ impl Cluster {
         };
         for entry in entries.flatten() {
             let log = std::fs::read(entry.path()).unwrap_or_default();
-            let tail = text(&log[log.len().saturating_sub(2000)..]);
-            out.push_str(&format!("--- {}\n{tail}\n", entry.file_name().display()));
+            out.push_str(&format!("--- {}\n{}\n", entry.file_name().display(), tail(&log)));
         }
         out
     }
@@ -114,7 +113,8 @@ impl Cluster {
         assert!(status.success());
     }
 
-    /// A command line for `sh` with CEPH_CONF set, not yet run.
+    /// A command line for `sh` with CEPH_CONF set, not yet run. Scripts say `| grep TEXT >/dev/null`, which reads to the end: `grep -q`
+    /// may end before the command has written all, and `pipefail` takes that for a failure.
     pub fn shell(&self, script: &str) -> Command {
         let mut c = Command::new("bash");
         c.args(["-euo", "pipefail", "-c", script])
@@ -124,15 +124,16 @@ impl Cluster {
         c
     }
 
-    /// Runs a script that must succeed; returns what it printed.
+    /// Runs a script that must succeed; returns what it printed. A failure names the line and the command, not the whole script.
     pub fn sh(&self, script: &str) -> String {
-        let out = self.shell(script).output().unwrap();
+        let named = format!("set -E; trap 'echo \"line $LINENO failed: $BASH_COMMAND\" >&2' ERR TERM\n{script}");
+        let out = limited(&self.shell(&named)).output().unwrap();
         assert!(
             out.status.success(),
-            "`{script}` failed: {}\n{}\n{}\n{}",
+            "a script failed: {}\n{}\n{}\n{}",
             out.status,
-            text(&out.stdout),
-            text(&out.stderr),
+            tail(&out.stderr),
+            tail(&out.stdout),
             self.logs()
         );
         text(&out.stdout)
@@ -140,7 +141,7 @@ impl Cluster {
 
     /// Runs a script that must fail; returns its exit code and what it wrote to standard error.
     pub fn sh_fails(&self, script: &str) -> (i32, String) {
-        let out = self.shell(script).output().unwrap();
+        let out = limited(&self.shell(script)).output().unwrap();
         assert!(
             !out.status.success(),
             "`{script}` succeeded: {}",
@@ -151,7 +152,7 @@ impl Cluster {
 
     /// Runs a Python program (Debian's interpreter, which has python3-rados) that must succeed.
     pub fn python(&self, program: &str) -> String {
-        let out = self.python_command(program).output().unwrap();
+        let out = limited(&self.python_command(program)).output().unwrap();
         assert!(
             out.status.success(),
             "python failed: {}\n{}\n{}",
@@ -203,6 +204,28 @@ impl Drop for Cluster {
             let _ = std::fs::remove_dir_all(&self.dir);
         }
     }
+}
+
+/// Seconds that a script may take, several times what the longest needs.
+const SCRIPT_SECONDS: &str = "900";
+
+/// The same command, which ends with all that it started when it takes too long: a client that waits for ever fails one test.
+fn limited(command: &Command) -> Command {
+    let mut c = Command::new("timeout");
+    c.args(["--kill-after=10", SCRIPT_SECONDS])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .stdin(std::process::Stdio::null());
+    if let Some(dir) = command.get_current_dir() {
+        c.current_dir(dir);
+    }
+    c
+}
+
+/// The end of what a command or daemon wrote.
+fn tail(bytes: &[u8]) -> String {
+    text(&bytes[bytes.len().saturating_sub(2000)..])
 }
 
 /// Bytes as text.
