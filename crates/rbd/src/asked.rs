@@ -4,19 +4,25 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use spirula_client::errno;
+use tokio::sync::{Mutex, Notify};
 
-use crate::Result;
-use crate::image::Inner;
-use crate::message::{Announcement, RequestId};
+use crate::image::{Image, Inner};
+use crate::message::{ClientId, Request, RequestId, Task};
+use crate::progress::Meter;
 use crate::watcher::Answer;
+use crate::{Error, Progress, Result};
 
 /// How long an owner may say nothing before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause before an owner that does not answer is asked again, or found to be dead.
+const RETRY: Duration = Duration::from_secs(1);
+/// Parts of a task of which progress is told.
+const PARTS: u64 = 1 << 20;
 
 /// A request that is under way.
 #[derive(Debug, Clone, Copy)]
-struct Request {
+struct UnderWay {
     id: RequestId,
     share: (u64, u64),
     result: Option<i32>,
@@ -25,13 +31,14 @@ struct Request {
 /// What this client has asked for: one thing at a time.
 #[derive(Default)]
 pub(crate) struct Asked {
-    request: RefCell<Option<Request>>,
+    request: RefCell<Option<UnderWay>>,
     number: Cell<u64>,
     news: Notify,
+    turn: Mutex<()>,
 }
 
 /// What is heard of a request.
-pub(crate) enum Heard {
+enum Heard {
     /// So much of so much is done.
     Progress((u64, u64)),
     /// It is done, with a negative errno or 0.
@@ -41,7 +48,22 @@ pub(crate) enum Heard {
 }
 
 impl Asked {
-    fn update(&self, id: RequestId, change: impl FnOnce(&mut Request)) {
+    /// Makes a new request.
+    fn begin(&self, client: ClientId) -> RequestId {
+        self.number.set(self.number.get() + 1);
+        let id = RequestId {
+            client,
+            number: self.number.get(),
+        };
+        *self.request.borrow_mut() = Some(UnderWay {
+            id,
+            share: (0, 1),
+            result: None,
+        });
+        id
+    }
+
+    fn update(&self, id: RequestId, change: impl FnOnce(&mut UnderWay)) {
         if let Some(request) = self.request.borrow_mut().as_mut().filter(|r| r.id == id) {
             change(request);
             self.news.notify_one();
@@ -59,10 +81,10 @@ impl Asked {
     }
 
     /// Waits for news of the request.
-    pub(crate) async fn hear(&self) -> Heard {
+    async fn hear(&self) -> Heard {
         let told = tokio::time::timeout(PATIENCE, self.news.notified()).await;
         match *self.request.borrow() {
-            Some(Request {
+            Some(UnderWay {
                 result: Some(result), ..
             }) => Heard::Result(result),
             Some(request) if told.is_ok() => Heard::Progress(request.share),
@@ -72,23 +94,66 @@ impl Asked {
 }
 
 impl Inner {
-    /// Asks the owner to copy what the image lacks from the source of its migration. Returns what it says: 0 where it has begun.
-    pub(crate) async fn ask_to_migrate(self: &Rc<Self>) -> Result<Option<i32>> {
+    /// Asks the owner of the lock to do something, and tells how far it is: so much of so much. Returns the outcome, 0 or a negative
+    /// errno; none where nobody answers, or an owner that had begun is heard of no more.
+    pub(crate) async fn ask(
+        &self,
+        task: &Task,
+        mut told: impl AsyncFnMut((u64, u64)) -> Result<()>,
+    ) -> Result<Option<i32>> {
         let asked = &self.watcher.asked;
-        asked.number.set(asked.number.get() + 1);
-        let request = RequestId {
-            client: self.client_id(),
-            number: asked.number.get(),
-        };
-        *asked.request.borrow_mut() = Some(Request {
-            id: request,
-            share: (0, 1),
-            result: None,
-        });
-        match self.announce(Announcement::Migrate { request }).await? {
-            Answer::Said(result) => Ok(Some(result)),
-            Answer::None => Ok(None),
+        let _turn = asked.turn.lock().await;
+        let id = asked.begin(self.client_id());
+        match self.announce(Request { id, task }).await? {
+            Answer::Said(0) => {}
+            Answer::Said(refused) => return Ok(Some(refused)),
+            Answer::None => return Ok(None),
         }
+        loop {
+            match asked.hear().await {
+                Heard::Progress(share) => told(share).await?,
+                Heard::Result(result) => return Ok(Some(result)),
+                Heard::Nothing => return Ok(None),
+            }
+        }
+    }
+
+    /// Does something to the image as a whole: by itself where nobody else holds the lock, else by asking whoever does, who may be
+    /// one that keeps it. A holder that does not do such things gives the lock up instead.
+    pub(crate) async fn perform_or_ask(self: &Rc<Self>, task: &Task, progress: &Progress) -> Result<()> {
+        let meter = Meter::new(progress, PARTS);
+        let mut asked_before = false;
+        loop {
+            self.refresh().await?;
+            let done = if self.acquire_if_free().await? {
+                self.perform(task, progress).await
+            } else {
+                let told = async |(done, total): (u64, u64)| meter.reached_share(done, total);
+                match self.ask(task, told).await? {
+                    None => {
+                        // It may have done so all the same.
+                        asked_before = true;
+                        tokio::time::sleep(RETRY).await;
+                        continue;
+                    }
+                    Some(result) if result == -errno::EOPNOTSUPP => self.perform(task, progress).await,
+                    Some(result) if result < 0 => Err(Error::os("image", result)),
+                    Some(_) => self.reread().await,
+                }
+            };
+            return match (done, task.errno_where_done()) {
+                (Err(e), Some(errno)) if asked_before && e.is(errno) => self.reread().await,
+                (done, _) => done,
+            };
+        }
+    }
+}
+
+impl Image {
+    /// Does something to the image as a whole, here or where the lock is.
+    pub(crate) async fn operate(&self, task: Task, progress: Progress) -> Result<()> {
+        let operate = |inner: Rc<Inner>| async move { inner.perform_or_ask(&task, &progress).await };
+        self.inner.start(operate).await
     }
 }
 
@@ -106,11 +171,8 @@ mod tests {
     #[test]
     fn only_what_is_said_of_the_request_counts() {
         let asked = Asked::default();
-        *asked.request.borrow_mut() = Some(Request {
-            id: id(2),
-            share: (0, 1),
-            result: None,
-        });
+        let client = ClientId::default();
+        assert_eq!([asked.begin(client), asked.begin(client)], [id(1), id(2)]);
         let known = || asked.request.borrow().map(|r| (r.share, r.result));
         asked.completed(id(1), 0);
         asked.progressed(id(3), (1, 2));

@@ -135,7 +135,7 @@ pub(crate) async fn detach(link: &Link<'_>) -> Result<()> {
         let id = text(&link.spec.image_id);
         let parent = Image::open_by_id(link.parent, "", &id, Options::default()).await?;
         let name = text(&info.name);
-        let removed = Box::pin(parent.inner.remove_snapshot(&name, &info.namespace)).await;
+        let removed = Box::pin(parent.remove_snapshot(&name, &info.namespace)).await;
         parent.close().await?;
         removed?;
     }

@@ -8,6 +8,7 @@ use spirula_client::errno;
 use crate::cls::Nothing;
 use crate::error::unless;
 use crate::image::{Image, Inner};
+use crate::message::Task;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
 
@@ -63,10 +64,9 @@ impl Image {
     /// Copies all that the image sees of its parent, and lets go of that.
     ///
     /// # Errors
-    /// `EINVAL` where it has none, `EROFS` where it can't be written, `ECANCELED` where the progress' listener ends it.
+    /// `EINVAL` where it has none, `EROFS` where it can't be written, `ECANCELED` where the progress' listener ends it; a client
+    /// that holds the lock and was asked to do it goes on.
     pub async fn flatten(&self, progress: &Progress) -> Result<()> {
-        let progress = progress.clone();
-        let flatten = |inner: Rc<Inner>| async move { inner.flatten(&progress).await };
-        self.inner.start(flatten).await
+        self.operate(Task::Flatten, progress.clone()).await
     }
 }

@@ -3,12 +3,15 @@
 
 use bytes::Bytes;
 use spirula_classes::rbd::SnapshotNamespace;
+use spirula_client::errno;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 
 /// The version of messages that is written; fields that came later stand behind those of older versions.
 const VERSION: u8 = 7;
 /// The version from which on all requests have an id.
 const WITH_REQUEST_ID: u8 = 7;
+/// What is asked for with a snapshot: nothing but itself.
+const NO_FLAGS: u64 = 0;
 
 /// A client: its global id, and the number of its watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -92,8 +95,29 @@ pub(crate) enum Task {
     Rename {
         name: String,
     },
-    /// One that owners here do not do.
-    Unsupported,
+    /// To copy what the image lacks from the source of its migration.
+    Migrate,
+    /// One that is not known here.
+    Unknown,
+}
+
+impl Task {
+    /// The errno with which it fails where it is done already.
+    pub(crate) fn errno_where_done(&self) -> Option<i32> {
+        match self {
+            Self::SnapCreate { .. } | Self::SnapRename { .. } | Self::Rename { .. } => Some(errno::EEXIST),
+            Self::SnapRemove { .. } => Some(errno::ENOENT),
+            Self::SnapProtect { .. } => Some(errno::EBUSY),
+            Self::SnapUnprotect { .. } | Self::Flatten => Some(errno::EINVAL),
+            Self::Resize { .. } | Self::Migrate | Self::Unknown => None,
+        }
+    }
+}
+
+/// A request as it is sent.
+pub(crate) struct Request<'a> {
+    pub(crate) id: RequestId,
+    pub(crate) task: &'a Task,
 }
 
 /// What is said from here, and by others.
@@ -111,10 +135,6 @@ pub(crate) enum Announcement {
         request: RequestId,
         /// So much of so much is done.
         share: (u64, u64),
-    },
-    /// Whoever holds the lock is asked to copy what the image lacks from the source of its migration.
-    Migrate {
-        request: RequestId,
     },
     /// A request is done, with a negative errno or 0.
     Completed {
@@ -187,10 +207,6 @@ impl Encode for Announcement {
                 w.u64(share.0);
                 w.u64(share.1);
             }
-            Self::Migrate { request } => {
-                w.u32(MIGRATE);
-                w.put(request);
-            }
             Self::Completed { request, result } => {
                 w.u32(ASYNC_COMPLETE);
                 w.put(request);
@@ -198,6 +214,58 @@ impl Encode for Announcement {
             }
             Self::HeaderUpdate => w.u32(HEADER_UPDATE),
         });
+    }
+}
+
+impl Encode for Request<'_> {
+    fn encode(&self, w: &mut Writer) {
+        w.section(VERSION, 1, |w| match self.task {
+            Task::Flatten => self.encode_kind(FLATTEN, w),
+            Task::Resize { size, allow_shrink } => {
+                w.u32(RESIZE);
+                w.u64(*size);
+                w.put(&self.id);
+                w.bool(*allow_shrink);
+            }
+            Task::SnapCreate { name, namespace } => {
+                self.encode_snapshot(SNAP_CREATE, name, namespace, w);
+                w.u64(NO_FLAGS);
+            }
+            Task::SnapRemove { name, namespace } => self.encode_snapshot(SNAP_REMOVE, name, namespace, w),
+            Task::SnapRename { id, name } => {
+                w.u32(SNAP_RENAME);
+                w.u64(*id);
+                w.string(name);
+                w.put(&SnapshotNamespace::User);
+                w.put(&self.id);
+            }
+            Task::SnapProtect { name } => self.encode_snapshot(SNAP_PROTECT, name, &SnapshotNamespace::User, w),
+            Task::SnapUnprotect { name } => {
+                self.encode_snapshot(SNAP_UNPROTECT, name, &SnapshotNamespace::User, w);
+            }
+            Task::Rename { name } => {
+                w.u32(RENAME);
+                w.string(name);
+                w.put(&self.id);
+            }
+            Task::Migrate => self.encode_kind(MIGRATE, w),
+            // Nobody understands it.
+            Task::Unknown => self.encode_kind(u32::MAX, w),
+        });
+    }
+}
+
+impl Request<'_> {
+    fn encode_kind(&self, kind: u32, w: &mut Writer) {
+        w.u32(kind);
+        w.put(&self.id);
+    }
+
+    fn encode_snapshot(&self, kind: u32, name: &str, namespace: &SnapshotNamespace, w: &mut Writer) {
+        w.u32(kind);
+        w.string(name);
+        w.put(namespace);
+        w.put(&self.id);
     }
 }
 
@@ -265,8 +333,9 @@ fn task(kind: u32, version: u8, r: &mut Reader<'_>) -> Result<(RequestId, Task)>
             let name = r.string()?;
             (request_id(version, r)?, Task::Rename { name })
         }
-        REBUILD_OBJECT_MAP | MIGRATE | SPARSIFY => (r.get()?, Task::Unsupported),
-        _ => (RequestId::default(), Task::Unsupported),
+        MIGRATE => (r.get()?, Task::Migrate),
+        REBUILD_OBJECT_MAP | SPARSIFY => (r.get()?, Task::Unknown),
+        _ => (RequestId::default(), Task::Unknown),
     })
 }
 
@@ -397,7 +466,7 @@ mod tests {
             }
         );
         let unknown = message(9, 77, |_| {});
-        let task = Task::Unsupported;
+        let task = Task::Unknown;
         assert_eq!(
             unknown,
             Message::Request {
@@ -406,14 +475,41 @@ mod tests {
             }
         );
         assert_eq!(message(7, QUIESCE, |w| w.put(&REQUEST)), Message::Other);
-        let migrate = encode_to_vec(&Announcement::Migrate { request: REQUEST });
-        assert_eq!(
-            Message::read(&migrate).unwrap(),
-            Message::Request {
-                request: REQUEST,
-                task: Task::Unsupported
-            }
-        );
+    }
+
+    #[test]
+    fn what_is_asked_is_understood() {
+        let (name, namespace) = ("s".to_owned(), SnapshotNamespace::User);
+        for task in [
+            Task::Flatten,
+            Task::Resize {
+                size: 5,
+                allow_shrink: true,
+            },
+            Task::SnapCreate {
+                name: name.clone(),
+                namespace: namespace.clone(),
+            },
+            Task::SnapRemove {
+                name: name.clone(),
+                namespace,
+            },
+            Task::SnapRename {
+                id: 3,
+                name: name.clone(),
+            },
+            Task::SnapProtect { name: name.clone() },
+            Task::SnapUnprotect { name: name.clone() },
+            Task::Rename { name },
+            Task::Migrate,
+        ] {
+            let sent = encode_to_vec(&Request {
+                id: REQUEST,
+                task: &task,
+            });
+            let heard = Message::read(&sent).unwrap();
+            assert_eq!(heard, Message::Request { request: REQUEST, task });
+        }
     }
 
     #[test]

@@ -43,6 +43,11 @@ impl Meter {
         })
     }
 
+    /// So much of so much is done, whatever that is counted in. Fails as [`Meter::reached`].
+    pub(crate) fn reached_share(&self, done: u64, of: u64) -> Result<()> {
+        self.reached(done.min(of).saturating_mul(self.total) / of.max(1))
+    }
+
     /// About `place` of the total is done. Fails with `ECANCELED` where no more is to be done.
     pub(crate) fn reached(&self, place: u64) -> Result<()> {
         let done = self.done.get().max(place.min(self.total));

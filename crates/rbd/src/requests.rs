@@ -9,7 +9,7 @@ use spirula_client::errno;
 
 use crate::image::{Inner, Purpose};
 use crate::message::{Announcement, RequestId, Task, response};
-use crate::{Progress, Result, directory};
+use crate::{Error, Progress, Result, directory};
 
 /// Requests that are remembered, so that those that come again are not executed again.
 const REMEMBERED: usize = 256;
@@ -65,13 +65,13 @@ impl Inner {
     /// when the request is done.
     pub(crate) fn handle_request(self: &Rc<Self>, id: u64, request: RequestId, task: Task) -> Option<i32> {
         // What migrates an image does nothing else to it: whoever asks takes the lock, and does it by itself.
-        if task == Task::Unsupported || self.purpose == Purpose::Migrate {
+        if matches!(task, Task::Migrate | Task::Unknown) || self.purpose == Purpose::Migrate {
             return Some(-errno::EOPNOTSUPP);
         }
         let inner = Rc::clone(self);
         if !request.is_valid() {
             tokio::task::spawn_local(async move {
-                let result = inner.perform(task).await;
+                let result = inner.perform(&task, &Progress::untold()).await;
                 inner.answer(id, response(errno_of(&result))).await;
             });
             return None;
@@ -84,7 +84,8 @@ impl Inner {
     }
 
     async fn perform_and_tell(self: &Rc<Self>, request: RequestId, task: Task) {
-        let work = self.perform(task);
+        let untold = Progress::untold();
+        let work = self.perform(&task, &untold);
         tokio::pin!(work);
         let result = loop {
             tokio::select! {
@@ -104,23 +105,24 @@ impl Inner {
         }
     }
 
-    async fn perform(self: &Rc<Self>, task: Task) -> Result<()> {
+    /// Does what an owner is asked to do.
+    pub(crate) async fn perform(self: &Rc<Self>, task: &Task, progress: &Progress) -> Result<()> {
         match task {
-            Task::Flatten => self.flatten(&Progress::untold()).await,
-            Task::Resize { size, allow_shrink } => self.resize(size, allow_shrink).await,
-            Task::SnapCreate { name, namespace } => self.create_snapshot(&name, namespace).await,
-            Task::SnapRemove { name, namespace } => self.remove_snapshot(&name, &namespace).await,
-            Task::SnapRename { id, name } => self.rename_snapshot(id, &name).await,
-            Task::SnapProtect { name } => self.protect_snapshot(&name).await,
-            Task::SnapUnprotect { name } => self.unprotect_snapshot(&name).await,
+            Task::Flatten => self.flatten(progress).await,
+            Task::Resize { size, allow_shrink } => self.resize(*size, *allow_shrink).await,
+            Task::SnapCreate { name, namespace } => self.create_snapshot(name, namespace.clone()).await,
+            Task::SnapRemove { name, namespace } => self.remove_snapshot(name, namespace).await,
+            Task::SnapRename { id, name } => self.rename_snapshot(*id, name).await,
+            Task::SnapProtect { name } => self.protect_snapshot(name).await,
+            Task::SnapUnprotect { name } => self.unprotect_snapshot(name).await,
             Task::Rename { name } => {
                 let old = self.name.borrow().clone();
-                directory::rename_entry(&self.io, &self.fixed.id, &old, &name).await?;
-                self.name.replace(name);
+                directory::rename_entry(&self.io, &self.fixed.id, &old, name).await?;
+                self.name.replace(name.clone());
                 self.announce_header().await;
                 Ok(())
             }
-            Task::Unsupported => Ok(()),
+            Task::Migrate | Task::Unknown => Err(Error::os("image", errno::EOPNOTSUPP)),
         }
     }
 }

@@ -8,6 +8,7 @@ use spirula_client::errno;
 use crate::error::unless;
 use crate::image::{Image, Inner, Writing};
 use crate::io::Change;
+use crate::message::Task;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
 
@@ -109,7 +110,6 @@ impl Image {
     /// # Errors
     /// `EINVAL` where it would be smaller and `allow_shrink` is not given, `EROFS` where it can't be written.
     pub async fn resize(&self, size: u64, allow_shrink: bool) -> Result<()> {
-        let resize = move |inner: Rc<Inner>| async move { inner.resize(size, allow_shrink).await };
-        self.inner.start(resize).await
+        self.operate(Task::Resize { size, allow_shrink }, Progress::untold()).await
     }
 }

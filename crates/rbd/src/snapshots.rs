@@ -12,8 +12,9 @@ use crate::cls::{Nothing, ask, tell};
 use crate::error::unless;
 use crate::header::{FLAG_OBJECT_MAP_INVALID, Header, Snapshot};
 use crate::image::{Image, Inner};
+use crate::message::Task;
 use crate::object_map::{self, invalidate};
-use crate::{Error, Result, cls, names};
+use crate::{Error, Progress, Result, cls, names};
 
 /// The limit of snapshots where there is none.
 pub const NO_LIMIT: u64 = u64::MAX;
@@ -266,10 +267,11 @@ impl Image {
     /// # Errors
     /// `EEXIST` where there is one of this name, `EDQUOT` where there are as many as there may be.
     pub async fn create_snapshot(&self, name: &str) -> Result<()> {
-        let name = name.to_owned();
-        let create =
-            |inner: Rc<Inner>| async move { inner.create_snapshot(&name, SnapshotNamespace::User).await };
-        self.inner.start(create).await
+        let task = Task::SnapCreate {
+            name: name.to_owned(),
+            namespace: SnapshotNamespace::User,
+        };
+        self.operate(task, Progress::untold()).await
     }
 
     /// Removes a snapshot. Where clones hold on to it, it goes out of sight and is removed with the last of them.
@@ -277,9 +279,11 @@ impl Image {
     /// # Errors
     /// `ENOENT` where there is none, `EBUSY` where it is protected.
     pub async fn remove_snapshot(&self, name: &str, namespace: &SnapshotNamespace) -> Result<()> {
-        let (name, namespace) = (name.to_owned(), namespace.clone());
-        let remove = |inner: Rc<Inner>| async move { inner.remove_snapshot(&name, &namespace).await };
-        self.inner.start(remove).await
+        let task = Task::SnapRemove {
+            name: name.to_owned(),
+            namespace: namespace.clone(),
+        };
+        self.operate(task, Progress::untold()).await
     }
 
     /// Gives a user's snapshot another name.
@@ -289,9 +293,8 @@ impl Image {
     pub async fn rename_snapshot(&self, from: &str, to: &str) -> Result<()> {
         self.refresh().await?;
         let id = found(&self.header(), from, &SnapshotNamespace::User)?.id;
-        let to = to.to_owned();
-        let rename = move |inner: Rc<Inner>| async move { inner.rename_snapshot(id, &to).await };
-        self.inner.start(rename).await
+        let name = to.to_owned();
+        self.operate(Task::SnapRename { id, name }, Progress::untold()).await
     }
 
     /// Keeps a snapshot from being removed, which clones of old need.
@@ -300,8 +303,7 @@ impl Image {
     /// `ENOENT` where there is none, `EBUSY` where it is protected.
     pub async fn protect_snapshot(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        let protect = |inner: Rc<Inner>| async move { inner.protect_snapshot(&name).await };
-        self.inner.start(protect).await
+        self.operate(Task::SnapProtect { name }, Progress::untold()).await
     }
 
     /// Lets a snapshot be removed again.
@@ -310,8 +312,7 @@ impl Image {
     /// `ENOENT` where there is none, `EINVAL` where it is not protected, `EBUSY` where it has clones.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        let unprotect = |inner: Rc<Inner>| async move { inner.unprotect_snapshot(&name).await };
-        self.inner.start(unprotect).await
+        self.operate(Task::SnapUnprotect { name }, Progress::untold()).await
     }
 
     /// Makes the image what it was at a snapshot.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_client::{Watch, WatchNews, errno};
-use spirula_denc::encode_to_vec;
+use spirula_denc::{Encode, encode_to_vec};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -87,8 +87,8 @@ impl Inner {
     }
 
     /// Tells all watchers, and waits until they have answered.
-    pub(crate) async fn announce(&self, announcement: Announcement) -> Result<Answer> {
-        let payload = encode_to_vec(&announcement).into();
+    pub(crate) async fn announce(&self, said: impl Encode) -> Result<Answer> {
+        let payload = encode_to_vec(&said).into();
         let outcome = self.io.notify(self.header_oid(), payload, NOTIFY_TIMEOUT).await?;
         let mut answers = outcome.replies.replies.values().filter(|r| !r.is_empty());
         match answers.next() {
@@ -127,7 +127,7 @@ impl Inner {
         };
         let mut answer = Bytes::new();
         match message {
-            Message::Other | Message::Announcement(Announcement::Migrate { .. }) => {}
+            Message::Other => {}
             Message::Announcement(Announcement::Progress { request, share }) => {
                 self.watcher.asked.progressed(request, share);
             }

@@ -38,3 +38,14 @@ fn the_lock_of_the_dead_is_taken_by_either() {
     ";
     run("rbd-dead", script);
 }
+
+/// Who holds the lock and does not pass it on, as virtual machines may, does what the image as a whole needs for whoever asks.
+#[test]
+fn holders_that_keep_the_lock_do_what_they_are_asked() {
+    let (serve, holder) = (
+        include_str!("../data/rbd/serve.sh"),
+        include_str!("../data/rbd/holder.sh"),
+    );
+    let spirula = crate::common::binary();
+    run("rbd-holder", &format!("SPIRULA={}\n{serve}\n{holder}", spirula.display()));
+}

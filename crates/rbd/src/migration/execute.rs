@@ -15,9 +15,9 @@ use super::pair::{Pair, Side};
 use super::source::{Look, Region, has_head, history};
 use super::steps::{Step, steps};
 use super::{notify, record, set_state, under_way};
-use crate::asked::Heard;
 use crate::cls::{self, change};
 use crate::image::{Image, Inner, Options, Purpose, Writing};
+use crate::message::Task;
 use crate::object_map;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result};
@@ -154,16 +154,8 @@ async fn copy_all(
 
 /// Has the owner of the lock copy everything. Returns false where it has not.
 async fn have_copied(destination: &Rc<Inner>, teller: &Teller) -> Result<bool> {
-    if destination.ask_to_migrate().await? != Some(0) {
-        return Ok(false);
-    }
-    loop {
-        match destination.watcher.asked.hear().await {
-            Heard::Progress(share) => teller.reached(share).await?,
-            Heard::Result(result) => return Ok(result == 0),
-            Heard::Nothing => return Ok(false),
-        }
-    }
+    let told = async |share| teller.reached(share).await;
+    Ok(destination.ask(&Task::Migrate, told).await? == Some(0))
 }
 
 /// Tells how far it is.
@@ -186,9 +178,8 @@ impl Teller {
 
     /// So much of so much is done. Fails with `ECANCELED` where no more is to be done.
     async fn reached(&self, (done, total): (u64, u64)) -> Result<()> {
-        let part = |parts: u64| done.min(total).saturating_mul(parts) / total.max(1);
-        self.meter.reached(part(PARTS))?;
-        let now = part(100);
+        self.meter.reached_share(done, total)?;
+        let now = done.min(total).saturating_mul(100) / total.max(1);
         if now <= self.percent.get() {
             return Ok(());
         }

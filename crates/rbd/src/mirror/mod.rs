@@ -19,7 +19,8 @@ use crate::cls::{Nothing, ask, tell};
 use crate::error::unless;
 use crate::header::{Header, Snapshot, text};
 use crate::image::{Image, Inner};
-use crate::{Error, Result, clones, directory, names};
+use crate::message::Task;
+use crate::{Error, Progress, Result, clones, directory, names};
 
 /// Images asked for at a time.
 const BATCH: u64 = 1024;
@@ -173,7 +174,8 @@ impl Inner {
             last_copied_object_number: 0,
             snap_seqs: BTreeMap::new(),
         });
-        self.create_snapshot(&name, namespace).await?;
+        let create = Task::SnapCreate { name, namespace };
+        self.perform_or_ask(&create, &Progress::untold()).await?;
         self.refresh().await?;
         while let Some((snap, peer)) = superfluous(&self.header(), &peers) {
             if let Err(e) = self.unlink_peer(snap, peer).await {
@@ -195,7 +197,11 @@ impl Inner {
         let is_last = mirror.peers.iter().all(|p| *p == peer);
         let has_newer = mirror_snapshots(&header).any(|(s, _)| s.id > snap);
         if is_last && has_newer {
-            return self.remove_snapshot(&snapshot.name, &snapshot.namespace).await;
+            let remove = Task::SnapRemove {
+                name: snapshot.name.clone(),
+                namespace: snapshot.namespace.clone(),
+            };
+            return self.perform_or_ask(&remove, &Progress::untold()).await;
         }
         if !mirror.peers.contains(&peer) {
             return Err(gone());
