@@ -239,7 +239,9 @@ impl Encode for Request<'_> {
                 w.put(&SnapshotNamespace::User);
                 w.put(&self.id);
             }
-            Task::SnapProtect { name } => self.encode_snapshot(SNAP_PROTECT, name, &SnapshotNamespace::User, w),
+            Task::SnapProtect { name } => {
+                self.encode_snapshot(SNAP_PROTECT, name, &SnapshotNamespace::User, w)
+            }
             Task::SnapUnprotect { name } => {
                 self.encode_snapshot(SNAP_UNPROTECT, name, &SnapshotNamespace::User, w);
             }
@@ -508,7 +510,13 @@ mod tests {
                 task: &task,
             });
             let heard = Message::read(&sent).unwrap();
-            assert_eq!(heard, Message::Request { request: REQUEST, task });
+            assert_eq!(
+                heard,
+                Message::Request {
+                    request: REQUEST,
+                    task
+                }
+            );
         }
     }
 

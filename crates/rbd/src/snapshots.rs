@@ -294,7 +294,8 @@ impl Image {
         self.refresh().await?;
         let id = found(&self.header(), from, &SnapshotNamespace::User)?.id;
         let name = to.to_owned();
-        self.operate(Task::SnapRename { id, name }, Progress::untold()).await
+        self.operate(Task::SnapRename { id, name }, Progress::untold())
+            .await
     }
 
     /// Keeps a snapshot from being removed, which clones of old need.
@@ -312,7 +313,8 @@ impl Image {
     /// `ENOENT` where there is none, `EINVAL` where it is not protected, `EBUSY` where it has clones.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<()> {
         let name = name.to_owned();
-        self.operate(Task::SnapUnprotect { name }, Progress::untold()).await
+        self.operate(Task::SnapUnprotect { name }, Progress::untold())
+            .await
     }
 
     /// Makes the image what it was at a snapshot.

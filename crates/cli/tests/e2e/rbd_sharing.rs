@@ -47,5 +47,8 @@ fn holders_that_keep_the_lock_do_what_they_are_asked() {
         include_str!("../data/rbd/holder.sh"),
     );
     let spirula = crate::common::binary();
-    run("rbd-holder", &format!("SPIRULA={}\n{serve}\n{holder}", spirula.display()));
+    run(
+        "rbd-holder",
+        &format!("SPIRULA={}\n{serve}\n{holder}", spirula.display()),
+    );
 }

@@ -126,7 +126,8 @@ impl Cluster {
 
     /// Runs a script that must succeed; returns what it printed. A failure names the line and the command, not the whole script.
     pub fn sh(&self, script: &str) -> String {
-        let named = format!("set -E; trap 'echo \"line $LINENO failed: $BASH_COMMAND\" >&2' ERR TERM\n{script}");
+        let named =
+            format!("set -E; trap 'echo \"line $LINENO failed: $BASH_COMMAND\" >&2' ERR TERM\n{script}");
         let out = limited(&self.shell(&named)).output().unwrap();
         assert!(
             out.status.success(),
@@ -215,7 +216,11 @@ fn limited(command: &Command) -> Command {
     c.args(["--kill-after=10", SCRIPT_SECONDS])
         .arg(command.get_program())
         .args(command.get_args())
-        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
         .stdin(std::process::Stdio::null());
     if let Some(dir) = command.get_current_dir() {
         c.current_dir(dir);
