@@ -141,8 +141,7 @@ class Guest:
 
 def guest(name):
     """A machine with Ceph's tools, on a copy of the root file system that is forgotten."""
-    conf = '\n'.join(line for line in (CLUSTER / 'ceph.conf').read_text().splitlines() if not line.startswith('keyring'))
-    keyring = (CLUSTER / 'ceph.client.admin.keyring').read_text()
+    conf, keyring = host('ceph', 'config', 'generate-minimal-conf'), host('ceph', 'auth', 'get', 'client.admin')
     return Guest(name, f'file={DIR}/root.img,snapshot=on').ready(
         f"cat >/etc/ceph/ceph.conf <<'END'\n{conf}\nEND", f"cat >/etc/ceph/ceph.client.admin.keyring <<'END'\n{keyring}\nEND")
 

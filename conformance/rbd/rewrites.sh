@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Rewrites small parts of three images again and again, with checks of all that was written, while one OSD after the other is killed.
+# Rewrites four images again and again, in small and large blocks, in order and at random, with checks of all that was written, while
+# one OSD after the other is killed.
 #
 #     conformance/rbd/rewrites.sh DIR SPIRULA     starts a cluster of three OSDs in DIR, which must not exist
 #
@@ -12,9 +13,12 @@ export CEPH_CONF=$dir/client.conf
 { cat "$dir/ceph.conf"; printf '[client]\nrbd_cache = false\n'; } >"$CEPH_CONF"
 ceph osd pool create p 8
 rbd pool init p
-for image in a b c; do
-    rbd create --size 64M --image-feature layering,exclusive-lock p/$image
-    fio --name=$image --ioengine=rbd --pool=p --rbdname=$image --clientname=admin --rw=randwrite --bs=4k --size=12M --loops=40 \
+# The way of writing, the block, the bytes that are written, and how often.
+for job in 'randwrite 4k 12M 40' 'write 4k 12M 40' 'randwrite 4m 256M 40' 'write 4m 256M 40'; do
+    read -r rw bs size loops <<<"$job"
+    image=$rw-$bs
+    rbd create --size "$size" "p/$image"
+    fio --name="$image" --ioengine=rbd --pool=p --rbdname="$image" --clientname=admin --rw="$rw" --bs="$bs" --size="$size" --loops="$loops" \
         --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --output="$dir/$image.txt" 2>"$dir/$image.err" &
     jobs+=($!)
 done
@@ -25,4 +29,8 @@ while kill -0 "${jobs[@]}" 2>/dev/null; do
     kills=$((kills + 1))
 done
 for job in "${jobs[@]}"; do wait "$job"; done
+for image in $(rbd ls p); do
+    rbd object-map check --no-progress "p/$image"
+    if rbd info "p/$image" | grep invalid; then exit 1; fi
+done
 echo "passed: $kills kills"
