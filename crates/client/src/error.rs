@@ -44,6 +44,8 @@ pub mod errno {
     pub const ENOTEMPTY: i32 = 39;
     /// What was compared differs.
     pub const EILSEQ: i32 = 84;
+    /// Interrupted, to be asked for again.
+    pub const ERESTART: i32 = 85;
     /// Not possible here.
     pub const EOPNOTSUPP: i32 = 95;
     /// The watch is gone.

@@ -129,15 +129,15 @@ impl Inner {
                 self.perform(task, progress).await
             } else {
                 let told = async |(done, total): (u64, u64)| meter.reached_share(done, total);
-                match self.ask(task, told).await? {
-                    None => {
-                        // It may have done so all the same.
+                match self.ask(task, told).await?.map(i32::wrapping_neg) {
+                    // It ends, or is gone, and may have done so all the same.
+                    None | Some(errno::ERESTART | errno::ETIMEDOUT) => {
                         asked_before = true;
                         tokio::time::sleep(RETRY).await;
                         continue;
                     }
-                    Some(result) if result == -errno::EOPNOTSUPP => self.perform(task, progress).await,
-                    Some(result) if result < 0 => Err(Error::os("image", result)),
+                    Some(errno::EOPNOTSUPP) => self.perform(task, progress).await,
+                    Some(refused) if refused > 0 => Err(Error::os("image", refused)),
                     Some(_) => self.reread().await,
                 }
             };

@@ -30,21 +30,29 @@ ask_all() {
     says "size 20 MiB" rbd info "$1"
 }
 
+# An official client holds the lock of an image and writes to it, until there is a file `over`: hold IMAGE
+hold() {
+    rm -f held over
+    /usr/bin/python3 - "$1" <<'PY' &
+import os, rados, rbd, sys, time
+with rados.Rados(conffile=os.environ['CEPH_CONF']) as cluster:
+    # What it is asked to do takes its time.
+    cluster.conf_set('rbd_concurrent_management_ops', '1')
+    with cluster.open_ioctx('p') as io, rbd.Image(io, sys.argv[1]) as image:
+        image.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
+        image.write(b'held', 5000)
+        open('held', 'w').close()
+        while not os.path.exists('over'):
+            time.sleep(0.05)
+        image.write(b'still held', 6000)
+PY
+    holder=$!
+    until [ -e held ]; do sleep 0.1; done
+}
+
 # An official client.
 rbd clone --rbd-default-clone-format=2 p/parent@s p/theirs
-/usr/bin/python3 - <<'PY' &
-import os, rados, rbd, time
-with rados.Rados(conffile=os.environ['CEPH_CONF']) as cluster, cluster.open_ioctx('p') as io, rbd.Image(io, 'theirs') as image:
-    image.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
-    image.write(b'held', 5000)
-    open('held', 'w').close()
-    while not os.path.exists('over'):
-        time.sleep(0.1)
-    assert image.size() == 20 << 20, image.size()
-    image.write(b'still held', 6000)
-PY
-holder=$!
-until [ -e held ]; do sleep 0.1; done
+hold theirs
 cp file written
 put_file written 5000 held
 ask_all p/theirs
@@ -70,3 +78,22 @@ truncate -s 20M written
 same p/ours written
 rbd object-map check --no-progress p/ours
 if rbd info p/ours | grep invalid; then false; fi
+
+# One that ends amid what it was asked for: then it is done by whoever asked.
+head -c 200M /dev/urandom >large
+rbd import --no-progress --object-size 1M large p/large
+rbd snap create --no-progress p/large@s
+rbd clone --rbd-default-clone-format=2 --object-size 1M p/large@s p/ends
+hold ends
+ours flatten --no-progress p/ends &
+flatten=$!
+until [ "$(objects_of p/ends)" -gt 5 ]; do :; done
+touch over
+wait $holder
+wait $flatten
+if rbd info p/ends | grep parent:; then false; fi
+put_file large 5000 held
+put_file large 6000 'still held'
+same p/ends large
+rbd object-map check --no-progress p/ends
+if rbd info p/ends | grep invalid; then false; fi

@@ -126,8 +126,11 @@ impl Cluster {
 
     /// Runs a script that must succeed; returns what it printed. A failure names the line and the command, not the whole script.
     pub fn sh(&self, script: &str) -> String {
-        let named =
-            format!("set -E; trap 'echo \"line $LINENO failed: $BASH_COMMAND\" >&2' ERR TERM\n{script}");
+        // What a script that failed has begun in the background would keep the test waiting for its output.
+        let named = format!(
+            "set -E; trap 'echo \"line $LINENO failed: $BASH_COMMAND\" >&2' ERR TERM; \
+             trap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{script}"
+        );
         let out = limited(&self.shell(&named)).output().unwrap();
         assert!(
             out.status.success(),
