@@ -292,6 +292,54 @@ CASE(sparse) {
   zero.zero(0, 4096);
   t.io.operate("o", &zero);
   sparse("zeroed", 3 << 20, 0);
+  // What is data is known to the byte.
+  auto put = [&](const std::string &name, size_t len, uint64_t off, char c = 'x') {
+    bufferlist data = buf(std::string(len, c));
+    t.io.write(name, data, len, off);
+  };
+  auto clear = [&](const std::string &name, uint64_t off, uint64_t len) {
+    ObjectWriteOperation op;
+    op.zero(off, len);
+    t.io.operate(name, &op);
+  };
+  auto ranges = [&](const std::string &check, const std::string &name) {
+    std::map<uint64_t, uint64_t> extents;
+    int r = t.io.mapext(name, 0, 1 << 20, extents);
+    t.says(check, result(r) + " " + show(extents));
+  };
+  put("u", 100, 0);
+  put("u", 100, 10000);
+  ranges("unaligned", "u");
+  put("u", 100, 200);
+  put("u", 100, 8192);
+  ranges("in_the_same_blocks", "u");
+  put("u", 100, 300000);
+  put("u", 5000, 20000);
+  ranges("far_away", "u");
+  clear("u", 21000, 1000);
+  ranges("cleared", "u");
+  clear("u", 20480, 4096);
+  ranges("cleared_block", "u");
+  t.io.trunc("u", 24500);
+  ranges("cut", "u");
+  t.io.trunc("u", 30000);
+  ranges("grown", "u");
+  put("u", 10, 29990);
+  ranges("at_the_end", "u");
+  clear("u", 29000, 5000);
+  ranges("cleared_over_the_end", "u");
+  put("n", 20000, 50, '\0');
+  ranges("zeros_written", "n");
+  bufferlist ten = buf(std::string(10000, 'y'));
+  t.full("f", ten);
+  put("f", 100, 70000);
+  ranges("behind_the_end", "f");
+  put("f", 5000, 3000);
+  ranges("over_the_gap", "f");
+  ObjectWriteOperation full;
+  full.write_full(buf("short"));
+  t.io.operate("f", &full);
+  ranges("replaced", "f");
   bufferlist none;
   t.full("e", none);
   std::map<uint64_t, uint64_t> extents;

@@ -60,6 +60,11 @@ impl State {
             Step::Direct { lblk, runs, crcs } => self.apply_direct(*lblk, runs, crcs),
             Step::Punch { lblk, len } => self.unmap(*lblk, *len),
             Step::Size(size) => self.apply_size(*size),
+            Step::Hole { offset, len } => {
+                if let Some(o) = self.onode_mut() {
+                    o.add_hole(*offset..offset.saturating_add(*len));
+                }
+            }
             Step::Remove => self.apply_remove(),
             Step::CloneOf { source, omap } => self.apply_clone(source, *omap),
             Step::MoveOf(source) => self.apply_move(source),
@@ -116,7 +121,8 @@ impl State {
 
     fn apply_size(&mut self, size: u64) {
         if let Some(o) = self.onode_mut() {
-            let old = std::mem::replace(&mut o.size, size);
+            let old = o.size;
+            o.set_size(size);
             self.counters.stored = (self.counters.stored + size).saturating_sub(old);
         }
     }
@@ -131,6 +137,7 @@ impl State {
         let mut freed = Vec::new();
         if let Some(o) = self.onode_mut() {
             o.unmap(lblk, len, |e| freed.push(e));
+            o.fill_holes(u64::from(lblk) * BLOCK64..(u64::from(lblk) + u64::from(len)) * BLOCK64);
         }
         for e in &freed {
             self.drop_extent(e);
@@ -148,6 +155,10 @@ impl State {
     }
 
     fn apply_direct(&mut self, lblk: u32, runs: &[crate::alloc::Run], crcs: &[u32]) {
+        let start = u64::from(lblk) * BLOCK64;
+        if let Some(o) = self.onode_mut() {
+            o.fill_holes(start..start + crcs.len() as u64 * BLOCK64);
+        }
         let (mut lblk, mut rest) = (lblk, crcs);
         for run in runs {
             let Some((crcs, tail)) = rest.split_at_checked(run.len as usize) else {
@@ -260,7 +271,11 @@ impl State {
             edges.push((count - 1, 0, tail - (count - 1) * BLOCK));
         }
         let mut waiting = Vec::new();
+        let mut unmapped = Vec::new();
         for &(i, from, to) in &edges {
+            if self.current_block(first + i as u32).is_none() {
+                unmapped.push(u64::from(first) + i as u64);
+            }
             let block = &mut buf[i * BLOCK..(i + 1) * BLOCK];
             match self.content(self.current_block(first + i as u32)) {
                 Content::Here(old) => block.copy_from_slice(&old),
@@ -276,6 +291,12 @@ impl State {
         waiting.retain(|(_, _, _, content)| !matches!(content, Content::Zero));
         self.place_blocks(first, &bytes, new, waiting);
         self.grow(end);
+        if let Some(o) = self.onode_mut() {
+            for lblk in unmapped {
+                o.add_hole(lblk * BLOCK64..(lblk + 1) * BLOCK64);
+            }
+            o.fill_holes(offset..end);
+        }
     }
 
     /// Maps blocks that are written through the log, and keeps their contents until they are written back.

@@ -207,6 +207,9 @@ fn render_onode(onode: &Onode) -> String {
             e.pblk
         );
     }
+    for hole in onode.holes.iter() {
+        let _ = writeln!(out, "hole      {} +{}", hole.start, hole.end - hole.start);
+    }
     out
 }
 
@@ -237,6 +240,7 @@ impl fmt::Display for Brief<'_> {
             Step::DeleteRange { from, to } => write!(f, "delete {} to {}", text(from), text(to)),
             Step::Punch { lblk, len } => write!(f, "punch blocks {lblk}+{len}"),
             Step::Size(size) => write!(f, "size {size}"),
+            Step::Hole { offset, len } => write!(f, "hole {offset}+{len}"),
             Step::CloneOf { source, .. } => write!(f, "copy of {source}"),
             Step::MoveOf(source) => write!(f, "move of {source}"),
             Step::Omap(number) => write!(f, "omap number {number}"),

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rangemap::RangeSet;
 use spirula_buf::Pool;
 
 use crate::alloc::Run;
@@ -249,6 +251,15 @@ impl Check<'_> {
                 continue;
             }
             self.extent(state, key, e);
+        }
+        let mapped: RangeSet<u64> = onode.extents.iter().map(Extent::bytes).collect();
+        let is_stray = |h: &Range<u64>| h.end > onode.size || mapped.gaps(h).next().is_some();
+        if let Some(h) = onode.holes.iter().find(|h| is_stray(h)) {
+            self.report.problem(format_args!(
+                "object {key}: a hole at {}+{} where no data is",
+                h.start,
+                h.end - h.start
+            ));
         }
         if u64::from(end) * BLOCK64 >= onode.size + BLOCK64 {
             self.report.problem(format_args!(

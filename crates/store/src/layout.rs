@@ -13,8 +13,8 @@ use crate::{Result, StoreError};
 pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
 /// Version of the disk format.
 ///
-/// 1: the first. 2: objects are moved (step 18 of the log).
-pub(crate) const VERSION: u32 = 2;
+/// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of the onode, step 19).
+pub(crate) const VERSION: u32 = 3;
 
 /// Offsets of the two copies of the superblock, in bytes.
 pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];

@@ -1,8 +1,10 @@
 //! The onode: everything the store knows about one object, and its encoding in the index.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rangemap::RangeSet;
 use smallvec::SmallVec;
 
 use crate::codec::{Dec, Enc};
@@ -11,8 +13,12 @@ use crate::{Result, StoreError};
 
 /// Version of the onode encoding.
 ///
-/// 1: the first.
-const VERSION: u8 = 1;
+/// 1: the first. 2: holes within blocks.
+const VERSION: u8 = 2;
+
+/// Most holes that are known within a block. Of more, the smallest count as data: zeros that are read as such, so that
+/// an object's onode is not larger than its blocks.
+const MAX_HOLES: usize = 8;
 
 /// Checksums of a run's blocks. Those of a short run, as overwrites make them, lie in the extent itself.
 pub type Crcs = SmallVec<[u32; 4]>;
@@ -44,6 +50,11 @@ impl Extent {
     /// One past the last block of the object.
     pub fn end(&self) -> u32 {
         self.lblk + self.len()
+    }
+
+    /// The bytes of the object that it holds.
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        u64::from(self.lblk) * BLOCK64..u64::from(self.end()) * BLOCK64
     }
 
     fn append(&mut self, next: &Self) {
@@ -79,6 +90,8 @@ pub struct Onode {
     pub(crate) omap: u64,
     pub(crate) omap_header: Bytes,
     pub(crate) extents: Vec<Extent>,
+    /// Bytes of mapped blocks, before the object's end, that hold zeros which nobody wrote.
+    pub(crate) holes: RangeSet<u64>,
 }
 
 impl Onode {
@@ -124,22 +137,65 @@ impl Onode {
     }
 
     /// The ranges that hold data (offset, length), in bytes, merged and clipped to `[offset, offset + len)` and the size
-    /// of the object. What lies between reads as zeros.
+    /// of the object: what was written, zeros too, and not zeroed or cut off since. What lies between reads as zeros.
     pub fn data_ranges(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let end = offset.saturating_add(len).min(self.size);
         let mut out: Vec<(u64, u64)> = Vec::new();
+        let mut add = |r: Range<u64>| match out.last_mut() {
+            Some(last) if last.0 + last.1 == r.start => last.1 += r.end - r.start,
+            _ => out.push((r.start, r.end - r.start)),
+        };
         for e in &self.extents {
-            let from = (u64::from(e.lblk) * BLOCK64).max(offset);
-            let to = (u64::from(e.end()) * BLOCK64).min(end);
-            if from >= to {
+            let part = e.bytes().start.max(offset)..e.bytes().end.min(end);
+            if part.is_empty() {
                 continue;
             }
-            match out.last_mut() {
-                Some(last) if last.0 + last.1 == from => last.1 += to - from,
-                _ => out.push((from, to - from)),
+            if self.holes.is_empty() {
+                add(part);
+            } else {
+                self.holes.gaps(&part).for_each(&mut add);
             }
         }
         out
+    }
+
+    /// Notes that bytes of mapped blocks are zeros which nobody wrote. What lies behind the object's end is not data
+    /// anyway.
+    pub(crate) fn add_hole(&mut self, range: Range<u64>) {
+        let range = range.start..range.end.min(self.size);
+        if !range.is_empty() {
+            self.holes.insert(range.clone());
+            self.limit_holes(&range);
+        }
+    }
+
+    /// Notes that bytes were written, or that their blocks are gone.
+    pub(crate) fn fill_holes(&mut self, range: Range<u64>) {
+        if !self.holes.is_empty() && !range.is_empty() {
+            self.holes.remove(range.clone());
+            self.limit_holes(&range);
+        }
+    }
+
+    /// Forgets the smallest holes of the blocks at both ends of a change, where they are too many.
+    fn limit_holes(&mut self, changed: &Range<u64>) {
+        for at in [changed.start, changed.end - 1] {
+            let start = at / BLOCK64 * BLOCK64;
+            let block = start..start + BLOCK64;
+            while self.holes.overlapping(&block).count() > MAX_HOLES {
+                let smallest = self.holes.overlapping(&block).min_by_key(|h| h.end - h.start);
+                let Some(hole) = smallest.cloned() else { break };
+                self.holes.remove(hole);
+            }
+        }
+    }
+
+    /// Changes the size. What lies behind it is no hole.
+    pub(crate) fn set_size(&mut self, size: u64) {
+        if size < self.size && !self.holes.is_empty() {
+            self.holes.remove(size..u64::MAX);
+        }
+        self.size = size;
     }
 
     /// Size in memory, in bytes.
@@ -148,7 +204,8 @@ impl Onode {
         let outside = self.extents.iter().filter(|e| e.crcs.spilled());
         let crcs: usize = outside.map(|e| e.crcs.capacity() * 4 + 16).sum();
         let extents = self.extents.capacity() * size_of::<Extent>() + crcs;
-        160 + self.info.len() + self.omap_header.len() + attrs + extents
+        let holes = self.holes.len() * 32;
+        184 + self.info.len() + self.omap_header.len() + attrs + extents + holes
     }
 
     pub(crate) fn set_attr(&mut self, name: Bytes, value: Bytes) {
@@ -266,6 +323,13 @@ impl Onode {
             e.varint(x.pblk);
             lblk = x.end();
         }
+        e.varint(self.holes.len() as u64);
+        let mut end = 0;
+        for hole in self.holes.iter() {
+            e.varint(hole.start - end);
+            e.varint(hole.end - hole.start);
+            end = hole.end;
+        }
         for x in &self.extents {
             e.crcs(&x.crcs);
         }
@@ -279,18 +343,14 @@ impl Onode {
     /// The info alone, in an encoded onode.
     fn info_part(bytes: &[u8]) -> Option<&[u8]> {
         let mut d = Dec::new(bytes);
-        if d.u8()? != VERSION {
-            return None;
-        }
+        version(&mut d)?;
         d.varint()?;
         d.bytes()
     }
 
     fn try_decode(bytes: &[u8]) -> Option<Self> {
         let mut d = Dec::new(bytes);
-        if d.u8()? != VERSION {
-            return None;
-        }
+        let version = version(&mut d)?;
         let mut onode = Self {
             size: d.varint()?,
             ..Self::default()
@@ -314,6 +374,14 @@ impl Onode {
             lblk = start.checked_add(len)?;
             shape.push((start, len, word & 1 == 1, d.varint()?));
         }
+        if version > 1 {
+            let mut end = 0u64;
+            for _ in 0..d.count(2)? {
+                let start = end.checked_add(d.varint()?)?;
+                end = start.checked_add(d.varint()?).filter(|end| *end > start)?;
+                onode.holes.insert(start..end);
+            }
+        }
         onode.extents.reserve_exact(count);
         for (lblk, len, shared, pblk) in shape {
             onode.extents.push(Extent {
@@ -325,6 +393,11 @@ impl Onode {
         }
         d.is_done().then_some(onode)
     }
+}
+
+/// The version of an encoded onode, where it is one that is known.
+fn version(d: &mut Dec<'_>) -> Option<u8> {
+    d.u8().filter(|v| (1..=VERSION).contains(v))
 }
 
 /// Cuts `e` at the object's block `at`; returns the part from there on.
@@ -432,6 +505,45 @@ mod tests {
     }
 
     #[test]
+    fn holes_are_bytes_that_nobody_wrote() {
+        let mut o = Onode {
+            size: 10_000,
+            ..Onode::default()
+        };
+        o.map(run(0, 100, 3), |_| ());
+        o.add_hole(4000..5000);
+        o.add_hole(9000..12_000);
+        assert_eq!(o.data_ranges(0, 1 << 20), [(0, 4000), (5000, 4000)]);
+        o.fill_holes(4500..4600);
+        assert_eq!(o.data_ranges(100, 4450), [(100, 3900), (4500, 50)]);
+        o.set_size(9500);
+        o.set_size(12_000);
+        assert_eq!(o.data_ranges(8000, 9000), [(8000, 1000), (9500, 2500)]);
+        // Every second byte of a block: the first ones are forgotten, as none is smaller.
+        o.add_hole(0..4096);
+        (0..100).for_each(|i| o.fill_holes(40 * i..40 * i + 20));
+        assert_eq!(o.data_ranges(0, 4096).len(), MAX_HOLES);
+        assert_eq!(o.data_ranges(3980, 116), []);
+    }
+
+    #[test]
+    fn the_first_version_has_no_holes() {
+        let mut o = Onode {
+            size: 5000,
+            ..Onode::default()
+        };
+        o.map(run(0, 100, 2), |_| ());
+        let mut bytes = Vec::new();
+        o.encode(&mut bytes);
+        let crcs = bytes.len() - 8;
+        assert_eq!(bytes.remove(crcs - 1), 0, "no holes");
+        bytes[0] = 1;
+        assert_eq!(Onode::decode(&bytes).unwrap(), o);
+        bytes[0] = VERSION + 1;
+        assert!(Onode::decode(&bytes).is_err());
+    }
+
+    #[test]
     fn encoding_round_trips_and_rejects_cut_input() {
         let mut o = Onode {
             size: 70_000,
@@ -443,6 +555,8 @@ mod tests {
         o.set_attr(Bytes::from_static(b"_a"), Bytes::from_static(b"1"));
         o.map(run(0, 100, 3), |_| ());
         o.map(run(9, 7, 2), |_| ());
+        o.add_hole(100..4096);
+        o.add_hole(40_000..40_001);
         let mut bytes = Vec::new();
         o.encode(&mut bytes);
         assert_eq!(Onode::decode(&bytes).unwrap(), o);

@@ -445,14 +445,17 @@ impl Plan {
         let size = state.current_size();
         let end = upto.min(size.next_multiple_of(BLOCK64));
         if end > size && state.current_block((size / BLOCK64) as u32).is_some() {
-            self.fill(state, size, end);
+            self.clear(state, size, end);
         }
     }
 
-    fn fill(&mut self, state: &mut State, from: u64, to: u64) {
+    /// Zeroes a part of a block. It counts as not written then.
+    fn clear(&mut self, state: &mut State, from: u64, to: u64) {
         static ZEROS: [u8; BLOCK] = [0; BLOCK];
-        if from < to {
-            self.inline(state, from, Bytes::from_static(&ZEROS[..(to - from) as usize]));
+        let len = to.saturating_sub(from);
+        if len > 0 {
+            self.inline(state, from, Bytes::from_static(&ZEROS[..len as usize]));
+            self.step(state, Step::Hole { offset: from, len });
         }
     }
 
@@ -473,7 +476,7 @@ impl Plan {
         }
         for (from, to) in [(offset, first.min(stop)), (last.max(first), stop)] {
             if from < to && state.current_block((from / BLOCK64) as u32).is_some() {
-                self.fill(state, from, to);
+                self.clear(state, from, to);
             }
         }
         if state.current_size() < end || size < end {

@@ -32,6 +32,11 @@ pub(crate) enum Step {
         len: u32,
     },
     Size(u64),
+    /// Bytes that the steps before made zeros count as not written.
+    Hole {
+        offset: u64,
+        len: u64,
+    },
     Remove,
     /// Becomes a copy of another object; its pairs are copied under this omap number (0: the copy has none).
     CloneOf {
@@ -114,6 +119,10 @@ impl Step {
                 e.varint(u64::from(*len));
             }
             Self::Size(n) | Self::Omap(n) => e.varint(*n),
+            Self::Hole { offset, len } => {
+                e.varint(*offset);
+                e.varint(*len);
+            }
             Self::CloneOf { source, omap } => {
                 e.bytes(source.as_slice());
                 e.varint(*omap);
@@ -149,6 +158,7 @@ impl Step {
             Self::Delete(_) => 16,
             Self::DeleteRange { .. } => 17,
             Self::MoveOf(_) => 18,
+            Self::Hole { .. } => 19,
         }
     }
 
@@ -215,6 +225,10 @@ impl Step {
                 to: d.owned()?,
             },
             18 => Self::MoveOf(ObjectKey::new(d.owned()?)),
+            19 => Self::Hole {
+                offset: d.varint()?,
+                len: d.varint()?,
+            },
             _ => return None,
         })
     }
@@ -258,6 +272,7 @@ mod tests {
             },
             Step::Punch { lblk: 3, len: 4 },
             Step::Size(u64::MAX),
+            Step::Hole { offset: 70, len: 300 },
             Step::Remove,
             Step::CloneOf {
                 source: "other".into(),

@@ -50,13 +50,43 @@ impl Rng {
     }
 }
 
-#[derive(Clone, Default, PartialEq, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Object {
     data: Vec<u8>,
+    /// Which bytes are data, of as many as there are.
+    written: Vec<bool>,
+    /// A block had about as many holes as the store knows of: after that, some may count as data.
+    coarse: bool,
     info: Bytes,
     attrs: BTreeMap<Bytes, Bytes>,
     omap: BTreeMap<Bytes, Bytes>,
     header: Bytes,
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        let written = self.coarse || other.coarse || self.written == other.written;
+        let rest = |o: &Self| (o.info.clone(), o.attrs.clone(), o.omap.clone(), o.header.clone());
+        written && self.data == other.data && rest(self) == rest(other)
+    }
+}
+
+impl Object {
+    fn resize(&mut self, size: usize) {
+        self.data.resize(size, 0);
+        self.written.resize(size, false);
+    }
+
+    /// Grows to hold the range, which is data now or is not.
+    fn mark(&mut self, range: std::ops::Range<usize>, written: bool) {
+        if range.is_empty() {
+            return;
+        }
+        self.resize(self.data.len().max(range.end));
+        self.written[range].fill(written);
+        let holes = |block: &[bool]| block.chunk_by(|a, b| a == b).filter(|run| !run[0]).count();
+        self.coarse |= self.written.chunks(BLOCK).any(|block| holes(block) >= 8);
+    }
 }
 
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -77,24 +107,20 @@ impl Model {
                 let bytes = data.parts.concat();
                 let object = self.at(key);
                 let end = *offset as usize + bytes.len();
+                object.mark(*offset as usize..end, true);
                 if !bytes.is_empty() {
-                    if object.data.len() < end {
-                        object.data.resize(end, 0);
-                    }
                     object.data[*offset as usize..end].copy_from_slice(&bytes);
                 }
             }
             Op::Zero { key, offset, len } => {
                 let object = self.at(key);
                 let end = (*offset + *len) as usize;
+                object.mark(*offset as usize..end, false);
                 if *len > 0 {
-                    if object.data.len() < end {
-                        object.data.resize(end, 0);
-                    }
                     object.data[*offset as usize..end].fill(0);
                 }
             }
-            Op::Truncate { key, size } => self.at(key).data.resize(*size as usize, 0),
+            Op::Truncate { key, size } => self.at(key).resize(*size as usize),
             Op::Remove(key) => drop(self.objects.remove(key)),
             Op::Clone { from, to, pairs } => {
                 if let Some(mut object) = self.objects.get(from).cloned().filter(|_| from != to) {
@@ -530,6 +556,10 @@ impl Run {
                 )?;
                 let data = self.good(data)?;
                 assert_eq!(data.len() as u64, onode.size());
+                let mut written = vec![false; data.len()];
+                for (offset, len) in onode.data_ranges(0, u64::MAX) {
+                    written[offset as usize..(offset + len) as usize].fill(true);
+                }
                 let omap = self.all_pairs(store, |s, from| {
                     s.omap_list(&key, from, None, PageLimit::new(limit, 64), Token(0))
                 })?;
@@ -551,6 +581,8 @@ impl Run {
                     key,
                     Arc::new(Object {
                         data: data.to_vec(),
+                        written,
+                        coarse: false,
                         info,
                         attrs,
                         omap,

@@ -41,6 +41,7 @@ impl Monitor {
                 }
             }
             OsdReport::Config(c) => self.config_report(id, osd, c),
+            OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
             _ => self.write(id, msg),
         }
         Ok(())
@@ -74,7 +75,11 @@ impl Monitor {
                     self.temporary_members(osd, pg, acting);
                 }
             }
-            OsdReport::Beacon(_) | OsdReport::PgStats(_) | OsdReport::WantMaps(_) | OsdReport::Config(_) => {}
+            OsdReport::Beacon(_)
+            | OsdReport::PgStats(_)
+            | OsdReport::WantMaps(_)
+            | OsdReport::Config(_)
+            | OsdReport::WantPurgedSnaps(_) => {}
         }
     }
 

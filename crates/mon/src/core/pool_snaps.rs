@@ -3,14 +3,17 @@
 //! A removed snapshot is in the map's queue (`removed_snaps_queue`) until all PGs of the pool report that they have
 //! trimmed it; then it leaves the queue and is noted as purged in the store ([`PurgedSnaps`]).
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_maps::{IntervalSet, OsdMap, PgPool, SnapId};
+use spirula_proto::Payload;
+use spirula_proto::internal::report::{OsdReportReply, PurgedSnaps as Purged, PurgedSnapsWanted};
 use spirula_proto::mon::{MPoolOp, PoolOpCode};
 
-use super::{LoadError, Monitor};
+use super::{LoadError, Monitor, SessionId};
 use crate::command::errno;
-use crate::kv::Txn;
+use crate::kv::{KvRead, Txn};
 use crate::service::PurgedSnaps;
 
 impl Monitor {
@@ -109,6 +112,19 @@ impl Monitor {
         errno::EIO
     }
 
+    /// Tells an OSD all purged snapshots, unless it knows a newer map. It asks again then.
+    pub(super) fn send_purged_snaps(&mut self, id: SessionId, wanted: PurgedSnapsWanted) {
+        if wanted.epoch > self.osd.map.epoch {
+            return;
+        }
+        match purged_snaps(self.kv.as_ref(), &self.osd.map) {
+            Ok(purged) => self.send(id, OsdReportReply::PurgedSnaps(purged).to_message()),
+            Err(e) => {
+                self.snaps_unreadable(e);
+            }
+        }
+    }
+
     /// Takes from the queues what all PGs have trimmed, and what belonged to pools that are gone.
     pub(super) fn prune_removed_snaps(&mut self, map: &Rc<OsdMap>) {
         let mut left = self.values.uint("mon_max_snap_prune_per_epoch");
@@ -130,4 +146,19 @@ impl Monitor {
             self.pending_osd().new_purged_snaps.insert(*id, purged);
         }
     }
+}
+
+/// The purged snapshots of the map's pools.
+fn purged_snaps(kv: &dyn KvRead, map: &OsdMap) -> Result<Purged, LoadError> {
+    let mut pools = BTreeMap::new();
+    for &id in map.pools.keys() {
+        let all = PurgedSnaps::new(kv, id).all()?;
+        if !all.is_empty() {
+            pools.insert(id, all);
+        }
+    }
+    Ok(Purged {
+        epoch: map.epoch,
+        pools,
+    })
 }

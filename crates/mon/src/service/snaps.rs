@@ -46,6 +46,17 @@ impl<'a> PurgedSnaps<'a> {
         Ok(self.range_from(snap)?.is_some_and(|(first, _)| first <= snap))
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Result<IntervalSet, LoadError> {
+        let mut all = IntervalSet::new();
+        let mut from = 0;
+        while let Some((first, last)) = self.range_from(from)? {
+            all.insert_range(first, last - first + 1);
+            from = last + 1;
+        }
+        Ok(all)
+    }
+
     /// Adds snapshots. To be called once for what is committed at once, as changes that are not committed are not
     /// seen.
     pub(crate) fn add(&self, snaps: &IntervalSet, txn: &mut Txn) -> Result<(), LoadError> {
@@ -90,6 +101,7 @@ mod tests {
                     prop_assert_eq!(purged.contains(s).unwrap(), model.contains(&s));
                 }
                 let wanted: IntervalSet = model.iter().copied().collect();
+                prop_assert_eq!(&purged.all().unwrap(), &wanted);
                 // The other pool has one range.
                 prop_assert_eq!(kv.scan(SERVICE).unwrap().len(), wanted.ranges().count() + 1);
             }

@@ -9,14 +9,17 @@ use spirula_maps::{
     pool::PoolOption,
 };
 
+use super::purged_snaps::PurgedSnaps;
 use crate::pg::cluster::{ClusterMap, OsdView, Placement, PoolSnaps, PoolView};
 
-/// One epoch, and what the map does not tell: when pools were made.
+/// One epoch, and what the map does not tell: when pools were made, and which snapshots are gone.
 #[derive(Debug, Clone)]
 pub(super) struct MapView {
     pub(super) map: OsdMap,
     /// The epochs of pools that this OSD saw being made; 0 for others.
     pub(super) created: BTreeMap<u64, u32>,
+    /// The purged snapshots of pools, as far as they are known.
+    pub(super) purged: PurgedSnaps,
 }
 
 fn present(osds: Vec<i32>) -> Vec<i32> {
@@ -53,6 +56,7 @@ impl MapView {
                     .get(&id.cast_signed())
                     .cloned()
                     .unwrap_or_default(),
+                purged: self.purged.of_pool(id.cast_signed()),
             }),
             applications: p.application_metadata.clone(),
         }

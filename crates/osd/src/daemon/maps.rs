@@ -12,6 +12,7 @@ use spirula_store::Store;
 
 use super::OsdError;
 use super::map_view::MapView;
+use super::purged_snaps::PurgedSnaps;
 use super::state::Osd;
 use crate::core::DAEMON_SLOT;
 use crate::pg::Token;
@@ -27,6 +28,8 @@ const KEEP: usize = 200;
 /// The daemon's maps.
 pub(super) struct Maps {
     view: Arc<MapView>,
+    /// What the next view tells of purged snapshots.
+    pub(super) purged: PurgedSnaps,
     /// Encoded incrementals by epoch.
     recent: BTreeMap<u32, Bytes>,
 }
@@ -50,8 +53,15 @@ impl Maps {
             Some(b) => decode_all(&b).map_err(damaged("the list of pools"))?,
             None => BTreeMap::new(),
         };
+        let mut purged = PurgedSnaps::default();
+        purged.missed_some();
         Ok(Self {
-            view: Arc::new(MapView { map, created }),
+            view: Arc::new(MapView {
+                map,
+                created,
+                purged: purged.clone(),
+            }),
+            purged,
             recent: BTreeMap::new(),
         })
     }
@@ -105,19 +115,19 @@ impl Maps {
     }
 
     /// The next map that `m` makes possible, and whether maps before it were missed.
-    fn next(&self, m: &MOsdMap) -> Result<Option<(MapView, bool)>, spirula_denc::Error> {
+    fn next(&mut self, m: &MOsdMap) -> Result<Option<(MapView, bool)>, spirula_denc::Error> {
         let epoch = self.epoch();
         if let Some(b) = m.incrementals.get(&(epoch + 1)).filter(|_| epoch > 0) {
             let inc = Incremental::decode(&mut Reader::new(b))?;
             let mut map = self.map().clone();
             if map.apply(&inc).is_ok() {
-                return Ok(Some((
-                    MapView {
-                        map,
-                        created: self.created_after(&inc),
-                    },
-                    false,
-                )));
+                self.purged.follow(&inc);
+                let view = MapView {
+                    map,
+                    created: self.created_after(&inc),
+                    purged: self.purged.clone(),
+                };
+                return Ok(Some((view, false)));
             }
             tracing::warn!(epoch = epoch + 1, "an incremental OSDMap does not apply");
         }
@@ -127,7 +137,9 @@ impl Maps {
         let map: OsdMap = decode_all(b)?;
         let mut created = self.view.created.clone();
         created.retain(|id, _| map.pool(id.cast_signed()).is_some());
-        Ok(Some((MapView { map, created }, e > epoch + 1)))
+        self.purged.missed_some();
+        let purged = self.purged.clone();
+        Ok(Some((MapView { map, created, purged }, e > epoch + 1)))
     }
 }
 
@@ -163,6 +175,7 @@ impl Osd {
         }
         if changed {
             self.save_map();
+            self.ask_for_purged_snaps();
             self.maps_changed();
         } else if m.newest > self.maps.epoch() {
             // Incrementals that do not follow: a full one, please.

@@ -26,6 +26,7 @@ mod maps;
 mod mon;
 mod options;
 mod perf;
+mod purged_snaps;
 mod report;
 mod run;
 mod shell;

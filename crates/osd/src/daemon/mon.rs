@@ -45,6 +45,8 @@ impl Osd {
         self.reports.forget();
         self.heartbeats.tell_again();
         self.report_config();
+        // Before it boots, so that the answer is there before the map that has it up.
+        self.ask_for_purged_snaps();
         self.boot_if_down();
     }
 
@@ -77,6 +79,10 @@ impl Osd {
                         self.drive(|core, cx| core.force_copy(pgid, f.backfill, f.on, cx));
                     }
                     self.report_now();
+                }
+                OsdReportReply::PurgedSnaps(p) => {
+                    let epoch = self.maps.epoch();
+                    self.maps.purged.learn(p, epoch);
                 }
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
@@ -175,6 +181,13 @@ impl Osd {
         pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
     }
 
+    /// Asks the monitors which snapshots are purged, where not all are known.
+    pub(super) fn ask_for_purged_snaps(&self) {
+        if let Some(question) = self.maps.purged.question(self.maps.epoch()) {
+            self.mon.send(question);
+        }
+    }
+
     /// Asks the monitors for maps that are newer than what is here.
     pub(super) fn want_newest_map(&self) {
         self.mon.subscribe("osdmap", u64::from(self.maps.epoch()) + 1);
@@ -189,6 +202,8 @@ impl Osd {
 
     /// Says that this process runs.
     pub fn send_beacon(&mut self) {
+        // A monitor that was behind did not answer.
+        self.ask_for_purged_snaps();
         if self.is_up() {
             let beacon = OsdBeacon {
                 epoch: self.maps.epoch(),

@@ -28,6 +28,8 @@ pub struct PoolSnaps {
     pub context: Option<SnapContext>,
     /// Removed ones that are not trimmed in all PGs.
     pub removed: IntervalSet,
+    /// Removed ones that are trimmed in all PGs. Clients that were away may still name them.
+    pub purged: Arc<IntervalSet>,
 }
 
 /// A pool's settings.

@@ -1,7 +1,7 @@
 //! Snapshots: what they keep, what trimming removes, and random histories against a model.
 
 use spirula_denc::decode_all;
-use spirula_maps::{IntervalSet, SnapId};
+use spirula_maps::SnapId;
 use spirula_proto::osd_op_data::{CloneInfo, ListSnapsResponse};
 
 use super::*;
@@ -51,6 +51,18 @@ impl Sim {
             let pool = m.pools.get_mut(&POOL).unwrap();
             let mut snaps: PoolSnaps = (*pool.snaps).clone();
             ids.iter().for_each(|id| snaps.removed.insert(*id));
+            pool.snaps = Arc::new(snaps);
+        });
+    }
+
+    /// All PGs have trimmed them: the map forgets them.
+    fn purge_snaps(&mut self, ids: &[SnapId]) {
+        self.change_map(|m| {
+            let pool = m.pools.get_mut(&POOL).unwrap();
+            let mut snaps: PoolSnaps = (*pool.snaps).clone();
+            let gone = ids.iter().copied().collect();
+            snaps.removed.subtract(&gone);
+            Arc::make_mut(&mut snaps.purged).union(&gone);
             pool.snaps = Arc::new(snaps);
         });
     }
@@ -201,7 +213,7 @@ fn contexts_are_checked() {
                 seq: 7,
                 snaps: vec![7],
             }),
-            removed: IntervalSet::new(),
+            ..PoolSnaps::default()
         };
         m.pools.get_mut(&POOL).unwrap().snaps = Arc::new(snaps);
     });
@@ -256,6 +268,28 @@ fn removed_snapshots_are_trimmed_and_leave_nothing() {
     }
 }
 
+#[test]
+fn a_client_that_was_away_leaves_no_clones_of_purged_snapshots() {
+    let mut sim = cluster();
+    for name in ["a", "b", "c"] {
+        sim.write_at_snaps(name, vec![write_full("one")], 0, &[]);
+    }
+    sim.write_at_snaps("a", vec![write_full("two")], 3, &[3, 2]);
+    sim.remove_snaps(&[2, 3]);
+    sim.settle();
+    sim.purge_snaps(&[2, 3]);
+    sim.settle();
+    assert_eq!(sim.usages()[0][..3], [3, 0, 0]);
+    // It has not heard of the removal; snapshot 5 exists.
+    let stale = [5, 3, 2];
+    sim.write_at_snaps("a", vec![write_full("three")], 5, &stale);
+    sim.write_at_snaps("b", vec![plain(OpCode::DELETE)], 3, &stale[1..]);
+    assert_eq!(sim.list_snaps("a").unwrap().clones[0].snaps, [5]);
+    assert_eq!(sim.read_at("a", 5).unwrap(), "two");
+    assert_eq!(sim.list_snaps("b"), Err(-2));
+    assert_eq!(sim.usages(), [[3, 1, 0, 3 + 5 + 3]; 2]);
+}
+
 /// An object's content and attribute.
 type State = Option<(Vec<u8>, u8)>;
 
@@ -264,6 +298,7 @@ struct Model {
     heads: BTreeMap<usize, State>,
     /// The snapshots that exist, newest last, with all objects as they were.
     snaps: Vec<(SnapId, BTreeMap<usize, State>)>,
+    removed: Vec<SnapId>,
     seq: SnapId,
 }
 
@@ -316,8 +351,14 @@ impl Model {
         }
     }
 
-    fn context(&self) -> Vec<SnapId> {
-        self.snaps.iter().rev().map(|(id, _)| *id).collect()
+    /// The snapshots that a client names: sometimes of one that has not heard of removals.
+    fn context(&self, sim: &mut Sim) -> Vec<SnapId> {
+        let mut ids: Vec<SnapId> = self.snaps.iter().map(|(id, _)| *id).collect();
+        if sim.random(4) == 0 {
+            ids.extend(&self.removed);
+        }
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids
     }
 
     /// All that can be read is what it was, and overlaps are true.
@@ -385,9 +426,20 @@ fn random_history(seed: u64) {
             2 if !model.snaps.is_empty() => {
                 let at = sim.random(model.snaps.len());
                 let (id, _) = model.snaps.remove(at);
+                model.removed.push(id);
                 // Its removal takes an id.
                 model.seq += 1;
                 sim.remove_snaps(&[id]);
+            }
+            7 => {
+                sim.settle();
+                let reports = sim.nodes.values().filter_map(|n| n.core.as_ref());
+                let trimmed: Vec<_> = reports
+                    .flat_map(|c| c.reports().map(|r| r.purged_snaps).collect::<Vec<_>>())
+                    .collect();
+                let everywhere = |id: &SnapId| trimmed.iter().all(|t| t.contains(*id));
+                let ids: Vec<SnapId> = model.removed.iter().copied().filter(everywhere).collect();
+                sim.purge_snaps(&ids);
             }
             3 => {
                 // What it had not written is gone; what the others did meanwhile it does not have.
@@ -417,7 +469,7 @@ fn random_history(seed: u64) {
             5 => model.check(&mut sim, seed),
             _ => {
                 let (o, ops, after) = model.change(&mut sim);
-                let (seq, snaps) = (model.seq, model.context());
+                let (seq, snaps) = (model.seq, model.context(&mut sim));
                 let r = sim.write_at_snaps(&format!("o{o}"), ops, seq, &snaps);
                 assert_eq!(r.result, 0, "seed {seed}");
                 model.heads.insert(o, after);
@@ -427,7 +479,7 @@ fn random_history(seed: u64) {
     sim.change_map(|m| m.out.clear());
     sim.settle();
     model.check(&mut sim, seed);
-    let ids = model.context();
+    let ids: Vec<SnapId> = model.snaps.iter().map(|(id, _)| *id).collect();
     model.snaps.clear();
     sim.remove_snaps(&ids);
     sim.settle();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
-use spirula_maps::PgId;
+use spirula_maps::{IntervalSet, PgId};
 
 use super::{plain_parts, protocol};
 use crate::Blob;
@@ -16,7 +16,8 @@ protocol! {
     /// - Version 2: `OsdReport::Config`, as the monitor answers `config show` and cannot know what a daemon reads from
     ///   its file; `PgStatsReport::clock`, for the health of clocks. Reports of version 1 are still read.
     /// - Version 3: `Dead`, as who was wrongly marked down confirms that it has stopped serving.
-    pub enum OsdReport: OSD_REPORT, version 3, compat 2, oldest 1, priority HIGH {
+    /// - Version 4: `WantPurgedSnaps`, as the osdmap tells only of the snapshots that are being removed.
+    pub enum OsdReport: OSD_REPORT, version 4, compat 2, oldest 1, priority HIGH {
         /// I have started: mark me up.
         Boot(OsdBoot) = 1,
         /// Record that I was alive in this epoch (`up_thru`), so that I can go active.
@@ -39,6 +40,8 @@ protocol! {
         Config(ConfigReport) = 10,
         /// The osdmap has me down, and in this epoch I have stopped serving.
         Dead(OsdGoingDown) = 11,
+        /// Send me the snapshots that are removed and trimmed everywhere.
+        WantPurgedSnaps(PurgedSnapsWanted) = 12,
     }
 }
 
@@ -47,7 +50,8 @@ protocol! {
     ///
     /// - Version 1: first.
     /// - Version 2: `Force`, as operators may say what recovers first.
-    pub enum OsdReportReply: OSD_REPORT_REPLY, version 2, compat 1, priority HIGH {
+    /// - Version 3: `PurgedSnaps`.
+    pub enum OsdReportReply: OSD_REPORT_REPLY, version 3, compat 1, priority HIGH {
         /// Booting is refused.
         BootDenied(BootDenied) = 1,
         /// The statistics are in: the OSD forgets them.
@@ -56,6 +60,8 @@ protocol! {
         GoDown(OsdGoingDown) = 3,
         /// Recover these PGs before all others, or no more so.
         Force(ForceCopy) = 4,
+        /// The snapshots that are removed and trimmed everywhere.
+        PurgedSnaps(PurgedSnaps) = 5,
     }
 }
 
@@ -263,6 +269,24 @@ packed! {
 }
 
 packed! {
+    /// Purged snapshots wanted.
+    pub struct PurgedSnapsWanted {
+        /// The sender's osdmap epoch. A monitor whose own is older does not answer, as it could not tell all of them.
+        pub epoch: u32,
+    }
+}
+
+packed! {
+    /// All snapshots that are removed and trimmed everywhere.
+    pub struct PurgedSnaps {
+        /// The monitor's osdmap epoch: what is purged in later ones, their incrementals tell.
+        pub epoch: u32,
+        /// By pool.
+        pub pools: BTreeMap<i64, IntervalSet>,
+    }
+}
+
+packed! {
     /// Why an OSD may not boot.
     pub struct BootDenied {
         /// A negative errno.
@@ -294,6 +318,8 @@ plain_parts!(
     PgTempWanted,
     ConfigReport,
     ForceCopy,
+    PurgedSnapsWanted,
+    PurgedSnaps,
     BootDenied,
     PgStatsAck,
 );

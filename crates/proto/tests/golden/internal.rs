@@ -77,6 +77,7 @@ fn reports() -> Vec<OsdReport> {
             overrides: pairs(),
             ignored: vec!["host".into()],
         }),
+        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: 5 }),
     ]
 }
 
@@ -106,6 +107,11 @@ pub(crate) fn samples() -> Vec<RawMessage> {
             pgs: vec![PgId::new(1, 2)],
             backfill: true,
             on: true,
+        })
+        .to_message(),
+        OsdReportReply::PurgedSnaps(PurgedSnaps {
+            epoch: 5,
+            pools: BTreeMap::from([(2, [3, 4, 9].into_iter().collect())]),
         })
         .to_message(),
     ];

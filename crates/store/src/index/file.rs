@@ -268,21 +268,21 @@ impl IndexFile {
         Ok(())
     }
 
-    fn read_pages(&self, pages: Range<u64>, out: &mut [u8]) -> io::Result<()> {
+    fn read_pages(&self, pages: Range<u64>, out: &mut [u8], unwritten: Unwritten) -> io::Result<()> {
         if self.inner.read_only {
             for (page, part) in pages.zip(out.chunks_mut(BLOCK)) {
                 let written = self.lock().overlay.get(&page).cloned();
                 match written {
                     Some(data) => part.copy_from_slice(&data),
-                    None => self.read_device(page..page + 1, part)?,
+                    None => self.read_device(page..page + 1, part, unwritten)?,
                 }
             }
             return Ok(());
         }
-        self.read_device(pages, out)
+        self.read_device(pages, out, unwritten)
     }
 
-    fn read_device(&self, pages: Range<u64>, out: &mut [u8]) -> io::Result<()> {
+    fn read_device(&self, pages: Range<u64>, out: &mut [u8], unwritten: Unwritten) -> io::Result<()> {
         let mut at_byte = 0;
         for (leaf, at, run) in self.runs(pages) {
             let count = (run.end - run.start) as usize;
@@ -291,8 +291,10 @@ impl IndexFile {
             let (offset, crcs) = {
                 let mut state = self.lock();
                 if self.leaf_block(&state, leaf).is_none() {
-                    // Never written: what `set_len` has added reads as zeros.
-                    part.fill(0);
+                    // What `set_len` has added.
+                    for (page, data) in run.zip(part.chunks_mut(BLOCK)) {
+                        unwritten.fill(page, data)?;
+                    }
                     continue;
                 }
                 self.load_leaf(&mut state, leaf)?;
@@ -304,7 +306,7 @@ impl IndexFile {
             };
             self.inner.dev.read_at(offset, part)?;
             for ((page, data), crc) in run.zip(part.chunks_mut(BLOCK)).zip(crcs) {
-                check_page(page, data, crc)?;
+                check_page(page, data, crc, unwritten)?;
             }
         }
         Ok(())
@@ -408,15 +410,33 @@ fn page_crc(page: u64, data: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&page.to_le_bytes()), data).max(1)
 }
 
-fn check_page(page: u64, data: &mut [u8], crc: u32) -> io::Result<()> {
+fn check_page(page: u64, data: &mut [u8], crc: u32, unwritten: Unwritten) -> io::Result<()> {
     if crc == 0 {
-        data.fill(0);
-        return Ok(());
+        return unwritten.fill(page, data);
     }
     if page != 0 && page_crc(page, data) != crc {
         return Err(corrupt(format!("checksum mismatch in page {page} of the index")));
     }
     Ok(())
+}
+
+/// What a page without a checksum means to whoever reads it.
+#[derive(Debug, Clone, Copy)]
+enum Unwritten {
+    /// It is about to be written in part.
+    Zeros,
+    /// The library reads only what it has written: the table that had its checksum did not reach its place.
+    Lost,
+}
+
+impl Unwritten {
+    fn fill(self, page: u64, data: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Zeros => data.fill(0),
+            Self::Lost => return Err(corrupt(format!("page {page} of the index was never written"))),
+        }
+        Ok(())
+    }
 }
 
 fn aligned_copy(bytes: &[u8], len: usize) -> PoolBuf {
@@ -538,11 +558,11 @@ impl StorageBackend for IndexFile {
         let pages = offset / BLOCK64..end.div_ceil(BLOCK64);
         let whole = (pages.end - pages.start) as usize * BLOCK;
         if whole == out.len() {
-            return self.read_pages(pages, out);
+            return self.read_pages(pages, out, Unwritten::Lost);
         }
         let skip = (offset % BLOCK64) as usize;
         let mut buf = Pool::new(0).get(whole);
-        self.read_pages(pages, &mut buf)?;
+        self.read_pages(pages, &mut buf, Unwritten::Lost)?;
         out.copy_from_slice(&buf[skip..skip + out.len()]);
         Ok(())
     }
@@ -586,7 +606,7 @@ impl StorageBackend for IndexFile {
         }
         let skip = (offset % BLOCK64) as usize;
         let mut buf = Pool::new(0).get(whole);
-        self.read_pages(pages.clone(), &mut buf)?;
+        self.read_pages(pages.clone(), &mut buf, Unwritten::Zeros)?;
         buf[skip..skip + data.len()].copy_from_slice(data);
         self.write_pages(pages, &buf)
     }

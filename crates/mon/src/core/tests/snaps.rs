@@ -1,6 +1,7 @@
 //! Snapshots of pools.
 
 use spirula_maps::IntervalSet;
+use spirula_proto::internal::report::{OsdReportReply, PurgedSnapsWanted};
 use spirula_proto::mon::{MPoolOp, MPoolOpReply, PoolOpCode};
 
 use super::*;
@@ -90,6 +91,24 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
     assert_eq!(queue(&w), None);
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
     assert_eq!(queue(&w), None, "purged once is purged for ever");
+    // Whoever has missed the map that told of it asks. A monitor that is behind is silent.
+    let epoch = w.mon.osd.map.epoch;
+    let mut ask = |epoch| {
+        w.inbox.remove(&100);
+        w.send(
+            100,
+            OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch }).to_message(),
+        );
+        w.inbox.remove(&100).unwrap_or_default().pop()
+    };
+    let OsdReportReply::PurgedSnaps(all) = ask(epoch).unwrap().decode().unwrap() else {
+        panic!("another answer");
+    };
+    assert_eq!(
+        (all.epoch, all.pools[&1].to_string().as_str()),
+        (epoch, "[2~1,4~1]")
+    );
+    assert!(ask(epoch + 1).is_none());
 }
 
 #[test]

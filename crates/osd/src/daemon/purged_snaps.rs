@@ -1,0 +1,107 @@
+//! The snapshots that are removed and trimmed everywhere, so that a write of a client that was away keeps nothing for
+//! them. An osdmap tells what its epoch has purged; all of them only a monitor knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spirula_maps::{Incremental, IntervalSet};
+use spirula_proto::internal::report::{OsdReport, PurgedSnaps as Answer, PurgedSnapsWanted};
+use spirula_proto::{Payload, RawMessage};
+
+/// After so many ranges from maps the monitors are asked again. Theirs are fewer: a removal uses up an id that no map
+/// tells of, so that what maps tell does not become one range.
+const RANGES_FROM_MAPS: usize = 10_000;
+
+/// What is known of all pools.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PurgedSnaps {
+    pools: BTreeMap<i64, Arc<IntervalSet>>,
+    from_maps: usize,
+    /// Whether an answer is missing.
+    incomplete: bool,
+}
+
+impl PurgedSnaps {
+    /// Those of a pool.
+    pub(super) fn of_pool(&self, id: i64) -> Arc<IntervalSet> {
+        self.pools.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Takes over what the next map tells.
+    pub(super) fn follow(&mut self, inc: &Incremental) {
+        for (id, snaps) in &inc.new_purged_snaps {
+            Arc::make_mut(self.pools.entry(*id).or_default()).union(snaps);
+            self.from_maps += snaps.ranges().count();
+        }
+        for id in &inc.old_pools {
+            self.pools.remove(id);
+        }
+        self.incomplete |= self.from_maps > RANGES_FROM_MAPS;
+    }
+
+    /// Maps were missed, or none was seen yet.
+    pub(super) fn missed_some(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// The question to the monitors, from an OSD whose map is of `epoch`; `None` where nothing is missing.
+    pub(super) fn question(&self, epoch: u32) -> Option<RawMessage> {
+        let wanted = PurgedSnapsWanted { epoch };
+        self.incomplete
+            .then(|| OsdReport::WantPurgedSnaps(wanted).to_message())
+    }
+
+    /// A monitor's answer came while the OSD's map was of `epoch`. One that is older lacks what maps told that may have
+    /// been missed.
+    pub(super) fn learn(&mut self, answer: Answer, epoch: u32) {
+        for (id, snaps) in answer.pools {
+            Arc::make_mut(self.pools.entry(id).or_default()).union(&snaps);
+        }
+        if answer.epoch >= epoch {
+            self.incomplete = false;
+            self.from_maps = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::Fsid;
+
+    use super::*;
+
+    fn set(ids: &[u64]) -> IntervalSet {
+        ids.iter().copied().collect()
+    }
+
+    fn answer(epoch: u32, ids: &[u64]) -> Answer {
+        Answer {
+            epoch,
+            pools: BTreeMap::from([(1, set(ids))]),
+        }
+    }
+
+    #[test]
+    fn maps_and_answers_add_up() {
+        let mut p = PurgedSnaps::default();
+        assert!(p.question(0).is_none());
+        p.missed_some();
+        assert!(p.question(4).is_some());
+        let mut inc = Incremental::new(Fsid::default(), 5);
+        inc.new_purged_snaps.insert(1, set(&[9]));
+        p.follow(&inc);
+        p.learn(answer(4, &[2, 3]), 5);
+        assert_eq!(*p.of_pool(1), set(&[2, 3, 9]));
+        assert!(p.question(5).is_some(), "the answer is older than the map");
+        p.learn(answer(5, &[2, 3, 4, 9]), 5);
+        assert_eq!(*p.of_pool(1), set(&[2, 3, 4, 9]));
+        assert!(p.question(5).is_none());
+        inc.new_purged_snaps
+            .insert(1, (0..=RANGES_FROM_MAPS as u64).map(|i| 2 * i).collect());
+        p.follow(&inc);
+        assert!(p.question(6).is_some(), "many small ranges");
+        inc.old_pools = [1].into_iter().collect();
+        p.follow(&inc);
+        assert!(p.of_pool(1).is_empty());
+    }
+}
