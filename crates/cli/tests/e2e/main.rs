@@ -20,6 +20,7 @@ mod full;
 mod hostile;
 mod hosts;
 mod memory;
+mod purged_snaps;
 mod quorum;
 mod rados_commands;
 mod raw_device;
