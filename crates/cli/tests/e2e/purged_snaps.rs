@@ -37,7 +37,7 @@ assert io.read('written#') == b'old'
 #[test]
 fn a_client_that_was_away_leaves_no_clones() {
     let c = Cluster::up("purged-snaps", 3, &[]);
-    c.sh("ceph osd pool create data 8");
+    c.sh("ceph osd pool create data 8; ceph osd pool application enable data app");
     let ids = c.python(PREPARE);
     let (kept, gone) = ids.trim().split_once(' ').unwrap();
     let stale = |n: &str| {
