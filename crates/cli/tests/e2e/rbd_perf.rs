@@ -107,9 +107,14 @@ ceph rbd perf image counters p/n > second
     }
     assert_eq!(image("plain")["read_ops"], 0.0);
     let inner = image("inner");
-    let size = inner["write_bytes"].as_f64().unwrap() / inner["write_ops"].as_f64().unwrap();
-    assert!((size - 4096.0).abs() < 0.001, "{asked}");
-    assert!(inner["read_bytes"].as_f64().unwrap() >= 2048.0, "{asked}");
+    // Not how many there are in a second: a machine that is busy does fewer.
+    for (bytes, ops, size) in [
+        ("write_bytes", "write_ops", 4096.0),
+        ("read_bytes", "read_ops", 2048.0),
+    ] {
+        let mean = inner[bytes].as_f64().unwrap() / inner[ops].as_f64().unwrap();
+        assert!((mean - size).abs() < 0.001, "{bytes}: {asked}");
+    }
     assert!(inner["write_ops"].as_f64().unwrap() <= 25.0, "{asked}");
     assert_eq!(all.len(), 3, "{asked}");
     assert_eq!(all[0]["image"], "plain", "{asked}");
