@@ -18,7 +18,7 @@ use crate::pg::message::PeerMessage;
 use crate::pg::op::ClientOp;
 use crate::pg::repair::MarkLostError;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{Ctx, Lane, Output, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
+use crate::pg::{Ctx, Lane, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
 
 pub use turns::NamedBids;
 
@@ -315,11 +315,7 @@ impl Core {
         self.pace.note_op(cx.usec, op.traffic());
         match self.by_id.get(&pgid) {
             Some(&slot) => self.with(slot, cx, |pg, cx| pg.handle_op(op, cx)),
-            // Not here: the client's map is old, or it will be told by a newer one.
-            None => cx.out.push(Output::ShareMap {
-                client: op.client,
-                epoch: op.epoch,
-            }),
+            None => cx.turn_away(op, self.map.epoch()),
         }
     }
 

@@ -300,6 +300,12 @@ impl ClientOp {
         self.needs_write_cap() || self.calls().any(|c| c.has(Flags::WR))
     }
 
+    /// Whether it reads only, and its client is content with any member's answer.
+    pub fn is_any_members(&self) -> bool {
+        let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
+        self.flags.has(any) && !self.may_write()
+    }
+
     /// The class methods that it calls.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.ops.iter().filter_map(|o| o.call.as_deref())

@@ -38,11 +38,7 @@ impl Pg {
             Role::Active(_) => self.do_op(op, cx),
             Role::Peering(_) => self.held.push_back(op),
             _ if self.is_replica_read(&op) => self.replica_read(op, cx),
-            // Not for this OSD.
-            _ => cx.out.push(Output::ShareMap {
-                client: op.client,
-                epoch: op.epoch,
-            }),
+            _ => cx.turn_away(op, self.map.epoch()),
         }
     }
 

@@ -11,6 +11,7 @@ use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
 use super::describe::{OpRecord, describe};
+use super::errno::EAGAIN;
 use super::fetch::{Fetched, ReadError, Want};
 use super::image_io::ImageIo;
 use super::object::Attrs;
@@ -230,5 +231,24 @@ impl Ctx<'_> {
         if self.usec.saturating_sub(op.stamps.received) > self.slow_after {
             self.described = Some(describe(op));
         }
+    }
+
+    /// A request for a PG that this OSD does not serve, at least not yet. Its client's map may be as new as this one's, and then it
+    /// hears nothing more: a read that any member may answer is the primary's. All others go to where newer maps say.
+    pub(crate) fn turn_away(&mut self, mut op: ClientOp, epoch: u32) {
+        self.out.push(if op.is_any_members() {
+            Output::Reply {
+                reply: Box::new(op.error_reply(-EAGAIN, epoch)),
+                client: op.client,
+                data_off: 0,
+                stamps: op.stamps,
+                record: None,
+            }
+        } else {
+            Output::ShareMap {
+                client: op.client,
+                epoch: op.epoch,
+            }
+        });
     }
 }

@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 use spirula_maps::{EVersion, HObject, snap};
-use spirula_proto::osd::{OpCode, OsdFlags};
+use spirula_proto::osd::OpCode;
 
 use super::errno::EAGAIN;
 use super::message::{PeerBody, PeeringId};
@@ -58,8 +58,7 @@ fn head_key(o: &HObject) -> Bytes {
 impl Pg {
     /// Whether this OSD follows a primary, and the client is content with any member's answer.
     pub(super) fn is_replica_read(&self, op: &ClientOp) -> bool {
-        let any = OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS;
-        matches!(self.role, Role::Replica(_)) && op.flags.has(any) && !op.may_write()
+        matches!(self.role, Role::Replica(_)) && op.is_any_members()
     }
 
     /// A read that any member may answer.

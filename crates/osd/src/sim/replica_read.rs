@@ -107,6 +107,17 @@ fn a_member_does_not_answer_who_knows_a_map_that_the_primary_may_not_know() {
     assert_eq!(ask(&mut sim, member, "a"), Some(Ok("one".into())));
 }
 
+/// A new member that its primary has not spoken to yet has no PG; who asks it has the newest map, and hears of no other.
+#[test]
+fn who_has_nothing_yet_sends_clients_to_the_primary() {
+    let mut sim = Sim::new(4, 3, 1, 5);
+    sim.settle();
+    sim.write_full("a", "one");
+    let acting = sim.map().placement(PgId::new(POOL, 0)).acting;
+    let other = (0..4).find(|o| !acting.contains(o)).unwrap();
+    assert_eq!(ask(&mut sim, other, "a"), Some(Err(-EAGAIN)));
+}
+
 #[test]
 fn what_is_damaged_at_a_member_is_the_primary_s() {
     let (mut sim, member) = cluster(None);
