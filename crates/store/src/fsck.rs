@@ -229,6 +229,19 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Holes lie in blocks that are mapped, before the object's end.
+    fn holes(&mut self, key: &ObjectKey, onode: &Onode) {
+        let mapped: RangeSet<u64> = onode.extents.iter().map(Extent::bytes).collect();
+        let is_stray = |h: &Range<u64>| h.end > onode.size || mapped.gaps(h).next().is_some();
+        if let Some(h) = onode.holes.iter().find(|h| is_stray(h)) {
+            self.report.problem(format_args!(
+                "object {key}: a hole at {}+{} where no data is",
+                h.start,
+                h.end - h.start
+            ));
+        }
+    }
+
     fn object(&mut self, state: &State, key: &ObjectKey, onode: &Onode) {
         self.report.objects += 1;
         self.stored += onode.size;
@@ -252,14 +265,8 @@ impl Check<'_> {
             }
             self.extent(state, key, e);
         }
-        let mapped: RangeSet<u64> = onode.extents.iter().map(Extent::bytes).collect();
-        let is_stray = |h: &Range<u64>| h.end > onode.size || mapped.gaps(h).next().is_some();
-        if let Some(h) = onode.holes.iter().find(|h| is_stray(h)) {
-            self.report.problem(format_args!(
-                "object {key}: a hole at {}+{} where no data is",
-                h.start,
-                h.end - h.start
-            ));
+        if !onode.holes.is_empty() {
+            self.holes(key, onode);
         }
         if u64::from(end) * BLOCK64 >= onode.size + BLOCK64 {
             self.report.problem(format_args!(
