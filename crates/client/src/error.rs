@@ -42,6 +42,8 @@ pub mod errno {
     pub const ENOSYS: i32 = 38;
     /// It holds something.
     pub const ENOTEMPTY: i32 = 39;
+    /// What was read makes no sense.
+    pub const EBADMSG: i32 = 74;
     /// What was compared differs.
     pub const EILSEQ: i32 = 84;
     /// Interrupted, to be asked for again.

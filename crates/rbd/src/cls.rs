@@ -27,9 +27,14 @@ fn made(call: Option<OsdOpIn>) -> Result<OsdOpIn> {
     call.ok_or(Error::os("class method", errno::EINVAL))
 }
 
+/// A call of a method of any class.
+pub(crate) fn method(class: &str, method: &str, input: &impl Encode) -> Result<OsdOpIn> {
+    made(CallInput::op_with(class, method, input))
+}
+
 /// A call of a method of the class `rbd`.
-pub(crate) fn rbd(method: &str, input: &impl Encode) -> Result<OsdOpIn> {
-    made(CallInput::op_with("rbd", method, input))
+pub(crate) fn rbd(name: &str, input: &impl Encode) -> Result<OsdOpIn> {
+    method("rbd", name, input)
 }
 
 /// Fails with EBUSY unless this client holds the lock in that way.
@@ -145,11 +150,10 @@ pub(crate) async fn ask_of<T: Decode>(
     io: &IoCtx,
     oid: impl Into<ObjectName>,
     class: &'static str,
-    method: &'static str,
+    name: &'static str,
     input: &impl Encode,
 ) -> Result<T> {
-    let call = made(CallInput::op_with(class, method, input))?;
-    let reply = io.operate(method, oid, vec![call]).await?;
+    let reply = io.operate(name, oid, vec![method(class, name, input)?]).await?;
     output(&reply, 0)
 }
 

@@ -8,6 +8,7 @@ use spirula_client::errno;
 use crate::cls::Nothing;
 use crate::error::unless;
 use crate::image::{Image, Inner};
+use crate::journal::Operation;
 use crate::message::Task;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};
@@ -31,6 +32,15 @@ impl Inner {
         });
         copy.await?;
         let alone = self.alone().await;
+        // Before, it could be ended without effect.
+        self.noted(Operation::Flatten, self.let_go_of_parent()).await?;
+        self.reread().await?;
+        drop(alone);
+        self.announce_header().await;
+        Ok(())
+    }
+
+    async fn let_go_of_parent(&self) -> Result<()> {
         let header = self.header();
         // Snapshots go on to see the parent, unless their objects got the copies, too.
         let is_deep = header.has(features::DEEP_FLATTEN);
@@ -38,11 +48,7 @@ impl Inner {
             self.detach_from_parent(&header).await?;
         }
         let detach = cls::rbd("parent_detach", &Nothing)?;
-        self.change_header("flatten", detach).await?;
-        self.reread().await?;
-        drop(alone);
-        self.announce_header().await;
-        Ok(())
+        self.change_header("flatten", detach).await
     }
 
     async fn copy_object(self: &Rc<Self>, object: u64) -> Result<()> {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::cls::{self, Nothing};
 use crate::header::{Fixed, Header, text};
+use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::object_map::ObjectMap;
 use crate::watcher::Watcher;
@@ -34,9 +35,10 @@ const WRITABLE: u64 = features::LAYERING
     | features::FAST_DIFF
     | features::DEEP_FLATTEN
     | features::DATA_POOL
+    | features::JOURNALING
     | features::OPERATIONS;
 /// What does not keep from reading, besides, nor from removing.
-const READABLE: u64 = WRITABLE | features::JOURNALING | features::NON_PRIMARY;
+const READABLE: u64 = WRITABLE | features::NON_PRIMARY;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Default)]
@@ -57,10 +59,12 @@ pub struct Options {
 pub(crate) enum Purpose {
     /// To be read or written.
     Use,
-    /// To be migrated: what it is for others in a migration does not count.
+    /// To be migrated: what it is for others in a migration does not count. Its journal is not told: what is copied is not new.
     Migrate,
     /// To be removed, with its journal: nothing more is noted there.
     Remove,
+    /// To do again what its journal tells of, while another view of the image has the lock and hears what others say.
+    Replay,
 }
 
 /// What of an image is shared by its operations and tasks.
@@ -84,6 +88,8 @@ pub(crate) struct Inner {
     pub(crate) lock: Lock,
     /// The object map, while the lock is held.
     pub(crate) map: RefCell<Option<Rc<ObjectMap>>>,
+    /// The journal, while the lock is held.
+    pub(crate) journal: RefCell<Option<Rc<Journal>>>,
     /// Held by writes, and taken alone by what none may be under way for.
     pub(crate) gate: Arc<RwLock<()>>,
     /// One operation on the image as a whole at a time. The lock is not passed on meanwhile.
@@ -108,6 +114,7 @@ pub(crate) struct Writing {
     _gate: Option<OwnedRwLockReadGuard<()>>,
     pub(crate) header: Rc<Header>,
     pub(crate) map: Option<Rc<ObjectMap>>,
+    pub(crate) journal: Option<Rc<Journal>>,
 }
 
 /// A part of an image.
@@ -167,6 +174,7 @@ impl Inner {
             parent: RefCell::default(),
             lock: Lock::default(),
             map: RefCell::default(),
+            journal: RefCell::default(),
             gate: Arc::new(RwLock::new(())),
             operation: Mutex::new(()),
             copy_ups: RefCell::default(),
@@ -175,7 +183,9 @@ impl Inner {
             modified: Cell::default(),
             watcher: Watcher::default(),
         });
-        if !read_only {
+        if purpose == Purpose::Replay {
+            inner.open_parent().await?;
+        } else if !read_only {
             inner.start_watch().await?;
             // What happened between the two was not heard of.
             inner.stale.set(true);
@@ -245,7 +255,7 @@ impl Inner {
     async fn open_parent(&self) -> Result<()> {
         let header = self.header();
         let seen = match self.purpose {
-            Purpose::Use | Purpose::Remove => header.overlap_at(self.snap)? > 0,
+            Purpose::Use | Purpose::Remove | Purpose::Replay => header.overlap_at(self.snap)? > 0,
             // All snapshots are read.
             Purpose::Migrate => header.parent_is_seen(),
         };
@@ -317,6 +327,7 @@ impl Inner {
             _gate: Some(gate),
             header,
             map: self.map(),
+            journal: self.journal.borrow().clone(),
         })
     }
 
@@ -326,6 +337,8 @@ impl Inner {
             _gate: None,
             header: self.header(),
             map: self.map(),
+            // The operation is noted, not what it writes.
+            journal: None,
         }
     }
 

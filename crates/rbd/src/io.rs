@@ -15,6 +15,7 @@ use crate::cls::{assert_exists, create, delete, ranged};
 use crate::error::unless;
 use crate::header::Header;
 use crate::image::{Extent, Inner, Writing};
+use crate::journal::{Event, Journal};
 use crate::{Error, Result};
 
 /// The greatest errno: a comparison that fails gives it and where.
@@ -73,6 +74,19 @@ fn parts(pieces: impl Iterator<Item = Piece>) -> BTreeMap<u64, (u64, u64)> {
         part.1 += piece.len;
     }
     parts
+}
+
+/// What of a part of an object is whole in multiples of `granularity` bytes, if anything is; 0 for every byte.
+fn multiples((offset, len): (u64, u64), granularity: u32, object_size: u32) -> Option<(u64, u64)> {
+    let (granularity, whole) = (u64::from(granularity.min(object_size)), u64::from(object_size));
+    let end = offset + len;
+    // Where only whole objects would go, their ends may be cut off.
+    if granularity == 0 || granularity == whole && end >= whole {
+        return Some((offset, len));
+    }
+    let from = offset.next_multiple_of(granularity);
+    let to = end - end % granularity;
+    (from < to).then(|| (from, to - from))
 }
 
 impl Inner {
@@ -241,6 +255,7 @@ impl Inner {
         let writing = Rc::new(self.begin_write().await?);
         let len = data.len() as u64;
         self.check_range(offset, len)?;
+        let note = data.clone();
         let mut rest = data;
         let pieces = self.fixed.layout.pieces(offset, len).map(|piece| {
             // A piece is no longer than the data it is made of.
@@ -259,10 +274,16 @@ impl Inner {
                 inner.change_object(&writing, piece.object, change).await
             }
         });
-        write.await
+        let events = |j: &Journal| Event::writes(offset, note, j.max_event());
+        writing.noted(events, write, None).await
     }
 
     pub(crate) async fn discard(self: Rc<Self>, offset: u64, len: u64) -> Result<()> {
+        self.discard_in(offset, len, 0).await
+    }
+
+    /// Discards a range; of each object only what is whole in multiples of `granularity` bytes, unless that is 0.
+    pub(crate) async fn discard_in(self: Rc<Self>, offset: u64, len: u64, granularity: u32) -> Result<()> {
         let writing = Rc::new(self.begin_write().await?);
         self.check_range(offset, len)?;
         let layout = self.fixed.layout;
@@ -276,11 +297,18 @@ impl Inner {
                 .min(end);
             (from < end).then(|| parts(layout.pieces(from, at - from)))
         });
-        let discard = self.for_each(sets.flatten(), |inner, (object, part)| {
+        let whole = |(object, part)| Some((object, multiples(part, granularity, layout.object_size)?));
+        let parts = sets.flatten().filter_map(whole);
+        let discard = self.for_each(parts, |inner, (object, part)| {
             let writing = Rc::clone(&writing);
             async move { inner.discard_part(&writing, object, part).await }
         });
-        discard.await
+        let event = Event::Discard {
+            offset,
+            len,
+            granularity,
+        };
+        writing.noted(|_| vec![event], discard, None).await
     }
 
     async fn discard_part(
@@ -319,17 +347,21 @@ impl Inner {
         let piece = pieces.next().filter(|p| p.len == len && old.len() == new.len());
         let piece = piece.ok_or(Error::os("compare and write", errno::EINVAL))?;
         let ops = vec![
-            ranged(OpCode::CMPEXT, piece.offset, len, old),
-            ranged(OpCode::WRITE, piece.offset, len, new),
+            ranged(OpCode::CMPEXT, piece.offset, len, old.clone()),
+            ranged(OpCode::WRITE, piece.offset, len, new.clone()),
         ];
         let change = Change {
             compares: true,
             ..Change::write(ops)
         };
-        match self.change_object(&writing, piece.object, change).await {
-            Err(e) if e.errno() <= -MAX_ERRNO => Err(Error::os("compare and write", errno::EILSEQ)),
-            other => other,
-        }
+        let work = async {
+            match self.change_object(&writing, piece.object, change).await {
+                Err(e) if e.errno() <= -MAX_ERRNO => Err(Error::os("compare and write", errno::EILSEQ)),
+                other => other,
+            }
+        };
+        let event = Event::CompareAndWrite { offset, old, new };
+        writing.noted(|_| vec![event], work, Some(errno::EILSEQ)).await
     }
 
     /// Changes an object: what it sees of a parent is copied first, where anything of that remains or snapshots see it.

@@ -15,7 +15,8 @@ use spirula_proto::osd_op_data::WatchItem;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 
-use crate::image::Inner;
+use crate::image::{Inner, Options, Purpose};
+use crate::journal::Journal;
 use crate::message::Announcement;
 use crate::object_map::ObjectMap;
 use crate::watcher::Answer;
@@ -78,6 +79,9 @@ impl Lock {
     pub(crate) fn lose(&self, inner: &Inner) {
         *self.cookie.borrow_mut() = None;
         *inner.map.borrow_mut() = None;
+        if let Some(journal) = inner.journal.take() {
+            journal.lose();
+        }
     }
 }
 
@@ -136,7 +140,8 @@ impl Inner {
             // Whether it was given up is seen when it is tried again.
             let _ = tokio::time::timeout(patience, news).await;
         };
-        if let Err(e) = self.took_lock().await {
+        if let Err(e) = self.took_lock(&cookie).await {
+            self.map.take();
             let unlocked = self.io.unlock(self.header_oid(), cls::LOCK, &cookie).await;
             if let Err(e) = unlocked {
                 tracing::warn!("lock of image {}: {e}", self.fixed.id);
@@ -166,7 +171,7 @@ impl Inner {
     }
 
     /// What the former holder has left, and the object map.
-    async fn took_lock(&self) -> Result<()> {
+    async fn took_lock(&self, cookie: &str) -> Result<()> {
         self.reread().await?;
         let header = self.header();
         if header.has(features::OBJECT_MAP) {
@@ -174,7 +179,24 @@ impl Inner {
             let map = ObjectMap::open(&self.io, &self.fixed.id, &header, objects).await?;
             *self.map.borrow_mut() = Some(Rc::new(map));
         }
+        if header.has(features::JOURNALING) && self.purpose == Purpose::Use {
+            let replayer = self.replayer(cookie).await?;
+            let journal = Box::pin(Journal::open(Rc::clone(&replayer))).await?;
+            self.name.replace(replayer.name.take());
+            self.reread().await?;
+            *self.journal.borrow_mut() = Some(Rc::new(journal));
+        }
         Ok(())
+    }
+
+    /// Another view of the image, under the same lock, for what is done before the lock is anybody's here.
+    async fn replayer(&self, cookie: &str) -> Result<Rc<Self>> {
+        let (name, options) = (self.name.borrow().clone(), Options::default());
+        let open = Self::open(&self.io, name, &self.fixed.id, &options, None, Purpose::Replay);
+        let replayer = Box::pin(open).await?;
+        *replayer.lock.cookie.borrow_mut() = Some(cookie.to_owned());
+        *replayer.map.borrow_mut() = self.map();
+        Ok(replayer)
     }
 
     /// Who holds the lock. `EBUSY` where that is nobody who would pass it on.
@@ -291,6 +313,10 @@ impl Inner {
             return Ok(());
         }
         let _alone = self.alone().await;
+        let journal = self.journal.take();
+        if let Some(journal) = journal {
+            journal.close().await;
+        }
         let cookie = self.lock.cookie.take();
         let map = self.map.take();
         if let Some(map) = map

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use spirula_client::errno;
 
+use crate::error::unless;
 use crate::image::{Inner, Purpose};
+use crate::journal::Operation;
 use crate::message::{Announcement, RequestId, Task, response};
 use crate::{Error, Progress, Result, directory};
 
@@ -117,7 +119,12 @@ impl Inner {
             Task::SnapUnprotect { name } => self.unprotect_snapshot(name).await,
             Task::Rename { name } => {
                 let old = self.name.borrow().clone();
-                directory::rename_entry(&self.io, &self.fixed.id, &old, name).await?;
+                let taken = directory::image_id(&self.io, name).await;
+                if unless(taken, errno::ENOENT)?.is_some() {
+                    return Err(Error::os("rename", errno::EEXIST));
+                }
+                let rename = directory::rename_entry(&self.io, &self.fixed.id, &old, name);
+                self.noted(Operation::Rename(name.clone()), rename).await?;
                 self.name.replace(name.clone());
                 self.announce_header().await;
                 Ok(())

@@ -7,6 +7,7 @@ use spirula_client::errno;
 
 use crate::error::unless;
 use crate::image::{Image, Inner, Writing};
+use crate::journal::Operation;
 use crate::io::Change;
 use crate::message::Task;
 use crate::progress::Meter;
@@ -21,7 +22,8 @@ impl Inner {
             return Err(Error::os("resize", errno::EINVAL));
         }
         if size != old {
-            self.resize_in_operation(size).await?;
+            let resize = self.resize_in_operation(size);
+            self.noted(Operation::Resize(size), resize).await?;
             self.header_changed().await?;
         }
         Ok(())

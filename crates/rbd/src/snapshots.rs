@@ -12,6 +12,7 @@ use crate::cls::{Nothing, ask, tell};
 use crate::error::unless;
 use crate::header::{FLAG_OBJECT_MAP_INVALID, Header, Snapshot};
 use crate::image::{Image, Inner};
+use crate::journal::Operation;
 use crate::message::Task;
 use crate::object_map::{self, invalidate};
 use crate::{Error, Progress, Result, cls, names};
@@ -42,15 +43,12 @@ impl Inner {
             return Err(Error::os("snapshot", errno::EEXIST));
         }
         let alone = self.alone().await;
-        let id = self.add_snapshot(name, &namespace).await?;
-        let header = self.header();
-        if let Some(map) = self.map() {
-            let kept = map.add_snapshot(id, header.has(features::FAST_DIFF)).await;
-            if let Err(e) = kept {
-                tracing::warn!("object map of a snapshot of image {}: {e}", self.fixed.id);
-                invalidate(&self.io, &self.fixed.id, header.features, Some(id)).await?;
-            }
-        }
+        let operation = Operation::SnapCreate {
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+        };
+        let create = self.add_snapshot_with_map(name, &namespace);
+        let id = self.noted(operation, create).await?;
         // From here on writes preserve it.
         self.reread().await?;
         drop(alone);
@@ -63,6 +61,19 @@ impl Inner {
         self.reread().await?;
         self.announce_header().await;
         completed
+    }
+
+    async fn add_snapshot_with_map(&self, name: &str, namespace: &SnapshotNamespace) -> Result<u64> {
+        let id = self.add_snapshot(name, namespace).await?;
+        let header = self.header();
+        if let Some(map) = self.map() {
+            let kept = map.add_snapshot(id, header.has(features::FAST_DIFF)).await;
+            if let Err(e) = kept {
+                tracing::warn!("object map of a snapshot of image {}: {e}", self.fixed.id);
+                invalidate(&self.io, &self.fixed.id, header.features, Some(id)).await?;
+            }
+        }
+        Ok(id)
     }
 
     /// Makes an id and notes the snapshot under it. Another client that is faster makes the id useless.
@@ -94,6 +105,17 @@ impl Inner {
         if snap.protected {
             return Err(Error::os("remove snapshot", errno::EBUSY));
         }
+        let operation = Operation::SnapRemove {
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+        };
+        self.noted(operation, self.drop_snapshot(&header, snap)).await?;
+        self.announce_header().await;
+        Ok(())
+    }
+
+    /// Takes a snapshot out of sight, and removes it unless clones hold on to it.
+    async fn drop_snapshot(&self, header: &Header, snap: &Snapshot) -> Result<()> {
         if !snap.namespace.is_trash() {
             // Whatever interrupts the removal, nobody uses what is half removed.
             let trash = cls::rbd("snapshot_trash_add", &snap.id)?;
@@ -103,11 +125,10 @@ impl Inner {
         let now = self.header();
         let now = now.snapshots.get(&snap.id);
         if now.is_some_and(|s| s.children > 0) {
-            self.announce_header().await;
             return Ok(());
         }
         if header.has(features::OBJECT_MAP) {
-            self.remove_map_of(&header, snap).await?;
+            self.remove_map_of(header, snap).await?;
         }
         if matches!(snap.namespace, SnapshotNamespace::Mirror(_)) {
             self.forget_mirror_state(snap.id).await?;
@@ -118,9 +139,8 @@ impl Inner {
         self.reread().await?;
         // It may have been the last that saw anything of the parent.
         if header.parent_is_seen() && !self.header().parent_is_seen() {
-            self.detach_from_parent(&header).await?;
+            self.detach_from_parent(header).await?;
         }
-        self.announce_header().await;
         Ok(())
     }
 
@@ -156,8 +176,18 @@ impl Inner {
 
     pub(crate) async fn rename_snapshot(self: &Rc<Self>, id: u64, name: &str) -> Result<()> {
         let _operation = self.begin_operation().await?;
+        let header = self.header();
+        if header.snapshot(name, &SnapshotNamespace::User).is_some() {
+            return Err(Error::os("rename snapshot", errno::EEXIST));
+        }
+        let operation = Operation::SnapRename {
+            id,
+            from: header.snapshots.get(&id).map(|s| s.name.clone()).unwrap_or_default(),
+            to: name.to_owned(),
+        };
         let rename = cls::rbd("snapshot_rename", &(id, name.to_owned()))?;
-        self.change_header("rename snapshot", rename).await?;
+        let rename = self.change_header("rename snapshot", rename);
+        self.noted(operation, rename).await?;
         self.header_changed().await
     }
 
@@ -176,7 +206,12 @@ impl Inner {
         if snap.protected {
             return Err(Error::os("protect snapshot", errno::EBUSY));
         }
-        self.set_protection(snap.id, PROTECTED).await?;
+        let operation = Operation::SnapProtect {
+            namespace: SnapshotNamespace::User,
+            name: name.to_owned(),
+        };
+        let protect = self.set_protection(snap.id, PROTECTED);
+        self.noted(operation, protect).await?;
         self.header_changed().await
     }
 
@@ -187,14 +222,23 @@ impl Inner {
         if !snap.protected {
             return Err(Error::os("unprotect snapshot", errno::EINVAL));
         }
+        let operation = Operation::SnapUnprotect {
+            namespace: SnapshotNamespace::User,
+            name: name.to_owned(),
+        };
+        let unprotected = self.noted(operation, self.try_to_unprotect(snap.id)).await;
+        self.header_changed().await?;
+        unprotected
+    }
+
+    async fn try_to_unprotect(self: &Rc<Self>, id: u64) -> Result<()> {
         // From now on nobody makes a clone who would not be seen here.
-        self.set_protection(snap.id, UNPROTECTING).await?;
+        self.set_protection(id, UNPROTECTING).await?;
         self.announce_header().await;
-        let clones = listed_in_pools(self, snap.id).await;
+        let clones = listed_in_pools(self, id).await;
         let has_none = clones.as_ref().is_ok_and(|c| c.is_empty());
         let status = if has_none { UNPROTECTED } else { PROTECTED };
-        self.set_protection(snap.id, status).await?;
-        self.header_changed().await?;
+        self.set_protection(id, status).await?;
         match clones?.is_empty() {
             true => Ok(()),
             false => Err(Error::os("unprotect snapshot", errno::EBUSY)),
@@ -202,9 +246,19 @@ impl Inner {
     }
 
     /// Makes the image what it was at a snapshot.
-    async fn roll_back(self: &Rc<Self>, name: &str) -> Result<()> {
+    pub(crate) async fn roll_back(self: &Rc<Self>, name: &str) -> Result<()> {
         let _operation = self.begin_operation().await?;
         let snap = found(&self.header(), name, &SnapshotNamespace::User)?.clone();
+        let operation = Operation::SnapRollback {
+            namespace: SnapshotNamespace::User,
+            name: name.to_owned(),
+        };
+        self.noted(operation, self.roll_back_to(&snap)).await?;
+        self.announce_header().await;
+        Ok(())
+    }
+
+    async fn roll_back_to(self: &Rc<Self>, snap: &Snapshot) -> Result<()> {
         if self.header().size != snap.size {
             self.resize_in_operation(snap.size).await?;
         }
@@ -212,7 +266,7 @@ impl Inner {
         let writing = self.write_alone(&alone);
         let wanted = match &writing.map {
             None => None,
-            Some(_) => self.map_at(&snap).await?,
+            Some(_) => self.map_at(snap).await?,
         };
         if let (Some(map), Some(wanted)) = (&writing.map, &wanted) {
             // Until all is done, either may be true of an object.
@@ -229,10 +283,11 @@ impl Inner {
         }
         let may_exist = |object: &u64| writing.map.as_ref().is_none_or(|m| m.may_exist(*object));
         let objects = (0..self.objects(snap.size)).filter(may_exist);
+        let id = snap.id;
         let roll_back = self.for_each(objects, |inner, object| {
             let io = inner.writer(&writing.header);
             async move {
-                let rolled = io.rollback(inner.fixed.object(object), snap.id).await;
+                let rolled = io.rollback(inner.fixed.object(object), id).await;
                 unless(rolled.map_err(Error::from), errno::ENOENT).map(drop)
             }
         });
@@ -242,8 +297,13 @@ impl Inner {
         }
         self.reread().await?;
         drop(alone);
-        self.announce_header().await;
         Ok(())
+    }
+
+    pub(crate) async fn set_snapshot_limit(self: &Rc<Self>, limit: u64) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let set_limit = tell(&self.io, self.header_oid(), "snapshot_set_limit", &limit);
+        self.noted(Operation::SnapLimit(limit), set_limit).await
     }
 
     /// Which objects there were at a snapshot, as far as that is known. All count as written since.
@@ -341,7 +401,7 @@ impl Image {
     /// # Errors
     /// `ERANGE` where there are more.
     pub async fn set_snapshot_limit(&self, limit: u64) -> Result<()> {
-        let inner = &self.inner;
-        tell(&inner.io, inner.header_oid(), "snapshot_set_limit", &limit).await
+        let set_limit = |inner: Rc<Inner>| async move { inner.set_snapshot_limit(limit).await };
+        self.inner.start(set_limit).await
     }
 }

@@ -93,6 +93,13 @@ impl ClientState {
 
 spirula_denc::transparent!(ClientState);
 
+impl Client {
+    /// Whether the journal waits for it.
+    pub fn is_connected(&self) -> bool {
+        self.state != ClientState::DISCONNECTED
+    }
+}
+
 fn client_key(id: &[u8]) -> Vec<u8> {
     [CLIENT_PREFIX, id].concat()
 }
@@ -197,7 +204,7 @@ fn slowest_position(object: &mut dyn Object) -> Result<ObjectSetPosition> {
     loop {
         let batch = clients_after(object, &after, CLIENT_BATCH)?;
         for client in &batch {
-            if client.state == ClientState::DISCONNECTED {
+            if !client.is_connected() {
                 continue;
             }
             let Some(first) = client.commit_position.positions.first() else {

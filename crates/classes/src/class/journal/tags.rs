@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
-use super::{Client, ClientState, NEXT_TAG_CLASS, NEXT_TAG_TID, client_key, read, scan_clients, write};
+use super::{Client, NEXT_TAG_CLASS, NEXT_TAG_TID, client_key, read, scan_clients, write};
 use crate::method::{Nothing, stored};
 use crate::omap;
 use crate::text::leading_hex;
@@ -104,7 +104,7 @@ fn oldest_in_use(object: &mut dyn Object, without: Option<&[u8]>) -> Result<Opti
     let (mut oldest, mut one_is_nowhere) = (None, false);
     scan_clients(object, |key, client| {
         // A disconnected client keeps nothing.
-        if without == Some(key) || client.state == ClientState::DISCONNECTED {
+        if without == Some(key) || !client.is_connected() {
             return ControlFlow::Continue(());
         }
         let its = oldest_of(client);

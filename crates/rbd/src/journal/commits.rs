@@ -1,0 +1,103 @@
+//! How far an image is with what its journal has noted: everything up to there is done.
+
+use std::collections::BTreeMap;
+
+use spirula_classes::journal::{ObjectPosition, ObjectSetPosition};
+
+/// What is noted, and what of it is done.
+pub(super) struct Commits {
+    width: u64,
+    next: u64,
+    /// By the order in which they were noted, entries behind the position, and whether they are done.
+    pending: BTreeMap<u64, (ObjectPosition, bool)>,
+    position: ObjectSetPosition,
+    /// The header knows another position.
+    changed: bool,
+}
+
+impl Commits {
+    /// Goes on from a position. Entries go to `width` objects at a time.
+    pub(super) fn new(width: u64, position: ObjectSetPosition) -> Self {
+        Self {
+            width,
+            next: 0,
+            pending: BTreeMap::new(),
+            position,
+            changed: false,
+        }
+    }
+
+    /// Takes an entry in, the next in order. Returns what it is called here.
+    pub(super) fn begin(&mut self, entry: ObjectPosition) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.pending.insert(number, (entry, false));
+        number
+    }
+
+    /// What entries tell of is done. Returns whether the position is another one now.
+    pub(super) fn done(&mut self, entries: &[u64]) -> bool {
+        for number in entries {
+            if let Some((_, is_done)) = self.pending.get_mut(number) {
+                *is_done = true;
+            }
+        }
+        let mut moved = false;
+        while let Some(first) = self.pending.first_entry().filter(|first| first.get().1) {
+            let (entry, _) = first.remove();
+            let width = self.width;
+            let positions = &mut self.position.positions;
+            // Of each object of a set there is the last entry, and the last of all stands first.
+            positions.retain(|p| p.object_number % width != entry.object_number % width);
+            positions.insert(0, entry);
+            moved = true;
+        }
+        self.changed |= moved;
+        moved
+    }
+
+    /// The last entry up to which everything is done.
+    pub(super) fn last(&self) -> Option<&ObjectPosition> {
+        self.position.positions.first()
+    }
+
+    /// The position, where the header has to hear of it.
+    pub(super) fn take_changed(&mut self) -> Option<ObjectSetPosition> {
+        std::mem::take(&mut self.changed).then(|| self.position.clone())
+    }
+
+    /// The header has not heard of it.
+    pub(super) fn set_changed(&mut self) {
+        self.changed = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64) -> ObjectPosition {
+        ObjectPosition {
+            object_number: number % 4,
+            tag_tid: 1,
+            entry_tid: number,
+        }
+    }
+
+    #[test]
+    fn the_position_stays_before_the_first_that_is_not_done() {
+        let mut commits = Commits::new(4, ObjectSetPosition::default());
+        let entries: Vec<u64> = (0..6).map(|n| commits.begin(entry(n))).collect();
+        assert!(!commits.done(&entries[1..5]));
+        assert_eq!((commits.last(), commits.take_changed()), (None, None));
+        assert!(commits.done(&entries[..1]));
+        let positions = |numbers: [u64; 4]| ObjectSetPosition {
+            positions: numbers.into_iter().map(entry).collect(),
+        };
+        assert_eq!(commits.take_changed(), Some(positions([4, 3, 2, 1])));
+        assert_eq!(commits.take_changed(), None);
+        assert!(commits.done(&entries[5..]));
+        assert!(!commits.done(&entries));
+        assert_eq!(commits.take_changed(), Some(positions([5, 4, 3, 2])));
+    }
+}

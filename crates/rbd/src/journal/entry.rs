@@ -1,0 +1,122 @@
+//! Entries as they lie one behind the other in a journal's objects: `Entry` of Ceph's `src/journal/Entry.cc`.
+
+use spirula_denc::Writer;
+
+/// What an entry begins with.
+const PREAMBLE: u64 = 0x3141_5926_5358_9793;
+const VERSION: u8 = 1;
+/// What stands before the payload: preamble, version, number, tag, the payload's length.
+const HEAD: usize = 29;
+const CRC: usize = 4;
+/// The bytes that an entry has besides its payload.
+pub(super) const OVERHEAD: usize = HEAD + CRC;
+
+/// The place of an entry in the order of all: its tag, and its number among those with the tag.
+pub(super) type EntryId = (u64, u64);
+
+/// What is at the beginning of a part of an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Parsed<'a> {
+    /// An entry of so many bytes.
+    Entry {
+        id: EntryId,
+        payload: &'a [u8],
+        len: usize,
+    },
+    /// So many zeros, with which objects may be filled up between entries.
+    Padding(usize),
+    /// Part of an entry.
+    Part,
+    /// Nothing that was ever written.
+    Broken,
+}
+
+fn crc(data: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!0, data)
+}
+
+/// An entry.
+pub(super) fn encode((tag, number): EntryId, payload: &[u8]) -> Vec<u8> {
+    let mut w = Writer::with_capacity(OVERHEAD + payload.len());
+    w.u64(PREAMBLE);
+    w.u8(VERSION);
+    w.u64(number);
+    w.u64(tag);
+    w.blob(payload);
+    let crc = crc(w.as_slice());
+    w.u32(crc);
+    w.into_vec()
+}
+
+/// Finds what is at the beginning of `data`, which is not empty.
+pub(super) fn parse(data: &[u8]) -> Parsed<'_> {
+    let zeros = data.iter().take_while(|b| **b == 0).count();
+    if zeros > 0 {
+        return Parsed::Padding(zeros);
+    }
+    let known = PREAMBLE.to_le_bytes();
+    if data.iter().zip(known).any(|(have, want)| *have != want) {
+        return Parsed::Broken;
+    }
+    let Some((head, rest)) = data.split_first_chunk::<HEAD>() else {
+        return Parsed::Part;
+    };
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+    if head[8] != VERSION {
+        return Parsed::Broken;
+    }
+    let payload_len = u32::from_le_bytes(std::array::from_fn(|i| head[25 + i])) as usize;
+    let Some((payload, rest)) = rest.split_at_checked(payload_len) else {
+        return Parsed::Part;
+    };
+    let Some(stored) = rest.first_chunk::<CRC>() else {
+        return Parsed::Part;
+    };
+    if u32::from_le_bytes(*stored) != crc(&data[..HEAD + payload_len]) {
+        return Parsed::Broken;
+    }
+    Parsed::Entry {
+        id: (word(17), word(9)),
+        payload,
+        len: OVERHEAD + payload_len,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_between_padding() {
+        let first = encode((7, 9), b"payload");
+        let data = [first.clone(), vec![0; 3], encode((7, 10), b"")].concat();
+        let len = first.len();
+        assert_eq!(len, OVERHEAD + 7);
+        let entry = Parsed::Entry {
+            id: (7, 9),
+            payload: b"payload",
+            len,
+        };
+        assert_eq!(parse(&data), entry);
+        assert_eq!(parse(&data[len..]), Parsed::Padding(3));
+        let last = Parsed::Entry {
+            id: (7, 10),
+            payload: b"",
+            len: OVERHEAD,
+        };
+        assert_eq!(parse(&data[len + 3..]), last);
+    }
+
+    #[test]
+    fn parts_and_flipped_bits_are_no_entries() {
+        let entry = encode((1, 2), b"payload");
+        for len in 1..entry.len() {
+            assert_eq!(parse(&entry[..len]), Parsed::Part, "{len} bytes");
+        }
+        for bit in 0..entry.len() * 8 {
+            let mut flipped = entry.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(parse(&flipped), Parsed::Entry { .. }), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The header of a journal: who writes and follows it, which objects hold its entries, and its removal.
+
+use spirula_classes::journal::{Client, ObjectPosition, ObjectSetPosition, Tag};
+use spirula_client::{IoCtx, errno};
+use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
+
+use crate::cls::{self, Nothing, ask_of};
+use crate::error::unless;
+use crate::{Error, Result, names};
+
+/// The id of the image itself among the clients of its journal.
+const IMAGE: &str = "";
+/// What kind of client notes the class of the image's tags.
+const IMAGE_CLIENT: u32 = 0;
+/// Who writes what is tagged so: this cluster.
+const LOCAL: &str = "";
+/// Tags or clients asked for at a time.
+const BATCH: u64 = 64;
+
+/// Where a journal is, and what of it never changes.
+pub(super) struct JournalHeader {
+    io: IoCtx,
+    id: String,
+    /// The pool and namespace of the entries.
+    entries: IoCtx,
+    /// Over how many objects entries are spread at a time: these are a set.
+    pub(super) width: u64,
+    /// The bytes of an object at which the next set is begun.
+    pub(super) object_size: u64,
+}
+
+/// What the image itself notes with its journal.
+struct ImageClient {
+    tag_class: u64,
+    position: ObjectSetPosition,
+}
+
+/// Who writes what has a tag, and what was there before.
+struct TagData {
+    writer: String,
+    /// What its writer had committed before.
+    before: Option<ObjectPosition>,
+}
+
+impl Encode for TagData {
+    fn encode(&self, w: &mut Writer) {
+        w.string(&self.writer);
+        // The writer before: a tag of this cluster follows on one of this cluster.
+        w.string(&self.writer);
+        w.bool(self.before.is_some());
+        let before = self.before.clone().unwrap_or_default();
+        w.u64(before.tag_tid);
+        w.u64(before.entry_tid);
+    }
+}
+
+async fn ask<T: Decode>(io: &IoCtx, id: &str, method: &'static str, input: &impl Encode) -> Result<T> {
+    ask_of(io, names::journal(id), "journal", method, input).await
+}
+
+/// What the image notes as a client of its journal.
+async fn image_client(io: &IoCtx, id: &str) -> Result<ImageClient> {
+    let client: Client = ask(io, id, "get_client", &IMAGE.to_owned()).await?;
+    Ok(ImageClient {
+        tag_class: tag_class(&mut Reader::new(&client.data))?,
+        position: client.commit_position,
+    })
+}
+
+/// What an image notes with its journal: here only the class of its tags.
+fn tag_class(r: &mut Reader<'_>) -> Result<u64> {
+    Ok(r.section("librbd::journal::ClientData", 2, |_, r| {
+        if r.u32()? != IMAGE_CLIENT {
+            return Err(spirula_denc::Error::Invalid("client of an image's journal"));
+        }
+        r.u64()
+    })?)
+}
+
+/// Whether this cluster writes the journal, as the newest of its tags says.
+async fn is_local(io: &IoCtx, id: &str, class: u64) -> Result<bool> {
+    let mut newest: Option<Tag> = None;
+    loop {
+        let after = newest.as_ref().map_or(0, |tag| tag.tid);
+        let input = ((after, BATCH), (IMAGE.to_owned(), Some(class)));
+        let mut tags: Vec<Tag> = ask(io, id, "tag_list", &input).await?;
+        let is_last = (tags.len() as u64) < BATCH;
+        newest = tags.pop().or(newest);
+        if is_last {
+            break;
+        }
+    }
+    let Some(tag) = newest else {
+        return Err(Error::os("journal", errno::ENOENT));
+    };
+    let writer: String = Reader::new(&tag.data).get()?;
+    Ok(writer == LOCAL)
+}
+
+/// Whether this cluster writes the journal.
+///
+/// # Errors
+/// `ENOENT` where there is no journal, `EIO` where it can't be read.
+pub(crate) async fn is_primary(io: &IoCtx, id: &str) -> Result<bool> {
+    let image = image_client(io, id).await?;
+    is_local(io, id, image.tag_class).await
+}
+
+/// Where the entries are of a journal whose header names this pool.
+async fn entries_at(io: &IoCtx, pool: i64) -> Result<IoCtx> {
+    match pool {
+        0.. => {
+            let pool = io.rados().pool_by_id(pool).await?;
+            Ok(pool.with_namespace(io.namespace().clone()))
+        }
+        // Those of its header.
+        _ => Ok(io.clone()),
+    }
+}
+
+impl JournalHeader {
+    /// Finds the journal of an image. `None` where there is none.
+    async fn find(io: &IoCtx, id: &str) -> Result<Option<Self>> {
+        let width: Option<u8> = unless(ask(io, id, "get_splay_width", &Nothing).await, errno::ENOENT)?;
+        let Some(width) = width else { return Ok(None) };
+        let order: u8 = ask(io, id, "get_order", &Nothing).await?;
+        let object_size = 1u64.checked_shl(order.into());
+        let object_size = object_size.filter(|_| width > 0);
+        let pool: i64 = ask(io, id, "get_pool_id", &Nothing).await?;
+        Ok(Some(Self {
+            io: io.clone(),
+            id: id.to_owned(),
+            entries: entries_at(io, pool).await?,
+            width: width.into(),
+            object_size: object_size.ok_or(Error::os("journal", errno::EINVAL))?,
+        }))
+    }
+
+    /// Finds the journal of an image, for who writes that. Returns what was committed.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none, `EROFS` where another cluster writes it.
+    pub(super) async fn open(io: &IoCtx, id: &str) -> Result<(Self, ObjectSetPosition)> {
+        let found = Self::find(io, id).await?;
+        let found = found.ok_or(Error::os("journal", errno::ENOENT))?;
+        let image = image_client(io, id).await?;
+        match is_local(io, id, image.tag_class).await? {
+            true => Ok((found, image.position)),
+            false => Err(Error::os("journal", errno::EROFS)),
+        }
+    }
+
+    async fn ask<T: Decode>(&self, method: &'static str, input: &impl Encode) -> Result<T> {
+        ask(&self.io, &self.id, method, input).await
+    }
+
+    async fn tell(&self, method: &'static str, input: &impl Encode) -> Result<()> {
+        let call = cls::method("journal", method, input)?;
+        cls::change(&self.io, "journal", names::journal(&self.id), vec![call]).await
+    }
+
+    /// Has those that follow the journal look at its header.
+    pub(super) fn announce(&self) {
+        let (io, oid) = (self.io.clone(), names::journal(&self.id));
+        tokio::task::spawn_local(async move { cls::announce(&io, oid, bytes::Bytes::new()).await });
+    }
+
+    /// The first and last set that may have entries.
+    pub(super) async fn sets(&self) -> Result<(u64, u64)> {
+        let first = self.ask("get_minimum_set", &Nothing).await?;
+        Ok((first, self.ask("get_active_set", &Nothing).await?))
+    }
+
+    /// Begins a set: from now on entries are written there.
+    pub(super) async fn set_active_set(&self, set: u64) -> Result<()> {
+        self.tell("set_active_set", &set).await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// Makes a tag for what is written from now on; `before` is what was committed last. Returns its number.
+    pub(super) async fn create_tag(&self, before: Option<ObjectPosition>) -> Result<u64> {
+        let class = image_client(&self.io, &self.id).await?.tag_class;
+        let writer = LOCAL.to_owned();
+        let data = bytes::Bytes::from(encode_to_vec(&TagData { writer, before }));
+        loop {
+            let number: u64 = self.ask("get_next_tag_tid", &Nothing).await?;
+            match self.tell("tag_create", &(number, (class, data.clone()))).await {
+                Err(e) if e.is(errno::ESTALE) => {}
+                Err(e) => return Err(e),
+                Ok(()) => {
+                    self.announce();
+                    return Ok(number);
+                }
+            }
+        }
+    }
+
+    /// Notes what the image has committed.
+    pub(super) async fn commit(&self, position: &ObjectSetPosition) -> Result<()> {
+        let input = (IMAGE.to_owned(), position.clone());
+        self.tell("client_commit", &input).await?;
+        self.announce();
+        Ok(())
+    }
+
+    /// The first set that any client needs that the journal waits for, `active` where none needs an older one.
+    async fn first_needed(&self, active: u64) -> Result<Option<u64>> {
+        let mut first = active;
+        let mut after = String::new();
+        loop {
+            let clients: Vec<Client> = self.ask("client_list", &(after, BATCH)).await?;
+            for client in clients.iter().filter(|c| c.is_connected()) {
+                let positions = &client.commit_position.positions;
+                let Some(oldest) = positions.iter().map(|p| p.object_number / self.width).min() else {
+                    return Ok(None);
+                };
+                first = first.min(oldest);
+            }
+            match clients.last() {
+                Some(last) if clients.len() as u64 == BATCH => {
+                    after = String::from_utf8_lossy(&last.id).into_owned();
+                }
+                _ => return Ok(Some(first)),
+            }
+        }
+    }
+
+    /// Removes the sets that no client needs any more, of those before `active`.
+    pub(super) async fn trim(&self, active: u64) -> Result<()> {
+        let (first, _) = self.sets().await?;
+        if first >= active {
+            return Ok(());
+        }
+        let Some(needed) = self.first_needed(active).await? else {
+            return Ok(());
+        };
+        for set in first..needed {
+            self.remove_set(set).await?;
+            self.tell("set_minimum_set", &(set + 1)).await?;
+        }
+        Ok(())
+    }
+
+    /// The number of an object: the one at a place of a set.
+    pub(super) fn object_of(&self, set: u64, place: u64) -> u64 {
+        set.saturating_mul(self.width).saturating_add(place)
+    }
+
+    async fn remove_set(&self, set: u64) -> Result<()> {
+        for place in 0..self.width {
+            let object = self.object(self.object_of(set, place));
+            let removed = self.entries.remove(object).await;
+            unless(removed.map_err(Error::from), errno::ENOENT)?;
+        }
+        Ok(())
+    }
+
+    fn object(&self, number: u64) -> String {
+        names::journal_entries(&self.id, self.io.pool_id(), number)
+    }
+
+    /// The bytes of an object with entries.
+    pub(super) async fn size_of(&self, object: u64) -> Result<u64> {
+        let stat = self.entries.stat(self.object(object)).await;
+        let size = unless(stat.map_err(Error::from), errno::ENOENT)?;
+        Ok(size.map_or(0, |(size, _)| size))
+    }
+
+    /// Reads of an object with entries: nothing behind its end.
+    pub(super) async fn read(&self, object: u64, offset: u64, len: u64) -> Result<bytes::Bytes> {
+        let read = self.entries.read(self.object(object), offset, len).await;
+        Ok(unless(read.map_err(Error::from), errno::ENOENT)?.unwrap_or_default())
+    }
+
+    /// Appends entries to an object, which must be smaller than objects get.
+    pub(super) async fn append(&self, object: u64, entries: bytes::Bytes) -> Result<()> {
+        let call = cls::method("journal", "append", &(self.object_size, entries))?;
+        cls::change(&self.entries, "journal", self.object(object), vec![call]).await
+    }
+}
+
+/// Removes the journal of an image, where there is one. Its header goes last, so that an interrupted removal can go on.
+pub(crate) async fn remove(io: &IoCtx, id: &str) -> Result<()> {
+    let Some(journal) = JournalHeader::find(io, id).await? else {
+        return Ok(());
+    };
+    let (first, last) = journal.sets().await?;
+    for set in first..=last {
+        journal.remove_set(set).await?;
+    }
+    let removed = io.remove(names::journal(id)).await;
+    unless(removed.map_err(Error::from), errno::ENOENT).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_say_what_was_committed_before() {
+        let writer = LOCAL.to_owned();
+        let before = Some(ObjectPosition {
+            object_number: 9,
+            tag_tid: 2,
+            entry_tid: 3,
+        });
+        let wanted = [vec![0; 8], vec![1, 2], vec![0; 7], vec![3], vec![0; 7]].concat();
+        assert_eq!(encode_to_vec(&TagData { writer, before }), wanted);
+    }
+}

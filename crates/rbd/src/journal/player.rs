@@ -1,0 +1,158 @@
+//! Reads what a journal tells of that was not committed: its writer has gone without.
+
+use std::collections::BTreeMap;
+
+use spirula_classes::journal::{ObjectPosition, ObjectSetPosition};
+use spirula_client::errno;
+use spirula_denc::Reader;
+
+use super::entry::{self, EntryId, Parsed};
+use super::event::Event;
+use super::header::JournalHeader;
+use crate::{Error, Result};
+
+/// Bytes that are read at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Where an entry is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    object: u64,
+    offset: u64,
+    len: u64,
+}
+
+/// What is to be done again, in order.
+pub(super) struct Player<'a> {
+    header: &'a JournalHeader,
+    entries: std::vec::IntoIter<(EntryId, Place)>,
+}
+
+fn broken() -> Error {
+    Error::os("journal", errno::EBADMSG)
+}
+
+/// The entries behind the committed one. A tag's end with the first that is missing: what its writer appended behind that, it has
+/// not relied on. The next tag begins where its writer had found that end.
+fn in_order<T: Copy>(found: &BTreeMap<EntryId, T>, committed: Option<EntryId>) -> Vec<(EntryId, T)> {
+    let mut next = match committed {
+        Some((tag, number)) => (tag, number.saturating_add(1)),
+        None => (0, 0),
+    };
+    let mut order = Vec::new();
+    for (id, place) in found.range(next..) {
+        let begins_tag = id.0 > next.0 && id.1 == 0;
+        if *id == next || begins_tag {
+            order.push((*id, *place));
+            next = (id.0, id.1.saturating_add(1));
+        }
+    }
+    order
+}
+
+impl<'a> Player<'a> {
+    /// Finds what was not committed.
+    ///
+    /// # Errors
+    /// `EBADMSG` where an object holds something else than entries.
+    pub(super) async fn find(header: &'a JournalHeader, position: &ObjectSetPosition) -> Result<Self> {
+        let (first, last) = header.sets().await?;
+        let mut found = BTreeMap::new();
+        for place in 0..header.width {
+            let at_place = |p: &&ObjectPosition| p.object_number % header.width == place;
+            let known = position.positions.iter().find(at_place);
+            let from = known.map_or(first, |p| p.object_number / header.width);
+            for set in from.max(first)..=last {
+                scan(header, header.object_of(set, place), &mut found).await?;
+            }
+        }
+        let committed = position.positions.first().map(|p| (p.tag_tid, p.entry_tid));
+        let entries = in_order(&found, committed).into_iter();
+        Ok(Self { header, entries })
+    }
+
+    /// The next event, and which entry it is.
+    pub(super) async fn next(&mut self) -> Result<Option<(ObjectPosition, Event)>> {
+        let Some((id, place)) = self.entries.next() else {
+            return Ok(None);
+        };
+        let data = self.header.read(place.object, place.offset, place.len).await?;
+        let Parsed::Entry { payload, .. } = entry::parse(&data) else {
+            return Err(broken());
+        };
+        let position = ObjectPosition {
+            object_number: place.object,
+            tag_tid: id.0,
+            entry_tid: id.1,
+        };
+        Ok(Some((position, Reader::new(payload).get()?)))
+    }
+}
+
+/// Finds the entries of an object.
+async fn scan(header: &JournalHeader, object: u64, found: &mut BTreeMap<EntryId, Place>) -> Result<()> {
+    let mut offset = 0;
+    let mut rest = Vec::new();
+    loop {
+        let data = header.read(object, offset + rest.len() as u64, CHUNK).await?;
+        if data.is_empty() {
+            break;
+        }
+        rest.extend_from_slice(&data);
+        let mut used = 0;
+        while used < rest.len() {
+            used += match entry::parse(&rest[used..]) {
+                Parsed::Entry { id, len, .. } => {
+                    let place = Place {
+                        object,
+                        offset: offset + used as u64,
+                        len: len as u64,
+                    };
+                    found.insert(id, place);
+                    len
+                }
+                Parsed::Padding(len) => len,
+                Parsed::Part => break,
+                Parsed::Broken => return Err(broken()),
+            };
+        }
+        rest.drain(..used);
+        offset += used as u64;
+    }
+    match rest.is_empty() {
+        true => Ok(()),
+        false => Err(broken()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_ends_with_the_first_entry_that_is_missing() {
+        let found: BTreeMap<EntryId, ()> = [
+            (1, 4),
+            (2, 5),
+            (2, 6),
+            (2, 7),
+            (2, 9),
+            (3, 1),
+            (5, 0),
+            (5, 1),
+            (6, 0),
+            (6, 2),
+        ]
+        .into_iter()
+        .map(|id| (id, ()))
+        .collect();
+        let ids = |committed| -> Vec<EntryId> {
+            in_order(&found, committed).into_iter().map(|(id, ())| id).collect()
+        };
+        assert_eq!(ids(Some((2, 5))), [(2, 6), (2, 7), (5, 0), (5, 1), (6, 0)]);
+        assert_eq!(ids(Some((2, 7))), [(5, 0), (5, 1), (6, 0)]);
+        assert_eq!(ids(Some((6, 0))), []);
+        assert_eq!(ids(Some((7, 0))), []);
+        assert_eq!(ids(None), [(5, 0), (5, 1), (6, 0)]);
+    }
+}
