@@ -473,3 +473,24 @@ pub(crate) fn put(out: &mut BytesMut, at: u64, data: &[u8]) {
     let n = data.len().min(out.len() - at);
     out[at..at + n].copy_from_slice(&data[..n]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `prune_object_extents` of Ceph's `src/librbd/io/ImageRequest.cc` has it.
+    #[test]
+    fn discards_of_less_than_the_granularity_are_left_out() {
+        const WHOLE: u32 = 1 << 20;
+        let multiples = |offset, len, granularity| multiples((offset, len), granularity, WHOLE);
+        assert_eq!(multiples(5, 10, 0), Some((5, 10)));
+        assert_eq!(multiples(5, 10, 4096), None);
+        assert_eq!(multiples(4096, 4095, 4096), None);
+        assert_eq!(multiples(5, 10000, 4096), Some((4096, 4096)));
+        assert_eq!(multiples(8192, 4096, 4096), Some((8192, 4096)));
+        let whole = u64::from(WHOLE);
+        assert_eq!(multiples(whole - 10, 10, 4096), None);
+        assert_eq!(multiples(5, whole - 5, u32::MAX), Some((5, whole - 5)));
+        assert_eq!(multiples(0, whole - 5, u32::MAX), None);
+    }
+}

@@ -52,3 +52,9 @@ fn holders_that_keep_the_lock_do_what_they_are_asked() {
         &format!("SPIRULA={}\n{serve}\n{holder}", spirula.display()),
     );
 }
+
+/// Images with journals are written in turns, by clients of which some die.
+#[test]
+fn journals_tell_what_either_has_done() {
+    run("rbd-journals", include_str!("../data/rbd/journals.sh"));
+}

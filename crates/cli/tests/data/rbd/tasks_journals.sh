@@ -65,3 +65,38 @@ denied 16 '[errno 16] RBD image is busy (Image p/mirrored has snapshots)' ceph r
 prints '' left "$id"
 fails 1 grep -q . <(rados -p p listomapkeys rbd_mirroring | grep "$id")
 prints '' rbd ls p
+
+# Clones with journals are flattened, which their journals tell, and images with journals are migrated.
+rbd create --size 16M --object-size 1M p/parent
+rbd bench --io-type write --io-size 64K --io-total 4M --io-pattern rand p/parent >/dev/null
+rbd snap create --no-progress p/parent@s
+rbd snap protect p/parent@s
+rbd clone --image-feature layering,exclusive-lock,object-map,journaling p/parent@s p/clone
+rbd bench --io-type write --io-size 64K --io-total 1M --io-pattern rand p/clone >/dev/null
+rbd export --no-progress p/clone before
+ceph rbd task add flatten p/clone >/dev/null
+idle
+prints '' rbd children p/parent@s
+same p/clone before
+# Begun and ended, as the last of all.
+rbd journal status --pool p --image clone 2>/dev/null | grep 'positions=\[\[object_number=1, tag_tid=[0-9]*, entry_tid=1\]'
+# Migrates the image from one pool to the other, or gives it up: ended WHAT FROM TO
+ended() {
+    rbd migration prepare "$2" "$3"
+    put "$3" 5000 "written before $1"
+    rm -f before
+    rbd export --no-progress "$3" before
+    ceph rbd task add migration execute "$3" >/dev/null
+    idle
+    same "$3" before
+    ceph rbd task add migration "$1" "$3" >/dev/null
+    idle
+}
+ended commit p/clone q/clone
+same q/clone before
+ended abort q/clone p/clone
+same q/clone before
+put q/clone 9000 after
+rbd info q/clone | grep 'features:.*journaling'
+rados -p q ls | grep -x "journal.$(id_of q/clone)"
+prints '' sh -c 'rados -p p ls | grep ^journal || true'
