@@ -7,8 +7,8 @@ use spirula_client::errno;
 
 use crate::error::unless;
 use crate::image::{Image, Inner, Writing};
-use crate::journal::Operation;
 use crate::io::Change;
+use crate::journal::Operation;
 use crate::message::Task;
 use crate::progress::Meter;
 use crate::{Error, Progress, Result, cls};

@@ -182,7 +182,11 @@ impl Inner {
         }
         let operation = Operation::SnapRename {
             id,
-            from: header.snapshots.get(&id).map(|s| s.name.clone()).unwrap_or_default(),
+            from: header
+                .snapshots
+                .get(&id)
+                .map(|s| s.name.clone())
+                .unwrap_or_default(),
             to: name.to_owned(),
         };
         let rename = cls::rbd("snapshot_rename", &(id, name.to_owned()))?;

@@ -128,7 +128,10 @@ impl Event {
         while !data.is_empty() {
             let part = data.split_to(max.min(data.len()));
             let len = part.len() as u64;
-            events.push(Self::Write { offset: at, data: part });
+            events.push(Self::Write {
+                offset: at,
+                data: part,
+            });
             at += len;
         }
         events

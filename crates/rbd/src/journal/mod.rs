@@ -20,7 +20,7 @@ use std::time::Duration;
 use spirula_classes::journal::ObjectPosition;
 use spirula_client::errno;
 use spirula_denc::UTime;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
 use self::commits::Commits;
@@ -49,10 +49,18 @@ struct Recorder {
     broken: bool,
 }
 
+/// Events to be noted, and who waits for that.
+struct Waiting {
+    events: Vec<Event>,
+    noted: oneshot::Sender<Result<Noted>>,
+}
+
 /// A journal that this client writes, as it has the image's lock.
 pub(crate) struct Journal {
     header: Rc<JournalHeader>,
     recorder: Mutex<Recorder>,
+    /// What is to be noted as soon as the recorder is free, all at once.
+    waiting: RefCell<Vec<Waiting>>,
     commits: RefCell<Commits>,
     /// The header is being told what is done.
     telling: Mutex<()>,
@@ -61,6 +69,11 @@ pub(crate) struct Journal {
     /// The lock is given up, or lost: what is done is another's business.
     closed: Cell<bool>,
     operations: Cell<u64>,
+}
+
+/// An entry is missing.
+fn gap() -> Error {
+    Error::os("journal", errno::EIO)
 }
 
 /// Entries whose events are under way.
@@ -105,6 +118,7 @@ impl Journal {
         Ok(Self {
             header: Rc::new(header),
             recorder: Mutex::new(recorder),
+            waiting: RefCell::default(),
             commits: RefCell::new(commits),
             telling: Mutex::default(),
             will_tell: Cell::default(),
@@ -124,22 +138,46 @@ impl Journal {
     ///
     /// # Errors
     /// `EIO` where an entry before could not be written: the lock must be taken anew.
-    pub(crate) async fn note(&self, events: &[Event]) -> Result<Noted> {
-        let mut recorder = self.recorder.lock().await;
-        // Whoever goes away amid it leaves a gap as well.
-        if std::mem::replace(&mut recorder.broken, true) {
-            return Err(Error::os("journal", errno::EIO));
-        }
-        let noted = self.append(&mut recorder, events).await?;
-        recorder.broken = false;
-        Ok(noted)
+    pub(crate) async fn note(&self, events: Vec<Event>) -> Result<Noted> {
+        let (noted, mut hear) = oneshot::channel();
+        self.waiting.borrow_mut().push(Waiting { events, noted });
+        let heard = tokio::select! {
+            biased;
+            // Whoever came before has noted this one, too, and does not wait for the next ones.
+            heard = &mut hear => heard,
+            mut recorder = self.recorder.lock() => {
+                let all = self.waiting.take();
+                self.note_all(&mut recorder, all).await;
+                hear.await
+            }
+        };
+        heard.unwrap_or(Err(gap()))
     }
 
-    async fn append(&self, recorder: &mut Recorder, events: &[Event]) -> Result<Noted> {
+    async fn note_all(&self, recorder: &mut Recorder, all: Vec<Waiting>) {
+        // Whoever goes away amid it leaves a gap as well.
+        let appended = match std::mem::replace(&mut recorder.broken, true) {
+            true => Err(gap()),
+            false => self.append(recorder, &all).await,
+        };
+        let errno = appended.as_ref().err().map(Error::errno);
+        recorder.broken = errno.is_some();
+        let mut entries = appended.unwrap_or_default().into_iter();
+        for one in all {
+            let noted = match errno {
+                None => Ok(Noted(entries.by_ref().take(one.events.len()).collect())),
+                Some(errno) => Err(Error::os("journal", errno)),
+            };
+            // Who does not wait any more finds it not done.
+            let _ = one.noted.send(noted);
+        }
+    }
+
+    async fn append(&self, recorder: &mut Recorder, all: &[Waiting]) -> Result<Vec<u64>> {
         let (width, max) = (self.header.width, self.header.object_size);
         let mut waiting = BTreeMap::new();
         let mut noted = Vec::new();
-        for event in events {
+        for event in all.iter().flat_map(|one| &one.events) {
             let id = (recorder.tag, recorder.number);
             let entry = entry::encode(id, &event.encode(UTime::now()));
             let place = recorder.number % width;
@@ -162,7 +200,7 @@ impl Journal {
             recorder.number += 1;
         }
         self.send(&mut waiting).await?;
-        Ok(Noted(noted))
+        Ok(noted)
     }
 
     async fn send(&self, waiting: &mut BTreeMap<u64, Vec<u8>>) -> Result<()> {
@@ -173,7 +211,7 @@ impl Journal {
         }
         let mut all = Ok(());
         while let Some(sent) = tasks.join_next().await {
-            all = all.and(sent.unwrap_or(Err(Error::os("journal", errno::EIO))));
+            all = all.and(sent.unwrap_or(Err(gap())));
         }
         all
     }
@@ -205,7 +243,10 @@ impl Journal {
             self.commits.borrow_mut().set_changed();
             return;
         }
-        let set = position.positions.first().map(|p| p.object_number / self.header.width);
+        let set = position
+            .positions
+            .first()
+            .map(|p| p.object_number / self.header.width);
         if let Err(e) = self.header.trim(set.unwrap_or_default()).await {
             tracing::warn!("what a journal does not need any more: {e}");
         }
@@ -235,7 +276,7 @@ impl Writing {
         let Some(journal) = &self.journal else {
             return work.await;
         };
-        let noted = journal.note(&events(journal)).await?;
+        let noted = journal.note(events(journal)).await?;
         let done = work.await;
         let counts = |e: &Error| may_fail.is_none_or(|errno| !e.is(errno));
         if !done.as_ref().is_err_and(counts) {
@@ -259,12 +300,12 @@ impl Inner {
         };
         let number = journal.operations.get() + 1;
         journal.operations.set(number);
-        let begun = journal.note(&[Event::Begin { number, operation }]).await?;
+        let begun = journal.note(vec![Event::Begin { number, operation }]).await?;
         // What was done before is not done again after it.
         journal.tell().await;
         let done = work.await;
         let result = done.as_ref().err().map_or(0, Error::errno);
-        let ended = journal.note(&[Event::End { number, result }]).await?;
+        let ended = journal.note(vec![Event::End { number, result }]).await?;
         journal.done(&begun);
         journal.done(&ended);
         journal.tell().await;

@@ -147,7 +147,10 @@ mod tests {
         .map(|id| (id, ()))
         .collect();
         let ids = |committed| -> Vec<EntryId> {
-            in_order(&found, committed).into_iter().map(|(id, ())| id).collect()
+            in_order(&found, committed)
+                .into_iter()
+                .map(|(id, ())| id)
+                .collect()
         };
         assert_eq!(ids(Some((2, 5))), [(2, 6), (2, 7), (5, 0), (5, 1), (6, 0)]);
         assert_eq!(ids(Some((2, 7))), [(5, 0), (5, 1), (6, 0)]);

@@ -107,7 +107,7 @@ impl Replay {
         let whole = u64::from(self.image.fixed.layout.object_size);
         if let Some((from, before)) = &mut self.write
             && *from + before.len() as u64 == offset
-            && offset % whole != 0
+            && !offset.is_multiple_of(whole)
         {
             before.extend_from_slice(data);
             return Ok(());
