@@ -18,6 +18,7 @@ mod failure;
 mod first_light;
 mod full;
 mod hostile;
+mod hostile_with_key;
 mod hosts;
 mod memory;
 mod purged_snaps;

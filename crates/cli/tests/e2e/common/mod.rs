@@ -8,6 +8,8 @@
     reason = "a test's helper fails the test"
 )]
 
+pub mod raw_client;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
