@@ -150,27 +150,45 @@ impl Common {
 
 struct Shared {
     common: Arc<Common>,
+    /// Without what is larger than the limit.
     in_use: AtomicUsize,
+    /// Bytes of a buffer that is larger than the limit, or of several that were taken without asking.
+    oversize: AtomicUsize,
     /// Bytes that this pool need not borrow.
     own: usize,
 }
 
 impl Shared {
+    fn limit(&self) -> usize {
+        self.own + self.common.lendable
+    }
+
     fn excess(&self, in_use: usize) -> usize {
         in_use.saturating_sub(self.own)
     }
 
     fn take(&self, bytes: usize) {
+        self.common.in_use.fetch_add(bytes, Ordering::SeqCst);
+        if bytes > self.limit() {
+            // It takes what could be borrowed, and leaves all pools, this one too, their own.
+            self.oversize.fetch_add(bytes, Ordering::SeqCst);
+            self.common.borrowed.fetch_add(bytes, Ordering::SeqCst);
+            return;
+        }
         let before = self.in_use.fetch_add(bytes, Ordering::SeqCst);
         let more = self.excess(before + bytes) - self.excess(before);
         self.common.borrowed.fetch_add(more, Ordering::SeqCst);
-        self.common.in_use.fetch_add(bytes, Ordering::SeqCst);
     }
 
     fn put_back(&self, bytes: usize) {
-        let before = self.in_use.fetch_sub(bytes, Ordering::SeqCst);
-        let less = self.excess(before) - self.excess(before - bytes);
-        self.common.borrowed.fetch_sub(less, Ordering::SeqCst);
+        if bytes > self.limit() {
+            self.oversize.fetch_sub(bytes, Ordering::SeqCst);
+            self.common.borrowed.fetch_sub(bytes, Ordering::SeqCst);
+        } else {
+            let before = self.in_use.fetch_sub(bytes, Ordering::SeqCst);
+            let less = self.excess(before) - self.excess(before - bytes);
+            self.common.borrowed.fetch_sub(less, Ordering::SeqCst);
+        }
         self.common.in_use.fetch_sub(bytes, Ordering::SeqCst);
         self.common.wake_all();
     }
@@ -209,8 +227,10 @@ impl Budget {
             shared: Arc::new(Shared {
                 common: Arc::clone(&self.0),
                 in_use: AtomicUsize::new(0),
+                oversize: AtomicUsize::new(0),
                 own,
             }),
+            party: None,
         }
     }
 }
@@ -219,6 +239,22 @@ impl Budget {
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
+    /// Bytes that are on the way in for the party that this handle is of.
+    party: Option<Arc<AtomicUsize>>,
+}
+
+/// A message of a party is on the way into buffers of a pool, until this is dropped.
+pub struct Arrival {
+    party: Option<Arc<AtomicUsize>>,
+    bytes: usize,
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if let Some(party) = &self.party {
+            party.fetch_sub(self.bytes, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Pool {
@@ -227,27 +263,64 @@ impl Pool {
         Budget::new(limit, 0).pool(limit)
     }
 
+    /// A handle for one of the parties that share the pool, such as all connections of one client; its clones are of the same
+    /// party. What a party has on the way in may not exceed what is free beside that, so however slowly it sends, others find
+    /// room: one party gets half at most, the next one half of the rest (Choudhury and Hahne's dynamic thresholds).
+    #[must_use]
+    pub fn party(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            party: Some(Arc::default()),
+        }
+    }
+
+    /// Notes that a message with `bytes` in buffers begins to come in.
+    pub fn arrive(&self, bytes: usize) -> Arrival {
+        if let Some(party) = &self.party {
+            party.fetch_add(bytes, Ordering::SeqCst);
+        }
+        Arrival {
+            party: self.party.clone(),
+            bytes,
+        }
+    }
+
+    /// Bytes that this handle's party has on the way in.
+    pub fn arriving(&self) -> usize {
+        self.party.as_ref().map_or(0, |p| p.load(Ordering::SeqCst))
+    }
+
+    /// Whether the party may have `len` more bytes on the way in. The first message of each is as good as any other.
+    fn is_within_share(&self, len: usize) -> bool {
+        let arriving = self.arriving();
+        let free = self.limit().saturating_sub(self.in_use());
+        arriving == 0 || arriving.saturating_add(len) <= free
+    }
+
     /// Bytes handed out and not yet returned.
     pub fn in_use(&self) -> usize {
         // Ordered after the registration in `poll_room`, see there.
-        self.shared.in_use.load(Ordering::SeqCst)
+        self.shared.in_use.load(Ordering::SeqCst) + self.shared.oversize.load(Ordering::SeqCst)
     }
 
     /// What may be in use at most, in bytes.
     pub fn limit(&self) -> usize {
-        self.shared.own + self.shared.common.lendable
+        self.shared.limit()
     }
 
     /// Whether `len` more bytes fit: into what is the pool's own, or into what can be borrowed. What is larger than the limit
-    /// fits while the rest keeps to the limit, so one at a time: a small budget delays large messages, but neither others that
-    /// follow each other without a break nor a client that has stopped amid a message keep them out for ever.
+    /// fits while the rest keeps to the limit, and one at a time, beside which all others go on in what is the pool's own: a small
+    /// budget delays large messages, but neither do these keep others out nor are they kept out for ever.
     pub fn has_room(&self, len: usize) -> bool {
         let s = &*self.shared;
-        let used = self.in_use();
+        let used = s.in_use.load(Ordering::SeqCst);
+        if len > self.limit() {
+            return s.oversize.load(Ordering::SeqCst) == 0 && used <= self.limit();
+        }
         let more = s.excess(used.saturating_add(len)) - s.excess(used);
         let borrowed = s.common.borrowed.load(Ordering::SeqCst);
         let fits = used == 0 || more == 0 || borrowed.saturating_add(more) <= s.common.lendable;
-        fits || len > self.limit() && used <= self.limit()
+        fits && self.is_within_share(len)
     }
 
     /// Whether somebody waits for room, or has done so since a buffer last returned.
@@ -466,10 +539,58 @@ mod tests {
         assert!(pool.has_room(5000) && !pool.has_room(10_000));
         assert!(pool.has_room(1 << 20));
         let large = pool.get(1 << 20);
-        assert!(!pool.has_room(1) && !pool.has_room(1 << 20));
+        assert!(pool.has_room(1) && !pool.has_room(10_000) && !pool.has_room(1 << 20));
+        assert_eq!(pool.in_use(), (1 << 20) + 4096);
         drop(held);
-        assert!(!pool.has_room(1) && !pool.has_room(1 << 20));
+        assert!(pool.has_room(10_000) && !pool.has_room(1 << 20));
         drop(large);
         assert!(pool.has_room(1 << 20));
+    }
+
+    #[test]
+    fn what_is_larger_leaves_all_pools_their_own() {
+        let budget = Budget::new(8 * 4096, 4 * 4096);
+        let (a, b) = (budget.pool(4 * 4096), budget.pool(4 * 4096));
+        let large = a.get(9 * 4096);
+        for pool in [&a, &b] {
+            let own = pool.get(4 * 4096);
+            assert!(!pool.has_room(1));
+            drop(own);
+        }
+        drop(large);
+        let of_a = a.get(4 * 4096);
+        assert!(a.has_room(4 * 4096));
+        drop(of_a);
+        assert_eq!(
+            (a.in_use(), a.shared.common.borrowed.load(Ordering::SeqCst)),
+            (0, 0)
+        );
+    }
+
+    #[test]
+    fn no_party_takes_the_room_of_all_by_sending_slowly() {
+        const MIB: usize = 1 << 20;
+        let pool = Pool::new(24 * MIB);
+        let mut held = Vec::new();
+        let mut fill = |party: &Pool| {
+            let mut taken = 0;
+            while party.has_room(MIB) {
+                held.push((party.arrive(MIB), party.get(MIB)));
+                taken += 1;
+            }
+            taken
+        };
+        let parties: Vec<Pool> = (0..4).map(|_| pool.party()).collect();
+        assert_eq!(parties.iter().map(&mut fill).collect::<Vec<_>>(), [12, 6, 3, 1]);
+        let other = pool.party();
+        assert!(other.has_room(2 * MIB) && !other.has_room(3 * MIB));
+        // What has come in counts for the pool only.
+        assert_eq!(parties[0].arriving(), 12 * MIB);
+        let buffers: Vec<PoolBuf> = held.into_iter().map(|(_, buffer)| buffer).collect();
+        assert_eq!((parties[0].arriving(), pool.in_use()), (0, 22 * MIB));
+        assert!(parties[0].has_room(2 * MIB));
+        drop(buffers);
+        // Whoever is alone has one message after the other, however large.
+        assert!(parties[0].has_room(24 * MIB) && parties[0].has_room(90 * MIB));
     }
 }

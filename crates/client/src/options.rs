@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, CryptoKey, Keyring};
 use spirula_conf::{ConfFile, parse_mon_host};
 use spirula_denc::EntityAddr;
-use spirula_msgr::ConMode;
+use spirula_msgr::ModeLists;
 
 use crate::{Error, Result};
 
@@ -32,8 +32,8 @@ pub struct Options {
     pub key: CryptoKey,
     /// The monitors.
     pub monitors: Vec<EntityAddr>,
-    /// Modes towards monitors and OSDs, in order of preference.
-    pub con_modes: Vec<ConMode>,
+    /// Modes of connections (`ms_client_mode`, `ms_mon_client_mode`).
+    pub modes: ModeLists,
     /// How long to try for a session (`client_mount_timeout`).
     pub connect_timeout: Duration,
     /// How long a request may take (`rados_osd_op_timeout`); zero for as long as it takes.
@@ -98,17 +98,16 @@ impl Source {
         if monitors.is_empty() {
             return Err(Error::NoMonitors);
         }
-        let modes = look.get("ms_client_mode").unwrap_or_else(|| "crc secure".into());
-        let con_modes = ConMode::parse_list(&modes).ok_or_else(|| {
-            Error::Config(format!(
-                "ms_client_mode: {modes:?} is not a list of crc and secure"
-            ))
-        })?;
+        if let Err((line, what)) = file.check_security(&look.section) {
+            let path = self.path().unwrap_or_else(|| CONF_DEFAULT.into());
+            return Err(Error::Conf(format!("{}: line {line}: {what}", path.display())));
+        }
+        let modes = ModeLists::from_options(|name| look.get(name)).map_err(Error::Config)?;
         Ok(Options {
             name: self.name.clone(),
             key: key(&look, &self.name)?,
             monitors,
-            con_modes,
+            modes,
             connect_timeout: self
                 .connect_timeout
                 .or_else(|| look.seconds("client_mount_timeout"))
@@ -133,12 +132,14 @@ impl Source {
         Ok(look.get(key))
     }
 
+    /// The configuration file that is named.
+    fn path(&self) -> Option<PathBuf> {
+        let of_environment = || std::env::var_os("CEPH_CONF").filter(|p| !p.is_empty());
+        self.conf.clone().or_else(|| of_environment().map(PathBuf::from))
+    }
+
     fn file(&self) -> Result<ConfFile> {
-        let named = self.conf.clone().or_else(|| {
-            std::env::var_os("CEPH_CONF")
-                .filter(|p| !p.is_empty())
-                .map(PathBuf::from)
-        });
+        let named = self.path();
         let path = named.as_deref().unwrap_or(Path::new(CONF_DEFAULT));
         match ConfFile::read(path) {
             Ok(file) => Ok(file),

@@ -65,7 +65,7 @@ impl Rados {
             options.address.map(EntityAddrVec::from).unwrap_or_default(),
             Pool::new(options.memory),
         );
-        config.con_modes.clone_from(&options.con_modes);
+        config.modes = options.modes.clone().into();
         config.nonce = match options.address {
             Some(address) => address.nonce,
             None => {

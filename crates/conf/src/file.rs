@@ -28,6 +28,8 @@ pub enum Error {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfFile {
     sections: BTreeMap<String, BTreeMap<String, String>>,
+    /// Where options stand, by section and key: numbers of lines, from 1.
+    lines: BTreeMap<(String, String), usize>,
 }
 
 /// Longest value that metavariables make, in bytes: options that name each other several times grow exponentially.
@@ -45,6 +47,12 @@ fn canonical(key: &str) -> String {
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join("_")
+}
+
+/// The sections that apply to the entity `name`, the nearest first.
+fn nearest(name: &str) -> [&str; 3] {
+    let kind = name.split('.').next().unwrap_or(name);
+    [name, kind, "global"]
 }
 
 /// Cuts an unquoted comment and the quotes around a whole value.
@@ -113,6 +121,7 @@ impl ConfFile {
             if key.is_empty() {
                 return Err(syntax("an option without a name"));
             }
+            conf.lines.insert((section.clone(), key.clone()), at + 1);
             conf.sections
                 .entry(section.clone())
                 .or_default()
@@ -138,9 +147,8 @@ impl ConfFile {
 
     /// Every option that applies to the entity `name` (`osd.0`), nearest section first, expanded.
     pub fn all_for(&self, name: &str) -> BTreeMap<String, String> {
-        let kind = name.split('.').next().unwrap_or(name);
         let mut out = BTreeMap::new();
-        for section in ["global", kind, name] {
+        for section in nearest(name).into_iter().rev() {
             for (k, v) in self.sections.get(section).into_iter().flatten() {
                 out.insert(k.clone(), self.expand(v, name));
             }
@@ -161,10 +169,31 @@ impl ConfFile {
     }
 
     fn raw(&self, name: &str, key: &str) -> Option<&str> {
-        let kind = name.split('.').next().unwrap_or(name);
-        [name, kind, "global"]
-            .into_iter()
-            .find_map(|s| self.in_section(s, key))
+        nearest(name).into_iter().find_map(|s| self.in_section(s, key))
+    }
+
+    /// The line, from 1, that says what [`ConfFile::get`] returns.
+    pub fn line(&self, name: &str, key: &str) -> Option<usize> {
+        let key = canonical(key);
+        let line = |section: &str| self.lines.get(&(section.to_owned(), key.clone())).copied();
+        nearest(name).into_iter().find_map(line)
+    }
+
+    /// Checks what the file says to the entity `name` about security.
+    ///
+    /// # Errors
+    /// The number of the line and what is wrong with it, where an option asks for something that is not done; see
+    /// [`crate::security`].
+    pub fn check_security(&self, name: &str) -> Result<(), (usize, String)> {
+        for (key, _) in crate::security::OPTIONS {
+            let (Some(option), Some(value)) = (crate::options::find(key), self.get(name, key)) else {
+                continue;
+            };
+            if let Err(what) = option.parse(&value) {
+                return Err((self.line(name, key).unwrap_or_default(), what));
+            }
+        }
+        Ok(())
     }
 
     fn expand(&self, value: &str, name: &str) -> String {
@@ -227,6 +256,21 @@ pub fn hostname() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_about_security_is_named_by_its_line() {
+        let text = "[global]\nms_cluster_mode = secure\n\n[osd]\nms cluster mode = secur\n[mon]\n\
+                    auth_service_required = none\n[osd.1]\nms-cluster-mode = crc\n";
+        let conf = ConfFile::parse(text).unwrap();
+        let (line, what) = conf.check_security("osd.0").unwrap_err();
+        assert!(
+            line == 5 && what.contains("secur is no connection mode"),
+            "{line}: {what}"
+        );
+        assert_eq!(conf.check_security("mon.a").unwrap_err().0, 7);
+        assert_eq!(conf.check_security("osd.1"), Ok(()));
+        assert_eq!(conf.check_security("client.x"), Ok(()));
+    }
 
     const TEXT: &str = "\
 # a comment

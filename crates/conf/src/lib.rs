@@ -4,11 +4,12 @@
 //! The grammar is documented at docs.ceph.com under "Configuring Ceph"; it is close to INI but for keys in
 //! which space, `_` and `-` are one, values continued by a backslash, and values that name other options.
 
-pub mod auth_methods;
+mod auth_methods;
 mod file;
 mod mon_host;
 mod network;
 pub mod options;
+pub mod security;
 mod size;
 
 pub use file::{ConfFile, Error, hostname};

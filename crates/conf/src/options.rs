@@ -10,7 +10,7 @@ mod values;
 
 use Kind::{Addr, AddrVec, Bool, Float, Int, Millisecs, Secs, Size, Str, Uint, Uuid};
 
-use crate::auth_methods;
+use crate::security;
 pub use table::{all, find};
 pub use values::{Source, Values};
 
@@ -162,6 +162,7 @@ impl Opt {
     pub fn parse(&self, value: &str) -> Result<String, String> {
         let parsed = self.typed(value)?;
         self.check(&parsed)?;
+        security::check(self.name, &parsed)?;
         Ok(parsed)
     }
 
@@ -200,9 +201,6 @@ impl Opt {
 
     fn typed(&self, value: &str) -> Result<String, String> {
         match self.kind {
-            Str if auth_methods::OPTIONS.contains(&self.name) => {
-                auth_methods::check(self.name, value).map(|()| value.to_owned())
-            }
             Str if self.is_log_level() => parse::log_levels(value),
             Str => Ok(value.to_owned()),
             Int => parse::amount(value, false, true).map(|v| v.to_string()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, CryptoKey};
 use spirula_client::{Options, Rados};
 use spirula_denc::EntityAddr;
-use spirula_msgr::ConMode;
+use spirula_msgr::ModeLists;
 use tokio::sync::{Notify, mpsc};
 
 use crate::images;
@@ -38,8 +38,8 @@ pub struct Start {
     pub monitors: Vec<EntityAddr>,
     /// The client's address, as the manager map has it.
     pub address: EntityAddr,
-    /// Modes of connections, in order of preference.
-    pub con_modes: Vec<ConMode>,
+    /// Modes of connections.
+    pub modes: ModeLists,
     /// The OSDMap in which the client of the manager before is shut out.
     pub osdmap_epoch: u32,
 }
@@ -203,7 +203,7 @@ async fn connect(start: Start) -> spirula_client::Result<Rados> {
         name: start.name,
         key: start.key,
         monitors: start.monitors,
-        con_modes: start.con_modes,
+        modes: start.modes,
         connect_timeout: CONNECT,
         op_timeout: Duration::ZERO,
         address: Some(start.address),

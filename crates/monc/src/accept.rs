@@ -1,7 +1,7 @@
 //! The accepting side of cephx of a daemon other than a monitor: whoever has a ticket for its service is let in.
 
 use bytes::Bytes;
-use spirula_cephx::{Accepted, AuthorizerVerifier, ConnectionMode, Env, Outcome, TicketKeys, method};
+use spirula_cephx::{Accepted, AuthorizerVerifier, ConnectionMode, EACCES, Env, Outcome, TicketKeys, method};
 use spirula_denc::{EntityType, UTime};
 use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
 
@@ -11,6 +11,7 @@ pub struct TicketAuth<K> {
     keys: K,
     verifier: AuthorizerVerifier,
     mode: ConnectionMode,
+    claimed: EntityType,
     accepted: Option<Box<Accepted>>,
 }
 
@@ -21,6 +22,7 @@ impl<K: TicketKeys> TicketAuth<K> {
             keys,
             verifier: AuthorizerVerifier::new(),
             mode: ConnectionMode::Crc,
+            claimed: EntityType::CLIENT,
             accepted: None,
         }
     }
@@ -32,6 +34,11 @@ impl<K: TicketKeys> TicketAuth<K> {
             .handle(auth_method, self.mode, payload, &self.keys, &env)
         {
             Outcome::More(payload) => AcceptReply::More(payload.into()),
+            // Otherwise a client could have the connection modes of daemons.
+            Outcome::Done(accepted) if !is_believable(self.claimed, accepted.name.kind) => {
+                tracing::info!("{} connects as a {}", accepted.name, self.claimed.name());
+                bad(EACCES)
+            }
             Outcome::Done(accepted) => {
                 let reply = AcceptReply::Done {
                     global_id: accepted.global_id,
@@ -46,12 +53,21 @@ impl<K: TicketKeys> TicketAuth<K> {
             }
             Outcome::Denied { errno, why } => {
                 tracing::debug!("a peer is refused: {why}");
-                AcceptReply::Bad {
-                    result: errno,
-                    allowed_methods: vec![method::CEPHX],
-                }
+                bad(errno)
             }
         }
+    }
+}
+
+/// Whether an entity of the type `proven` may call itself one of the type `claimed`: tools are clients whatever their key is.
+pub fn is_believable(claimed: EntityType, proven: EntityType) -> bool {
+    claimed == EntityType::CLIENT || claimed == proven
+}
+
+fn bad(result: i32) -> AcceptReply {
+    AcceptReply::Bad {
+        result,
+        allowed_methods: vec![method::CEPHX],
     }
 }
 
@@ -60,12 +76,13 @@ impl<K: TicketKeys> AcceptAuth for TicketAuth<K> {
 
     async fn request(
         &mut self,
-        _: EntityType,
+        claimed: EntityType,
         auth_method: u32,
         con_mode: ConMode,
         payload: Bytes,
     ) -> AcceptReply {
         self.mode = ConnectionMode::from_wire(con_mode.0).unwrap_or(ConnectionMode::Crc);
+        self.claimed = claimed;
         self.verifier = AuthorizerVerifier::new();
         self.step(auth_method, &payload)
     }

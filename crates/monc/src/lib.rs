@@ -6,11 +6,13 @@
 
 mod accept;
 mod client;
+mod guests;
 mod login;
 mod request;
 
-pub use accept::TicketAuth;
+pub use accept::{TicketAuth, is_believable};
 pub use client::{Event, MonClient, Options};
+pub use guests::{GuestLimits, GuestUse, Guests, Seat};
 pub use login::{MonLogin, ServiceLogin};
 pub use request::CommandReply;
 

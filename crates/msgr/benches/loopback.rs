@@ -13,8 +13,8 @@ use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityName, EntityType};
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{
-    AcceptAuth, AcceptReply, Acceptor, AuthStart, ConMode, Config, ConnectAuth, Connection, SessionKeys,
-    connect,
+    AcceptAuth, AcceptReply, Acceptor, AuthStart, ConMode, Config, ConnectAuth, Connection, ModeLists,
+    SessionKeys, connect,
 };
 use spirula_proto::{MsgHeader2, MsgType, RawMessage};
 use tokio::net::TcpListener;
@@ -130,7 +130,9 @@ async fn pair(mode: ConMode) -> Result<(Connection, Connection), Box<dyn Error>>
         Default::default(),
         Pool::new(128 << 20),
     );
-    (server.con_modes, client.con_modes) = (vec![mode], vec![mode]);
+    for config in [&mut server, &mut client] {
+        config.modes = ModeLists::only(&[mode]).into();
+    }
     let (acceptor, client) = (Acceptor::new(Rc::new(server)), Rc::new(client));
     let accept = async {
         let (stream, from) = listener.accept().await?;

@@ -14,7 +14,7 @@ use spirula_buf::Pool;
 use spirula_cephx::{AuthName, Authorizer, ClientHandshake, ClientKeys, ClientSession, Env, Keyring, method};
 use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 use spirula_msgr::shell::Negotiated;
-use spirula_msgr::{AuthStart, ConMode, Config, ConnectAuth, Connection, SessionKeys, connect};
+use spirula_msgr::{AuthStart, ConMode, Config, ConnectAuth, Connection, ModeLists, SessionKeys, connect};
 use spirula_proto::{MsgHeader2, MsgType, RawMessage};
 
 const EACCES: i32 = -13;
@@ -98,7 +98,7 @@ impl ConnectAuth for Visit {
 fn config(mode: ConMode) -> Rc<Config> {
     let name = EntityName::new(EntityType::CLIENT, -1);
     let mut config = Config::new(name, Default::default(), Pool::new(64 << 20));
-    config.con_modes = vec![mode];
+    config.modes = ModeLists::only(&[mode]).into();
     config.nonce = std::process::id();
     Rc::new(config)
 }

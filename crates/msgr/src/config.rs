@@ -6,6 +6,7 @@ use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
 
 use crate::frame::Limits;
+use crate::modes::Modes;
 
 /// The features that Spirula advertises: `CEPH_FEATURES_ALL` of Ceph 16.2.15, so that newer peers encode
 /// everything as Pacific does.
@@ -39,7 +40,7 @@ impl ConMode {
     /// The modes of an `ms_*_mode` option, such as `crc secure`, in order of preference.
     pub fn parse_list(text: &str) -> Option<Vec<Self>> {
         let modes: Option<Vec<_>> = text
-            .split([' ', ','])
+            .split([',', ';', '=', ' ', '\t'])
             .filter(|s| !s.is_empty())
             .map(Self::from_name)
             .collect();
@@ -71,8 +72,8 @@ pub struct Config {
     pub addrs: EntityAddrVec,
     /// The nonce in a client's learnt address: tells processes on one host apart.
     pub nonce: u32,
-    /// Accepted connection modes, in order of preference.
-    pub con_modes: Vec<ConMode>,
+    /// Connection modes that are offered and accepted, by the peer's type.
+    pub modes: Modes,
     /// Bounds on what a peer may announce.
     pub limits: Limits,
     /// Where payloads are received into; its limit stops reading from sockets.
@@ -81,23 +82,30 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// After that long without a byte from the peer the connection ends.
     pub idle_timeout: Duration,
-    /// After that long without a byte amid a large message the connection ends if others wait for the room that this has.
+    /// A large message that takes longer than that, and comes at less than [`Config::min_rate`], ends the connection if others
+    /// wait for the room that it has.
     pub stall_timeout: Duration,
+    /// Bytes a second.
+    pub min_rate: u64,
+    /// A peer that takes nothing of what is sent to it for that long is given up.
+    pub send_timeout: Duration,
 }
 
 impl Config {
-    /// A configuration with the default limits, time-outs of 10 s and 900 s and `crc secure`.
+    /// A configuration with the default limits, time-outs of 10 s and 900 s and Ceph's default modes.
     pub fn new(name: EntityName, addrs: EntityAddrVec, pool: Pool) -> Self {
         Self {
             name,
             addrs,
             nonce: 0,
-            con_modes: vec![ConMode::CRC, ConMode::SECURE],
+            modes: Modes::default(),
             limits: Limits::default(),
             pool,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(900),
             stall_timeout: Duration::from_secs(10),
+            min_rate: 64 << 10,
+            send_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -10,13 +10,18 @@
 pub mod config;
 mod control;
 pub mod frame;
+mod modes;
 pub mod session;
 pub mod shell;
 
 pub use config::{ConMode, Config, Peer};
 pub use frame::Limits;
+pub use modes::{ModeLists, Modes};
 pub use session::{AcceptReply, AuthStart, SessionError, SessionKeys};
-pub use shell::{AcceptAuth, Acceptor, ConnectAuth, Connection, Error, Sender, bind, connect};
+pub use shell::{
+    AcceptAuth, Acceptor, ConnectAuth, Connection, Error, QueueAccount, QueueBound, Sender, bind, connect,
+    raise_open_files,
+};
 
 /// Bytes that either side may send before authentication succeeded: they are kept for the signature.
 const TRANSCRIPT_MAX: usize = 64 << 10;

@@ -28,11 +28,15 @@ impl Section {
             (None, Some(path)) => path.into(),
             (None, None) => DEFAULT_CONF.into(),
         };
-        Ok(Self {
+        let section = Self {
             name: format!("{kind}.{}", args.id),
             file: ConfFile::read(&path)?,
             path,
-        })
+        };
+        match section.file.check_security(&section.name) {
+            Ok(()) => Ok(section),
+            Err((line, what)) => Err(section.bad(format!("line {line}: {what}"))),
+        }
     }
 
     /// The daemon's id: `0` of `osd.0`.

@@ -11,6 +11,7 @@ mod common;
 
 mod auth;
 mod conformance;
+mod connection_modes;
 mod crash;
 mod damage;
 mod degraded;
@@ -18,6 +19,7 @@ mod failure;
 mod first_light;
 mod full;
 mod hostile;
+mod hostile_connections;
 mod hostile_with_key;
 mod hosts;
 mod memory;

@@ -7,7 +7,7 @@ use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, UTime};
 use spirula_msgr::frame::{Decoder, Encoder};
 use spirula_msgr::session::{Handshake, Inbound, InboundEvent, Outbound, Step};
-use spirula_msgr::{AcceptReply, AuthStart, ConMode, Config, Limits, SessionError, SessionKeys};
+use spirula_msgr::{AcceptReply, AuthStart, ConMode, Config, Limits, ModeLists, SessionError, SessionKeys};
 
 use super::bound;
 use crate::messages::decode_any;
@@ -55,7 +55,7 @@ impl Owner {
         let mut config = Config::new(name, addrs, Pool::new(512 << 10));
         config.limits = LIMITS;
         if secure {
-            config.con_modes = vec![ConMode::SECURE, ConMode::CRC];
+            config.modes = ModeLists::only(&[ConMode::SECURE, ConMode::CRC]).into();
         }
         let config = Rc::new(config);
         let handshake = if acceptor {

@@ -31,6 +31,14 @@ pub(crate) struct NewPool {
     pub(crate) options: Vec<(&'static str, PoolOption)>,
 }
 
+/// Flags of new pools that options set.
+const DEFAULT_FLAGS: [(&str, PoolFlags); 4] = [
+    ("osd_pool_default_flag_bulk", PoolFlags::BULK),
+    ("osd_pool_default_flag_nodelete", PoolFlags::NODELETE),
+    ("osd_pool_default_flag_nopgchange", PoolFlags::NOPGCHANGE),
+    ("osd_pool_default_flag_nosizechange", PoolFlags::NOSIZECHANGE),
+];
+
 /// Official pools are created with at most this many replicas.
 const MAX_SIZE: u8 = 10;
 
@@ -136,11 +144,13 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     pool.expected_num_objects = new.expected_objects;
     pool.create_time = m.now;
     pool.last_force_op_resend_preluminous = 0;
+    for (option, flag) in DEFAULT_FLAGS {
+        if m.values.flag(option) {
+            pool.flags.insert(flag);
+        }
+    }
     if new.bulk {
         pool.flags.insert(PoolFlags::BULK);
-    }
-    if m.values.flag("osd_pool_default_flag_nodelete") {
-        pool.flags.insert(PoolFlags::NODELETE);
     }
     for (name, value) in new.options {
         pool.opts.set(name, value);

@@ -19,6 +19,7 @@ pub(super) struct MonAuth {
     handshake: ServerHandshake,
     method: u32,
     mode: ConnectionMode,
+    claimed: EntityType,
     accepted: Option<(AuthName, u64, String)>,
 }
 
@@ -29,6 +30,7 @@ impl MonAuth {
             handshake: ServerHandshake::new(),
             method: method::CEPHX,
             mode: ConnectionMode::Crc,
+            claimed: EntityType::CLIENT,
             accepted: None,
         }
     }
@@ -46,6 +48,11 @@ impl MonAuth {
             Outcome::Done(a) if !serves && a.global_id != 0 => AcceptReply::HangUp(spirula_cephx::EBUSY),
             Outcome::Denied { .. } if !serves => AcceptReply::HangUp(spirula_cephx::EBUSY),
             Outcome::More(payload) => AcceptReply::More(payload.into()),
+            // Otherwise a client could have the connection modes of monitors.
+            Outcome::Done(a) if !spirula_monc::is_believable(self.claimed, a.name.kind) => {
+                tracing::info!("{} connects as a {}", a.name, self.claimed.name());
+                bad(spirula_cephx::EACCES)
+            }
             Outcome::Done(a) => {
                 let Ok(caps) = a.caps.text() else {
                     return bad(spirula_cephx::EACCES);
@@ -118,12 +125,13 @@ impl AcceptAuth for MonAuth {
 
     async fn request(
         &mut self,
-        _peer: EntityType,
+        claimed: EntityType,
         method: u32,
         con_mode: ConMode,
         payload: Bytes,
     ) -> AcceptReply {
         self.method = method;
+        self.claimed = claimed;
         match ConnectionMode::from_wire(con_mode.0) {
             Some(mode) => self.mode = mode,
             None => return bad(spirula_cephx::EINVAL),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use spirula_buf::Pool;
 use spirula_cephx::{CryptoKey, KeyServer, OsRandom, RandomSource, ServiceKeys, TicketKeys};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
-use spirula_monc::TicketAuth;
-use spirula_msgr::{Acceptor, ConMode, Config};
+use spirula_monc::{Guests, TicketAuth};
+use spirula_msgr::{Acceptor, Config, Modes};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::shell::Shell;
@@ -41,23 +41,23 @@ pub(super) async fn bind(ip: IpAddr, ports: RangeInclusive<u16>) -> Result<Endpo
     Ok(Endpoint { listener, addr })
 }
 
-/// Accepts connections until the task is dropped.
-pub(super) async fn listen(shell: Rc<Shell>, endpoint: Endpoint) {
+/// Accepts connections in these modes until the task is dropped.
+pub(super) async fn listen(shell: Rc<Shell>, endpoint: Endpoint, modes: Modes) {
     let Endpoint { listener, addr } = endpoint;
     let name = EntityName::new(EntityType::MGR, 0);
     let mut config = Config {
         nonce: addr.nonce,
         ..Config::new(name, EntityAddrVec::from(addr), Pool::new(RECEIVE_BYTES))
     };
-    if let Some(modes) = shell.value("ms_service_mode", ConMode::parse_list) {
-        config.con_modes = modes;
-    }
+    config.modes = modes;
     (config.limits.front, config.limits.middle, config.limits.data) = (4 << 20, 64 << 10, 16 << 20);
+    let guests = super::guests(spirula_msgr::raise_open_files(), config.pool.clone());
     let acceptor = Rc::new(Acceptor::new(Rc::new(config)));
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                tokio::task::spawn_local(serve(shell.clone(), acceptor.clone(), stream, from));
+                let served = serve(shell.clone(), acceptor.clone(), (stream, from), guests.clone());
+                tokio::task::spawn_local(served);
             }
             Err(e) => {
                 tracing::warn!("accepting as manager: {e}");
@@ -67,9 +67,14 @@ pub(super) async fn listen(shell: Rc<Shell>, endpoint: Endpoint) {
     }
 }
 
-async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
+async fn serve(
+    shell: Rc<Shell>,
+    acceptor: Rc<Acceptor>,
+    (stream, from): (TcpStream, SocketAddr),
+    guests: Guests,
+) {
     let auth = TicketAuth::new(ManagerKeys(shell.clone()));
-    let (connection, accepted) = match acceptor.accept(stream, from, auth).await {
+    let (mut connection, accepted) = match acceptor.accept(stream, from, auth).await {
         Ok((connection, Some(accepted))) => (connection, accepted),
         Ok((_, None)) => return,
         Err(e) => {
@@ -78,6 +83,9 @@ async fn serve(shell: Rc<Shell>, acceptor: Rc<Acceptor>, stream: TcpStream, from
         }
     };
     let Ok(caps) = accepted.caps.text() else { return };
+    let Some(_seat) = guests.admit(&accepted.name, &mut connection) else {
+        return;
+    };
     let peer = connection.peer();
     let addr = peer.addrs.0.first().copied().unwrap_or(peer.socket_addr);
     let ip = peer.socket_addr.socket.map(|s| s.ip());

@@ -29,7 +29,8 @@ use std::time::Duration;
 use spirula_asok::AdminSocket;
 use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType, Fsid, UTime};
-use spirula_msgr::{Acceptor, ConMode, Config};
+use spirula_monc::{GuestLimits, Guests};
+use spirula_msgr::{Acceptor, Config, ModeLists, Modes};
 use spirula_proto::internal::quorum::MonHello;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -55,8 +56,26 @@ const TICK: Duration = Duration::from_millis(250);
 const DISK_CHECK: Duration = Duration::from_secs(5);
 /// How long a connection to another monitor may take to stand.
 const DIAL: Duration = Duration::from_secs(2);
-/// Memory for messages being received, all sessions together.
+/// Memory for messages of other monitors being received.
 const RECEIVE_BYTES: usize = 8 << 20;
+/// The same of sessions: of daemons together, and of clients together.
+const RECEIVE_BYTES_OF_SESSIONS: usize = 4 << 20;
+/// Sessions of daemons, and of clients.
+const SESSIONS: usize = 4096;
+/// Bytes that may wait for sessions that do not read: those of daemons, and those of clients.
+const QUEUED: usize = 8 << 20;
+/// Bytes at which a session that does not read is ended.
+const QUEUED_FOR_ONE: usize = 16 << 20;
+
+/// What sessions of one kind may take together.
+fn guests(open_files: usize, pool: Pool) -> Guests {
+    let limits = GuestLimits {
+        sessions: SESSIONS.min(open_files / 4),
+        queued: QUEUED,
+        queued_per_connection: QUEUED_FOR_ONE,
+    };
+    Guests::new(limits, pool)
+}
 
 /// What a monitor is started with.
 #[derive(Debug, Clone)]
@@ -135,8 +154,6 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
 /// # Errors
 /// Where it cannot start, and where the store or the log fails: it then stops and must not be retried in place.
 pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-    let option = |name: &str| config.options.get(name).map(String::as_str);
-    spirula_conf::auth_methods::check_all(option).map_err(Error::Config)?;
     let store = Store::open(&config.store_path())?;
     let seed = Seed::load(&store)?;
     let (calls, queue) = unbounded_channel();
@@ -161,9 +178,14 @@ pub async fn run(config: MonConfig, shutdown: impl Future<Output = ()>) -> Resul
         ..(*messenger).clone()
     });
     let (events, inbox) = unbounded_channel();
+    let open_files = spirula_msgr::raise_open_files();
+    let sessions = Sessions {
+        daemons: guests(open_files, Pool::new(RECEIVE_BYTES_OF_SESSIONS)),
+        clients: guests(open_files, Pool::new(RECEIVE_BYTES_OF_SESSIONS)),
+    };
     let hub = Hub::new(me, raft.clone(), seed.clone(), dialling, events);
     let daemon = Daemon {
-        accepting: spawn_accepting(&hub, listener, messenger),
+        accepting: spawn_accepting(&hub, listener, messenger, sessions),
         carrying: spawn_carrying(&hub, queue),
         config,
         store,
@@ -225,9 +247,18 @@ impl Daemon {
             self.config.bind,
             mgr_side.addr
         );
-        let _manager = Task(tokio::task::spawn_local(manager::listen(shell.clone(), mgr_side)));
+        let _manager = Task(tokio::task::spawn_local(manager::listen(
+            shell.clone(),
+            mgr_side,
+            self.modes(),
+        )));
         shell.carry_out();
         self.serve(&shell, applied, inbox, shutdown).await
+    }
+
+    /// Of all connections, also those of the manager's endpoint.
+    fn modes(&self) -> Modes {
+        self.hub.dialling().modes.clone()
     }
 
     fn is_member(&self) -> bool {
@@ -300,6 +331,7 @@ impl Daemon {
                 _ = tick.tick() => {
                     self.hub.tick();
                     shell.with_core(|c| c.tick(UTime::now()));
+                    self.modes().set(shell.peek(|c| modes(c.values())));
                 }
             }
         }
@@ -338,13 +370,27 @@ fn serve_admin(path: &Path, shell: &Rc<Shell>) -> Result<Task, Error> {
     Ok(Task(task))
 }
 
-fn spawn_accepting(hub: &Rc<Hub>, listener: TcpListener, messenger: Rc<Config>) -> JoinHandle<()> {
+/// Those who have sessions, apart from other monitors: clients take nothing from daemons.
+#[derive(Clone)]
+struct Sessions {
+    daemons: Guests,
+    clients: Guests,
+}
+
+fn spawn_accepting(
+    hub: &Rc<Hub>,
+    listener: TcpListener,
+    messenger: Rc<Config>,
+    sessions: Sessions,
+) -> JoinHandle<()> {
     let (hub, acceptor) = (hub.clone(), Rc::new(Acceptor::new(messenger)));
     tokio::task::spawn_local(async move {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    tokio::task::spawn_local(shell::serve(hub.clone(), acceptor.clone(), stream, from));
+                    let served =
+                        shell::serve(hub.clone(), acceptor.clone(), (stream, from), sessions.clone());
+                    tokio::task::spawn_local(served);
                 }
                 Err(e) => {
                     // Out of file descriptors, most likely: wait for some to be given back.
@@ -388,6 +434,11 @@ fn check_identity(config: &MonConfig, core: &Monitor) -> Result<(), Error> {
     }
 }
 
+/// The connection modes under these options, whose values were checked when they were set.
+fn modes(values: &Values) -> ModeLists {
+    ModeLists::from_options(|name| Some(values.get(name).to_owned())).unwrap_or_default()
+}
+
 /// The monitor's rank, which is its number in messages; 0 where it has none yet.
 fn rank(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<usize, Error> {
     let map = match seed::has_state(store)? {
@@ -407,9 +458,7 @@ fn messenger(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<C
         config.addrs(),
         Pool::new(RECEIVE_BYTES),
     );
-    if let Some(modes) = ConMode::parse_list(values.get("ms_mon_service_mode")) {
-        c.con_modes = modes;
-    }
+    c.modes = modes(&values).into();
     // The largest inputs are CRUSH maps and keyrings. Between monitors a message has another one within its data.
     (c.limits.front, c.limits.middle, c.limits.data) = (4 << 20, 64 << 10, 24 << 20);
     Ok(c)

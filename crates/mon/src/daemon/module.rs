@@ -4,7 +4,7 @@ use std::rc::Weak;
 
 use spirula_denc::{EntityAddr, UTime};
 use spirula_manager::{Manager, News, Request, Start};
-use spirula_msgr::ConMode;
+use spirula_msgr::ModeLists;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::Task;
@@ -23,7 +23,7 @@ impl ModuleThread {
         shell: Weak<Shell>,
         start: ModuleStart,
         monitors: Vec<EntityAddr>,
-        con_modes: Vec<ConMode>,
+        modes: ModeLists,
     ) -> Self {
         // It holds an answer to each question, of which there are few, and progress once a second.
         let (told, mut news) = unbounded_channel();
@@ -33,7 +33,7 @@ impl ModuleThread {
             key: start.key,
             monitors,
             address: start.address,
-            con_modes,
+            modes,
             osdmap_epoch: start.osdmap_epoch,
         };
         let tell = move |news| {

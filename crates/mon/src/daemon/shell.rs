@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_denc::{EntityType, UTime};
 use spirula_manager::{News, Request};
-use spirula_msgr::{Acceptor, ConMode, Connection, Sender};
+use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::internal::quorum::{Forwarded, MonPeerReply, RoutedReply, SessionGone};
 use spirula_proto::{Payload, RawMessage};
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use super::auth::MonAuth;
 use super::hub::{Event, Hub};
 use super::module::ModuleThread;
-use super::peer;
+use super::{Sessions, peer};
 use crate::core::{ModuleStart, Monitor, NewSession, Output, SessionId};
 use crate::kv::Txn;
 use crate::raft::{self, Raft};
@@ -103,11 +103,6 @@ impl Shell {
         f(&self.core.borrow())
     }
 
-    /// An option's value, parsed.
-    pub(super) fn value<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-        self.peek(|c| parse(c.values().get(name)))
-    }
-
     /// Carries out the core's commands.
     pub(super) fn carry_out(&self) {
         let (outputs, failure) = {
@@ -146,14 +141,7 @@ impl Shell {
     }
 
     fn start_module(&self, start: ModuleStart) {
-        let modes = self
-            .value("ms_client_mode", ConMode::parse_list)
-            .unwrap_or_default();
-        let modes = if modes.is_empty() {
-            vec![ConMode::CRC, ConMode::SECURE]
-        } else {
-            modes
-        };
+        let modes = self.peek(|c| super::modes(c.values()));
         let monitor = self.hub.me().addrs.0.clone();
         *self.module.borrow_mut() = Some(ModuleThread::start(self.me.clone(), start, monitor, modes));
     }
@@ -212,7 +200,10 @@ impl Shell {
     ) {
         let id = self.add(Way::Direct(connection.sender().clone()));
         self.with_core(|c| tell(c, id));
+        let sender = connection.sender().clone();
         loop {
+            // Who does not read what it has asked for asks for no more.
+            sender.room().await;
             match connection.recv().await {
                 Ok(incoming) if incoming.data.len() > MAX_DATA => {
                     tracing::warn!("session {id}: {} bytes of data", incoming.data.len());
@@ -281,9 +272,14 @@ impl Shell {
 }
 
 /// Takes one connection from its handshake to its end.
-pub(super) async fn serve(hub: Rc<Hub>, acceptor: Rc<Acceptor>, stream: TcpStream, from: SocketAddr) {
+pub(super) async fn serve(
+    hub: Rc<Hub>,
+    acceptor: Rc<Acceptor>,
+    (stream, from): (TcpStream, SocketAddr),
+    sessions: Sessions,
+) {
     let auth = MonAuth::new(hub.clone());
-    let (connection, info) = match acceptor.accept(stream, from, auth).await {
+    let (mut connection, info) = match acceptor.accept(stream, from, auth).await {
         Ok(done) => done,
         Err(e) => {
             tracing::debug!("{from}: {e}");
@@ -297,6 +293,13 @@ pub(super) async fn serve(hub: Rc<Hub>, acceptor: Rc<Acceptor>, stream: TcpStrea
         return peer::serve(hub, connection).await;
     }
     let Some(shell) = hub.shell().cloned() else {
+        return;
+    };
+    let guests = match name.kind {
+        EntityType::CLIENT => &sessions.clients,
+        _ => &sessions.daemons,
+    };
+    let Some(_seat) = guests.admit(&name, &mut connection) else {
         return;
     };
     let peer = connection.peer();

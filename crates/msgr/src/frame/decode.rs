@@ -178,6 +178,11 @@ impl Decoder {
         matches!(self.state, State::Large(..))
     }
 
+    /// Receives payloads into `pool` from now on: that of whoever the peer turned out to be.
+    pub fn set_pool(&mut self, pool: Pool) {
+        self.pool = pool;
+    }
+
     /// Gives an unused receive buffer back; for idle connections.
     pub fn shrink(&mut self) {
         if self.start == self.end && self.buf.len() > BUFFER_MIN {
@@ -393,10 +398,11 @@ impl Decoder {
             return Ok(Body::Wait(Progress::NeedRoom(room)));
         }
         if wire > SMALL_MAX {
+            let arrival = self.pool.arrive(room);
             let mut large = if secure {
-                Large::sealed(&p, &self.pool)
+                Large::sealed(&p, &self.pool, arrival)
             } else {
-                Large::plain(&p, &self.pool)
+                Large::plain(&p, &self.pool, arrival)
             };
             self.start += large.fill_from(&self.buf[self.start..self.end]);
             self.state = State::Large(Box::new(large), header);

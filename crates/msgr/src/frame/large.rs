@@ -4,7 +4,7 @@ use std::io::IoSliceMut;
 
 use bytes::Bytes;
 use spirula_buf::crc::BlockSums;
-use spirula_buf::{ALIGN, Pool, PoolBuf};
+use spirula_buf::{ALIGN, Arrival, Pool, PoolBuf};
 
 use super::{
     EPILOGUE_CRC, EPILOGUE_SECURE, FrameError, GcmRx, Preamble, TAG_LEN, Tag, check_status, le32, padded,
@@ -34,10 +34,12 @@ pub(super) struct Large {
     /// Bytes before the block in secure mode; `None` in crc mode.
     lead: Option<usize>,
     bufs: Vec<Filling>,
+    /// Until the body is complete.
+    _arrival: Arrival,
 }
 
 impl Large {
-    pub(super) fn plain(p: &Preamble, pool: &Pool) -> Self {
+    pub(super) fn plain(p: &Preamble, pool: &Pool, arrival: Arrival) -> Self {
         let bufs = p.lens[1..p.segments]
             .iter()
             .map(|&l| Filling {
@@ -50,10 +52,11 @@ impl Large {
             preamble: *p,
             lead: None,
             bufs,
+            _arrival: arrival,
         }
     }
 
-    pub(super) fn sealed(p: &Preamble, pool: &Pool) -> Self {
+    pub(super) fn sealed(p: &Preamble, pool: &Pool, arrival: Arrival) -> Self {
         let head = padded(p.lens[1]) + padded(p.lens[2]);
         let lead = head.next_multiple_of(ALIGN) - head;
         let buf = pool.get(lead + head + padded(p.lens[3]) + EPILOGUE_SECURE + TAG_LEN);
@@ -65,6 +68,7 @@ impl Large {
                 filled: lead,
                 sums: BlockSums::default(),
             }],
+            _arrival: arrival,
         }
     }
 

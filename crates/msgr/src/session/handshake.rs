@@ -237,6 +237,24 @@ impl Handshake {
         }
     }
 
+    /// The modes of connections with the peer.
+    fn modes(&self) -> Vec<ConMode> {
+        self.config.modes.between(self.config.name.kind, self.peer_kind)
+    }
+
+    /// How far the handshake has come, for comparing: a later stage has a greater number.
+    pub fn stage(&self) -> u8 {
+        match self.state {
+            State::Banner => 0,
+            State::Hello => 1,
+            State::StartAuth | State::Auth { more: false } => 2,
+            State::Auth { more: true } | State::Answer | State::Keys => 3,
+            State::Signature => 4,
+            State::Ident => 5,
+            State::Ready => 6,
+        }
+    }
+
     fn send<C: Control>(&mut self, frame: &C) -> Result<(), SessionError> {
         Ok(self.enc.control(C::TAG, &encode_to_vec(frame))?)
     }
@@ -323,7 +341,7 @@ impl Handshake {
     fn on_request(&mut self, request: AuthRequest) -> Result<Option<Step>, SessionError> {
         self.attempt()?;
         self.method = request.method;
-        let modes = &self.config.con_modes;
+        let modes = self.modes();
         let chosen = request
             .preferred_modes
             .iter()
@@ -375,7 +393,7 @@ impl Handshake {
                 allowed_methods,
             } => {
                 self.state = State::Auth { more: false };
-                let allowed_modes = self.config.con_modes.iter().map(|m| m.0).collect();
+                let allowed_modes = self.modes().iter().map(|m| m.0).collect();
                 self.send(&AuthBadMethod {
                     method: self.method,
                     result,
@@ -409,7 +427,7 @@ impl Handshake {
         }
         self.attempt()?;
         self.state = State::Auth { more: false };
-        let preferred_modes = self.config.con_modes.iter().map(|m| m.0).collect();
+        let preferred_modes = self.modes().iter().map(|m| m.0).collect();
         self.send(&AuthRequest {
             method: start.method,
             preferred_modes,
@@ -431,7 +449,7 @@ impl Handshake {
 
     fn on_done(&mut self, done: AuthDone) -> Result<Option<Step>, SessionError> {
         let con_mode = ConMode(done.con_mode);
-        if !self.config.con_modes.contains(&con_mode) {
+        if !self.modes().contains(&con_mode) {
             return Err(SessionError::Mode(con_mode));
         }
         self.con_mode = con_mode;

@@ -11,6 +11,7 @@ use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
 use spirula_proto::{MsgHeader2, MsgType, RawMessage};
 
 use super::*;
+use crate::ModeLists;
 use crate::config::Config;
 use crate::control::{AuthDone, AuthReplyMore, AuthRequest, AuthRequestMore, ClientIdent, Control};
 use crate::frame::{Decoder, Encoder, Frame, Limits, Progress, gcm_pair};
@@ -108,7 +109,7 @@ fn config(kind: EntityType, num: i64, addrs: Vec<EntityAddr>, mode: ConMode) -> 
         EntityAddrVec(addrs),
         Pool::new(1 << 20),
     );
-    config.con_modes = vec![mode];
+    config.modes = ModeLists::only(&[mode]).into();
     config
 }
 

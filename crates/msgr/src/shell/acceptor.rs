@@ -1,7 +1,6 @@
 //! Accepting connections under a bound on those that have not authenticated yet.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -12,31 +11,30 @@ use tokio::time::timeout;
 use super::Error;
 use super::auth::AcceptAuth;
 use super::connection::{self, Connection};
+use super::pending::{Pending, Source};
 use crate::config::Config;
 
-/// Unauthenticated connections by default: with 100 KiB at most for each, 12 MiB.
-const PENDING_DEFAULT: usize = 128;
+/// Unauthenticated connections by default: they take some 10 KiB each, and 100 KiB at most.
+const PENDING_DEFAULT: usize = 256;
 
-/// Runs the accepting side's handshakes. At most so many run at once; one more pushes the oldest out, so that
-/// connections that only sit there cannot keep honest clients away.
+/// Runs the accepting side's handshakes. At most so many run at once; one more pushes another out, chosen so that neither
+/// connections that only sit there nor a flood from some address keep honest clients away: see [`Pending`].
 pub struct Acceptor {
     config: Rc<Config>,
     most: usize,
-    pending: RefCell<VecDeque<Rc<Notify>>>,
+    pending: RefCell<Pending>,
 }
 
 /// Takes a handshake off the list when it ends, however it ends.
 struct Place<'a> {
     acceptor: &'a Acceptor,
+    stage: Rc<Cell<u8>>,
     evicted: Rc<Notify>,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.acceptor
-            .pending
-            .borrow_mut()
-            .retain(|p| !Rc::ptr_eq(p, &self.evicted));
+        self.acceptor.pending.borrow_mut().leave(&self.evicted);
     }
 }
 
@@ -73,26 +71,27 @@ impl Acceptor {
         from: SocketAddr,
         auth: A,
     ) -> Result<(Connection, A::Info), Error> {
-        let place = self.enter();
-        let handshake = connection::accept(stream, from, &self.config, auth);
-        tokio::select! {
+        let source = Source::of(from.ip());
+        let place = self.enter(source);
+        let handshake = connection::accept(stream, from, &self.config, auth, &place.stage);
+        let done = tokio::select! {
             done = timeout(self.config.handshake_timeout, handshake) => done.map_err(|_| Error::HandshakeTimeout)?,
             () = place.evicted.notified() => Err(Error::HandshakeTimeout),
+        };
+        if done.is_ok() {
+            self.pending.borrow_mut().proved(source);
         }
+        done
     }
 
-    fn enter(&self) -> Place<'_> {
-        let evicted = Rc::new(Notify::new());
-        let mut pending = self.pending.borrow_mut();
-        while pending.len() >= self.most {
-            match pending.pop_front() {
-                Some(oldest) => oldest.notify_one(),
-                None => break,
-            }
-        }
-        pending.push_back(Rc::clone(&evicted));
+    fn enter(&self, source: Source) -> Place<'_> {
+        let (stage, evicted) = (Rc::new(Cell::new(0)), Rc::new(Notify::new()));
+        self.pending
+            .borrow_mut()
+            .enter(self.most, source, Rc::clone(&stage), Rc::clone(&evicted));
         Place {
             acceptor: self,
+            stage,
             evicted,
         }
     }

@@ -19,8 +19,12 @@ use super::auth::{AcceptAuth, ConnectAuth, Negotiated};
 use super::sender::{Sender, Urgent};
 use super::socket::{flush, hang_up, read_into};
 use super::{Error, writer};
-use crate::config::{Config, Peer};
+use crate::config::{ConMode, Config, Peer};
+use crate::modes::{InMode, ModeLists};
 use crate::session::{Handshake, Inbound, InboundEvent, SessionError, Step};
+
+/// How often a slow message is looked at.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Counts the connections of this process, for the ident frames.
 static GLOBAL_SEQ: AtomicU64 = AtomicU64::new(1);
@@ -42,8 +46,36 @@ pub struct Connection {
     last_keepalive_ack: Option<Instant>,
     idle_timeout: Duration,
     stall_timeout: Duration,
+    min_rate: u64,
+    /// Bytes received since the session stands.
+    received: u64,
+    /// When the large message under way began, and how much had been received then.
+    large: Option<(Instant, u64)>,
     /// Fires now and then to look for silence; exact to within the time-out itself.
     idle_tick: Pin<Box<Sleep>>,
+    /// For changes of the modes that are allowed.
+    _in_mode: Rc<HangUp>,
+}
+
+/// Hangs up where the connection's mode is not allowed any more.
+struct HangUp {
+    own: EntityType,
+    peer: EntityType,
+    mode: ConMode,
+    sender: Sender,
+}
+
+impl InMode for HangUp {
+    fn end_unless(&self, lists: &ModeLists) {
+        if !lists.between(self.own, self.peer).contains(&self.mode) {
+            tracing::info!(
+                "a connection with a {} is in {} mode, which is not allowed any more",
+                self.peer.name(),
+                self.mode
+            );
+            self.sender.close();
+        }
+    }
 }
 
 impl Connection {
@@ -59,10 +91,19 @@ impl Connection {
             outbound,
             Arc::clone(&sender.shared),
             Rc::clone(&in_seq),
-            config.idle_timeout,
+            config.send_timeout,
         );
         tokio::task::spawn_local(task);
+        let in_mode = Rc::new(HangUp {
+            own: config.name.kind,
+            peer: peer.kind(),
+            mode: peer.con_mode,
+            sender: sender.clone(),
+        });
+        let followed: Rc<dyn InMode> = in_mode.clone();
+        config.modes.follow(Rc::downgrade(&followed));
         Ok(Self {
+            _in_mode: in_mode,
             peer,
             stream,
             inbound,
@@ -73,6 +114,9 @@ impl Connection {
             last_keepalive_ack: None,
             idle_timeout: config.idle_timeout,
             stall_timeout: config.stall_timeout,
+            min_rate: config.min_rate,
+            received: 0,
+            large: None,
             idle_tick: Box::pin(sleep_until((now + config.idle_timeout).into())),
         })
     }
@@ -85,6 +129,12 @@ impl Connection {
     /// A handle to send with.
     pub fn sender(&self) -> &Sender {
         &self.sender
+    }
+
+    /// Receives payloads into `pool` from now on; for owners that learn from the handshake whose they are.
+    pub fn set_pool(&mut self, pool: Pool) {
+        self.inbound.decoder().set_pool(pool.clone());
+        self.pool = pool;
     }
 
     /// When the last bytes came; within [`Connection::recv`]'s loop the time the message was read.
@@ -155,10 +205,14 @@ impl Connection {
         // A peer that sends without end must not starve the other tasks of the thread.
         tokio::task::coop::consume_budget().await;
         loop {
+            if self.sender.shared.is_aborted() {
+                return Err(Error::Closed);
+            }
             match read_into(&self.stream, self.inbound.decoder())? {
                 Some(0) => return Err(Error::Closed),
-                Some(_) => {
+                Some(n) => {
                     self.last_heard = Instant::now();
+                    self.received += n as u64;
                     return Ok(());
                 }
                 None => self.readable().await?,
@@ -167,12 +221,15 @@ impl Connection {
     }
 
     async fn readable(&mut self) -> Result<(), Error> {
+        let (now, received) = (Instant::now(), self.received);
         let holds_room = self.inbound.decoder().holds_room();
-        let mut stall_at = self.last_heard + self.stall_timeout;
+        self.large = holds_room.then(|| self.large.unwrap_or((now, received)));
+        let mut look_at = self.large.map_or(now, |(since, _)| since + self.stall_timeout);
         loop {
             tokio::select! {
                 biased;
                 ready = self.stream.readable() => return Ok(ready?),
+                () = self.sender.shared.aborted() => return Err(Error::Closed),
                 () = self.idle_tick.as_mut() => {
                     if self.last_heard.elapsed() >= self.idle_timeout {
                         return Err(Error::Idle);
@@ -180,22 +237,30 @@ impl Connection {
                     self.inbound.decoder().shrink();
                     self.idle_tick.as_mut().reset((self.last_heard + self.idle_timeout).into());
                 }
-                () = sleep_until(stall_at.into()), if holds_room => {
-                    // Otherwise a few machines that were suspended while they sent would keep all others out.
-                    if self.pool.is_wanted() {
+                () = sleep_until(look_at.into()), if holds_room => {
+                    // Otherwise a few peers that send hardly anything would keep all others out.
+                    if self.is_too_slow() && self.pool.is_wanted() {
                         return Err(Error::Stalled);
                     }
-                    stall_at = Instant::now() + self.stall_timeout;
+                    look_at = Instant::now() + LOOK;
                 }
             }
         }
+    }
+
+    /// Whether the large message under way comes at less than the least rate.
+    fn is_too_slow(&self) -> bool {
+        self.large.is_some_and(|(since, before)| {
+            let (seconds, bytes) = (since.elapsed().as_secs_f64(), self.received - before);
+            (bytes as f64) < seconds * self.min_rate as f64
+        })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         // With a message half written nothing sensible can follow: end both directions at once.
-        if !self.sender.is_closed() {
+        if !self.sender.is_closed() || self.sender.shared.is_aborted() {
             self.sender.close();
             self.sender.shared.fail();
             hang_up(&self.stream);
@@ -227,16 +292,17 @@ pub async fn connect<A: ConnectAuth>(
         .map_err(|_| Error::HandshakeTimeout)?
 }
 
-/// The accepting side's handshake.
+/// The accepting side's handshake; `stage` follows how far it has come.
 pub(super) async fn accept<A: AcceptAuth>(
     stream: TcpStream,
     from: SocketAddr,
     config: &Rc<Config>,
     mut auth: A,
+    stage: &Cell<u8>,
 ) -> Result<(Connection, A::Info), Error> {
     stream.set_nodelay(true)?;
     let mut hs = Handshake::acceptor(Rc::clone(config), EntityAddr::v2(from, 0), next_global_seq());
-    let result = drive_acceptor(&stream, &mut hs, &mut auth).await;
+    let result = drive_acceptor(&stream, &mut hs, &mut auth, stage).await;
     let connection = finish(stream, hs, result, config).await?;
     Ok((connection, auth.into_info()))
 }
@@ -249,17 +315,17 @@ async fn finish(
 ) -> Result<Connection, Error> {
     if let Err(e) = result {
         // What is pending may tell the peer why; its reading it is not worth waiting for.
-        let _ = flush(&stream, hs.encoder(), config.handshake_timeout).await;
+        let _ = flush(&stream, hs.encoder(), config.handshake_timeout, |_| ()).await;
         return Err(e);
     }
     // An acceptor's last frame, which the client waits for.
-    flush(&stream, hs.encoder(), config.handshake_timeout).await?;
+    flush(&stream, hs.encoder(), config.handshake_timeout, |_| ()).await?;
     Connection::start(stream, hs, config)
 }
 
 async fn exchange(stream: &TcpStream, hs: &mut Handshake) -> Result<(), Error> {
     // The whole handshake runs under a time-out of its own.
-    flush(stream, hs.encoder(), Duration::MAX).await?;
+    flush(stream, hs.encoder(), Duration::MAX, |_| ()).await?;
     loop {
         match read_into(stream, hs.decoder())? {
             Some(0) => return Err(Error::Closed),
@@ -273,9 +339,12 @@ async fn drive_acceptor<A: AcceptAuth>(
     stream: &TcpStream,
     hs: &mut Handshake,
     auth: &mut A,
+    stage: &Cell<u8>,
 ) -> Result<(), Error> {
     loop {
-        let reply = match hs.poll()? {
+        let step = hs.poll()?;
+        stage.set(hs.stage());
+        let reply = match step {
             Step::NeedBytes => {
                 exchange(stream, hs).await?;
                 continue;

@@ -8,6 +8,8 @@ mod acceptor;
 mod auth;
 mod bind;
 mod connection;
+mod files;
+mod pending;
 mod sender;
 mod socket;
 mod writer;
@@ -19,7 +21,8 @@ pub use acceptor::Acceptor;
 pub use auth::{AcceptAuth, ConnectAuth, Negotiated};
 pub use bind::bind;
 pub use connection::{Connection, connect};
-pub use sender::Sender;
+pub use files::raise_open_files;
+pub use sender::{QueueAccount, QueueBound, Sender};
 
 use std::io;
 

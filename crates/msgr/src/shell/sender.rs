@@ -1,8 +1,9 @@
 //! The queue between whoever sends and the connection's writing task.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use spirula_denc::UTime;
 use spirula_proto::RawMessage;
@@ -10,6 +11,11 @@ use tokio::sync::Notify;
 
 /// What a message counts for besides its payload.
 const OVERHEAD: usize = 128;
+
+/// Bytes that may wait for a connection whatever others have: a kernel's buffers hold more.
+const FEW: usize = 256 << 10;
+/// How often somebody whose requests wait is looked at, if nothing else happens.
+const RECHECK: Duration = Duration::from_millis(50);
 
 /// What a message counts for.
 pub(super) fn cost(msg: &RawMessage) -> usize {
@@ -39,6 +45,50 @@ pub(super) struct Shared {
     queue: Mutex<Queue>,
     wake: Notify,
     queued: AtomicUsize,
+    /// Bytes written so far.
+    written: AtomicU64,
+    /// Something was written.
+    drained: Notify,
+    aborted: AtomicBool,
+    abort: Notify,
+    bound: OnceLock<QueueBound>,
+}
+
+/// What waits for one party: all connections of one client.
+#[derive(Debug, Clone, Default)]
+pub struct QueueAccount(Arc<AtomicUsize>);
+
+impl QueueAccount {
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Bounds of what waits for a peer that does not read.
+#[derive(Debug, Clone)]
+pub struct QueueBound {
+    /// A connection for which more bytes than that wait is ended.
+    pub connection: usize,
+    /// The party's sum.
+    pub party: QueueAccount,
+    /// The sum of all parties.
+    pub all: QueueAccount,
+    /// Bytes that may wait for all parties together before a party waits with requests until it has read: what waits for it may
+    /// not exceed what is left of this. At twice as much, connections are ended that have more than a little waiting.
+    pub total: usize,
+}
+
+impl QueueBound {
+    /// Whether a connection for which `queued` bytes wait is to be ended: for itself, or where all parties have far too much.
+    fn is_exceeded(&self, queued: usize) -> bool {
+        queued > self.connection || queued > FEW && self.all.bytes() / 2 > self.total
+    }
+
+    /// Whether the party reads what it asks for.
+    fn is_kept(&self) -> bool {
+        self.party.bytes() <= self.total.saturating_sub(self.all.bytes())
+    }
 }
 
 impl Shared {
@@ -52,6 +102,35 @@ impl Shared {
 
     pub(super) fn sent(&self, bytes: usize) {
         self.queued.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(bound) = self.bound.get() {
+            bound.party.0.fetch_sub(bytes, Ordering::Relaxed);
+            bound.all.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.drained.notify_one();
+    }
+
+    fn queued(&self, bytes: usize) {
+        self.queued.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(bound) = self.bound.get() {
+            bound.party.0.fetch_add(bytes, Ordering::Relaxed);
+            bound.all.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes were written to the socket.
+    pub(super) fn written(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// Ready when the connection is to end at once.
+    pub(super) async fn aborted(&self) {
+        while !self.is_aborted() {
+            self.abort.notified().await;
+        }
     }
 
     /// Refuses everything from now on and drops what waits.
@@ -62,8 +141,7 @@ impl Shared {
             q.urgent.clear();
             std::mem::take(&mut q.messages)
         };
-        self.queued
-            .fetch_sub(dropped.iter().map(cost).sum(), Ordering::Relaxed);
+        self.sent(dropped.iter().map(cost).sum());
     }
 
     pub(super) fn urgent(&self, frame: Urgent) {
@@ -116,10 +194,16 @@ impl Sender {
         if q.closed {
             return false;
         }
-        self.shared.queued.fetch_add(cost, Ordering::Relaxed);
+        self.shared.queued(cost);
         let idle = q.messages.is_empty();
         q.messages.push_back(msg);
         drop(q);
+        let bound = self.shared.bound.get();
+        if bound.is_some_and(|b| b.is_exceeded(self.queued_bytes())) {
+            tracing::info!("{} bytes wait for a peer that does not read", self.queued_bytes());
+            self.abort();
+            return false;
+        }
         // Otherwise the writer was already woken for the message before.
         if idle {
             self.shared.wake.notify_one();
@@ -135,6 +219,36 @@ impl Sender {
     /// Bytes of messages queued and not yet written to the socket.
     pub fn queued_bytes(&self) -> usize {
         self.shared.queued.load(Ordering::Relaxed)
+    }
+
+    /// Bytes written to the socket so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// Bounds what may wait; to be called once, before anything is sent.
+    pub fn set_bound(&self, bound: QueueBound) {
+        let set = self.shared.bound.set(bound);
+        debug_assert!(set.is_ok() && self.queued_bytes() == 0);
+    }
+
+    /// Ready when the peer and its party have read enough to be asked for more requests: see [`QueueBound`]. To be awaited by one
+    /// task.
+    pub async fn room(&self) {
+        let Some(bound) = self.shared.bound.get() else {
+            return;
+        };
+        while !bound.is_kept() && !self.is_closed() {
+            // Another connection of the party may be the one that reads.
+            let _ = tokio::time::timeout(RECHECK, self.shared.drained.notified()).await;
+        }
+    }
+
+    /// Ends the connection at once: what waits is dropped.
+    pub fn abort(&self) {
+        self.shared.aborted.store(true, Ordering::Relaxed);
+        self.shared.fail();
+        self.shared.abort.notify_one();
     }
 
     /// Whether the connection has ended or is about to.

@@ -39,18 +39,26 @@ pub(super) fn read_into(stream: &TcpStream, dec: &mut Decoder) -> io::Result<Opt
     }
 }
 
-/// Writes all that is pending. Fails where the peer takes nothing for `stall`.
-pub(super) async fn flush(stream: &TcpStream, enc: &mut Encoder, stall: Duration) -> io::Result<()> {
+/// Writes all that is pending, telling `written` of each step. Fails where the peer takes nothing for `stall`.
+pub(super) async fn flush(
+    stream: &TcpStream,
+    enc: &mut Encoder,
+    stall: Duration,
+    written: impl Fn(u64),
+) -> io::Result<()> {
     while enc.pending() > 0 {
-        let written = {
+        let result = {
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(enc.parts());
             enc.slices(&mut slices);
             slices.truncate(SLICES_MAX);
             stream.try_write_vectored(&slices)
         };
-        match written {
+        match result {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => enc.wrote(n),
+            Ok(n) => {
+                enc.wrote(n);
+                written(n as u64);
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 timeout(stall, stream.writable()).await??;
             }

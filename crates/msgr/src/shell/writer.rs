@@ -62,7 +62,7 @@ async fn write_all(
         }
         let cost = encode_batch(out, &mut messages, in_seq.get())?;
         if out.encoder().pending() > 0 {
-            flush(stream, out.encoder(), stall).await?;
+            flush(stream, out.encoder(), stall, |n| shared.written(n)).await?;
             shared.sent(cost);
             *taken -= cost;
         } else if closed {

@@ -22,8 +22,10 @@ use crate::pg::op::Client;
 /// What a listener is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Clients' requests and other OSDs' messages about PGs.
-    Data,
+    /// Clients' requests.
+    Clients,
+    /// Other OSDs' messages about PGs.
+    Peers,
     /// Other OSDs' heartbeats.
     Heartbeats,
 }
@@ -48,7 +50,7 @@ pub(super) async fn listen(
                     secrets.clone(),
                 );
                 match purpose {
-                    Purpose::Data => drop(tokio::task::spawn_local(task)),
+                    Purpose::Clients | Purpose::Peers => drop(tokio::task::spawn_local(task)),
                     Purpose::Heartbeats => {
                         while beats.try_join_next().is_some() {}
                         beats.spawn_local(task);
@@ -74,10 +76,10 @@ async fn serve(
         Ok((connection, Some(accepted))) => {
             let info = PeerInfo::from(*accepted);
             match (info.osd(), purpose) {
-                (Some(osd), Purpose::Data) => serve_osd(&shell, connection, osd, info).await,
+                (_, Purpose::Clients) => serve_client(&shell, connection, info).await,
+                (Some(osd), Purpose::Peers) => serve_osd(&shell, connection, osd, info).await,
                 (Some(osd), Purpose::Heartbeats) => super::beat_links::serve(&shell, connection, osd).await,
-                (None, Purpose::Data) => serve_client(&shell, connection, info).await,
-                (None, Purpose::Heartbeats) => tracing::debug!("{from}: {} among heartbeats", info.name),
+                (None, _) => tracing::info!("{from}: {} is refused where only OSDs are taken", info.name),
             }
         }
         Ok((_, None)) => {}
@@ -142,9 +144,17 @@ impl Osd {
 
 async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo) {
     let name = info.name.clone();
+    let Some(_seat) = shell.guests.admit(&name, &mut connection) else {
+        return;
+    };
     let conn = open(shell, &connection, info);
     let sender = connection.sender().clone();
-    while let Ok(incoming) = connection.recv().await {
+    loop {
+        // A client that does not read what it has asked for asks for no more.
+        sender.room().await;
+        let Ok(incoming) = connection.recv().await else {
+            break;
+        };
         if let Err(e) = client_message(shell, conn, &sender, &incoming) {
             tracing::info!("{name}: {e}");
             break;
@@ -169,6 +179,7 @@ fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) 
 
 async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: PeerInfo) {
     let sender = connection.sender().clone();
+    connection.set_pool(shell.dialer.data.pool.party());
     debug_assert_eq!(info.name.kind, EntityType::OSD);
     let conn = shell.with(|o| o.osd_opened(osd, sender));
     while let Ok(incoming) = connection.recv().await {

@@ -37,6 +37,7 @@ mod store_io;
 mod store_queue;
 mod store_reads;
 mod table;
+mod unread;
 mod watchers;
 
 pub use beat_links::BeatPeer;
@@ -63,9 +64,6 @@ pub enum OsdError {
     /// A setting makes no sense.
     #[error("{0}")]
     Config(&'static str),
-    /// An option of the configuration asks for something that is not offered.
-    #[error("{0}")]
-    Option(String),
     /// A record in the store can't be read.
     #[error("{what} in the store is damaged: {source}")]
     Damaged {

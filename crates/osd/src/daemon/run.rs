@@ -11,8 +11,8 @@ use spirula_buf::{Budget, Pool};
 use spirula_cephx::{AuthName, OsRandom, RandomSource};
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
-use spirula_monc::{MonClient, Options};
-use spirula_msgr::{Acceptor, Config};
+use spirula_monc::{GuestLimits, Guests, MonClient, Options};
+use spirula_msgr::{Acceptor, Config, ModeLists, Modes};
 use spirula_store::Store;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ use super::config::OsdConfig;
 use super::host::SystemHost;
 use super::shell::{Dialer, Shared, Shell};
 use super::state::{Addrs, Osd, Parts};
-use super::{OsdError, accept, admin, alarms, heartbeat, mon};
+use super::{OsdError, accept, admin, alarms, heartbeat, mon, unread};
 use crate::pg::config::PgConfig;
 
 /// How often statistics and time-outs are looked at.
@@ -35,6 +35,8 @@ const NEWS_REPORTS: u32 = 10;
 const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 /// Said of a range of ports that is none.
 const NO_PORTS: OsdError = OsdError::Config("ms_bind_port_min to ms_bind_port_max is no range of ports");
+/// What an idle session takes, in bytes.
+const SESSION_BYTES: usize = 8 << 10;
 /// How long a stop may take.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
@@ -71,9 +73,8 @@ impl Memory {
 /// # Errors
 /// Where it can't start, or had to stop.
 pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(), OsdError> {
-    let option = |name: &str| cfg.options.get(name).map(String::as_str);
-    spirula_conf::auth_methods::check_all(option).map_err(OsdError::Option)?;
     let memory = Memory::of(&cfg);
+    let limits = guest_limits(&cfg, spirula_msgr::raise_open_files());
     let reads = memory.reads;
     let mut store_cfg = spirula_store::Config::with_budget(memory.store);
     store_cfg.pool = Some(reads.clone());
@@ -98,11 +99,13 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         heartbeat_front,
     };
     let name = EntityName::new(EntityType::OSD, i64::from(cfg.id));
-    let client_side = Rc::new(messenger(name, public_addr, memory.clients));
-    let peer_side = Rc::new(messenger(name, cluster_addr, memory.peers));
+    let modes = Modes::from(modes(&values));
+    let messenger = |addr, pool| Rc::new(messenger(name, addr, pool, &modes));
+    let client_side = messenger(public_addr, memory.clients);
+    let peer_side = messenger(cluster_addr, memory.peers);
     let heartbeat_pool = Pool::new(HEARTBEAT_PAYLOAD);
-    let back_side = Rc::new(messenger(name, heartbeat_back, heartbeat_pool.clone()));
-    let front_side = Rc::new(messenger(name, heartbeat_front, heartbeat_pool));
+    let back_side = messenger(heartbeat_back, heartbeat_pool.clone());
+    let front_side = messenger(heartbeat_front, heartbeat_pool);
     let (mon, events) = MonClient::start(Options {
         messenger: Rc::clone(&client_side),
         monitors: cfg.monitors.clone(),
@@ -132,13 +135,14 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         addrs,
         host: Rc::new(SystemHost::new()),
     })?;
-    let shell = Shell::new(osd, dialer);
+    let guests = Guests::new(limits, client_side.pool.clone());
+    let shell = Shell::new(osd, dialer, guests);
     let secrets = Secrets::new();
 
     let mut tasks = JoinSet::new();
     for (listener, purpose, side) in [
-        (public, Purpose::Data, client_side),
-        (cluster, Purpose::Data, peer_side),
+        (public, Purpose::Clients, client_side),
+        (cluster, Purpose::Peers, peer_side),
         (hb_back, Purpose::Heartbeats, back_side),
         (hb_front, Purpose::Heartbeats, front_side),
     ] {
@@ -153,8 +157,9 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tasks.spawn_local(work_store(Rc::clone(&shell)));
     tasks.spawn_local(admit_reads(Rc::clone(&shell), reads));
     tasks.spawn_local(watch_store(Rc::clone(&shell), events_fd)?);
-    tasks.spawn_local(tick(Rc::clone(&shell), memory.payload));
+    tasks.spawn_local(tick(Rc::clone(&shell), memory.payload, modes));
     tasks.spawn_local(alarms::ring(Rc::clone(&shell)));
+    tasks.spawn_local(unread::watch(Rc::clone(&shell)));
     tasks.spawn_local(report_news(Rc::clone(&shell)));
     tasks.spawn_local(heartbeat::run(Rc::clone(&shell)));
     tasks.spawn_local(beacons(Rc::clone(&shell)));
@@ -174,6 +179,15 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tasks.shutdown().await;
     hang_up(&shell).await;
     shell.failure().map_or(Ok(()), Err)
+}
+
+/// What clients may take together.
+fn guest_limits(cfg: &OsdConfig, open_files: usize) -> GuestLimits {
+    GuestLimits {
+        sessions: (cfg.memory_target / 4 / SESSION_BYTES).min(open_files / 2),
+        queued: cfg.memory_target / 8,
+        queued_per_connection: cfg.client_bytes() + (8 << 20),
+    }
 }
 
 fn io_error(what: &'static str) -> impl Fn(std::io::Error) -> OsdError {
@@ -208,9 +222,10 @@ fn acceptor(config: Rc<Config>) -> Rc<Acceptor> {
     Rc::new(Acceptor::new(config))
 }
 
-fn messenger(name: EntityName, addr: EntityAddr, pool: Pool) -> Config {
+fn messenger(name: EntityName, addr: EntityAddr, pool: Pool, modes: &Modes) -> Config {
     Config {
         nonce: addr.nonce,
+        modes: modes.clone(),
         ..Config::new(name, EntityAddrVec::from(addr), pool)
     }
 }
@@ -250,13 +265,19 @@ fn watch_store(shell: Shared, fd: std::os::fd::OwnedFd) -> Result<impl Future<Ou
     })
 }
 
-async fn tick(shell: Shared, payload: Budget) {
+/// The connection modes under these options, whose values were checked when they were set.
+fn modes(values: &Values) -> ModeLists {
+    ModeLists::from_options(|name| Some(values.get(name).to_owned())).unwrap_or_default()
+}
+
+async fn tick(shell: Shared, payload: Budget, modes_in_use: Modes) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for n in 0u32.. {
         interval.tick().await;
         payload.trim();
         shell.with(|o| o.tick(n));
+        modes_in_use.set(shell.with(|o| modes(&o.values)));
     }
 }
 

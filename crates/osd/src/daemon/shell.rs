@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use spirula_monc::MonClient;
+use spirula_monc::{Guests, MonClient};
 use spirula_msgr::Config;
 use tokio::sync::Notify;
 
@@ -24,6 +24,8 @@ pub(super) struct Dialer {
 pub(super) struct Shell {
     osd: RefCell<Osd>,
     pub(super) dialer: Dialer,
+    /// The clients.
+    pub(super) guests: Guests,
     /// The store has work.
     pub(super) wake: Notify,
     /// Reads wait for room.
@@ -36,10 +38,11 @@ pub(super) struct Shell {
 pub(super) type Shared = Rc<Shell>;
 
 impl Shell {
-    pub(super) fn new(osd: Osd, dialer: Dialer) -> Shared {
+    pub(super) fn new(osd: Osd, dialer: Dialer, guests: Guests) -> Shared {
         Rc::new(Self {
             osd: RefCell::new(osd),
             dialer,
+            guests,
             wake: Notify::new(),
             deferred: Notify::new(),
             stop: Notify::new(),

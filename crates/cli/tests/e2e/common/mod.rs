@@ -9,6 +9,7 @@
 )]
 
 pub mod raw_client;
+pub mod raw_wire;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

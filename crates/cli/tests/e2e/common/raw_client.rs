@@ -87,10 +87,23 @@ impl RawClient {
 
     /// A new connection to the first monitor, as a login of its own: another session beside [`Self::monitors`].
     pub async fn monitor(&self) -> Result<Connection, spirula_msgr::Error> {
-        let services = [EntityType::MON, EntityType::OSD, EntityType::MGR];
-        let handshake = ClientHandshake::new(self.name.clone(), self.key.clone(), &services);
-        let mut login = MonLogin::new(handshake);
+        let mut login = self.monitor_login();
         spirula_msgr::connect(self.mon_host[0], EntityType::MON, &self.config, &mut login).await
+    }
+
+    /// A login at a monitor.
+    pub fn monitor_login(&self) -> MonLogin {
+        let services = [EntityType::MON, EntityType::OSD, EntityType::MGR];
+        MonLogin::new(ClientHandshake::new(
+            self.name.clone(),
+            self.key.clone(),
+            &services,
+        ))
+    }
+
+    /// Where the first monitor listens.
+    pub fn monitor_address(&self) -> EntityAddr {
+        self.mon_host[0]
     }
 
     /// Where an OSD takes clients.

@@ -5,7 +5,7 @@ mod auth;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::{Acceptor, ConMode, Config, Connection, Error, SessionError, connect};
+use crate::{Acceptor, ConMode, Config, Connection, Error, ModeLists, SessionError, connect};
 use auth::{Guest, Porter, keys};
 use bytes::Bytes;
 use spirula_buf::Pool;
@@ -28,7 +28,7 @@ async fn server(modes: &[ConMode], change: impl FnOnce(&mut Config)) -> Server {
     let addr = EntityAddr::v2(listener.local_addr().unwrap(), 77);
     let pool = Pool::new(64 << 20);
     let mut config = Config::new(EntityName::new(EntityType::OSD, 3), addr.into(), pool.clone());
-    config.con_modes = modes.to_vec();
+    config.modes = ModeLists::only(modes).into();
     change(&mut config);
     let acceptor = Rc::new(Acceptor::new(Rc::new(config)).with_pending_max(4));
     Server {
@@ -42,7 +42,7 @@ async fn server(modes: &[ConMode], change: impl FnOnce(&mut Config)) -> Server {
 fn client_config(modes: &[ConMode]) -> Rc<Config> {
     let name = EntityName::new(EntityType::CLIENT, -1);
     let mut config = Config::new(name, Default::default(), Pool::new(64 << 20));
-    config.con_modes = modes.to_vec();
+    config.modes = ModeLists::only(modes).into();
     Rc::new(config)
 }
 

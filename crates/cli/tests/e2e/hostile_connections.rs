@@ -1,0 +1,331 @@
+//! Clients with a key that send by bytes, read nothing, or connect without end: others are served meanwhile.
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use spirula_denc::{EntityAddr, EntityType, UTime, decode_all};
+use spirula_maps::{ObjectLocator, ObjectName, OsdMap, SpgId, snap};
+use spirula_proto::mon::MMonCommand;
+use spirula_proto::osd::{Extent, MOsdOp, OpArgs, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::{BytesList, Payload, RawMessage};
+use tokio::io::AsyncWriteExt;
+
+use crate::common::raw_client::{RawClient, run};
+use crate::common::raw_wire::RawWire;
+use crate::common::{Cluster, text};
+
+/// What each daemon may take.
+const MEMORY: u64 = 128 << 20;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn cluster(test: &str) -> Cluster {
+    let c = Cluster::up(test, 3, &["--no-respawn"]);
+    c.sh(
+        "ceph osd pool create r 8 8 replicated; ceph osd pool application enable r test
+        ceph auth get-or-create client.raw mon 'allow r' osd 'allow rw pool=r' >/dev/null
+        head -c 4194304 /dev/urandom >data; rados -p r put large data",
+    );
+    c
+}
+
+fn memory_is_kept(c: &Cluster) {
+    for daemon in ["osd.0", "osd.1", "osd.2", "mon.a"] {
+        let peak = c.peak_rss(daemon);
+        assert!(peak < MEMORY, "{daemon}: {} MiB", peak >> 20);
+    }
+}
+
+/// Another client meanwhile, whose messages need room: writes and reads of 64 KiB, and commands with as much input, each within a
+/// second.
+struct Bystander(std::process::Child);
+
+impl Bystander {
+    fn start(c: &Cluster, times: u32) -> Self {
+        let program = format!(
+            "io = cluster.open_ioctx('r')\n\
+             data = os.urandom(65536)\n\
+             slowest = 0\n\
+             print('ready', flush=True)\n\
+             sys.stdin.readline()\n\
+             for n in range({times}):\n\
+             \x20   for step in [lambda: io.write_full('other%d' % n, data), lambda: io.read('other%d' % n, 65536),\n\
+             \x20                lambda: cluster.mon_command(json.dumps({{'prefix': 'config-key set', 'key': 'k'}}), data[:40000].hex().encode())]:\n\
+             \x20       began = time.time()\n\
+             \x20       step()\n\
+             \x20       slowest = max(slowest, time.time() - began)\n\
+             \x20   time.sleep(0.1)\n\
+             print(slowest)\n"
+        );
+        let mut command: Command = c.python_command(&program);
+        let mut child = command
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        Self(child)
+    }
+
+    /// Lets it begin, and waits for its end.
+    async fn served(mut self) {
+        drop(self.0.stdin.take());
+        let out = tokio::task::spawn_blocking(move || {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while self.0.try_wait().unwrap().is_none() {
+                if Instant::now() > deadline {
+                    self.0.kill().unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            self.0.wait_with_output().unwrap()
+        });
+        let out = out.await.unwrap();
+        assert!(out.status.success(), "the bystander was not served");
+        let slowest: f64 = text(&out.stdout).trim().parse().unwrap();
+        assert!(
+            slowest < SECOND.as_secs_f64(),
+            "the bystander waited for {slowest} s"
+        );
+    }
+}
+
+/// The primary of an object, and a request for it.
+fn request(map: &OsdMap, name: &str, code: OpCode, data: Bytes) -> (i32, RawMessage) {
+    let pool = map
+        .pool_names
+        .iter()
+        .find(|(_, n)| *n == "r")
+        .map(|(id, _)| *id)
+        .unwrap();
+    let (oid, locator) = (ObjectName::from(name), ObjectLocator::pool(pool));
+    let raw = map.object_to_raw_pg(&oid, &locator).unwrap();
+    let pgid = map.raw_pg_to_pg(raw).unwrap();
+    let extent = Extent {
+        length: data.len() as u64,
+        ..Extent::default()
+    };
+    let op = MOsdOp {
+        tid: 1,
+        spg: SpgId::whole(pgid),
+        hash: raw.seed,
+        epoch: map.epoch,
+        flags: OsdFlags::ONDISK,
+        explicit_reqid: Default::default(),
+        trace: Default::default(),
+        client_inc: 0,
+        mtime: UTime::now(),
+        locator,
+        oid,
+        ops: vec![OsdOpIn::new(code, OpArgs::Extent(extent), data)],
+        snapid: snap::NOSNAP,
+        snapc: Default::default(),
+        retry_attempt: 0,
+        features: u64::MAX,
+    };
+    (map.map_pg(pgid).acting_primary, op.to_message())
+}
+
+fn osdmap(c: &Cluster) -> OsdMap {
+    c.sh("ceph osd getmap -o map >/dev/null 2>&1");
+    decode_all(&std::fs::read(c.dir().join("map")).unwrap()).unwrap()
+}
+
+async fn wire_to_osd(raw: &RawClient, addr: EntityAddr) -> Option<RawWire> {
+    let mut login = raw.monitors.login_at(EntityType::OSD);
+    RawWire::connect(addr, EntityType::OSD, &raw.config, &mut login, Duration::ZERO).await
+}
+
+async fn wire_to_monitor(raw: &RawClient, round_trip: Duration) -> Option<RawWire> {
+    RawWire::connect(
+        raw.monitor_address(),
+        EntityType::MON,
+        &raw.config,
+        &mut raw.monitor_login(),
+        round_trip,
+    )
+    .await
+}
+
+#[test]
+fn messages_that_come_by_bytes_keep_nobody_out() {
+    let c = cluster("trickle");
+    let map = osdmap(&c);
+    run(async {
+        let raw = RawClient::login(&c, "client.raw").await;
+        let bystander = Bystander::start(&c, 20);
+        let mut wires = Vec::new();
+        for osd in 0..3 {
+            let write = Bytes::from(vec![7; 4 << 20]);
+            let names = (0..).map(|n| format!("slow{n}"));
+            let of_osd = names
+                .map(|n| request(&map, &n, OpCode::WRITEFULL, write.clone()))
+                .filter(|r| r.0 == osd);
+            for (_, message) in of_osd.take(12) {
+                let wire = wire_to_osd(&raw, raw.osd_address(osd)).await.unwrap();
+                wires.push((wire, message));
+            }
+        }
+        let mut input = BytesList::default();
+        input.push(Bytes::from(vec![b'x'; 2 << 20]));
+        for _ in 0..12 {
+            let command = MMonCommand {
+                cmd: vec!["{\"prefix\":\"config-key set\",\"key\":\"x\"}".to_owned()],
+                input: input.clone(),
+                ..MMonCommand::default()
+            };
+            wires.push((
+                wire_to_monitor(&raw, Duration::ZERO).await.unwrap(),
+                command.to_message(),
+            ));
+        }
+        let mut sent = Vec::new();
+        for (mut wire, message) in wires {
+            let bytes = wire.bytes(message);
+            wire.stream.write_all(&bytes[..40_000]).await.unwrap();
+            sent.push((wire, bytes));
+        }
+        let trickle = async {
+            for n in 40_000.. {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                for (wire, bytes) in &mut sent {
+                    // Some may have been hung up on.
+                    let _ = wire.stream.write_all(&bytes[n..=n]).await;
+                }
+            }
+        };
+        tokio::select! {
+            () = bystander.served() => {}
+            () = trickle => {}
+        }
+        // The port of the OSDs is none for clients.
+        let cluster_addr = *map.cluster_addrs(0).unwrap().v2().unwrap();
+        if let Some(mut wire) = wire_to_osd(&raw, cluster_addr).await {
+            assert!(wire.is_hung_up(SECOND).await);
+        }
+    });
+    memory_is_kept(&c);
+}
+
+#[test]
+fn replies_that_nobody_reads_take_nothing_from_others() {
+    let c = cluster("unread");
+    c.python(
+        "io = cluster.open_ioctx('r')\n\
+         for n in range(24):\n\
+         \x20   io.set_xattr('large', 'x%d' % n, b'x' * 60000)\n",
+    );
+    let map = osdmap(&c);
+    let (osd, read) = request(&map, "large", OpCode::READ, Bytes::new());
+    let (_, xattrs) = request(&map, "large", OpCode::GETXATTRS, Bytes::new());
+    run(async {
+        let raw = RawClient::login(&c, "client.raw").await;
+        let bystander = Bystander::start(&c, 20);
+        let mut wires = Vec::new();
+        for message in [
+            read.clone(),
+            read,
+            xattrs.clone(),
+            xattrs.clone(),
+            xattrs.clone(),
+            xattrs,
+        ] {
+            let mut wire = wire_to_osd(&raw, raw.osd_address(osd)).await.unwrap();
+            let requests: Vec<u8> = (0..400).flat_map(|_| wire.bytes(message.clone())).collect();
+            wires.push((wire, requests));
+        }
+        let attack = async {
+            for (wire, requests) in &mut wires {
+                // What does not go at once goes never: nobody reads it.
+                let _ = tokio::time::timeout(SECOND / 10, wire.stream.write_all(requests)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = bystander.served() => {}
+            () = attack => {}
+        }
+    });
+    memory_is_kept(&c);
+}
+
+#[test]
+fn sessions_and_handshakes_without_end_leave_room_for_others() {
+    let c = cluster("sessions");
+    spirula_msgr::raise_open_files();
+    run(async {
+        let raw = RawClient::login(&c, "client.raw").await;
+        let mut held = Vec::new();
+        for _ in 0..1100 {
+            held.push(wire_to_osd(&raw, raw.osd_address(0)).await);
+        }
+        let mut with_monitor = Vec::new();
+        for _ in 0..1100 {
+            with_monitor.push(wire_to_monitor(&raw, Duration::ZERO).await);
+        }
+        Bystander::start(&c, 5).served().await;
+        drop((held, with_monitor));
+
+        // Whoever is far away gets in while somebody else connects without end, from another address or the same.
+        for from in ["127.0.0.2", "127.0.0.1"] {
+            let flood = Flood::start(from, raw.monitor_address().socket.unwrap());
+            tokio::time::sleep(SECOND / 2).await;
+            let mut tries = 0;
+            while wire_to_monitor(&raw, Duration::from_millis(50)).await.is_none() {
+                tries += 1;
+                assert!(tries < 5, "shut out by a flood from {from}");
+            }
+            assert!(flood.stop() > 1000, "there was hardly a flood");
+        }
+    });
+    memory_is_kept(&c);
+}
+
+/// Connects as fast as it can from some address, and says nothing.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<u32>,
+}
+
+impl Flood {
+    fn start(from: &'static str, to: SocketAddr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut open = std::collections::VecDeque::new();
+            let mut made = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                if let Some(stream) = connect_from(from, to) {
+                    open.push_back(stream);
+                    made += 1;
+                }
+                if open.len() > 600 {
+                    open.pop_front();
+                }
+                // 3,000 a second.
+                std::thread::sleep(Duration::from_micros(250));
+            }
+            made
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) -> u32 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn connect_from(from: &str, to: SocketAddr) -> Option<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4().ok()?;
+    socket.bind(SocketAddr::new(from.parse().ok()?, 0)).ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .ok()?;
+    runtime.block_on(socket.connect(to)).ok()?.into_std().ok()
+}

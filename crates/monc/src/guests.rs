@@ -1,0 +1,190 @@
+//! Who is connected to a daemon, by entity: bounds of sessions, of memory for what arrives and of what waits to be read.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use spirula_buf::Pool;
+use spirula_cephx::AuthName;
+use spirula_msgr::{Connection, QueueAccount, QueueBound};
+
+/// What the guests of a daemon may take together. Of each an entity may have what it leaves free to the others at most: half of
+/// it if it is alone, so that somebody who comes later always finds room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestLimits {
+    /// Sessions.
+    pub sessions: usize,
+    /// Bytes of replies that wait to be read, before requests of whoever does not read wait.
+    pub queued: usize,
+    /// Bytes that wait for one connection, at which it is ended.
+    pub queued_per_connection: usize,
+}
+
+/// One entity's share.
+struct Party {
+    sessions: usize,
+    pool: Pool,
+    queue: QueueAccount,
+}
+
+struct State {
+    limits: GuestLimits,
+    pool: Pool,
+    queue: QueueAccount,
+    sessions: usize,
+    refused: u64,
+    parties: HashMap<AuthName, Party>,
+}
+
+/// The guests of a daemon. Clones are of the same daemon.
+#[derive(Clone)]
+pub struct Guests(Rc<RefCell<State>>);
+
+/// A session's place; given back when it is dropped.
+pub struct Seat {
+    guests: Guests,
+    name: AuthName,
+}
+
+/// What an entity has at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestUse {
+    /// Sessions.
+    pub sessions: usize,
+    /// Bytes of messages on the way in.
+    pub arriving: usize,
+    /// Bytes that wait to be read.
+    pub queued: usize,
+}
+
+impl Guests {
+    /// Nobody yet; payloads are received into `pool`.
+    pub fn new(limits: GuestLimits, pool: Pool) -> Self {
+        Self(Rc::new(RefCell::new(State {
+            limits,
+            pool,
+            queue: QueueAccount::default(),
+            sessions: 0,
+            refused: 0,
+            parties: HashMap::new(),
+        })))
+    }
+
+    /// Lets a connection of the entity `name` in; `None` where it has its share of sessions already.
+    pub fn admit(&self, name: &AuthName, connection: &mut Connection) -> Option<Seat> {
+        let (seat, pool, bound) = self.take_seat(name)?;
+        connection.set_pool(pool);
+        connection.sender().set_bound(bound);
+        Some(seat)
+    }
+
+    fn take_seat(&self, name: &AuthName) -> Option<(Seat, Pool, QueueBound)> {
+        let mut state = self.0.borrow_mut();
+        let State {
+            limits,
+            pool,
+            queue,
+            sessions,
+            refused,
+            parties,
+        } = &mut *state;
+        let free = limits.sessions.saturating_sub(*sessions);
+        if parties.get(name).map_or(0, |p| p.sessions) >= free {
+            *refused += 1;
+            // The first one, and then fewer and fewer.
+            if refused.is_power_of_two() {
+                tracing::warn!(
+                    "{name} has its share of {sessions} sessions; {refused} connections were refused so far"
+                );
+            }
+            return None;
+        }
+        *sessions += 1;
+        let party = parties.entry(name.clone()).or_insert_with(|| Party {
+            sessions: 0,
+            pool: pool.party(),
+            queue: QueueAccount::default(),
+        });
+        party.sessions += 1;
+        let bound = QueueBound {
+            connection: limits.queued_per_connection,
+            party: party.queue.clone(),
+            all: queue.clone(),
+            total: limits.queued,
+        };
+        let seat = Seat {
+            guests: self.clone(),
+            name: name.clone(),
+        };
+        Some((seat, party.pool.clone(), bound))
+    }
+
+    /// Whether more waits to be read than should.
+    pub fn is_full(&self) -> bool {
+        let state = self.0.borrow();
+        state.queue.bytes() > state.limits.queued
+    }
+
+    /// Connections that were refused.
+    pub fn refused(&self) -> u64 {
+        self.0.borrow().refused
+    }
+
+    /// What the entity `name` has.
+    pub fn used_by(&self, name: &AuthName) -> Option<GuestUse> {
+        let state = self.0.borrow();
+        state.parties.get(name).map(|p| GuestUse {
+            sessions: p.sessions,
+            arriving: p.pool.arriving(),
+            queued: p.queue.bytes(),
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.guests.0.borrow_mut();
+        state.sessions -= 1;
+        if let Some(party) = state.parties.get_mut(&self.name) {
+            party.sessions -= 1;
+            // What still waits for connections that end goes with them.
+            if party.sessions == 0 {
+                state.parties.remove(&self.name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newcomer_finds_a_seat_whoever_has_many() {
+        let limits = GuestLimits {
+            sessions: 100,
+            queued: 1 << 20,
+            queued_per_connection: 1 << 20,
+        };
+        let guests = Guests::new(limits, Pool::new(1 << 20));
+        let mut seats = Vec::new();
+        let mut fill = |name: &str| {
+            let name: AuthName = name.parse().unwrap();
+            let mut got = 0;
+            while let Some((seat, ..)) = guests.take_seat(&name) {
+                seats.push(seat);
+                got += 1;
+            }
+            got
+        };
+        assert_eq!(
+            [fill("client.a"), fill("client.b"), fill("client.c")],
+            [50, 25, 13]
+        );
+        assert_eq!(guests.refused(), 3);
+        let a = "client.a".parse().unwrap();
+        assert_eq!(guests.used_by(&a).unwrap().sessions, 50);
+        seats.clear();
+        assert_eq!((guests.used_by(&a), guests.0.borrow().sessions), (None, 0));
+    }
+}
