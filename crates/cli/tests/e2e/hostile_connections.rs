@@ -212,48 +212,6 @@ fn messages_that_come_by_bytes_keep_nobody_out() {
 }
 
 #[test]
-fn replies_that_nobody_reads_take_nothing_from_others() {
-    let c = cluster("unread");
-    c.python(
-        "io = cluster.open_ioctx('r')\n\
-         for n in range(24):\n\
-         \x20   io.set_xattr('large', 'x%d' % n, b'x' * 60000)\n",
-    );
-    let map = osdmap(&c);
-    let (osd, read) = request(&map, "large", OpCode::READ, Bytes::new());
-    let (_, xattrs) = request(&map, "large", OpCode::GETXATTRS, Bytes::new());
-    run(async {
-        let raw = RawClient::login(&c, "client.raw").await;
-        let bystander = Bystander::start(&c, 20);
-        let mut wires = Vec::new();
-        for message in [
-            read.clone(),
-            read,
-            xattrs.clone(),
-            xattrs.clone(),
-            xattrs.clone(),
-            xattrs,
-        ] {
-            let mut wire = wire_to_osd(&raw, raw.osd_address(osd)).await.unwrap();
-            let requests: Vec<u8> = (0..400).flat_map(|_| wire.bytes(message.clone())).collect();
-            wires.push((wire, requests));
-        }
-        let attack = async {
-            for (wire, requests) in &mut wires {
-                // What does not go at once goes never: nobody reads it.
-                let _ = tokio::time::timeout(SECOND / 10, wire.stream.write_all(requests)).await;
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            () = bystander.served() => {}
-            () = attack => {}
-        }
-    });
-    memory_is_kept(&c);
-}
-
-#[test]
 fn sessions_and_handshakes_without_end_leave_room_for_others() {
     let c = cluster("sessions");
     spirula_msgr::raise_open_files();
