@@ -13,6 +13,7 @@ pub mod osd_network;
 pub mod perf;
 
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -66,6 +67,15 @@ pub trait Handler {
     fn run(&self, prefix: &str, args: &Map<String, Value>) -> impl Future<Output = Result<Value, Failure>>;
 }
 
+/// Where a daemon's admin socket goes.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its permissions (`admin_socket_mode`); `None`: nobody but the daemon's user.
+    pub mode: Option<u32>,
+}
+
 /// A bound socket; the file is removed when this is dropped.
 #[derive(Debug)]
 pub struct AdminSocket {
@@ -83,7 +93,8 @@ impl Drop for AdminSocket {
 /// A socket at `path`, in place of a leftover one of a process that died.
 ///
 /// # Errors
-/// `AddrInUse` if a living process answers on it; any other error of the file system.
+/// `AddrInUse` if a living process answers on it; `AlreadyExists` if something else than a socket is there, which is kept;
+/// `PermissionDenied` if it belongs to somebody else; any other error of the file system.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::Error::new(
@@ -91,23 +102,34 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
             format!("{} is in use", path.display()),
         ));
     }
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
+    match path.symlink_metadata() {
+        Ok(found) if found.file_type().is_socket() => {
+            spirula_files::check_owner(path, found.uid())?;
+            std::fs::remove_file(path)?;
+        }
+        Ok(_) => {
+            let what = format!("{} is there and is no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
     }
     UnixListener::bind(path)
 }
 
 impl AdminSocket {
-    /// Binds `path` as [`bind`] does.
+    /// Binds as [`bind`] does.
     ///
     /// # Errors
     /// Those of [`bind`].
-    pub fn bind(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            listener: bind(path)?,
-            path: path.to_owned(),
-        })
+    pub fn bind(place: &Place) -> io::Result<Self> {
+        let socket = Self {
+            listener: bind(&place.path)?,
+            path: place.path.clone(),
+        };
+        let mode = std::fs::Permissions::from_mode(place.mode.unwrap_or(0o600));
+        std::fs::set_permissions(&socket.path, mode)?;
+        Ok(socket)
     }
 
     /// Serves clients until the future is dropped. Needs a `LocalSet` or local runtime.
@@ -161,7 +183,8 @@ async fn read_request(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     }
 }
 
-async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
+/// The answer to a request, without the byte that ends it.
+pub async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
     let text = String::from_utf8_lossy(request);
     let args = match serde_json::from_str(text.trim()) {
         Ok(Value::Object(map)) => map,
@@ -344,8 +367,23 @@ mod tests {
             .build()
             .unwrap();
         tokio::task::LocalSet::new().block_on(&rt, async {
-            let socket = AdminSocket::bind(&path).unwrap();
-            assert!(AdminSocket::bind(&path).is_err());
+            let mut place = Place {
+                path: path.clone(),
+                mode: None,
+            };
+            let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            std::fs::write(&path, "no socket").unwrap();
+            let refused = AdminSocket::bind(&place).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+            std::fs::remove_file(&path).unwrap();
+            {
+                let _socket = AdminSocket::bind(&place).unwrap();
+                assert_eq!(mode(), 0o600);
+            }
+            place.mode = Some(0o660);
+            let socket = AdminSocket::bind(&place).unwrap();
+            assert_eq!(mode(), 0o660);
+            assert!(AdminSocket::bind(&place).is_err());
             tokio::task::spawn_local(async move { socket.serve(Rc::new(Demo)).await });
             let got = ask(
                 &path,

@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(supervisor::STOP_PATIENCE.as_secs
 /// Runs the command: the supervisor stops its daemons; daemons without one are stopped here, OSDs first.
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let layout = Layout::new(&args.dir)?;
+    // Else others choose which processes of this user end.
+    spirula_files::check_path(layout.root())?;
     let Some(spec) = layout.load_spec()? else {
         return Err(Error::Usage(format!("no cluster in {}", layout.root().display())));
     };
@@ -32,6 +34,16 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         .into_iter()
         .partition(|n| n.starts_with("osd."));
     stages.extend([osds, mons]);
+    for name in stages.iter().flatten() {
+        let path = layout.pid_file(name);
+        if pidfile::is_doubtful(&path) {
+            return Err(Error::Usage(format!(
+                "{} is not believed, as others may have written it: `spirula up` closes the cluster's files, or the daemons must be \
+                 stopped by hand",
+                path.display()
+            )));
+        }
+    }
     for stage in stages {
         stop(&layout, &stage).await?;
         if pidfile::holder(&layout.pid_file(supervisor::NAME)).is_some() {

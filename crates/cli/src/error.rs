@@ -23,6 +23,8 @@ pub(crate) enum Error {
     #[error("the monitor can't listen on {addr}, where the clients of this cluster look for it: {source}")]
     MonAddress { addr: SocketAddr, source: io::Error },
     #[error("{0}")]
+    Files(#[from] spirula_files::Error),
+    #[error("{0}")]
     Conf(#[from] spirula_conf::Error),
     #[error("{path}: {what}")]
     Option { path: PathBuf, what: String },
@@ -39,6 +41,8 @@ pub(crate) enum Error {
     Spawn { daemon: String, source: io::Error },
     #[error("can't write the output: {0}")]
     Output(io::Error),
+    #[error("the process can't give up what it must not have: {0}")]
+    Hardening(io::Error),
     #[error("no runtime: {0}")]
     Runtime(io::Error),
     #[error("the supervisor can't watch for signals: {0}")]

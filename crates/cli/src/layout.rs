@@ -76,6 +76,33 @@ impl Layout {
         Err(Error::Usage(format!("a cluster can't be made in {dir}: {why}")))
     }
 
+    /// Whether a new cluster may have this directory for itself, which means that nobody else may use it any more.
+    ///
+    /// # Errors
+    /// Where others may use it now and it holds something else than what an administrator prepares for a cluster.
+    pub(crate) fn check_free(&self) -> Result<(), Error> {
+        use std::os::unix::fs::PermissionsExt;
+        let Ok(meta) = self.root.metadata() else {
+            return Ok(());
+        };
+        if meta.permissions().mode() & 0o077 == 0 {
+            return Ok(());
+        }
+        let failed = |e| Error::path("read", &self.root, e);
+        for entry in std::fs::read_dir(&self.root).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let name = name.to_string_lossy();
+            let ours = ["osd.", "mon.", "ceph.", "cluster.", "run", "log"];
+            if !ours.iter().any(|start| name.starts_with(start)) {
+                return Err(Error::Usage(format!(
+                    "a cluster needs a directory of its own, which nobody else may use: {} is open to others and holds {name}",
+                    self.root.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -141,16 +168,21 @@ impl Layout {
             path: path.clone(),
             source: e,
         })?;
-        write_durably(&path, &text, 0o644)
+        write_durably(&path, &text)
     }
 
-    /// Makes the directories, and `ceph.conf` where it is missing: an administrator's edits stay.
+    /// Makes the directories, and `ceph.conf` where it is missing: an administrator's edits stay. Those that are there are
+    /// closed to others, as earlier versions left them open.
     pub(crate) fn create(&self, spec: &Spec) -> Result<(), Error> {
         for dir in [self.root.clone(), self.run(), self.root.join("log")] {
-            std::fs::create_dir_all(&dir).map_err(|e| Error::path("create", &dir, e))?;
+            spirula_files::directory(&dir)?;
+        }
+        let daemons = Self::daemons(spec).into_iter().map(|name| self.data(&name));
+        for dir in daemons.filter(|dir| dir.exists()) {
+            spirula_files::directory(&dir)?;
         }
         if !self.conf().exists() {
-            write_durably(&self.conf(), self.conf_text(spec).as_bytes(), 0o644)?;
+            write_durably(&self.conf(), self.conf_text(spec).as_bytes())?;
         }
         Ok(())
     }
@@ -275,18 +307,17 @@ fn free_address(bind: IpAddr) -> std::io::Result<TcpListener> {
     Err(last)
 }
 
-/// Replaces `path` by `bytes` so that a crash leaves the old file or the new one, never a part.
-pub(crate) fn write_durably(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+/// Replaces `path` by `bytes` so that a crash leaves the old file or the new one, never a part. Nobody else may read it.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
     let tmp = path.with_extension("new");
+    match std::fs::remove_file(&tmp) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::path("remove", &tmp, e)),
+        _ => {}
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let mut f = spirula_files::open(&tmp, options.write(true).create_new(true))?;
     let written = (|| {
-        let mut f = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(mode)
-            .open(&tmp)?;
         f.write_all(bytes)?;
         f.sync_all()?;
         std::fs::rename(&tmp, path)?;

@@ -9,6 +9,7 @@ mod daemon;
 mod device;
 mod down;
 mod error;
+mod hardening;
 mod layout;
 mod pidfile;
 mod rados;
@@ -89,6 +90,14 @@ fn main() -> ExitCode {
         },
         _ => Cli::parse_from(args).command,
     };
+    let is_client = matches!(
+        command,
+        Command::Ceph { .. } | Command::Rados { .. } | Command::Rbd { .. }
+    );
+    // A client's files are the user's matter, as those of the official tools.
+    if !is_client && let Err(e) = hardening::harden() {
+        return report(Err(e));
+    }
     match command {
         Command::Ceph { args } => client(ceph::run(args)),
         Command::Rados { args } => client(rados::run(args)),

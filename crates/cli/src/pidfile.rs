@@ -3,9 +3,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A held pid file; dropping it releases the lock.
@@ -23,12 +24,8 @@ impl PidFile {
     /// # Errors
     /// `AddrInUse` where another process holds it; what the file system says otherwise.
     pub(crate) fn take(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        let mut file = spirula_files::open(path, options.read(true).write(true).create(true))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             io::Error::new(
                 io::ErrorKind::AddrInUse,
@@ -52,9 +49,27 @@ pub(crate) fn is_leaving(path: &Path) -> bool {
     holder(path).is_some() && std::fs::read_to_string(path).is_ok_and(|t| t.lines().nth(1) == Some(LEAVING))
 }
 
-/// The process that holds the pid file at `path`, `None` where nobody does.
+fn read(path: &Path) -> io::Result<File> {
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(no_link).open(path)
+}
+
+/// Whether there is a pid file that [`holder`] does not believe.
+pub(crate) fn is_doubtful(path: &Path) -> bool {
+    match read(path) {
+        Ok(file) => !spirula_files::is_own(&file),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+/// The process that holds the pid file at `path`, `None` where nobody does. A file that others may have written names nobody: they
+/// would choose which process of ours gets a signal.
 pub(crate) fn holder(path: &Path) -> Option<Pid> {
-    let mut file = File::open(path).ok()?;
+    let mut file = read(path).ok()?;
+    if !spirula_files::is_own(&file) {
+        tracing::warn!("{} is not believed: others may have written it", path.display());
+        return None;
+    }
     if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return None;
     }

@@ -30,7 +30,10 @@ async fn start(dir: &Path, port: u16) -> Result<()> {
         name: "a".to_owned(),
         fsid,
         bind: ([127, 0, 0, 1], port).into(),
-        admin_socket: Some(dir.join("mon.a.asok")),
+        admin_socket: Some(spirula_asok::Place {
+            path: dir.join("mon.a.asok"),
+            mode: None,
+        }),
         options,
     };
     if !dir.join("ceph.conf").exists() {

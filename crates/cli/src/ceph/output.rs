@@ -1,8 +1,9 @@
 //! Where a command's input comes from and its output goes (`-i`, `-o`).
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 
 use bytes::Bytes;
 
@@ -63,7 +64,10 @@ impl Output {
             Some("-") => return Ok(Self::File(Box::new(io::stdout()))),
             Some(path) => path,
         };
-        let file = File::create(path).map_err(|e| open_failed("output", path, &e))?;
+        // It may be a keyring, or a map with names that are nobody's business.
+        let mut new = OpenOptions::new();
+        let new = new.write(true).create(true).truncate(true).mode(0o600);
+        let file = new.open(path).map_err(|e| open_failed("output", path, &e))?;
         let user = options.set_user.as_deref().map(|u| (u, "/etc/passwd", "user"));
         let group = options.set_group.as_deref().map(|g| (g, "/etc/group", "group"));
         for (name, database, what) in user.into_iter().chain(group) {

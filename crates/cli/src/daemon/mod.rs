@@ -5,6 +5,7 @@ mod location;
 mod mon;
 mod osd;
 mod section;
+mod user;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,15 @@ pub(crate) struct DaemonArgs {
     /// The configuration file [default: $CEPH_CONF, or /etc/ceph/ceph.conf]
     #[arg(long, short = 'c')]
     conf: Option<PathBuf>,
+    /// Become this user, by name or number, when started as root [default: option setuser]
+    #[arg(long)]
+    setuser: Option<String>,
+    /// … and this group [default: option setgroup, or the user's own]
+    #[arg(long)]
+    setgroup: Option<String>,
+    /// Stay root unless this belongs to that user and group [default: option setuser_match_path]
+    #[arg(long)]
+    setuser_match_path: Option<PathBuf>,
 }
 
 impl DaemonArgs {
@@ -30,6 +40,9 @@ impl DaemonArgs {
         Self {
             id: id.to_owned(),
             conf: Some(conf.to_owned()),
+            setuser: None,
+            setgroup: None,
+            setuser_match_path: None,
         }
     }
 }

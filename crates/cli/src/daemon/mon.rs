@@ -47,6 +47,7 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
             monmap,
         } => {
             let section = Section::load("mon", &daemon)?;
+            section.enter_user(&daemon)?;
             let monitors = match monmap {
                 Some(path) => read_monmap(&section, &path)?,
                 None => initial_monitors(&section)?,
@@ -55,8 +56,10 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
         }
         MonCommand::Run { daemon } => {
             let section = Section::load("mon", &daemon)?;
+            section.enter_user(&daemon)?;
+            // Before anything is left in the run directory that the right user could not take over.
+            let data = section.data("mon_data")?;
             let _pid_file = section.pid_file()?;
-            let data = section.path("mon_data")?;
             let known = spirula_mon::known_address(&data, section.id());
             let known = known.map_err(|e| Error::Daemon(e.to_string()))?;
             let configured = configured_address(&section, section.id())?;

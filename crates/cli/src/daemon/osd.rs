@@ -46,6 +46,7 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
             force,
         } => {
             let section = Section::load("osd", &daemon)?;
+            section.enter_user(&daemon)?;
             let uuid =
                 Fsid::parse(&osd_uuid).ok_or_else(|| Error::Usage(format!("{osd_uuid:?} is not a UUID")))?;
             let parse = |text: String| {
@@ -56,6 +57,9 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
         }
         OsdCommand::Run { daemon } => {
             let section = Section::load("osd", &daemon)?;
+            section.enter_user(&daemon)?;
+            // Before anything is left in the run directory that the right user could not take over.
+            section.data("osd_data")?;
             let _pid_file = section.pid_file()?;
             spirula_osd::daemon::run(config(&section).await?, stop_signal())
                 .await
@@ -74,7 +78,7 @@ fn id(section: &Section) -> Result<i32, Error> {
 
 /// Where an OSD's store lies: `osd_data/block`, a file or a link to a device.
 fn device(section: &Section) -> Result<PathBuf, Error> {
-    Ok(section.path("osd_data")?.join("block"))
+    Ok(section.data("osd_data")?.join("block"))
 }
 
 /// Size of a store on a file by default.

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use spirula_asok::Place;
 use spirula_cephx::{AuthName, CryptoKey, Keyring};
 use spirula_conf::{ConfFile, parse_mon_host, parse_size};
 use spirula_denc::{EntityAddr, Fsid};
 
-use super::DaemonArgs;
+use super::{DaemonArgs, user};
 use crate::error::Error;
 use crate::pidfile::PidFile;
 
@@ -66,6 +67,13 @@ impl Section {
         self.need(key).map(PathBuf::from)
     }
 
+    /// The daemon's directory, which is its alone from here on.
+    pub(super) fn data(&self, key: &str) -> Result<PathBuf, Error> {
+        let path = self.path(key)?;
+        spirula_files::directory(&path)?;
+        Ok(path)
+    }
+
     pub(super) fn fsid(&self) -> Result<Fsid, Error> {
         let text = self.need("fsid")?;
         Fsid::parse(&text).ok_or_else(|| self.bad(format!("fsid: {text:?} is not a UUID")))
@@ -87,6 +95,21 @@ impl Section {
         }
     }
 
+    /// Becomes the user that the command line or the configuration names. The directories of the admin socket and the pid file
+    /// are made first where they are missing: `/run` is empty after each start of a machine, and only root may write to it.
+    pub(super) fn enter_user(&self, args: &DaemonArgs) -> Result<(), Error> {
+        let option = |given: &Option<String>, key: &str| given.clone().or_else(|| self.get(key));
+        let match_path = args.setuser_match_path.clone();
+        let wanted = user::Wanted {
+            user: option(&args.setuser, "setuser"),
+            group: option(&args.setgroup, "setgroup"),
+            match_path: match_path.or_else(|| self.get("setuser_match_path").map(PathBuf::from)),
+        };
+        let files = ["admin_socket", "pid_file"].map(|key| self.get(key).map(PathBuf::from));
+        let dirs = files.iter().flatten().filter_map(|f| f.parent());
+        user::enter(&wanted, dirs)
+    }
+
     /// The daemon's own key, by default from its directory (`osd_data`/keyring).
     pub(super) fn key(&self, data: &str) -> Result<CryptoKey, Error> {
         let path = match self.file.get(&self.name, "keyring") {
@@ -103,15 +126,27 @@ impl Section {
             .ok_or_else(|| self.bad(format!("{}: no key of {}", path.display(), self.name)))
     }
 
-    /// The admin socket's path. Its directory is made where it is missing: `/run` is empty after each start of a machine.
-    pub(super) fn admin_socket(&self) -> Result<Option<PathBuf>, Error> {
+    /// The permissions of the admin socket where others than the daemon's user shall reach it: `admin_socket_mode`, in octal.
+    fn admin_socket_mode(&self) -> Result<Option<u32>, Error> {
+        let Some(text) = self.get("admin_socket_mode") else {
+            return Ok(None);
+        };
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|m| *m <= 0o777);
+        let mode =
+            mode.ok_or_else(|| self.bad(format!("admin_socket_mode: {text:?} is no mode such as 0770")));
+        mode.map(Some)
+    }
+
+    /// The admin socket. Its directory is made where it is missing: `/run` is empty after each start of a machine.
+    pub(super) fn admin_socket(&self) -> Result<Option<Place>, Error> {
         let Some(path) = self.get("admin_socket").map(PathBuf::from) else {
             return Ok(None);
         };
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(|e| Error::path("create", dir, e))?;
         }
-        Ok(Some(path))
+        let mode = self.admin_socket_mode()?;
+        Ok(Some(Place { path, mode }))
     }
 
     /// Takes the pid file for as long as the daemon runs.

@@ -68,6 +68,7 @@ const MAX_OSDS: u32 = 1000;
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let layout = Layout::new(&args.dir)?;
+    spirula_files::check_path(layout.root())?;
     if args.supervise {
         return Supervisor::new(layout, !args.no_respawn)?.run().await;
     }
@@ -166,6 +167,7 @@ fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
             )));
         }
         layout.check_name()?;
+        layout.check_free()?;
         let mons = args.mons.unwrap_or(1);
         return Ok((Spec::new(args.bind, mons, osds, args.osd_size)?, true));
     };
@@ -199,11 +201,8 @@ fn detach(layout: &Layout, args: &Args) -> Result<std::process::Child, Error> {
         source,
     };
     let log_path = layout.log_file(supervisor::NAME);
-    let log = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log_path)
-        .map_err(|e| Error::path("open", &log_path, e))?;
+    let mut options = std::fs::OpenOptions::new();
+    let log = spirula_files::open(&log_path, options.create(true).append(true))?;
     let err = log.try_clone().map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["up", "--supervise", "--dir"]).arg(layout.root());

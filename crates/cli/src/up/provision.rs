@@ -19,11 +19,7 @@ fn is_ready(layout: &Layout, name: &str) -> bool {
 }
 
 fn set_ready(layout: &Layout, name: &str) -> Result<(), Error> {
-    write_durably(&layout.data(name).join(READY), b"ready\n", 0o644)
-}
-
-fn create_dir(path: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(path).map_err(|e| Error::path("create", path, e))
+    write_durably(&layout.data(name).join(READY), b"ready\n")
 }
 
 fn new_key() -> Result<CryptoKey, Error> {
@@ -67,7 +63,7 @@ pub(super) async fn mons(layout: &Layout, spec: &Spec) -> Result<(), Error> {
         key(admin)?.to_base64()
     );
     if ready.is_empty() {
-        write_durably(&layout.admin_keyring(), admin.as_bytes(), 0o600)?;
+        write_durably(&layout.admin_keyring(), admin.as_bytes())?;
     }
     let initial = Keyring::parse(&format!("{own}{admin}"))
         .map_err(|e| Error::Daemon(format!("initial keyring: {e}")))?;
@@ -77,8 +73,8 @@ pub(super) async fn mons(layout: &Layout, spec: &Spec) -> Result<(), Error> {
             // A crash in the middle of making it: nothing in it was ever used.
             std::fs::remove_dir_all(&data).map_err(|e| Error::path("remove", &data, e))?;
         }
-        create_dir(&data)?;
-        write_durably(&data.join("keyring"), own.as_bytes(), 0o600)?;
+        spirula_files::directory(&data)?;
+        write_durably(&data.join("keyring"), own.as_bytes())?;
         let id = name.trim_start_matches("mon.");
         daemon::mon_mkfs_for(&layout.conf(), id, initial.clone()).await?;
     }
@@ -104,7 +100,7 @@ pub(super) async fn osds(layout: &Layout, spec: &Spec) -> Result<(), Error> {
 async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), Error> {
     let name = format!("osd.{n}");
     let data = layout.data(&name);
-    create_dir(&data)?;
+    spirula_files::directory(&data)?;
     // The UUID is kept first, so that a second attempt finds the entry that the first one made.
     let uuid_file = data.join("fsid");
     let uuid = match std::fs::read_to_string(&uuid_file)
@@ -114,7 +110,7 @@ async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), 
         Some(uuid) => uuid,
         None => {
             let uuid = Fsid(uuid::Uuid::new_v4().into_bytes());
-            write_durably(&uuid_file, format!("{uuid}\n").as_bytes(), 0o644)?;
+            write_durably(&uuid_file, format!("{uuid}\n").as_bytes())?;
             uuid
         }
     };
@@ -131,7 +127,7 @@ async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), 
         None => {
             let key = new_key()?;
             let text = format!("[{name}]\n\tkey = {}\n", key.to_base64());
-            write_durably(&key_file, text.as_bytes(), 0o600)?;
+            write_durably(&key_file, text.as_bytes())?;
             key
         }
     };

@@ -149,11 +149,7 @@ impl Supervisor {
 
     fn spawn(&self, name: &str) -> Result<Child, Error> {
         let log_path = self.layout.log_file(name);
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log_path)
-            .map_err(|e| Error::path("open", &log_path, e))?;
+        let log = spirula_files::open(&log_path, OpenOptions::new().create(true).append(true))?;
         let failed = |source| Error::Spawn {
             daemon: name.to_owned(),
             source,

@@ -25,6 +25,7 @@ macro_rules! options {
 
 options! {
     admin_socket Str Advanced "$run_dir/$cluster-$name.asok" [""] "path of the daemon's admin socket";
+    admin_socket_mode Str Advanced "" [""] "permissions of the admin socket, in octal";
     auth_allow_insecure_global_id_reclaim Bool Advanced "false" ["mon"] "let clients that are too old to prove it reclaim a global id";
     auth_client_required Str Advanced "cephx" ["mon"] "authentication methods clients accept";
     auth_cluster_required Str Advanced "cephx" [""] "authentication methods daemons accept of each other";
@@ -208,6 +209,9 @@ options! {
     rbd_default_order Uint Advanced "22" ["rbd"] "object size of new images, as a power of two";
     rbd_default_pool Str Advanced "rbd" ["rbd"] "pool used where none is named";
     run_dir Str Advanced "/var/run/ceph" [""] "directory of pid files and sockets";
+    setgroup Str Advanced "" ["mon mgr osd mds"] "group that a daemon becomes when it is started as root";
+    setuser Str Advanced "" ["mon mgr osd mds"] "user that a daemon becomes when it is started as root";
+    setuser_match_path Str Advanced "" ["mon mgr osd mds"] "stay root unless this belongs to setuser and setgroup";
     spirula_slow_disk_ratio Float Advanced "10" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
     spirula_slow_disk_time Float Advanced "50" ["mon"] "milliseconds below which commits are never called slow (ours)";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";

@@ -15,6 +15,7 @@ const NO_EFFECT: &str = "(has no effect in Spirula)";
 /// What a daemon takes from its `ceph.conf` when it starts, whatever the monitors' configuration database says.
 const START_ONLY: &[&str] = &[
     "admin_socket",
+    "admin_socket_mode",
     "cluster_addr",
     "cluster_network",
     "cluster_network_interface",
@@ -33,6 +34,9 @@ const START_ONLY: &[&str] = &[
     "public_network",
     "public_network_interface",
     "run_dir",
+    "setgroup",
+    "setuser",
+    "setuser_match_path",
 ];
 
 struct Table {

@@ -8,7 +8,7 @@ use spirula_denc::{EntityAddrVec, EntityType, UTime, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, release};
 
 use super::seed::{Seed, found};
-use super::{Error, MonConfig, io_error};
+use super::{Error, MonConfig};
 use crate::kv::{KvRead, Txn};
 use crate::options::Values;
 use crate::raft::{Raft, Store};
@@ -32,7 +32,7 @@ pub struct MkfsConfig {
 /// [`Error::Config`] where the directory holds a monitor already, or the keyring no key of `mon.`; otherwise what the
 /// disk says.
 pub async fn mkfs(config: &MonConfig, plan: &MkfsConfig) -> Result<(), Error> {
-    std::fs::create_dir_all(&config.data).map_err(io_error(config.data.display().to_string()))?;
+    spirula_files::directory(&config.data)?;
     let store = Store::open(&config.store_path())?;
     let is_used = store
         .get("monmap", "current")

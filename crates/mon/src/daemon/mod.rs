@@ -21,7 +21,7 @@ mod timecheck;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub struct MonConfig {
     /// Where it listens; the address in the monitor map.
     pub bind: SocketAddr,
     /// Where the admin socket goes, if there is to be one.
-    pub admin_socket: Option<PathBuf>,
+    pub admin_socket: Option<spirula_asok::Place>,
     /// Options from `ceph.conf` and the command line.
     pub options: BTreeMap<String, String>,
 }
@@ -124,6 +124,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A directory that is not the monitor's alone.
+    #[error(transparent)]
+    Files(#[from] spirula_files::Error),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -363,8 +366,8 @@ impl Drop for Task {
     }
 }
 
-fn serve_admin(path: &Path, shell: &Rc<Shell>) -> Result<Task, Error> {
-    let socket = AdminSocket::bind(path).map_err(io_error(path.display().to_string()))?;
+fn serve_admin(place: &spirula_asok::Place, shell: &Rc<Shell>) -> Result<Task, Error> {
+    let socket = AdminSocket::bind(place).map_err(io_error(place.path.display().to_string()))?;
     let handler = Rc::new(admin::Admin(shell.clone()));
     let task = tokio::task::spawn_local(async move { socket.serve(handler).await });
     Ok(Task(task))

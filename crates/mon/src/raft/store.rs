@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::{Entry, EntryPayload, LogId, StoredMembership, Vote};
+use redb::backends::FileBackend;
 use redb::{
     Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
     WriteTransaction,
@@ -34,6 +35,9 @@ pub enum StoreError {
     /// redb failed: the disk, or a damaged file.
     #[error("store.db: {0}")]
     Redb(#[from] redb::Error),
+    /// The file can't be opened, or is not the monitor's alone.
+    #[error(transparent)]
+    File(#[from] spirula_files::Error),
     /// A record does not decode.
     #[error("store.db: {0}")]
     Decode(#[from] spirula_denc::Error),
@@ -135,9 +139,14 @@ impl Dump {
 }
 
 impl Store {
-    /// Opens `path`, creating it if it is missing.
+    /// Opens `path`, creating it if it is missing. It holds every key of the cluster: nobody else may read it.
+    ///
+    /// # Errors
+    /// Where it can't be opened, belongs to somebody else, or holds something else.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::over(Database::builder().set_cache_size(CACHE_BYTES).create(path)?)
+        let mut options = std::fs::OpenOptions::new();
+        let file = spirula_files::open(path, options.read(true).write(true).create(true))?;
+        Self::open_on(FileBackend::new(file)?)
     }
 
     /// Opens what lies on other storage than a file; an empty one becomes a new store.

@@ -30,7 +30,7 @@ pub struct OsdConfig {
     /// Where to listen for other OSDs.
     pub cluster_addr: IpAddr,
     /// The admin socket.
-    pub admin_socket: Option<PathBuf>,
+    pub admin_socket: Option<spirula_asok::Place>,
     /// Bytes of memory that it may take.
     pub memory_target: usize,
     /// Its place in the CRUSH map, such as `host=a`.

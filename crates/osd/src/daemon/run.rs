@@ -122,7 +122,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     };
     let asok = cfg
         .admin_socket
-        .as_deref()
+        .as_ref()
         .map(AdminSocket::bind)
         .transpose()
         .map_err(io_error("admin socket"))?;

@@ -32,7 +32,7 @@ impl FileIo {
     /// Opens an existing file or block device, for direct I/O if it takes that, and locks it against other stores.
     ///
     /// # Errors
-    /// When it cannot be opened, or another process has it open as a store.
+    /// When it cannot be opened, it or a link to it belongs to another user, or another process has it open as a store.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, true)
     }
@@ -46,6 +46,9 @@ impl FileIo {
     }
 
     fn open_with(path: &Path, write: bool) -> io::Result<Self> {
+        if write {
+            spirula_files::check_link(path)?;
+        }
         // A block device is claimed, as by a mount: nobody can make a file system on it meanwhile.
         let claim = if write && is_block_device(path) {
             libc::O_EXCL
@@ -65,6 +68,7 @@ impl FileIo {
             other => other,
         })?;
         if write {
+            spirula_files::keep(&file, path)?;
             lock(&file)?;
         }
         let size = file.seek(SeekFrom::End(0))?;
@@ -76,18 +80,21 @@ impl FileIo {
         })
     }
 
-    /// Creates a file of `size` bytes (without allocating its blocks), or checks that a block device has that many.
+    /// Creates a file of `size` bytes (without allocating its blocks) that nobody else may read, or checks that a block device has that many.
     ///
     /// # Errors
     /// When it cannot be created, or the device is smaller.
     pub fn create(path: &Path, size: u64) -> io::Result<Self> {
+        spirula_files::check_link(path)?;
         if !is_block_device(path) {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
+                .mode(0o600)
                 .open(path)?;
+            spirula_files::keep(&file, path)?;
             lock(&file)?;
             file.set_len(size / BLOCK64 * BLOCK64)?;
             file.sync_all()?;

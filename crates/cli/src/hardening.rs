@@ -1,0 +1,29 @@
+//! What a process with keys in its memory gives up.
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::set_no_new_privs;
+
+use crate::error::Error;
+
+/// The variable that keeps core dumps, debuggers and profilers of the same user possible.
+const DUMPABLE: &str = "SPIRULA_DUMPABLE";
+
+/// No core dumps; no other process of the same user may read this one's memory; nothing that it starts gains rights by being
+/// started (set-user-id programs). What it makes nobody else may use. With `SPIRULA_DUMPABLE=1` memory stays within reach, for developers.
+///
+/// # Errors
+/// Where the system refuses.
+pub(crate) fn harden() -> Result<(), Error> {
+    spirula_files::close_umask();
+    let failed = |e: rustix::io::Errno| Error::Hardening(e.into());
+    set_no_new_privs(true).map_err(failed)?;
+    if std::env::var_os(DUMPABLE).is_some_and(|v| v == "1") {
+        return Ok(());
+    }
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    setrlimit(Resource::Core, none).map_err(failed)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
+}
