@@ -15,15 +15,18 @@ use crate::pg::dups::DupBatch;
 use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
-use crate::pg::op::ClientOp;
+use crate::pg::op::{Client, ClientOp};
 use crate::pg::repair::MarkLostError;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{Ctx, Lane, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
+use crate::pg::{Ctx, Lane, Output, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
 
 pub use turns::NamedBids;
 
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
+
+/// For how long a request waits for a map, in microseconds.
+const EARLY_PATIENCE: u64 = 15_000_000;
 
 /// The PGs that build staging objects of a kind, and those that would like to.
 #[derive(Debug, Default)]
@@ -40,6 +43,19 @@ enum Early {
 }
 
 impl Early {
+    /// A client's request.
+    fn op(&self) -> Option<&ClientOp> {
+        match self {
+            Self::Op(op) => Some(op),
+            Self::Peer(..) => None,
+        }
+    }
+
+    /// Whether it is a request that came on this connection.
+    fn is_of(&self, conn: u64) -> bool {
+        self.op().is_some_and(|op| op.client.conn == conn)
+    }
+
     fn epoch(&self) -> u32 {
         match self {
             Self::Op(op) => op.epoch,
@@ -185,19 +201,18 @@ impl Core {
 
     /// Descriptions of all requests that wait or are under way.
     pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
-        let early = self.early.iter().filter_map(|e| match e {
-            Early::Op(op) => Some(OpRecord::of(op, Progress::Delayed("wait for new map"))),
-            Early::Peer(..) => None,
-        });
+        let early = self.early.iter().filter_map(Early::op);
+        let early = early.map(|op| OpRecord::of(op, Progress::Delayed("wait for new map")));
         early.chain(self.pgs.values().flat_map(Pg::op_records))
     }
 
     /// When the requests that wait or are under way were received.
     pub fn ops_received(&self) -> impl Iterator<Item = u64> {
-        let early = self.early.iter().filter_map(|e| match e {
-            Early::Op(op) => Some(op.stamps.received),
-            Early::Peer(..) => None,
-        });
+        let early = self
+            .early
+            .iter()
+            .filter_map(Early::op)
+            .map(|op| op.stamps.received);
         early.chain(self.pgs.values().flat_map(Pg::ops_received))
     }
 
@@ -353,6 +368,7 @@ impl Core {
 
     /// A client's connection ended.
     pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+        self.early.retain(|e| !e.is_of(conn));
         self.pgs
             .values_mut()
             .for_each(|pg| pg.handle_client_closed(conn, cx));
@@ -360,6 +376,7 @@ impl Core {
 
     /// Time passes; about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
+        self.give_up_early(cx);
         for slot in self.slots() {
             self.with(slot, cx, Pg::handle_tick);
         }
@@ -367,6 +384,23 @@ impl Core {
         self.copies_changed = true;
         self.grant_copies(cx);
         self.grant_trims(cx);
+    }
+
+    /// Hangs up on clients that have waited long for a map: it was asked for, so either there is none, or the monitors can't be reached from
+    /// here and the client does better to look for the map itself. It sends its requests again.
+    fn give_up_early(&mut self, cx: &mut Ctx<'_>) {
+        let is_late = |op: &ClientOp| cx.usec.saturating_sub(op.stamps.received) >= EARLY_PATIENCE;
+        let late: Vec<Arc<Client>> = self
+            .early
+            .iter()
+            .filter_map(Early::op)
+            .filter(|op| is_late(op))
+            .map(|op| Arc::clone(&op.client))
+            .collect();
+        for client in late {
+            self.early.retain(|e| !e.is_of(client.conn));
+            cx.out.push(Output::HangUp { client });
+        }
     }
 
     /// An operator wants a PG's copying done before all else, or no more.

@@ -439,16 +439,7 @@ impl World {
             (Node::Osd(osd), Kind::Data(_)) => self.with_osd(id, |o| o.osd_opened(osd, sender)),
             (Node::Client(c), _) => {
                 let (name, addr) = self.client_identity(c);
-                let client = move |conn| {
-                    Arc::new(Client {
-                        conn,
-                        name,
-                        addr,
-                        access: Arc::new(AllowAll),
-                        closed: Default::default(),
-                        asker: None,
-                    })
-                };
+                let client = move |conn| Arc::new(Client::new(conn, name, addr, Arc::new(AllowAll)));
                 self.with_osd(id, |o| o.client_opened(sender, client))
             }
             _ => Some(0),

@@ -21,6 +21,7 @@ mod first_light;
 mod full;
 mod hostile;
 mod hostile_connections;
+mod hostile_requests;
 mod hostile_with_key;
 mod hosts;
 mod memory;

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use spirula_denc::{EntityName, EntityType};
+use spirula_denc::{EntityAddr, EntityName, EntityType};
 use spirula_monc::TicketAuth;
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::osd::MOsdBackoff;
@@ -17,7 +17,11 @@ use tokio::task::JoinSet;
 use super::auth::{CapAccess, PeerInfo, Secrets};
 use super::shell::Shared;
 use super::state::{Osd, Session};
+use crate::pg::account::{Held, Party};
 use crate::pg::op::Client;
+
+/// How often it is looked at whether a client that holds too much holds less.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What a listener is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +63,7 @@ pub(super) async fn listen(
             }
             Err(e) => {
                 tracing::warn!("accept: {e}");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
@@ -88,29 +92,48 @@ async fn serve(
 }
 
 /// A connected client, its capabilities tied to the connection.
-fn client(connection: &Connection, info: PeerInfo, conn: u64) -> Arc<Client> {
+fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>) -> Arc<Client> {
     let peer = connection.peer();
     let num = i64::try_from(info.global_id).unwrap_or(i64::MAX);
     // As the client names itself, with the nonce that it has in blocklists, locks and watches. Clients leave the type open.
     let named = peer.addrs.0.iter().find(|a| !a.is_blank());
     let addr = named.copied().unwrap_or(peer.socket_addr);
     let ip = peer.socket_addr.socket.map(|s| s.ip());
+    let access = CapAccess {
+        caps: info.caps,
+        addr: ip,
+    };
+    let name = EntityName::new(info.name.kind, num);
     Arc::new(Client {
-        conn,
-        name: EntityName::new(info.name.kind, num),
-        addr,
-        access: Arc::new(CapAccess {
-            caps: info.caps,
-            addr: ip,
-        }),
-        closed: AtomicBool::new(false),
-        asker: None,
+        entity: info.name.to_string(),
+        party,
+        seen: EntityAddr {
+            socket: ip.map(|ip| SocketAddr::new(ip, 0)),
+            ..addr
+        },
+        ..Client::new(conn, name, addr, Arc::new(access))
     })
 }
 
-fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> u64 {
+fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> (u64, Arc<Held>) {
     let sender = connection.sender().clone();
-    shell.with(|o| o.client_opened(sender, |conn| client(connection, info, conn)))
+    shell.with(|o| {
+        let party = o.party(&info.name.to_string());
+        let mut held = Arc::default();
+        let conn = o.client_opened(sender, |conn| {
+            let client = client(connection, info, conn, party);
+            held = Arc::clone(&client.held);
+            client
+        });
+        (conn, held)
+    })
+}
+
+/// Ready when a client's requests hold so little that it may send more.
+async fn may_send_more(held: &Held) {
+    while held.is_too_much() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 impl Osd {
@@ -147,7 +170,7 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
     let Some(_seat) = shell.guests.admit(&name, &mut connection) else {
         return;
     };
-    let conn = open(shell, &connection, info);
+    let (conn, held) = open(shell, &connection, info);
     let sender = connection.sender().clone();
     loop {
         // A client that does not read what it has asked for asks for no more.
@@ -159,6 +182,7 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
             tracing::info!("{name}: {e}");
             break;
         }
+        may_send_more(&held).await;
     }
     shell.with(|o| o.client_closed(conn));
 }

@@ -85,6 +85,7 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
             Ok(json!(""))
         }
         "dump_blocklist" => Ok(o.blocklist()),
+        "dump_clients" => Ok(o.clients()),
         "dump_watchers" => Ok(o.watchers()),
         "dump_osd_network" => {
             let times = o.heartbeats.times().map(|(to, t)| (o.cfg.id, to, t));

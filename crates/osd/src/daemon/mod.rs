@@ -10,6 +10,7 @@ mod alarms;
 mod auth;
 mod beat_links;
 mod bench;
+mod clients;
 mod clock;
 mod commands;
 mod config;

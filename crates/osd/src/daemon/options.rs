@@ -62,6 +62,9 @@ const LIVE: &[&str] = &[
 /// Clones that a PG trims at the same time, at most: their infos are in memory.
 const MOST_SNAP_TRIMS: usize = 1024;
 
+/// Bytes that a request writes at most: they go to the other members in one message, whose limit is 128 MiB.
+const MOST_WRITTEN: usize = 120 << 20;
+
 /// Pushes that a copy has under way at most: they are in memory, on both sides.
 const MOST_PUSHES: usize = 64;
 
@@ -83,13 +86,15 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
         max_object_namespace_len: size("osd_max_object_namespace_len").min(base.max_object_namespace_len),
         max_attr_name_len: size("osd_max_attr_name_len").min(spirula_store::MAX_ATTR_NAME),
         max_attr_size: attr.unwrap_or(usize::MAX).min(base.max_attr_size),
-        max_write_size: size("osd_max_write_size").saturating_mul(1 << 20),
+        max_write_size: size("osd_max_write_size")
+            .saturating_mul(1 << 20)
+            .min(MOST_WRITTEN),
         max_pgls: values.uint("osd_max_pgls").clamp(1, base.max_pgls * 16),
         class_load_list: values.get("osd_class_load_list").to_owned(),
         class_default_list: values.get("osd_class_default_list").to_owned(),
         max_omap_entries: size("osd_max_omap_entries_per_request").min(1 << 16),
         max_omap_bytes: size("osd_max_omap_bytes_per_request").min(base.max_omap_bytes),
-        max_write_op_reply_len: size("osd_max_write_op_reply_len").min(1 << 20),
+        max_write_op_reply_len: size("osd_max_write_op_reply_len").min(base.max_write_reply),
         watch_timeout: seconds("osd_client_watch_timeout"),
         notify_timeout: seconds("osd_default_notify_timeout"),
         // A share of what the other caches leave.

@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use spirula_buf::Pool;
 use spirula_conf::options::Values;
@@ -37,6 +37,7 @@ use super::space::Injected;
 use super::store_io::StoreIo;
 use crate::core::Core;
 use crate::heartbeat::Heartbeats;
+use crate::pg::account::Party;
 use crate::pg::config::PgConfig;
 use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
@@ -46,6 +47,9 @@ use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 
 /// Microseconds after which the monitors are asked again to record this OSD as up.
 const ALIVE_AGAIN: u64 = 1_000_000;
+
+/// Microseconds after which the monitors are asked again for a map of which a client spoke.
+const MAP_AGAIN: u64 = 1_000_000;
 
 /// Ticks between attempts to come up.
 const BOOT_TICKS: u32 = 5;
@@ -90,6 +94,10 @@ pub struct Osd {
     pub(super) alarms: Alarms,
     /// The newest epoch in which the monitors were asked to record this OSD as up, and when.
     alive: (u32, u64),
+    /// The newest epoch that a client spoke of and that is not here, and when it was asked for.
+    wanted_map: (u32, u64),
+    /// What the entities take whose clients are connected.
+    parties: BTreeMap<String, Weak<Party>>,
     /// A new map has come.
     pub(super) map_news: Rc<Notify>,
     /// The options in force.
@@ -166,6 +174,8 @@ impl Osd {
             injected_full: None,
             alarms: Alarms::default(),
             alive: (0, 0),
+            wanted_map: (0, 0),
+            parties: BTreeMap::new(),
             map_news: Rc::new(Notify::new()),
             cfg: p.cfg,
             pg: p.pg,
@@ -267,6 +277,17 @@ impl Osd {
         self.incoming.values().for_each(|(_, s)| s.close());
         self.links.hang_up();
         self.beat_links.hang_up();
+    }
+
+    /// What all connections under an entity's key take together.
+    pub(super) fn party(&mut self, entity: &str) -> Arc<Party> {
+        if let Some(party) = self.parties.get(entity).and_then(Weak::upgrade) {
+            return party;
+        }
+        self.parties.retain(|_, p| p.strong_count() > 0);
+        let party = Arc::default();
+        self.parties.insert(entity.to_owned(), Arc::downgrade(&party));
+        party
     }
 
     pub(super) fn next_conn(&mut self) -> u64 {
@@ -446,6 +467,11 @@ impl Osd {
         };
         let client = Arc::clone(&s.client);
         s.epoch.set(s.epoch.get().max(m.epoch));
+        let decoded = msg.front.len() + m.ops.len() * size_of::<OsdOp>();
+        let hold = client.held.take(decoded, msg.data.len());
+        if m.epoch > self.maps.epoch() {
+            self.want_map(m.epoch);
+        }
         let received = self.usec();
         let pgid = m.spg.pgid;
         let op = ClientOp {
@@ -465,6 +491,8 @@ impl Osd {
                 received,
                 ..Stamps::default()
             },
+            spent: 0,
+            hold: Some(hold),
             client,
         };
         if op.epoch < self.maps.epoch() {
@@ -472,6 +500,15 @@ impl Osd {
         }
         self.drive(|core, cx| core.handle_op(pgid, op, cx));
         Ok(())
+    }
+
+    /// A client says that there is a newer map: it may have come to the client first. Asked for once, however many say so.
+    fn want_map(&mut self, epoch: u32) {
+        let now = self.usec();
+        if epoch > self.wanted_map.0 || now >= self.wanted_map.1 + MAP_AGAIN {
+            self.wanted_map = (epoch.max(self.wanted_map.0), now);
+            self.want_newest_map();
+        }
     }
 
     /// A client's connection ended.

@@ -34,6 +34,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "deep_scrub" &[("pgid?", "CephPgid"), ("time?", "CephInt")], "trigger a scheduled deep scrub";
     "dump_blocked_ops" FILTER, "show the blocked ops currently in flight";
     "dump_blocklist" &[], "dump blocklisted clients and times";
+    "dump_clients" &[], "show clients with what they take: requests, bytes, watches, replies that wait";
     "dump_historic_ops" FILTER, "show recent ops";
     "dump_historic_ops_by_duration" FILTER, "show slowest recent ops, sorted by duration";
     "dump_historic_slow_ops" FILTER, "show slowest recent ops";

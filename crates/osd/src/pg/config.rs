@@ -21,10 +21,25 @@ pub struct PgConfig {
     pub max_attr_size: usize,
     /// Bytes of all attributes of an object together.
     pub max_attrs_total: usize,
-    /// `osd_max_write_size`: bytes of payload in one op.
+    /// Attributes of an object. Ceph has no limit; they are stored and copied together.
+    pub max_attrs: usize,
+    /// `osd_max_write_size`: bytes of payload in one request, and bytes that it may write with patterns repeated.
     pub max_write_size: usize,
-    /// Bytes that one op may take in the store's log: omap pairs, attributes and small writes. The store's limit is 8 MiB.
+    /// Ops in one request. Ceph has no limit. librbd reads all snapshots of an image with one request, four ops for each.
+    pub max_ops: usize,
+    /// Listing ops in one request; official clients send one.
+    pub max_listings: usize,
+    /// Snapshots that a write may name. Ceph has no limit; CephFS allows 4096 at a directory, the kernel's rbd 510 of an image. A clone has a
+    /// record for each, all of them in one transaction.
+    pub max_snaps: usize,
+    /// What one request may take of the processor, in bytes copied or compared (see `exec/work.rs`): about a tenth of a second, during which the
+    /// OSD does nothing else.
+    pub max_work: u64,
+    /// Bytes that one request may take in the store's log: omap pairs, attributes, small writes, info and snapshots of a clone. The store's limit
+    /// is 8 MiB; the rest is for the log entry and what is forgotten with it.
     pub max_logged: usize,
+    /// Bytes of an object's encoded info: watchers, and the snapshots and overlaps of all its clones. It is written with every change.
+    pub max_info: usize,
     /// Bytes that the omap of a clone may take in the store's log besides, of which an op may make two. A larger one is built in a
     /// staging object.
     pub max_clone_logged: usize,
@@ -39,16 +54,21 @@ pub struct PgConfig {
     pub max_omap_bytes: usize,
     /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
     pub max_write_op_reply_len: usize,
+    /// Bytes that all ops of a write may return: the log keeps them, and what is forgotten of it at once goes into one record.
+    pub max_write_reply: usize,
+    /// Ops in a write that returns something of each (`RETURNVEC`), for the same reason.
+    pub max_returning_ops: usize,
     /// `osd_client_watch_timeout`: seconds without a sign of a watcher after which its watch is dropped, where the client
     /// does not say.
     pub watch_timeout: u32,
     /// `osd_default_notify_timeout`: seconds that a notification waits for its watchers, where the client does not say.
     pub notify_timeout: u32,
-    /// Seconds that it waits at most. Ceph has no limit.
+    /// Seconds that it waits at most, and that a watch outlives its client. Ceph has no limit.
     pub max_notify_timeout: u32,
     /// Watchers of one object. Ceph has no limit; they are stored with every change of the object.
     pub max_watchers: usize,
-    /// Bytes that the watches and notifications of all PGs of a reactor may take. Ceph has no limit.
+    /// Bytes that the watches and notifications of all PGs of a reactor may take, of which clients with one key have half at most. Ceph has no
+    /// limit.
     pub watch_bytes: usize,
     /// `osd_class_load_list`: the object classes that may be used, separated by blanks; `*` for all.
     pub class_load_list: String,
@@ -140,9 +160,9 @@ impl PgConfig {
         false
     }
 
-    /// Bytes that may be read from the store for one request: more than any object has.
+    /// Bytes that may be read from the store for one request, and that it may return: all data of an object, and a listing of its omap.
     pub fn max_fetch(&self) -> u64 {
-        self.max_object_size.saturating_mul(2)
+        self.max_object_size.saturating_add(self.max_omap_bytes as u64)
     }
 
     /// What each of `pgs` PGs may keep in memory.
@@ -184,14 +204,22 @@ impl Default for PgConfig {
             max_attr_name_len: 100,
             max_attr_size: 2 << 20,
             max_attrs_total: 2 << 20,
+            max_attrs: 4096,
             max_write_size: 90 << 20,
-            max_logged: 7 << 20,
+            max_ops: 16 << 10,
+            max_listings: 16,
+            max_snaps: 8192,
+            max_work: 192 << 20,
+            max_logged: 6 << 20,
+            max_info: 1 << 20,
             max_clone_logged: 448 << 10,
             stage_page: 1 << 20,
             max_pgls: 1024,
             max_omap_entries: 1024,
             max_omap_bytes: 32 << 20,
             max_write_op_reply_len: 64,
+            max_write_reply: 16 << 10,
+            max_returning_ops: 1024,
             watch_timeout: 30,
             notify_timeout: 30,
             max_notify_timeout: 3600,

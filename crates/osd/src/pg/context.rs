@@ -178,6 +178,13 @@ impl Contexts {
         self.by_key.len()
     }
 
+    /// Forgets the ops of a connection that wait.
+    pub(crate) fn drop_queued(&mut self, conn: u64) {
+        for c in self.by_key.values_mut() {
+            c.queue.retain(|op| op.client.conn != conn);
+        }
+    }
+
     /// The ops that wait for an object.
     pub(crate) fn queued(&self) -> impl Iterator<Item = &ClientOp> {
         self.by_key.values().flat_map(|c| &c.queue)

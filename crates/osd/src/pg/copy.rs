@@ -186,6 +186,8 @@ impl Pg {
             retry_attempt: 0,
             trace: Default::default(),
             stamps: Default::default(),
+            spent: 0,
+            hold: None,
         };
         self.handle_op(op, cx);
     }

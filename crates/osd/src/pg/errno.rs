@@ -11,6 +11,8 @@ errnos! {
     ENOENT = 2;
     /// The data can't be read.
     EIO = 5;
+    /// More of something than one request may have: ops, snapshots, work.
+    E2BIG = 7;
     /// Try again. Clients resubmit for ever: never let it out.
     EAGAIN = 11;
     /// More memory would be needed than there may be.

@@ -84,6 +84,13 @@ pub fn object_key(o: &HObject) -> Bytes {
     out.into()
 }
 
+/// Whether an object's store key would be longer than the store takes: zero bytes in names count twice.
+pub fn is_too_long(o: &HObject) -> bool {
+    const MOST: usize = spirula_store::ObjectKey::MAX_LEN;
+    let names = o.nspace.len() + o.key.len() + o.oid.len();
+    2 * names + 64 > MOST && object_key(o).len() > MOST
+}
+
 /// The object with this store key; `None` where the bytes are no key.
 pub fn parse_object_key(mut key: &[u8]) -> Option<HObject> {
     let buf = &mut key;

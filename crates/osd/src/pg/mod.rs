@@ -4,6 +4,7 @@
 //! that a map must be handed over ([`Pg::handle_map`]) before events that need it, and that the answers to
 //! [`Output::Submit`] come in the order of submission.
 
+pub mod account;
 mod backfill;
 pub mod bug;
 pub mod cluster;

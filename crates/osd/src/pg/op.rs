@@ -15,7 +15,8 @@ use spirula_proto::osd::{
 };
 use spirula_proto::osd_op_data::CallInput;
 
-use super::cluster::PoolView;
+use super::account::{Held, Hold, Party};
+use super::cluster::{ClusterMap, PoolView};
 use super::exec::Request;
 
 /// What a client may do.
@@ -40,10 +41,18 @@ pub struct Client {
     pub conn: u64,
     /// Who it is.
     pub name: EntityName,
-    /// Where it is; what blocklists name.
+    /// Where it says it is; what locks, watches and blocklists name.
     pub addr: EntityAddr,
+    /// Where its connection comes from, with the nonce that it names: blocklists of hosts and networks mean this, whatever it says.
+    pub seen: EntityAddr,
+    /// The entity under whose key it logged in.
+    pub entity: String,
     /// What it may do.
     pub access: Arc<dyn Access>,
+    /// What its requests hold.
+    pub held: Arc<Held>,
+    /// What it has together with all who have its key.
+    pub party: Arc<Party>,
     /// Whether its connection has ended.
     pub closed: AtomicBool,
     /// The OSD that asks, where no client does.
@@ -72,16 +81,30 @@ impl Access for Internal {
 }
 
 impl Client {
-    /// The PG itself, for ops of its own. Nobody is answered.
-    pub(crate) fn internal() -> Self {
+    /// A client on a connection, with the address that it names.
+    pub fn new(conn: u64, name: EntityName, addr: EntityAddr, access: Arc<dyn Access>) -> Self {
         Self {
-            conn: 0,
-            name: EntityName::default(),
-            addr: EntityAddr::default(),
-            access: Arc::new(Internal),
+            conn,
+            name,
+            addr,
+            seen: addr,
+            entity: String::new(),
+            access,
+            held: Arc::default(),
+            party: Arc::default(),
             closed: AtomicBool::new(false),
             asker: None,
         }
+    }
+
+    /// The PG itself, for ops of its own. Nobody is answered.
+    pub(crate) fn internal() -> Self {
+        Self::new(
+            0,
+            EntityName::default(),
+            EntityAddr::default(),
+            Arc::new(Internal),
+        )
     }
 
     /// Another OSD.
@@ -95,6 +118,11 @@ impl Client {
     /// Whether it is the PG itself. Connections are counted from 1.
     pub(crate) fn is_internal(&self) -> bool {
         self.conn == 0
+    }
+
+    /// Whether a map shuts it out.
+    pub(crate) fn is_shut_out(&self, map: &dyn ClusterMap) -> bool {
+        !self.is_internal() && (map.is_blocklisted(&self.addr) || map.is_blocklisted(&self.seen))
     }
 
     /// Whether its connection has ended.
@@ -258,6 +286,10 @@ pub struct ClientOp {
     pub trace: Trace,
     /// When it arrived and what happened since.
     pub stamps: Stamps,
+    /// The work that executing it has taken so far, all its runs together.
+    pub spent: u64,
+    /// Counts it among its client's.
+    pub hold: Option<Hold>,
 }
 
 /// When an op reached which stage, in microseconds of a monotonic clock; 0 for not yet.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::Flags;
-use spirula_denc::UTime;
+use spirula_denc::{Reader, UTime};
 use spirula_maps::snap;
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags};
+use spirula_proto::osd_op_data::CopySource;
 
 use super::bug::Bug;
 use super::errno::*;
@@ -81,6 +82,9 @@ impl Pg {
         if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
             return Verdict::Fail(-EINVAL);
         }
+        if op.ops.len() > self.cfg.max_ops || op.snapc.snaps.len() > self.cfg.max_snaps {
+            return Verdict::Fail(-E2BIG);
+        }
         // That there is no such method shows before capabilities are looked at.
         if let Err(e) = self.check_calls(op) {
             return Verdict::Fail(-e);
@@ -88,8 +92,14 @@ impl Pg {
         if !op.may_read() && !op.write_ordered() && !op.is_pg_op() {
             return Verdict::Fail(-EINVAL);
         }
-        if !self.is_allowed(op) {
+        if !self.is_allowed(op) || !op.ops.iter().all(|o| self.may_read_source(op, o)) {
             return Verdict::Fail(-EPERM);
+        }
+        if op.client.is_shut_out(&*self.map) {
+            return Verdict::Fail(-EBLOCKLISTED);
+        }
+        if op.is_pg_op() && op.ops.len() > self.cfg.max_listings {
+            return Verdict::Fail(-E2BIG);
         }
         Verdict::Pass
     }
@@ -122,10 +132,33 @@ impl Pg {
             })
             .collect();
         let (read, write) = (op.needs_read_cap(), op.needs_write_cap());
-        let (nspace, key) = (op.object.nspace.as_bytes(), op.object.effective_key().as_bytes());
+        let nspace = op.object.nspace.as_bytes();
+        // A listing is about all names, whatever locator key it comes with: no prefix of names allows it.
+        let key = match op.is_pg_op() {
+            true => &[][..],
+            false => op.object.effective_key().as_bytes(),
+        };
         op.client
             .access
             .allows(&self.pool, nspace, key, read, write, &calls)
+    }
+
+    /// Whether the client may read what an op copies; true for all others. This OSD's peers read it without asking whose wish that was.
+    fn may_read_source(&self, op: &ClientOp, o: &OsdOp) -> bool {
+        if !matches!(o.code, OpCode::COPY_FROM | OpCode::COPY_FROM2) {
+            return true;
+        }
+        // What does not decode, or lies in no pool, fails when it is executed.
+        let Ok(source) = Reader::new(&o.indata).get::<CopySource>() else {
+            return true;
+        };
+        let l = &source.locator;
+        let Some(pool) = self.map.pool(l.pool.cast_unsigned()) else {
+            return true;
+        };
+        let key = if l.key.is_empty() { &source.oid } else { &l.key };
+        let access = &op.client.access;
+        access.allows(&pool, l.nspace.as_bytes(), key.as_bytes(), true, false, &[])
     }
 
     pub(super) fn check_object_op(&self, op: &ClientOp) -> Verdict {
@@ -140,8 +173,8 @@ impl Pg {
         if o.oid.is_empty() {
             return Verdict::Fail(-EINVAL);
         }
-        if self.map.is_blocklisted(&op.client.addr) {
-            return Verdict::Fail(-EBLOCKLISTED);
+        if key::is_too_long(o) {
+            return Verdict::Fail(-ENAMETOOLONG);
         }
         if pool.eio {
             let knows = op.flags.has(OsdFlags::SUPPORTSPOOLEIO);
@@ -153,6 +186,9 @@ impl Pg {
             }
             if op.data_len() > cfg.max_write_size {
                 return Verdict::Fail(-EMSGSIZE);
+            }
+            if op.flags.has(OsdFlags::RETURNVEC) && op.ops.len() > cfg.max_returning_ops {
+                return Verdict::Fail(-E2BIG);
             }
             if !op.snapc.is_valid() {
                 return Verdict::Fail(-EINVAL);

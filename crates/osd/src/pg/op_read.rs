@@ -128,6 +128,8 @@ impl Pg {
             retry_attempt: 0,
             trace: Default::default(),
             stamps: Default::default(),
+            spent: 0,
+            hold: None,
         }
     }
 
@@ -287,7 +289,7 @@ impl Pg {
 
     pub(super) fn execute(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         r.op.stamps.started = cx.usec;
-        if !r.op.client.is_internal() && self.map.is_blocklisted(&r.op.client.addr) {
+        if r.op.client.is_shut_out(&*self.map) {
             // It came before the map that shuts the client out, and waited.
             return self.fail(&mut r.op, -EBLOCKLISTED, cx);
         }
@@ -322,9 +324,13 @@ impl Pg {
         let asking = self.asking(&client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
         exec.request = r.op.request(cx.now, self.info.last_user_version);
+        exec.work.spent = r.op.spent;
         let mut result = match exec.run(&mut r.op.ops) {
             Run::Done(result) => result,
-            Run::Fetch(wants) => return self.fetch(r, wants, cx),
+            Run::Fetch(wants) => {
+                r.op.spent = exec.work.spent;
+                return self.fetch(r, wants, cx);
+            }
         };
         let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
         let effects = exec.watch_effects.take();

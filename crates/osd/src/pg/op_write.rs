@@ -8,12 +8,13 @@ use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::bug::Bug;
+use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
 use super::log::{LogEntry, LogOp, Usage};
 use super::message::{PeerBody, PeerMessage};
-use super::op::ClientOp;
+use super::op::{ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
 use super::txn::{MetaOp, ObjectOp, Txn, log_bytes};
@@ -121,17 +122,33 @@ impl Change {
 }
 
 /// Takes away what a write may not return: everything, or with RETURNVEC what is too long. Returns the request's result.
-fn limit_output(op: &mut ClientOp, mut result: i32, max: usize) -> i32 {
+fn limit_output(op: &mut ClientOp, mut result: i32, cfg: &PgConfig) -> i32 {
     if !op.flags.has(OsdFlags::RETURNVEC) {
         op.ops.iter_mut().for_each(|o| o.outdata = Default::default());
         return 0;
     }
-    for o in op.ops.iter_mut().filter(|o| o.outdata.len() > max) {
-        result = -EOVERFLOW;
-        o.rval = -EOVERFLOW;
-        o.outdata = Default::default();
+    let mut left = cfg.max_write_reply;
+    for o in &mut op.ops {
+        let len = o.outdata.len();
+        if len > cfg.max_write_op_reply_len.min(left) {
+            result = -EOVERFLOW;
+            o.rval = -EOVERFLOW;
+            o.outdata = Default::default();
+        } else {
+            left -= len;
+        }
     }
     result
+}
+
+/// Whether changes are more than one transaction may hold, or make the object's info larger than it was and may be.
+fn is_too_large(cfg: &PgConfig, old: &ObjectState, objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
+    let infos = objects.iter().flat_map(|(_, ops)| ops).filter_map(|op| match op {
+        ObjectOp::SetInfo(info) => Some(info.len()),
+        _ => None,
+    });
+    let info = infos.max().unwrap_or(0);
+    log_bytes(objects) > cfg.max_logged || info > cfg.max_info && info > old.info.to_bytes().len()
 }
 
 impl InFlight {
@@ -169,9 +186,13 @@ impl Pg {
         let asking = self.asking(&client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
         exec.request = r.op.request(cx.now, last_user_version);
+        exec.work.spent = r.op.spent;
         let result = match exec.run_change(&mut r.op.ops, &snap_context) {
             Run::Done(result) => result,
-            Run::Fetch(wants) => return self.fetch(r, wants, cx),
+            Run::Fetch(wants) => {
+                r.op.spent = exec.work.spent;
+                return self.fetch(r, wants, cx);
+            }
         };
         let effects = exec.watch_effects.take();
         let (key, mut op) = (&r.key, r.op);
@@ -192,15 +213,15 @@ impl Pg {
             }
             return;
         }
-        let mut result = limit_output(&mut op, result, self.cfg.max_write_op_reply_len);
-        if log_bytes(&exec.changes) > self.cfg.max_logged {
-            result = -EMSGSIZE;
-        }
+        let result = limit_output(&mut op, result, &self.cfg);
         if result < 0 {
             return self.log_failure(op, Reply::failure(result, old_user_version), cx);
         }
         let last = (self.next_version(), last_user_version);
         let change = Change::of(exec, (key, state), &snap_context, last, (op_mtime(&op), cx.now));
+        if is_too_large(&self.cfg, state, &change.objects) {
+            return self.log_failure(op, Reply::failure(-EMSGSIZE, old_user_version), cx);
+        }
         let reply = Reply {
             result,
             user_version: change.user_version,
@@ -231,7 +252,11 @@ impl Pg {
             },
             mtime: op.mtime,
             return_code: if returns { reply.result } else { 0 },
-            op_returns: if returns { op_returns(&op) } else { Vec::new() },
+            op_returns: if returns {
+                op_returns(&op, &self.cfg)
+            } else {
+                Vec::new()
+            },
             usage: self.info.usage.plus(change.usage),
             clones: change.clones,
             dirty: Dirty::of(change.objects.last().map_or(&[], |(_, ops)| ops)),
@@ -264,7 +289,11 @@ impl Pg {
             op: LogOp::Error,
             mtime: Default::default(),
             return_code: reply.result,
-            op_returns: if returns { op_returns(&op) } else { Vec::new() },
+            op_returns: if returns {
+                op_returns(&op, &self.cfg)
+            } else {
+                Vec::new()
+            },
             usage: self.info.usage,
             clones: Vec::new(),
             dirty: Dirty::default(),
@@ -475,7 +504,17 @@ impl Pg {
     }
 }
 
-/// Result and data of each op, for the log.
-fn op_returns(op: &ClientOp) -> Vec<(i32, Bytes)> {
-    op.ops.iter().map(|o| (o.rval, o.outdata.to_bytes())).collect()
+/// Result and data of each op, for the log. What a failed write has read before it failed is more than the log may keep: sent again, the request
+/// fails alike, without it.
+fn op_returns(op: &ClientOp, cfg: &PgConfig) -> Vec<(i32, Bytes)> {
+    let mut left = cfg.max_write_reply;
+    let returned = |o: &OsdOp| {
+        let data = match o.outdata.len() <= left.min(cfg.max_write_op_reply_len) {
+            true => o.outdata.to_bytes(),
+            false => Bytes::new(),
+        };
+        left -= data.len();
+        (o.rval, data)
+    };
+    op.ops.iter().map(returned).collect()
 }

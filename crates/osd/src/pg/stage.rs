@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::copy::CopyFetch;
 use super::errno::*;
 use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
-use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes};
+use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
 use super::{Ctx, Output, Pending, Pg, key};
 
 /// What a staging object is for. A PG has one of each at most, and an op takes them in this order.
@@ -207,7 +207,7 @@ fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
     let mut out: VecDeque<Vec<ObjectOp>> = VecDeque::new();
     let mut used = usize::MAX;
     let mut add = |op: ObjectOp| {
-        let bytes = log_bytes(std::slice::from_ref(&op));
+        let bytes = log_bytes_of(std::slice::from_ref(&op));
         used = used.saturating_add(bytes);
         if let Some(last) = out.back_mut().filter(|_| used <= max) {
             last.push(op);
@@ -365,7 +365,7 @@ impl Pg {
         if let Source::Copy(fetch) = &mut job.source
             && complete
             && !job.begun
-            && log_bytes(&ops) <= max / 2
+            && log_bytes_of(&ops) <= max / 2
         {
             let mut copied = std::mem::take(&mut fetch.copied);
             copied.content = ops;
@@ -400,7 +400,7 @@ impl Pg {
         let Some(Pending::Op(r)) = self.pending.get(&seq) else {
             return;
         };
-        if !r.op.client.is_internal() && self.map.is_blocklisted(&r.op.client.addr) {
+        if r.op.client.is_shut_out(&*self.map) {
             return self.stage_failed(seq, -EBLOCKLISTED, cx);
         }
         match self.check_full(&r.op, true, true, cx) {
@@ -506,7 +506,7 @@ mod tests {
             10_000,
         );
         assert!(steps.len() > 12);
-        assert!(steps.iter().skip(1).all(|s| log_bytes(s) <= 10_000));
+        assert!(steps.iter().skip(1).all(|s| log_bytes_of(s) <= 10_000));
         let (mut found, mut rest) = (Vec::new(), Vec::new());
         for op in steps.into_iter().flatten() {
             match op {

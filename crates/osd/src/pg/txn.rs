@@ -110,19 +110,30 @@ pub struct Txn {
 /// Bytes that a change, or a pair of an omap, takes in the log besides its keys and values.
 pub const PAIR_LOGGED: usize = 128;
 
-/// Bytes that changes take in a store's log at most: large writes go to their place directly.
-pub fn log_bytes(ops: &[ObjectOp]) -> usize {
-    let small: usize = ops
-        .iter()
-        .map(ObjectOp::written)
-        .filter(|n| *n < DIRECT_MIN)
-        .sum();
-    let direct_min = if small > GROUP_BYTES {
+/// Bytes that changes of objects take in a store's log at most, all in one transaction: large writes go to their place directly.
+pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
+    let direct_min = direct_min(objects.iter().flat_map(|(_, ops)| ops));
+    let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
+        let bytes = ops.iter().map(|op| op.log_bytes(key.len(), direct_min));
+        bytes.sum::<usize>()
+    };
+    objects.iter().map(of).sum()
+}
+
+/// As [`log_bytes`], for an object whose key is short.
+pub fn log_bytes_of(ops: &[ObjectOp]) -> usize {
+    let direct_min = direct_min(ops.iter());
+    ops.iter().map(|op| op.log_bytes(0, direct_min)).sum()
+}
+
+/// From which length on the store writes data of these changes to its place directly.
+fn direct_min<'a>(ops: impl Iterator<Item = &'a ObjectOp>) -> usize {
+    let small: usize = ops.map(ObjectOp::written).filter(|n| *n < DIRECT_MIN).sum();
+    if small > GROUP_BYTES {
         2 * BLOCK
     } else {
         DIRECT_MIN
-    };
-    ops.iter().map(|op| op.log_bytes(direct_min)).sum()
+    }
 }
 
 impl Txn {
@@ -189,9 +200,9 @@ impl ObjectOp {
         }
     }
 
-    fn log_bytes(&self, direct_min: usize) -> usize {
-        /// A record about a snapshot, whose key holds names.
-        const RECORD: usize = 4096;
+    /// The object's key, of `key` bytes, is logged with each change of it, and is part of the key of each record about a snapshot.
+    fn log_bytes(&self, key: usize, direct_min: usize) -> usize {
+        let record = key + PAIR_LOGGED;
         let payload = match self {
             Self::Write { data, .. } if data.len() < direct_min => data.len() + BLOCK + data.len() / 100,
             Self::Write { data, .. } => 3 * BLOCK + data.len() / 100,
@@ -202,11 +213,12 @@ impl ObjectOp {
             Self::OmapRm(keys) => keys.iter().map(|k| k.len() + PAIR_LOGGED).sum(),
             Self::OmapRmRange { from, to } => from.len() + to.len(),
             Self::CloneOf(source) | Self::CloneOfData(source) | Self::MoveOf(source) => source.len(),
-            Self::NoteSnaps { add, remove } => (add.len() + remove.len()) * RECORD,
-            Self::ForgetSnaps { snaps, .. } => snaps.len() * 2 * RECORD,
-            Self::Touch | Self::Remove | Self::RmAttr(_) | Self::OmapClear => 0,
+            Self::NoteSnaps { add, remove } => (add.len() + remove.len()) * record,
+            Self::ForgetSnaps { to, snaps } => snaps.len() * (record + to.len() + PAIR_LOGGED),
+            Self::RmAttr(name) => name.len(),
+            Self::Touch | Self::Remove | Self::OmapClear => 0,
         };
-        payload + PAIR_LOGGED
+        payload + record
     }
 
     fn encode(&self, w: &mut Writer, payload: &mut BytesList) {
@@ -343,7 +355,7 @@ mod tests {
             offset: 0,
             data: vec![0; len].into(),
         };
-        let weight = |n, len| log_bytes(&vec![write(len); n]);
+        let weight = |n, len| log_bytes_of(&vec![write(len); n]);
         assert!((4096..10_000).contains(&weight(1, 4096)));
         assert!(weight(1, 90 << 20) < 2 << 20);
         assert!(weight(2000, 4096) > 8 << 20);

@@ -4,6 +4,7 @@ mod classes;
 mod copy;
 mod copying;
 mod dups;
+mod hostile;
 mod image_io;
 mod map;
 mod omap;
@@ -127,14 +128,7 @@ impl Sim {
     fn with_config(osds: i32, size: u32, pg_num: u32, seed: u64, cfg: PgConfig) -> Self {
         let addr: EntityAddr = "v2:127.0.0.1:1000/7".parse().unwrap();
         let name = EntityName::new(EntityType::CLIENT, 4100);
-        let client = Arc::new(Client {
-            conn: 1,
-            name,
-            addr,
-            access: Arc::new(AllowAll),
-            closed: Default::default(),
-            asker: None,
-        });
+        let client = Arc::new(Client::new(1, name, addr, Arc::new(AllowAll)));
         let mut sim = Self {
             nodes: BTreeMap::new(),
             maps: BTreeMap::new(),
@@ -303,6 +297,7 @@ impl Sim {
                     if self.roomless.contains(&id) && claim != Claim::All {
                         refused.push(token);
                     } else {
+                        hostile::assert_fits(&txn);
                         node.store.submit(token, txn);
                     }
                 }
@@ -327,6 +322,7 @@ impl Sim {
                     if msg.header.kind == MsgType::PEERING {
                         self.peering_bytes += msg.front.len() + msg.data.len();
                     }
+                    hostile::assert_passes(&msg);
                     self.links.entry((id, osd)).or_default().push_back(msg);
                 }
                 Output::Reply { reply, .. } => self.replies.push_back(*reply),
@@ -539,6 +535,8 @@ impl Sim {
             retry_attempt: 0,
             trace: Default::default(),
             stamps: Default::default(),
+            spent: 0,
+            hold: None,
         }
     }
 

@@ -516,14 +516,12 @@ fn a_write_that_was_dropped_after_the_map_told_of_room_is_sent_again() {
         op.tid = first + i as u64;
         op.reqid.tid = op.tid;
         op.retry_attempt = i32::from(conn > 1);
-        op.client = Arc::new(Client {
+        op.client = Arc::new(Client::new(
             conn,
-            name: op.client.name,
-            addr: op.client.addr,
-            access: Arc::new(AllowAll),
-            closed: Default::default(),
-            asker: None,
-        });
+            op.client.name,
+            op.client.addr,
+            Arc::new(AllowAll),
+        ));
         sim.submit(op);
         sim.run_some(100_000);
     };

@@ -13,14 +13,9 @@ fn cluster() -> Sim {
 }
 
 pub(super) fn client(conn: u64) -> Arc<Client> {
-    Arc::new(Client {
-        conn,
-        name: EntityName::new(EntityType::CLIENT, 4100 + conn as i64),
-        addr: format!("v2:127.0.0.1:0/{conn}").parse().unwrap(),
-        access: Arc::new(AllowAll),
-        closed: Default::default(),
-        asker: None,
-    })
+    let name = EntityName::new(EntityType::CLIENT, 4100 + conn as i64);
+    let addr = format!("v2:127.0.0.1:0/{conn}").parse().unwrap();
+    Arc::new(Client::new(conn, name, addr, Arc::new(AllowAll)))
 }
 
 fn watch(cookie: u64, op: WatchOp, timeout: u32) -> OsdOpIn {
@@ -206,14 +201,7 @@ fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
     sim.by(&a, "a", write_full("x"));
     sim.by(&a, "a", watch(1, WatchOp::WATCH, 20));
     sim.close(&a);
-    let again = Arc::new(Client {
-        conn: 5,
-        name: a.name,
-        addr: a.addr,
-        access: Arc::clone(&a.access),
-        closed: Default::default(),
-        asker: None,
-    });
+    let again = Arc::new(Client::new(5, a.name, a.addr, Arc::clone(&a.access)));
     assert_eq!(sim.by(&again, "a", watch(1, WatchOp::PING, 0)).result, -110);
     let b = client(2);
     let id = sim.notify(&b, 30);
@@ -256,7 +244,7 @@ fn whoever_watches_a_deleted_object_is_told() {
 fn watches_and_notifications_have_bounds() {
     let cfg = PgConfig {
         max_watchers: 3,
-        watch_bytes: 4096,
+        watch_bytes: 8192,
         ..PgConfig::default()
     };
     let mut sim = Sim::with_config(3, 3, 4, 1, cfg);

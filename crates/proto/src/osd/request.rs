@@ -32,7 +32,7 @@ pub struct MOsdOp {
     pub epoch: u32,
     /// How.
     pub flags: OsdFlags,
-    /// Set where the request is not the sender's own; see [`MOsdOp::reqid`].
+    /// Names another's request in Ceph's cache tiers; of a client only the incarnation counts, see [`MOsdOp::reqid`].
     pub explicit_reqid: ReqId,
     /// Tracing.
     pub trace: Trace,
@@ -57,17 +57,14 @@ pub struct MOsdOp {
 }
 
 impl MOsdOp {
-    /// The request's id; `source` is the peer. It stays the same when the request is sent again.
+    /// The request's id; `source` is the authenticated peer. It stays the same when the request is sent again. That the message names
+    /// another's request is not believed: whoever does could have that one taken for done. Ceph's OSDs name others' requests where they
+    /// pass them on for a cache tier, which there is none of here.
     pub fn reqid(&self, source: EntityName) -> ReqId {
-        let explicit = self.explicit_reqid;
-        if explicit.name != EntityName::default() || explicit.tid != 0 {
-            explicit
-        } else {
-            ReqId {
-                name: source,
-                tid: self.tid,
-                inc: explicit.inc,
-            }
+        ReqId {
+            name: source,
+            tid: self.tid,
+            inc: self.explicit_reqid.inc,
         }
     }
 

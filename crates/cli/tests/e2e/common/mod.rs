@@ -9,6 +9,7 @@
 )]
 
 pub mod raw_client;
+pub mod raw_ops;
 pub mod raw_wire;
 
 use std::path::{Path, PathBuf};

@@ -60,6 +60,8 @@ impl Exec<'_> {
         let Some(kind) = Kind::parse(args.kind, &op.indata) else {
             return fail(EINVAL);
         };
+        let chunks = length.checked_div(chunk).unwrap_or(1);
+        self.spend(length.saturating_add(chunks.saturating_mul(super::work::ITEM)))?;
         let pieces = self.data(offset, length, false)?;
         let data = pieces.iter().map(|(_, b)| &b[..]).collect::<Vec<_>>().concat();
         op.set_length(data.len() as u64);

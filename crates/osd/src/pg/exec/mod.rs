@@ -16,6 +16,7 @@ mod plan;
 mod read;
 mod tmap;
 mod watch;
+mod work;
 mod write;
 mod xattr;
 
@@ -31,6 +32,7 @@ use spirula_denc::UTime;
 use spirula_maps::{IntervalSet, SnapContext};
 use spirula_proto::osd::{OpCode, OpFlags};
 pub(crate) use watch::Asking;
+pub(crate) use work::Work;
 
 use super::cluster::PoolSnaps;
 use super::config::PgConfig;
@@ -116,6 +118,8 @@ pub(crate) struct Exec<'a> {
     pub request: Request,
     /// Ops executed so far, those of class methods included.
     steps: u32,
+    /// What the request has cost.
+    pub work: Work,
     /// How often class methods asked for random bytes.
     drawn: u64,
     /// Whether the object exists now.
@@ -171,6 +175,7 @@ impl<'a> Exec<'a> {
             missing: None,
             request: Request::default(),
             steps: 0,
+            work: Work::default(),
             drawn: 0,
             exists: old.exists,
             info: old.info.clone(),
@@ -277,6 +282,16 @@ impl<'a> Exec<'a> {
     }
 
     fn one(&mut self, op: &mut OsdOp) -> OpResult {
+        self.begin_op()?;
+        let result = self.execute(op)?;
+        if let Err(stop) = self.end_op(op) {
+            op.outdata = Default::default();
+            return Err(stop);
+        }
+        Ok(result)
+    }
+
+    fn execute(&mut self, op: &mut OsdOp) -> OpResult {
         normalise(op);
         if op.code == OpCode::ZERO && self.zero_is_truncate(op) {
             if op.extent().offset >= self.info.size {

@@ -243,6 +243,7 @@ impl<'a> Exec<'a> {
     }
 
     pub(super) fn omap_set_vals(&mut self, op: &OsdOp) -> OpResult {
+        self.spend(op.indata.len() as u64)?;
         self.omap_set(pairs(op)?);
         self.count_write(op.indata.len() as u64);
         Ok(0)

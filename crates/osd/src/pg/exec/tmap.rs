@@ -57,6 +57,8 @@ impl Exec<'_> {
             return Ok(0);
         }
         let pieces = self.data(0, u64::MAX, false)?;
+        let old_len: usize = pieces.iter().map(|(_, b)| b.len()).sum();
+        self.spend((old_len + op.indata.len()) as u64 * 4)?;
         let old = pieces.iter().map(|(_, b)| &b[..]).collect::<Vec<_>>().concat();
         let map = updated(&old, &op.indata)?;
         self.replace_data(encode_to_vec(&map).into())

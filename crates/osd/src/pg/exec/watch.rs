@@ -40,10 +40,9 @@ impl Exec<'_> {
         let known = self.info.watchers.contains(&key);
         let watcher = Watcher {
             addr: self.asking.client.addr,
-            timeout: if args.timeout == 0 {
-                self.cfg.watch_timeout
-            } else {
-                args.timeout
+            timeout: match args.timeout {
+                0 => self.cfg.watch_timeout,
+                n => n.min(self.cfg.max_notify_timeout),
             },
         };
         match args.op {
@@ -79,7 +78,11 @@ impl Exec<'_> {
         if self.info.watchers.len() >= self.cfg.max_watchers {
             return fail(ENOSPC);
         }
-        let Some(charge) = self.asking.watches.reserve_watch(self.cfg.watch_bytes) else {
+        let Some(charge) = self
+            .asking
+            .watches
+            .reserve_watch(self.asking.client, self.cfg.watch_bytes)
+        else {
             return fail(ENOMEM);
         };
         self.effects().reserved.push(charge);
@@ -103,12 +106,15 @@ impl Exec<'_> {
         // What can't be understood is empty and has the default time, as with the official OSD.
         let request: NotifyRequest = Reader::new(&op.indata).get().unwrap_or_default();
         let Asking {
+            client,
             watches,
             object,
             epoch,
             ..
         } = self.asking;
-        let Some(charge) = watches.reserve_notify(object, request.payload.len(), self.cfg.watch_bytes) else {
+        let Some(charge) =
+            watches.reserve_notify(client, object, request.payload.len(), self.cfg.watch_bytes)
+        else {
             return fail(ENOMEM);
         };
         let timeout = if request.timeout == 0 {
@@ -122,7 +128,7 @@ impl Exec<'_> {
             cookie: op.args(),
             timeout: timeout.min(self.cfg.max_notify_timeout),
             payload: request.payload,
-            charge,
+            charges: vec![charge],
         };
         self.effects().notifies.push(start);
         op.outdata = Bytes::copy_from_slice(&id.to_le_bytes()).into();
@@ -144,10 +150,10 @@ impl Exec<'_> {
                 (None, ack)
             }
         };
-        let charge = self
-            .asking
-            .watches
-            .reserve_ack(ack.reply.len(), self.cfg.watch_bytes);
+        let charge =
+            self.asking
+                .watches
+                .reserve_ack(self.asking.client, ack.reply.len(), self.cfg.watch_bytes);
         let Some(charge) = charge else {
             return fail(ENOMEM);
         };

@@ -8,21 +8,42 @@ use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
+/// Bytes of a repeated pattern that are in memory, where the pattern is not longer: what is written is all made of these.
+const REPEATED: u64 = 1 << 20;
+
+/// A pattern as often as it fits into what stands for all of its repetitions, `length` bytes. It begins at a page, so that the store need not copy it.
+fn repeated(pattern: &Bytes, length: u64) -> Bytes {
+    const PAGE: usize = 4096;
+    let times = usize::try_from(length.min(REPEATED)).unwrap_or(0) / pattern.len().max(1);
+    if times <= 1 {
+        return pattern.clone();
+    }
+    let mut out = BytesMut::with_capacity(times * pattern.len() + PAGE);
+    let begin = out.as_ptr().align_offset(PAGE).min(PAGE);
+    out.resize(begin, 0);
+    (0..times).for_each(|_| out.extend_from_slice(pattern));
+    out.freeze().slice(begin..)
+}
+
 impl Exec<'_> {
     pub(super) fn write(&mut self, op: &OsdOp) -> OpResult {
         self.write_extent(op.extent(), op.indata.clone())
     }
 
-    fn write_extent(&mut self, e: Extent, mut data: Bytes) -> OpResult {
+    fn write_extent(&mut self, e: Extent, data: Bytes) -> OpResult {
         if e.length != data.len() as u64 {
             return fail(EINVAL);
         }
+        self.write_over_and_over(e, &data)
+    }
+
+    /// Writes data into an extent, again and again until it is full.
+    fn write_over_and_over(&mut self, e: Extent, data: &Bytes) -> OpResult {
         let mut length = e.length;
         let seq = self.info.truncate_seq;
         if seq != 0 && seq > e.truncate_seq && e.offset.saturating_add(length) > self.info.size {
             // Sent before a truncation that came first: what lies beyond is gone already.
             length = length.min(self.info.size.saturating_sub(e.offset));
-            data.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         }
         if e.truncate_seq > seq {
             if self.exists {
@@ -39,6 +60,7 @@ impl Exec<'_> {
             self.info.truncate_size = e.truncate_size;
         }
         self.check_extent(e.offset, length)?;
+        self.note_written(length)?;
         self.maybe_create();
         if length == 0 {
             if e.offset > self.info.size {
@@ -46,10 +68,13 @@ impl Exec<'_> {
                 self.set_size(e.offset);
             }
         } else {
-            self.changes.push(ObjectOp::Write {
-                offset: e.offset,
-                data,
-            });
+            for at in (0..length).step_by(data.len()) {
+                let left = usize::try_from(length - at).unwrap_or(usize::MAX);
+                self.changes.push(ObjectOp::Write {
+                    offset: e.offset + at,
+                    data: data.slice(..data.len().min(left)),
+                });
+            }
             if e.offset + length > self.info.size {
                 self.set_size(e.offset + length);
             }
@@ -74,6 +99,7 @@ impl Exec<'_> {
     pub(super) fn replace_data(&mut self, data: Bytes) -> OpResult {
         let length = data.len() as u64;
         self.check_extent(0, length)?;
+        self.note_written(length)?;
         let shrinks = self.exists && length < self.info.size;
         self.maybe_create();
         if shrinks {
@@ -110,21 +136,12 @@ impl Exec<'_> {
             return fail(EINVAL);
         }
         self.check_extent(offset, length)?;
-        let Ok(total) = usize::try_from(length) else {
-            return fail(EFBIG);
+        let e = Extent {
+            offset,
+            length,
+            ..Extent::default()
         };
-        let mut data = BytesMut::with_capacity(total);
-        while data.len() < total {
-            data.extend_from_slice(&op.indata);
-        }
-        self.write_extent(
-            Extent {
-                offset,
-                length,
-                ..Extent::default()
-            },
-            data.freeze(),
-        )
+        self.write_over_and_over(e, &repeated(&op.indata, length))
     }
 
     /// Within the object; a range that reaches its end became a truncation before.

@@ -5,7 +5,7 @@ use spirula_denc::Writer;
 use spirula_proto::osd::{CmpMode, XattrArgs};
 use spirula_proto::osd_op_data::XattrInput;
 
-use super::{Exec, OpResult, Stop, fail, kib};
+use super::{Exec, OpResult, Stop, fail, kib, work};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -116,6 +116,14 @@ impl Exec<'_> {
         let Some((name, value)) = name_and_value(op) else {
             return fail(EINVAL);
         };
+        let count = self.old.attrs.len() + self.attr_changes.len();
+        if count >= self.cfg.max_attrs
+            && !self.old.attrs.contains_key(&name)
+            && !self.attr_changes.contains_key(&name)
+        {
+            return fail(EFBIG);
+        }
+        self.spend(count as u64 * work::SHORT_ITEM)?;
         let changed = |k: &Bytes| *k == name || self.attr_changes.contains_key(k);
         let kept = self.old.attrs.iter().filter(|(k, _)| !changed(k)).map(|(_, v)| v);
         let others = self.attr_changes.iter().filter(|(k, _)| **k != name);

@@ -175,6 +175,7 @@ impl Exec<'_> {
         };
         let info: ObjectInfo = decode_all(&found.info).or_else(|_| fail(EIO))?;
         let copied = self.copy_of(&source, info.has_omap(), Slot::Becomes)?;
+        self.spend(self.old.extras() as u64)?;
         self.attr_changes.clear();
         self.attrs_after = Some(found.attrs.clone());
         self.rolled_back = self.old.info.snap_set.shared_with_head(clone);

@@ -102,20 +102,27 @@ impl Watches {
     }
 
     /// Memory for one more watch.
-    pub(crate) fn reserve_watch(&self, limit: usize) -> Option<Charge> {
-        self.memory.take(WATCH_BYTES, limit)
+    pub(crate) fn reserve_watch(&self, client: &Client, limit: usize) -> Option<Charge> {
+        self.memory.take(WATCH_BYTES, &client.party, limit)
     }
 
     /// Memory for a notification: what it says may stand in the queue of every watcher.
-    pub(crate) fn reserve_notify(&self, object: &Bytes, len: usize, limit: usize) -> Option<Charge> {
+    pub(crate) fn reserve_notify(
+        &self,
+        client: &Client,
+        object: &Bytes,
+        len: usize,
+        limit: usize,
+    ) -> Option<Charge> {
         let watchers = self.objects.get(object).map_or(0, |o| o.live.len());
         let each = len.saturating_add(WATCH_BYTES);
-        self.memory.take(each.saturating_mul(watchers + 1), limit)
+        self.memory
+            .take(each.saturating_mul(watchers + 1), &client.party, limit)
     }
 
     /// Memory for an answer.
-    pub(crate) fn reserve_ack(&self, len: usize, limit: usize) -> Option<Charge> {
-        self.memory.take(len.saturating_add(64), limit)
+    pub(crate) fn reserve_ack(&self, client: &Client, len: usize, limit: usize) -> Option<Charge> {
+        self.memory.take(len.saturating_add(64), &client.party, limit)
     }
 
     /// The number of the next notification.
@@ -138,7 +145,7 @@ impl Watches {
                     last_ping: usec,
                     deadline: None,
                     removal: None,
-                    _charge: self.memory.take_always(WATCH_BYTES),
+                    _charge: self.memory.take_always(WATCH_BYTES, None),
                 };
                 w.wait(usec);
                 w
@@ -163,13 +170,15 @@ impl Watches {
             last_ping: usec,
             deadline: None,
             removal: None,
-            _charge: self.memory.take_always(WATCH_BYTES),
+            _charge: self.memory.take_always(WATCH_BYTES, Some(&client.party)),
         });
         if w.client.as_ref().is_some_and(|c| c.conn == client.conn) {
             return;
         }
         w.pings = pings;
         w.last_ping = usec;
+        // It was nobody's while it was known from the object alone.
+        w._charge = self.memory.take_always(WATCH_BYTES, Some(&client.party));
         if client.is_closed() {
             // The connection was lost while the watch was made durable.
             w.client = None;

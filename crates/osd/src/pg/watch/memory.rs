@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use crate::pg::account::Party;
+
 /// Counts the memory, and numbers the notifications.
 #[derive(Debug, Clone, Default)]
 pub struct WatchMemory(Arc<Counters>);
@@ -17,21 +19,28 @@ struct Counters {
 #[derive(Debug)]
 pub(crate) struct Charge {
     of: WatchMemory,
+    /// Whose it is, as far as that is known.
+    party: Option<Arc<Party>>,
     bytes: usize,
 }
 
 impl WatchMemory {
-    /// Counts `bytes`, unless that makes more than `limit`.
-    pub(super) fn take(&self, bytes: usize, limit: usize) -> Option<Charge> {
-        let charge = self.take_always(bytes);
-        (self.0.bytes.load(Ordering::Relaxed) <= limit).then_some(charge)
+    /// Counts `bytes` of a party, unless it would have more than it leaves of `limit`: one alone has half, and whoever comes after it finds
+    /// the other half.
+    pub(super) fn take(&self, bytes: usize, party: &Arc<Party>, limit: usize) -> Option<Charge> {
+        let left = limit.saturating_sub(self.0.bytes.load(Ordering::Relaxed));
+        (party.watch_bytes().saturating_add(bytes) <= left).then(|| self.take_always(bytes, Some(party)))
     }
 
     /// Counts `bytes` that are in use anyway.
-    pub(super) fn take_always(&self, bytes: usize) -> Charge {
+    pub(super) fn take_always(&self, bytes: usize, party: Option<&Arc<Party>>) -> Charge {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(party) = party {
+            party.add_watch_bytes(bytes);
+        }
         Charge {
             of: self.clone(),
+            party: party.cloned(),
             bytes,
         }
     }
@@ -42,16 +51,12 @@ impl WatchMemory {
     }
 }
 
-impl Charge {
-    /// Counts `other` as part of this.
-    pub(super) fn merge(&mut self, mut other: Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
-    }
-}
-
 impl Drop for Charge {
     fn drop(&mut self) {
         self.of.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Some(party) = &self.party {
+            party.sub_watch_bytes(self.bytes);
+        }
     }
 }
 
@@ -61,15 +66,23 @@ mod tests {
 
     #[test]
     fn memory_is_counted_until_it_is_dropped() {
-        let memory = WatchMemory::default();
-        let mut a = memory.take(60, 100).unwrap();
-        assert!(memory.take(41, 100).is_none());
-        a.merge(memory.take(40, 100).unwrap());
-        assert!(memory.take(1, 100).is_none());
-        let always = memory.take_always(500);
-        drop(a);
-        assert!(memory.take(1, 100).is_none());
+        let (memory, a, b) = (WatchMemory::default(), Arc::default(), Arc::default());
+        let first = memory.take(60, &a, 100).unwrap();
+        assert!(memory.take(41, &b, 100).is_none());
+        let always = memory.take_always(500, None);
+        drop(first);
+        assert!(memory.take(1, &a, 100).is_none());
         drop(always);
-        assert!(memory.take(100, 100).is_some());
+        assert!(memory.take(100, &a, 100).is_some());
+    }
+
+    #[test]
+    fn one_party_leaves_half_of_it_to_others() {
+        let (memory, greedy, other) = (WatchMemory::default(), Arc::default(), Arc::default());
+        let taken: Vec<Charge> = std::iter::from_fn(|| memory.take(10, &greedy, 1000)).collect();
+        assert_eq!(greedy.watch_bytes(), 500);
+        assert!(memory.take(400, &other, 1000).is_some());
+        drop(taken);
+        assert_eq!(greedy.watch_bytes(), 0);
     }
 }

@@ -26,8 +26,8 @@ pub(crate) struct NotifyStart {
     pub timeout: u32,
     /// What to say.
     pub payload: Bytes,
-    /// What it takes.
-    pub charge: Charge,
+    /// What it takes, and the answers to it.
+    pub charges: Vec<Charge>,
 }
 
 /// A watcher's answer.
@@ -97,7 +97,7 @@ impl Notify {
         if self.waiting.remove(key) {
             self.replies.insert(watcher_id(key), reply);
             if let Some(charge) = charge {
-                self.start.charge.merge(charge);
+                self.start.charges.push(charge);
             }
         }
     }

@@ -90,8 +90,10 @@ impl Pg {
         }
     }
 
-    /// A client's connection ended.
+    /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
     pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+        self.held.retain(|op| op.client.conn != conn);
+        self.contexts.drop_queued(conn);
         self.watches.client_closed(conn, cx.usec);
     }
 

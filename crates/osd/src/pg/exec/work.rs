@@ -1,0 +1,79 @@
+//! What a request costs. It is executed in one go, and nothing else meanwhile: so there is a bound, however the request is put together.
+
+use spirula_proto::osd::OpCode;
+
+use super::{Exec, Stop, fail};
+use crate::pg::errno::*;
+use crate::pg::op::OsdOp;
+
+/// What an op costs besides the bytes that it copies, as many bytes: the time of a lookup or two.
+const OP: u64 = 512;
+/// What an item of a list costs besides its bytes.
+pub(super) const ITEM: u64 = 32;
+/// What an item costs that is only looked at.
+pub(super) const SHORT_ITEM: u64 = 4;
+
+/// What a request has cost so far, and would return and write.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    /// Processor time, as bytes that are copied or compared in it. Runs that were given up count.
+    pub spent: u64,
+    /// Bytes of output.
+    returned: u64,
+    /// Bytes of data written, of repeated patterns all.
+    written: u64,
+}
+
+impl Exec<'_> {
+    /// The request is to cost so much more.
+    ///
+    /// # Errors
+    /// E2BIG where that is more than a request may.
+    pub(in crate::pg) fn spend(&mut self, bytes: u64) -> Result<(), Stop> {
+        self.work.spent = self.work.spent.saturating_add(bytes);
+        if self.work.spent > self.cfg.max_work {
+            return fail(E2BIG);
+        }
+        Ok(())
+    }
+
+    /// An op begins.
+    ///
+    /// # Errors
+    /// As [`Exec::spend`].
+    pub(super) fn begin_op(&mut self) -> Result<(), Stop> {
+        self.spend(OP)
+    }
+
+    /// An op has made its output. Data that was read is passed on as it is; all else was copied.
+    ///
+    /// # Errors
+    /// ENOMEM where the request returns more than it may; as [`Exec::spend`].
+    pub(super) fn end_op(&mut self, op: &OsdOp) -> Result<(), Stop> {
+        let bytes = op.outdata.len() as u64;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.work.returned = self.work.returned.saturating_add(bytes);
+        if self.work.returned > self.cfg.max_fetch() {
+            return fail(ENOMEM);
+        }
+        if matches!(op.code, OpCode::READ | OpCode::SYNC_READ | OpCode::SPARSE_READ) {
+            self.spend(ITEM * op.outdata.iter().count() as u64)
+        } else {
+            self.spend(bytes)
+        }
+    }
+
+    /// Data is to be written.
+    ///
+    /// # Errors
+    /// EMSGSIZE where the request writes more than it may.
+    pub(super) fn note_written(&mut self, bytes: u64) -> Result<(), Stop> {
+        self.work.written = self.work.written.saturating_add(bytes);
+        if self.work.written > self.cfg.max_write_size as u64 {
+            return fail(EMSGSIZE);
+        }
+        Ok(())
+    }
+}
