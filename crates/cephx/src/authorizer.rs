@@ -13,12 +13,12 @@ use crate::env::Env;
 use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey};
 use crate::outcome::{Accepted, GlobalIdStatus, Outcome};
 use crate::seal::{open, open_from, seal, seal_into};
-use crate::ticket::{IssuedTicket, is_expired, open_ticket};
+use crate::ticket::is_expired;
+use crate::ticket_seal::open_ticket;
 use crate::wire::{
-    Authorize, AuthorizeReply, Challenge, MONITOR_SECRET_ID, ServiceTicketInfo, TicketBlob, method, mode,
-    read_service,
+    Authorize, AuthorizeReply, Challenge, ServiceTicketInfo, TicketBlob, method, mode, read_service,
 };
-use crate::{AuthName, Error, Result, TicketLifetimes};
+use crate::{AuthName, Error, Result};
 
 /// The client's side of one authorizer exchange.
 #[derive(Debug, Clone)]
@@ -47,21 +47,6 @@ impl Authorizer {
             nonce: env.random_u64()?,
             prefix: w.into_vec(),
         })
-    }
-
-    /// The authorizer with which the monitor `name` connects to another monitor, under the key of `mon.` that all of
-    /// them share.
-    ///
-    /// # Errors
-    /// [`Error::BadKey`], [`Error::NoRandomness`].
-    pub fn for_monitor(
-        name: &AuthName,
-        shared_key: &CryptoKey,
-        lifetimes: &TicketLifetimes,
-        env: &Env<'_>,
-    ) -> Result<Self> {
-        let ticket = IssuedTicket::for_monitor(name, shared_key, lifetimes, env)?;
-        Self::new(EntityType::MON, 0, &ticket.blob, &ticket.session.session_key, env)
     }
 
     /// The payload of the first `AUTH_REQUEST`.
@@ -120,16 +105,6 @@ pub trait TicketKeys {
     fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey>;
 }
 
-/// The key of `mon.`, with which monitors open the tickets that their peers make for themselves.
-#[derive(Debug, Clone)]
-pub struct MonitorKey(pub CryptoKey);
-
-impl TicketKeys for MonitorKey {
-    fn ticket_key(&self, service: EntityType, secret_id: u64) -> Option<CryptoKey> {
-        (service == EntityType::MON && secret_id == MONITOR_SECRET_ID).then(|| self.0.clone())
-    }
-}
-
 /// An authorizer as far as it can be read without the ticket's session key.
 pub(crate) struct OpenedAuthorizer {
     pub(crate) info: ServiceTicketInfo,
@@ -142,8 +117,7 @@ pub(crate) fn open_authorizer(
     keys: &dyn TicketKeys,
     env: &Env<'_>,
 ) -> Result<OpenedAuthorizer> {
-    let version = r.u8()?;
-    if !mode::AUTHORIZERS.contains(&version) {
+    if r.u8()? != mode::AUTHORIZER {
         return Err(Error::MalformedStart);
     }
     let global_id = r.u64()?;
@@ -157,7 +131,7 @@ pub(crate) fn open_authorizer(
         .ticket_key(service, blob.secret_id)
         .filter(|k| !k.is_empty())
         .ok_or(unknown)?;
-    let info = open_ticket(&secret, &blob)?;
+    let info = open_ticket(service, &secret, &blob)?;
     if info.ticket.global_id != global_id {
         return Err(Error::ForeignTicket);
     }
@@ -179,6 +153,7 @@ enum State {
 #[derive(Debug)]
 pub struct AuthorizerVerifier {
     state: State,
+    holder: Option<AuthName>,
 }
 
 impl Default for AuthorizerVerifier {
@@ -190,7 +165,15 @@ impl Default for AuthorizerVerifier {
 impl AuthorizerVerifier {
     /// Waits for the first `AUTH_REQUEST`.
     pub fn new() -> Self {
-        Self { state: State::Start }
+        Self {
+            state: State::Start,
+            holder: None,
+        }
+    }
+
+    /// Who holds the ticket, once one was opened.
+    pub fn holder(&self) -> Option<&AuthName> {
+        self.holder.as_ref()
     }
 
     /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an `AUTH_REQUEST_MORE` (then
@@ -227,7 +210,12 @@ impl AuthorizerVerifier {
         env: &Env<'_>,
     ) -> Result<Outcome> {
         let state = std::mem::replace(&mut self.state, State::Over);
-        let opened = open_authorizer(&mut Reader::new(payload), keys, env)?;
+        let mut r = Reader::new(payload);
+        let opened = open_authorizer(&mut r, keys, env)?;
+        if !r.is_empty() {
+            return Err(Error::MalformedStart);
+        }
+        self.holder = Some(opened.info.ticket.name.clone());
         let session_key = opened.info.session_key;
         match (state, opened.body.challenge_plus_one) {
             (State::Start, _) => {

@@ -3,7 +3,7 @@
 //! - [`CryptoKey`], [`Keyring`], [`AuthName`], [`EntityAuth`]: who there is, and with what key.
 //! - [`ClientHandshake`] and [`ServerHandshake`]: the login of an entity at a monitor, and the renewal of its tickets.
 //! - [`Authorizer`] and [`AuthorizerVerifier`]: the use of a ticket at a service. Every daemon authenticates to every
-//!   other in one of these two ways; monitors towards each other with [`Authorizer::for_monitor`].
+//!   other in one of these two ways, but monitors to each other with a [`Greeting`].
 //! - [`ServiceSecrets`]: the rotating secrets that tickets are sealed with; [`RotatingKeys`]: a service's copy.
 //! - [`caps`]: what an entity may do.
 //!
@@ -13,10 +13,12 @@ mod authorizer;
 pub mod caps;
 
 mod client;
+mod derive;
 mod entity;
 mod env;
 mod error;
 mod global_id;
+mod greeting;
 mod key;
 mod keyring;
 mod keyserver;
@@ -26,14 +28,16 @@ mod rotating;
 mod seal;
 mod server;
 mod ticket;
+mod ticket_seal;
 pub mod wire;
 
-pub use authorizer::{Authorizer, AuthorizerVerifier, MonitorKey, TicketKeys};
+pub use authorizer::{Authorizer, AuthorizerVerifier, TicketKeys};
 pub use client::{ClientHandshake, ClientKeys, ClientSession, Renewed, TicketStore};
 pub use entity::EntityAuth;
 pub use env::{Env, OsRandom, RandomSource};
 pub use error::{EACCES, EBUSY, EINVAL, EIO, EOPNOTSUPP, EPERM, Error, Result};
 pub use global_id::{GLOBAL_ID_STEP, GlobalIds};
+pub use greeting::Greeting;
 pub use key::{ConnectionMode, ConnectionSecret, CryptoKey, KeyType};
 pub use keyring::{Keyring, KeyringError};
 pub use keyserver::{KeyDatabase, KeyServer};

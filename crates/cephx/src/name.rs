@@ -25,6 +25,12 @@ impl AuthName {
     pub fn monitors() -> Self {
         Self::new(EntityType::MON, "")
     }
+
+    /// The number of the OSD of this name. Names that only read like a number, such as `osd.03`, are no OSD's.
+    pub fn osd_number(&self) -> Option<i32> {
+        let number = self.id.parse::<i32>().ok()?;
+        (self.kind == EntityType::OSD && number >= 0 && self.id == number.to_string()).then_some(number)
+    }
 }
 
 impl fmt::Display for AuthName {
@@ -77,6 +83,23 @@ mod tests {
         assert!("client".parse::<AuthName>().is_err());
         assert!("foo.bar".parse::<AuthName>().is_err());
         assert!(" client.x".parse::<AuthName>().is_err());
+    }
+
+    #[test]
+    fn only_a_number_as_it_is_written_names_an_osd() {
+        let number = |text: &str| text.parse::<AuthName>().unwrap().osd_number();
+        assert_eq!([number("osd.0"), number("osd.12")], [Some(0), Some(12)]);
+        for other in [
+            "osd.03",
+            "osd.+3",
+            "osd.-3",
+            "osd.3 ",
+            "osd.",
+            "osd.99999999999",
+            "client.3",
+        ] {
+            assert_eq!(number(other), None, "{other}");
+        }
     }
 
     #[test]

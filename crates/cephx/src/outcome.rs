@@ -66,4 +66,6 @@ pub enum GlobalIdStatus {
     ReclaimedInsecurely,
     /// It stands in a ticket of the monitors.
     FromTicket,
+    /// It has none: it is a monitor, which has proved to hold the key of `mon.`.
+    Monitor,
 }

@@ -2,7 +2,8 @@
 //! magic number (`encode_encrypt` in Ceph's `src/auth/cephx/CephxProtocol.h`, `src/auth/Crypto.cc`).
 //!
 //! CBC with a fixed vector and no authentication is weak by today's standards; it is what key type 1 means on the
-//! wire. Every value sealed here either starts with random bytes or is a key, and its reader checks the magic number.
+//! wire, for what a client seals or opens. What no client opens is sealed otherwise ([`crate::ticket_seal`]), and
+//! both sides sign the handshake afterwards. What is opened here must be exactly what the official code writes.
 
 use aes::Aes128;
 use cbc::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit, block_padding::Pkcs7};
@@ -21,7 +22,7 @@ const VERSION: u8 = 1;
 /// The AES key inside a cephx key. Another key type becomes another branch here.
 fn aes_key(key: &CryptoKey) -> Result<&[u8; AES_KEY_LEN]> {
     match key.kind() {
-        KeyType::AES => key.secret().first_chunk().ok_or(Error::BadKey),
+        KeyType::AES => key.secret().try_into().map_err(|_| Error::BadKey),
         _ => Err(Error::BadKey),
     }
 }
@@ -55,15 +56,17 @@ pub(crate) fn seal_into<T: Encode + ?Sized>(w: &mut Writer, key: &CryptoKey, val
     Ok(())
 }
 
-/// Opens what [`seal`] made. Bytes after the value are ignored, as the official reader does.
+/// Opens what [`seal`] made. The official reader ignores the version and bytes after the value; no release writes
+/// any, and each that is not looked at is one that a forger may choose.
 pub(crate) fn open<T: Decode>(key: &CryptoKey, sealed: &[u8]) -> Result<T> {
     let plain = decrypt(key, sealed)?;
     let mut r = Reader::new(&plain);
-    let header = r.u8().and_then(|_| r.u64()).map_err(|_| Error::Decrypt)?;
-    if header != MAGIC {
+    let mut read = || Ok::<_, spirula_denc::Error>((r.u8()?, r.u64()?, r.get()?));
+    let (version, magic, value) = read().map_err(|_| Error::Decrypt)?;
+    if version != VERSION || magic != MAGIC || !r.is_empty() {
         return Err(Error::Decrypt);
     }
-    r.get().map_err(|_| Error::Decrypt)
+    Ok(value)
 }
 
 /// Opens what [`seal_into`] made.
@@ -83,7 +86,8 @@ pub(crate) fn fold<T: Encode>(key: &CryptoKey, value: &T) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spirula_denc::UTime;
+    use crate::wire::{ServiceTicketInfo, TicketBlob};
+    use spirula_denc::{UTime, decode_all};
 
     fn key(byte: u8) -> CryptoKey {
         CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &[byte; 16]).unwrap()
@@ -118,5 +122,63 @@ mod tests {
         assert_eq!(open::<u64>(&key(1), &bent), Err(Error::Decrypt));
         assert_eq!(open::<u64>(&key(1), &sealed[..17]), Err(Error::Decrypt));
         assert_eq!(open::<u64>(&key(1), &[]), Err(Error::Decrypt));
+    }
+
+    #[test]
+    fn another_version_and_bytes_after_the_value_are_refused() {
+        let envelope = |version: u8, rest: &[u8]| {
+            let mut w = Writer::new();
+            w.u8(version);
+            w.u64(MAGIC);
+            w.u64(7);
+            w.bytes(rest);
+            encrypt(&key(1), w.as_slice()).unwrap()
+        };
+        assert_eq!(open::<u64>(&key(1), &envelope(VERSION, &[])), Ok(7));
+        assert_eq!(open::<u64>(&key(1), &envelope(2, &[])), Err(Error::Decrypt));
+        assert_eq!(
+            open::<u64>(&key(1), &envelope(VERSION, &[0])),
+            Err(Error::Decrypt)
+        );
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
+            .collect()
+    }
+
+    /// What official monitors sealed (tickets of theirs), with the rotating secrets they used, both from
+    /// ceph/ceph-object-corpus (`CephXTicketBlob` and `RotatingSecrets` of the set 16.2.0).
+    const OFFICIAL: [(&str, &str, &str, &str); 2] = [
+        (
+            "f011b4ad2e4c49425eaccf4ff3f30713",
+            "010200000000000000800000007f696d8b9cd5f3af88fe561d7d484b8097375c62c218c079914aeed71831f2d1731435f4f1637d8d43bb\
+             9640cd696eac02d06706e879736716d4758d6f1943865b4d35b5ac90162b2fb881359f4ab08563153f236d1b729da949331b5585b9c9a2\
+             f13a6134458591d6d3833915a74cf0a36c7c30f8462754d489557c631d0bdc",
+            "mds.c",
+            "allow rw tag cephfs *=*",
+        ),
+        (
+            "10161322e38198679745ff80ee2d08a9",
+            "01020000000000000070000000d0d0b8166e58c1c963e0423c5dbb174f287103f30f1522ce16d5e685c5fbf1a9b371a0a7ea9b0f15eca4\
+             579f7d521a1d29cac61b5ce720528aefe01a73898b1f73c12475a715625b5b377f0c065abbc97466cae079fce41a131b437acda2ba847e\
+             ba1446ec11ec0ae500b3f843fcac37",
+            "client.admin",
+            "allow *",
+        ),
+    ];
+
+    #[test]
+    fn what_official_monitors_sealed_opens_and_is_sealed_to_the_same_bytes() {
+        for (secret, blob, holder, caps) in OFFICIAL {
+            let secret = CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &hex(secret)).unwrap();
+            let blob: TicketBlob = decode_all(&hex(blob)).unwrap();
+            let info: ServiceTicketInfo = open(&secret, &blob.blob).unwrap();
+            assert_eq!(info.ticket.name.to_string(), holder);
+            assert_eq!(info.ticket.caps.text().unwrap(), caps);
+            assert_eq!(seal(&secret, &info).unwrap(), blob.blob);
+        }
     }
 }

@@ -2,15 +2,17 @@
 
 use spirula_denc::{EntityType, Reader, Writer, encode_to_vec};
 
-use crate::authorizer::{AuthorizerVerifier, MonitorKey, TicketKeys, open_authorizer, same_number};
+use crate::authorizer::{TicketKeys, open_authorizer, same_number};
 use crate::entity::EntityAuth;
 use crate::env::Env;
+use crate::greeting::Greeted;
 use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey};
 use crate::keyserver::KeyServer;
 use crate::name::AuthName;
 use crate::outcome::{Accepted, GlobalIdStatus, Outcome};
 use crate::seal::{fold, seal_into};
-use crate::ticket::{Holder, IssuedTicket, is_expired, open_ticket, put_tickets};
+use crate::ticket::{Holder, IssuedTicket, is_expired, put_tickets};
+use crate::ticket_seal::open_ticket;
 use crate::wire::{
     AuthCaps, Authenticate, Challenge, ChallengeBlob, ResponseHeader, ServiceTicketInfo,
     ServiceTicketRequest, method, mode, request, services_in,
@@ -21,13 +23,9 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 struct Session {
     name: AuthName,
+    /// Before the login: the one that the client claims, 0 where it claims none.
     global_id: u64,
     server_challenge: u64,
-    /// `None` while a client that brought its global id has not proved that it was its own; after that every
-    /// renewal must bring the old ticket.
-    status: Option<GlobalIdStatus>,
-    /// Whether the global id was made for this session.
-    is_new: bool,
 }
 
 #[derive(Debug)]
@@ -35,8 +33,8 @@ enum State {
     Start,
     /// A login was begun: waits for the answer to the challenge.
     Challenged(Session),
-    /// A peer monitor sent an authorizer.
-    Peer(AuthorizerVerifier),
+    /// Another monitor greeted: waits for its proof.
+    Greeted(Greeted),
     /// Logged in; the session may renew its tickets.
     LoggedIn(Session),
     Failed,
@@ -59,6 +57,7 @@ pub struct AuthReply {
 #[derive(Debug)]
 pub struct ServerHandshake {
     state: State,
+    claimed: Option<AuthName>,
 }
 
 impl Default for ServerHandshake {
@@ -72,15 +71,21 @@ struct Login {
     payload: Vec<u8>,
     session_key: CryptoKey,
     connection_secret: ConnectionSecret,
-    caps: AuthCaps,
     expires: spirula_denc::UTime,
-    status: GlobalIdStatus,
 }
 
 impl ServerHandshake {
     /// Waits for the first `AUTH_REQUEST`.
     pub fn new() -> Self {
-        Self { state: State::Start }
+        Self {
+            state: State::Start,
+            claimed: None,
+        }
+    }
+
+    /// Who the peer says it is, once it has said so.
+    pub fn claimed(&self) -> Option<&AuthName> {
+        self.claimed.as_ref()
     }
 
     /// Handles the payload of an `AUTH_REQUEST` (then `auth_method` is its method) or of an `AUTH_REQUEST_MORE` (then
@@ -99,12 +104,18 @@ impl ServerHandshake {
             return Outcome::denied(Error::UnsupportedMethod(auth_method));
         }
         match std::mem::replace(&mut self.state, State::Failed) {
-            State::Start if payload.first().is_some_and(|m| mode::AUTHORIZERS.contains(m)) => {
-                self.handle_peer(AuthorizerVerifier::new(), mode, payload, keys, env)
-            }
-            State::Peer(verifier) => self.handle_peer(verifier, mode, payload, keys, env),
-            State::Start => match begin(payload, keys, env) {
+            State::Start if Greeted::is_greeting(payload) => match Greeted::begin(payload, mode, env) {
+                Ok((greeted, answer)) => {
+                    self.claimed = Some(greeted.name().clone());
+                    self.state = State::Greeted(greeted);
+                    Outcome::More(answer)
+                }
+                Err(e) => Outcome::denied(e),
+            },
+            State::Greeted(greeted) => greet(greeted, payload, keys, env).unwrap_or_else(Outcome::denied),
+            State::Start => match begin(payload, env) {
                 Ok((session, reply)) => {
+                    self.claimed = Some(session.name.clone());
                     self.state = State::Challenged(session);
                     Outcome::More(reply)
                 }
@@ -123,24 +134,6 @@ impl ServerHandshake {
             }
             State::Failed => Outcome::denied(Error::OutOfOrder),
         }
-    }
-
-    fn handle_peer(
-        &mut self,
-        mut verifier: AuthorizerVerifier,
-        mode: ConnectionMode,
-        payload: &[u8],
-        keys: &dyn KeyServer,
-        env: &Env<'_>,
-    ) -> Outcome {
-        let Some(shared) = keys.lookup(&AuthName::monitors()) else {
-            return Outcome::denied(Error::UnknownEntity);
-        };
-        let outcome = verifier.handle(method::CEPHX, mode, payload, &MonitorKey(shared.key), env);
-        if matches!(outcome, Outcome::More(_)) {
-            self.state = State::Peer(verifier);
-        }
-        outcome
     }
 
     /// Handles the payload of an `MAuth` on the session: renewal of its tickets, or a daemon's wish for the rotating
@@ -162,22 +155,20 @@ impl ServerHandshake {
     }
 }
 
-/// Reads a login's first message and makes the challenge.
-fn begin(payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> Result<(Session, Vec<u8>)> {
-    let (name, claimed) = read_start(payload).map_err(|_| Error::MalformedStart)?;
-    let global_id = if claimed == 0 {
-        keys.new_global_id().ok_or(Error::NotReady)?
-    } else {
-        claimed
-    };
+fn greet(greeted: Greeted, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> Result<Outcome> {
+    let shared = keys.lookup(&AuthName::monitors()).ok_or(Error::UnknownEntity)?;
+    greeted.finish(payload, &shared.key, env)
+}
+
+/// Reads a login's first message and makes the challenge. Nothing is kept or used up for somebody who has proved nothing.
+fn begin(payload: &[u8], env: &Env<'_>) -> Result<(Session, Vec<u8>)> {
+    let (name, global_id) = read_start(payload).map_err(|_| Error::MalformedStart)?;
     // 0 means "no challenge was made" to the official code.
     let server_challenge = env.random_u64()?.max(1);
     let session = Session {
         name,
         global_id,
         server_challenge,
-        status: None,
-        is_new: claimed == 0,
     };
     Ok((session, encode_to_vec(&Challenge { server_challenge })))
 }
@@ -187,7 +178,9 @@ fn read_start(payload: &[u8]) -> Result<(AuthName, u64)> {
     if !mode::MONS.contains(&r.u8()?) {
         return Err(Error::MalformedStart);
     }
-    Ok((r.get()?, r.u64()?))
+    let start = (r.get()?, r.u64()?);
+    r.finish()?;
+    Ok(start)
 }
 
 impl Session {
@@ -203,17 +196,21 @@ impl Session {
             request::AUTH_SESSION_KEY => {}
             other => return Err(Error::UnknownRequest(other)),
         }
-        let login = self.login(&r.get()?, Some(mode), keys, env)?;
-        self.status = Some(login.status);
+        let (req, entity) = self.authenticate(&mut r, keys)?;
+        let (status, old) = self.first_status(&req, keys, env)?;
+        if matches!(status, GlobalIdStatus::New | GlobalIdStatus::NewUnexposed) {
+            self.global_id = keys.new_global_id().ok_or(Error::NotReady)?;
+        }
+        let login = self.grant(&req, &entity, old.as_ref(), Some(mode), keys, env)?;
         let accepted = Accepted {
             payload: login.payload,
             name: self.name.clone(),
             global_id: self.global_id,
             session_key: login.session_key,
             connection_secret: login.connection_secret,
-            caps: login.caps,
+            caps: entity.caps_for("mon"),
             expires: login.expires,
-            global_id_status: login.status,
+            global_id_status: status,
         };
         Ok((self, accepted))
     }
@@ -221,7 +218,11 @@ impl Session {
     fn renew(&self, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> Result<AuthReply> {
         let mut r = Reader::new(payload);
         let payload = match r.u16()? {
-            request::AUTH_SESSION_KEY => self.login(&r.get()?, None, keys, env)?.payload,
+            request::AUTH_SESSION_KEY => {
+                let (req, entity) = self.authenticate(&mut r, keys)?;
+                let (_, old) = self.reclaim(&req, keys, env)?;
+                self.grant(&req, &entity, old.as_ref(), None, keys, env)?.payload
+            }
             request::PRINCIPAL_SESSION_KEY => return self.service_tickets(&mut r, keys, env),
             request::ROTATING_KEY => self.rotating_secrets(keys)?,
             other => return Err(Error::UnknownRequest(other)),
@@ -229,23 +230,28 @@ impl Session {
         Ok(AuthReply { result: 0, payload })
     }
 
-    /// Checks the answer to the challenge, then hands out the ticket of the monitors' own service and, to clients that
-    /// ask for them, those of other services. `mode` is `None` in a renewal, where there is no new connection.
-    fn login(
+    /// Reads the answer to the challenge and checks it: whoever made it holds the entity's key, and may talk to monitors.
+    fn authenticate(&self, r: &mut Reader<'_>, keys: &dyn KeyServer) -> Result<(Authenticate, EntityAuth)> {
+        let req = r.get()?;
+        let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
+        self.check_answer(&req, &entity.key)?;
+        if entity.caps_for("mon").text()?.is_empty() {
+            return Err(Error::NoCaps);
+        }
+        Ok((req, entity))
+    }
+
+    /// Hands out the ticket of the monitors' own service and, to clients that ask for them, those of other services.
+    /// `mode` is `None` in a renewal, where there is no new connection.
+    fn grant(
         &self,
         req: &Authenticate,
+        entity: &EntityAuth,
+        old: Option<&ServiceTicketInfo>,
         mode: Option<ConnectionMode>,
         keys: &dyn KeyServer,
         env: &Env<'_>,
     ) -> Result<Login> {
-        let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
-        self.check_answer(req, &entity.key)?;
-        let (status, old) = self.check_old_ticket(req, keys, env)?;
-        let caps = entity.caps_for("mon");
-        if caps.text()?.is_empty() {
-            return Err(Error::NoCaps);
-        }
-
         let auth = self.issue(EntityType::AUTH, AuthCaps::default(), keys, env)?;
         let session_key = auth.session.session_key.clone();
         let expires = env.now.plus(auth.session.validity.to_duration());
@@ -254,7 +260,7 @@ impl Session {
             request_type: request::AUTH_SESSION_KEY,
             status: 0,
         });
-        put_tickets(&mut w, &entity.key, &[auth], old.as_ref().map(|t| &t.session_key))?;
+        put_tickets(&mut w, &entity.key, &[auth], old.map(|t| &t.session_key))?;
 
         let mut connection_secret = ConnectionSecret::default();
         if req.other_keys != 0 {
@@ -264,7 +270,7 @@ impl Session {
                 seal_into(&mut sealed, &session_key, &connection_secret)?;
             }
             w.blob(sealed.as_slice());
-            let (tickets, _) = self.issue_all(req.other_keys, &entity, keys, env)?;
+            let (tickets, _) = self.issue_all(req.other_keys, entity, keys, env)?;
             let mut extra = Writer::new();
             if !tickets.is_empty() {
                 put_tickets(&mut extra, &session_key, &tickets, None)?;
@@ -275,9 +281,7 @@ impl Session {
             payload: w.into_vec(),
             session_key,
             connection_secret,
-            caps,
             expires,
-            status,
         })
     }
 
@@ -294,38 +298,59 @@ impl Session {
         }
     }
 
-    /// A new global id needs no proof. One that the client brought, or has had since its login, needs the ticket of
-    /// the earlier session, whose key then also seals the new ticket: only its true owner gets anything.
-    fn check_old_ticket(
+    /// How a login comes by its global id. A new one needs no proof, and one that the client brought needs the ticket of the
+    /// earlier session. A ticket whose secret has ended, or which an earlier version sealed, proves nothing any more: its
+    /// owner holds the entity's key, and starts anew under another id.
+    fn first_status(
         &self,
         req: &Authenticate,
         keys: &dyn KeyServer,
         env: &Env<'_>,
     ) -> Result<(GlobalIdStatus, Option<ServiceTicketInfo>)> {
-        let may_omit = req.version < 3;
-        let old = &req.old_ticket;
-        if self.is_new && self.status.is_none() {
-            return match (old.blob.is_empty(), may_omit) {
-                (false, _) => Err(Error::SuperfluousTicket),
-                (true, true) => Ok((GlobalIdStatus::NewUnexposed, None)),
-                (true, false) => Ok((GlobalIdStatus::New, None)),
+        let has_ticket = !req.old_ticket.blob.is_empty();
+        let new = match req.may_omit_ticket() {
+            true => GlobalIdStatus::NewUnexposed,
+            false => GlobalIdStatus::New,
+        };
+        if self.global_id == 0 {
+            return match has_ticket {
+                true => Err(Error::SuperfluousTicket),
+                false => Ok((new, None)),
             };
         }
-        let proof = || {
-            let secret = keys.service_secrets().secret(EntityType::AUTH, old.secret_id)?;
-            let info = open_ticket(secret, old).ok()?;
-            let valid = info.ticket.global_id == self.global_id
-                && info.ticket.name == self.name
-                && !is_expired(&info.ticket, env.now);
-            valid.then_some(info)
-        };
-        match proof() {
-            Some(info) => Ok((GlobalIdStatus::Reclaimed, Some(info))),
-            None if may_omit && keys.allow_insecure_global_id_reclaim() => {
-                Ok((GlobalIdStatus::ReclaimedInsecurely, None))
+        match self.reclaim(req, keys, env) {
+            Err(Error::Expired | Error::Decrypt | Error::UnknownSecret { .. }) if has_ticket => {
+                Ok((new, None))
             }
-            None => Err(Error::UnprovenGlobalId),
+            reclaimed => reclaimed,
         }
+    }
+
+    /// The ticket of the earlier session, whose key then also seals the new ticket: only its true owner gets anything.
+    fn reclaim(
+        &self,
+        req: &Authenticate,
+        keys: &dyn KeyServer,
+        env: &Env<'_>,
+    ) -> Result<(GlobalIdStatus, Option<ServiceTicketInfo>)> {
+        let old = &req.old_ticket;
+        if req.may_omit_ticket() && old.blob.is_empty() {
+            return match keys.allow_insecure_global_id_reclaim() {
+                true => Ok((GlobalIdStatus::ReclaimedInsecurely, None)),
+                false => Err(Error::UnprovenGlobalId),
+            };
+        }
+        let (service, id) = (EntityType::AUTH, old.secret_id);
+        let secret = keys.service_secrets().secret(service, id);
+        let secret = secret.ok_or(Error::UnknownSecret { service, id })?;
+        let info = open_ticket(service, secret, old)?;
+        if info.ticket.global_id != self.global_id || info.ticket.name != self.name {
+            return Err(Error::UnprovenGlobalId);
+        }
+        if is_expired(&info.ticket, env.now) {
+            return Err(Error::Expired);
+        }
+        Ok((GlobalIdStatus::Reclaimed, Some(info)))
     }
 
     fn issue(
@@ -389,6 +414,9 @@ impl Session {
             return Err(Error::ForeignTicket);
         }
         let wanted: ServiceTicketRequest = r.get()?;
+        if !r.is_empty() {
+            return Err(Error::MalformedStart);
+        }
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
         let (tickets, missing) = self.issue_all(wanted.keys, &entity, keys, env)?;
         let result = match missing {

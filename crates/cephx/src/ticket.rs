@@ -1,12 +1,13 @@
-//! Issuing tickets: what the monitors do, and what a monitor does for itself towards its peers.
+//! Issuing tickets: what the monitors do.
 
 use spirula_denc::{EntityType, UTime, Writer};
 
 use crate::env::Env;
 use crate::key::CryptoKey;
-use crate::rotating::{CurrentSecret, TicketLifetimes};
-use crate::seal::{open, seal, seal_into};
-use crate::wire::{AuthCaps, AuthTicket, MONITOR_SECRET_ID, ServiceTicket, ServiceTicketInfo, TicketBlob};
+use crate::rotating::CurrentSecret;
+use crate::seal::seal_into;
+use crate::ticket_seal::seal_ticket;
+use crate::wire::{AuthCaps, AuthTicket, ServiceTicket, ServiceTicketInfo, TicketBlob};
 use crate::{AuthName, Result};
 
 /// A ticket just made, with what its holder gets to know (`CephXSessionAuthInfo`).
@@ -43,10 +44,7 @@ impl IssuedTicket {
             flags: 0,
         };
         let info = ServiceTicketInfo { ticket, session_key };
-        let blob = TicketBlob {
-            secret_id: secret.id,
-            blob: seal(&secret.key, &info)?.into(),
-        };
+        let blob = seal_ticket(service, secret.id, &secret.key, &info, env)?;
         let session = ServiceTicket {
             session_key: info.session_key,
             validity: UTime::from(secret.ttl),
@@ -56,29 +54,6 @@ impl IssuedTicket {
             session,
             blob,
         })
-    }
-
-    /// The ticket with which one monitor authenticates to another, sealed with the key that all of them share. Its
-    /// capabilities are blank: a monitor trusts its peers.
-    pub(crate) fn for_monitor(
-        name: &AuthName,
-        shared_key: &CryptoKey,
-        lifetimes: &TicketLifetimes,
-        env: &Env<'_>,
-    ) -> Result<Self> {
-        let ttl = lifetimes.of(EntityType::MON);
-        let secret = CurrentSecret {
-            id: MONITOR_SECRET_ID,
-            key: shared_key.clone(),
-            ttl,
-        };
-        Self::issue(
-            EntityType::MON,
-            Holder { name, global_id: 0 },
-            AuthCaps::default(),
-            &secret,
-            env,
-        )
     }
 }
 
@@ -108,11 +83,6 @@ pub(crate) fn put_tickets(
     Ok(())
 }
 
-/// Opens a ticket with the secret it names.
-pub(crate) fn open_ticket(secret: &CryptoKey, blob: &TicketBlob) -> Result<ServiceTicketInfo> {
-    open(secret, &blob.blob)
-}
-
 /// Whether a ticket is too old to start a session with.
 ///
 /// Officially only the rotation of secrets ends a ticket's life, so that the daemons' clocks need not agree. Here it
@@ -126,53 +96,17 @@ pub(crate) fn is_expired(ticket: &AuthTicket, now: UTime) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyType;
-    use spirula_denc::decode_all;
-
-    fn hex(text: &str) -> Vec<u8> {
-        (0..text.len())
-            .step_by(2)
-            .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
-            .collect()
-    }
-
-    /// Tickets that official monitors made, with the rotating secrets they used, both from ceph/ceph-object-corpus
-    /// (`CephXTicketBlob` and `RotatingSecrets` of the set 16.2.0).
-    const OFFICIAL: [(&str, &str, &str, &str); 2] = [
-        (
-            "f011b4ad2e4c49425eaccf4ff3f30713",
-            "010200000000000000800000007f696d8b9cd5f3af88fe561d7d484b8097375c62c218c079914aeed71831f2d1731435f4f1637d8d43bb\
-             9640cd696eac02d06706e879736716d4758d6f1943865b4d35b5ac90162b2fb881359f4ab08563153f236d1b729da949331b5585b9c9a2\
-             f13a6134458591d6d3833915a74cf0a36c7c30f8462754d489557c631d0bdc",
-            "mds.c",
-            "allow rw tag cephfs *=*",
-        ),
-        (
-            "10161322e38198679745ff80ee2d08a9",
-            "01020000000000000070000000d0d0b8166e58c1c963e0423c5dbb174f287103f30f1522ce16d5e685c5fbf1a9b371a0a7ea9b0f15eca4\
-             579f7d521a1d29cac61b5ce720528aefe01a73898b1f73c12475a715625b5b377f0c065abbc97466cae079fce41a131b437acda2ba847e\
-             ba1446ec11ec0ae500b3f843fcac37",
-            "client.admin",
-            "allow *",
-        ),
-    ];
+    use std::time::Duration;
 
     #[test]
-    fn official_tickets_open_and_are_sealed_to_the_same_bytes() {
-        for (secret, blob, holder, caps) in OFFICIAL {
-            let secret = CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &hex(secret)).unwrap();
-            let blob: TicketBlob = decode_all(&hex(blob)).unwrap();
-            let info = open_ticket(&secret, &blob).unwrap();
-            assert_eq!(info.ticket.name.to_string(), holder);
-            assert_eq!(info.ticket.caps.text().unwrap(), caps);
-            assert_eq!(seal(&secret, &info).unwrap(), blob.blob);
-            assert!(!is_expired(&info.ticket, info.ticket.expires));
-            assert!(is_expired(
-                &info.ticket,
-                info.ticket
-                    .expires
-                    .plus(std::time::Duration::from_secs(30 * 86_400))
-            ));
-        }
+    fn a_ticket_is_honoured_for_a_lifetime_after_its_date() {
+        let ticket = AuthTicket {
+            created: UTime::from_secs(100),
+            expires: UTime::from_secs(160),
+            ..AuthTicket::default()
+        };
+        assert!(!is_expired(&ticket, ticket.expires));
+        assert!(!is_expired(&ticket, UTime::from_secs(220)));
+        assert!(is_expired(&ticket, ticket.expires.plus(Duration::from_secs(61))));
     }
 }

@@ -33,22 +33,20 @@ pub(crate) mod request {
 /// The first byte of a handshake's first message: a version and what kind of peer is asked (`AUTH_MODE_*`).
 pub(crate) mod mode {
     use std::ops::RangeInclusive;
-    /// An authorizer, for a service.
+    /// An authorizer, for a service. Up to 9 are reserved for them; all releases write this one.
     pub(crate) const AUTHORIZER: u8 = 1;
-    /// All authorizer versions.
-    pub(crate) const AUTHORIZERS: RangeInclusive<u8> = 1..=9;
     /// A login, for a monitor.
     pub(crate) const MON: u8 = 10;
     /// All login versions.
     pub(crate) const MONS: RangeInclusive<u8> = 10..=19;
+    /// A monitor greets another one ([`crate::greeting`]); not a number of Ceph's.
+    pub(crate) const GREETING: u8 = 32;
 }
 
 /// The number that stands where accounts (`auid`) once did.
 const AUID_DEFAULT: u64 = u64::MAX;
-/// The secret id of a ticket sealed with the key that all monitors share.
-pub(crate) const MONITOR_SECRET_ID: u64 = u64::MAX;
 
-/// A structure of a version byte and its fields in order.
+/// A structure of a version byte and its fields in order. All releases write the same version; another one is refused.
 macro_rules! versioned {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident = $version:literal { $($(#[$fmeta:meta])* $field:ident: $t:ty,)* })*) => {$(
         $(#[$meta])*
@@ -62,7 +60,9 @@ macro_rules! versioned {
         }
         impl Decode for $name {
             fn decode(r: &mut Reader<'_>) -> Result<Self> {
-                r.u8()?;
+                if r.u8()? != $version {
+                    return Err(spirula_denc::Error::Invalid(stringify!($name)));
+                }
                 $(let $field = r.get()?;)*
                 Ok(Self { $($field,)* })
             }
@@ -162,9 +162,13 @@ pub struct AuthTicket {
     pub flags: u32,
 }
 
+impl AuthTicket {
+    const VERSION: u8 = 2;
+}
+
 impl Encode for AuthTicket {
     fn encode(&self, w: &mut Writer) {
-        w.u8(2);
+        w.u8(Self::VERSION);
         w.put(&self.name);
         w.u64(self.global_id);
         w.u64(AUID_DEFAULT);
@@ -177,11 +181,11 @@ impl Encode for AuthTicket {
 
 impl Decode for AuthTicket {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        let version = r.u8()?;
-        let (name, global_id) = (r.get()?, r.u64()?);
-        if version >= 2 {
-            r.u64()?;
+        if r.u8()? != Self::VERSION {
+            return Err(Error::Invalid("AuthTicket"));
         }
+        let (name, global_id) = (r.get()?, r.u64()?);
+        r.u64()?;
         Ok(Self {
             name,
             global_id,
@@ -282,6 +286,11 @@ pub struct Authenticate {
 impl Authenticate {
     /// The version that Spirula's client writes.
     pub(crate) const VERSION: u8 = 3;
+
+    /// Whether the client is so old that it may leave out the ticket of the session that it reclaims.
+    pub(crate) fn may_omit_ticket(&self) -> bool {
+        self.version < 3
+    }
 }
 
 impl Encode for Authenticate {
@@ -320,9 +329,14 @@ pub struct Authorize {
     pub challenge_plus_one: Option<u64>,
 }
 
+impl Authorize {
+    /// What all releases since 12.2.6 write: with room for the challenge.
+    const VERSION: u8 = 2;
+}
+
 impl Encode for Authorize {
     fn encode(&self, w: &mut Writer) {
-        w.u8(2);
+        w.u8(Self::VERSION);
         w.u64(self.nonce);
         w.bool(self.challenge_plus_one.is_some());
         w.u64(self.challenge_plus_one.unwrap_or(0));
@@ -331,17 +345,14 @@ impl Encode for Authorize {
 
 impl Decode for Authorize {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        let version = r.u8()?;
+        if r.u8()? != Self::VERSION {
+            return Err(Error::Invalid("CephXAuthorize"));
+        }
         let nonce = r.u64()?;
-        let challenge_plus_one = if version >= 2 {
-            let (have, value) = (r.bool()?, r.u64()?);
-            have.then_some(value)
-        } else {
-            None
-        };
+        let (have, value) = (r.bool()?, r.u64()?);
         Ok(Self {
             nonce,
-            challenge_plus_one,
+            challenge_plus_one: have.then_some(value),
         })
     }
 }
@@ -369,10 +380,10 @@ impl Decode for AuthorizeReply {
     fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let version = r.u8()?;
         let nonce_plus_one = r.u64()?;
-        let connection_secret = if version >= 2 {
-            r.get()?
-        } else {
-            ConnectionSecret::default()
+        let connection_secret = match version {
+            1 => ConnectionSecret::default(),
+            2 => r.get()?,
+            _ => return Err(Error::Invalid("CephXAuthorizeReply")),
         };
         Ok(Self {
             nonce_plus_one,

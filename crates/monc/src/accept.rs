@@ -1,9 +1,13 @@
 //! The accepting side of cephx of a daemon other than a monitor: whoever has a ticket for its service is let in.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use spirula_cephx::{Accepted, AuthorizerVerifier, ConnectionMode, EACCES, Env, Outcome, TicketKeys, method};
 use spirula_denc::{EntityType, UTime};
 use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
+
+use crate::RefusalLog;
 
 /// Authenticates one connection by a ticket that was sealed with one of the service's keys. Tells who it is; `None` for a
 /// connection that goes on with a session that was authenticated before.
@@ -13,17 +17,21 @@ pub struct TicketAuth<K> {
     mode: ConnectionMode,
     claimed: EntityType,
     accepted: Option<Box<Accepted>>,
+    from: SocketAddr,
+    refusals: RefusalLog,
 }
 
 impl<K: TicketKeys> TicketAuth<K> {
-    /// For a service that opens tickets with `keys`.
-    pub fn new(keys: K) -> Self {
+    /// For a connection from `from` to a service that opens tickets with `keys`.
+    pub fn new(keys: K, from: SocketAddr, refusals: RefusalLog) -> Self {
         Self {
             keys,
             verifier: AuthorizerVerifier::new(),
             mode: ConnectionMode::Crc,
             claimed: EntityType::CLIENT,
             accepted: None,
+            from,
+            refusals,
         }
     }
 
@@ -52,7 +60,7 @@ impl<K: TicketKeys> TicketAuth<K> {
                 reply
             }
             Outcome::Denied { errno, why } => {
-                tracing::debug!("a peer is refused: {why}");
+                self.refusals.refused(self.from, self.verifier.holder(), &why);
                 bad(errno)
             }
         }

@@ -8,12 +8,14 @@ mod accept;
 mod client;
 mod guests;
 mod login;
+mod refusals;
 mod request;
 
 pub use accept::{TicketAuth, is_believable};
 pub use client::{Event, MonClient, Options};
 pub use guests::{GuestLimits, GuestUse, Guests, Seat};
 pub use login::{MonLogin, ServiceLogin};
+pub use refusals::RefusalLog;
 pub use request::CommandReply;
 
 /// Why a request to the monitors failed.

@@ -85,10 +85,13 @@ fn overheard_authorizers_can_not_be_replayed() {
     for bit in 0..first.len() * 8 {
         let mut bent = first.clone();
         bent[bit / 8] ^= 1 << (bit % 8);
-        // A bent bit in the ticket's padding or the version changes nothing that counts; nothing may be accepted.
+        // Only the nonce may change, of which nothing is known yet: its bytes are not the magic number's.
         let outcome = AuthorizerVerifier::new().handle(method::CEPHX, mode, &bent, &keys, &env);
-        assert!(!matches!(outcome, Outcome::Done(_)));
+        assert_eq!(errno(&outcome), EACCES, "bit {bit}");
     }
+    let longer = [&first[..], &[0]].concat();
+    let outcome = AuthorizerVerifier::new().handle(method::CEPHX, mode, &longer, &keys, &env);
+    assert_eq!(errno(&outcome), EACCES);
 }
 
 #[test]
@@ -143,44 +146,5 @@ fn tickets_are_only_renewed_for_their_own_session() {
     assert_eq!(
         ServerHandshake::new().handle_auth(&stolen, &mon, &at(T0)).result,
         EACCES
-    );
-}
-
-#[test]
-fn monitors_authenticate_to_each_other_with_their_shared_key() {
-    let (mon, env) = (Mon::new(), at(T0));
-    let lifetimes = TicketLifetimes::default();
-    let connect = |key: &CryptoKey| Authorizer::for_monitor(&name("mon.b"), key, &lifetimes, &env).unwrap();
-    let mut authorizer = connect(&mon.key("mon."));
-    let mut server = ServerHandshake::new();
-    let mode = ConnectionMode::Secure;
-    let challenge = more(server.handle(method::CEPHX, mode, &authorizer.initial().unwrap(), &mon, &env));
-    let answer = authorizer.handle_more(&challenge).unwrap();
-    let accepted = done(server.handle(method::CEPHX, mode, &answer, &mon, &env));
-    assert_eq!(
-        (accepted.name.to_string().as_str(), accepted.global_id),
-        ("mon.b", 0)
-    );
-    assert_eq!(
-        authorizer.handle_done(&accepted.payload).unwrap().1,
-        accepted.connection_secret
-    );
-
-    let stranger = connect(&mon.key("osd.0"));
-    assert_eq!(
-        authorize(stranger, &MonitorKey(mon.key("mon.")), &env).err(),
-        Some(EACCES)
-    );
-    // An ordinary ticket of the monitors' service does not make a monitor.
-    let client = login(&mon, "client.admin", T0);
-    let ticket = client
-        .keys
-        .session
-        .tickets()
-        .authorizer(EntityType::MON, &env)
-        .unwrap();
-    assert_eq!(
-        authorize(ticket, &MonitorKey(mon.key("mon.")), &env).err(),
-        Some(EACCES)
     );
 }

@@ -88,10 +88,30 @@ fn what_is_refused_and_with_which_errno() {
     );
 
     mon.next_id.set(0);
-    assert_eq!(
-        errno(&ServerHandshake::new().handle(method::CEPHX, mode, &hello, &mon, &env)),
-        EBUSY
-    );
+    assert_eq!(denied(mon.client("client.admin")), EBUSY);
+}
+
+#[test]
+fn global_ids_are_taken_by_those_who_proved_who_they_are() {
+    let mon = Mon::new();
+    let (mode, env, before) = (ConnectionMode::Crc, at(T0), mon.next_id.get());
+    let want = [EntityType::OSD];
+    for _ in 0..10 {
+        // A hello alone, a wrong key, an unknown name, a name that may not talk to monitors.
+        let hello = mon.client("client.admin").initial();
+        more(ServerHandshake::new().handle(method::CEPHX, mode, &hello, &mon, &env));
+        for (who, key) in [
+            ("client.admin", "osd.0"),
+            ("client.x", "osd.0"),
+            ("client.nomon", "client.nomon"),
+        ] {
+            let client = ClientHandshake::new(name(who), mon.key(key), &want);
+            assert_eq!(try_login(&mon, client, mode, &env).err(), Some(EACCES));
+        }
+    }
+    assert_eq!(mon.next_id.get(), before);
+    login(&mon, "client.admin", T0);
+    assert_eq!(mon.next_id.get(), before + 1);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 
 mod authorizer;
 mod cluster;
+mod forgery;
+mod greeting;
 mod hostile;
 mod login;
 mod session;

@@ -82,13 +82,45 @@ fn a_session_reclaims_its_global_id_with_its_ticket_only() {
     assert_eq!(steal(&other, "client.admin", id), EACCES);
     assert_eq!(steal(&login(&mon, "osd.0", T0), "client.admin", id), EACCES);
 
-    // A ticket whose secret is rotated away proves nothing either.
+    // A ticket whose secret is rotated away proves nothing either: its owner starts anew.
     for day in 1..20 {
         mon.rotate(T0 + day * 24 * HOUR);
     }
     let late = ClientHandshake::resume(first.keys.session);
-    let late = try_login(&mon, late, mode, &at(T0 + 20 * 24 * HOUR));
-    assert_eq!(late.err(), Some(EACCES));
+    let late = try_login(&mon, late, mode, &at(T0 + 20 * 24 * HOUR)).unwrap();
+    assert_eq!(late.accepted.global_id_status, GlobalIdStatus::New);
+    assert_ne!(late.accepted.global_id, id);
+    assert_eq!(late.keys.session.tickets().global_id(), late.accepted.global_id);
+}
+
+/// The answer with which a client resumes its session, with another old ticket.
+fn resume_with(mon: &Mon, session: &ClientSession, ticket: wire::TicketBlob) -> Outcome {
+    let (env, mode) = (at(T0 + 60), ConnectionMode::Crc);
+    let mut server = ServerHandshake::new();
+    let mut client = ClientHandshake::resume(session.clone());
+    let challenge = more(server.handle(method::CEPHX, mode, &client.initial(), mon, &env));
+    let answer = client.handle_more(&challenge, &env).unwrap();
+    let mut answer: wire::Authenticate = decode_all(&answer[2..]).unwrap();
+    answer.old_ticket = ticket;
+    let payload = [&[0, 1][..], &encode_to_vec(&answer)].concat();
+    server.handle(method::CEPHX, mode, &payload, mon, &env)
+}
+
+/// As after an upgrade: the ticket is sealed as Ceph does, with the secret of the same id.
+#[test]
+fn a_ticket_in_the_earlier_format_starts_a_new_session() {
+    let mon = Mon::new();
+    let first = login(&mon, "client.admin", T0);
+    let old = wire::TicketBlob {
+        secret_id: 2,
+        blob: vec![0x5a; 128].into(),
+    };
+    let accepted = done(resume_with(&mon, &first.keys.session, old));
+    assert_eq!(accepted.global_id_status, GlobalIdStatus::New);
+    assert_ne!(accepted.global_id, first.accepted.global_id);
+    // No ticket at all is a client that claims what is not its own.
+    let none = resume_with(&mon, &first.keys.session, wire::TicketBlob::default());
+    assert_eq!(errno(&none), EACCES);
 }
 
 /// A client from before 16.2.1: version 2 of the answer, without its ticket.

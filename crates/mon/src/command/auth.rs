@@ -24,6 +24,7 @@ commands! {
     "auth get-or-create entity:String caps?:String..." "auth" "rwx" get_or_create,
         "give an entity's keyring; add it where it is missing";
     "auth caps entity:String caps:String..." "auth" "rwx" caps, "replace an entity's capabilities";
+    "auth rotate entity:String" "auth" "rwx" rotate, "replace an entity's key by a new one; its capabilities stay";
     "auth del entity:String" "auth" "rwx" rm, "remove an entity";
     "auth rm entity:String" "auth" "rwx" rm, "remove an entity";
 }
@@ -264,6 +265,24 @@ fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
     };
     Auth::put(&name, &EntityAuth { caps, ..e }, &mut m.writes.txn);
     committed(format!("updated caps for {name}"))
+}
+
+/// As releases from 20.2 have it. Sessions that stand go on; tickets that are out are good until they end.
+fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let name = named(call)?;
+    if name == AuthName::monitors() {
+        // A monitor that is down meanwhile could not greet the others any more.
+        return refuse(errno::EINVAL, "the key of mon. can not be rotated");
+    }
+    let Some(e) = m.auth.entities().get(&name).cloned() else {
+        return refuse(errno::ENOENT, format!("entity {name} does not exist"));
+    };
+    let e = EntityAuth {
+        key: new_key(m)?,
+        ..e
+    };
+    Auth::put(&name, &e, &mut m.writes.txn);
+    Ok(super::Outcome::Commit(show(call, &name, e)))
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {

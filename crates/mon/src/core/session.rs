@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use spirula_cephx::{AuthName, ServerHandshake};
-use spirula_denc::{EntityAddr, EntityName, EntityType};
+use spirula_denc::{EntityAddr, EntityName};
 
 use super::Monitor;
 use crate::caps::MonCap;
@@ -101,11 +101,10 @@ impl Session {
         }
     }
 
-    /// The OSD's number, where it is one.
+    /// The OSD's number, where it is one: named so, and with the capabilities that Ceph asks of what reports as an OSD.
     pub fn osd(&self) -> Option<i32> {
-        (self.name.kind == EntityType::OSD)
-            .then(|| self.name.id.parse().ok())
-            .flatten()
+        let may = || self.caps.is_allowed_service("osd", "x");
+        self.name.osd_number().filter(|_| may())
     }
 
     /// The name in messages: daemons have their number, clients the global id.

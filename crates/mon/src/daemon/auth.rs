@@ -1,12 +1,13 @@
 //! The handshake's questions, answered from the core's key database; while there is none, monitors are let in with the
 //! key that `mkfs` was given.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_cephx::{
-    AuthName, ConnectionMode, CryptoKey, EntityAuth, Env, KeyServer, Outcome, ServerHandshake,
-    ServiceSecrets, method,
+    AuthName, ConnectionMode, CryptoKey, EntityAuth, Env, GlobalIdStatus, KeyServer, Outcome,
+    ServerHandshake, ServiceSecrets, method,
 };
 use spirula_denc::{EntityType, UTime};
 use spirula_msgr::{AcceptAuth, AcceptReply, ConMode, SessionKeys};
@@ -16,17 +17,28 @@ use super::hub::Hub;
 /// Authenticates one connection.
 pub(super) struct MonAuth {
     hub: Rc<Hub>,
+    from: SocketAddr,
     handshake: ServerHandshake,
     method: u32,
     mode: ConnectionMode,
     claimed: EntityType,
-    accepted: Option<(AuthName, u64, String)>,
+    accepted: Option<Login>,
+}
+
+/// Who has logged in.
+pub(super) struct Login {
+    pub(super) name: AuthName,
+    pub(super) global_id: u64,
+    pub(super) caps: String,
+    /// Whether it has proved to hold the key of `mon.` and greeted as a monitor.
+    pub(super) is_monitor: bool,
 }
 
 impl MonAuth {
-    pub(super) fn new(hub: Rc<Hub>) -> Self {
+    pub(super) fn new(hub: Rc<Hub>, from: SocketAddr) -> Self {
         Self {
             hub,
+            from,
             handshake: ServerHandshake::new(),
             method: method::CEPHX,
             mode: ConnectionMode::Crc,
@@ -45,7 +57,9 @@ impl MonAuth {
         };
         match outcome {
             // Not in quorum: whoever is no monitor is to look for another one.
-            Outcome::Done(a) if !serves && a.global_id != 0 => AcceptReply::HangUp(spirula_cephx::EBUSY),
+            Outcome::Done(a) if !serves && a.global_id_status != GlobalIdStatus::Monitor => {
+                AcceptReply::HangUp(spirula_cephx::EBUSY)
+            }
             Outcome::Denied { .. } if !serves => AcceptReply::HangUp(spirula_cephx::EBUSY),
             Outcome::More(payload) => AcceptReply::More(payload.into()),
             // Otherwise a client could have the connection modes of monitors.
@@ -57,7 +71,12 @@ impl MonAuth {
                 let Ok(caps) = a.caps.text() else {
                     return bad(spirula_cephx::EACCES);
                 };
-                self.accepted = Some((a.name, a.global_id, caps));
+                self.accepted = Some(Login {
+                    name: a.name,
+                    global_id: a.global_id,
+                    caps,
+                    is_monitor: a.global_id_status == GlobalIdStatus::Monitor,
+                });
                 AcceptReply::Done {
                     global_id: a.global_id,
                     payload: a.payload.into(),
@@ -67,13 +86,16 @@ impl MonAuth {
                     },
                 }
             }
+            // Not ready to tell (the secrets are still being committed): that is no verdict on the key.
+            Outcome::Denied {
+                errno: spirula_cephx::EBUSY,
+                ..
+            } => AcceptReply::HangUp(spirula_cephx::EBUSY),
             Outcome::Denied { errno, why } => {
-                tracing::info!("authentication refused: {why}");
-                match errno {
-                    // Not ready to tell (the secrets are still being committed): that is no verdict on the key.
-                    spirula_cephx::EBUSY => AcceptReply::HangUp(errno),
-                    _ => bad(errno),
-                }
+                self.hub
+                    .refusals
+                    .refused(self.from, self.handshake.claimed(), &why);
+                bad(errno)
             }
         }
     }
@@ -120,8 +142,8 @@ fn bad(result: i32) -> AcceptReply {
 }
 
 impl AcceptAuth for MonAuth {
-    /// Name, global id, capabilities and the handshake that goes on to renew tickets.
-    type Info = Option<(AuthName, u64, String, ServerHandshake)>;
+    /// Who it is, and the handshake that goes on to renew tickets.
+    type Info = Option<(Login, ServerHandshake)>;
 
     async fn request(
         &mut self,
@@ -144,7 +166,6 @@ impl AcceptAuth for MonAuth {
     }
 
     fn into_info(self) -> Self::Info {
-        let (name, global_id, caps) = self.accepted?;
-        Some((name, global_id, caps, self.handshake))
+        Some((self.accepted?, self.handshake))
     }
 }

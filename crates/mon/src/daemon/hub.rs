@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use spirula_cephx::{AuthName, CryptoKey, KeyServer};
 use spirula_denc::{UTime, decode_all};
 use spirula_maps::MonMap;
+use spirula_monc::RefusalLog;
 use spirula_msgr::Config;
 use spirula_proto::internal::quorum::{
     Forwarded, IdsWanted, MonHello, MonPeer, MonState, MonWelcome, RoutedReply, SessionGone,
@@ -52,6 +53,8 @@ enum Told {
 /// The other monitors.
 pub(super) struct Hub {
     me: MonHello,
+    /// Logins that were refused, for the log.
+    pub(super) refusals: RefusalLog,
     raft: Raft,
     seed: RefCell<Option<Seed>>,
     dialling: Rc<Config>,
@@ -78,6 +81,7 @@ impl Hub {
     ) -> Rc<Self> {
         Rc::new(Self {
             me,
+            refusals: RefusalLog::default(),
             raft,
             seed: RefCell::new(seed),
             dialling,

@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirula_cephx::{AuthName, Authorizer, CryptoKey, Env, TicketLifetimes, method};
+use spirula_cephx::{AuthName, ConnectionMode, CryptoKey, Env, Greeting, method};
 use spirula_denc::{EntityAddr, EntityType, UTime};
 use spirula_msgr::shell::Negotiated;
 use spirula_msgr::{AuthStart, ConnectAuth, Connection, Sender, SessionKeys};
@@ -185,7 +185,7 @@ const EINVAL: i32 = -22;
 struct PeerLogin {
     name: AuthName,
     key: Option<CryptoKey>,
-    authorizer: Option<Authorizer>,
+    greeting: Option<Greeting>,
 }
 
 impl PeerLogin {
@@ -193,19 +193,17 @@ impl PeerLogin {
         Self {
             name: AuthName::new(EntityType::MON, name),
             key,
-            authorizer: None,
+            greeting: None,
         }
     }
 }
 
 impl ConnectAuth for PeerLogin {
     fn start(&mut self) -> Result<AuthStart, i32> {
-        let key = self.key.as_ref().ok_or(EINVAL)?;
-        let env = Env::system(UTime::now());
-        let authorizer = Authorizer::for_monitor(&self.name, key, &TicketLifetimes::default(), &env)
-            .map_err(|e| e.errno())?;
-        let payload = authorizer.initial().map_err(|e| e.errno())?.into();
-        self.authorizer = Some(authorizer);
+        let key = self.key.clone().ok_or(EINVAL)?;
+        let greeting = Greeting::new(&self.name, key, &Env::system(UTime::now())).map_err(|e| e.errno())?;
+        let payload = greeting.initial().into();
+        self.greeting = Some(greeting);
         Ok(AuthStart {
             method: method::CEPHX,
             payload,
@@ -213,13 +211,16 @@ impl ConnectAuth for PeerLogin {
     }
 
     fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
-        let authorizer = self.authorizer.as_mut().ok_or(EINVAL)?;
-        Ok(authorizer.handle_more(&payload).map_err(|e| e.errno())?.into())
+        let greeting = self.greeting.as_mut().ok_or(EINVAL)?;
+        Ok(greeting.handle_more(&payload).map_err(|e| e.errno())?.into())
     }
 
     fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32> {
-        let authorizer = self.authorizer.take().ok_or(EINVAL)?;
-        let (session_key, secret) = authorizer.handle_done(&result.payload).map_err(|e| e.errno())?;
+        let greeting = self.greeting.take().ok_or(EINVAL)?;
+        let mode = ConnectionMode::from_wire(result.con_mode.0).ok_or(EINVAL)?;
+        let (session_key, secret) = greeting
+            .handle_done(mode, &result.payload)
+            .map_err(|e| e.errno())?;
         Ok(SessionKeys {
             session_key: session_key.secret().to_vec(),
             connection_secret: secret.to_vec(),

@@ -73,7 +73,7 @@ async fn serve(
     (stream, from): (TcpStream, SocketAddr),
     guests: Guests,
 ) {
-    let auth = TicketAuth::new(ManagerKeys(shell.clone()));
+    let auth = TicketAuth::new(ManagerKeys(shell.clone()), from, shell.refusals());
     let (mut connection, accepted) = match acceptor.accept(stream, from, auth).await {
         Ok((connection, Some(accepted))) => (connection, accepted),
         Ok((_, None)) => return,

@@ -22,19 +22,25 @@ pub(super) const SILENCE: Duration = Duration::from_secs(5);
 /// One connection.
 struct Peer {
     hub: Rc<Hub>,
+    /// The other monitor's name. Whoever has the key of `mon.` may give itself any.
+    name: String,
     sender: Sender,
     number: u64,
     /// The sessions of clients that the other monitor forwards, by its numbers.
     clients: HashMap<u64, SessionId>,
 }
 
-/// Serves a connection until it ends.
-pub(super) async fn serve(hub: Rc<Hub>, mut connection: Connection) {
+/// Serves the connection of the monitor `name`, which has proved itself, until it ends.
+pub(super) async fn serve(hub: Rc<Hub>, mut connection: Connection, name: String) {
+    if name == hub.name() {
+        return tracing::warn!("a monitor greets as mon.{name}, which is this one");
+    }
     let mut peer = Peer {
         number: hub.connection(),
         sender: connection.sender().clone(),
         clients: HashMap::new(),
         hub,
+        name,
     };
     loop {
         let received = match tokio::time::timeout(SILENCE, connection.recv()).await {
@@ -116,6 +122,13 @@ impl Peer {
         let Some(shell) = self.hub.shell() else { return };
         if !shell.peek(|c| c.quorum.leads()) {
             // It will hear that this monitor leads no more, and send it to who does.
+            return;
+        }
+        if !shell.peek(|c| c.monmap.map.mons.contains_key(&self.name)) {
+            tracing::warn!(
+                "mon.{}, which is not in the monitor map, forwards for clients",
+                self.name
+            );
             return;
         }
         let id = match self.clients.get(&f.session) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_denc::{EntityType, UTime};
 use spirula_manager::{News, Request};
+use spirula_monc::RefusalLog;
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::internal::quorum::{Forwarded, MonPeerReply, RoutedReply, SessionGone};
 use spirula_proto::{Payload, RawMessage};
@@ -96,6 +97,11 @@ impl Shell {
         let value = f(&mut self.core.borrow_mut());
         self.carry_out();
         value
+    }
+
+    /// Where refused logins are told.
+    pub(super) fn refusals(&self) -> RefusalLog {
+        self.hub.refusals.clone()
     }
 
     /// Looks something up in the core.
@@ -278,7 +284,7 @@ pub(super) async fn serve(
     (stream, from): (TcpStream, SocketAddr),
     sessions: Sessions,
 ) {
-    let auth = MonAuth::new(hub.clone());
+    let auth = MonAuth::new(hub.clone(), from);
     let (mut connection, info) = match acceptor.accept(stream, from, auth).await {
         Ok(done) => done,
         Err(e) => {
@@ -286,28 +292,28 @@ pub(super) async fn serve(
             return;
         }
     };
-    let Some((name, global_id, caps, handshake)) = info else {
+    let Some((login, handshake)) = info else {
         return;
     };
-    if name.kind == EntityType::MON && global_id == 0 {
-        return peer::serve(hub, connection).await;
+    if login.is_monitor {
+        return peer::serve(hub, connection, login.name.id).await;
     }
     let Some(shell) = hub.shell().cloned() else {
         return;
     };
-    let guests = match name.kind {
+    let guests = match login.name.kind {
         EntityType::CLIENT => &sessions.clients,
         _ => &sessions.daemons,
     };
-    let Some(_seat) = guests.admit(&name, &mut connection) else {
+    let Some(_seat) = guests.admit(&login.name, &mut connection) else {
         return;
     };
     let peer = connection.peer();
     let addr = peer.addrs.0.first().copied().unwrap_or(peer.socket_addr);
     let new = NewSession {
-        name,
-        global_id,
-        caps,
+        name: login.name,
+        global_id: login.global_id,
+        caps: login.caps,
         addr,
         ip: peer.socket_addr.socket.map(|s| s.ip()),
         features: peer.features,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityName, EntityType};
-use spirula_monc::TicketAuth;
+use spirula_monc::{RefusalLog, TicketAuth};
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::osd::MOsdBackoff;
 use spirula_proto::{MsgType, RawMessage};
@@ -39,7 +39,7 @@ pub(super) async fn listen(
     shell: Shared,
     (listener, purpose): (TcpListener, Purpose),
     acceptor: Rc<Acceptor>,
-    secrets: Secrets,
+    (secrets, refusals): (Secrets, RefusalLog),
 ) {
     // These end with the listener; the others only when what was to be said is said.
     let mut beats = JoinSet::new();
@@ -51,7 +51,7 @@ pub(super) async fn listen(
                     Rc::clone(&acceptor),
                     (stream, from),
                     purpose,
-                    secrets.clone(),
+                    TicketAuth::new(secrets.clone(), from, refusals.clone()),
                 );
                 match purpose {
                     Purpose::Clients | Purpose::Peers => drop(tokio::task::spawn_local(task)),
@@ -74,9 +74,9 @@ async fn serve(
     acceptor: Rc<Acceptor>,
     (stream, from): (TcpStream, SocketAddr),
     purpose: Purpose,
-    secrets: Secrets,
+    auth: TicketAuth<Secrets>,
 ) {
-    match acceptor.accept(stream, from, TicketAuth::new(secrets)).await {
+    match acceptor.accept(stream, from, auth).await {
         Ok((connection, Some(accepted))) => {
             let info = PeerInfo::from(*accepted);
             match (info.osd(), purpose) {

@@ -43,11 +43,11 @@ pub(super) struct PeerInfo {
 }
 
 impl PeerInfo {
-    /// The number of the OSD that it is.
+    /// The number of the OSD that it is: an entity that is named as one and may do what OSDs must. One with a client's
+    /// capabilities is a client.
     pub(super) fn osd(&self) -> Option<i32> {
-        (self.name.kind == EntityType::OSD)
-            .then(|| self.name.id.parse().ok())
-            .flatten()
+        let may = self.caps.as_ref().is_some_and(OsdCap::is_allow_all);
+        self.name.osd_number().filter(|_| may)
     }
 }
 
@@ -91,5 +91,33 @@ impl Access for CapAccess {
                 classes: calls,
                 addr: self.addr,
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_osds_name_with_an_osds_rights_makes_an_osd() {
+        let osd = |name: &str, caps: &str| {
+            let info = PeerInfo {
+                name: name.parse().unwrap(),
+                global_id: 5,
+                caps: OsdCap::parse(caps).ok(),
+            };
+            info.osd()
+        };
+        assert_eq!(osd("osd.3", "allow *"), Some(3));
+        for (name, caps) in [
+            ("osd.3", "allow rwx"),
+            ("osd.3", "allow r pool=a"),
+            ("osd.3", "nonsense"),
+            ("osd.03", "allow *"),
+            ("client.3", "allow *"),
+            ("mon.3", "allow *"),
+        ] {
+            assert_eq!(osd(name, caps), None, "{name} {caps}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use spirula_buf::{Budget, Pool};
 use spirula_cephx::{AuthName, OsRandom, RandomSource};
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
-use spirula_monc::{GuestLimits, Guests, MonClient, Options};
+use spirula_monc::{GuestLimits, Guests, MonClient, Options, RefusalLog};
 use spirula_msgr::{Acceptor, Config, ModeLists, Modes};
 use spirula_store::Store;
 use tokio::net::TcpListener;
@@ -137,7 +137,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     })?;
     let guests = Guests::new(limits, client_side.pool.clone());
     let shell = Shell::new(osd, dialer, guests);
-    let secrets = Secrets::new();
+    let (secrets, refusals) = (Secrets::new(), RefusalLog::default());
 
     let mut tasks = JoinSet::new();
     for (listener, purpose, side) in [
@@ -150,7 +150,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
             Rc::clone(&shell),
             (listener, purpose),
             acceptor(side),
-            secrets.clone(),
+            (secrets.clone(), refusals.clone()),
         ));
     }
     tasks.spawn_local(mon::serve(Rc::clone(&shell), events, secrets));
