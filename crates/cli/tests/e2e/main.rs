@@ -24,6 +24,7 @@ mod hostile_connections;
 mod hostile_requests;
 mod hostile_with_key;
 mod hosts;
+mod logins;
 mod memory;
 mod processes;
 mod purged_snaps;
