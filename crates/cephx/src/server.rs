@@ -414,9 +414,6 @@ impl Session {
             return Err(Error::ForeignTicket);
         }
         let wanted: ServiceTicketRequest = r.get()?;
-        if !r.is_empty() {
-            return Err(Error::MalformedStart);
-        }
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
         let (tickets, missing) = self.issue_all(wanted.keys, &entity, keys, env)?;
         let result = match missing {

@@ -106,13 +106,6 @@ versioned! {
         session_key: CryptoKey,
     }
 
-    /// A request for service tickets (`CephXServiceTicketRequest`).
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ServiceTicketRequest = 1 {
-        /// The services, one bit each ([`EntityType`]).
-        keys: u32,
-    }
-
     /// An entity's capabilities for one service (`AuthCapsInfo`).
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct AuthCaps = 1 {
@@ -120,6 +113,27 @@ versioned! {
         allow_all: bool,
         /// The encoded text; empty where there is none.
         encoded: Bytes,
+    }
+}
+
+/// A request for service tickets (`CephXServiceTicketRequest`). It is not sealed, and Linux leaves its version open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceTicketRequest {
+    /// The services, one bit each ([`EntityType`]).
+    pub keys: u32,
+}
+
+impl Encode for ServiceTicketRequest {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.u32(self.keys);
+    }
+}
+
+impl Decode for ServiceTicketRequest {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        r.u8()?;
+        Ok(Self { keys: r.u32()? })
     }
 }
 

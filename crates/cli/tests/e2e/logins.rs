@@ -11,8 +11,10 @@ fn logged(c: &Cluster, text: &str) -> usize {
 #[test]
 fn refused_logins_are_logged_with_name_and_address_but_not_each() {
     let c = Cluster::up("refused", 1, &[]);
-    c.sh("ceph-authtool -C bad.keyring -n client.admin --gen-key > /dev/null
-          for n in 1 2 3; do timeout 20 ceph -k bad.keyring -s 2> /dev/null && exit 1; done; true");
+    c.sh(
+        "ceph-authtool -C bad.keyring -n client.admin --gen-key > /dev/null
+          for n in 1 2 3; do timeout 20 ceph -k bad.keyring -s 2> /dev/null && exit 1; done; true",
+    );
     // Each `ceph` makes several attempts, all within the time of one line or two.
     let lines = logged(&c, "authentication refused: client.admin from 127.0.0.1:");
     assert!((1..=4).contains(&lines), "{lines} lines\n{}", c.logs());
@@ -36,5 +38,9 @@ fn a_rotated_key_replaces_the_old_one() {
     assert!(said.to_lowercase().contains("permission denied"), "{said}");
     assert_eq!(c.sh_fails("ceph auth rotate client.nobody").0, 2);
     assert_eq!(c.sh_fails("ceph auth rotate mon.").0, 22);
-    assert_eq!(c.sh_fails("ceph -n client.r -k new.keyring auth rotate client.admin").0, 13);
+    assert_eq!(
+        c.sh_fails("ceph -n client.r -k new.keyring auth rotate client.admin")
+            .0,
+        13
+    );
 }

@@ -137,11 +137,21 @@ mod tests {
         assert!(readme.contains(&line), "README should say: {line}");
     }
 
+    /// What later releases than Pacific have.
+    const LATER: [&str; 1] = ["auth rotate entity:String"];
+
     #[test]
     fn what_is_served_has_the_official_signature() {
         for c in crate::command::all() {
             let same = |o: Official| (o.signature, o.module, o.perm) == (c.signature, c.module, c.perm);
-            assert!(all().any(same), "{} {} {}", c.signature, c.module, c.perm);
+            let is_later = LATER.contains(&c.signature);
+            assert!(
+                is_later || all().any(same),
+                "{} {} {}",
+                c.signature,
+                c.module,
+                c.perm
+            );
         }
     }
 
