@@ -210,11 +210,7 @@ impl AuthorizerVerifier {
         env: &Env<'_>,
     ) -> Result<Outcome> {
         let state = std::mem::replace(&mut self.state, State::Over);
-        let mut r = Reader::new(payload);
-        let opened = open_authorizer(&mut r, keys, env)?;
-        if !r.is_empty() {
-            return Err(Error::MalformedStart);
-        }
+        let opened = open_authorizer(&mut Reader::new(payload), keys, env)?;
         self.holder = Some(opened.info.ticket.name.clone());
         let session_key = opened.info.session_key;
         match (state, opened.body.challenge_plus_one) {

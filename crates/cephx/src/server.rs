@@ -178,9 +178,7 @@ fn read_start(payload: &[u8]) -> Result<(AuthName, u64)> {
     if !mode::MONS.contains(&r.u8()?) {
         return Err(Error::MalformedStart);
     }
-    let start = (r.get()?, r.u64()?);
-    r.finish()?;
-    Ok(start)
+    Ok((r.get()?, r.u64()?))
 }
 
 impl Session {

@@ -79,15 +79,6 @@ versioned! {
         server_challenge: u64,
     }
 
-    /// A sealed ticket (`CephXTicketBlob`). Opaque to whoever holds it.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
-    pub struct TicketBlob = 1 {
-        /// Which of the service's rotating secrets it is sealed with.
-        secret_id: u64,
-        /// The sealed [`ServiceTicketInfo`]; empty where there is no ticket.
-        blob: Bytes,
-    }
-
     /// What the holder of a ticket learns about it (`CephXServiceTicket`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ServiceTicket = 1 {
@@ -113,6 +104,33 @@ versioned! {
         allow_all: bool,
         /// The encoded text; empty where there is none.
         encoded: Bytes,
+    }
+}
+
+/// A sealed ticket (`CephXTicketBlob`). Opaque to whoever holds it. The version before it is not sealed, and not looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TicketBlob {
+    /// Which of the service's rotating secrets it is sealed with.
+    pub secret_id: u64,
+    /// The sealed [`ServiceTicketInfo`]; empty where there is no ticket.
+    pub blob: Bytes,
+}
+
+impl Encode for TicketBlob {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.u64(self.secret_id);
+        w.put(&self.blob);
+    }
+}
+
+impl Decode for TicketBlob {
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        r.u8()?;
+        Ok(Self {
+            secret_id: r.u64()?,
+            blob: r.get()?,
+        })
     }
 }
 
