@@ -16,6 +16,7 @@ pub mod fmt;
 pub mod health;
 mod image_io;
 pub mod kv;
+mod pace;
 mod progress;
 pub mod raft;
 pub mod service;

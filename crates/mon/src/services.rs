@@ -8,11 +8,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddr, UTime};
 use spirula_proto::mgr::{MMgrReport, Service, ServiceDaemon, ServiceMap, ServiceRegistration};
 
-/// Daemons in the map at most: whoever has a key may register some.
+use crate::fmt::cut;
+
+/// Daemons in the map at most.
 const MOST: usize = 1000;
+/// Longest name of a service or a daemon, in bytes.
+const MAX_NAME: usize = 256;
+/// Most bytes that a daemon says of itself: once, and again of its status and its tasks.
+const MAX_SAID: usize = 16 << 10;
+/// Most bytes that all daemons in the map say of themselves.
+const MAX_MAP: usize = 4 << 20;
 /// Kinds of daemons that are no services, whatever they say.
 const NO_SERVICES: [&str; 5] = ["osd", "client", "mon", "mds", "mgr"];
 
@@ -22,6 +31,8 @@ pub(crate) type Key = (String, String);
 /// What the manager last heard from a daemon.
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// Who registered it, where that was with this manager.
+    owner: Option<AuthName>,
     heard: Duration,
     /// When that was, by the clock on the wall.
     pub(crate) beacon: UTime,
@@ -34,12 +45,26 @@ pub(crate) struct Report {
 impl Report {
     fn new(status: BTreeMap<String, String>, now: Now) -> Self {
         Self {
+            owner: None,
             heard: now.steady,
             beacon: now.wall,
             status,
             status_stamp: UTime::ZERO,
         }
     }
+}
+
+/// Who has a session with the manager.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client<'a> {
+    pub(crate) name: &'a AuthName,
+    pub(crate) gid: u64,
+    pub(crate) addr: EntityAddr,
+}
+
+/// The bytes that pairs of texts take.
+fn size(pairs: &BTreeMap<String, String>) -> usize {
+    pairs.iter().map(|(k, v)| k.len() + v.len()).sum()
 }
 
 /// The time by both clocks.
@@ -97,21 +122,51 @@ impl Services {
         self.next.get_or_insert_with(|| self.map.services.clone())
     }
 
+    /// Why a daemon may not register, if so.
+    fn refusal(&self, key: &Key, what: &ServiceRegistration, who: &AuthName) -> Option<&'static str> {
+        let all = || {
+            self.all()
+                .iter()
+                .flat_map(|(s, service)| service.daemons.iter().map(move |d| (s, d)))
+        };
+        let bytes = |(s, (name, d)): (&String, (&String, &ServiceDaemon))| {
+            s.len() + name.len() + size(&d.metadata) + size(&d.task_status)
+        };
+        let owner = self.reports.get(key).and_then(|r| r.owner.as_ref());
+        if key.0.is_empty() || NO_SERVICES.contains(&key.0.as_str()) {
+            Some("that is no service")
+        } else if key.0.len() > MAX_NAME || key.1.len() > MAX_NAME {
+            Some("its name is too long")
+        } else if size(&what.metadata) > MAX_SAID || size(&what.status) > MAX_SAID {
+            Some("it says too much of itself")
+        } else if owner.is_some_and(|o| o != who) {
+            Some("the daemon of this name has another key")
+        } else if self.daemon(key).is_none()
+            && (all().count() >= MOST || all().map(bytes).sum::<usize>() + size(&what.metadata) > MAX_MAP)
+        {
+            Some("there are too many")
+        } else {
+            None
+        }
+    }
+
     /// A daemon registers, on the session of this client.
-    pub(crate) fn register(
-        &mut self,
-        key: Key,
-        what: ServiceRegistration,
-        (gid, addr): (u64, EntityAddr),
-        now: Now,
-    ) {
-        let count: usize = self.all().values().map(|s| s.daemons.len()).sum();
-        let known = self.daemon(&key).map(|d| d.gid);
-        if key.0.is_empty() || NO_SERVICES.contains(&key.0.as_str()) || known.is_none() && count >= MOST {
-            tracing::warn!("{}.{} can't register as a service", key.0, key.1);
+    pub(crate) fn register(&mut self, key: Key, what: ServiceRegistration, client: Client<'_>, now: Now) {
+        if let Some(why) = self.refusal(&key, &what, client.name) {
+            let (service, name) = (cut(key.0, MAX_NAME), cut(key.1, MAX_NAME));
+            tracing::warn!(
+                "{}: {service}.{name} can't register as a service: {why}",
+                client.name
+            );
             return;
         }
-        self.reports.insert(key.clone(), Report::new(what.status, now));
+        let (gid, addr) = (client.gid, client.addr);
+        let known = self.daemon(&key).map(|d| d.gid);
+        let report = Report {
+            owner: Some(client.name.clone()),
+            ..Report::new(what.status, now)
+        };
+        self.reports.insert(key.clone(), report);
         if known == Some(gid) {
             return;
         }
@@ -128,16 +183,21 @@ impl Services {
         service.daemons.insert(name, daemon);
     }
 
-    /// A daemon reports; false where it is not registered.
+    /// A daemon reports, on the session of this client; false where that has not registered it.
     ///
     /// # Errors
     /// Where the report is malformed.
-    pub(crate) fn report(&mut self, report: MMgrReport, now: Now) -> spirula_proto::Result<bool> {
+    pub(crate) fn report(&mut self, report: MMgrReport, gid: u64, now: Now) -> spirula_proto::Result<bool> {
         let tasks = report.task_status()?;
         let key = (report.service_name, report.daemon_name);
-        let Some(known) = self.daemon(&key) else {
+        let Some(known) = self.daemon(&key).filter(|d| d.gid == gid) else {
             return Ok(false);
         };
+        let said = [&report.daemon_status, &tasks].into_iter().flatten();
+        if said.map(size).any(|bytes| bytes > MAX_SAID) {
+            tracing::warn!("{}.{} says too much of itself", key.0, key.1);
+            return Ok(true);
+        }
         let news = tasks.filter(|t| *t != known.task_status);
         let heard = self
             .reports
@@ -156,11 +216,14 @@ impl Services {
         Ok(true)
     }
 
-    /// A daemon ends.
-    pub(crate) fn close(&mut self, key: &Key) {
-        if self.daemon(key).is_none() {
-            return;
+    /// A daemon ends, on the session of this client.
+    pub(crate) fn end(&mut self, key: &Key, gid: u64) {
+        if self.daemon(key).is_some_and(|d| d.gid == gid) {
+            self.close(key);
         }
+    }
+
+    fn close(&mut self, key: &Key) {
         self.reports.remove(key);
         let services = self.change();
         if let Some(service) = services.get_mut(&key.0) {
@@ -223,10 +286,20 @@ mod tests {
             metadata: pairs(&[("hostname", name)]),
             status: pairs(&[("state", "new")]),
         };
-        s.register(key(name), what, (gid, EntityAddr::default()), now);
+        register(s, key(name), what, gid, now);
     }
 
-    fn report(s: &mut Services, name: &str, now: Now) -> bool {
+    fn register(s: &mut Services, key: Key, what: ServiceRegistration, gid: u64, now: Now) {
+        let name = "client.rgw".parse().unwrap();
+        let client = Client {
+            name: &name,
+            gid,
+            addr: EntityAddr::default(),
+        };
+        s.register(key, what, client, now);
+    }
+
+    fn report(s: &mut Services, name: &str, gid: u64, now: Now) -> bool {
         let report = MMgrReport {
             daemon_name: name.to_owned(),
             service_name: "rgw".to_owned(),
@@ -234,7 +307,7 @@ mod tests {
             perf_reports: MMgrReport::NO_PERF_REPORTS,
             ..MMgrReport::default()
         };
-        s.report(report, now).unwrap()
+        s.report(report, gid, now).unwrap()
     }
 
     const GRACE: Duration = Duration::from_secs(60);
@@ -257,14 +330,14 @@ mod tests {
         open(&mut s, "b", 2, at(10));
         assert_eq!(reviewed(&mut s, at(11)), ["a", "b"]);
         assert_eq!(s.map.services["rgw"].daemons["b"].gid, 2);
-        assert!(report(&mut s, "a", at(30)));
+        assert!(report(&mut s, "a", 1, at(30)));
         let heard = s.report_of("rgw", "a").unwrap();
         assert_eq!((heard.beacon, heard.status_stamp), (at(30).wall, at(30).wall));
         assert_eq!(heard.status, pairs(&[("state", "old")]));
         // `b` was silent for too long, and is not known when it reports again.
         assert_eq!(reviewed(&mut s, at(70)), ["a", "b"]);
         assert_eq!(reviewed(&mut s, at(71)), ["a"]);
-        assert!(!report(&mut s, "b", at(72)));
+        assert!(!report(&mut s, "b", 2, at(72)));
         open(&mut s, "b", 3, at(73));
         assert_eq!(reviewed(&mut s, at(73)), ["a", "b"]);
         // Another process under the same name takes its place.
@@ -272,8 +345,12 @@ mod tests {
         reviewed(&mut s, at(73));
         let b = &s.map.services["rgw"].daemons["b"];
         assert_eq!((b.gid, b.start_epoch), (4, s.map.epoch));
-        s.close(&key("b"));
-        s.close(&key("a"));
+        // Only who has registered it ends it, and reports for it.
+        s.end(&key("b"), 3);
+        assert!(!report(&mut s, "b", 3, at(73)));
+        assert_eq!(reviewed(&mut s, at(73)), ["a", "b"]);
+        s.end(&key("b"), 4);
+        s.end(&key("a"), 1);
         assert!(reviewed(&mut s, at(74)).is_empty() && s.map.services.is_empty());
     }
 
@@ -286,7 +363,7 @@ mod tests {
         open(&mut s, "c", 3, at(100));
         s.restart();
         assert_eq!(reviewed(&mut s, at(200)), ["a", "b"]);
-        assert!(report(&mut s, "a", at(210)));
+        assert!(report(&mut s, "a", 1, at(210)));
         assert_eq!(reviewed(&mut s, at(260)), ["a", "b"]);
         assert_eq!(reviewed(&mut s, at(261)), ["a"]);
     }
@@ -296,9 +373,29 @@ mod tests {
         let mut s = Services::new();
         for service in NO_SERVICES.into_iter().chain([""]) {
             let key = (service.to_owned(), "x".to_owned());
-            s.register(key, Default::default(), (1, EntityAddr::default()), at(0));
+            register(&mut s, key, Default::default(), 1, at(0));
         }
+        let large = |bytes: usize| ServiceRegistration {
+            metadata: pairs(&[("x", &"x".repeat(bytes))]),
+            ..Default::default()
+        };
+        register(&mut s, key("x"), large(MAX_SAID), 1, at(0));
+        register(&mut s, key(&"x".repeat(300)), large(1), 1, at(0));
         assert!(reviewed(&mut s, at(0)).is_empty());
+        (0..1000).for_each(|n| register(&mut s, key(&n.to_string()), large(16_000), n, at(0)));
+        let many = reviewed(&mut s, at(0)).len();
+        assert!(many * 16_000 <= MAX_MAP && many > 200, "{many}");
+        // Another entity does not take a daemon's place.
+        let other = "client.other".parse().unwrap();
+        let client = Client {
+            name: &other,
+            gid: 7,
+            addr: EntityAddr::default(),
+        };
+        s.register(key("0"), large(1), client, at(0));
+        reviewed(&mut s, at(0));
+        assert_eq!(s.map.services["rgw"].daemons["0"].gid, 0);
+        let mut s = Services::new();
         for n in 0..=MOST {
             open(&mut s, &n.to_string(), n as u64, at(0));
         }

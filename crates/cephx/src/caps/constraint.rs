@@ -9,7 +9,7 @@ use crate::AuthName;
 /// A command's arguments as text.
 pub type Args = BTreeMap<String, String>;
 
-/// A condition on one argument, which must be given.
+/// A condition on one argument, which must be given unless it says otherwise.
 #[derive(Debug, Clone)]
 pub(super) struct Constraint {
     pub(super) key: String,
@@ -25,6 +25,13 @@ pub(super) enum Match {
     Regex(String),
     /// The entity's own part of the configuration keys, `daemon-private/NAME/`.
     DaemonPrivate,
+    /// Nothing but profiles for images, by the grammar of this function: one that reads less would take what follows
+    /// them for a pool's name.
+    RbdProfiles(fn(&str) -> bool),
+    /// Must not be given.
+    Absent,
+    /// Need not be given.
+    Optional(Box<Match>),
 }
 
 /// The most bytes that a compiled regular expression may take.
@@ -43,6 +50,20 @@ fn matches_whole(pattern: &str, value: &str) -> bool {
     whole.is_ok_and(|r| r.is_match(value))
 }
 
+impl Match {
+    fn allows(&self, name: &AuthName, value: &str) -> bool {
+        match self {
+            Self::Equal(want) => value == want,
+            Self::Prefix(want) => value.starts_with(want.as_str()),
+            Self::Regex(pattern) => matches_whole(pattern, value),
+            Self::DaemonPrivate => value.starts_with(&format!("daemon-private/{name}/")),
+            Self::RbdProfiles(are) => are(value),
+            Self::Absent => false,
+            Self::Optional(inner) => inner.allows(name, value),
+        }
+    }
+}
+
 impl Constraint {
     pub(super) fn new(key: &str, matches: Match) -> Self {
         Self {
@@ -52,14 +73,9 @@ impl Constraint {
     }
 
     fn allows(&self, name: &AuthName, args: &Args) -> bool {
-        let Some(value) = args.get(&self.key) else {
-            return false;
-        };
-        match &self.matches {
-            Match::Equal(want) => value == want,
-            Match::Prefix(want) => value.starts_with(want.as_str()),
-            Match::Regex(pattern) => matches_whole(pattern, value),
-            Match::DaemonPrivate => value.starts_with(&format!("daemon-private/{name}/")),
+        match args.get(&self.key) {
+            Some(value) => self.matches.allows(name, value),
+            None => matches!(self.matches, Match::Absent | Match::Optional(_)),
         }
     }
 }

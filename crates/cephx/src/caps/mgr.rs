@@ -197,6 +197,14 @@ fn profile(c: &mut Cursor<'_>) -> Option<Parsed> {
     }
 }
 
+/// Whether the text is nothing but profiles for images: `profile rbd…`, several.
+pub(super) fn is_rbd_profiles(text: &str) -> bool {
+    // No other profile is about this module.
+    let of_images = |g: &Grant| matches!(&g.subject, Subject::Module(module, _) if module == "rbd_support");
+    let rbd = |g: &Grant| matches!(&g.subject, Subject::Profile(inner) if !inner.is_empty() && inner.iter().all(of_images));
+    MgrCap::parse(text).is_ok_and(|cap| cap.grants.iter().all(rbd))
+}
+
 /// The grants that a profile stands for.
 fn expand(profile: &str, constraints: Vec<Constraint>) -> Result<Vec<Grant>, String> {
     let one = |subject, access| {

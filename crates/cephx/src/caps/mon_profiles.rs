@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::Access;
 use super::constraint::{Constraint, Match};
 use super::mon::{Grant, Subject};
+use super::{mgr, osd};
 
 /// How an argument is limited, in the tables.
 #[derive(Clone, Copy)]
@@ -15,6 +16,9 @@ enum Arg {
     Starts(&'static str),
     Matches(&'static str),
     DaemonPrivate,
+    RbdProfiles(fn(&str) -> bool),
+    Absent,
+    Optional(&'static Arg),
 }
 
 /// A line of the tables.
@@ -25,7 +29,7 @@ enum Rule {
     Command(&'static str, &'static [(&'static str, Arg)]),
 }
 
-use Arg::{DaemonPrivate, Is, Matches, Starts};
+use Arg::{Absent, DaemonPrivate, Is, Matches, Optional, RbdProfiles, Starts};
 use Rule::{Command, Everything, Service};
 
 const R: Access = Access::R;
@@ -33,13 +37,13 @@ const W: Access = Access::W;
 const RW: Access = Access::RW;
 const RWX: Access = Access::RWX;
 
-/// A client's address with its nonce: locks may be broken for one instance, not for a whole host.
-const INSTANCE: Arg = Matches("^[^/]+/[0-9]+$");
-const ADDS_BLOCKLIST: &[(&str, Arg)] = &[("blocklistop", Is("add")), ("addr", INSTANCE)];
-const ADDS_BLACKLIST: &[(&str, Arg)] = &[("blacklistop", Is("add")), ("addr", INSTANCE)];
-/// Any number of `profile rbd… [pool …]`.
-const RBD_OSD_CAPS: &str =
-    "^([ ,]*profile(=|[ ]+)['\"]?rbd[^ ,'\"]*['\"]?([ ]+pool(=|[ ]+)['\"]?[^,'\"]+['\"]?)?)+$";
+/// A client's address with its nonce, which is not 0: locks may be broken for one instance, not for a whole host or network.
+const INSTANCE: Arg = Matches("^[^/]+/0*[1-9][0-9]*$");
+const ADDS_BLOCKLIST: &[(&str, Arg)] = &[("blocklistop", Is("add")), ("addr", INSTANCE), ("range", Absent)];
+const ADDS_BLACKLIST: &[(&str, Arg)] = &[("blacklistop", Is("add")), ("addr", INSTANCE), ("range", Absent)];
+/// Ceph's regular expression for this takes `profile rbd pool=p;allow *` for a pool with a strange name.
+const RBD_AT_OSDS: Arg = RbdProfiles(osd::is_rbd_profiles);
+const RBD_AT_MANAGERS: Arg = RbdProfiles(mgr::is_rbd_profiles);
 
 const READS_MAPS: &[Rule] = &[Service("mon", R), Service("osd", R), Service("pg", R)];
 
@@ -68,8 +72,8 @@ const MDS: &[Rule] = &[
     Service("mon", R),
     Service("osd", R),
     Command("osd pool rmsnap", &[]),
-    Command("osd blocklist", &[]),
-    Command("osd blacklist", &[]),
+    Command("osd blocklist", ADDS_BLOCKLIST),
+    Command("osd blacklist", ADDS_BLACKLIST),
     Service("log", W),
 ];
 
@@ -104,6 +108,9 @@ const BOOTSTRAP: &[Rule] = &[Service("mon", R), Service("osd", R), Command("mon 
 
 const BOOTSTRAP_OSD: &[Rule] = &[Command("osd new", &[]), Command("osd purge-new", &[])];
 
+// What Ceph does not look at, capabilities at other services than those that are named here, it hands out to whoever
+// has the bootstrap key. So what may be given is listed to its end.
+
 const BOOTSTRAP_MDS: &[Rule] = &[Command(
     "auth get-or-create",
     &[
@@ -111,12 +118,19 @@ const BOOTSTRAP_MDS: &[Rule] = &[Command(
         ("caps_mon", Is("allow profile mds")),
         ("caps_osd", Is("allow rwx")),
         ("caps_mds", Is("allow")),
+        ("caps_mgr", Optional(&Is("profile mds"))),
     ],
 )];
 
 const BOOTSTRAP_MGR: &[Rule] = &[Command(
     "auth get-or-create",
-    &[("entity", Starts("mgr.")), ("caps_mon", Is("allow profile mgr"))],
+    &[
+        ("entity", Starts("mgr.")),
+        ("caps_mon", Is("allow profile mgr")),
+        ("caps_osd", Optional(&Is("allow *"))),
+        ("caps_mds", Optional(&Is("allow *"))),
+        ("caps_mgr", Absent),
+    ],
 )];
 
 const BOOTSTRAP_RGW: &[Rule] = &[Command(
@@ -125,6 +139,8 @@ const BOOTSTRAP_RGW: &[Rule] = &[Command(
         ("entity", Starts("client.rgw.")),
         ("caps_mon", Is("allow rw")),
         ("caps_osd", Is("allow rwx")),
+        ("caps_mds", Absent),
+        ("caps_mgr", Absent),
     ],
 )];
 
@@ -135,7 +151,9 @@ const BOOTSTRAP_RBD: &[Rule] = &[
         &[
             ("entity", Starts("client.")),
             ("caps_mon", Is("profile rbd")),
-            ("caps_osd", Matches(RBD_OSD_CAPS)),
+            ("caps_osd", RBD_AT_OSDS),
+            ("caps_mds", Absent),
+            ("caps_mgr", Optional(&RBD_AT_MANAGERS)),
         ],
     ),
 ];
@@ -147,7 +165,9 @@ const BOOTSTRAP_RBD_MIRROR: &[Rule] = &[
         &[
             ("entity", Starts("client.")),
             ("caps_mon", Is("profile rbd-mirror")),
-            ("caps_osd", Matches(RBD_OSD_CAPS)),
+            ("caps_osd", RBD_AT_OSDS),
+            ("caps_mds", Absent),
+            ("caps_mgr", Optional(&RBD_AT_MANAGERS)),
         ],
     ),
 ];
@@ -155,6 +175,8 @@ const BOOTSTRAP_RBD_MIRROR: &[Rule] = &[
 const BLOCKLISTS: &[Rule] = &[Command("osd blocklist", ADDS_BLOCKLIST)];
 const BLACKLISTS: &[Rule] = &[Command("osd blacklist", ADDS_BLACKLIST)];
 
+/// Mirrors register with the manager, for which Ceph asks for nothing.
+const REGISTERS: &[Rule] = &[Service("service", W)];
 const RBD_MIRROR: &[Rule] = &[Command("config-key get", &[("key", Starts("rbd/mirror/"))])];
 const RBD_MIRROR_PEER: &[Rule] = &[
     Command("config-key get", &[("key", Matches("rbd/mirror/[^/]+"))]),
@@ -183,14 +205,17 @@ const PROFILES: &[(&str, &[&[Rule]])] = &[
     ("fs-client", &[READS_MAPS, &[Service("mds", R)]]),
     ("simple-rados-client", &[READS_MAPS]),
     ("simple-rados-client-with-blocklist", &[READS_MAPS, BLOCKLISTS]),
-    ("rbd-mirror", &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR]),
+    (
+        "rbd-mirror",
+        &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR, REGISTERS],
+    ),
     (
         "rbd-mirror-peer",
         &[READS_MAPS, BLOCKLISTS, BLACKLISTS, RBD_MIRROR_PEER],
     ),
     (RBD, &[READS_MAPS, BLOCKLISTS, BLACKLISTS]),
     ("crash", &[&[Service("mon", R)]]),
-    ("cephfs-mirror", &[READS_MAPS, CEPHFS_MIRROR]),
+    ("cephfs-mirror", &[READS_MAPS, CEPHFS_MIRROR, REGISTERS]),
     ("role-definer", &[ROLE_DEFINER]),
 ];
 
@@ -220,18 +245,21 @@ fn grant(rule: &Rule) -> Grant {
         Command(command, args) => {
             let constraints = args
                 .iter()
-                .map(|(key, arg)| Constraint::new(key, matcher(*arg)))
+                .map(|(key, arg)| Constraint::new(key, matcher(arg)))
                 .collect();
             Grant::new(Subject::Command(command.to_owned(), constraints), Access::NONE)
         }
     }
 }
 
-fn matcher(arg: Arg) -> Match {
-    match arg {
+fn matcher(arg: &Arg) -> Match {
+    match *arg {
         Is(value) => Match::Equal(value.to_owned()),
         Starts(value) => Match::Prefix(value.to_owned()),
         Matches(pattern) => Match::Regex(pattern.to_owned()),
         DaemonPrivate => Match::DaemonPrivate,
+        RbdProfiles(are) => Match::RbdProfiles(are),
+        Absent => Match::Absent,
+        Optional(inner) => Match::Optional(Box::new(matcher(inner))),
     }
 }

@@ -368,19 +368,35 @@ fn scope(c: &mut Cursor<'_>) -> Scope {
 }
 
 fn profile(c: &mut Cursor<'_>) -> Option<Vec<(Scope, Spec)>> {
+    let (name, scope) = named_profile(c)?;
+    Some(expand(&name, &scope))
+}
+
+/// The name of a profile, and where it holds.
+fn named_profile(c: &mut Cursor<'_>) -> Option<(String, Scope)> {
     c.literal("profile")?;
     c.equals_or(is_c_space)?;
     let name = c.string()?;
     let pool = pool(c);
     let namespace = namespace(c);
-    Some(expand(
-        &name,
-        &Scope {
-            pool,
-            namespace,
-            ..Scope::default()
-        },
-    ))
+    let scope = Scope {
+        pool,
+        namespace,
+        ..Scope::default()
+    };
+    Some((name, scope))
+}
+
+/// Whether the text is nothing but profiles for images: `profile rbd…`, several.
+pub(super) fn is_rbd_profiles(text: &str) -> bool {
+    let rbd = |c: &mut Cursor<'_>| {
+        c.take_while(is_c_space);
+        let (name, _) = named_profile(c)?;
+        c.network(is_c_space);
+        c.take_while(is_c_space);
+        name.starts_with("rbd").then_some(())
+    };
+    grants("osd", text, |_| false, is_c_space, rbd).is_ok()
 }
 
 /// The rules that a profile stands for. A profile that there isn't allows nothing.

@@ -10,6 +10,7 @@
 mod common;
 
 mod auth;
+mod capabilities;
 mod conformance;
 mod connection_modes;
 mod crash;

@@ -22,14 +22,19 @@ macro_rules! summed {
         }
 
         impl $name {
-            /// Adds another's numbers.
+            /// Adds another's numbers. What becomes larger than an eighth of what there is room for is cut, so that a few sums can be added up.
             pub fn add(&mut self, other: &Self) {
-                $(self.$field = self.$field.wrapping_add(other.$field);)*
+                $(self.$field = self.$field.saturating_add(other.$field).clamp(<$ty>::MIN / 8, 1 << (<$ty>::BITS - 4));)*
             }
 
-            /// Takes another's numbers away.
+            /// Takes another's numbers away, likewise.
             pub fn sub(&mut self, other: &Self) {
-                $(self.$field = self.$field.wrapping_sub(other.$field);)*
+                $(self.$field = self.$field.saturating_sub(other.$field).clamp(<$ty>::MIN / 8, 1 << (<$ty>::BITS - 4));)*
+            }
+
+            /// Cuts each number to what is not negative, and is far from the largest.
+            pub fn bound(&mut self) {
+                $(self.$field = self.$field.clamp(0, 1 << (<$ty>::BITS - 8));)*
             }
         }
     };

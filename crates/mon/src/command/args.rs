@@ -1,5 +1,10 @@
 //! A command's arguments: one JSON object, read by name and type.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::{Reply, errno};
@@ -11,6 +16,51 @@ pub struct Args {
     map: Map<String, Value>,
 }
 
+/// What arguments are called that only the monitor makes, from `caps`.
+const DERIVED: &str = "caps_";
+
+/// A JSON object in which no key is there twice: what is checked would not be what is carried out.
+struct Object(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Map<String, Value>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Self::Value, A::Error> {
+                let mut map = Map::new();
+                while let Some((key, value)) = pairs.next_entry::<String, Value>()? {
+                    if map.contains_key(&key) {
+                        return Err(A::Error::custom(format_args!("'{key}' is given twice")));
+                    }
+                    map.insert(key, value);
+                }
+                Ok(map)
+            }
+        }
+        d.deserialize_map(Pairs).map(Self)
+    }
+}
+
+/// A value as text; the items of a list with spaces between them.
+fn text(v: &Value) -> String {
+    match v {
+        Value::String(s) => s.clone(),
+        Value::Array(a) => a.iter().map(item).collect::<Vec<_>>().join(" "),
+        v => v.to_string(),
+    }
+}
+
+/// An item of a list as text.
+fn item(v: &Value) -> String {
+    v.as_str().map_or_else(|| v.to_string(), str::to_owned)
+}
+
 /// The result of reading an argument; the error is the reply to send.
 pub type ArgResult<T> = Result<T, Reply>;
 
@@ -18,12 +68,18 @@ impl Args {
     /// Parses a command as clients send it: the strings are joined and must form one JSON object with a `prefix`.
     ///
     /// # Errors
-    /// The official replies to text that is no command.
+    /// The official replies to text that is no command; also to an object that could be read in two ways, or has
+    /// arguments that only the monitor makes.
     pub fn parse(cmd: &[String]) -> ArgResult<Self> {
         let text = cmd.concat();
         // What follows the object is ignored, as official daemons do: `rbd perf image iostat` sends a quotation mark too much.
-        match serde_json::Deserializer::from_str(&text).into_iter().next() {
-            Some(Ok(Value::Object(map))) if !map.is_empty() => Ok(Self { map }),
+        let first = serde_json::Deserializer::from_str(&text)
+            .into_iter::<Object>()
+            .next();
+        match first {
+            Some(Ok(Object(map))) if !map.is_empty() && !map.keys().any(|k| k.starts_with(DERIVED)) => {
+                Ok(Self { map })
+            }
             _ => Err(Reply::error(errno::EINVAL, "command not understood")),
         }
     }
@@ -38,18 +94,22 @@ impl Args {
         Format::parse(self.map.get("format").and_then(Value::as_str))
     }
 
-    /// All arguments as text, for capability checks (`allow command X with k=v`).
+    /// All arguments as text, for capability checks (`allow command X with k=v`), as handlers read them. In place of `caps`
+    /// there is a `caps_SERVICE` for each pair of it.
     pub fn as_strings(&self) -> Vec<(String, String)> {
-        let text = |v: &Value| match v {
-            Value::String(s) => s.clone(),
-            Value::Array(a) => a
-                .iter()
-                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-                .collect::<Vec<_>>()
-                .join(" "),
-            other => other.to_string(),
-        };
-        self.map.iter().map(|(k, v)| (k.clone(), text(v))).collect()
+        let given = self.map.iter().filter(|(k, v)| *k != "caps" && !v.is_null());
+        let caps = self.list("caps");
+        let pairs = caps.chunks_exact(2);
+        // A half pair is refused later, by whoever may run the command at all.
+        let pairs = pairs.map(|pair| (format!("{DERIVED}{}", pair[0]), pair[1].clone()));
+        given.map(|(k, v)| (k.clone(), text(v))).chain(pairs).collect()
+    }
+
+    /// Without the arguments that are not among these: nobody has checked them.
+    #[must_use]
+    pub fn only(mut self, names: &BTreeSet<&str>) -> Self {
+        self.map.retain(|k, _| names.contains(k.as_str()));
+        self
     }
 
     /// The whole object.
@@ -63,16 +123,7 @@ impl Args {
 
     /// An optional string; a list counts with its items joined by spaces, as official clients send either.
     pub fn opt_str(&self, name: &str) -> Option<String> {
-        match self.get(name)? {
-            Value::String(s) => Some(s.clone()),
-            Value::Array(a) => Some(
-                a.iter()
-                    .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            ),
-            v => Some(v.to_string()),
-        }
+        self.get(name).map(text)
     }
 
     /// A required string.
@@ -84,12 +135,8 @@ impl Args {
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.get(name) {
             None => Vec::new(),
-            Some(Value::Array(a)) => a
-                .iter()
-                .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-                .collect(),
-            Some(Value::String(s)) => vec![s.clone()],
-            Some(v) => vec![v.to_string()],
+            Some(Value::Array(a)) => a.iter().map(item).collect(),
+            Some(v) => vec![item(v)],
         }
     }
 
@@ -206,5 +253,30 @@ mod tests {
         assert!(Args::parse(&["no json".into()]).is_err());
         let more = Args::parse(&[r#" {"prefix": "x"}""#.into()]).unwrap();
         assert_eq!(more.prefix(), "x");
+    }
+
+    #[test]
+    fn what_capabilities_are_checked_against_is_what_is_carried_out() {
+        for lie in [
+            r#"{"prefix":"auth get-or-create","caps":["mon","allow *"],"caps_mon":"profile rbd"}"#,
+            r#"{"prefix":"auth get-or-create","caps_mon":"profile rbd"}"#,
+            r#"{"prefix":"x","caps":["mon","profile rbd"],"caps":["mon","allow *"]}"#,
+            r#"{"prefix":"x","prefix":"y"}"#,
+        ] {
+            assert!(Args::parse(&[lie.into()]).is_err(), "{lie}");
+        }
+        let of = |json: &str| Args::parse(&[json.into()]).unwrap().as_strings();
+        let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        assert_eq!(
+            of(r#"{"prefix":"x","caps":["mon","allow r","osd","allow w"],"n":1,"l":["a",2],"no":null}"#),
+            [
+                pair("prefix", "x"),
+                pair("n", "1"),
+                pair("l", "a 2"),
+                pair("caps_mon", "allow r"),
+                pair("caps_osd", "allow w")
+            ]
+        );
+        assert_eq!(of(r#"{"prefix":"x","caps":"mon"}"#), [pair("prefix", "x")]);
     }
 }

@@ -9,7 +9,6 @@ use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
 use bytes::Bytes;
 use spirula_asok::osd_network;
-use spirula_proto::mon::LogPriority;
 
 /// Which module of Ceph's manager a command belongs to, by the command's leading words, as capabilities name it. The
 /// first that fits counts.
@@ -70,7 +69,7 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
         .as_ref()
         .map_or_else(|| ("py", String::new()), |o| subject(&prefix, o));
     let perm = known.map_or("", |o| o.perm);
-    admit(mon, session, cmd, &args, (service, &module), perm)?;
+    admit(mon, session, &args, (service, &module), perm)?;
     let Some(known) = known else {
         return refuse(errno::EINVAL, format!("No handler found for '{prefix}'"));
     };
@@ -146,17 +145,16 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
     }
 }
 
+/// Longest words of a module in the audit log, in bytes.
+const MAX_STATUS: usize = 1024;
+
 /// A module has refused a command for lack of capabilities: says so in the audit log, and where help is.
 pub(crate) fn denied_by_module(mon: &mut Monitor, session: SessionId, reply: Reply) -> Reply {
-    let Some(sender) = mon.sender(session) else {
-        return reply;
-    };
-    let (from, who) = (crate::fmt::addr_legacy(&sender.addr), sender.name);
-    let text = format!("from='{from}' entity='{who}': {}: access denied", reply.status);
-    let entry = mon
-        .clog
-        .own_entry(&mon.me, mon.now, LogPriority::INFO, "audit", text);
-    mon.clog.add(entry);
+    let text = format!(
+        "{}: access denied",
+        crate::fmt::cut(reply.status.clone(), MAX_STATUS)
+    );
+    mon.audit_text(session, &text, false);
     let status = format!("{}{DENIED}", reply.status);
     reply.with_status(status)
 }

@@ -140,7 +140,12 @@ fn parse_caps(words: &[String]) -> Result<BTreeMap<String, String>, Reply> {
     for pair in words.chunks(2) {
         spirula_cephx::caps::validate(&pair[0], &pair[1])
             .map_err(|e| Reply::error(errno::EINVAL, e.to_string()))?;
-        out.insert(pair[0].clone(), pair[1].clone());
+        if out.insert(pair[0].clone(), pair[1].clone()).is_some() {
+            return refuse(
+                errno::EINVAL,
+                format!("capabilities for {} are given twice", pair[0]),
+            );
+        }
     }
     Ok(out)
 }
@@ -219,6 +224,13 @@ fn get_or_create_with(
             return refuse(
                 errno::EINVAL,
                 format!("key for {name} exists but cap {service} does not match"),
+            );
+        }
+        // A bootstrap key gives out what it could have made itself: a key for just these capabilities.
+        if e.caps != caps && !m.may(call.session, "auth", "rwx") {
+            return refuse(
+                errno::EINVAL,
+                format!("key for {name} exists but caps do not match"),
             );
         }
         return now(show(call, &name, e));

@@ -61,12 +61,43 @@ fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
     Ok(addr.with_kind(AddrType::CIDR))
 }
 
+/// Whether an address is that of a daemon of the maps, or of the manager's client. The port is a daemon's alone; a client has
+/// none, and is known by its nonce.
+fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
+    let (map, manager) = (&m.osd.map, &m.manager.map);
+    let osds = map
+        .osds()
+        .filter(|o| map.is_up(*o))
+        .filter_map(|o| usize::try_from(o).ok());
+    let osds = osds.flat_map(|i| {
+        let of = [
+            &map.client_addrs,
+            &map.cluster_addrs,
+            &map.hb_back_addrs,
+            &map.hb_front_addrs,
+        ];
+        of.into_iter().filter_map(move |addrs| addrs.get(i))
+    });
+    let mut all = osds
+        .chain(m.monmap.map.mons.values().map(|mon| &mon.public_addrs))
+        .chain([&manager.active_addrs])
+        .chain(&manager.client_addrs)
+        .flat_map(|addrs| &addrs.0);
+    all.any(|a| {
+        a.socket == addr.socket && (a.nonce == addr.nonce || addr.socket.is_some_and(|s| s.port() != 0))
+    })
+}
+
 fn change(m: &mut Monitor, call: &Call<'_>) -> Done {
     let addr = parse(call)?;
     let op = match call.args.opt_str("blocklistop") {
         Some(op) => op,
         None => call.args.str("blacklistop")?,
     };
+    // Whoever may do nothing but this command breaks locks of clients with it.
+    if !m.may(call.session, "osd", "w") && is_daemon(m, &addr) {
+        return refuse(errno::EPERM, format!("{} is a daemon's address", entry(&addr)));
+    }
     if op == "rm" {
         remove(m, addr)
     } else {

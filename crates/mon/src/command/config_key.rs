@@ -1,5 +1,6 @@
 //! The key-value store that operators and modules use.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
@@ -26,8 +27,41 @@ pub(super) fn io(e: &crate::kv::KvError) -> Reply {
     Reply::error(errno::EIO, e.to_string())
 }
 
+/// A key's value.
+pub(super) fn lookup(m: &Monitor, key: &str) -> Result<Option<Bytes>, Reply> {
+    m.kv.get(SERVICE, key).map_err(|e| io(&e))
+}
+
+/// Sets a key with the next commit.
+pub(super) fn put(m: &mut Monitor, key: &str, value: impl Into<Bytes>) {
+    m.writes.txn.put(SERVICE, key, value);
+}
+
+/// Removes all keys that begin so with the next commit.
+pub(super) fn remove_all(m: &mut Monitor, prefix: &str) -> Result<(), Reply> {
+    for (key, _) in m.kv.scan(SERVICE).map_err(|e| io(&e))? {
+        if key.starts_with(prefix) {
+            m.writes.txn.remove(SERVICE, key);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a value that is too large.
+pub(super) fn check_size(bytes: usize) -> Result<(), Reply> {
+    if bytes <= MAX_VALUE {
+        return Ok(());
+    }
+    refuse(
+        -27,
+        format!(
+            "error: entry size limited to {MAX_VALUE} bytes. Use 'mon config key max entry size' to manually adjust"
+        ),
+    )
+}
+
 fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
-    match m.kv.get(SERVICE, &call.args.str("key")?).map_err(|e| io(&e))? {
+    match lookup(m, &call.args.str("key")?)? {
         Some(v) => now(Reply::data(v)),
         None => refuse(errno::ENOENT, ""),
     }
@@ -39,21 +73,14 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
         .args
         .opt_str("val")
         .map_or_else(|| call.input.clone(), |v| v.into_bytes().into());
-    if value.len() > MAX_VALUE {
-        return refuse(
-            -27,
-            format!(
-                "error: entry size limited to {MAX_VALUE} bytes. Use 'mon config key max entry size' to manually adjust"
-            ),
-        );
-    }
-    m.writes.txn.put(SERVICE, &key, value);
+    check_size(value.len())?;
+    put(m, &key, value);
     committed(format!("set {key}"))
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
-    if m.kv.get(SERVICE, &key).map_err(|e| io(&e))?.is_none() {
+    if lookup(m, &key)?.is_none() {
         // The official monitor does not tell either.
         return now(Reply::status("key deleted"));
     }
@@ -63,7 +90,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn exists(m: &mut Monitor, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
-    match m.kv.get(SERVICE, &key).map_err(|e| io(&e))? {
+    match lookup(m, &key)? {
         Some(_) => now(Reply::status(format!("key '{key}' exists"))),
         None => refuse(errno::ENOENT, format!("key '{key}' doesn't exist")),
     }

@@ -234,6 +234,22 @@ pub(crate) const DAEMON_COMMANDS: &[DaemonCommand] = &[
     },
 ];
 
+/// What `ceph tell mon.X` answers to whoever may read: the state of the monitors, which the maps tell as well. All others
+/// change something, or show what others do and how the daemon is configured.
+const ONLY_READ: &[&str] = &[
+    "get_command_descriptions",
+    "mon_status",
+    "perf dump",
+    "perf schema",
+    "quorum_status",
+    "version",
+];
+
+/// Whether a command of `ceph tell mon.X` does nothing but show what every reader may know.
+pub(super) fn only_reads(prefix: &str) -> bool {
+    ONLY_READ.contains(&prefix)
+}
+
 fn fail(code: i32, message: impl Into<String>) -> Failure {
     Failure {
         code,

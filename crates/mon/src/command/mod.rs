@@ -2,6 +2,7 @@
 
 mod args;
 mod at_manager;
+mod audit;
 mod auth;
 mod blocklist;
 mod config;
@@ -22,6 +23,7 @@ mod official;
 mod osd_change;
 mod osd_df;
 mod osd_dump;
+mod osd_new;
 mod osd_query;
 mod osd_tree;
 mod osd_weight;
@@ -46,12 +48,14 @@ mod status;
 mod unsupported;
 mod xml_names;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use spirula_proto::mon::LogPriority;
 
 pub use args::{ArgResult, Args, parse_osd};
 pub(crate) use at_manager::{denied_by_module, run_mgr, tell_mgr};
+pub(crate) use audit::{denials, shown};
 pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
@@ -132,6 +136,7 @@ const FAMILIES: &[&[Command]] = &[
     osd_tree::COMMANDS,
     osd_df::COMMANDS,
     osd_change::COMMANDS,
+    osd_new::COMMANDS,
     blocklist::COMMANDS,
     osd_weight::COMMANDS,
     reweight_by::COMMANDS,
@@ -199,15 +204,10 @@ pub fn run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
 fn admit(
     mon: &mut Monitor,
     session: SessionId,
-    cmd: &[String],
     args: &Args,
     subject: (&str, &str),
     perm: &str,
 ) -> Result<(), Reply> {
-    let Some(sender) = mon.sender(session) else {
-        return refuse(errno::EACCES, "access denied");
-    };
-    let (who, addr) = (sender.name, sender.addr);
     let strings = args.as_strings();
     let (allowed, denial) = match mon.manager.sessions.get(&session) {
         Some(s) => (
@@ -221,25 +221,7 @@ fn admit(
         }
     };
     if perm.contains('w') || !allowed {
-        let verdict = if allowed { "dispatch" } else { "access denied" };
-        let text = cmd.concat();
-        // Values may be secrets.
-        let shown = if text.contains("key") {
-            args.prefix().to_owned()
-        } else {
-            text
-        };
-        let entry = mon.clog.own_entry(
-            &mon.me,
-            mon.now,
-            LogPriority::INFO,
-            "audit",
-            format!(
-                "from='{}' entity='{who}' cmd=[{shown}]: {verdict}",
-                crate::fmt::addr_legacy(&addr)
-            ),
-        );
-        mon.clog.add(entry);
+        mon.audit(session, args, allowed);
     }
     match allowed {
         true => Ok(()),
@@ -264,18 +246,26 @@ fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes)
         (None, Some(o)) => (o.module, o.perm),
         (None, None) => return refuse(errno::EINVAL, "command not known"),
     };
-    admit(mon, session, cmd, &args, (module, ""), perm)?;
+    admit(mon, session, &args, (module, ""), perm)?;
     let Some(command) = command else {
         return Err(known.map_or_else(|| unsupported::reply(args.prefix()), |o| o.refusal()));
     };
     execute(mon, session, command, args, input)
 }
 
+/// What every command takes.
+const COMMON: [&str; 2] = ["prefix", "format"];
+
 /// Runs a command that the session may run.
 fn execute(mon: &mut Monitor, session: SessionId, command: &Command, args: Args, input: &Bytes) -> Done {
     // Ceph's manager leaves the arguments of these to their module, which has errors of its own.
+    let mut args = args;
     if !command.signature.starts_with("rbd ") {
         signature::check(command.signature, &args)?;
+        // A handler that serves several commands reads nothing that this one has not.
+        let names = named(args.prefix()).flat_map(|c| signature::names(c.signature));
+        let names: BTreeSet<&str> = names.chain(COMMON).collect();
+        args = args.only(&names);
     }
     let names = xml_names::of(&args);
     let format = args.format();
@@ -298,16 +288,21 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
         Ok(a) => a,
         Err(r) => return r,
     };
-    if args.prefix() == "get_command_descriptions" {
-        return Reply::data(Format::Json.render(&spirula_asok::describe(DAEMON_COMMANDS)));
-    }
-    let perm = if args.prefix() == "config set" { "rw" } else { "r" };
+    // Ceph wants these capabilities for whatever is asked.
+    let perm = if misc::only_reads(args.prefix()) {
+        "r"
+    } else {
+        "rwx"
+    };
     let allowed = mon
         .sessions
         .get(&session)
         .is_some_and(|s| s.caps.is_allowed("mon", args.prefix(), &args.as_strings(), perm));
     if !allowed {
-        return Reply::error(errno::EACCES, "access denied");
+        return Reply::error(errno::EACCES, "insufficient caps");
+    }
+    if args.prefix() == "get_command_descriptions" {
+        return Reply::data(Format::Json.render(&spirula_asok::describe(DAEMON_COMMANDS)));
     }
     match daemon_command(mon, args.prefix(), &args.to_map()) {
         Ok(v) => Reply::json(args.format().or_pretty(), &v).named(xml_names::of(&args).get()),

@@ -1,20 +1,18 @@
 //! Creating and removing OSDs, flags, settings of the whole map, erasure-code profiles.
 
-use serde_json::{Value, json};
-use spirula_cephx::{AuthName, CryptoKey, EntityAuth};
-use spirula_denc::{EntityType, Fsid};
+use serde_json::json;
+use spirula_denc::Fsid;
 use spirula_maps::osdmap::MAX_OSD_LIMIT;
 use spirula_maps::{OsdMapFlags, OsdState, release};
 
+use super::osd_new::remove_secrets;
 use super::osd_query::{existing, osd_ids, removable};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::float;
-use crate::service::Auth;
 
 commands! {
     "osd create uuid?:UUID id?:OsdName" "osd" "rw" create, "create an OSD";
-    "osd new uuid:UUID id?:OsdName" "osd" "rw" new, "create an OSD with its secrets (-i FILE)";
     "osd rm ids:String..." "osd" "rw" rm, "remove OSDs from the map";
     "osd destroy id:OsdName force?:Bool yes_i_really_mean_it?:Bool" "osd" "rw" destroy,
         "mark an OSD's data as gone; its id stays";
@@ -44,7 +42,7 @@ commands! {
     "osd erasure-code-profile rm name:String[A-Za-z0-9-_.]" "osd" "rw" ec_rm, "remove an erasure-code profile";
 }
 
-fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
+pub(super) fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
     match call.args.opt_str("uuid") {
         None => Ok(None),
         Some(t) => match Fsid::parse(&t) {
@@ -59,7 +57,7 @@ fn free_id(m: &Monitor) -> i32 {
     (0..i32::MAX).find(|o| !m.osd.map.exists(*o)).unwrap_or(0)
 }
 
-fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
+pub(super) fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
     let max = m.osd.map.max_osd;
     let destroyed = m.osd.map.state(osd).contains(OsdState::DESTROYED);
     let inc = m.pending_osd();
@@ -78,14 +76,15 @@ fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
     }
 }
 
-fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
+pub(super) fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
     match call.format.is_structured() {
         true => Reply::json(call.format, &json!({"osdid": osd})),
         false => Reply::text(format!("{osd}\n")),
     }
 }
 
-fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
+/// The id for a new OSD, or as the error that of the one that has this store already.
+pub(super) fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
     let id = call.args.opt_osd("id")?;
     if let Some(known) = uuid.and_then(|u| m.osd.map.osd_by_uuid(&u)) {
         return match id {
@@ -124,47 +123,13 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let Some(uuid) = uuid(call)? else {
-        return refuse(errno::EINVAL, "missing required parameter uuid");
-    };
-    let secrets: Value = match call.input.is_empty() {
-        true => Value::Null,
-        false => serde_json::from_slice(call.input)
-            .map_err(|_| Reply::error(errno::EINVAL, "invalid JSON in the secrets"))?,
-    };
-    let osd = match wanted_id(m, call, Some(uuid))? {
-        Err(known) => return now(id_reply(call, known)),
-        Ok(osd) => osd,
-    };
-    if let Some(secret) = secrets.get("cephx_secret").and_then(Value::as_str) {
-        let key = CryptoKey::from_base64(secret)
-            .map_err(|_| Reply::error(errno::EINVAL, "invalid cephx secret."))?;
-        let caps = [
-            ("mon", "allow profile osd"),
-            ("mgr", "allow profile osd"),
-            ("osd", "allow *"),
-        ];
-        let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let name = AuthName::new(EntityType::OSD, osd.to_string());
-        Auth::put(&name, &EntityAuth { key, caps }, &mut m.writes.txn);
-    }
-    add_osd(m, osd, Some(uuid));
-    if let Some(class) = secrets.get("crush_device_class").and_then(Value::as_str) {
-        m.writes
-            .txn
-            .put("osd_class", osd.to_string(), class.to_owned().into_bytes());
-    }
-    Ok(Outcome::Commit(id_reply(call, osd)))
-}
-
 fn forget(m: &mut Monitor, osd: i32) {
     let state = m.osd.map.state(osd);
     m.pending_osd()
         .new_state
         .insert(osd, OsdState::EXISTS.with(state));
     m.writes.txn.remove("osd_metadata", osd.to_string());
-    m.writes.txn.remove("osd_class", osd.to_string());
+    m.writes.txn.remove(super::osd_new::CLASS, osd.to_string());
     m.osd.lives.remove(osd);
 }
 
@@ -221,23 +186,16 @@ fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
     Ok(osd)
 }
 
-fn remove_key(m: &mut Monitor, osd: i32) {
-    Auth::remove(
-        &AuthName::new(EntityType::OSD, osd.to_string()),
-        &mut m.writes.txn,
-    );
-}
-
 fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = doomed(m, call)?;
     if !m.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
+    remove_secrets(m, osd)?;
     if !m.osd.map.state(osd).contains(OsdState::DESTROYED) {
         m.pending_osd().new_state.insert(osd, OsdState::DESTROYED);
         m.pending_osd().new_uuid.insert(osd, Fsid::default());
     }
-    remove_key(m, osd);
     committed(format!("destroyed osd.{osd}"))
 }
 
@@ -246,11 +204,14 @@ fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
     if !m.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
+    if call.args.prefix() == "osd purge-new" && !m.osd.map.state(osd).contains(OsdState::NEW) {
+        return refuse(errno::EPERM, format!("osd.{osd} is not new"));
+    }
     if m.osd.map.crush.map().is_held(osd) {
         super::crush::edit(m, |c| c.remove_item(osd, false))?;
     }
+    remove_secrets(m, osd)?;
     forget(m, osd);
-    remove_key(m, osd);
     committed(format!("purged osd.{osd}"))
 }
 

@@ -56,6 +56,11 @@ pub(super) fn prefix(signature: &str) -> String {
     split(signature).0.join(" ")
 }
 
+/// The names of a command's parameters.
+pub(super) fn names(signature: &str) -> impl Iterator<Item = &str> {
+    split(signature).1.into_iter().map(|p| p.name)
+}
+
 /// The `sig` array of a description.
 pub(super) fn describe(signature: &str) -> Value {
     let (words, params) = split(signature);

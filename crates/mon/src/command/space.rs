@@ -93,9 +93,9 @@ impl PoolSpace {
             put("quota_bytes", json!(pool.map_or(0, |p| p.quota_max_bytes)));
             put("dirty", json!(s.num_objects_dirty.max(0)));
             put("rd", json!(s.num_rd));
-            put("rd_bytes", json!(s.num_rd_kb * 1024));
+            put("rd_bytes", json!(s.num_rd_kb.saturating_mul(1024)));
             put("wr", json!(s.num_wr));
-            put("wr_bytes", json!(s.num_wr_kb * 1024));
+            put("wr_bytes", json!(s.num_wr_kb.saturating_mul(1024)));
             put(
                 "compress_bytes_used",
                 json!(self.totals.store.data_compressed_allocated),

@@ -4,9 +4,9 @@ use spirula_cephx::Env;
 use spirula_denc::UTime;
 use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{
-    MAuth, MAuthReply, MCommand, MCommandReply, MGetConfig, MGetPoolStats, MLog, MLogAck, MMonCommand,
-    MMonCommandAck, MMonGetMap, MMonGetOsdMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
-    MMonSubscribeAck, MPing, MPoolOp, MStatfs, MStatfsReply, PaxosVersion,
+    MAuth, MAuthReply, MCommand, MCommandReply, MGetConfig, MGetPoolStats, MMonCommand, MMonCommandAck,
+    MMonGetMap, MMonGetOsdMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck,
+    MPing, MPoolOp, MStatfs, MStatfsReply, PaxosVersion,
 };
 use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 
@@ -19,6 +19,10 @@ use crate::service::FSMAP_EPOCH;
 
 /// Writes that may wait for their turn; honest clients wait for answers and stay far below.
 const MAX_WAITING: usize = 4096;
+/// Longest name of a client's host, in bytes.
+const MAX_HOST: usize = 256;
+/// Longest name of a subscription, in bytes: one of a file system's map has the file system's name.
+const MAX_SUBSCRIPTION: usize = 128;
 /// Subscriptions of one session.
 const MAX_SUBSCRIPTIONS: usize = 64;
 
@@ -157,11 +161,15 @@ impl Monitor {
             return;
         };
         if !m.hostname.is_empty() {
-            s.host = m.hostname;
+            s.host = crate::fmt::cut(m.hostname, MAX_HOST);
         }
         let stateful = s.features & MON_STATEFUL_SUB == MON_STATEFUL_SUB;
         let mut names = Vec::new();
         for (what, sub) in m.what {
+            if !is_known(&what) {
+                tracing::debug!("{}: a subscription to nothing that there is", s.name);
+                continue;
+            }
             let room = s.subs.len() < MAX_SUBSCRIPTIONS || s.subs.contains_key(&what);
             // Whoever has nothing but capabilities at the manager must find it.
             let open = what.starts_with("log-") || ["config", "monmap", "mgrmap"].contains(&what.as_str());
@@ -251,30 +259,6 @@ impl Monitor {
         self.send(id, reply.to_message().with_tid(tid));
     }
 
-    fn client_log(&mut self, id: SessionId, m: MLog) {
-        let allowed = self
-            .sessions
-            .get(&id)
-            .is_some_and(|s| s.caps.is_allowed_service("log", "w"));
-        let last = m.entries.last().map(|e| (e.seq, e.channel.clone()));
-        if allowed {
-            for e in m.entries {
-                self.clog.add(e);
-            }
-        }
-        if let Some((last, channel)) = last {
-            self.send(
-                id,
-                MLogAck {
-                    fsid: self.me.fsid,
-                    last,
-                    channel,
-                }
-                .to_message(),
-            );
-        }
-    }
-
     /// A command: parsed and checked at once; answered at once where it only reads.
     fn mon_command(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         let m: MMonCommand = msg.decode()?;
@@ -324,6 +308,24 @@ impl Monitor {
         };
         self.send(id, msg.to_message().with_tid(tid));
     }
+}
+
+/// Whether there may be something to subscribe to under this name. As in Ceph, others are passed over.
+fn is_known(what: &str) -> bool {
+    let names = [
+        "config",
+        "fsmap",
+        "fsmap.user",
+        "mdsmap",
+        "mgrdigest",
+        "mgrmap",
+        "monmap",
+        "osd_pg_creates",
+        "osdmap",
+        "servicemap",
+    ];
+    let families = ["log-", "mdsmap.", "kv:"];
+    what.len() <= MAX_SUBSCRIPTION && (names.contains(&what) || families.iter().any(|f| what.starts_with(f)))
 }
 
 /// The service whose maps a subscription is to, for the capability check.

@@ -21,7 +21,7 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 
 use super::module::Module;
 use super::{LoadError, Monitor, Output, SessionId, Waiter};
-use crate::caps::access;
+use crate::caps::{MonCap, access};
 use crate::command::{self, Outcome, Reply};
 use crate::kv::KvRead;
 use crate::service::stored;
@@ -285,7 +285,9 @@ impl Monitor {
                 let close: MMgrClose = msg.decode()?;
                 self.send(id, close.to_message());
                 let key = (close.service_name, close.daemon_name);
-                self.manager.services.close(&key);
+                if let Some(s) = self.manager.sessions.get(&id) {
+                    self.manager.services.end(&key, s.global_id);
+                }
             }
             MsgType::MGR_REPORT => self.service_report(id, msg.decode()?)?,
             other => tracing::debug!("the manager ignored message {other}"),
@@ -302,17 +304,43 @@ impl Monitor {
 
     fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
         let now = self.service_clocks();
-        if let (Some(what), Some(s)) = (open.service, self.manager.sessions.get(&id)) {
+        let Some(what) = open.service.filter(|_| self.may_register(id)) else {
+            return;
+        };
+        if let Some(s) = self.manager.sessions.get(&id) {
             let key = (open.service_name, open.daemon_name);
-            let client = (s.global_id, s.addr);
+            let client = services::Client {
+                name: &s.name,
+                gid: s.global_id,
+                addr: s.addr,
+            };
             self.manager.services.register(key, what, client, now);
         }
+    }
+
+    /// Whether a session with the manager may register services: whoever may write `service` at the manager, or at the monitors,
+    /// as gateways and mirrors mostly have capabilities there alone. In Ceph everybody may.
+    fn may_register(&self, id: SessionId) -> bool {
+        let Some(s) = self.manager.sessions.get(&id) else {
+            return false;
+        };
+        let at_monitors = || {
+            let entity = self.auth.lookup(&s.name)?;
+            let caps = MonCap::parse(entity.caps.get("mon")?, s.name.clone(), s.ip);
+            Some(caps.is_allowed_service("service", "w"))
+        };
+        s.is_allowed(("service", ""), "", &[], "w") || at_monitors() == Some(true)
     }
 
     /// Daemons that are no services report to the monitors, and clients for want of anybody else who wants their counters.
     fn service_report(&mut self, id: SessionId, report: MMgrReport) -> spirula_proto::Result<()> {
         let now = self.service_clocks();
-        if !report.service_name.is_empty() && !self.manager.services.report(report, now)? {
+        // One that may not register would only come again, and again.
+        if report.service_name.is_empty() || !self.may_register(id) {
+            return Ok(());
+        }
+        let gid = self.manager.sessions.get(&id).map_or(0, |s| s.global_id);
+        if !self.manager.services.report(report, gid, now)? {
             self.out.push(Output::Close(id));
         }
         Ok(())

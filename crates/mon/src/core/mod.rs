@@ -8,6 +8,7 @@
 //! a queue, so that each of them sees the committed result of the one before. Reads are answered once it is certain that
 //! this monitor leads, which in a group of one is always so.
 
+mod client_log;
 mod dispatch;
 mod failure;
 mod image_io;
@@ -33,6 +34,7 @@ mod write;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
 
@@ -51,6 +53,7 @@ use crate::health::{DiskUse, HealthLog, Mutes, Versions};
 use crate::image_io::ImageIo;
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
+use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::raft::Applied;
 use crate::service::{Auth, ClusterLog, Config, MonMaps, OsdMaps, Stats};
@@ -141,6 +144,10 @@ pub struct Monitor {
     pub(crate) auth: Auth,
     pub(crate) config: Config,
     pub(crate) clog: ClusterLog,
+    /// How often the audit log tells of denied commands.
+    pub(crate) denials: Pace<AuthName>,
+    /// How many lines others write to the cluster log.
+    lines: Pace<AuthName>,
     pub(crate) stats: Stats,
     pub(crate) mutes: Mutes,
     pub(crate) health_log: HealthLog,
@@ -186,6 +193,8 @@ impl Monitor {
             osd: OsdMaps::load(kv.clone())?,
             auth: Auth::load(kv.as_ref(), &me.name)?,
             clog: ClusterLog::load(kv.as_ref())?,
+            denials: crate::command::denials(),
+            lines: client_log::lines(),
             stats: Stats::load(kv.as_ref(), now)?,
             mutes: Mutes::load(kv.as_ref())?,
             health_log: HealthLog::load(kv.as_ref())?,
@@ -268,6 +277,8 @@ impl Monitor {
         self.stats.tick(now, &self.osd.map);
         self.watch_progress();
         self.watch_image_io();
+        self.audit_suppressed();
+        self.lines_suppressed();
         if self.writes.idle() && self.queue.is_empty() {
             self.maintain();
         }

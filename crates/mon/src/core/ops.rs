@@ -8,6 +8,7 @@ use spirula_proto::{MsgType, RawMessage};
 use super::Monitor;
 use super::route::Request;
 use super::session::Session;
+use crate::command::{Args, shown};
 
 /// A request, as it is shown.
 #[derive(Debug, Clone)]
@@ -101,17 +102,7 @@ fn describe(msg: &RawMessage) -> String {
 
 /// A command without what it sets: that may be a secret.
 fn describe_command(m: &MMonCommand) -> String {
-    let args: Map<String, Value> = m
-        .cmd
-        .first()
-        .and_then(|c| serde_json::from_str(c).ok())
-        .unwrap_or_default();
-    let arg = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
-    let shown = match arg("prefix") {
-        "config set" => format!("[{{prefix=config set, name={}}}]", arg("name")),
-        "config-key set" => format!("[{{prefix=config-key set, key={}}}]", arg("key")),
-        _ => m.cmd.join(" "),
-    };
+    let shown = Args::parse(&m.cmd).map_or_else(|_| "not understood".to_owned(), |args| shown(&args));
     format!("mon_command({shown} v {})", m.paxos.0)
 }
 
@@ -172,12 +163,12 @@ mod tests {
     fn what_a_command_sets_is_not_shown() {
         assert_eq!(
             command(r#"{"prefix": "status"}"#),
-            r#"mon_command({"prefix": "status"} v 0)"#
+            r#"mon_command({"prefix":"status"} v 0)"#
         );
         let set = command(r#"{"prefix": "config-key set", "key": "k", "val": "secret"}"#);
-        assert_eq!(set, "mon_command([{prefix=config-key set, key=k}] v 0)");
-        let set = command(r#"{"prefix": "config set", "who": "mgr", "name": "n", "value": "secret"}"#);
-        assert_eq!(set, "mon_command([{prefix=config set, name=n}] v 0)");
-        assert_eq!(command("garbage"), "mon_command(garbage v 0)");
+        assert_eq!(
+            set,
+            r#"mon_command({"prefix":"config-key set","key":"k","val":"…"} v 0)"#
+        );
     }
 }

@@ -16,6 +16,11 @@ use super::{Monitor, SessionId, Waiter};
 use crate::command::errno;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
+/// Most bytes that are kept of what an OSD says of itself when it boots.
+const MAX_METADATA: usize = 64 << 10;
+/// Most addresses of an OSD on one network: of either protocol and family.
+const MAX_ADDRESSES: usize = 8;
+
 impl Monitor {
     /// A report on a session. Reads are served at once; what changes the map waits for its turn.
     pub(super) fn osd_report(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
@@ -27,8 +32,9 @@ impl Monitor {
         self.osd.seen(osd, self.steady.now());
         match report {
             OsdReport::Beacon(b) => {
+                let newest = self.osd.map.epoch;
                 let life = self.osd.lives.entry(osd);
-                life.min_last_epoch_clean = b.min_last_epoch_clean;
+                life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
                 life.interval = Duration::from_millis(u64::from(b.interval_ms));
             }
             OsdReport::PgStats(r) => self.pg_stats(id, osd, msg.header.tid, &r),
@@ -86,10 +92,12 @@ impl Monitor {
     /// An OSD wants a PG to have these acting members for a while, or none.
     fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
         let map = self.osd.map.clone();
+        // As in Ceph the PG's primary has its say, and nobody else.
         let sane = map
             .pool_of(pg)
             .is_some_and(|p| acting.len() <= usize::from(p.size))
-            && acting.iter().all(|o| map.is_up(*o));
+            && acting.iter().all(|o| map.is_up(*o))
+            && map.map_pg(pg).acting_primary == osd;
         let pending = self.writes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
         let have = pending.or_else(|| map.pg_temp.get(&pg));
         if sane && have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
@@ -124,6 +132,19 @@ impl Monitor {
                 errno::EEXIST,
                 format!("its store is {}, the map says {uuid}", b.uuid),
             ));
+        }
+        let bytes = |m: &BTreeMap<String, String>| m.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        if bytes(&b.metadata) + bytes(&b.crush_location) > MAX_METADATA {
+            return Err((errno::EINVAL, "it says too much of itself".to_owned()));
+        }
+        let addrs = [
+            &b.public_addrs,
+            &b.cluster_addrs,
+            &b.heartbeat_front,
+            &b.heartbeat_back,
+        ];
+        if addrs.iter().any(|a| a.0.len() > MAX_ADDRESSES) {
+            return Err((errno::EINVAL, "it has too many addresses".to_owned()));
         }
         if b.public_addrs.v2().is_none() {
             return Err((errno::EINVAL, "it has no msgr2 address".to_owned()));
@@ -219,8 +240,9 @@ impl Monitor {
                 .create_or_move_item(osd, weight, &name, &b.crush_location)
                 .map_err(fail)?;
         }
-        if !b.device_class.is_empty() && crush.class_of(osd).is_none() && crush.item_type(osd).is_some() {
-            changed |= crush.set_device_class(osd, &b.device_class).map_err(fail)?;
+        let class = self.given_class(osd).unwrap_or_else(|| b.device_class.clone());
+        if !class.is_empty() && crush.class_of(osd).is_none() && crush.item_type(osd).is_some() {
+            changed |= crush.set_device_class(osd, &class).map_err(fail)?;
         }
         Ok(changed.then_some(crush))
     }

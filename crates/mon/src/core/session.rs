@@ -75,6 +75,12 @@ pub struct Session {
 }
 
 impl Monitor {
+    /// Whether a session with the monitor has these capabilities for a whole service, not just for some commands.
+    pub(crate) fn may(&self, session: SessionId, service: &str, perm: &str) -> bool {
+        let session = self.sessions.get(&session);
+        session.is_some_and(|s| s.caps.is_allowed_service(service, perm))
+    }
+
     /// The session of an OSD.
     pub(crate) fn osd_session(&self, osd: i32) -> Option<SessionId> {
         let mut of_osd = self.sessions.iter().filter(|(_, s)| s.osd() == Some(osd));

@@ -1,7 +1,11 @@
 //! The core with OSDs that are only messages.
 
+mod bootstrap;
+mod capabilities;
 mod failure;
+mod hostile_osd;
 mod image_io;
+mod logged;
 mod manager;
 mod operator;
 mod progress;
@@ -362,8 +366,15 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     let mut w = World::new();
     let admin = w.admin();
     (0..3).for_each(|o| w.boot(o));
-    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
-    let pgs: Vec<PgId> = w.mon.osd.map.pgs().collect();
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":32}"#);
+    let led = |w: &World, osd: i32, nth: usize| {
+        let map = &w.mon.osd.map;
+        map.pgs()
+            .filter(|pg| map.map_pg(*pg).acting_primary == osd)
+            .nth(nth)
+            .unwrap()
+    };
+    let pgs = [(0, 0), (1, 0), (2, 0), (2, 1)].map(|(osd, nth)| led(&w, osd, nth));
     let (begun, up_thru) = (w.mon.osd.map.epoch, w.mon.osd.map.osd_info[1].up_thru);
     let wish = |w: &mut World, osd: i32, report: OsdReport| {
         let session = 100 + SessionId::try_from(osd).unwrap();

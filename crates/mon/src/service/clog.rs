@@ -10,6 +10,7 @@ use spirula_proto::mon::{LogEntry, LogPriority, NamedEntity};
 
 use super::stored;
 use crate::core::{Identity, LoadError};
+use crate::fmt::{cut, one_line};
 use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "log";
@@ -17,6 +18,9 @@ const SERVICE: &str = "log";
 const KEEP: usize = 500;
 /// Entries that may wait for the next batch; a client that logs faster loses the oldest.
 const MAX_PENDING: usize = 1000;
+
+/// Longest text of an entry in bytes.
+const MAX_TEXT: usize = 4 << 10;
 
 /// The log.
 #[derive(Debug, Default)]
@@ -57,8 +61,11 @@ impl ClusterLog {
         self.entries.back().map_or(0, |(n, _)| *n)
     }
 
-    /// Adds an entry to the next batch.
-    pub(crate) fn add(&mut self, entry: LogEntry) {
+    /// Adds an entry to the next batch: one line of bounded length, whatever names and texts of others are in it.
+    pub(crate) fn add(&mut self, mut entry: LogEntry) {
+        entry.message = cut(one_line(&entry.message), MAX_TEXT);
+        entry.name.id = one_line(&entry.name.id);
+        entry.channel = one_line(&entry.channel);
         tracing::info!(target: "cluster", "{} {}", entry.priority, entry.message);
         if self.pending.len() == MAX_PENDING {
             self.pending.pop_front();

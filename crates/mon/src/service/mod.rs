@@ -8,6 +8,7 @@ mod keyed;
 mod monmaps;
 mod osd_lives;
 mod osdmaps;
+mod reported;
 mod snaps;
 mod stats;
 

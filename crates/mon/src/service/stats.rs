@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use spirula_denc::{Decode, Encode, Reader, UTime, Writer, decode_all};
+use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
 use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
 
-use super::{Kept, Keyed};
+use super::{Kept, Keyed, reported};
 use crate::core::LoadError;
 use crate::kv::{KvRead, Txn};
 
@@ -83,6 +83,11 @@ impl Kept for PoolTotals {
 }
 
 impl PoolTotals {
+    fn add_logs(&mut self, entries: i64, on_disk: i64) {
+        self.log_size = self.log_size.saturating_add(entries);
+        self.ondisk_log_size = self.ondisk_log_size.saturating_add(on_disk);
+    }
+
     /// Bytes of user data: what the objects hold.
     pub fn stored(&self) -> u64 {
         u64::try_from(self.sum.num_bytes).unwrap_or(0)
@@ -226,12 +231,14 @@ impl Stats {
         now: UTime,
     ) -> spirula_denc::Result<()> {
         self.sync(map, now);
-        if !report.osd_stat.0.is_empty() {
-            self.osds.insert(osd, decode_all(&report.osd_stat)?);
+        let reported = reported::read(osd, report, map, now)?;
+        if let Some(stat) = reported.osd
+            && map.exists(osd)
+        {
+            self.osds.insert(osd, stat);
         }
-        for (pg, blob) in &report.pgs {
-            let stat: PgStat = decode_all(blob)?;
-            let Some(known) = self.pgs.get_mut(pg) else {
+        for (pg, stat) in reported.pgs {
+            let Some(known) = self.pgs.get_mut(&pg) else {
                 continue;
             };
             // A primary of an earlier interval may be late.
@@ -243,8 +250,8 @@ impl Stats {
             }
         }
         self.stores.retain(|(_, of), _| *of != osd);
-        for (pool, blob) in &report.pool_statfs {
-            self.stores.insert((*pool, osd), decode_all(blob)?);
+        for (pool, store) in reported.stores {
+            self.stores.insert((pool, osd), store);
         }
         self.note_known(map);
         self.version += 1;
@@ -308,8 +315,7 @@ impl Stats {
         };
         for stat in self.pgs.range(range).map(|(_, s)| s) {
             t.sum.add(&stat.stats.sum);
-            t.log_size += stat.log_size;
-            t.ondisk_log_size += stat.ondisk_log_size;
+            t.add_logs(stat.log_size, stat.ondisk_log_size);
             t.up += stat.up.len();
             t.acting += stat.acting.len();
             t.pgs += 1;
@@ -341,8 +347,7 @@ impl Stats {
         let pools: BTreeSet<i64> = self.pgs.keys().map(|pg| pg.pool.cast_signed()).collect();
         for p in pools.into_iter().map(|p| self.pool(p)) {
             t.sum.add(&p.sum);
-            t.log_size += p.log_size;
-            t.ondisk_log_size += p.ondisk_log_size;
+            t.add_logs(p.log_size, p.ondisk_log_size);
             t.up += p.up;
             t.acting += p.acting;
         }
@@ -491,6 +496,12 @@ mod tests {
         use crate::kv::MemKv;
         let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
         map.epoch = 1;
+        map.set_max_osd(2);
+        map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
+        // osd.0 leads both PGs.
+        for seed in 0..2 {
+            map.pg_temp.insert(PgId { pool: 1, seed }, vec![0, 1]);
+        }
         map.pools.insert(
             1,
             PgPool {

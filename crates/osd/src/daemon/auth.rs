@@ -92,6 +92,10 @@ impl Access for CapAccess {
                 addr: self.addr,
             })
     }
+
+    fn allows_all(&self) -> bool {
+        self.caps.as_ref().is_some_and(OsdCap::is_allow_all)
+    }
 }
 
 #[cfg(test)]

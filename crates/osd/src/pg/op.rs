@@ -32,6 +32,9 @@ pub trait Access: Debug + Send + Sync {
         write: bool,
         calls: &[ClassCall<'_>],
     ) -> bool;
+
+    /// Whether it may do everything, which is what commands to the daemon want.
+    fn allows_all(&self) -> bool;
 }
 
 /// A connected client.
@@ -76,6 +79,10 @@ struct Internal;
 
 impl Access for Internal {
     fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool, _: &[ClassCall<'_>]) -> bool {
+        true
+    }
+
+    fn allows_all(&self) -> bool {
         true
     }
 }

@@ -51,6 +51,10 @@ impl Access for AllowAll {
     fn allows(&self, _: &PoolView, _: &[u8], _: &[u8], _: bool, _: bool, _: &[ClassCall<'_>]) -> bool {
         true
     }
+
+    fn allows_all(&self) -> bool {
+        true
+    }
 }
 
 /// One OSD: its core while it runs, and its store, which survives.

@@ -53,7 +53,8 @@ impl Pgs {
                 pgs: [(pg, Blob::of(&stat))].into(),
                 ..PgStatsReport::default()
             };
-            self.w.send(100, OsdReport::PgStats(r).to_message());
+            let primary = 100 + SessionId::try_from(at.acting_primary).unwrap();
+            self.w.send(primary, OsdReport::PgStats(r).to_message());
         }
         self.w.pass(Duration::from_secs(1));
     }

@@ -1,0 +1,123 @@
+//! What the audit log says of commands: who, and what in one line of bounded length that can be read in one way, without what
+//! is secret.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use spirula_cephx::AuthName;
+use spirula_proto::mon::LogPriority;
+
+use super::Args;
+use crate::core::{Monitor, SessionId};
+use crate::pace::Pace;
+
+/// Longest text of a command, in bytes.
+const MAX_TEXT: usize = 1024;
+/// Refusals of one entity that are logged in each [`DENIED_PERIOD`].
+const DENIED: u32 = 10;
+/// Afterwards the number of the others is.
+const DENIED_PERIOD: Duration = Duration::from_secs(60);
+
+/// Arguments that are secrets, or may be: of this command, or of all that begin so.
+const SECRETS: &[(&str, &str)] = &[
+    ("config set", "value"),
+    ("config-key put", "val"),
+    ("config-key set", "val"),
+    ("dashboard ", "value"),
+    ("fs snapshot mirror peer_bootstrap import", "token"),
+    ("orch ", "api_password"),
+];
+
+/// How denied commands are logged.
+pub(crate) fn denials() -> Pace<AuthName> {
+    Pace::new(DENIED, DENIED_PERIOD)
+}
+
+/// A command as JSON, without secrets. What a client sent behind or around the object is not shown, nor how it wrote it.
+pub(crate) fn shown(args: &Args) -> String {
+    let mut map = args.to_map();
+    let prefix = args.prefix();
+    for (command, name) in SECRETS {
+        let same = prefix == *command || command.ends_with(' ') && prefix.starts_with(command);
+        if same && let Some(value) = map.get_mut(*name) {
+            *value = json!("…");
+        }
+    }
+    crate::fmt::cut(Value::Object(map).to_string(), MAX_TEXT)
+}
+
+impl Monitor {
+    /// Notes in the audit log that a session's command was dispatched or denied.
+    pub(super) fn audit(&mut self, session: SessionId, args: &Args, allowed: bool) {
+        let verdict = if allowed { "dispatch" } else { "access denied" };
+        self.audit_text(session, &format!("cmd=[{}]: {verdict}", shown(args)), allowed);
+    }
+
+    /// The same of something that was denied or not.
+    pub(super) fn audit_text(&mut self, session: SessionId, text: &str, allowed: bool) {
+        let Some(sender) = self.sender(session) else {
+            return;
+        };
+        if !allowed && !self.denials.admits(&sender.name, self.steady.now()) {
+            return;
+        }
+        let from = crate::fmt::addr_legacy(&sender.addr);
+        let name = sender.name.to_string().replace('\'', "\\'");
+        self.audit_line(format!("from='{from}' entity='{name}' {text}"));
+    }
+
+    fn audit_line(&mut self, text: String) {
+        let entry = self
+            .clog
+            .own_entry(&self.me, self.now, LogPriority::INFO, "audit", text);
+        self.clog.add(entry);
+    }
+
+    /// Notes how many refusals were not noted.
+    pub(crate) fn audit_suppressed(&mut self) {
+        for (name, count) in self.denials.over(self.steady.now()) {
+            let name = name.to_string().replace('\'', "\\'");
+            let seconds = DENIED_PERIOD.as_secs();
+            self.audit_line(format!(
+                "entity='{name}': access denied to {count} more commands within {seconds} s"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(json: &str) -> String {
+        shown(&Args::parse(&[json.to_owned()]).unwrap())
+    }
+
+    #[test]
+    fn only_secrets_are_hidden() {
+        for (json, text) in [
+            (
+                r#"{"prefix": "config-key set", "key": "k", "val": "secret"}x"#,
+                r#"{"prefix":"config-key set","key":"k","val":"…"}"#,
+            ),
+            (
+                r#"{"prefix":"config set","who":"osd","name":"n","value":["secret"]}"#,
+                r#"{"prefix":"config set","who":"osd","name":"n","value":"…"}"#,
+            ),
+            (
+                r#"{"prefix":"osd pool rm","pool":"key"}"#,
+                r#"{"prefix":"osd pool rm","pool":"key"}"#,
+            ),
+        ] {
+            assert_eq!(of(json), text);
+        }
+    }
+
+    #[test]
+    fn a_command_is_one_short_line() {
+        let text = of("{\"prefix\":\"x\",\"a\":\"b\\nfrom='y'\"}\n: dispatch\nfrom='z'");
+        assert_eq!(text, r#"{"prefix":"x","a":"b\nfrom='y'"}"#);
+        let text = of(&format!(r#"{{"prefix":"x","a":"{}"}}"#, "ä".repeat(100_000)));
+        assert!(text.len() < 1100 && text.ends_with("… (200021 bytes)"), "{text}");
+    }
+}

@@ -1,0 +1,311 @@
+//! An OSD that says whatever it likes.
+
+use std::collections::BTreeMap;
+
+use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, PgState, PingTimes, StoreStatfs};
+use spirula_proto::internal::report::*;
+use spirula_proto::{Blob, Payload};
+
+use super::World;
+
+/// All that an OSD's report is shown in.
+const SHOWN_IN: &[&str] = &[
+    "status",
+    "df",
+    "osd df",
+    "osd pool stats",
+    "pg dump",
+    "pg ls",
+    "pg stat",
+    "pg dump_stuck",
+    "health",
+    "report",
+    "osd perf",
+    "osd utilization",
+    "osd blocked-by",
+    "osd dump",
+    "osd tree",
+    "osd metadata",
+    "node ls",
+    "versions",
+    "log last",
+    "osd pool ls",
+    "osd safe-to-destroy",
+    "osd ok-to-stop",
+];
+
+fn sums(n: i64) -> ObjectStatSum {
+    ObjectStatSum {
+        num_bytes: n,
+        num_objects: n,
+        num_object_clones: n,
+        num_object_copies: n,
+        num_objects_missing_on_primary: n,
+        num_objects_degraded: n,
+        num_objects_unfound: n,
+        num_objects_misplaced: n,
+        num_rd: n,
+        num_rd_kb: n,
+        num_wr: n,
+        num_wr_kb: n,
+        num_omap_bytes: n,
+        num_omap_keys: n,
+        num_bytes_recovered: n,
+        num_objects_recovered: n,
+        num_keys_recovered: n,
+        ..ObjectStatSum::default()
+    }
+}
+
+fn space(n: i64, m: u64) -> StoreStatfs {
+    StoreStatfs {
+        total: m,
+        available: m,
+        internally_reserved: m,
+        allocated: n,
+        data_stored: n,
+        data_compressed: n,
+        data_compressed_allocated: n,
+        data_compressed_original: n,
+        omap_allocated: n,
+        internal_metadata: n,
+    }
+}
+
+/// The report of OSD 0 on all PGs with these numbers in all places.
+fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
+    let mut stat = OsdStat {
+        statfs: space(n, m),
+        hb_peers: vec![i32::MIN, i32::MAX],
+        snap_trim_queue_len: n as i32,
+        num_snap_trimming: n as i32,
+        num_shards_repaired: m,
+        up_from: u,
+        seq: m,
+        num_pgs: u,
+        num_osds: u,
+        hb_pingtime: BTreeMap::from([(0, PingTimes::default()), (i32::MAX, PingTimes::default())]),
+        os_alerts: BTreeMap::from([(i32::MIN, BTreeMap::from([("A\n".to_owned(), "x\n".to_owned())]))]),
+        ..OsdStat::default()
+    };
+    stat.op_queue_age_hist.bins = vec![n as i32; 100];
+    (
+        stat.os_perf_stat.commit_latency_ns,
+        stat.os_perf_stat.apply_latency_ns,
+    ) = (m, m);
+    let time = spirula_denc::UTime {
+        sec: u,
+        nsec: 999_999_999,
+    };
+    let mut pg = PgStat {
+        state: PgState::ACTIVE.with(PgState::DEGRADED),
+        reported_seq: m,
+        reported_epoch: u,
+        created: u,
+        last_epoch_clean: u,
+        mapping_epoch: u,
+        log_size: n,
+        ondisk_log_size: n,
+        snaptrimq_len: u,
+        up: vec![i32::MAX; 2000],
+        acting: vec![i32::MIN, n as i32],
+        blocked_by: vec![i32::MIN, i32::MAX],
+        up_primary: n as i32,
+        acting_primary: n as i32,
+        last_fresh: time,
+        last_active: time,
+        last_clean: time,
+        ..PgStat::default()
+    };
+    pg.stats.sum = sums(n);
+    PgStatsReport {
+        seq: m,
+        epoch: u,
+        osd_stat: Blob::of(&stat),
+        pgs: w.mon.osd.map.pgs().map(|id| (id, Blob::of(&pg))).collect(),
+        pool_statfs: [i64::MIN, 1, 2, i64::MAX]
+            .map(|p| (p, Blob::of(&space(n, m))))
+            .into(),
+        slow_ops: (u, u),
+        clock: Some(ClockSample {
+            ahead_us: n,
+            round_trip_us: m,
+        }),
+    }
+}
+
+/// A cluster of one OSD, which therefore leads all PGs, or of two.
+fn world(osds: i32) -> World {
+    let mut w = World::new();
+    let admin = w.admin();
+    (0..osds).for_each(|o| w.boot(o));
+    for pool in ["p", "q"] {
+        let json = format!(r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":8}}"#);
+        assert_eq!(w.command(admin, &json).result, 0);
+    }
+    w.all_active();
+    w
+}
+
+#[test]
+fn no_number_ends_the_monitor() {
+    let mut w = world(1);
+    for (n, m, u) in [
+        (i64::MAX, u64::MAX, u32::MAX),
+        (i64::MIN, 0, 0),
+        (-1, u64::MAX - 1, 1),
+        (i64::MAX, 1, u32::MAX),
+    ] {
+        let report = extreme(&w, n, m, u);
+        for _ in 0..4 {
+            w.send(100, OsdReport::PgStats(report.clone()).to_message());
+            w.pass(std::time::Duration::from_secs(6));
+        }
+        for (prefix, format) in SHOWN_IN
+            .iter()
+            .flat_map(|p| ["plain", "json", "xml"].map(|f| (p, f)))
+        {
+            let json =
+                format!(r#"{{"prefix":"{prefix}","format":"{format}","ids":["0"],"detail":"detail"}}"#);
+            let ack = w.command(1, &json);
+            assert!(
+                matches!(ack.result, 0 | -16 | -11),
+                "{json}: {} {}",
+                ack.result,
+                ack.status
+            );
+        }
+        let stats = &w.mon.stats;
+        assert!(stats.total().sum.num_bytes <= 1 << 60 && stats.pool(1).used() <= 1 << 61);
+    }
+    // Whoever leads a PG later is heard, as no report is of an epoch to come.
+    let newest = w.mon.osd.map.epoch;
+    assert!(
+        w.mon
+            .stats
+            .pgs
+            .values()
+            .all(|s| s.reported_epoch <= newest && s.last_active <= w.mon.now)
+    );
+}
+
+#[test]
+fn other_reports_with_extreme_numbers_are_taken() {
+    let mut w = world(2);
+    let (pg, u) = (PgId { pool: 1, seed: 0 }, u32::MAX);
+    let reports = [
+        OsdReport::Alive(OsdAlive { epoch: u, want: u }),
+        OsdReport::Beacon(OsdBeacon {
+            epoch: u,
+            min_last_epoch_clean: u,
+            pgs: vec![pg; 1000],
+            interval_ms: u,
+        }),
+        OsdReport::WantMaps(OsdMapWanted {
+            first: u,
+            last: u,
+            full: true,
+        }),
+        OsdReport::WantMaps(OsdMapWanted {
+            first: 0,
+            last: u,
+            full: false,
+        }),
+        OsdReport::Failure(OsdFailureReport {
+            epoch: u,
+            target: i32::MIN,
+            failed_for_ms: u,
+            ..Default::default()
+        }),
+        OsdReport::Failure(OsdFailureReport {
+            epoch: u,
+            target: 0,
+            failed_for_ms: u,
+            ..Default::default()
+        }),
+        OsdReport::Full(FullState {
+            epoch: u,
+            state: Fullness(255),
+        }),
+        OsdReport::GoingDown(OsdGoingDown {
+            epoch: u,
+            osd: 0,
+            reason: "x\n".repeat(1000),
+        }),
+        OsdReport::Dead(OsdGoingDown {
+            epoch: u,
+            osd: 0,
+            reason: String::new(),
+        }),
+        OsdReport::PgTemp(PgTempWanted {
+            epoch: u,
+            acting: [(
+                PgId {
+                    pool: u64::MAX,
+                    seed: u,
+                },
+                vec![i32::MIN],
+            )]
+            .into(),
+        }),
+        OsdReport::WantPurgedSnaps(PurgedSnapsWanted { epoch: u }),
+        OsdReport::Boot(OsdBoot {
+            osd: 1,
+            size: u64::MAX,
+            boot_epoch: u,
+            newest_map: u,
+            ..Default::default()
+        }),
+        OsdReport::Boot(OsdBoot {
+            osd: i32::MIN,
+            ..Default::default()
+        }),
+    ];
+    for report in reports {
+        w.send(101, report.to_message());
+        w.pass(std::time::Duration::from_secs(1));
+    }
+    assert!(w.mon.osd.map.is_up(0));
+    assert_eq!(w.command(1, r#"{"prefix":"status"}"#).result, 0);
+}
+
+#[test]
+fn only_the_primary_speaks_for_a_pg() {
+    let mut w = world(2);
+    let pg = w
+        .mon
+        .osd
+        .map
+        .pgs()
+        .find(|pg| w.mon.osd.map.map_pg(*pg).acting_primary == 0)
+        .unwrap();
+    let before = w.mon.stats.pgs[&pg].clone();
+    let lie = PgStat {
+        state: PgState::INCOMPLETE,
+        reported_epoch: w.mon.osd.map.epoch,
+        reported_seq: u64::MAX,
+        ..PgStat::default()
+    };
+    let report = |stat: &PgStat| {
+        let pgs = BTreeMap::from([(pg, Blob::of(stat))]);
+        OsdReport::PgStats(PgStatsReport {
+            pgs,
+            ..PgStatsReport::default()
+        })
+        .to_message()
+    };
+    w.send(101, report(&lie));
+    assert_eq!(w.mon.stats.pgs[&pg], before);
+    let wish = |acting: Vec<i32>| {
+        let acting = BTreeMap::from([(pg, acting)]);
+        OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message()
+    };
+    w.send(101, wish(vec![1]));
+    assert!(w.mon.osd.map.pg_temp.is_empty());
+    w.send(100, wish(vec![7]));
+    assert!(w.mon.osd.map.pg_temp.is_empty(), "there is no such OSD");
+    w.send(100, wish(vec![1]));
+    assert_eq!(w.mon.osd.map.pg_temp.len(), 1);
+    w.send(101, report(&lie));
+    assert_eq!(w.mon.stats.pgs[&pg].state, PgState::INCOMPLETE, "it leads now");
+}
