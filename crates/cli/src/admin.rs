@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use spirula_cephx::AuthName;
-use spirula_client::{Options, Rados};
+use spirula_client::{CommandReply, Options, Rados};
 use spirula_denc::EntityType;
 
 use crate::ceph::asok;
@@ -36,11 +36,38 @@ impl Admin {
         })
     }
 
+    /// Runs a monitor command.
+    async fn run(&self, command: &Value, input: Bytes) -> Result<CommandReply, Error> {
+        Ok(self.rados.mon_command(&command.to_string(), input).await?)
+    }
+
+    /// What the monitors keep under `key`; what `make` makes is put there first where there is nothing.
+    pub(crate) async fn kept_or_new(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<Bytes, Error>,
+    ) -> Result<Bytes, Error> {
+        const MISSING: i32 = -2;
+        let get = json!({"prefix": "config-key get", "key": key});
+        let reply = self.run(&get, Bytes::new()).await?;
+        match reply.result {
+            MISSING => {
+                let new = make()?;
+                // As the input, which no log shows.
+                let set = json!({"prefix": "config-key set", "key": key, "format": "json"});
+                self.command(set, new.clone()).await?;
+                Ok(new)
+            }
+            0.. => Ok(reply.output),
+            _ => Err(failed(&get, &reply)),
+        }
+    }
+
     /// Runs a monitor command that answers in JSON, `Null` where it has no output.
     pub(crate) async fn command(&self, command: Value, input: Bytes) -> Result<Value, Error> {
-        let reply = self.rados.mon_command(&command.to_string(), input).await?;
+        let reply = self.run(&command, input).await?;
         if reply.result < 0 {
-            return Err(Error::Daemon(format!("{}: {}", command["prefix"], reply.status)));
+            return Err(failed(&command, &reply));
         }
         if reply.output.is_empty() {
             return Ok(Value::Null);
@@ -115,6 +142,10 @@ impl Admin {
         let count = stale.count();
         Ok((count > 0).then(|| format!("{count} PGs have not been reported yet")))
     }
+}
+
+fn failed(command: &Value, reply: &CommandReply) -> Error {
+    Error::Daemon(format!("{}: {}", command["prefix"], reply.status))
 }
 
 /// How long an OSD on this machine may take to answer.

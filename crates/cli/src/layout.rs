@@ -34,6 +34,9 @@ pub(crate) struct Spec {
     pub(crate) osds: u32,
     /// Bytes of each new OSD's store.
     pub(crate) osd_size: u64,
+    /// Whether new OSDs' stores are encrypted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) encrypt: bool,
 }
 
 /// The paths of one cluster's directory.
@@ -271,6 +274,7 @@ impl Spec {
             more_mons: addrs,
             osds,
             osd_size,
+            encrypt: false,
         })
     }
 }

@@ -1,14 +1,15 @@
 //! `spirula store`: makes, checks and shows the object store of an OSD that is not running.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use spirula_conf::parse_size;
 use spirula_denc::Fsid;
 use spirula_osd::pg::key::parse_object_key;
-use spirula_store::{Depth, Dump, MkfsOptions, ObjectKey, fsck, mkfs};
+use spirula_store::{Depth, Dump, EncryptionKey, MkfsOptions, ObjectKey, fsck, mkfs};
 
+use crate::daemon::read_key;
 use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
 
@@ -33,6 +34,9 @@ pub(crate) enum Command {
         /// Overwrite what the file or device holds
         #[arg(long)]
         force: bool,
+        /// Encrypt the store with the key in this file
+        #[arg(long)]
+        encryption_key_file: Option<PathBuf>,
     },
     /// Check a store without changing it; exits with 1 if it is damaged
     Fsck {
@@ -41,6 +45,9 @@ pub(crate) enum Command {
         /// The separate log, if there is one
         #[arg(long)]
         log: Option<PathBuf>,
+        /// The file with the key of an encrypted store, such as /dev/stdin
+        #[arg(long)]
+        encryption_key_file: Option<PathBuf>,
         /// Also read all data and compare its checksums
         #[arg(long)]
         deep: bool,
@@ -52,6 +59,9 @@ pub(crate) enum Command {
         /// The separate log, if there is one
         #[arg(long)]
         log: Option<PathBuf>,
+        /// The file with the key of an encrypted store, such as /dev/stdin
+        #[arg(long)]
+        encryption_key_file: Option<PathBuf>,
         /// Show only this object, by its name in the listing, with its attributes and extents
         #[arg(long)]
         object: Option<String>,
@@ -89,8 +99,10 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             fsid,
             osd_uuid,
             force,
+            encryption_key_file,
         } => {
             let options = MkfsOptions {
+                key: key(encryption_key_file.as_deref())?,
                 fsid: fsid.0,
                 osd_uuid: osd_uuid.0,
                 ..MkfsOptions::default()
@@ -115,9 +127,15 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Fsck { path, log, deep } => {
+        Command::Fsck {
+            path,
+            log,
+            encryption_key_file,
+            deep,
+        } => {
+            let key = key(encryption_key_file.as_deref())?;
             let depth = if deep { Depth::Deep } else { Depth::Shallow };
-            let report = fsck(&path, log.as_deref(), depth)?;
+            let report = fsck(&path, log.as_deref(), key.as_ref(), depth)?;
             println!("{report}");
             Ok(if report.is_clean() {
                 ExitCode::SUCCESS
@@ -128,10 +146,12 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
         Command::Dump {
             path,
             log,
+            encryption_key_file,
             object,
             transactions,
         } => {
-            let dump = Dump::open(&path, log.as_deref())?;
+            let key = key(encryption_key_file.as_deref())?;
+            let dump = Dump::open(&path, log.as_deref(), key.as_ref())?;
             let mut out = std::io::stdout().lock();
             // Whoever reads may have seen enough: a closed pipe ends the listing.
             let shown = match object {
@@ -151,6 +171,10 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn key(path: Option<&Path>) -> Result<Option<EncryptionKey>, Error> {
+    path.map(read_key).transpose()
 }
 
 /// An object as the OSD names it, or its raw key where no OSD wrote it.

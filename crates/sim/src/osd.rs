@@ -134,6 +134,7 @@ fn format(disk: &SimDisk, id: i32) -> Result<(), String> {
         osd_uuid: [whoami as u8 + 1; 16],
         whoami,
         log_bytes: LOG,
+        key: None,
     };
     mkfs_on(&dev, None, &options).map(drop).map_err(|e| e.to_string())
 }
@@ -195,6 +196,7 @@ impl World {
             id,
             device: PathBuf::new(),
             log_device: None,
+            encryption_key: None,
             fsid: FSID,
             monitors: Vec::new(),
             key: CryptoKey::default(),

@@ -1,6 +1,6 @@
 //! Measures a store: `cargo run --release -p spirula-store --example bench -- FILE [SIZE_MIB] [OBJECTS]`.
 //!
-//! FILE (and FILE.log, if `--log` is given) is overwritten. Prints throughput, latency, CPU per operation and memory.
+//! FILE (and FILE.log, if `--log` is given) is overwritten, and encrypted with `--encrypt`. Prints throughput, latency, CPU per operation and memory.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use spirula_buf::Pool;
-use spirula_store::{Config, Event, Lookup, MkfsOptions, ObjectKey, Store, Token, Transaction, mkfs};
+use spirula_store::{
+    Config, EncryptionKey, Event, Lookup, MkfsOptions, ObjectKey, Store, Token, Transaction, mkfs,
+};
 
 type Res<T> = Result<T, Box<dyn Error>>;
 
@@ -31,11 +33,12 @@ struct Bench {
 }
 
 impl Bench {
-    fn open(path: &Path, log: Option<&Path>) -> Res<Self> {
+    fn open(path: &Path, log: Option<&Path>, key: Option<&EncryptionKey>) -> Res<Self> {
         Ok(Self {
             store: Store::open(
                 path,
                 log,
+                key,
                 Config {
                     pool: Some(Pool::new(64 << 20)),
                     ..Config::default()
@@ -170,7 +173,7 @@ fn main() -> Res<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let path = PathBuf::from(
         args.first()
-            .ok_or("usage: bench FILE [SIZE_MIB] [OBJECTS] [--log]")?,
+            .ok_or("usage: bench FILE [SIZE_MIB] [OBJECTS] [--log] [--encrypt]")?,
     );
     let number = |i: usize, default: u64| args.get(i).and_then(|s| s.parse().ok()).unwrap_or(default);
     let (size, objects) = (number(1, 12_288) << 20, number(2, 1_000_000));
@@ -178,11 +181,17 @@ fn main() -> Res<()> {
         .iter()
         .any(|a| a == "--log")
         .then(|| path.with_extension("log"));
+    let encrypt = args.iter().any(|a| a == "--encrypt");
+    let encryption = encrypt.then(|| EncryptionKey::new(vec![7; 32])).transpose()?;
+    let options = MkfsOptions {
+        key: encryption.clone(),
+        ..MkfsOptions::default()
+    };
     let begin = Instant::now();
-    mkfs(&path, size, log.as_deref(), &MkfsOptions::default())?;
+    mkfs(&path, size, log.as_deref(), &options)?;
     println!("mkfs {:.3} s", begin.elapsed().as_secs_f64());
     let begin = Instant::now();
-    let mut b = Bench::open(&path, log.as_deref())?;
+    let mut b = Bench::open(&path, log.as_deref(), encryption.as_ref())?;
     println!(
         "open {:.3} s, rss {}",
         begin.elapsed().as_secs_f64(),
@@ -264,7 +273,7 @@ fn main() -> Res<()> {
     println!("{:?}\n{:?}", b.store.statfs(), b.store.stats());
     drop(b);
     let begin = Instant::now();
-    let b = Bench::open(&path, log.as_deref())?;
+    let b = Bench::open(&path, log.as_deref(), encryption.as_ref())?;
     println!(
         "open again {:.3} s; peak rss {}",
         begin.elapsed().as_secs_f64(),

@@ -2,6 +2,8 @@
 
 use spirula_buf::Pool;
 
+use crate::EncryptionKey;
+
 /// Unit of allocation, checksums and direct I/O, in bytes.
 pub const BLOCK: usize = 4096;
 /// [`BLOCK`] as `u64`.
@@ -82,6 +84,8 @@ pub struct MkfsOptions {
     pub whoami: u32,
     /// Size of the log, in bytes: rounded down to blocks. At least 256 KiB.
     pub log_bytes: u64,
+    /// Encrypts the store, and opens it from then on.
+    pub key: Option<EncryptionKey>,
 }
 
 impl Default for MkfsOptions {
@@ -91,6 +95,7 @@ impl Default for MkfsOptions {
             osd_uuid: [0; 16],
             whoami: 0,
             log_bytes: 64 << 20,
+            key: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::layout::Superblock;
 use crate::onode::Onode;
 use crate::open::Mounted;
 use crate::step::Step;
-use crate::{ObjectKey, Result, StoreError};
+use crate::{EncryptionKey, ObjectKey, Result, StoreError};
 
 /// Objects per page of a listing.
 const PAGE: usize = 512;
@@ -24,16 +24,16 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Opens the store at `path` (and its log at `log`, if that is separate).
+    /// Opens the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted.
     ///
     /// # Errors
     /// As [`Store::open`](crate::Store::open).
-    pub fn open(path: &Path, log: Option<&Path>) -> Result<Self> {
-        let (dev, log) = open_read_only(path, log)?;
+    pub fn open(path: &Path, log: Option<&Path>, key: Option<&EncryptionKey>) -> Result<Self> {
+        let (dev, log) = open_read_only(path, log, key)?;
         Self::open_on(&dev, log.as_ref())
     }
 
-    /// As [`Dump::open`], on open devices.
+    /// As [`Dump::open`], on open devices as [`unlock`](crate::unlock) gives them.
     ///
     /// # Errors
     /// As [`Store::open`](crate::Store::open).
@@ -161,7 +161,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn superblock_fields(sb: &Superblock) -> Vec<(&'static str, String)> {
     vec![
-        ("format version", crate::layout::VERSION.to_string()),
+        ("format version", sb.version().to_string()),
         ("fsid", hex(&sb.fsid)),
         ("osd uuid", hex(&sb.osd_uuid)),
         ("osd", sb.whoami.to_string()),
@@ -176,6 +176,13 @@ fn superblock_fields(sb: &Superblock) -> Vec<(&'static str, String)> {
             ),
         ),
         ("mounts", sb.mounts.to_string()),
+        (
+            "encryption",
+            match &sb.slots {
+                Some(slots) => format!("AES-256-XTS, {} keys", slots.len()),
+                None => "none".to_owned(),
+            },
+        ),
     ]
 }
 

@@ -8,6 +8,23 @@ use crate::ObjectKey;
 /// Result of a store call.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
+/// Why a store and a key do not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyProblem {
+    /// No key was given.
+    #[error("is encrypted, and no key was given")]
+    Missing,
+    /// The key opens none of the slots.
+    #[error("is encrypted, and the key is not its key")]
+    Wrong,
+    /// A key was given for a store without: somebody may have put it there to be written to in the clear.
+    #[error("is not encrypted, and a key was given")]
+    NotEncrypted,
+    /// There is no slot for one more key.
+    #[error("has as many keys as it can have: retire one first")]
+    Full,
+}
+
 /// An error of the store. Cheap to clone: one failure may answer many waiting calls.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -59,6 +76,14 @@ pub enum StoreError {
     /// The device holds no store, or one of another format version.
     #[error("not a spirula store: {0}")]
     NotAStore(String),
+    /// The store is not opened for its key, or for lack of one. Nothing was changed.
+    #[error("the store of osd.{osd} {problem}")]
+    Key {
+        /// Number of the OSD.
+        osd: u32,
+        /// What is wrong.
+        problem: KeyProblem,
+    },
     /// Opening or sizing a device failed.
     #[error("{what}: {source}")]
     Io {

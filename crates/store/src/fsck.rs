@@ -18,7 +18,8 @@ use crate::layout::Superblock;
 use crate::onode::{Extent, Onode};
 use crate::open::Mounted;
 use crate::state::{Content, State};
-use crate::{ObjectKey, Result, StoreError};
+use crate::unlock::{Unlocked, unlock};
+use crate::{EncryptionKey, ObjectKey, Result, StoreError};
 
 /// Objects per page of the walk over the index.
 const PAGE: usize = 512;
@@ -89,26 +90,33 @@ impl fmt::Display for FsckReport {
     }
 }
 
-/// Checks the store at `path` (and its log at `log`, if that is separate).
+/// Checks the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted.
 ///
 /// # Errors
-/// Only what keeps the check from starting, as a device that cannot be opened. All else is in the report.
-pub fn fsck(path: &Path, log: Option<&Path>, depth: Depth) -> Result<FsckReport> {
-    let (dev, log) = open_read_only(path, log)?;
+/// Only what keeps the check from starting, as a device that cannot be opened, or the wrong key. All else is in the report.
+pub fn fsck(
+    path: &Path,
+    log: Option<&Path>,
+    key: Option<&EncryptionKey>,
+    depth: Depth,
+) -> Result<FsckReport> {
+    let (dev, log) = open_read_only(path, log, key)?;
     Ok(fsck_on(&dev, log.as_ref(), depth))
 }
 
-type Opened = (Arc<dyn BlockIo>, Option<Arc<dyn BlockIo>>);
-
-pub(crate) fn open_read_only(path: &Path, log: Option<&Path>) -> Result<Opened> {
+pub(crate) fn open_read_only(
+    path: &Path,
+    log: Option<&Path>,
+    key: Option<&EncryptionKey>,
+) -> Result<Unlocked> {
     let open = |path: &Path| match FileIo::open_read_only(path) {
         Ok(io) => Ok(Arc::new(io) as Arc<dyn BlockIo>),
         Err(e) => Err(StoreError::io(format!("open {}", path.display()), e)),
     };
-    Ok((open(path)?, log.map(open).transpose()?))
+    unlock(open(path)?, log.map(open).transpose()?, key)
 }
 
-/// As [`fsck`], on open devices.
+/// As [`fsck`], on open devices as [`unlock`] gives them.
 pub fn fsck_on(dev: &Arc<dyn BlockIo>, log: Option<&Arc<dyn BlockIo>>, depth: Depth) -> FsckReport {
     let mut report = FsckReport::default();
     let mounted = match Mounted::read(dev, log, Arc::clone(dev), Config::default(), true) {

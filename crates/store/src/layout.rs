@@ -6,6 +6,7 @@ use spirula_buf::Pool;
 
 use crate::codec::{Dec, Enc};
 use crate::config::{BLOCK, BLOCK64, MkfsOptions};
+use crate::crypt::{SLOT_LEN, Slot};
 use crate::device::BlockIo;
 use crate::{Result, StoreError};
 
@@ -15,9 +16,19 @@ pub(crate) const MAGIC: &[u8; 8] = b"SPIRULA\0";
 ///
 /// 1: the first. 2: objects are moved (step 18 of the log). 3: holes within blocks (version 2 of the onode, step 19).
 pub(crate) const VERSION: u32 = 3;
+/// Version of encrypted stores, which is 3 but for that.
+pub(crate) const ENCRYPTED_VERSION: u32 = 4;
+/// The cipher of encrypted stores: AES-256-XTS.
+const CIPHER_XTS: u32 = 1;
+/// Most keys that can open a store.
+pub(crate) const MAX_SLOTS: usize = 2;
 
 /// Offsets of the two copies of the superblock, in bytes.
 pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 64 << 10];
+/// What lies before this on the main device is never encrypted: the superblocks, and zeros.
+pub(crate) const CLEAR: u64 = 128 << 10;
+/// As [`CLEAR`], on a log's own device.
+pub(crate) const LOG_CLEAR: u64 = BLOCK64;
 /// Offsets of the two copies of the index map, in bytes.
 pub(crate) const INDEX_MAPS: [u64; 2] = [128 << 10, 192 << 10];
 /// Size of one copy of the index map, in bytes.
@@ -52,6 +63,8 @@ pub struct Superblock {
     pub log_blocks: u64,
     /// How often the store was opened for writing: seals the log records of one mount.
     pub mounts: u64,
+    /// The data key, wrapped for each key that opens the store. None where it is not encrypted.
+    pub(crate) slots: Option<Vec<Slot>>,
 }
 
 impl Superblock {
@@ -74,6 +87,7 @@ impl Superblock {
             separate_log: separate_log.is_some(),
             log_blocks: log_bytes / BLOCK64,
             mounts: 0,
+            slots: opts.key.as_ref().map(|_| Vec::new()),
         };
         if !(MIN_LOG..=1 << 40).contains(&log_bytes) {
             return Err(StoreError::Invalid("the log must have 256 KiB to 1 TiB"));
@@ -84,6 +98,36 @@ impl Superblock {
             ));
         }
         Ok(sb)
+    }
+
+    /// Whether the store is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    /// What tells this store from all others: a slot belongs to it.
+    pub(crate) fn identity(&self) -> [u8; 36] {
+        let mut out = [0; 36];
+        out[..4].copy_from_slice(&self.whoami.to_le_bytes());
+        out[4..20].copy_from_slice(&self.fsid);
+        out[20..].copy_from_slice(&self.osd_uuid);
+        out
+    }
+
+    /// Counts one more opening for writing, which makes what is written next the newer copy.
+    pub(crate) fn count_mount(&mut self) -> Result<()> {
+        let next = self.mounts.checked_add(1);
+        self.mounts = next.ok_or_else(|| StoreError::damaged("superblock", "number of mounts"))?;
+        Ok(())
+    }
+
+    /// Version of the format.
+    pub(crate) fn version(&self) -> u32 {
+        if self.is_encrypted() {
+            ENCRYPTED_VERSION
+        } else {
+            VERSION
+        }
     }
 
     /// Number of whole groups; a rest behind them is not used.
@@ -110,7 +154,7 @@ impl Superblock {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(MAGIC);
         let mut e = Enc(&mut out);
-        e.u32(VERSION);
+        e.u32(self.version());
         e.u32(self.whoami);
         e.0.extend_from_slice(&self.fsid);
         e.0.extend_from_slice(&self.osd_uuid);
@@ -119,6 +163,11 @@ impl Superblock {
         e.u64(self.mounts);
         e.u32(self.group_blocks);
         e.u32(u32::from(self.separate_log));
+        if let Some(slots) = &self.slots {
+            e.u32(CIPHER_XTS);
+            e.u32(slots.len() as u32);
+            slots.iter().for_each(|s| e.0.extend_from_slice(s));
+        }
         out.resize(BLOCK - 4, 0);
         let crc = crc32c::crc32c(&out);
         Enc(&mut out).u32(crc);
@@ -139,18 +188,19 @@ impl Superblock {
 
     fn decode_body(body: &[u8]) -> Result<Option<Self>> {
         let mut d = Dec::new(body);
-        match d.u32() {
+        let encrypted = match d.u32() {
             // The next opening for writing makes it the present one.
-            Some(1..=VERSION) => {}
+            Some(1..=VERSION) => false,
+            Some(ENCRYPTED_VERSION) => true,
             other => {
                 return Err(StoreError::NotAStore(format!(
                     "format version {}",
                     other.unwrap_or(0)
                 )));
             }
-        }
+        };
         let mut read = || {
-            Some(Self {
+            let mut sb = Self {
                 whoami: d.u32()?,
                 fsid: d.take(16)?.try_into().ok()?,
                 osd_uuid: d.take(16)?.try_into().ok()?,
@@ -159,7 +209,12 @@ impl Superblock {
                 mounts: d.u64()?,
                 group_blocks: d.u32()?,
                 separate_log: d.u32()? != 0,
-            })
+                slots: None,
+            };
+            if encrypted {
+                sb.slots = Some(decode_slots(&mut d)?);
+            }
+            Some(sb)
         };
         Ok(read().filter(Self::is_sane))
     }
@@ -203,9 +258,14 @@ impl Superblock {
         Ok(())
     }
 
-    /// Writes the header of a log device: a superblock that names its store.
+    /// Writes the header of a log device: a superblock that names its store. It has no slots: it is not written again when keys
+    /// are retired.
     pub(crate) fn write_log_header(&self, log: &Arc<dyn BlockIo>) -> Result<()> {
-        let written = log.write_at(0, &self.encode()).and_then(|()| log.sync());
+        let header = Self {
+            slots: self.slots.as_ref().map(|_| Vec::new()),
+            ..self.clone()
+        };
+        let written = log.write_at(0, &header.encode()).and_then(|()| log.sync());
         written.map_err(|e| StoreError::io("write log header", e))
     }
 
@@ -219,6 +279,17 @@ impl Superblock {
         }
         Ok(())
     }
+}
+
+fn decode_slots(d: &mut Dec<'_>) -> Option<Vec<Slot>> {
+    if d.u32()? != CIPHER_XTS {
+        return None;
+    }
+    let count = d.u32()? as usize;
+    if count > MAX_SLOTS {
+        return None;
+    }
+    (0..count).map(|_| d.take(SLOT_LEN)?.try_into().ok()).collect()
 }
 
 fn read_block(dev: &Arc<dyn BlockIo>, offset: u64) -> Result<Vec<u8>> {

@@ -17,7 +17,8 @@ use crate::replay::replay;
 use crate::state::State;
 use crate::store::{Parts, Store};
 use crate::table::Counters;
-use crate::{Result, StoreError};
+use crate::unlock::encrypt;
+use crate::{EncryptionKey, Result, StoreError};
 
 /// Share of the device that is kept for the index to grow into, so that removals always succeed: 1/32.
 const SPARE_SHARE: u32 = 32;
@@ -50,7 +51,12 @@ pub fn mkfs_on(
     log: Option<&Arc<dyn BlockIo>>,
     opts: &MkfsOptions,
 ) -> Result<Superblock> {
-    let sb = Superblock::plan(dev.size(), log.map(|l| l.size()), opts)?;
+    let mut sb = Superblock::plan(dev.size(), log.map(|l| l.size()), opts)?;
+    let (dev, log) = match &opts.key {
+        Some(key) => encrypt(&mut sb, dev, log, key)?,
+        None => (Arc::clone(dev), log.cloned()),
+    };
+    let (dev, log) = (&dev, log.as_ref());
     // No half-made store can be taken for one: the superblock is written last.
     zero(dev, 0, LOG_START)?;
     let log_io = log.unwrap_or(dev);
@@ -170,11 +176,12 @@ impl Mounted {
 }
 
 impl Store {
-    /// Opens a store by path, with io_uring where possible and threads of its own. To be used by the calling thread.
+    /// Opens a store by path, with its key if it is encrypted, with io_uring where possible and threads of its own. To be used by
+    /// the calling thread.
     ///
     /// # Errors
-    /// I/O errors, a device that is in use or holds no store, or damage that replaying the log cannot get over.
-    pub fn open(path: &Path, log: Option<&Path>, cfg: Config) -> Result<Self> {
+    /// I/O errors, a device that is in use or holds no store, the wrong key, or damage that replaying the log cannot get over.
+    pub fn open(path: &Path, log: Option<&Path>, key: Option<&EncryptionKey>, cfg: Config) -> Result<Self> {
         let notify = Notify::new().map_err(|e| StoreError::io("eventfd", e))?;
         let open = |path: &Path| {
             let device = FileIo::open(path).and_then(|file| open_device(Arc::new(file), &notify));
@@ -184,10 +191,10 @@ impl Store {
             main: open(path)?,
             log: log.map(open).transpose()?,
         };
-        Self::open_on(devices, cfg, notify, true)
+        Self::open_on(devices.unlock(key)?, cfg, notify, true)
     }
 
-    /// Opens a store on devices that signal `notify`. Without `threads`, the work of the background threads is done by [`Store::poll`], a step a
+    /// Opens a store on unlocked devices that signal `notify`. Without `threads`, the work of the background threads is done by [`Store::poll`], a step a
     /// call: deterministic.
     ///
     /// # Errors
@@ -199,10 +206,7 @@ impl Store {
         let Mounted {
             mut sb, state, scan, ..
         } = Mounted::read(&dev, log_io.as_ref(), devices.main.cached(), cfg, false)?;
-        sb.mounts = sb
-            .mounts
-            .checked_add(1)
-            .ok_or_else(|| StoreError::damaged("superblock", "number of mounts"))?;
+        sb.count_mount()?;
         sb.write(&dev)?;
         let log = Log::new(&sb, group_bytes, &scan);
         let exec = if threads {

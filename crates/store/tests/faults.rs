@@ -1,24 +1,58 @@
-//! Damage, errors and full disks.
+//! Damage, errors and full disks, without encryption and with it.
 
 // A failed test may stop where it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, Event, MkfsOptions, Notify, ObjectKey, Op, Store, StoreError, Token, Transaction,
-    fsck_on, mkfs_on,
+    Config, Depth, Devices, EncryptionKey, Event, FsckReport, MkfsOptions, Notify, ObjectKey, Op, Store,
+    StoreError, Token, Transaction, fsck_on, mkfs_on, unlock,
 };
+
+thread_local! {
+    /// Whether this thread's stores are encrypted.
+    static ENCRYPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn encryption_key() -> Option<EncryptionKey> {
+    ENCRYPTED
+        .get()
+        .then(|| EncryptionKey::new(vec![b'k'; 32]).unwrap())
+}
+
+#[test]
+fn encrypted_stores_notice_and_survive_the_same() {
+    ENCRYPTED.set(true);
+    a_device_can_be_formatted_again();
+    contents_with_one_checksum_are_not_taken_for_each_other();
+    a_large_write_over_contents_with_its_checksums_is_there_as_a_whole_or_not_at_all();
+    a_large_write_whose_blocks_were_overwritten_at_once_is_not_taken_for_lost();
+    flipped_bits_are_reported_and_never_returned();
+    misdirected_writes_never_return_what_was_not_written();
+    a_full_disk_refuses_writes_lets_removals_through_and_fills_again();
+    a_failed_flush_or_write_poisons_the_store();
+    a_failed_read_is_typed_and_harmless();
+    damage_in_the_middle_of_the_log_is_not_taken_for_its_end();
+    another_device_is_refused();
+}
 
 fn io(disk: &SimDisk) -> Arc<dyn BlockIo> {
     Arc::new(disk.clone())
 }
 
+fn fsck_deep(disk: &SimDisk) -> FsckReport {
+    let (dev, _) = unlock(io(disk), None, encryption_key().as_ref()).unwrap();
+    fsck_on(&dev, None, Depth::Deep)
+}
+
 fn format(disk: &SimDisk) {
     let opts = MkfsOptions {
         log_bytes: 512 << 10,
+        key: encryption_key(),
         ..MkfsOptions::default()
     };
     mkfs_on(&io(disk), None, &opts).unwrap();
@@ -42,6 +76,7 @@ fn open_with(disk: &SimDisk, config: Config) -> Result<Store, StoreError> {
         main: Box::new(disk.device()),
         log: None,
     };
+    let devices = devices.unlock(encryption_key().as_ref())?;
     Store::open_on(devices, config, Notify::new().unwrap(), false)
 }
 
@@ -249,7 +284,7 @@ fn flipped_bits_are_reported_and_never_returned() {
             let at = start + (seed as usize * 7_919_317 + n * 104_729 * 13) % ((8 << 20) - start);
             disk.flip_bit(at, n as u32);
         }
-        let deep = fsck_on(&io(&disk), None, Depth::Deep);
+        let deep = fsck_deep(&disk);
         let mut bad = 0;
         match open(&disk) {
             Ok(mut store) => {
@@ -367,7 +402,7 @@ fn a_full_disk_refuses_writes_lets_removals_through_and_fills_again() {
         }
         settle(&mut store);
         assert_eq!(store.statfs().objects, 0);
-        let report = fsck_on(&io(&disk), None, Depth::Deep);
+        let report = fsck_deep(&disk);
         assert!(report.is_clean(), "{report}");
     }
     assert!(
@@ -453,7 +488,7 @@ fn damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
         }
     }
     drop(store);
-    let report = fsck_on(&io(&disk), None, Depth::Deep);
+    let report = fsck_deep(&disk);
     assert!(report.is_clean() && report.replayed == 8, "{report}");
     disk.flip_bit((256 << 10) + 3 * 4096 + 200, 1);
     assert!(matches!(

@@ -61,7 +61,7 @@ fn child() {
         memtable_bytes: 1 << 20,
         ..Config::default()
     };
-    let mut store = Store::open(Path::new(&path), None, cfg).unwrap();
+    let mut store = Store::open(Path::new(&path), None, None, cfg).unwrap();
     let mut events = Vec::new();
     let mut acknowledged = next;
     loop {
@@ -130,9 +130,9 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut next = 0;
     for round in 0..6 {
         let acknowledged = run_and_kill(&path, next, Duration::from_millis(150 + 60 * round));
-        let report = fsck(&path, None, Depth::Deep).unwrap();
+        let report = fsck(&path, None, None, Depth::Deep).unwrap();
         assert!(report.is_clean(), "round {round}: {report}");
-        let mut store = Store::open(&path, None, Config::default()).unwrap();
+        let mut store = Store::open(&path, None, None, Config::default()).unwrap();
         for object in 0..200 {
             let key = ObjectKey::from(format!("object-{object:03}").as_str());
             let Some(onode) = store.load(&key).unwrap() else {
@@ -155,7 +155,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             );
             next = next.max(version + 1);
         }
-        let summary = Dump::open(&path, None).unwrap().summary().unwrap();
+        let summary = Dump::open(&path, None, None).unwrap().summary().unwrap();
         assert!(
             summary.contains("200 objects") || summary.contains("objects"),
             "{summary}"
@@ -176,7 +176,7 @@ fn a_separate_log_file_is_used_and_must_be_given() {
     mkfs(&path, 64 << 20, Some(&log), &opts).unwrap();
     let key = ObjectKey::from("an object");
     {
-        let mut store = Store::open(&path, Some(&log), Config::default()).unwrap();
+        let mut store = Store::open(&path, Some(&log), None, Config::default()).unwrap();
         let mut txn = Transaction::new();
         txn.write(
             &key,
@@ -190,17 +190,17 @@ fn a_separate_log_file_is_used_and_must_be_given() {
         }
     }
     assert!(matches!(
-        Store::open(&path, None, Config::default()),
+        Store::open(&path, None, None, Config::default()),
         Err(StoreError::NotAStore(_))
     ));
-    let dump = Dump::open(&path, Some(&log)).unwrap();
+    let dump = Dump::open(&path, Some(&log), None).unwrap();
     assert!(dump.log().unwrap().contains("object an object"));
     assert!(dump.object(&key).unwrap().contains("size      112293"));
     drop(dump);
-    let mut store = Store::open(&path, Some(&log), Config::default()).unwrap();
+    let mut store = Store::open(&path, Some(&log), None, Config::default()).unwrap();
     assert!(
         matches!(
-            Store::open(&path, Some(&log), Config::default()),
+            Store::open(&path, Some(&log), None, Config::default()),
             Err(StoreError::Io { .. })
         ),
         "locked"
@@ -211,7 +211,7 @@ fn a_separate_log_file_is_used_and_must_be_given() {
         (112_293, 0, 1, 2)
     );
     drop(store);
-    assert!(fsck(&path, Some(&log), Depth::Deep).unwrap().is_clean());
+    assert!(fsck(&path, Some(&log), None, Depth::Deep).unwrap().is_clean());
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&log).unwrap();
 }
@@ -252,6 +252,6 @@ fn threads_do_where_io_uring_is_forbidden() {
             assert!(Instant::now() < deadline, "never committed");
         }
     }
-    assert!(fsck(&path, None, Depth::Deep).unwrap().is_clean());
+    assert!(fsck(&path, None, None, Depth::Deep).unwrap().is_clean());
     std::fs::remove_file(&path).unwrap();
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::device::{BlockIo, Fault, SimDisk};
 use spirula_store::{
-    Config, Depth, Devices, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit, Pairs, Payload,
-    Store, StoreError, Token, Transaction, fsck_on, mkfs_on,
+    Config, Depth, Devices, EncryptionKey, Event, Lookup, MkfsOptions, Notify, ObjectKey, Op, PageLimit,
+    Pairs, Payload, Store, StoreError, Token, Transaction, fsck_on, mkfs_on, unlock,
 };
 
 const DISK: usize = 12 << 20;
@@ -290,6 +290,7 @@ fn random_op(rng: &mut Rng) -> Op {
 struct Disks {
     main: SimDisk,
     log: Option<SimDisk>,
+    key: Option<EncryptionKey>,
 }
 
 impl Disks {
@@ -306,6 +307,7 @@ impl Disks {
             main: Box::new(self.main.device()),
             log: self.log.as_ref().map(|l| Box::new(l.device()) as Box<_>),
         };
+        let devices = devices.unlock(self.key.as_ref())?;
         Store::open_on(devices, cfg.clone(), Notify::new().unwrap(), false)
     }
 
@@ -317,6 +319,7 @@ impl Disks {
         Self {
             main: self.main.power_cycle(seed),
             log: self.log.as_ref().map(|l| l.power_cycle(seed + 1)),
+            key: self.key.clone(),
         }
     }
 }
@@ -340,13 +343,14 @@ enum End {
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, key: Option<EncryptionKey>) -> Self {
         let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let main = SimDisk::new(DISK, seed);
         let log = (rng.below(4) == 0).then(|| SimDisk::new(512 << 10, seed + 7));
-        let disks = Disks { main, log };
+        let disks = Disks { main, log, key };
         let opts = MkfsOptions {
             log_bytes: (256 << 10) + rng.below(4) * (256 << 10),
+            key: disks.key.clone(),
             ..MkfsOptions::default()
         };
         mkfs_on(&Disks::io(&disks.main), disks.log_io().as_ref(), &opts).unwrap();
@@ -627,11 +631,13 @@ impl Run {
 
     /// The store after a power cut holds what was acknowledged, and of the rest a prefix.
     fn recover(&mut self) {
-        let report = fsck_on(
-            &Disks::io(&self.disks.main),
-            self.disks.log_io().as_ref(),
-            Depth::Deep,
-        );
+        let (main, log) = unlock(
+            Disks::io(&self.disks.main),
+            self.disks.log_io(),
+            self.disks.key.as_ref(),
+        )
+        .expect("the key opens the store");
+        let report = fsck_on(&main, log.as_ref(), Depth::Deep);
         assert!(report.is_clean(), "fsck after a power cut: {report}");
         let mut store = self.disks.open(&self.cfg).expect("open after a power cut");
         let candidates: Vec<Model> = std::iter::once(self.durable.clone())
@@ -672,8 +678,8 @@ fn explain(expected: &Model, found: &Model) -> ! {
     panic!("the store holds neither what was acknowledged nor a later state");
 }
 
-fn run(seed: u64) {
-    let mut run = Run::new(seed);
+fn run(seed: u64, key: Option<EncryptionKey>) {
+    let mut run = Run::new(seed, key);
     for life in 0..4 {
         let steps = 100 + run.rng.below(600);
         let cut = run.rng.below(3000);
@@ -699,20 +705,26 @@ fn run(seed: u64) {
     }
 }
 
-#[test]
-fn acknowledged_transactions_survive_power_cuts() {
-    let one = std::env::var("SPIRULA_SEED").ok().and_then(|s| s.parse().ok());
-    let count = std::env::var("SPIRULA_SEEDS")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(300);
-    let seeds = one.map_or(1..=count, |seed: u64| seed..=seed);
+fn run_seeds(count: u64, key: &Option<EncryptionKey>) {
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
+    let count = number("SPIRULA_SEEDS").unwrap_or(count);
+    let seeds = number("SPIRULA_SEED").map_or(1..=count, |seed: u64| seed..=seed);
     for seed in seeds {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed, key.clone()))) {
             eprintln!(
                 "seed {seed}: run again with SPIRULA_SEED={seed} cargo test -p spirula-store --test model"
             );
             resume_unwind(panic);
         }
     }
+}
+
+#[test]
+fn acknowledged_transactions_survive_power_cuts() {
+    run_seeds(300, &None);
+}
+
+#[test]
+fn acknowledged_transactions_survive_power_cuts_on_encrypted_disks() {
+    run_seeds(40, &Some(EncryptionKey::new(vec![b'k'; 32]).unwrap()));
 }

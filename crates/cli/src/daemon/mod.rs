@@ -1,6 +1,7 @@
 //! The daemons' entry points: `spirula mon` and `spirula osd`, configured by a `ceph.conf` as Ceph's daemons are.
 
 mod address;
+mod encryption;
 mod location;
 mod mon;
 mod osd;
@@ -13,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::Error;
 
+pub(crate) use encryption::{LOCKBOX, config_key, lockbox_name, read_key};
 pub(crate) use mon::{MonCommand, mon, mon_mkfs_for};
 pub(crate) use osd::{OsdCommand, osd, osd_mkfs_for};
 

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use spirula_conf::parse_size;
 use spirula_denc::Fsid;
 use spirula_osd::daemon::OsdConfig;
+use spirula_store::EncryptionKey;
 
 use super::address::{host_addresses, osd_addresses};
+use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key};
 use super::location::crush_location;
 use super::section::Section;
 use super::{DaemonArgs, stop_signal};
@@ -28,11 +30,41 @@ pub(crate) enum OsdCommand {
         /// Overwrite what the file or device holds
         #[arg(long)]
         force: bool,
+        /// Encrypt the store with the key that is found as `run` finds it
+        #[arg(long)]
+        encrypt: bool,
+        #[command(flatten)]
+        key: KeyArgs,
     },
     /// Run an OSD
     Run {
         #[command(flatten)]
         daemon: DaemonArgs,
+        #[command(flatten)]
+        key: KeyArgs,
+    },
+    /// Change the keys that open the encrypted store of an OSD that does not run. Its data is not written again
+    #[command(subcommand)]
+    EncryptionKey(KeyCommand),
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Let the key in a file open the store too
+    Add {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+        #[command(flatten)]
+        key: KeyArgs,
+        /// The file with the new key
+        new: PathBuf,
+    },
+    /// Let only the key that `run` would find open the store
+    Retire {
+        #[command(flatten)]
+        daemon: DaemonArgs,
+        #[command(flatten)]
+        key: KeyArgs,
     },
 }
 
@@ -44,7 +76,12 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
             osd_uuid,
             size,
             force,
+            encrypt,
+            key,
         } => {
+            if key.encryption_key_file.is_some() && !encrypt {
+                return Err(Error::Usage("--encryption-key-file goes with --encrypt".into()));
+            }
             let section = Section::load("osd", &daemon)?;
             section.enter_user(&daemon)?;
             let uuid =
@@ -53,19 +90,39 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
                 parse_size(&text).ok_or_else(|| Error::Usage(format!("{text:?} is not a size")))
             };
             let size = size.map(parse).transpose()?;
-            mkfs(&section, uuid, size.unwrap_or(FILE_SIZE), size, force)
+            let key = if encrypt {
+                Some(need_key(&section, &key, uuid).await?)
+            } else {
+                None
+            };
+            mkfs(&section, uuid, size.unwrap_or(FILE_SIZE), size, force, key)
         }
-        OsdCommand::Run { daemon } => {
+        OsdCommand::Run { daemon, key } => {
             let section = Section::load("osd", &daemon)?;
             section.enter_user(&daemon)?;
             // Before anything is left in the run directory that the right user could not take over.
             section.data("osd_data")?;
             let _pid_file = section.pid_file()?;
-            spirula_osd::daemon::run(config(&section).await?, stop_signal())
+            spirula_osd::daemon::run(config(&section, &key).await?, stop_signal())
                 .await
                 .map_err(|e| Error::Daemon(e.to_string()))
         }
+        OsdCommand::EncryptionKey(command) => change_key(command).await,
     }
+}
+
+async fn change_key(command: KeyCommand) -> Result<(), Error> {
+    let (KeyCommand::Add { daemon, key, .. } | KeyCommand::Retire { daemon, key }) = &command;
+    let section = Section::load("osd", daemon)?;
+    section.enter_user(daemon)?;
+    let device = device(&section)?;
+    let uuid = Fsid(spirula_store::superblock(&device)?.osd_uuid);
+    let key = need_key(&section, key, uuid).await?;
+    match &command {
+        KeyCommand::Add { new, .. } => spirula_store::add_key(&device, &key, &read_key(new)?)?,
+        KeyCommand::Retire { .. } => spirula_store::retire_keys(&device, &key)?,
+    }
+    Ok(())
 }
 
 fn id(section: &Section) -> Result<i32, Error> {
@@ -90,6 +147,7 @@ fn mkfs(
     file_size: u64,
     device_size: Option<u64>,
     force: bool,
+    encryption_key: Option<EncryptionKey>,
 ) -> Result<(), Error> {
     let device = device(section)?;
     let log_device = section.get("osd_log_device").map(PathBuf::from);
@@ -107,13 +165,13 @@ fn mkfs(
         force,
     };
     let Plan::Make { size } = request.plan()? else {
-        tracing::warn!("{} holds this OSD's store already; it was kept", device.display());
-        return Ok(());
+        return check_kept(section, &device, encryption_key.as_ref());
     };
     spirula_osd::daemon::mkfs(&spirula_osd::daemon::MkfsConfig {
         id,
         device: &device,
         log_device: log_device.as_deref(),
+        encryption_key,
         size,
         fsid,
         uuid,
@@ -121,21 +179,30 @@ fn mkfs(
     .map_err(|e| Error::Daemon(e.to_string()))
 }
 
-/// Makes the store of OSD `n`, as `spirula osd mkfs` does: of `size` on a file, on all of a block device.
-pub(crate) fn osd_mkfs_for(conf: &Path, n: u32, uuid: Fsid, size: u64) -> Result<(), Error> {
+/// Makes the store of OSD `n`, as `spirula osd mkfs` does: of `size` on a file, on all of a block device, encrypted with `key`.
+pub(crate) fn osd_mkfs_for(
+    conf: &Path,
+    n: u32,
+    uuid: Fsid,
+    size: u64,
+    key: Option<EncryptionKey>,
+) -> Result<(), Error> {
     let args = DaemonArgs::new(&n.to_string(), conf);
-    mkfs(&Section::load("osd", &args)?, uuid, size, None, false)
+    mkfs(&Section::load("osd", &args)?, uuid, size, None, false, key)
 }
 
 /// What an OSD may take by default.
 const OSD_MEMORY: u64 = 128 << 20;
 
-async fn config(section: &Section) -> Result<OsdConfig, Error> {
+async fn config(section: &Section, key: &KeyArgs) -> Result<OsdConfig, Error> {
     let memory = section.size("osd_memory_target", OSD_MEMORY)?;
     let addresses = osd_addresses(section, &host_addresses()?)?;
+    let device = device(section)?;
+    let encryption_key = key_to_run(section, key, &device).await?;
     Ok(OsdConfig {
         id: id(section)?,
-        device: device(section)?,
+        device,
+        encryption_key,
         log_device: section.get("osd_log_device").map(PathBuf::from),
         fsid: section.fsid()?,
         monitors: section.monitors()?,

@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Size of each new OSD's store
     #[arg(long, default_value = "10G", value_parser = size)]
     osd_size: u64,
+    /// Encrypt the stores of OSDs that are made from now on; their keys go to the monitors
+    #[arg(long)]
+    encrypt: bool,
     /// Address to listen on, when the cluster is made
     #[arg(long, default_value = "127.0.0.1")]
     bind: IpAddr,
@@ -73,7 +76,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         return Supervisor::new(layout, !args.no_respawn)?.run().await;
     }
     let progress = Progress::new();
-    let (spec, is_new) = settle_spec(&layout, &args)?;
+    let (mut spec, is_new) = settle_spec(&layout, &args)?;
+    spec.encrypt |= args.encrypt;
     layout.create(&spec)?;
     layout.save_spec(&spec)?;
     let made = if is_new { "Creating" } else { "Starting" };

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use serde_json::json;
 use spirula_cephx::{AuthName, CryptoKey, Env, Keyring};
 use spirula_denc::{EntityType, Fsid, UTime};
+use spirula_store::EncryptionKey;
 
 use crate::admin::Admin;
 use crate::daemon;
@@ -134,6 +136,30 @@ async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), 
     let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
     let command = json!({"prefix": "osd new", "uuid": uuid.to_string(), "id": n, "format": "json"});
     admin.command(command, secrets.into()).await?;
-    daemon::osd_mkfs_for(&layout.conf(), n, uuid, spec.osd_size)?;
+    // What was begun encrypted is finished so.
+    let lockbox = data.join(daemon::LOCKBOX);
+    let encryption_key = match spec.encrypt || lockbox.exists() {
+        true => Some(encryption_key(admin, &lockbox, uuid).await?),
+        false => None,
+    };
+    daemon::osd_mkfs_for(&layout.conf(), n, uuid, spec.osd_size, encryption_key)?;
     set_ready(layout, &name)
+}
+
+/// The key of a new encrypted store, which the monitors keep, and the keyring with which the OSD asks them for it: both under
+/// the names that Ceph's tools give them.
+async fn encryption_key(admin: &Admin, lockbox: &Path, uuid: Fsid) -> Result<EncryptionKey, Error> {
+    let (entity, place) = (daemon::lockbox_name(uuid).to_string(), daemon::config_key(uuid));
+    let caps = format!("allow command \"config-key get\" with key=\"{place}\"");
+    let command =
+        json!({"prefix": "auth get-or-create", "entity": entity, "caps": ["mon", caps], "format": "json"});
+    let answer = admin.command(command, Bytes::new()).await?;
+    let key = answer[0]["key"]
+        .as_str()
+        .ok_or_else(|| Error::Daemon(format!("the monitors give no key of {entity}")))?;
+    let new = || Ok(Bytes::copy_from_slice(EncryptionKey::random()?.as_bytes()));
+    let kept = admin.kept_or_new(&place, new).await?;
+    let text = format!("[{entity}]\n\tkey = {key}\n");
+    write_durably(lockbox, text.as_bytes())?;
+    Ok(EncryptionKey::new(kept.to_vec())?)
 }

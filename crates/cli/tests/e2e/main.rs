@@ -16,6 +16,7 @@ mod connection_modes;
 mod crash;
 mod damage;
 mod degraded;
+mod encryption;
 mod failure;
 mod files;
 mod first_light;

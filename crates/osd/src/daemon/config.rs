@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use spirula_cephx::CryptoKey;
 use spirula_denc::{EntityAddr, Fsid};
-use spirula_store::MkfsOptions;
+use spirula_store::{EncryptionKey, MkfsOptions};
 
 use super::OsdError;
 
@@ -19,6 +19,8 @@ pub struct OsdConfig {
     pub device: PathBuf,
     /// A separate file or device for the store's log.
     pub log_device: Option<PathBuf>,
+    /// What opens the store, if it is encrypted.
+    pub encryption_key: Option<EncryptionKey>,
     /// The cluster.
     pub fsid: Fsid,
     /// The monitors.
@@ -67,6 +69,8 @@ pub struct MkfsConfig<'a> {
     pub device: &'a Path,
     /// A separate file or device for the log.
     pub log_device: Option<&'a Path>,
+    /// What shall open the store. Without, it is not encrypted.
+    pub encryption_key: Option<EncryptionKey>,
     /// Bytes, for a file.
     pub size: u64,
     /// The cluster.
@@ -84,6 +88,7 @@ pub fn mkfs(c: &MkfsConfig<'_>) -> Result<(), OsdError> {
         fsid: c.fsid.0,
         osd_uuid: c.uuid.0,
         whoami: u32::try_from(c.id).map_err(|_| OsdError::Config("a negative OSD number"))?,
+        key: c.encryption_key.clone(),
         ..MkfsOptions::default()
     };
     spirula_store::mkfs(c.device, c.size, c.log_device, &opts)?;

@@ -78,7 +78,12 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     let reads = memory.reads;
     let mut store_cfg = spirula_store::Config::with_budget(memory.store);
     store_cfg.pool = Some(reads.clone());
-    let store = Store::open(&cfg.device, cfg.log_device.as_deref(), store_cfg)?;
+    let store = Store::open(
+        &cfg.device,
+        cfg.log_device.as_deref(),
+        cfg.encryption_key.as_ref(),
+        store_cfg,
+    )?;
     let events_fd = store
         .event_fd()
         .try_clone_to_owned()

@@ -1,5 +1,6 @@
 //! Block I/O behind a trait: io_uring, a pool of threads, or a simulated disk.
 
+mod encrypted;
 mod file;
 mod pool;
 mod sim;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_buf::PoolBuf;
 
+pub(crate) use encrypted::{EncryptedDevice, EncryptedIo};
 pub use file::{CachedIo, FileIo};
 pub use pool::PoolDevice;
 pub use sim::{Fault, SimDevice, SimDisk};

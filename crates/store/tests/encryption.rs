@@ -1,0 +1,214 @@
+//! What an encrypted store leaves on its devices, and who can open it.
+
+// A failed test may stop where it is.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_store::device::{BlockIo, SimDisk};
+use spirula_store::{
+    Config, Depth, Devices, Dump, EncryptionKey, Event, KeyProblem, MkfsOptions, Notify, ObjectKey, Op,
+    Store, StoreError, Token, Transaction, add_key, fsck, mkfs, mkfs_on, retire_keys, superblock,
+};
+
+const DISK: usize = 24 << 20;
+const LOG: usize = 1 << 20;
+
+fn key(byte: u8) -> EncryptionKey {
+    EncryptionKey::new(vec![byte; 32]).unwrap()
+}
+
+fn options(key: Option<EncryptionKey>) -> MkfsOptions {
+    MkfsOptions {
+        whoami: 3,
+        osd_uuid: [9; 16],
+        log_bytes: 1 << 20,
+        key,
+        ..MkfsOptions::default()
+    }
+}
+
+fn settle(store: &mut Store) {
+    let mut events = Vec::new();
+    store.checkpoint();
+    while !store.is_idle() {
+        store.poll(&mut events);
+        assert!(!events.iter().any(|e| matches!(e, Event::Fatal(_))));
+    }
+}
+
+/// All places of an object where a marker can be, small and large, that are written over and merged into the index.
+fn write_markers(store: &mut Store) {
+    for i in 0..300usize {
+        let object = ObjectKey::from(format!("MARK-name-{i:04}").as_str());
+        let len = if i % 20 == 0 { 300_000 } else { 700 };
+        let mut txn = Transaction::new();
+        txn.write(&object, 0, Bytes::from(b"MARK-data ".repeat(len / 10)))
+            .set_info(&object, b"MARK-info".to_vec())
+            .meta_put(format!("MARK-meta-{i}"), b"MARK-value".to_vec());
+        txn.push(Op::SetAttr {
+            key: object.clone(),
+            name: "MARK-xattr".into(),
+            value: "MARK-xattr".into(),
+        });
+        txn.push(Op::OmapSet {
+            key: object.clone(),
+            pairs: vec![("MARK-omap".into(), "MARK-omap".into())],
+        });
+        txn.push(Op::OmapHeader {
+            key: object.clone(),
+            header: "MARK-header".into(),
+        });
+        txn.push(Op::Write {
+            key: object,
+            offset: 100,
+            data: Bytes::from_static(b"MARK-over").into(),
+        });
+        store.submit(txn, Token(1)).unwrap();
+        store.poll(&mut Vec::new());
+        if i % 100 == 50 {
+            settle(store);
+        }
+    }
+}
+
+fn marks(disk: &SimDisk) -> usize {
+    let mut raw = vec![0; usize::try_from(disk.size()).unwrap()];
+    disk.read_at(0, &mut raw).unwrap();
+    raw.windows(5).filter(|w| *w == b"MARK-").count()
+}
+
+/// Marks on the main device and on the log, before the last generation is settled and after.
+fn left_behind(key: Option<EncryptionKey>) -> [usize; 4] {
+    let (main, log) = (SimDisk::new(DISK, 1), SimDisk::new(LOG, 2));
+    let io = |disk: &SimDisk| Arc::new(disk.clone()) as Arc<dyn BlockIo>;
+    mkfs_on(&io(&main), Some(&io(&log)), &options(key.clone())).unwrap();
+    let devices = Devices {
+        main: Box::new(main.device()),
+        log: Some(Box::new(log.device())),
+    };
+    let config = Config {
+        memtable_bytes: 256 << 10,
+        ..Config::default()
+    };
+    let devices = devices.unlock(key.as_ref()).unwrap();
+    let mut store = Store::open_on(devices, config, Notify::new().unwrap(), false).unwrap();
+    write_markers(&mut store);
+    let before = [marks(&main), marks(&log)];
+    settle(&mut store);
+    [before[0], before[1], marks(&main), marks(&log)]
+}
+
+#[test]
+fn nothing_of_an_object_is_left_in_the_clear() {
+    assert_eq!(left_behind(Some(key(1))), [0; 4]);
+    let plain = left_behind(None);
+    assert!(
+        plain.iter().all(|n| *n > 100),
+        "the search finds nothing: {plain:?}"
+    );
+}
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("spirula-encryption-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("block")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn problem(path: &Path, key: Option<&EncryptionKey>) -> KeyProblem {
+    match Store::open(path, None, key, Config::default()).map(drop) {
+        Err(StoreError::Key { osd: 3, problem }) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_store_is_opened_by_its_key_alone_and_never_changed_by_others() {
+    let dir = Dir::new("keys");
+    let path = dir.file();
+    mkfs(&path, 64 << 20, None, &options(Some(key(1)))).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert_eq!(problem(&path, None), KeyProblem::Missing);
+    assert_eq!(problem(&path, Some(&key(2))), KeyProblem::Wrong);
+    for wrong in [None, Some(&key(2))] {
+        assert!(matches!(
+            fsck(&path, None, wrong, Depth::Shallow),
+            Err(StoreError::Key { .. })
+        ));
+        assert!(Dump::open(&path, None, wrong).is_err());
+    }
+    assert!(matches!(
+        add_key(&path, &key(2), &key(3)),
+        Err(StoreError::Key { .. })
+    ));
+    assert!(retire_keys(&path, &key(2)).is_err());
+    assert!(before == std::fs::read(&path).unwrap());
+    assert!(superblock(&path).unwrap().is_encrypted());
+    assert!(fsck(&path, None, Some(&key(1)), Depth::Deep).unwrap().is_clean());
+    // A store in the clear that was put in the place of one that is encrypted is not written to.
+    mkfs(&path, 64 << 20, None, &options(None)).unwrap();
+    assert_eq!(problem(&path, Some(&key(1))), KeyProblem::NotEncrypted);
+    assert!(Store::open(&path, None, None, Config::default()).is_ok());
+}
+
+#[test]
+fn keys_are_changed_without_writing_the_data_again() {
+    let dir = Dir::new("change");
+    let path = dir.file();
+    mkfs(&path, 64 << 20, None, &options(Some(key(1)))).unwrap();
+    let mut store = Store::open(&path, None, Some(&key(1)), Config::default()).unwrap();
+    write_markers(&mut store);
+    settle(&mut store);
+    drop(store);
+    let before = std::fs::read(&path).unwrap();
+    add_key(&path, &key(1), &key(2)).unwrap();
+    let full = add_key(&path, &key(1), &key(3));
+    assert!(matches!(
+        full,
+        Err(StoreError::Key {
+            problem: KeyProblem::Full,
+            ..
+        })
+    ));
+    for either in [key(1), key(2)] {
+        let report = fsck(&path, None, Some(&either), Depth::Deep).unwrap();
+        assert!(report.is_clean() && report.objects == 300, "{report}");
+    }
+    retire_keys(&path, &key(2)).unwrap();
+    assert_eq!(problem(&path, Some(&key(1))), KeyProblem::Wrong);
+    let report = fsck(&path, None, Some(&key(2)), Depth::Deep).unwrap();
+    assert!(report.is_clean() && report.objects == 300, "{report}");
+    let after = std::fs::read(&path).unwrap();
+    assert!(before[128 << 10..] == after[128 << 10..]);
+    // Neither copy of the superblock has the retired slot.
+    let slot = &before[88..88 + 60];
+    assert!(!after.windows(60).any(|w| w == slot));
+}
+
+/// The superblock of an encrypted store is of a version that builds without encryption refuse, and all others of the one before.
+#[test]
+fn versions_tell_what_is_encrypted() {
+    let dir = Dir::new("version");
+    let path = dir.file();
+    for (key, version) in [(None, 3u32), (Some(key(1)), 4)] {
+        mkfs(&path, 64 << 20, None, &options(key)).unwrap();
+        let raw = std::fs::read(&path).unwrap();
+        assert_eq!(raw[8..12], version.to_le_bytes());
+    }
+}
