@@ -86,6 +86,11 @@ impl Failure {
         )
     }
 
+    /// Whether something is not allowed.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.errno(), errno::EPERM | errno::EACCES)
+    }
+
     /// Its words.
     pub(crate) fn text(&self) -> String {
         match self {

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use spirula_client::Rados;
 
+use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::question::{Question, Reply};
 use crate::schedules::{Kind, Scheduler};
-use crate::service::Tell;
 use crate::tasks::Tasks;
 
 /// The module.
@@ -20,12 +20,12 @@ pub(crate) struct Module {
 
 impl Module {
     /// Reads what the managers before have left.
-    pub(crate) async fn load(rados: Rados, tell: Tell) -> Result<Rc<Self>, Failure> {
-        let tasks = Tasks::load(rados.clone(), tell).await?;
+    pub(crate) async fn load(rados: Rados, clients: Rc<Clients>) -> Result<Rc<Self>, Failure> {
+        let tasks = Tasks::load(rados.clone(), Rc::clone(&clients)).await?;
         let module = Self {
             tasks,
-            trash_purges: Scheduler::new(Kind::TrashPurge, rados.clone()),
-            mirror_snapshots: Scheduler::new(Kind::MirrorSnapshot, rados.clone()),
+            trash_purges: Scheduler::new(Kind::TrashPurge, rados.clone(), Rc::clone(&clients)),
+            mirror_snapshots: Scheduler::new(Kind::MirrorSnapshot, rados.clone(), clients),
             rados,
         };
         module.trash_purges.prepare().await?;
@@ -46,23 +46,25 @@ impl Module {
         }
     }
 
-    /// Answers a command.
-    pub(crate) async fn answer(&self, question: &Question) -> Reply {
-        self.try_answer(question).await.unwrap_or_else(|e| e.reply())
+    /// Answers a command, which has this number.
+    pub(crate) async fn answer(&self, number: u64, question: &Question) -> Reply {
+        self.try_answer(number, question)
+            .await
+            .unwrap_or_else(|e| e.reply())
     }
 
-    async fn try_answer(&self, question: &Question) -> Result<Reply, Failure> {
+    async fn try_answer(&self, number: u64, question: &Question) -> Result<Reply, Failure> {
         // Whoever has made a pool may name it.
         let map = self.rados.latest_map().await;
         map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
         if let Some(command) = question.prefix.strip_prefix("rbd task ") {
-            return self.tasks.command(command, question).await;
+            return self.tasks.command(command, (number, question)).await;
         }
         if let Some(command) = question.prefix.strip_prefix("rbd trash purge schedule ") {
-            return self.trash_purges.command(command, question).await;
+            return self.trash_purges.command(command, (number, question)).await;
         }
         if let Some(command) = question.prefix.strip_prefix("rbd mirror snapshot schedule ") {
-            return self.mirror_snapshots.command(command, question).await;
+            return self.mirror_snapshots.command(command, (number, question)).await;
         }
         Err(Failure::Value(format!("no such command: {}", question.prefix)))
     }

@@ -35,6 +35,12 @@ pub struct Holder {
 }
 
 impl Authority {
+    /// Whether images of all namespaces of a pool may be touched; of all pools where none is named.
+    pub fn allows_all_of(&self, pool: Option<&str>) -> bool {
+        // No pool or namespace of images is called so: what is allowed there is allowed everywhere.
+        self.allows(pool.unwrap_or("/"), "/")
+    }
+
     /// Whether images of this pool and namespace may be touched.
     pub fn allows(&self, pool: &str, namespace: &str) -> bool {
         let Self::Limited(holder) = self else { return true };

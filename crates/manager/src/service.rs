@@ -4,7 +4,7 @@
 //! time.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,9 +14,12 @@ use spirula_denc::EntityAddr;
 use spirula_msgr::ModeLists;
 use tokio::sync::{Notify, mpsc};
 
+use crate::clients::Clients;
+use crate::desk::Desk;
 use crate::images;
 use crate::module::Module;
 use crate::question::{Question, Reply, errno};
+use crate::rights::{Basis, Login, Origin, Place};
 
 /// Requests that wait to be looked at.
 const QUEUE: usize = 256;
@@ -30,14 +33,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the thread is started with.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// Who logs in: `mgr.a`.
+    /// Who logs in to read what there is to do.
     pub name: AuthName,
     /// Its key.
     pub key: CryptoKey,
     /// The monitors.
     pub monitors: Vec<EntityAddr>,
-    /// The client's address, as the manager map has it.
-    pub address: EntityAddr,
+    /// The addresses of the clients, as the manager map has them: that of the one that logs in, and those of the pieces of work.
+    pub addresses: Vec<EntityAddr>,
     /// Modes of connections.
     pub modes: ModeLists,
     /// The OSDMap in which the client of the manager before is shut out.
@@ -62,6 +65,20 @@ pub enum Request {
     Ask(u64, Box<Question>),
     /// Find the names of images.
     NameImages(ImagesToName),
+    /// Log in so: the answer to [`News::Open`]. Without a login there are no such rights.
+    Login {
+        /// The client's number.
+        client: u64,
+        /// With what.
+        login: Option<Login>,
+    },
+    /// The answer to [`News::Note`].
+    Noted {
+        /// The question's number.
+        question: u64,
+        /// Whether it is remembered.
+        done: bool,
+    },
 }
 
 /// How far a task is, for who shows progress.
@@ -101,6 +118,30 @@ pub enum News {
     Named(ImagesToName, BTreeMap<String, String>),
     /// Something about a task.
     Task(TaskNews),
+    /// A client is wanted that has rights in a place.
+    Open {
+        /// Its number.
+        client: u64,
+        /// Where.
+        place: Place,
+        /// Whose rights it has besides.
+        basis: Basis,
+    },
+    /// The client of this number is not needed any more.
+    Closed(u64),
+    /// Whoever asks a question has this stored: it is to be remembered with what they may do.
+    Note {
+        /// The question's number.
+        question: u64,
+        /// What is stored.
+        origin: Origin,
+    },
+    /// What is stored under this key is no more.
+    Forget(String),
+    /// These are all tasks that there are, by the keys of their origins.
+    Tasks(BTreeSet<String>),
+    /// Something in a pool looks as if somebody meant harm.
+    Suspect(String),
     /// It has ended, or is about to: another one must be started under another address.
     Ended(String),
 }
@@ -173,21 +214,24 @@ impl Ready {
 
 async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: Tell) {
     let ready = Rc::new(Ready::default());
-    let work = work(start, Rc::clone(&ready), Rc::clone(&tell));
+    let desk = Rc::new(Desk::new(Rc::clone(&tell)));
+    let work = work(start, Rc::clone(&ready), Rc::clone(&desk));
     let told = Rc::clone(&tell);
     tokio::task::spawn_local(async move { told(News::Ended(work.await)) });
     while let Some(request) = queue.recv().await {
-        tokio::task::spawn_local(serve(request, Rc::clone(&ready), Rc::clone(&tell)));
+        if let Some(request) = desk.hear(request) {
+            tokio::task::spawn_local(serve(request, Rc::clone(&ready), Rc::clone(&tell)));
+        }
     }
 }
 
 /// Works until that is not possible any more, and says why.
-async fn work(start: Start, ready: Rc<Ready>, tell: Tell) -> String {
-    let rados = match connect(start).await {
-        Ok(rados) => rados,
+async fn work(start: Start, ready: Rc<Ready>, desk: Rc<Desk>) -> String {
+    let (rados, clients) = match connect(start, desk).await {
+        Ok(connected) => connected,
         Err(e) => return e.to_string(),
     };
-    let module = match Module::load(rados, tell).await {
+    let module = match Module::load(rados, clients).await {
         Ok(module) => module,
         Err(e) => return e.text(),
     };
@@ -198,7 +242,7 @@ async fn work(start: Start, ready: Rc<Ready>, tell: Tell) -> String {
 }
 
 /// Connects, and waits until nobody else is at work.
-async fn connect(start: Start) -> spirula_client::Result<Rados> {
+async fn connect(start: Start, desk: Rc<Desk>) -> spirula_client::Result<(Rados, Rc<Clients>)> {
     let options = Options {
         name: start.name,
         key: start.key,
@@ -206,20 +250,21 @@ async fn connect(start: Start) -> spirula_client::Result<Rados> {
         modes: start.modes,
         connect_timeout: CONNECT,
         op_timeout: Duration::ZERO,
-        address: Some(start.address),
+        address: start.addresses.first().copied(),
         memory: MEMORY,
     };
     let rados = Rados::connect(&options).await?;
     rados.wait_for_map(start.osdmap_epoch).await?;
     rados.latest_map().await?;
-    Ok(rados)
+    let for_work = start.addresses.get(1..).unwrap_or_default();
+    Ok((rados, Clients::new(desk, options, for_work)))
 }
 
 async fn serve(request: Request, ready: Rc<Ready>, tell: Tell) {
     let module = ready.wait().await;
     match (request, module) {
         (Request::Ask(id, question), Some(module)) => {
-            let reply = module.answer(&question).await;
+            let reply = module.answer(id, &question).await;
             tell(News::Reply(id, reply));
         }
         (Request::Ask(id, _), None) => tell(News::Reply(id, not_ready())),
@@ -227,6 +272,7 @@ async fn serve(request: Request, ready: Rc<Ready>, tell: Tell) {
             let names = images::names(module.rados(), &wanted).await;
             tell(News::Named(wanted, names));
         }
-        (Request::NameImages(_), None) => {}
+        // The desk has taken the others.
+        (Request::NameImages(_) | Request::Login { .. } | Request::Noted { .. }, _) => {}
     }
 }

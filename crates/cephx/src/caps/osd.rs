@@ -207,6 +207,11 @@ impl OsdCap {
         })
     }
 
+    /// Whether something is allowed only from some addresses.
+    pub fn is_bound_to_networks(&self) -> bool {
+        self.grants.iter().any(|g| g.network.is_some())
+    }
+
     /// Whether everything is allowed, from everywhere.
     pub fn is_allow_all(&self) -> bool {
         self.allow_all

@@ -27,6 +27,7 @@ mod hostile_requests;
 mod hostile_with_key;
 mod hosts;
 mod logins;
+mod manager_deputy;
 mod memory;
 mod processes;
 mod purged_snaps;

@@ -25,10 +25,13 @@ use self::interval::{Interval, StartTime};
 use self::level::{Level, key};
 use self::schedule::Schedule;
 use self::store::Place;
+use crate::clients::Clients;
 use crate::failure::Failure;
-use crate::pools::image_pools;
+use crate::pools::{image_pools, pool_name};
 use crate::python;
-use crate::question::{Question, Reply};
+use crate::question::{Authority, Question, Reply};
+use crate::rights::{Basis, Origin, Place as Home};
+use crate::service::News;
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +74,14 @@ struct State {
 }
 
 /// Most images of which a snapshot is made at the same time (`max_concurrent_snap_create`).
-const SNAPSHOTS: usize = 10;
+const SNAPSHOTS: usize = 4;
 
 /// Does one kind of thing.
 pub(crate) struct Scheduler {
     kind: Kind,
+    /// Reads what there is and writes schedules, and nothing else.
     rados: Rados,
+    clients: Rc<Clients>,
     state: RefCell<State>,
     /// One command, or reading of what there is, at a time.
     turn: Mutex<()>,
@@ -93,8 +98,8 @@ fn now() -> NaiveDateTime {
 }
 
 impl State {
-    /// The schedule for a target: the nearest.
-    fn schedule_for(&self, target: &Target) -> Option<&Schedule> {
+    /// The schedule for a target, with its key: the nearest.
+    fn schedule_for(&self, target: &Target) -> Option<(&str, &Schedule)> {
         let (pool, namespace) = (Some(target.pool), Some(target.namespace.as_str()));
         let keys = [
             target.image.as_deref().map(|i| key(pool, namespace, Some(i))),
@@ -102,12 +107,13 @@ impl State {
             Some(key(pool, None, None)),
             Some(String::new()),
         ];
-        let mut found = keys.into_iter().flatten().filter_map(|k| self.schedules.get(&k));
-        found.next().map(|(_, s)| s)
+        let keys = keys.into_iter().flatten();
+        let mut found = keys.filter_map(|k| self.schedules.get_key_value(&k));
+        found.next().map(|(key, (_, s))| (key.as_str(), s))
     }
 
     fn enqueue(&mut self, target: &Target, now: NaiveDateTime) {
-        if let Some(at) = self.schedule_for(target).and_then(|s| s.next_run(now)) {
+        if let Some(at) = self.schedule_for(target).and_then(|(_, s)| s.next_run(now)) {
             self.agenda.add(at, target.clone());
         }
     }
@@ -136,8 +142,8 @@ impl State {
         }
     }
 
-    /// The schedules of a level and below; those of the level above where it has none of its own.
-    fn list(&self, level: &Level) -> Value {
+    /// The schedules of a level and below; those of the level above where it has none of its own. Only those that are `seen`.
+    fn list(&self, level: &Level, seen: impl Fn(&Level) -> bool) -> Value {
         let above = || {
             let all = self
                 .schedules
@@ -153,7 +159,7 @@ impl State {
         let parent = parent.map(Level::key);
         let mut shown = Map::new();
         for (key, (l, schedule)) in &self.schedules {
-            if parent.as_ref() == Some(key) || l.is_within(level) {
+            if (parent.as_ref() == Some(key) || l.is_within(level)) && seen(l) {
                 let v = json!({"name": l.name, "schedule": schedule.to_value()});
                 shown.insert(key.clone(), v);
             }
@@ -163,10 +169,11 @@ impl State {
 }
 
 impl Scheduler {
-    pub(crate) fn new(kind: Kind, rados: Rados) -> Rc<Self> {
+    pub(crate) fn new(kind: Kind, rados: Rados, clients: Rc<Clients>) -> Rc<Self> {
         Rc::new(Self {
             kind,
             rados,
+            clients,
             state: RefCell::default(),
             turn: Mutex::new(()),
             wake: Notify::new(),
@@ -177,7 +184,11 @@ impl Scheduler {
     }
 
     /// Answers a command.
-    pub(crate) async fn command(&self, command: &str, question: &Question) -> Result<Reply, Failure> {
+    pub(crate) async fn command(
+        &self,
+        command: &str,
+        (number, question): (u64, &Question),
+    ) -> Result<Reply, Failure> {
         let _turn = self.turn.lock().await;
         let name = question.optional("level_spec").unwrap_or_default();
         let level = match resolve::by_name(self.kind, &self.rados, name).await {
@@ -186,32 +197,79 @@ impl Scheduler {
             }
             other => other?,
         };
+        let authority = &question.authority;
+        if matches!(command, "add" | "remove") && !self.is_allowed(authority, &level) {
+            return Err(Failure::Denied(format!("not authorized on {name}")));
+        }
         let (interval, start) = (question.optional("interval"), question.optional("start_time"));
         match command {
             "add" => {
                 let interval = Interval::parse(interval.unwrap_or_default())?;
-                self.add(level, interval, StartTime::parse(start.unwrap_or_default())?)
-                    .await
+                self.add(
+                    number,
+                    level,
+                    (interval, StartTime::parse(start.unwrap_or_default())?),
+                )
+                .await
             }
-            "remove" => self.remove(&level, interval, start).await,
+            "remove" => self.remove(number, &level, (interval, start)).await,
             "list" => {
-                let listed = self.state.borrow().list(&level);
+                let seen = |l: &Level| l.is_global() || self.is_allowed(authority, l);
+                let listed = self.state.borrow().list(&level, seen);
                 Ok(Reply::output(python::dumps_indented(&listed)))
             }
-            "status" => Ok(self.status(&level)),
+            "status" => Ok(self.status(&level, authority)),
             _ => Err(Failure::Value(format!("no such command: {command}"))),
         }
     }
 
+    /// Whether whoever has this authority may touch all that a level covers.
+    fn is_allowed(&self, authority: &Authority, level: &Level) -> bool {
+        let pool = level.pool.map(|id| pool_name(&self.rados, id));
+        match (&pool, &level.namespace) {
+            (Some(pool), Some(namespace)) => authority.allows(pool, namespace),
+            (pool, _) => authority.allows_all_of(pool.as_deref()),
+        }
+    }
+
+    /// What the monitors know a schedule by.
+    fn origin(&self, key: &str, schedule: &Schedule) -> Origin {
+        Origin {
+            key: self.origin_key(key),
+            text: schedule.to_json(),
+        }
+    }
+
+    fn origin_key(&self, key: &str) -> String {
+        format!("{}/{key}", self.kind.place().object)
+    }
+
+    /// By whose rights something is done to a target. `None` where no schedule is for it any more.
+    fn basis(&self, target: &Target) -> Option<Basis> {
+        let state = self.state.borrow();
+        let (key, schedule) = state.schedule_for(target)?;
+        // Schedules of a pool and all its namespaces lie in one object.
+        let of_pool = Home {
+            pool: target.pool,
+            namespace: String::new(),
+        };
+        Some(Basis::Stored {
+            origin: self.origin(key, schedule),
+            at: Some(of_pool).filter(|_| !key.is_empty()),
+        })
+    }
+
     async fn add(
         &self,
+        question: u64,
         level: Level,
-        interval: Interval,
-        start: Option<StartTime>,
+        (interval, start): (Interval, Option<StartTime>),
     ) -> Result<Reply, Failure> {
         let known = self.state.borrow().schedules.get(&level.key()).cloned();
         let (_, mut schedule) = known.unwrap_or((level.clone(), Schedule::default()));
         schedule.add(interval, start);
+        let origin = self.origin(&level.key(), &schedule);
+        self.clients.desk().note(question, origin).await?;
         self.save(&level, Some(&schedule)).await?;
         let mut state = self.state.borrow_mut();
         state.schedules.insert(level.key(), (level, schedule));
@@ -221,9 +279,9 @@ impl Scheduler {
 
     async fn remove(
         &self,
+        question: u64,
         level: &Level,
-        interval: Option<&str>,
-        start: Option<&str>,
+        (interval, start): (Option<&str>, Option<&str>),
     ) -> Result<Reply, Failure> {
         let known = self.state.borrow().schedules.get(&level.key()).cloned();
         let mut left = known.map(|(_, schedule)| schedule);
@@ -235,6 +293,13 @@ impl Scheduler {
             (left, _) => *left = None,
         }
         let left = left.filter(|s| !s.is_empty());
+        match &left {
+            Some(schedule) => {
+                let origin = self.origin(&level.key(), schedule);
+                self.clients.desk().note(question, origin).await?;
+            }
+            None => self.tell(News::Forget(self.origin_key(&level.key()))),
+        }
         self.save(level, left.as_ref()).await?;
         let mut state = self.state.borrow_mut();
         match left {
@@ -246,6 +311,10 @@ impl Scheduler {
         }
         self.changed(&mut state);
         Ok(Reply::default())
+    }
+
+    fn tell(&self, news: News) {
+        self.clients.desk().tell(news);
     }
 
     fn changed(&self, state: &mut State) {
@@ -265,9 +334,12 @@ impl Scheduler {
         place.set(&io, level.key(), text).await
     }
 
-    fn status(&self, level: &Level) -> Reply {
+    fn status(&self, level: &Level, authority: &Authority) -> Reply {
         let state = self.state.borrow();
-        let covered = |t: &Target| level.covers(t.pool, &t.namespace, t.image.as_deref());
+        let covered = |t: &Target| {
+            level.covers(t.pool, &t.namespace, t.image.as_deref())
+                && authority.allows(&pool_name(&self.rados, t.pool), &t.namespace)
+        };
         let entry = |(at, target): (NaiveDateTime, &Target)| {
             let time = at.format("%Y-%m-%d %H:%M:00").to_string();
             let name = state.targets.get(target).cloned().unwrap_or_default();
@@ -328,6 +400,7 @@ impl Scheduler {
                 Ok(level) => level,
                 Err(Failure::Value(why)) => {
                     tracing::info!("{} {key}: {why}", place.object);
+                    self.tell(News::Forget(self.origin_key(&key)));
                     place.set(&io, key, None).await?;
                     continue;
                 }
@@ -375,10 +448,11 @@ mod tests {
     #[test]
     fn a_level_is_listed_with_what_is_below_or_else_above() {
         let s = state();
-        assert_eq!(keys(&s.list(&Level::default())), ["", "1/n"]);
-        assert_eq!(keys(&s.list(&Level::of_pool(1, "p"))), ["", "1/n"]);
-        assert_eq!(keys(&s.list(&level("p/n/", Some(1), Some("n")))), ["1/n"]);
-        assert_eq!(keys(&s.list(&level("p/m/", Some(1), Some("m")))), [""]);
+        let all = |_: &Level| true;
+        assert_eq!(keys(&s.list(&Level::default(), all)), ["", "1/n"]);
+        assert_eq!(keys(&s.list(&Level::of_pool(1, "p"), all)), ["", "1/n"]);
+        assert_eq!(keys(&s.list(&level("p/n/", Some(1), Some("n")), all)), ["1/n"]);
+        assert_eq!(keys(&s.list(&level("p/m/", Some(1), Some("m")), all)), [""]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use serde_json::json;
+use spirula_cephx::AuthName;
 use spirula_client::{IoCtx, Rados};
 
 use crate::failure::Failure;
@@ -27,7 +28,10 @@ impl Place {
 
     /// The schedule for everything.
     pub(crate) async fn global(self, rados: &Rados) -> Result<Option<String>, Failure> {
-        let who = rados.name().to_string();
+        // The client's name is the manager's with a part of its own.
+        let own = rados.name();
+        let id = own.id.rsplit_once('.').map_or(own.id.as_str(), |(id, _)| id);
+        let who = AuthName::new(own.kind, id).to_string();
         let command = json!({"prefix": "config get", "who": who, "key": self.option()});
         let reply = self.config(rados, &command).await?;
         match reply.result {

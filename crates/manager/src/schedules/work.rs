@@ -14,8 +14,10 @@ use tokio::time::Instant;
 
 use super::level::Level;
 use super::{Kind, Scheduler, Target, now};
+use crate::clients::Work;
 use crate::failure::Failure;
 use crate::pools::image_pools;
+use crate::rights::{Basis, Place};
 
 /// How often is looked for pools, namespaces and images.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -64,24 +66,24 @@ impl Scheduler {
     }
 
     async fn run(self: &Rc<Self>, target: &Target) -> Result<(), Failure> {
-        let io = self.rados.pool_by_id(target.pool).await;
-        let what = || format!("error opening pool id '{}'", target.pool);
-        let io = io.map_err(|e| Failure::rados(&e, what()))?;
-        let io = io.with_namespace(target.namespace.as_str());
+        let Some(basis) = self.basis(target) else {
+            return Ok(());
+        };
         match &target.image {
             None => {
-                let purged = trash_purge(&io, UTime::now()).await;
+                let client = self.clients.open(Work::Purge, &place(target), basis).await?;
+                let purged = trash_purge(&client.io, UTime::now()).await;
                 purged.map_err(|e| Failure::rbd(&e, "error purging images from trash"))
             }
             Some(id) => {
-                self.begin_snapshot(io, target.clone(), id.clone());
+                self.begin_snapshot(basis, target.clone(), id.clone());
                 Ok(())
             }
         }
     }
 
     /// Makes a snapshot of an image in the background, unless the one before is not made yet.
-    fn begin_snapshot(self: &Rc<Self>, io: IoCtx, target: Target, id: String) {
+    fn begin_snapshot(self: &Rc<Self>, basis: Basis, target: Target, id: String) {
         if self.pending.borrow().contains(&target) {
             tracing::info!("image {id}: the snapshot before is not made yet");
             return;
@@ -90,12 +92,18 @@ impl Scheduler {
         let scheduler = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let permit = scheduler.permits.acquire().await;
-            if let Err(e) = snapshot(&io, &id).await {
-                tracing::warn!("mirror snapshot of image {id}: {e}");
+            if let Err(e) = scheduler.snapshot(basis, &target, &id).await {
+                tracing::warn!("mirror snapshot of image {id}: {}", e.text());
             }
             drop(permit);
             scheduler.pending.borrow_mut().retain(|t| *t != target);
         });
+    }
+
+    async fn snapshot(&self, basis: Basis, target: &Target, id: &str) -> Result<(), Failure> {
+        let client = self.clients.open(Work::Snapshot, &place(target), basis).await?;
+        let made = snapshot(&client.io, id).await;
+        made.map_err(|e| Failure::rbd(&e, "error creating mirror snapshot"))
     }
 
     /// Reads what is scheduled, and what there is to do it to.
@@ -162,6 +170,13 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+}
+
+fn place(target: &Target) -> Place {
+    Place {
+        pool: target.pool,
+        namespace: target.namespace.clone(),
     }
 }
 

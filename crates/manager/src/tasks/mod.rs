@@ -9,6 +9,7 @@ mod spec;
 mod task;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -18,27 +19,32 @@ use spirula_rbd::{Image, Options, is_old_image, migration_status, namespaces, tr
 use tokio::sync::{Mutex, Notify};
 use uuid::Uuid;
 
-use self::queue::Queue;
+use self::queue::{Queue, Turn};
 use self::spec::ImageSpec;
-use self::task::{Action, Refs, Task, refs};
+use self::task::{Action, Refs, Task, origin_key, refs};
+use crate::clients::{Client, Clients, Work};
 use crate::failure::Failure;
 use crate::pools::{image_pools, open_pool, pool_name};
 use crate::python;
 use crate::question::{Authority, Question, Reply, errno};
-use crate::service::Tell;
+use crate::rights::{Basis, Place};
+use crate::service::News;
 
 /// The object that holds the tasks of a pool and namespace.
 const OBJECT: &str = "rbd_task";
 /// Tasks read at a time.
-const BATCH: u64 = 128;
+const BATCH: u64 = 16;
+/// So many bytes of tasks are read in a pool and namespace.
+const MAX_BYTES: usize = 1 << 20;
 
 /// The tasks, and who works on them.
 pub(crate) struct Tasks {
+    /// Reads and writes tasks, and nothing else.
     rados: Rados,
-    tell: Tell,
+    clients: Rc<Clients>,
     queue: RefCell<Queue>,
     /// The task that is under way.
-    running: Cell<Option<u64>>,
+    running: Cell<Option<Turn>>,
     /// One command at a time: whether there is an equal task is found out and a new one added without another between.
     turn: Mutex<()>,
     /// There may be something to do.
@@ -47,15 +53,16 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Reads the tasks that there are.
-    pub(crate) async fn load(rados: Rados, tell: Tell) -> Result<Rc<Self>, Failure> {
+    pub(crate) async fn load(rados: Rados, clients: Rc<Clients>) -> Result<Rc<Self>, Failure> {
         let tasks = Self {
             rados,
-            tell,
+            clients,
             queue: RefCell::default(),
             running: Cell::default(),
             turn: Mutex::new(()),
             wake: Notify::new(),
         };
+        let mut is_complete = true;
         for (id, name) in image_pools(&tasks.rados) {
             let Ok(io) = tasks.rados.pool_by_id(id).await else {
                 continue;
@@ -65,35 +72,69 @@ impl Tasks {
                 .map_err(|e| Failure::rbd(&e, "error listing namespaces"));
             let found = found.unwrap_or_else(|e| {
                 tracing::warn!("namespaces of pool {name}: {}", e.text());
+                is_complete = false;
                 Vec::new()
             });
             for namespace in std::iter::once(String::new()).chain(found) {
                 let io = io.clone().with_namespace(namespace.as_str());
-                if let Err(e) = tasks.load_from(&io).await {
+                let home = Place { pool: id, namespace };
+                if let Err(e) = tasks.load_from(&io, &home, &name).await {
+                    is_complete = false;
                     let failure = Failure::rados(&e, "Failed to operate read op for oid rbd_task");
                     if failure.is_shut_out() {
                         return Err(failure);
                     }
-                    tracing::error!("tasks of pool {name}/{namespace}: {e}");
+                    tracing::error!("tasks of pool {name}/{}: {e}", home.namespace);
                 }
             }
+        }
+        if is_complete {
+            let keys: BTreeSet<String> = tasks.queue.borrow().iter().map(|t| origin_key(&t.id)).collect();
+            tasks.tell(News::Tasks(keys));
         }
         Ok(Rc::new(tasks))
     }
 
-    async fn load_from(&self, io: &IoCtx) -> spirula_client::Result<()> {
-        let mut after = Bytes::new();
+    fn tell(&self, news: News) {
+        self.clients.desk().tell(news);
+    }
+
+    /// Reads the tasks that lie in a place, in a pool of this name. Those that can't be meant by the manager are left there.
+    async fn load_from(&self, io: &IoCtx, home: &Place, pool: &str) -> spirula_client::Result<()> {
+        let mut refused: Vec<&str> = Vec::new();
+        let read = self.read_from(io, home, pool, &mut refused).await;
+        if let Some(why) = refused.first() {
+            let (n, namespace) = (refused.len(), &home.namespace);
+            self.tell(News::Suspect(format!(
+                "pool '{pool}' namespace '{namespace}': {n} stored tasks on images are not done; the first is {why}"
+            )));
+        }
+        read
+    }
+
+    async fn read_from(
+        &self,
+        io: &IoCtx,
+        home: &Place,
+        pool: &str,
+        refused: &mut Vec<&str>,
+    ) -> spirula_client::Result<()> {
+        let (mut after, mut room) = (Bytes::new(), MAX_BYTES);
         loop {
             let batch = match io.omap_vals(OBJECT, after.clone(), Bytes::new(), BATCH).await {
                 Ok(batch) => batch,
                 Err(e) if e.errno() == -errno::ENOENT => return Ok(()),
                 Err(e) => return Err(e),
             };
-            for value in batch.vals.values() {
-                let text = String::from_utf8_lossy(value);
-                match Task::from_json(&text) {
-                    Some(task) => self.queue.borrow_mut().insert(task),
-                    None => tracing::error!("a task that can't be read: {text}"),
+            for (key, value) in &batch.vals {
+                let Some(left) = room.checked_sub(key.len() + value.len()) else {
+                    refused.push("one too many");
+                    return Ok(());
+                };
+                room = left;
+                match Task::stored(key, value, home, pool) {
+                    Ok(task) => drop(self.queue.borrow_mut().insert(task)),
+                    Err(why) => refused.push(why),
                 }
             }
             match batch.vals.keys().next_back() {
@@ -104,7 +145,11 @@ impl Tasks {
     }
 
     /// Answers a command.
-    pub(crate) async fn command(&self, command: &str, question: &Question) -> Result<Reply, Failure> {
+    pub(crate) async fn command(
+        &self,
+        command: &str,
+        (number, question): (u64, &Question),
+    ) -> Result<Reply, Failure> {
         let _turn = self.turn.lock().await;
         let text = |name: &str| question.optional(name).unwrap_or_default();
         let image = |name: &str| {
@@ -113,34 +158,50 @@ impl Tasks {
             Ok(spec)
         };
         match command {
-            "add flatten" => self.add_flatten(&image("image_spec")?).await,
-            "add remove" => self.add_remove(&image("image_spec")?).await,
+            "add flatten" => self.add_flatten(number, &image("image_spec")?).await,
+            "add remove" => self.add_remove(number, &image("image_spec")?).await,
             "add migration execute" => {
-                self.add_migration(Action::MigrationExecute, &image("image_spec")?)
+                self.add_migration(number, Action::MigrationExecute, &image("image_spec")?)
                     .await
             }
             "add migration commit" => {
-                self.add_migration(Action::MigrationCommit, &image("image_spec")?)
+                self.add_migration(number, Action::MigrationCommit, &image("image_spec")?)
                     .await
             }
             "add migration abort" => {
-                self.add_migration(Action::MigrationAbort, &image("image_spec")?)
+                self.add_migration(number, Action::MigrationAbort, &image("image_spec")?)
                     .await
             }
-            "add trash remove" => self.add_trash_remove(&image("image_id_spec")?).await,
+            "add trash remove" => self.add_trash_remove(number, &image("image_id_spec")?).await,
             "cancel" => self.cancel(text("task_id"), &question.authority).await,
             "list" => Ok(self.list(question.optional("task_id"), &question.authority)),
             _ => Err(Failure::Value(format!("no such command: rbd task {command}"))),
         }
     }
 
-    async fn io(&self, (pool, namespace): (&str, &str)) -> Result<IoCtx, Failure> {
-        Ok(open_pool(&self.rados, pool).await?.with_namespace(namespace))
+    /// A client that has the rights of whoever asks this question, and those in the image's pool and namespace.
+    async fn client(&self, question: u64, spec: &ImageSpec) -> Result<Client, Failure> {
+        let place = self.place(spec).await?;
+        let basis = Basis::Asked(question);
+        self.clients.open(Work::Command, &place, basis).await
     }
 
-    async fn add_flatten(&self, spec: &ImageSpec) -> Result<Reply, Failure> {
-        let io = self.io((&spec.pool, &spec.namespace)).await?;
-        let image = look_at(&io, spec, false).await?;
+    async fn place(&self, spec: &ImageSpec) -> Result<Place, Failure> {
+        Ok(Place {
+            pool: open_pool(&self.rados, &spec.pool).await?.pool_id(),
+            namespace: spec.namespace.clone(),
+        })
+    }
+
+    /// Where the tasks of a place are stored.
+    async fn store(&self, home: &Place) -> spirula_client::Result<IoCtx> {
+        let io = self.rados.pool_by_id(home.pool).await?;
+        Ok(io.with_namespace(home.namespace.as_str()))
+    }
+
+    async fn add_flatten(&self, question: u64, spec: &ImageSpec) -> Result<Reply, Failure> {
+        let client = self.client(question, spec).await?;
+        let image = look_at(&client.io, spec, false).await?;
         let refs = refs(Action::Flatten, spec, image.as_ref().map(|i| i.id.as_str()));
         if let Some(known) = self.known(&refs) {
             return Ok(known);
@@ -150,12 +211,13 @@ impl Tasks {
             let why = format!("Image {spec} does not have a parent");
             return Err(Failure::Rbd(errno::ENOENT, why));
         }
-        self.add(&io, format!("Flattening image {spec}"), refs).await
+        self.add((question, spec), format!("Flattening image {spec}"), refs)
+            .await
     }
 
-    async fn add_remove(&self, spec: &ImageSpec) -> Result<Reply, Failure> {
-        let io = self.io((&spec.pool, &spec.namespace)).await?;
-        let image = look_at(&io, spec, true).await?;
+    async fn add_remove(&self, question: u64, spec: &ImageSpec) -> Result<Reply, Failure> {
+        let client = self.client(question, spec).await?;
+        let image = look_at(&client.io, spec, true).await?;
         let refs = refs(Action::Remove, spec, image.as_ref().map(|i| i.id.as_str()));
         if let Some(known) = self.known(&refs) {
             return Ok(known);
@@ -163,24 +225,29 @@ impl Tasks {
         if image.ok_or_else(|| missing(spec))?.has_snapshots {
             return Err(Failure::Rbd(errno::EBUSY, format!("Image {spec} has snapshots")));
         }
-        self.add(&io, format!("Removing image {spec}"), refs).await
+        self.add((question, spec), format!("Removing image {spec}"), refs)
+            .await
     }
 
-    async fn add_trash_remove(&self, spec: &ImageSpec) -> Result<Reply, Failure> {
+    async fn add_trash_remove(&self, question: u64, spec: &ImageSpec) -> Result<Reply, Failure> {
         let refs = refs(Action::TrashRemove, spec, Some(&spec.image));
         if let Some(known) = self.known(&refs) {
             return Ok(known);
         }
-        let io = self.io((&spec.pool, &spec.namespace)).await?;
-        let found = trash_get(&io, &spec.image).await;
+        let client = self.client(question, spec).await?;
+        let found = trash_get(&client.io, &spec.image).await;
         found.map_err(|e| Failure::rbd(&e, "error retrieving image from trash"))?;
-        self.add(&io, format!("Removing image {spec} from trash"), refs)
-            .await
+        self.add(
+            (question, spec),
+            format!("Removing image {spec} from trash"),
+            refs,
+        )
+        .await
     }
 
-    async fn add_migration(&self, action: Action, spec: &ImageSpec) -> Result<Reply, Failure> {
-        let io = self.io((&spec.pool, &spec.namespace)).await?;
-        let status = match migration_status(&io, &spec.image).await {
+    async fn add_migration(&self, question: u64, action: Action, spec: &ImageSpec) -> Result<Reply, Failure> {
+        let client = self.client(question, spec).await?;
+        let status = match migration_status(&client.io, &spec.image).await {
             Ok(status) => Some(status),
             Err(e) if e.is(errno::ENOENT) || e.is(errno::EINVAL) => None,
             Err(e) => return Err(Failure::rbd(&e, "error getting migration status")),
@@ -203,7 +270,7 @@ impl Tasks {
             Action::MigrationCommit => format!("Committing image migration for {spec}"),
             _ => format!("Aborting image migration for {spec}"),
         };
-        self.add(&io, message, refs).await
+        self.add((question, spec), message, refs).await
     }
 
     /// What an image is called, by its pool's id.
@@ -221,45 +288,59 @@ impl Tasks {
         queue.find(refs).map(|t| Reply::output(t.to_json()))
     }
 
-    async fn add(&self, io: &IoCtx, message: String, refs: Refs) -> Result<Reply, Failure> {
-        let sequence = self.queue.borrow_mut().next_sequence();
+    /// Adds a task that a question is about.
+    async fn add(
+        &self,
+        (question, spec): (u64, &ImageSpec),
+        message: String,
+        refs: Refs,
+    ) -> Result<Reply, Failure> {
+        let home = self.place(spec).await?;
+        let invalid = || Failure::Value("Invalid task".to_owned());
+        let sequence = self.queue.borrow().next_sequence(&home).ok_or_else(invalid)?;
         let id = Uuid::new_v4().to_string();
-        let task = Task::new(sequence, id, message, refs);
-        let task = task.ok_or_else(|| Failure::Value("Invalid task".to_owned()))?;
+        let task = Task::new(sequence, id, message, refs, home).ok_or_else(invalid)?;
         let json = task.to_json();
+        // A task that the next manager would refuse is none.
+        Task::stored(task.key().as_bytes(), json.as_bytes(), &task.home, &spec.pool)
+            .map_err(|_| invalid())?;
+        // First, so that nobody has to guess whose it is.
+        self.clients.desk().note(question, task.origin()).await?;
         let stored = [(Bytes::from(task.key()), Bytes::from(json.clone()))].into();
-        let written = io.omap_set(OBJECT, &stored).await;
-        written.map_err(|e| Failure::rados(&e, "Failed to operate write op for oid rbd_task"))?;
+        let failed = |e| Failure::rados(&e, "Failed to operate write op for oid rbd_task");
+        let io = self.store(&task.home).await.map_err(failed)?;
+        io.omap_set(OBJECT, &stored).await.map_err(failed)?;
         self.queue.borrow_mut().insert(task);
         self.wake.notify_one();
         Ok(Reply::output(json))
     }
 
     async fn cancel(&self, id: &str, authority: &Authority) -> Result<Reply, Failure> {
-        let sequence = {
+        let found = {
             let queue = self.queue.borrow();
-            let task = queue.by_id(id).filter(|t| may_see(authority, t));
-            task.map(|t| t.sequence)
+            let found = queue.by_id(id, |t| may_see(authority, t));
+            found.map(|(turn, _)| turn)
         };
-        let Some(sequence) = sequence else {
+        let Some(turn) = found else {
             return Ok(no_such_task(id));
         };
-        let (place, key) = {
+        let (home, key) = {
             let mut queue = self.queue.borrow_mut();
-            let Some(task) = queue.get_mut(sequence) else {
+            let Some(task) = queue.get_mut(turn) else {
                 return Ok(no_such_task(id));
             };
             task.canceled = true;
             task.failure = Some("Operation canceled".to_owned());
-            let (pool, namespace) = task.place();
-            ((pool.to_owned(), namespace.to_owned()), task.key())
+            (task.home.clone(), task.key())
         };
-        self.post_end(sequence);
-        let io = self.io((&place.0, &place.1)).await?;
+        self.post_end(turn);
+        let io = self.store(&home).await;
+        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{}'", home.pool)))?;
         remove_stored(&io, key).await?;
+        self.tell(News::Forget(origin_key(id)));
         // The one that is under way ends when it notices.
-        if self.running.get() != Some(sequence) {
-            self.queue.borrow_mut().remove(sequence);
+        if self.running.get() != Some(turn) {
+            self.queue.borrow_mut().remove(turn);
         }
         Ok(Reply::default())
     }
@@ -268,8 +349,8 @@ impl Tasks {
         let queue = self.queue.borrow();
         let seen = |t: &&Task| may_see(authority, t);
         let shown = match id.filter(|id| !id.is_empty()) {
-            Some(id) => match queue.by_id(id).filter(seen) {
-                Some(task) => task.to_value(),
+            Some(id) => match queue.by_id(id, |t| may_see(authority, t)) {
+                Some((_, task)) => task.to_value(),
                 None => return no_such_task(id),
             },
             None => Value::Array(queue.iter().filter(seen).map(Task::to_value).collect()),

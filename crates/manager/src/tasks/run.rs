@@ -11,11 +11,14 @@ use spirula_rbd::{
 };
 use tokio::time::Instant;
 
+use super::queue::Turn;
 use super::spec::ImageSpec;
-use super::task::Action;
+use super::task::{Action, Task, origin_key};
 use super::{Tasks, opening, remove_stored};
+use crate::clients::Work;
 use crate::failure::Failure;
 use crate::question::errno;
+use crate::rights::Basis;
 use crate::service::{News, TaskNews};
 
 /// How often is looked for tasks whose time has come.
@@ -39,8 +42,8 @@ impl Tasks {
     pub(crate) async fn work(self: Rc<Self>) -> Failure {
         loop {
             let due = self.queue.borrow().due(Utc::now());
-            for sequence in due {
-                if let Err(e) = self.attempt(sequence).await
+            for turn in due {
+                if let Err(e) = self.attempt(turn).await
                     && e.is_shut_out()
                 {
                     return e;
@@ -52,47 +55,57 @@ impl Tasks {
     }
 
     /// Tries a task. What it fails with is noted with it.
-    async fn attempt(self: &Rc<Self>, sequence: u64) -> Result<(), Failure> {
-        let Some((spec, action)) = self.queue.borrow().get(sequence).map(|t| (t.spec(), t.action)) else {
+    async fn attempt(self: &Rc<Self>, turn: Turn) -> Result<(), Failure> {
+        let known = |t: &Task| (t.spec(), t.action, t.home.clone());
+        let Some((spec, action, home)) = self.queue.borrow().get(turn).map(known) else {
             return Ok(());
         };
-        tracing::info!("task {sequence}: {action:?} of {spec}");
-        let outcome = match self.io((&spec.pool, &spec.namespace)).await {
-            Ok(io) => self.execute(sequence, &io, &spec, action).await,
-            Err(e) if e.errno() == errno::ENOENT => {
+        tracing::info!("task {turn}: {action:?} of {spec}");
+        let outcome = match self.store(&home).await {
+            Ok(io) => self.execute(turn, &io, &spec, action).await,
+            Err(e) if e.errno() == -errno::ENOENT => {
                 // The pool is gone, and the task with it.
-                self.post_end(sequence);
-                self.queue.borrow_mut().remove(sequence);
+                self.forget(turn);
                 Ok(())
             }
-            Err(e) => Err(e),
+            Err(e) => Err(Failure::rados(&e, format!("error opening pool '{}'", spec.pool))),
         };
         let mut queue = self.queue.borrow_mut();
-        if let Some(task) = queue.get_mut(sequence) {
+        let mut denied = None;
+        if let Some(task) = queue.get_mut(turn) {
             task.attempted(Utc::now());
+            if task.attempts == 1 && outcome.as_ref().is_err_and(Failure::is_denied) {
+                denied = Some(format!(
+                    "task '{}' is not done: it takes more rights than it has",
+                    task.message
+                ));
+            }
             task.retry_message = outcome.as_ref().err().map(Failure::text);
         }
         drop(queue);
+        if let Some(what) = denied {
+            self.tell(News::Suspect(what));
+        }
         if let Err(e) = &outcome {
-            tracing::warn!("task {sequence}: {}", e.text());
-            self.post(sequence, 0.0, false);
+            tracing::warn!("task {turn}: {}", e.text());
+            self.post(turn, 0.0, false);
         }
         outcome
     }
 
     async fn execute(
         self: &Rc<Self>,
-        sequence: u64,
+        turn: Turn,
         io: &IoCtx,
         spec: &ImageSpec,
         action: Action,
     ) -> Result<(), Failure> {
-        self.begin(sequence);
-        let end = self.act(sequence, io, spec, action).await;
+        self.begin(turn);
+        let end = self.act(turn, spec, action).await;
         self.running.set(None);
         let key = {
             let mut queue = self.queue.borrow_mut();
-            let Some(task) = queue.get_mut(sequence) else {
+            let Some(task) = queue.get_mut(turn) else {
                 return Ok(());
             };
             task.in_progress = false;
@@ -103,27 +116,53 @@ impl Tasks {
             task.attempted(Utc::now());
             task.key()
         };
-        self.post_end(sequence);
         remove_stored(io, key).await?;
-        self.queue.borrow_mut().remove(sequence);
+        self.forget(turn);
         Ok(())
     }
 
-    fn begin(&self, sequence: u64) {
-        self.running.set(Some(sequence));
-        if let Some(task) = self.queue.borrow_mut().get_mut(sequence) {
+    /// A task is over, and stored no more.
+    fn forget(&self, turn: Turn) {
+        self.post_end(turn);
+        let mut queue = self.queue.borrow_mut();
+        if let Some(task) = queue.get(turn) {
+            self.tell(News::Forget(origin_key(&task.id)));
+        }
+        queue.remove(turn);
+    }
+
+    fn begin(&self, turn: Turn) {
+        self.running.set(Some(turn));
+        if let Some(task) = self.queue.borrow_mut().get_mut(turn) {
             task.in_progress = true;
         }
     }
 
-    async fn act(
-        self: &Rc<Self>,
-        sequence: u64,
+    async fn act(self: &Rc<Self>, turn: Turn, spec: &ImageSpec, action: Action) -> Result<End, Failure> {
+        let known = self
+            .queue
+            .borrow()
+            .get(turn)
+            .map(|t| (t.home.clone(), t.origin()));
+        let Some((home, origin)) = known else {
+            return Ok(End::Canceled);
+        };
+        let basis = Basis::Stored {
+            origin,
+            at: Some(home.clone()),
+        };
+        let client = self.clients.open(Work::Task, &home, basis).await?;
+        let (io, progress) = (&client.io, self.listener(turn));
+        self.perform(io, spec, action, &progress).await
+    }
+
+    async fn perform(
+        &self,
         io: &IoCtx,
         spec: &ImageSpec,
         action: Action,
+        progress: &Progress,
     ) -> Result<End, Failure> {
-        let progress = self.listener(sequence);
         let (done, what) = match action {
             Action::Flatten => {
                 let options = Options {
@@ -135,30 +174,30 @@ impl Tasks {
                     Err(e) if e.is(errno::ENOENT) => return Ok(End::Over(Some("Image does not exist"))),
                     Err(e) => return Err(Failure::rbd(&e, opening(&spec.image))),
                 };
-                let done = image.flatten(&progress).await;
+                let done = image.flatten(progress).await;
                 if let Err(e) = image.close().await {
                     tracing::debug!("image {spec}: {e}");
                 }
                 (done, format!("error flattening b'{}'", spec.image))
             }
             Action::Remove => (
-                remove(io, &spec.image, &progress).await,
+                remove(io, &spec.image, progress).await,
                 "error removing image".to_owned(),
             ),
             Action::TrashRemove => (
-                trash_remove(io, &spec.image, false, &progress).await,
+                trash_remove(io, &spec.image, false, progress).await,
                 "error deleting image from trash".to_owned(),
             ),
             Action::MigrationExecute => (
-                migration_execute(io, &spec.image, Some(COPIES), &progress).await,
+                migration_execute(io, &spec.image, Some(COPIES), progress).await,
                 MIGRATING.to_owned(),
             ),
             Action::MigrationCommit => (
-                migration_commit(io, &spec.image, &progress).await,
+                migration_commit(io, &spec.image, progress).await,
                 MIGRATING.to_owned(),
             ),
             Action::MigrationAbort => (
-                migration_abort(io, &spec.image, &progress).await,
+                migration_abort(io, &spec.image, progress).await,
                 MIGRATING.to_owned(),
             ),
         };
@@ -174,7 +213,7 @@ impl Tasks {
     }
 
     /// Hears how far a task is, and ends it when it was canceled.
-    fn listener(self: &Rc<Self>, sequence: u64) -> Progress {
+    fn listener(self: &Rc<Self>, turn: Turn) -> Progress {
         let (tasks, told) = (Rc::downgrade(self), std::cell::Cell::new(None::<Instant>));
         Progress::new(move |done, total| {
             let Some(tasks) = tasks.upgrade() else {
@@ -183,7 +222,7 @@ impl Tasks {
             let share = done as f64 / total.max(1) as f64;
             let is_new = {
                 let mut queue = tasks.queue.borrow_mut();
-                let Some(task) = queue.get_mut(sequence).filter(|t| !t.canceled) else {
+                let Some(task) = queue.get_mut(turn).filter(|t| !t.canceled) else {
                     return ControlFlow::Break(());
                 };
                 task.progress = share;
@@ -192,23 +231,23 @@ impl Tasks {
             let now = Instant::now();
             if is_new || told.get().is_none_or(|at| now - at >= TELL_PERIOD) {
                 told.set(Some(now));
-                tasks.post(sequence, share, true);
+                tasks.post(turn, share, true);
             }
             ControlFlow::Continue(())
         })
     }
 
     /// Tells how far a task is; with `begin` also where nothing was told of it yet.
-    fn post(&self, sequence: u64, share: f64, begin: bool) {
+    fn post(&self, turn: Turn, share: f64, begin: bool) {
         let mut queue = self.queue.borrow_mut();
-        let Some(task) = queue.get_mut(sequence) else {
+        let Some(task) = queue.get_mut(turn) else {
             return;
         };
         if !task.is_posted && !begin {
             return;
         }
         task.is_posted = true;
-        (self.tell)(News::Task(TaskNews::Progress {
+        self.tell(News::Task(TaskNews::Progress {
             id: task.id.clone(),
             message: task.message.clone(),
             share,
@@ -217,15 +256,15 @@ impl Tasks {
     }
 
     /// Tells that a task is over.
-    pub(super) fn post_end(&self, sequence: u64) {
-        let is_posted = self.queue.borrow().get(sequence).is_some_and(|t| t.is_posted);
+    pub(super) fn post_end(&self, turn: Turn) {
+        let is_posted = self.queue.borrow().get(turn).is_some_and(|t| t.is_posted);
         if !is_posted {
-            self.post(sequence, 0.0, true);
+            self.post(turn, 0.0, true);
         }
         let queue = self.queue.borrow();
-        let Some(task) = queue.get(sequence) else { return };
+        let Some(task) = queue.get(turn) else { return };
         let id = task.id.clone();
-        (self.tell)(News::Task(match &task.failure {
+        self.tell(News::Task(match &task.failure {
             Some(why) => TaskNews::Failed { id, why: why.clone() },
             None => TaskNews::Complete { id },
         }));

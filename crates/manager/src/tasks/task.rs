@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::spec::ImageSpec;
 use crate::python;
+use crate::rights::{Origin, Place};
 
 /// What happens to the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,18 @@ pub(crate) struct Task {
     pub(crate) failure: Option<String>,
     /// Who shows progress knows of it.
     pub(crate) is_posted: bool,
+    /// Where it is stored.
+    pub(crate) home: Place,
+    /// As what.
+    text: String,
+}
+
+/// A stored task may be as long.
+const MAX_TEXT: usize = 8 << 10;
+
+/// A task's origin, by the task's name.
+pub(crate) fn origin_key(id: &str) -> String {
+    format!("task/{id}")
 }
 
 /// The pause after an attempt grows by this with each, up to [`MAX_PAUSE`].
@@ -97,7 +110,7 @@ const MAX_PAUSE: TimeDelta = TimeDelta::seconds(300);
 
 impl Task {
     /// A task that was not tried yet; `None` where `refs` make no sense.
-    pub(crate) fn new(sequence: u64, id: String, message: String, refs: Refs) -> Option<Self> {
+    pub(crate) fn new(sequence: u64, id: String, message: String, refs: Refs, home: Place) -> Option<Self> {
         let name = refs.get("action")?.as_str()?;
         let (_, action) = ACTIONS.iter().find(|(n, _)| *n == name)?;
         let image = match action {
@@ -107,7 +120,7 @@ impl Task {
         for key in ["pool_name", "pool_namespace", image] {
             refs.get(key)?.as_str()?;
         }
-        Some(Self {
+        let mut task = Self {
             sequence,
             id,
             message,
@@ -121,15 +134,54 @@ impl Task {
             canceled: false,
             failure: None,
             is_posted: false,
+            home,
+            text: String::new(),
+        };
+        task.text = task.to_json();
+        Some(task)
+    }
+
+    /// Reads a task that is stored under a key in a place, in a pool of this name. Whoever may write there may have put it there: it is
+    /// refused where it is no task, or is about another place. The error says why.
+    pub(crate) fn stored(key: &[u8], value: &[u8], home: &Place, pool: &str) -> Result<Self, &'static str> {
+        if value.len() > MAX_TEXT {
+            return Err("too long");
+        }
+        let text = std::str::from_utf8(value).map_err(|_| "not text")?;
+        let task = Self::from_json(text, home).ok_or("not a task")?;
+        if task.key().as_bytes() != key {
+            return Err("stored under another number");
+        }
+        if task.place() != (pool, home.namespace.as_str()) {
+            return Err("about another pool or namespace than the one in which it is stored");
+        }
+        if [&task.id, &task.message]
+            .iter()
+            .any(|t| t.contains(char::is_control))
+        {
+            return Err("not text for people");
+        }
+        Ok(task)
+    }
+
+    fn from_json(text: &str, home: &Place) -> Option<Self> {
+        let v: Value = serde_json::from_str(text).ok()?;
+        let member = |key: &str| v.get(key)?.as_str().map(str::to_owned);
+        let refs = v.get("refs")?.as_object()?.clone();
+        let sequence = v.get("sequence")?.as_u64()?;
+        let task = Self::new(sequence, member("id")?, member("message")?, refs, home.clone());
+        task.map(|task| Self {
+            text: text.to_owned(),
+            ..task
         })
     }
 
-    /// Reads a stored task.
-    pub(crate) fn from_json(text: &str) -> Option<Self> {
-        let v: Value = serde_json::from_str(text).ok()?;
-        let text = |key: &str| v.get(key)?.as_str().map(str::to_owned);
-        let refs = v.get("refs")?.as_object()?.clone();
-        Self::new(v.get("sequence")?.as_u64()?, text("id")?, text("message")?, refs)
+    /// What the monitors know it by.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin {
+            key: origin_key(&self.id),
+            text: self.text.clone(),
+        }
     }
 
     /// The key under which it is stored.
@@ -227,9 +279,20 @@ mod tests {
     /// What it adds after two attempts.
     const TRIED: &str = r#", "retry_message": "[errno 39] x", "retry_attempts": 2, "retry_time": "1970-01-01T00:01:00.000678", "in_progress": true, "progress": 0.3333333333333333, "canceled": true}"#;
 
+    fn home() -> Place {
+        Place {
+            pool: 1,
+            namespace: "n".into(),
+        }
+    }
+
+    fn official() -> Task {
+        Task::stored(b"0000000000000001", OFFICIAL.as_bytes(), &home(), "p").unwrap()
+    }
+
     #[test]
     fn tasks_are_stored_as_the_official_manager_stores_them() {
-        let task = Task::from_json(OFFICIAL).unwrap();
+        let task = official();
         assert_eq!(task.to_json(), OFFICIAL);
         assert_eq!(task.key(), "0000000000000001");
         assert_eq!((task.action, task.spec()), (Action::Flatten, spec()));
@@ -242,8 +305,46 @@ mod tests {
             r#"{"sequence": 1, "id": "x", "message": "m", "refs": {"action": "remove", "pool_name": "p", "pool_namespace": ""}}"#,
             r#"{"sequence": -1, "id": "x", "message": "m", "refs": {"action": "remove", "pool_name": "p", "pool_namespace": "", "image_name": "i"}}"#,
         ] {
-            assert!(Task::from_json(broken).is_none(), "{broken}");
+            let read = Task::stored(b"0000000000000001", broken.as_bytes(), &home(), "p");
+            assert_eq!(read.err(), Some("not a task"), "{broken}");
         }
+    }
+
+    /// Whoever may write into a pool may store anything there.
+    #[test]
+    fn a_task_is_about_the_place_where_it_is_stored() {
+        let stored = |key: &str, text: &str, namespace: &str, pool: &str| {
+            let home = Place {
+                pool: 1,
+                namespace: namespace.to_owned(),
+            };
+            Task::stored(key.as_bytes(), text.as_bytes(), &home, pool).err()
+        };
+        let key = "0000000000000001";
+        let elsewhere = Some("about another pool or namespace than the one in which it is stored");
+        assert_eq!(stored(key, OFFICIAL, "n", "p"), None);
+        assert_eq!(stored(key, OFFICIAL, "n", "q"), elsewhere);
+        assert_eq!(stored(key, OFFICIAL, "", "p"), elsewhere);
+        let other = Some("stored under another number");
+        assert_eq!(stored("0000000000000002", OFFICIAL, "n", "p"), other);
+        assert_eq!(stored("1", OFFICIAL, "n", "p"), other);
+        let forged = OFFICIAL.replace("Flattening", r"\u001b[2J");
+        assert_eq!(stored(key, &forged, "n", "p"), Some("not text for people"));
+        let padded = OFFICIAL.to_owned() + &" ".repeat(MAX_TEXT);
+        assert_eq!(stored(key, &padded, "n", "p"), Some("too long"));
+        let deep = "[".repeat(4000) + &"]".repeat(4000);
+        assert_eq!(stored(key, &deep, "n", "p"), Some("not a task"));
+        let deep = OFFICIAL.replace("\"p\"", &format!("{}1{}", "[".repeat(1000), "]".repeat(1000)));
+        assert_eq!(stored(key, &deep, "n", "p"), Some("not a task"));
+    }
+
+    #[test]
+    fn what_was_changed_in_the_pool_has_another_origin() {
+        let (task, changed) = (official(), OFFICIAL.replace("Flattening", "Removing"));
+        assert_eq!(task.origin().text, OFFICIAL);
+        let changed = Task::stored(b"0000000000000001", changed.as_bytes(), &home(), "p").unwrap();
+        assert_eq!(changed.origin().key, task.origin().key);
+        assert_ne!(changed.origin(), task.origin());
     }
 
     #[test]
@@ -257,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_pause_between_attempts_grows_to_a_limit() {
-        let mut task = Task::from_json(OFFICIAL).unwrap();
+        let mut task = official();
         let now = DateTime::UNIX_EPOCH;
         for (attempt, seconds) in [(1, 30), (2, 60), (3, 90), (10, 300), (11, 300)] {
             while task.attempts < attempt {
@@ -276,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_task_that_was_tried_is_shown_as_the_official_manager_shows_it() {
-        let mut task = Task::from_json(OFFICIAL).unwrap();
+        let mut task = official();
         let now = DateTime::UNIX_EPOCH + TimeDelta::microseconds(678);
         (0..2).for_each(|_| task.attempted(now));
         task.retry_message = Some("[errno 39] x".into());

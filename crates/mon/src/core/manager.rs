@@ -20,6 +20,7 @@ use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply}
 use spirula_proto::{MsgType, Payload, RawMessage};
 
 use super::module::Module;
+use super::rights::{ORIGIN, Origins};
 use super::{LoadError, Monitor, Output, SessionId, Waiter};
 use crate::caps::{MonCap, access};
 use crate::command::{self, Outcome, Reply};
@@ -27,7 +28,7 @@ use crate::kv::KvRead;
 use crate::service::stored;
 use crate::services::{self, Services};
 
-const SERVICE: &str = "mgr";
+pub(super) const SERVICE: &str = "mgr";
 const KEY: &str = "map";
 const SERVICES: &str = "services";
 
@@ -127,6 +128,7 @@ pub struct Manager {
     pub(crate) sessions: BTreeMap<SessionId, MgrSession>,
     pub(crate) module: Module,
     pub(crate) services: Services,
+    pub(super) origins: Origins,
 }
 
 impl Manager {
@@ -141,14 +143,16 @@ impl Manager {
             sessions: BTreeMap::new(),
             module: Module::default(),
             services: Services::new(),
+            origins: Origins::default(),
         };
         manager.reload(kv)?;
         Ok(manager)
     }
 
     pub(super) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
-        for key in [KEY, SERVICES] {
-            self.apply(key, kv.get(SERVICE, key)?.as_ref())?;
+        self.origins.reload();
+        for (key, value) in kv.scan(SERVICE)? {
+            self.apply(&key, Some(&value))?;
         }
         Ok(())
     }
@@ -161,7 +165,11 @@ impl Manager {
         match (key, value) {
             (KEY, Some(value)) => self.map = stored("manager map", value)?,
             (SERVICES, Some(value)) => self.services.map = stored("service map", value)?,
-            _ => {}
+            _ => {
+                if let Some(key) = key.strip_prefix(ORIGIN) {
+                    self.origins.apply(key, value)?;
+                }
+            }
         }
         Ok(())
     }
@@ -202,7 +210,7 @@ impl Monitor {
         if !self.manager.module.is_off() {
             return self.start_module();
         }
-        let Some((active_gid, client)) = self.auth.new_global_id().zip(self.new_client_address()) else {
+        let Some((active_gid, clients)) = self.auth.new_global_id().zip(self.new_client_addresses()) else {
             return;
         };
         let last_failure_osd_epoch = self.shut_manager_out();
@@ -216,12 +224,12 @@ impl Monitor {
             active_change: self.now,
             active_features: spirula_maps::features::PACIFIC_ALL,
             last_failure_osd_epoch,
-            client_addrs: vec![client.into()],
-            client_names: vec![spirula_manager::MODULE.to_owned()],
+            client_names: vec![spirula_manager::MODULE.to_owned(); clients.len()],
+            client_addrs: clients.iter().copied().map(EntityAddrVec::from).collect(),
             always_on_modules: always_on_modules(),
             ..MgrMap::default()
         };
-        self.manager.module.claim(active_gid, client);
+        self.manager.module.claim(active_gid, clients);
         self.writes.txn.put(SERVICE, KEY, encode_to_vec(&next));
     }
 

@@ -23,6 +23,7 @@ mod pool_op;
 mod pool_snaps;
 mod push;
 mod quorum;
+mod rights;
 mod route;
 mod session;
 mod steady;
@@ -319,6 +320,7 @@ impl Monitor {
         self.push_all();
         if self.quorum.leads() {
             self.answer_waiters();
+            self.tell_what_is_noted();
             self.pump();
         }
     }

@@ -4,11 +4,11 @@
 //! the client of whoever was the manager before, in one transaction. So two managers never work at the same time, and whatever
 //! ends this one, the next knows whom to shut out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_cephx::{AuthName, CryptoKey, Env};
-use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, EntityType, UTime};
+use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, UTime};
 use spirula_manager::{ImagesToName, News, Question, Reply as Answer, Request};
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
@@ -24,12 +24,12 @@ const SHUT_OUT_FOR: Duration = Duration::from_secs(86_400);
 /// What the modules are started with.
 #[derive(Debug)]
 pub struct ModuleStart {
-    /// Who their client is.
+    /// Who their own client is; those that work are made as they are wanted ([`News::Open`]).
     pub name: AuthName,
     /// Its key, which nobody else knows.
     pub key: CryptoKey,
-    /// Its address.
-    pub address: EntityAddr,
+    /// The addresses of all their clients, that one's first.
+    pub addresses: Vec<EntityAddr>,
     /// The OSDMap in which the former manager's client is shut out.
     pub osdmap_epoch: u32,
 }
@@ -39,10 +39,10 @@ pub struct ModuleStart {
 enum Life {
     #[default]
     Off,
-    /// The map that names their client is on its way, with this global id.
+    /// The map that names their clients is on its way, with this global id.
     Claimed {
         gid: u64,
-        address: EntityAddr,
+        addresses: Vec<EntityAddr>,
     },
     Running,
 }
@@ -78,9 +78,14 @@ impl Module {
         matches!(self.life, Life::Off)
     }
 
-    /// The manager map that is on its way names their client.
-    pub(super) fn claim(&mut self, gid: u64, address: EntityAddr) {
-        self.life = Life::Claimed { gid, address };
+    /// The manager map that is on its way names their clients.
+    pub(super) fn claim(&mut self, gid: u64, addresses: Vec<EntityAddr>) {
+        self.life = Life::Claimed { gid, addresses };
+    }
+
+    /// The session of whoever waits for the answer to a question.
+    pub(super) fn asker(&self, question: u64) -> Option<SessionId> {
+        self.askers.get(&question).map(|a| a.session)
     }
 }
 
@@ -91,13 +96,21 @@ fn reply_of(answer: Answer) -> Reply {
 }
 
 impl Monitor {
-    /// A new address for the modules' client, at the manager's.
-    pub(super) fn new_client_address(&self) -> Option<EntityAddr> {
+    /// New addresses for the modules' clients, at the manager's.
+    pub(super) fn new_client_addresses(&self) -> Option<Vec<EntityAddr>> {
         let mut at = self.me.mgr_addrs.0.first()?.socket?;
         at.set_port(0);
-        let random = Env::system(self.now).random_u64().ok()?;
-        let nonce = u32::try_from(random >> 32).unwrap_or_default();
-        Some(EntityAddr::v2(at, nonce.max(1)))
+        let mut nonces = BTreeSet::new();
+        while nonces.len() < spirula_manager::ADDRESSES {
+            let random = Env::system(self.now).random_u64().ok()?;
+            nonces.insert(u32::try_from(random >> 32).unwrap_or_default().max(1));
+        }
+        Some(
+            nonces
+                .into_iter()
+                .map(|nonce| EntityAddr::v2(at, nonce))
+                .collect(),
+        )
     }
 
     /// Shuts the clients of the manager in the map out. Returns the epoch in which they are.
@@ -116,24 +129,24 @@ impl Monitor {
 
     /// Starts the modules, once the map that names their client is committed.
     pub(super) fn start_module(&mut self) {
-        let Life::Claimed { gid, address } = self.manager.module.life else {
+        let Life::Claimed { gid, addresses } = &self.manager.module.life else {
             return;
         };
         let map = &self.manager.map;
-        if map.active_gid != gid || self.osd.map.epoch < map.last_failure_osd_epoch {
+        if map.active_gid != *gid || self.osd.map.epoch < map.last_failure_osd_epoch {
             // Somebody has made another map meanwhile.
             self.manager.module.life = Life::Off;
             return;
         }
-        let name = AuthName::new(EntityType::MGR, &self.me.name);
-        match self.auth.begin_manager(&name, &Env::system(self.now)) {
-            Ok(key) => {
+        let (addresses, osdmap_epoch) = (addresses.clone(), map.last_failure_osd_epoch);
+        match self.admit_manager() {
+            Ok((name, key)) => {
                 self.manager.module.life = Life::Running;
                 self.out.push(Output::StartModule(Box::new(ModuleStart {
                     name,
                     key,
-                    address,
-                    osdmap_epoch: map.last_failure_osd_epoch,
+                    addresses,
+                    osdmap_epoch,
                 })));
             }
             Err(e) => tracing::error!("the manager's key: {e}"),
@@ -142,7 +155,8 @@ impl Monitor {
 
     /// Ends the modules. Who waits for an answer asks the next manager.
     pub(crate) fn stop_module(&mut self) {
-        self.auth.end_manager();
+        self.auth.dismiss_all();
+        self.manager.origins.clear();
         let module = std::mem::take(&mut self.manager.module);
         if matches!(module.life, Life::Running) {
             self.out.push(Output::StopModule);
@@ -183,6 +197,12 @@ impl Monitor {
             News::Reply(id, answer) => self.module_answered(id, answer),
             News::Named(wanted, names) => self.image_io.named(&wanted, &names),
             News::Task(news) => self.task_progress(news),
+            News::Open { client, place, basis } => self.open_client(client, &place, &basis),
+            News::Closed(client) => self.close_client(client),
+            News::Note { question, origin } => self.note_origin(question, origin),
+            News::Forget(key) => self.forget_origin(&key),
+            News::Tasks(keys) => self.keep_tasks(&keys),
+            News::Suspect(what) => self.suspect(&what),
             News::Ended(why) => {
                 self.log_event(
                     LogPriority::WARN,

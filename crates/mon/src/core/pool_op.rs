@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_cephx::KeyServer;
 use spirula_cephx::caps::OsdCap;
 use spirula_maps::PoolStat;
 use spirula_proto::mon::{
@@ -65,8 +66,8 @@ impl Monitor {
             .into_iter()
             .collect();
         let osd_caps = || {
-            let text = self.auth.entities().get(&s.name)?.caps.get("osd")?;
-            OsdCap::parse(text).ok()
+            let entity = self.auth.lookup(&s.name)?;
+            OsdCap::parse(entity.caps.get("osd")?).ok()
         };
         s.caps.is_allowed("osd", "osd pool op unmanaged-snap", &args, "w")
             || osd_caps().is_some_and(|c| c.may_write_in(pool))

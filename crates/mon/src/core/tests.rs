@@ -128,7 +128,7 @@ impl World {
                     | Output::AskTimes(..)) => {
                         panic!("{other:?}")
                     }
-                    Output::StartModule(start) => self.modules.push(start.address),
+                    Output::StartModule(start) => self.modules.push(start.addresses[0]),
                     Output::AskModule(request) => self.asked.push(request),
                     Output::StopModule => self.stopped += 1,
                     Output::Propose(txn) => {

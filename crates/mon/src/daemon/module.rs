@@ -32,7 +32,7 @@ impl ModuleThread {
             name: start.name,
             key: start.key,
             monitors,
-            address: start.address,
+            addresses: start.addresses,
             modes,
             osdmap_epoch: start.osdmap_epoch,
         };

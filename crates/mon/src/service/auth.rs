@@ -26,13 +26,6 @@ const ROTATING: &str = "rotating";
 const GID_END: &str = "gid_end";
 const GID_FOR: &str = "gid_for/";
 
-/// What a manager may do, as administrators give it.
-const MANAGER_CAPS: [(&str, &str); 3] = [
-    ("mon", "allow profile mgr"),
-    ("osd", "allow *"),
-    ("mds", "allow *"),
-];
-
 /// The first global id of a cluster, as official clusters have it.
 const FIRST_GID: u64 = 4100;
 
@@ -53,8 +46,8 @@ pub struct Auth {
     wishes: BTreeMap<String, u64>,
     /// The numbers under which monitors have had their last ranges.
     granted: BTreeMap<String, u64>,
-    /// The manager in this process, while it runs: only this monitor knows it.
-    manager: Option<(AuthName, EntityAuth)>,
+    /// The clients of the manager here, while they work: only this monitor knows them.
+    guests: BTreeMap<AuthName, EntityAuth>,
 }
 
 impl Auth {
@@ -159,29 +152,33 @@ impl Auth {
         }
     }
 
-    /// The manager in this process is to log in. Returns its key: that of the entity, where an administrator has made one.
-    pub(crate) fn begin_manager(
+    /// A client of the manager here is to log in with these capabilities. Returns its key.
+    pub(crate) fn admit(
         &mut self,
         name: &AuthName,
+        caps: &[(&str, &str)],
         env: &Env<'_>,
     ) -> spirula_cephx::Result<CryptoKey> {
-        if let Some(entity) = self.db.entities.get(name) {
-            return Ok(entity.key.clone());
-        }
         let key = CryptoKey::generate(env)?;
+        let caps = caps
+            .iter()
+            .map(|(service, caps)| ((*service).into(), (*caps).into()));
         let entity = EntityAuth {
             key: key.clone(),
-            caps: MANAGER_CAPS
-                .map(|(service, caps)| (service.into(), caps.into()))
-                .into(),
+            caps: caps.collect(),
         };
-        self.manager = Some((name.clone(), entity));
+        self.guests.insert(name.clone(), entity);
         Ok(key)
     }
 
     /// It has ended.
-    pub(crate) fn end_manager(&mut self) {
-        self.manager = None;
+    pub(crate) fn dismiss(&mut self, name: &AuthName) {
+        self.guests.remove(name);
+    }
+
+    /// All have ended.
+    pub(crate) fn dismiss_all(&mut self) {
+        self.guests.clear();
     }
 
     fn maintenance(&mut self, now: UTime) -> Txn {
@@ -213,13 +210,8 @@ impl Auth {
 
 impl KeyServer for Auth {
     fn lookup(&self, name: &AuthName) -> Option<EntityAuth> {
-        let own = || {
-            self.manager
-                .as_ref()
-                .filter(|(own, _)| own == name)
-                .map(|(_, e)| e)
-        };
-        self.db.entities.get(name).or_else(own).cloned()
+        let known = self.db.entities.get(name);
+        known.or_else(|| self.guests.get(name)).cloned()
     }
 
     fn service_secrets(&self) -> &ServiceSecrets {

@@ -1,0 +1,386 @@
+//! By whose rights the manager works.
+//!
+//! What it reads in pools may be written by tenants, so it has no rights of its own to do what stands there. For each piece of
+//! work this monitor makes a client that may touch the pool and namespace where that lies, and what whoever asked for it might
+//! touch when it was asked for. Who asked is remembered with the word for word text (`mgr/origin/KEY`), out of tenants' reach: what
+//! was planted or changed in a pool is nobody's, and done by the rights of its place alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use spirula_cephx::caps::OsdCap;
+use spirula_cephx::{AuthName, CryptoKey, Env};
+use spirula_denc::{Decode, Encode, EntityType, Reader, Writer, encode_to_vec};
+use spirula_manager::{Basis, Login, Origin, Place, Request};
+use spirula_proto::mon::LogPriority;
+
+use super::{LoadError, Monitor, Output};
+use crate::service::stored;
+
+/// What a client of the manager may do at the monitors: what any that uses images may.
+const MON: &str = "profile rbd";
+/// What the manager itself may do there: read maps, and set schedules for all pools.
+const MANAGER_MON: &str = "allow r, \
+    allow command \"config set\" with who=mgr name prefix mgr/rbd_support/, \
+    allow command \"config rm\" with who=mgr name prefix mgr/rbd_support/";
+/// What the manager itself may do at the OSDs: read what images there are and what is to be done to them, and write the latter.
+const MANAGER_OSD: &str = "allow r class-read object_prefix rbd_namespace, \
+    allow r class-read object_prefix rbd_directory, \
+    allow r class-read object_prefix rbd_id., \
+    allow r class-read object_prefix rbd_header., \
+    allow r class-read object_prefix rbd_trash, \
+    allow r class-read object_prefix rbd_mirroring, \
+    allow rw object_prefix rbd_task, \
+    allow rw object_prefix rbd_trash_purge_schedule, \
+    allow rw object_prefix rbd_mirror_snapshot_schedule";
+
+/// Most clients at a time: more than the manager has addresses for.
+const MAX_CLIENTS: usize = 64;
+/// Bytes of what is remembered, all together and of one entity.
+const MAX_BYTES: (usize, usize) = (8 << 20, 512 << 10);
+/// A warning may have so many characters.
+const MAX_WARNING: usize = 512;
+
+/// The keys of records in the store.
+pub(crate) const ORIGIN: &str = "origin/";
+
+/// Who had something stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    who: String,
+    /// What they could do at the OSDs.
+    caps: String,
+    /// What was stored.
+    text: String,
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        self.who.len() + self.caps.len() + self.text.len()
+    }
+}
+
+impl Encode for Record {
+    fn encode(&self, w: &mut Writer) {
+        w.section(1, 1, |w| {
+            w.string(&self.who);
+            w.string(&self.caps);
+            w.string(&self.text);
+        });
+    }
+}
+
+impl Decode for Record {
+    fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
+        r.section("origin", 1, |_, r| {
+            Ok(Self {
+                who: r.get()?,
+                caps: r.get()?,
+                text: r.get()?,
+            })
+        })
+    }
+}
+
+/// What is known of those who had something stored, and what the modules wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Origins {
+    records: BTreeMap<String, Record>,
+    /// Questions that wait until a record is committed.
+    noting: Vec<(u64, String, Record)>,
+    /// The clients that there are, by their numbers.
+    clients: BTreeMap<u64, AuthName>,
+}
+
+impl Origins {
+    pub(super) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        match value {
+            Some(value) => drop(self.records.insert(key.to_owned(), stored("origin", value)?)),
+            None => drop(self.records.remove(key)),
+        }
+        Ok(())
+    }
+
+    /// Everything committed is about to be read again.
+    pub(super) fn reload(&mut self) {
+        self.records.clear();
+    }
+
+    /// The modules have ended.
+    pub(super) fn clear(&mut self) {
+        self.noting.clear();
+        self.clients.clear();
+    }
+
+    fn has_room_for(&self, record: &Record) -> bool {
+        let bytes = |of: Option<&str>| -> usize {
+            let all = self.records.values();
+            all.filter(|r| of.is_none_or(|who| r.who == who))
+                .map(Record::bytes)
+                .sum()
+        };
+        let more = record.bytes();
+        bytes(None) + more <= MAX_BYTES.0 && bytes(Some(&record.who)) + more <= MAX_BYTES.1
+    }
+
+    /// The capabilities that count beside those of the place; `None` where there is to be no client.
+    fn caps_of(&self, place: &Place, origin: &Origin, at: Option<&Place>) -> Option<&str> {
+        match self.records.get(&origin.key) {
+            Some(record) if record.text == origin.text => Some(&record.caps),
+            _ => at.is_none_or(|at| at == place).then_some(""),
+        }
+    }
+}
+
+/// A name as capabilities quote it; `None` where they can't.
+fn quoted(name: &str) -> Option<String> {
+    let quote = ['"', '\''].into_iter().find(|q| !name.contains(*q))?;
+    (!name.contains(char::is_control)).then(|| format!("{quote}{name}{quote}"))
+}
+
+/// What may be done to images of a pool and namespace.
+fn caps_in(pool: &str, namespace: &str) -> Option<String> {
+    // Capabilities take it for all that begin so.
+    if namespace.ends_with('*') {
+        return None;
+    }
+    let (pool, namespace) = (quoted(pool)?, quoted(namespace)?);
+    Some(format!("profile rbd pool={pool} namespace={namespace}"))
+}
+
+/// These capabilities as another client may have them: none where they count only from some addresses.
+fn portable(caps: &str) -> &str {
+    match OsdCap::parse(caps) {
+        Ok(cap) if !cap.is_bound_to_networks() => caps,
+        _ => "",
+    }
+}
+
+impl Monitor {
+    /// A new entity of the manager's, that only this monitor knows. Its name is nobody else's.
+    fn admit_client(&mut self, caps: &[(&str, &str)]) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
+        let env = Env::system(self.now);
+        let id = format!("{}.{:016x}", self.me.name, env.random_u64()?);
+        let name = AuthName::new(EntityType::MGR, id);
+        let key = self.auth.admit(&name, caps, &env)?;
+        Ok((name, key))
+    }
+
+    /// The entity of the manager itself.
+    pub(super) fn admit_manager(&mut self) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
+        self.admit_client(&[("mon", MANAGER_MON), ("osd", MANAGER_OSD)])
+    }
+
+    /// The modules want a client.
+    pub(super) fn open_client(&mut self, client: u64, place: &Place, basis: &Basis) {
+        let login = self.client_for(client, place, basis);
+        self.out.push(Output::AskModule(Request::Login { client, login }));
+    }
+
+    fn client_for(&mut self, client: u64, place: &Place, basis: &Basis) -> Option<Login> {
+        let origins = &self.manager.origins;
+        if origins.clients.len() >= MAX_CLIENTS || origins.clients.contains_key(&client) {
+            return None;
+        }
+        let own = caps_in(self.osd.map.pool_name(place.pool)?, &place.namespace)?;
+        let more = match basis {
+            Basis::Asked(question) => self.asker(*question)?.1,
+            Basis::Stored { origin, at } => origins.caps_of(place, origin, at.as_ref())?.to_owned(),
+        };
+        let osd = match portable(&more) {
+            "" => own,
+            more => format!("{own}, {more}"),
+        };
+        match self.admit_client(&[("mon", MON), ("osd", &osd)]) {
+            Ok((name, key)) => {
+                self.manager.origins.clients.insert(client, name.clone());
+                Some(Login { name, key })
+            }
+            Err(e) => {
+                tracing::error!("a key for the manager: {e}");
+                None
+            }
+        }
+    }
+
+    /// Who asks a question, and their capabilities at the OSDs.
+    fn asker(&self, question: u64) -> Option<(AuthName, String)> {
+        let sender = self.sender(self.manager.module.asker(question)?)?;
+        let entity = self.auth.entities().get(&sender.name)?;
+        let caps = entity.caps.get("osd").cloned().unwrap_or_default();
+        Some((sender.name, caps))
+    }
+
+    /// A client of the modules has ended.
+    pub(super) fn close_client(&mut self, client: u64) {
+        if let Some(name) = self.manager.origins.clients.remove(&client) {
+            self.auth.dismiss(&name);
+        }
+    }
+
+    /// Remembers who asks a question, for what they have stored.
+    pub(super) fn note_origin(&mut self, question: u64, origin: Origin) {
+        let record = self.asker(question).map(|(who, caps)| Record {
+            who: who.to_string(),
+            caps: portable(&caps).to_owned(),
+            text: origin.text,
+        });
+        match record.filter(|r| self.manager.origins.has_room_for(r)) {
+            Some(record) => {
+                let key = format!("{ORIGIN}{}", origin.key);
+                self.writes
+                    .txn
+                    .put(super::manager::SERVICE, key, encode_to_vec(&record));
+                self.manager.origins.noting.push((question, origin.key, record));
+            }
+            None => self.tell_noted(question, false),
+        }
+    }
+
+    fn tell_noted(&mut self, question: u64, done: bool) {
+        self.out
+            .push(Output::AskModule(Request::Noted { question, done }));
+    }
+
+    /// Something was committed: tells the modules what is remembered now.
+    pub(super) fn tell_what_is_noted(&mut self) {
+        let origins = &mut self.manager.origins;
+        let records = &origins.records;
+        let is_done = |(_, key, record): &(u64, String, Record)| records.get(key) == Some(record);
+        let (done, rest) = std::mem::take(&mut origins.noting).into_iter().partition(is_done);
+        origins.noting = rest;
+        let done: Vec<_> = done;
+        for (question, ..) in done {
+            self.tell_noted(question, true);
+        }
+    }
+
+    /// Forgets who had something stored.
+    pub(super) fn forget_origin(&mut self, key: &str) {
+        if self.manager.origins.records.contains_key(key) {
+            self.writes
+                .txn
+                .remove(super::manager::SERVICE, format!("{ORIGIN}{key}"));
+        }
+    }
+
+    /// Forgets who asked for tasks that are no more.
+    pub(super) fn keep_tasks(&mut self, keys: &BTreeSet<String>) {
+        let records = self.manager.origins.records.keys();
+        let gone = records.filter(|k| k.starts_with("task/") && !keys.contains(*k));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.forget_origin(&key);
+        }
+    }
+
+    /// The modules have found something in a pool that looks like an attack.
+    pub(super) fn suspect(&mut self, what: &str) {
+        let shown = |c: char| if c.is_control() { '?' } else { c };
+        let what: String = what.chars().take(MAX_WARNING).map(shown).collect();
+        self.log_event(LogPriority::WARN, format!("manager: {what}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_cephx::caps::{ApplicationMetadata, MonCap, OsdRequest};
+
+    use super::*;
+
+    fn may_write(caps: &str, pool: &str, namespace: &[u8], object: &[u8]) -> bool {
+        OsdCap::parse(caps).unwrap().is_capable(&OsdRequest {
+            pool,
+            namespace,
+            application: &ApplicationMetadata::new(),
+            object,
+            read: false,
+            write: true,
+            classes: &[],
+            addr: None,
+        })
+    }
+
+    #[test]
+    fn a_place_gives_rights_there_and_nowhere_else() {
+        let caps = caps_in("a b", "").unwrap();
+        assert!(may_write(&caps, "a b", b"", b"rbd_data.1"));
+        assert!(!may_write(&caps, "a b", b"n", b"rbd_data.1"));
+        assert!(!may_write(&caps, "b", b"", b"rbd_data.1"));
+        let caps = caps_in("a", "n").unwrap();
+        assert!(may_write(&caps, "a", b"n", b"x") && !may_write(&caps, "a", b"", b"x"));
+        // Names that would say something else, or can't be said.
+        assert!(!may_write(
+            &caps_in("a\", allow *, \"", "").unwrap(),
+            "b",
+            b"",
+            b"x"
+        ));
+        for (pool, namespace) in [("a", "*"), ("a", "n*"), ("\"'", ""), ("a", "\"'"), ("a\n", "")] {
+            assert_eq!(caps_in(pool, namespace), None);
+        }
+    }
+
+    #[test]
+    fn the_manager_writes_tasks_and_schedules_only() {
+        for object in [
+            "rbd_task",
+            "rbd_trash_purge_schedule",
+            "rbd_mirror_snapshot_schedule",
+        ] {
+            assert!(may_write(MANAGER_OSD, "p", b"n", object.as_bytes()));
+        }
+        for object in ["rbd_data.1.0", "rbd_header.1", "rbd_trash", "rbd_directory", "x"] {
+            assert!(!may_write(MANAGER_OSD, "p", b"", object.as_bytes()), "{object}");
+        }
+        assert!(MonCap::parse(MANAGER_MON).is_ok());
+    }
+
+    #[test]
+    fn capabilities_from_some_addresses_are_not_passed_on() {
+        assert_eq!(portable("allow rw pool=b"), "allow rw pool=b");
+        assert_eq!(portable("allow rw pool=b network 10.0.0.0/8"), "");
+        assert_eq!(portable("nonsense"), "");
+    }
+
+    #[test]
+    fn what_nobody_is_known_to_have_asked_for_is_confined_to_its_place() {
+        let place = |pool: i64, namespace: &str| Place {
+            pool,
+            namespace: namespace.to_owned(),
+        };
+        let origin = |text: &str| Origin {
+            key: "task/1".into(),
+            text: text.into(),
+        };
+        let mut origins = Origins::default();
+        let here = place(1, "");
+        let of = |o: &Origins, text: &str, at: Option<&Place>| {
+            o.caps_of(&here, &origin(text), at).map(str::to_owned)
+        };
+        assert_eq!(of(&origins, "t", Some(&here)).as_deref(), Some(""));
+        assert_eq!(of(&origins, "t", Some(&place(1, "n"))), None);
+        assert_eq!(of(&origins, "t", None).as_deref(), Some(""));
+        let record = Record {
+            who: "client.a".into(),
+            caps: "allow rw pool=b".into(),
+            text: "t".into(),
+        };
+        assert!(origins.has_room_for(&record));
+        origins
+            .apply("task/1", Some(&encode_to_vec(&record).into()))
+            .unwrap();
+        assert_eq!(of(&origins, "t", Some(&here)).as_deref(), Some("allow rw pool=b"));
+        assert_eq!(
+            of(&origins, "t ", Some(&here)).as_deref(),
+            Some(""),
+            "it was changed"
+        );
+        let large = Record {
+            text: "x".repeat(MAX_BYTES.1),
+            ..record
+        };
+        assert!(!origins.has_room_for(&large));
+        origins.apply("task/1", None).unwrap();
+        assert_eq!(of(&origins, "t", Some(&here)).as_deref(), Some(""));
+    }
+}
