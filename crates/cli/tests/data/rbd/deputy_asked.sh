@@ -18,7 +18,7 @@ rbd clone b/open@s a/three
 task=$(ceph rbd task add flatten a/three)
 idle
 test -z "$(rbd info a/three | grep parent:)"
-as tenant rados -p a setomapval rbd_task 0000000000000001 "${task//three/one}"
+as tenant rados -p a setomapval rbd_task "$(printf %016X "$(value 'v["sequence"]' <<<"$task")")" "${task//three/one}"
 next_manager
 until_tasks 'the task was not tried' retry_message
 test -n "$(rbd info a/one | grep parent:)"
