@@ -185,7 +185,7 @@ mod tests {
             match rule {
                 Obeyed | Methods | Modes => {
                     assert!(
-                        option.effect || ["key", "keyfile"].contains(name),
+                        option.effect || ["auth_supported", "key", "keyfile"].contains(name),
                         "{name} has no effect"
                     );
                 }

@@ -222,7 +222,7 @@ fn sessions_and_handshakes_without_end_leave_room_for_others() {
             held.push(wire_to_osd(&raw, raw.osd_address(0)).await);
         }
         let mut with_monitor = Vec::new();
-        for _ in 0..1100 {
+        for _ in 0..200 {
             with_monitor.push(wire_to_monitor(&raw, Duration::ZERO).await);
         }
         Bystander::start(&c, 5).served().await;

@@ -29,6 +29,7 @@ options! {
     auth_allow_insecure_global_id_reclaim Bool Advanced "false" ["mon"] "let clients that are too old to prove it reclaim a global id";
     auth_client_required Str Advanced "cephx" ["mon"] "authentication methods clients accept";
     auth_cluster_required Str Advanced "cephx" [""] "authentication methods daemons accept of each other";
+    auth_expose_insecure_global_id_reclaim Bool Advanced "false" ["mon"] "make clients connect twice to see who reclaims a global id insecurely: never done";
     auth_mon_ticket_ttl Float Advanced "259200" ["mon"] "seconds a monitor ticket lives";
     auth_service_required Str Advanced "cephx" [""] "authentication methods services accept";
     auth_service_ticket_ttl Float Advanced "3600" ["mon"] "seconds a service ticket lives";
@@ -115,6 +116,7 @@ options! {
     mon_warn_on_slow_ping_time Float Advanced "0" ["mgr"] "milliseconds from which heartbeats are slow, instead of the ratio";
     ms_bind_ipv4 Bool Advanced "true" [""] "bind IPv4 addresses";
     ms_bind_ipv6 Bool Advanced "false" [""] "bind IPv6 addresses";
+    ms_bind_msgr1 Bool Advanced "false" [""] "bind addresses of msgr1: never done";
     ms_bind_port_max Int Advanced "7300" ["osd mds"] "highest port to bind";
     ms_bind_port_min Int Advanced "6800" ["osd mds"] "lowest port to bind";
     ms_client_mode Str Basic "crc secure" [""] "connection modes that clients ask of OSDs and managers, the preferred one first";
