@@ -245,6 +245,7 @@ pub struct Pool {
 
 /// A message of a party is on the way into buffers of a pool, until this is dropped.
 pub struct Arrival {
+    shared: Arc<Shared>,
     party: Option<Arc<AtomicUsize>>,
     bytes: usize,
 }
@@ -253,6 +254,8 @@ impl Drop for Arrival {
     fn drop(&mut self) {
         if let Some(party) = &self.party {
             party.fetch_sub(self.bytes, Ordering::SeqCst);
+            // Another message of the party may have waited for no more than its share.
+            self.shared.common.wake_all();
         }
     }
 }
@@ -280,6 +283,7 @@ impl Pool {
             party.fetch_add(bytes, Ordering::SeqCst);
         }
         Arrival {
+            shared: Arc::clone(&self.shared),
             party: self.party.clone(),
             bytes,
         }

@@ -259,6 +259,9 @@ fn store_identity(start: &[u8]) -> Option<Identity> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+
     use super::*;
 
     const OURS: Identity = Identity {
@@ -336,6 +339,67 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let said = refused(&request(&path, Some(&log)));
         assert!(said.contains("log holds the store of osd.4"), "{said}");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// A device that takes nothing any more from an offset on.
+    #[derive(Debug)]
+    struct Dying {
+        file: File,
+        size: u64,
+        ends: u64,
+    }
+
+    impl spirula_store::device::BlockIo for Dying {
+        fn size(&self) -> u64 {
+            self.size
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.file.read_exact_at(buf, offset)
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            let taken = data.len().min(self.ends.saturating_sub(offset) as usize);
+            self.file.write_all_at(&data[..taken], offset)?;
+            match taken == data.len() {
+                true => Ok(()),
+                false => Err(io::Error::other("it died")),
+            }
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_encrypted_log_that_was_left_half_made_is_known_by_whose_it_is() {
+        let dir = dir("half");
+        let (path, log) = (dir.join("block"), dir.join("log"));
+        let device = |path: &Path, ends: u64| -> Arc<dyn spirula_store::device::BlockIo> {
+            let mut options = OpenOptions::new();
+            let file = options
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(path);
+            let file = file.unwrap();
+            let size = 1 << 28;
+            file.set_len(size).unwrap();
+            Arc::new(Dying { file, size, ends })
+        };
+        let options = spirula_store::MkfsOptions {
+            fsid: OURS.fsid.0,
+            osd_uuid: OURS.uuid.0,
+            whoami: OURS.whoami,
+            key: Some(spirula_store::EncryptionKey::new(vec![7; 32]).unwrap()),
+            ..Default::default()
+        };
+        let (main, half) = (device(&path, u64::MAX), device(&log, 64 << 10));
+        spirula_store::mkfs_on(&main, Some(&half), &options).unwrap_err();
+        assert_eq!(request(&path, Some(&log)).plan().unwrap(), MAKE);
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -25,7 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(supervisor::STOP_PATIENCE.as_secs
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let layout = Layout::new(&args.dir)?;
     // Else others choose which processes of this user end.
-    spirula_files::check_path(layout.root())?;
+    spirula_files::check_path(layout.root()).map_err(|e| {
+        Error::Usage(format!(
+            "{e}; to stop a cluster that runs there, kill the processes named in {}/*.pid, the supervisor first",
+            layout.run().display()
+        ))
+    })?;
     let Some(spec) = layout.load_spec()? else {
         return Err(Error::Usage(format!("no cluster in {}", layout.root().display())));
     };

@@ -96,7 +96,8 @@ impl Layout {
             let name = entry.map_err(failed)?.file_name();
             let name = name.to_string_lossy();
             let ours = ["osd.", "mon.", "ceph.", "cluster.", "run", "log"];
-            if !ours.iter().any(|start| name.starts_with(start)) {
+            // Every new ext4 file system has it.
+            if name != "lost+found" && !ours.iter().any(|start| name.starts_with(start)) {
                 return Err(Error::Usage(format!(
                     "a cluster needs a directory of its own, which nobody else may use: {} is open to others and holds {name}",
                     self.root.display()

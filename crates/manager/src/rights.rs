@@ -19,7 +19,7 @@ pub struct Place {
 /// A task or schedule that the manager has stored for somebody. The monitors remember who that was, where no tenant writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Its name among all: `task/ID`, or the object of a schedule and its key there.
+    /// Its name among all: `task/POOL/NAMESPACE/ID`, or the object of a schedule and its key there.
     pub key: String,
     /// What was stored, word for word: what was changed since is nobody's.
     pub text: String,

@@ -46,18 +46,12 @@ pub struct Seat {
     name: AuthName,
 }
 
-/// What an entity has at the moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuestUse {
-    /// Sessions.
-    pub sessions: usize,
-    /// Bytes of messages on the way in.
-    pub arriving: usize,
-    /// Bytes that wait to be read.
-    pub queued: usize,
-}
-
 impl Guests {
+    /// What waits to be read by all guests together.
+    pub fn unread(&self) -> QueueAccount {
+        self.0.borrow().queue.clone()
+    }
+
     /// Nobody yet; payloads are received into `pool`.
     pub fn new(limits: GuestLimits, pool: Pool) -> Self {
         Self(Rc::new(RefCell::new(State {
@@ -124,21 +118,6 @@ impl Guests {
         let state = self.0.borrow();
         state.queue.bytes() > state.limits.queued
     }
-
-    /// Connections that were refused.
-    pub fn refused(&self) -> u64 {
-        self.0.borrow().refused
-    }
-
-    /// What the entity `name` has.
-    pub fn used_by(&self, name: &AuthName) -> Option<GuestUse> {
-        let state = self.0.borrow();
-        state.parties.get(name).map(|p| GuestUse {
-            sessions: p.sessions,
-            arriving: p.pool.arriving(),
-            queued: p.queue.bytes(),
-        })
-    }
 }
 
 impl Drop for Seat {
@@ -181,10 +160,10 @@ mod tests {
             [fill("client.a"), fill("client.b"), fill("client.c")],
             [50, 25, 13]
         );
-        assert_eq!(guests.refused(), 3);
-        let a = "client.a".parse().unwrap();
-        assert_eq!(guests.used_by(&a).unwrap().sessions, 50);
+        let a: AuthName = "client.a".parse().unwrap();
+        let used = || guests.0.borrow().parties.get(&a).map(|p| p.sessions);
+        assert_eq!((guests.0.borrow().refused, used()), (3, Some(50)));
         seats.clear();
-        assert_eq!((guests.used_by(&a), guests.0.borrow().sessions), (None, 0));
+        assert_eq!((used(), guests.0.borrow().sessions), (None, 0));
     }
 }

@@ -13,7 +13,7 @@ mod request;
 
 pub use accept::{TicketAuth, is_believable};
 pub use client::{Event, MonClient, Options};
-pub use guests::{GuestLimits, GuestUse, Guests, Seat};
+pub use guests::{GuestLimits, Guests, Seat};
 pub use login::{MonLogin, ServiceLogin};
 pub use refusals::RefusalLog;
 pub use request::CommandReply;

@@ -36,7 +36,17 @@ impl Refusals {
     fn note(&mut self, addr: IpAddr, now: Instant) -> Option<u64> {
         let is_due = |s: &Said| now.saturating_duration_since(s.at) >= PAUSE;
         if self.said.len() >= ADDRESSES && !self.said.contains_key(&Some(addr)) {
-            self.said.retain(|_, s| s.since > 0 || !is_due(s));
+            // An address that does not come back is not waited for: its count goes to those that share a line.
+            let mut unsaid = 0;
+            self.said.retain(|who, s| {
+                let gone = who.is_some() && is_due(s);
+                unsaid += if gone { s.since } else { 0 };
+                !gone
+            });
+            if unsaid > 0 {
+                let shared = self.said.entry(None).or_insert(Said { at: now, since: 0 });
+                shared.since = shared.since.saturating_add(unsaid);
+            }
         }
         let key = match self.said.len() >= ADDRESSES && !self.said.contains_key(&Some(addr)) {
             true => None,
@@ -109,7 +119,10 @@ mod tests {
             .count();
         assert_eq!(said, ADDRESSES + 1);
         assert_eq!(refusals.said.len(), ADDRESSES + 1);
-        // Those that have been silent make room.
+        // Those that have been silent make room, also those of which something was not said.
+        for n in 0..1000 {
+            refusals.note(ip(n), t0);
+        }
         assert_eq!(refusals.note(ip(200_000), t0 + PAUSE), Some(0));
         assert!(refusals.said.len() <= 2);
     }

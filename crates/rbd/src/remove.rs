@@ -22,7 +22,8 @@ pub(crate) async fn remove_objects(io: &IoCtx, id: &str) -> Result<()> {
 ///
 /// # Errors
 /// `ENOENT` where there is none, `ENOTEMPTY` where it has snapshots, `EBUSY` where other clients use it, `EMLINK` where it
-/// belongs to a group, `EINVAL` where it is mirrored and the primary one is elsewhere, `ECANCELED` where the progress' listener ends it.
+/// belongs to a group, `EINVAL` where it is mirrored and the primary one is elsewhere, `EPERM` where it says that its data is in
+/// another pool under another image's names, `ECANCELED` where the progress' listener ends it.
 pub async fn remove(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
     let id = directory::image_id(io, name).await?;
     remove_content(io, name, &id, progress).await?;
@@ -72,9 +73,19 @@ fn is_kept(namespace: &SnapshotNamespace) -> bool {
 }
 
 impl Inner {
-    /// Removes the image's data and what ties it to others, where nobody else uses it.
+    /// Whether the data is this image's and nobody else's. Whoever may write the header chose pool and prefix: with those of
+    /// another pool's image, that one's data would be removed with the rights of whoever removes this image.
+    fn has_own_data(&self) -> bool {
+        let pool = self.io.pool_id();
+        self.data.pool_id() == pool || self.fixed.prefix == names::data_prefix(&self.fixed.id, Some(pool))
+    }
+
+    /// Removes the image's data and what ties it to others, where nobody else uses it. `EPERM` where the data may be another's.
     pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.header();
+        if !self.has_own_data() {
+            return Err(Error::os("remove", errno::EPERM));
+        }
         if self.purpose != Purpose::Migrate && header.has(features::MIGRATING) {
             return Err(Error::os("remove", errno::EBUSY));
         }

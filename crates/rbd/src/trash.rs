@@ -118,8 +118,19 @@ pub(crate) async fn restore(io: &IoCtx, id: &str) -> Result<()> {
     unless(removed, errno::ENOENT).map(drop)
 }
 
-/// Removes the images in the trash that need not stay any longer at `now`, as far as clones and groups do not need them. An
-/// image may become free by the removal of another one.
+/// Why an image stays in the trash while others are removed.
+const PASSED_OVER: [i32; 6] = [
+    errno::ENOTEMPTY,
+    errno::EBUSY,
+    errno::EMLINK,
+    errno::EUCLEAN,
+    // It may say that its data, or what it is a clone of, is where the client has no rights.
+    errno::EPERM,
+    errno::EACCES,
+];
+
+/// Removes the images in the trash that need not stay any longer at `now`, as far as clones and groups do not need them
+/// and the client may. An image may become free by the removal of another one.
 ///
 /// # Errors
 /// Why the first of those that remain was not removed.
@@ -139,11 +150,7 @@ pub async fn trash_purge(io: &IoCtx, now: UTime) -> Result<()> {
             Ok(()) => (in_vain, first) = (0, None),
             // It went with another one.
             Err(e) if e.is(errno::ENOENT) => {}
-            Err(e)
-                if [errno::ENOTEMPTY, errno::EBUSY, errno::EMLINK, errno::EUCLEAN]
-                    .iter()
-                    .any(|n| e.is(*n)) =>
-            {
+            Err(e) if PASSED_OVER.iter().any(|n| e.is(*n)) => {
                 due.push_back(id);
                 in_vain += 1;
                 first.get_or_insert(e);

@@ -59,6 +59,11 @@ pub fn mkfs_on(
     let (dev, log) = (&dev, log.as_ref());
     // No half-made store can be taken for one: the superblock is written last.
     zero(dev, 0, LOG_START)?;
+    // The log's header is written first: zeros are noise where the log is encrypted, and a half-made log has to be known as this
+    // store's when it is made again.
+    if let Some(log) = log {
+        sb.write_log_header(log)?;
+    }
     let log_io = log.unwrap_or(dev);
     // Zeros written now are blocks allocated now: later log writes change no file system metadata.
     zero(log_io, sb.log_start(), sb.log_blocks * BLOCK64)?;
@@ -78,9 +83,6 @@ pub fn mkfs_on(
             ..Applied::default()
         },
     )?;
-    if let Some(log) = log {
-        sb.write_log_header(log)?;
-    }
     sb.write(dev)?;
     Ok(sb)
 }

@@ -27,8 +27,8 @@ fn refused(c: &Cluster, args: &str) -> String {
 
 const WRITE: &str = "
     ceph osd pool create p 8 8 replicated
-    for i in $(seq 60); do yes MARK-7341 | head -c 3000 > in; rados -p p put MARK-7341-$i in; done
-    yes MARK-7341 | head -c 5000000 > large; rados -p p put large large
+    for i in $(seq 60); do head -c 3000 < <(yes MARK-7341) > in; rados -p p put MARK-7341-$i in; done
+    head -c 5000000 < <(yes MARK-7341) > large; rados -p p put large large
     rados -p p setxattr large MARK-7341 MARK-7341; rados -p p setomapval large MARK-7341 MARK-7341";
 
 const READ: &str = "
@@ -56,7 +56,7 @@ fn up_encrypts_new_osds_with_keys_that_the_monitors_keep() {
     c.sh(&format!(
         "ceph {lockbox} config-key get dm-crypt/osd/{own}/luks > old; ceph config-key ls | grep dm-crypt/osd/{other}/luks > /dev/null
          [ $(stat -c %a osd.0/lockbox.keyring) = 600 ]
-         yes new-key | head -c 64 > new; yes not-the-key | head -c 64 > wrong"
+         head -c 64 < <(yes new-key) > new; head -c 64 < <(yes not-the-key) > wrong"
     ));
     for denied in [
         format!("config-key get dm-crypt/osd/{other}/luks"),
@@ -126,7 +126,7 @@ fn a_key_file_encrypts_a_store() {
     let c = Cluster::up("key-file", 1, &["--osd-size", "1G"]);
     let bin = binary().display().to_string();
     c.sh(WRITE);
-    c.sh("yes key | head -c 64 > key; echo short > short");
+    c.sh("head -c 64 < <(yes key) > key; echo short > short");
     let uuid = c.sh("uuidgen").trim().to_owned();
     let mkfs = format!("osd mkfs -c ceph.conf -i 1 --osd-uuid {uuid} --size 1G");
     let said = refused(&c, &format!("{mkfs} --encrypt --encryption-key-file short"));

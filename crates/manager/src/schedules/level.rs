@@ -56,6 +56,12 @@ impl<'a> LevelNames<'a> {
     }
 }
 
+/// Whether a key is that of a pool, or of something in it.
+pub(crate) fn is_in_pool(key: &str, pool: i64) -> bool {
+    let rest = key.strip_prefix(&pool.to_string());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// A level, by the ids that there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Level {

@@ -12,7 +12,7 @@ mod store;
 mod work;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use chrono::{Local, NaiveDateTime};
@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, Notify, Semaphore};
 
 use self::agenda::Agenda;
 use self::interval::{Interval, StartTime};
-use self::level::{Level, key};
+use self::level::{Level, is_in_pool, key};
 use self::schedule::Schedule;
 use self::store::Place;
 use crate::clients::Clients;
@@ -91,6 +91,8 @@ pub(crate) struct Scheduler {
     permits: Rc<Semaphore>,
     /// Images of which a snapshot is being made.
     pending: RefCell<Vec<Target>>,
+    /// For what the schedules that there are have not enough rights.
+    denied: RefCell<BTreeSet<Target>>,
 }
 
 fn now() -> NaiveDateTime {
@@ -180,6 +182,7 @@ impl Scheduler {
             is_stale: Cell::new(false),
             permits: Rc::new(Semaphore::new(SNAPSHOTS)),
             pending: RefCell::default(),
+            denied: RefCell::default(),
         })
     }
 
@@ -319,6 +322,7 @@ impl Scheduler {
 
     fn changed(&self, state: &mut State) {
         state.rebuild(now());
+        self.denied.borrow_mut().clear();
         // There may be more to do it to now.
         self.is_stale.set(true);
         self.wake.notify_one();
@@ -400,7 +404,10 @@ impl Scheduler {
                 Ok(level) => level,
                 Err(Failure::Value(why)) => {
                     tracing::info!("{} {key}: {why}", place.object);
-                    self.tell(News::Forget(self.origin_key(&key)));
+                    // Whoever may write here does not say what becomes of another pool's schedules.
+                    if is_in_pool(&key, pool) {
+                        self.tell(News::Forget(self.origin_key(&key)));
+                    }
                     place.set(&io, key, None).await?;
                     continue;
                 }

@@ -16,8 +16,9 @@ use super::level::Level;
 use super::{Kind, Scheduler, Target, now};
 use crate::clients::Work;
 use crate::failure::Failure;
-use crate::pools::image_pools;
+use crate::pools::{image_pools, pool_name};
 use crate::rights::{Basis, Place};
+use crate::service::News;
 
 /// How often is looked for pools, namespaces and images.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -53,6 +54,7 @@ impl Scheduler {
                             return e;
                         }
                         tracing::warn!("{:?} of {target:?}: {}", self.kind, e.text());
+                        self.note_denied(&target, &e);
                     }
                     self.state.borrow_mut().enqueue(&target, now());
                 }
@@ -82,6 +84,16 @@ impl Scheduler {
         }
     }
 
+    /// Warns, once for each target, where a schedule may not do what it is for: nobody is known to have added it.
+    fn note_denied(&self, target: &Target, why: &Failure) {
+        if why.is_denied() && self.denied.borrow_mut().insert(target.clone()) {
+            let (pool, namespace) = (pool_name(&self.rados, target.pool), &target.namespace);
+            self.tell(News::Suspect(format!(
+                "schedule of pool '{pool}' namespace '{namespace}' takes more rights than it has: add it again"
+            )));
+        }
+    }
+
     /// Makes a snapshot of an image in the background, unless the one before is not made yet.
     fn begin_snapshot(self: &Rc<Self>, basis: Basis, target: Target, id: String) {
         if self.pending.borrow().contains(&target) {
@@ -94,6 +106,7 @@ impl Scheduler {
             let permit = scheduler.permits.acquire().await;
             if let Err(e) = scheduler.snapshot(basis, &target, &id).await {
                 tracing::warn!("mirror snapshot of image {id}: {}", e.text());
+                scheduler.note_denied(&target, &e);
             }
             drop(permit);
             scheduler.pending.borrow_mut().retain(|t| *t != target);
@@ -124,6 +137,7 @@ impl Scheduler {
                 Ok(()) => {}
             }
         }
+        self.denied.borrow_mut().retain(|t| targets.contains_key(t));
         self.state.borrow_mut().set_targets(targets, now());
         Ok(())
     }

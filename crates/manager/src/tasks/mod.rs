@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use self::queue::{Queue, Turn};
 use self::spec::ImageSpec;
-use self::task::{Action, Refs, Task, origin_key, refs};
+use self::task::{Action, Refs, Task, refs};
 use crate::clients::{Client, Clients, Work};
 use crate::failure::Failure;
 use crate::pools::{image_pools, open_pool, pool_name};
@@ -78,8 +78,9 @@ impl Tasks {
             for namespace in std::iter::once(String::new()).chain(found) {
                 let io = io.clone().with_namespace(namespace.as_str());
                 let home = Place { pool: id, namespace };
-                if let Err(e) = tasks.load_from(&io, &home, &name).await {
-                    is_complete = false;
+                let loaded = tasks.load_from(&io, &home, &name).await;
+                is_complete &= matches!(loaded, Ok(true));
+                if let Err(e) = loaded {
                     let failure = Failure::rados(&e, "Failed to operate read op for oid rbd_task");
                     if failure.is_shut_out() {
                         return Err(failure);
@@ -89,7 +90,7 @@ impl Tasks {
             }
         }
         if is_complete {
-            let keys: BTreeSet<String> = tasks.queue.borrow().iter().map(|t| origin_key(&t.id)).collect();
+            let keys: BTreeSet<String> = tasks.queue.borrow().iter().map(|t| t.origin().key).collect();
             tasks.tell(News::Tasks(keys));
         }
         Ok(Rc::new(tasks))
@@ -100,7 +101,8 @@ impl Tasks {
     }
 
     /// Reads the tasks that lie in a place, in a pool of this name. Those that can't be meant by the manager are left there.
-    async fn load_from(&self, io: &IoCtx, home: &Place, pool: &str) -> spirula_client::Result<()> {
+    /// Returns whether there are no others.
+    async fn load_from(&self, io: &IoCtx, home: &Place, pool: &str) -> spirula_client::Result<bool> {
         let mut refused: Vec<&str> = Vec::new();
         let read = self.read_from(io, home, pool, &mut refused).await;
         if let Some(why) = refused.first() {
@@ -112,24 +114,25 @@ impl Tasks {
         read
     }
 
+    /// Returns whether all were read: those over the bound are not.
     async fn read_from(
         &self,
         io: &IoCtx,
         home: &Place,
         pool: &str,
         refused: &mut Vec<&str>,
-    ) -> spirula_client::Result<()> {
+    ) -> spirula_client::Result<bool> {
         let (mut after, mut room) = (Bytes::new(), MAX_BYTES);
         loop {
             let batch = match io.omap_vals(OBJECT, after.clone(), Bytes::new(), BATCH).await {
                 Ok(batch) => batch,
-                Err(e) if e.errno() == -errno::ENOENT => return Ok(()),
+                Err(e) if e.errno() == -errno::ENOENT => return Ok(true),
                 Err(e) => return Err(e),
             };
             for (key, value) in &batch.vals {
                 let Some(left) = room.checked_sub(key.len() + value.len()) else {
                     refused.push("one too many");
-                    return Ok(());
+                    return Ok(false);
                 };
                 room = left;
                 match Task::stored(key, value, home, pool) {
@@ -139,7 +142,7 @@ impl Tasks {
             }
             match batch.vals.keys().next_back() {
                 Some(last) if batch.more => after = last.clone(),
-                _ => return Ok(()),
+                _ => return Ok(true),
             }
         }
     }
@@ -324,20 +327,20 @@ impl Tasks {
         let Some(turn) = found else {
             return Ok(no_such_task(id));
         };
-        let (home, key) = {
+        let (home, key, origin) = {
             let mut queue = self.queue.borrow_mut();
             let Some(task) = queue.get_mut(turn) else {
                 return Ok(no_such_task(id));
             };
             task.canceled = true;
             task.failure = Some("Operation canceled".to_owned());
-            (task.home.clone(), task.key())
+            (task.home.clone(), task.key(), task.origin())
         };
         self.post_end(turn);
         let io = self.store(&home).await;
         let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{}'", home.pool)))?;
         remove_stored(&io, key).await?;
-        self.tell(News::Forget(origin_key(id)));
+        self.tell(News::Forget(origin.key));
         // The one that is under way ends when it notices.
         if self.running.get() != Some(turn) {
             self.queue.borrow_mut().remove(turn);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::queue::Turn;
 use super::spec::ImageSpec;
-use super::task::{Action, Task, origin_key};
+use super::task::{Action, Task};
 use super::{Tasks, opening, remove_stored};
 use crate::clients::Work;
 use crate::failure::Failure;
@@ -126,7 +126,7 @@ impl Tasks {
         self.post_end(turn);
         let mut queue = self.queue.borrow_mut();
         if let Some(task) = queue.get(turn) {
-            self.tell(News::Forget(origin_key(&task.id)));
+            self.tell(News::Forget(task.origin().key));
         }
         queue.remove(turn);
     }

@@ -99,11 +99,6 @@ pub(crate) struct Task {
 /// A stored task may be as long.
 const MAX_TEXT: usize = 8 << 10;
 
-/// A task's origin, by the task's name.
-pub(crate) fn origin_key(id: &str) -> String {
-    format!("task/{id}")
-}
-
 /// The pause after an attempt grows by this with each, up to [`MAX_PAUSE`].
 const PAUSE: TimeDelta = TimeDelta::seconds(30);
 const MAX_PAUSE: TimeDelta = TimeDelta::seconds(300);
@@ -178,8 +173,10 @@ impl Task {
 
     /// What the monitors know it by.
     pub(crate) fn origin(&self) -> Origin {
+        // With the place: whoever may write in another one may have given a task there the same name.
+        let Place { pool, namespace } = &self.home;
         Origin {
-            key: origin_key(&self.id),
+            key: format!("task/{pool}/{namespace}/{}", self.id),
             text: self.text.clone(),
         }
     }

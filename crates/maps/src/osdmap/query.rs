@@ -159,6 +159,11 @@ impl OsdMap {
         self.pools.get(&i64::try_from(pg.pool).ok()?)
     }
 
+    /// Whether there is such a PG, which a raw one need not be.
+    pub fn has_pg(&self, pg: PgId) -> bool {
+        self.pool_of(pg).is_some_and(|pool| pg.seed < pool.pg_num)
+    }
+
     /// Every PG of every pool, by pool and seed.
     pub fn pgs(&self) -> impl Iterator<Item = PgId> + '_ {
         self.pools.iter().flat_map(|(id, pool)| {

@@ -154,7 +154,7 @@ pub(crate) fn denied_by_module(mon: &mut Monitor, session: SessionId, reply: Rep
         "{}: access denied",
         crate::fmt::cut(reply.status.clone(), MAX_STATUS)
     );
-    mon.audit_text(session, &text, false);
+    mon.audit_text(session, || text, false);
     let status = format!("{}{DENIED}", reply.status);
     reply.with_status(status)
 }

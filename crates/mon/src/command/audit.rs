@@ -50,17 +50,18 @@ impl Monitor {
     /// Notes in the audit log that a session's command was dispatched or denied.
     pub(super) fn audit(&mut self, session: SessionId, args: &Args, allowed: bool) {
         let verdict = if allowed { "dispatch" } else { "access denied" };
-        self.audit_text(session, &format!("cmd=[{}]: {verdict}", shown(args)), allowed);
+        self.audit_text(session, || format!("cmd=[{}]: {verdict}", shown(args)), allowed);
     }
 
-    /// The same of something that was denied or not.
-    pub(super) fn audit_text(&mut self, session: SessionId, text: &str, allowed: bool) {
+    /// The same of something that was denied or not. The text is only made where it is written.
+    pub(super) fn audit_text(&mut self, session: SessionId, text: impl FnOnce() -> String, allowed: bool) {
         let Some(sender) = self.sender(session) else {
             return;
         };
         if !allowed && !self.denials.admits(&sender.name, self.steady.now()) {
             return;
         }
+        let text = text();
         let from = crate::fmt::addr_legacy(&sender.addr);
         let name = sender.name.to_string().replace('\'', "\\'");
         self.audit_line(format!("from='{from}' entity='{name}' {text}"));

@@ -174,7 +174,7 @@ pub fn is_write(cmd: &[String]) -> bool {
 }
 
 /// The JSON that the official tool parses command lines with: Pacific's whole table, so that a command that is not
-/// supported is answered rather than unknown.
+/// supported is answered rather than unknown, and what is served of later releases.
 fn descriptions() -> Value {
     let mut out = Map::new();
     for (i, o) in official::all().enumerate() {
@@ -186,6 +186,13 @@ fn descriptions() -> Value {
             format!("cmd{i:03}"),
             json!({"sig": signature::describe(o.signature), "help": help, "module": o.module, "perm": o.perm,
                    "flags": o.shown_flags()}),
+        );
+    }
+    let later = all().filter(|c| official::find(&signature::prefix(c.signature)).is_none());
+    for (i, c) in (out.len()..).zip(later) {
+        out.insert(
+            format!("cmd{i:03}"),
+            json!({"sig": signature::describe(c.signature), "help": c.help, "module": c.module, "perm": c.perm, "flags": 0}),
         );
     }
     Value::Object(out)

@@ -231,6 +231,9 @@ impl Monitor {
     /// The device class that `osd new` has given to an OSD.
     pub(crate) fn given_class(&self, osd: i32) -> Option<String> {
         let kept = self.kv.get(CLASS, &osd.to_string()).ok().flatten()?;
-        String::from_utf8(kept.to_vec()).ok()
+        // Earlier versions kept whatever was given.
+        String::from_utf8(kept.to_vec())
+            .ok()
+            .filter(|class| is_valid_name(class))
     }
 }

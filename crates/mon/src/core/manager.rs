@@ -312,9 +312,13 @@ impl Monitor {
 
     fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
         let now = self.service_clocks();
-        let Some(what) = open.service.filter(|_| self.may_register(id)) else {
+        // Clients that are no services report too.
+        let Some(what) = open.service else { return };
+        if !self.may_register(id) {
+            let name = self.manager.sessions.get(&id).map(|s| s.name.to_string());
+            tracing::info!("{} may not register services", name.unwrap_or_default());
             return;
-        };
+        }
         if let Some(s) = self.manager.sessions.get(&id) {
             let key = (open.service_name, open.daemon_name);
             let client = services::Client {

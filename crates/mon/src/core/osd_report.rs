@@ -93,9 +93,10 @@ impl Monitor {
     fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
         let map = self.osd.map.clone();
         // As in Ceph the PG's primary has its say, and nobody else.
-        let sane = map
-            .pool_of(pg)
-            .is_some_and(|p| acting.len() <= usize::from(p.size))
+        let sane = map.has_pg(pg)
+            && map
+                .pool_of(pg)
+                .is_some_and(|p| acting.len() <= usize::from(p.size))
             && acting.iter().all(|o| map.is_up(*o))
             && map.map_pg(pg).acting_primary == osd;
         let pending = self.writes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
@@ -435,7 +436,7 @@ impl Monitor {
 /// Temporary mappings that say nothing any more, and any mapping of a pool that is gone.
 fn drop_stale_mappings(inc: &mut Incremental, next: &OsdMap) {
     for (pg, acting) in &next.pg_temp {
-        let useless = next.pool_of(*pg).is_none() || acting.iter().all(|o| next.is_down(*o)) || {
+        let useless = !next.has_pg(*pg) || acting.iter().all(|o| next.is_down(*o)) || {
             let m = next.map_pg(*pg);
             m.up == *acting
         };

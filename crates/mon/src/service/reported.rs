@@ -34,8 +34,8 @@ pub(super) fn read(osd: i32, report: &PgStatsReport, map: &OsdMap, now: UTime) -
         out.osd = Some(osd_stat(decode_all(&report.osd_stat)?, map));
     }
     for (pg, blob) in &report.pgs {
-        let leads = map.pool_of(*pg).is_some() && map.map_pg(*pg).acting_primary == osd;
-        if leads && fits(blob) {
+        let leads = || map.map_pg(*pg).acting_primary == osd;
+        if map.has_pg(*pg) && fits(blob) && leads() {
             out.pgs.push((*pg, pg_stat(decode_all(blob)?, map.epoch, now)));
         }
     }

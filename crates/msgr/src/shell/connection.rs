@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityType};
 use spirula_proto::RawMessage;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until, timeout};
 
@@ -137,6 +138,20 @@ impl Connection {
         self.pool = pool;
     }
 
+    /// Whether either side has ended the connection; for owners that do not read at the moment.
+    pub async fn is_hung_up(&self) -> bool {
+        if self.sender.is_closed() {
+            return true;
+        }
+        let both = Interest::READABLE | Interest::WRITABLE;
+        match timeout(Duration::ZERO, self.stream.ready(both)).await {
+            Ok(Ok(ready)) => ready.is_read_closed() || ready.is_write_closed(),
+            Ok(Err(_)) => true,
+            // Neither readable nor writable.
+            Err(_) => false,
+        }
+    }
+
     /// When the last bytes came; within [`Connection::recv`]'s loop the time the message was read.
     pub fn last_heard(&self) -> Instant {
         self.last_heard
@@ -181,7 +196,10 @@ impl Connection {
         loop {
             let event = self.inbound.poll().inspect_err(|_| self.sender.shared.fail())?;
             match event {
-                InboundEvent::Message(_) => self.in_seq.set(self.inbound.seq()),
+                InboundEvent::Message(_) => {
+                    self.in_seq.set(self.inbound.seq());
+                    self.large = None;
+                }
                 InboundEvent::Keepalive(stamp) => {
                     self.sender.shared.urgent(Urgent::KeepaliveAck(stamp));
                     continue;
@@ -248,11 +266,11 @@ impl Connection {
         }
     }
 
-    /// Whether the large message under way comes at less than the least rate.
+    /// Whether the large message under way comes at less than the least rate, or nothing of it has come for a while.
     fn is_too_slow(&self) -> bool {
         self.large.is_some_and(|(since, before)| {
             let (seconds, bytes) = (since.elapsed().as_secs_f64(), self.received - before);
-            (bytes as f64) < seconds * self.min_rate as f64
+            self.last_heard.elapsed() >= self.stall_timeout || (bytes as f64) < seconds * self.min_rate as f64
         })
     }
 }

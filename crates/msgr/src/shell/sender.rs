@@ -30,6 +30,10 @@ pub(super) enum Urgent {
     Ack(u64),
 }
 
+/// Bytes that may wait for a connection which goes on asking, whatever its party has: one that reads slowly stops itself, not all
+/// machines that share its key.
+const LITTLE: usize = 64 << 10;
+
 /// At most so many urgent frames wait: a peer that asks faster than it reads gets fewer answers.
 const URGENT_MAX: usize = 64;
 
@@ -80,9 +84,11 @@ pub struct QueueBound {
 }
 
 impl QueueBound {
-    /// Whether a connection for which `queued` bytes wait is to be ended: for itself, or where all parties have far too much.
+    /// Whether a connection is to be ended for which `queued` bytes waited before the newest message, which may be of any size: for
+    /// itself, or where all parties have far too much and its own is one of those that have much.
     fn is_exceeded(&self, queued: usize) -> bool {
-        queued > self.connection || queued > FEW && self.all.bytes() / 2 > self.total
+        let far_too_much = self.all.bytes() / 2 > self.total && self.party.bytes() > self.total / 4;
+        queued > self.connection || queued > FEW && far_too_much
     }
 
     /// Whether the party reads what it asks for.
@@ -109,12 +115,14 @@ impl Shared {
         self.drained.notify_one();
     }
 
-    fn queued(&self, bytes: usize) {
-        self.queued.fetch_add(bytes, Ordering::Relaxed);
+    /// Returns the bytes that waited before.
+    fn queued(&self, bytes: usize) -> usize {
+        let before = self.queued.fetch_add(bytes, Ordering::Relaxed);
         if let Some(bound) = self.bound.get() {
             bound.party.0.fetch_add(bytes, Ordering::Relaxed);
             bound.all.0.fetch_add(bytes, Ordering::Relaxed);
         }
+        before
     }
 
     /// Bytes were written to the socket.
@@ -194,12 +202,12 @@ impl Sender {
         if q.closed {
             return false;
         }
-        self.shared.queued(cost);
+        let before = self.shared.queued(cost);
         let idle = q.messages.is_empty();
         q.messages.push_back(msg);
         drop(q);
         let bound = self.shared.bound.get();
-        if bound.is_some_and(|b| b.is_exceeded(self.queued_bytes())) {
+        if bound.is_some_and(|b| b.is_exceeded(before)) {
             tracing::info!("{} bytes wait for a peer that does not read", self.queued_bytes());
             self.abort();
             return false;
@@ -238,7 +246,7 @@ impl Sender {
         let Some(bound) = self.shared.bound.get() else {
             return;
         };
-        while !bound.is_kept() && !self.is_closed() {
+        while self.queued_bytes() > LITTLE && !bound.is_kept() && !self.is_closed() {
             // Another connection of the party may be the one that reads.
             let _ = tokio::time::timeout(RECHECK, self.shared.drained.notified()).await;
         }

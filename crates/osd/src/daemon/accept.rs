@@ -129,9 +129,9 @@ fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> (u64, Arc<He
     })
 }
 
-/// Ready when a client's requests hold so little that it may send more.
-async fn may_send_more(held: &Held) {
-    while held.is_too_much() {
+/// Ready when a client's requests hold so little that it may send more, or when it has gone.
+async fn may_send_more(held: &Held, connection: &Connection) {
+    while held.is_too_much() && !connection.is_hung_up().await {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
@@ -182,7 +182,11 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
             tracing::info!("{name}: {e}");
             break;
         }
-        may_send_more(&held).await;
+        may_send_more(&held, &connection).await;
+        if held.is_too_much() {
+            tracing::debug!("{name}: gone, with more requests than it may have");
+            break;
+        }
     }
     shell.with(|o| o.client_closed(conn));
 }
@@ -203,7 +207,6 @@ fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) 
 
 async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: PeerInfo) {
     let sender = connection.sender().clone();
-    connection.set_pool(shell.dialer.data.pool.party());
     debug_assert_eq!(info.name.kind, EntityType::OSD);
     let conn = shell.with(|o| o.osd_opened(osd, sender));
     while let Ok(incoming) = connection.recv().await {

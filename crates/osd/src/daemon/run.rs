@@ -131,7 +131,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         .map(AdminSocket::bind)
         .transpose()
         .map_err(io_error("admin socket"))?;
-    let osd = Osd::new(Parts {
+    let mut osd = Osd::new(Parts {
         cfg,
         pg: PgConfig::default(),
         store,
@@ -141,6 +141,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         host: Rc::new(SystemHost::new()),
     })?;
     let guests = Guests::new(limits, client_side.pool.clone());
+    osd.io.unread = guests.unread();
     let shell = Shell::new(osd, dialer, guests);
     let (secrets, refusals) = (Secrets::new(), RefusalLog::default());
 
@@ -250,7 +251,7 @@ async fn admit_reads(shell: Shared, pool: Pool) {
         let wanted = shell.with(|o| o.io.deferred_bytes());
         match wanted {
             Some(bytes) => {
-                std::future::poll_fn(|cx| pool.poll_room(bytes.min(pool.limit()), cx)).await;
+                std::future::poll_fn(|cx| pool.poll_room(bytes, cx)).await;
                 shell.wake.notify_one();
                 tokio::task::yield_now().await;
             }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_buf::Pool;
 use spirula_maps::SnapId;
+use spirula_msgr::QueueAccount;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
 use super::store_queue::{StoreQueue, Submission};
@@ -40,6 +41,8 @@ pub(super) struct StoreIo {
     pub(super) store: Store,
     /// Where data is read into. Replies keep it until they are sent: at its limit further reads wait.
     pub(super) pool: Pool,
+    /// Replies that clients have not read yet.
+    pub(super) unread: QueueAccount,
     pub(super) deferred: VecDeque<Deferred>,
     pub(super) calls: HashMap<u64, Call>,
     pub(super) reads: HashMap<u64, Read>,
@@ -67,6 +70,7 @@ impl StoreIo {
         Self {
             store,
             pool,
+            unread: QueueAccount::default(),
             deferred: VecDeque::new(),
             calls: HashMap::new(),
             reads: HashMap::new(),

@@ -74,9 +74,11 @@ impl StoreIo {
         Ok(())
     }
 
-    /// Whether a read of so many bytes may begin: it fits the pool, or never will and is alone.
+    /// Whether a read of so many bytes may begin: it fits the pool, or hardly ever will, is alone, and clients have read most of what was
+    /// read for them before.
     fn has_room(&self, bytes: usize) -> bool {
-        self.pool.has_room(bytes) || bytes > self.pool.limit() / 2 && self.reads.is_empty()
+        let half = self.pool.limit() / 2;
+        self.pool.has_room(bytes) || bytes > half && self.reads.is_empty() && self.unread.bytes() <= half
     }
 
     /// The first read that waits for room.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::shell::Shared;
 
 /// How often they are looked for.
-const LOOK: Duration = Duration::from_millis(125);
-/// Over which time it is measured how fast a client reads.
-const SPAN: Duration = Duration::from_millis(375);
+const LOOK: Duration = Duration::from_millis(500);
+/// Over which time it is measured how fast a client reads: longer than lost packets are sent again in.
+const SPAN: Duration = Duration::from_millis(1500);
 /// Bytes a second that a client must read where others wait.
 const LEAST_RATE: u64 = 64 << 10;
 /// Bytes that may wait for a client anyhow.

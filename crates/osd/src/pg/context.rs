@@ -181,6 +181,10 @@ impl Contexts {
     /// Forgets the ops of a connection that wait.
     pub(crate) fn drop_queued(&mut self, conn: u64) {
         for c in self.by_key.values_mut() {
+            // What was fetched was so for the first op of the queue.
+            if c.queue.front().is_some_and(|op| op.client.conn == conn) {
+                c.answers = Vec::new();
+            }
             c.queue.retain(|op| op.client.conn != conn);
         }
     }

@@ -43,6 +43,6 @@ denied 13 "Error EACCES: not authorized on b/$help" as tenant ceph rbd trash pur
 denied 13 "Error EACCES: not authorized on $help" as tenant ceph rbd trash purge schedule add '' 1d
 as tenant ceph rbd trash purge schedule add a/ 1d
 ceph rbd trash purge schedule add b/ 2d
-test "$(as tenant ceph rbd trash purge schedule ls '' | value 'sorted(s["name"] for s in v.values())')" = "['a/']"
+test "$(as tenant ceph rbd trash purge schedule list '' | value 'sorted(s["name"] for s in v.values())')" = "['a/']"
 denied 13 "Error EACCES: not authorized on b/$help" as tenant ceph rbd trash purge schedule remove b/
-test "$(ceph rbd trash purge schedule ls '' | value 'len(v)')" = 2
+test "$(ceph rbd trash purge schedule list '' | value 'len(v)')" = 2

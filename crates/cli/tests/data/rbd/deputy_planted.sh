@@ -42,6 +42,11 @@ rbd create --size 8 a/asked
 as tenant ceph rbd task add remove a/asked >/dev/null
 gone a/asked
 as tenant ceph rbd task cancel planted-5
+# Nor does the administrator remove what the image says is its own.
+task=$(ceph rbd task add remove a/liar | value 'v["id"]')
+until_tasks 'the lying image was not tried' retry_message
+same b/secret secret
+ceph rbd task cancel "$task"
 # Others' tasks have their numbers still.
 rbd create --size 8 b/asked
 ceph rbd task add remove b/asked | value 'v["sequence"]' | grep -x 1

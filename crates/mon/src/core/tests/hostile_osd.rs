@@ -302,6 +302,22 @@ fn only_the_primary_speaks_for_a_pg() {
     };
     w.send(101, wish(vec![1]));
     assert!(w.mon.osd.map.pg_temp.is_empty());
+    // Seeds beyond the pool's PGs fold onto this one.
+    let folded = [1, 1 << 20].map(|n| {
+        (
+            PgId {
+                seed: pg.seed + 8 * n,
+                ..pg
+            },
+            vec![1],
+        )
+    });
+    let acting = BTreeMap::from(folded);
+    w.send(
+        100,
+        OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message(),
+    );
+    assert!(w.mon.osd.map.pg_temp.is_empty(), "there are no such PGs");
     w.send(100, wish(vec![7]));
     assert!(w.mon.osd.map.pg_temp.is_empty(), "there is no such OSD");
     w.send(100, wish(vec![1]));
