@@ -26,7 +26,7 @@ fn refused(c: &Cluster, args: &str) -> String {
 }
 
 const WRITE: &str = "
-    ceph osd pool create p 8 8 replicated
+    ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test
     for i in $(seq 60); do head -c 3000 < <(yes MARK-7341) > in; rados -p p put MARK-7341-$i in; done
     head -c 5000000 < <(yes MARK-7341) > large; rados -p p put large large
     rados -p p setxattr large MARK-7341 MARK-7341; rados -p p setomapval large MARK-7341 MARK-7341";
@@ -44,6 +44,7 @@ fn up_encrypts_new_osds_with_keys_that_the_monitors_keep() {
     // Killed, and opened again with the key that the monitors have.
     c.kill("osd.0");
     c.kill("osd.1");
+    c.down();
     c.start(2, &["--no-respawn", "--osd-size", "1G"]);
     c.sh(READ);
     let uuids = [0, 1].map(|n| {
@@ -79,6 +80,7 @@ fn up_encrypts_new_osds_with_keys_that_the_monitors_keep() {
         "store fsck --log osd.0/log osd.0/block --encryption-key-file old",
     );
     assert!(said.contains("the key is not its key"), "{said}");
+    c.down();
     c.start(2, &["--no-respawn", "--osd-size", "1G"]);
     c.sh(READ);
     c.down();
@@ -140,7 +142,7 @@ spirula_osd_encryption_key_file = '$PWD/key >> ceph.conf
          ceph osd new {uuid} 1
          ceph auth get-or-create osd.1 mon 'allow profile osd' osd 'allow *' > osd.1/keyring
          {bin} {mkfs} --encrypt
-         {bin} osd run -c ceph.conf -i 1 > osd.1.log 2>&1 &
+         ({bin} osd run -c ceph.conf -i 1 > osd.1.log 2>&1 &)
          for i in $(seq 100); do ceph osd stat | grep '2 up' > /dev/null && break; sleep 0.2; done
          ceph osd out 0
          for i in $(seq 300); do ceph pg stat | grep ' active+clean;' > /dev/null && break; sleep 0.2; done
@@ -148,7 +150,7 @@ spirula_osd_encryption_key_file = '$PWD/key >> ceph.conf
     ));
     let said = refused(&c, &format!("{mkfs} --force"));
     assert!(said.contains("in use"), "{said}");
-    let pid = c.sh("cat run/osd.1.pid");
+    let pid = c.sh("cat run/osd.1.pid").trim().to_owned();
     c.sh(&format!(
         "kill {pid}; while kill -0 {pid} 2> /dev/null; do sleep 0.1; done"
     ));
