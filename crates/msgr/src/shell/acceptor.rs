@@ -18,7 +18,7 @@ use crate::config::Config;
 const PENDING_DEFAULT: usize = 256;
 
 /// Runs the accepting side's handshakes. At most so many run at once; one more pushes another out, chosen so that neither
-/// connections that only sit there nor a flood from some address keep honest clients away: see [`Pending`].
+/// connections that only sit there nor a flood from some address keep honest clients away: see `Pending`.
 pub struct Acceptor {
     config: Rc<Config>,
     most: usize,
