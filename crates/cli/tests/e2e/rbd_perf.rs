@@ -1,12 +1,13 @@
 //! What clients do to block images, as the official `rbd perf image iostat`, `iotop` and `ceph rbd perf image` tell it.
 
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Stdio};
 
-use crate::common::{Cluster, text};
+use crate::common::Cluster;
 use serde_json::Value;
 
 /// Writes 4 KiB to images about twenty times a second, and reads half as often, until its standard input ends; then prints how often
-/// it wrote to each.
+/// it wrote to each. Before, it says that all images are in use.
 const LOAD: &str = r#"
 import rbd
 images = []
@@ -23,30 +24,41 @@ while not ended.wait(0.05):
         if n % 2:
             image.read(n % 1000 * 4096, 2048)
     n += 1
+    if n == 2:
+        print('begun', flush=True)
 for image in images:
     image.close()
 print(n)
 "#;
 
-struct Load(Child, Child);
+struct Load(Child, Child, BufReader<ChildStdout>);
 
 impl Load {
     fn start(c: &Cluster) -> Self {
         let bench = "timeout -k 1 50 rbd bench --io-type write --io-size 8192 --io-threads 1 --io-total 100G p/plain &> /dev/null || true";
+        let bench = c.shell(bench).spawn().unwrap();
         let python = c
             .python_command(LOAD)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
-        Self(c.shell(bench).spawn().unwrap(), python.unwrap())
+        let mut python = python.unwrap();
+        let mut said = BufReader::new(python.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "begun");
+        Self(bench, python, said)
     }
 
     /// Ends the slow part, and says how often it wrote to each image.
     fn end(mut self) -> u64 {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        let out = self.1.wait_with_output().unwrap();
-        text(&out.stdout).trim().parse().unwrap()
+        drop(self.1.stdin.take());
+        let mut written = String::new();
+        self.2.read_to_string(&mut written).unwrap();
+        self.1.wait().unwrap();
+        written.trim().parse().unwrap()
     }
 }
 
