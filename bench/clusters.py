@@ -69,3 +69,8 @@ class Spirula(Cluster):
 
     def down(self):
         sh(self.bin, "down", "--dir", self.dir, env=os.environ)
+
+
+class Before(Spirula):
+    """An earlier build of Spirula, for what a change costs."""
+    name = "before"

@@ -5,6 +5,7 @@ Starts Debian's Ceph, runs the matrix, stops it; the same for Spirula; as often 
 Prints the ratio of the medians, writes results.csv (every run) and results.svg (the ratios).
 
     bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados|rbd] [--work DIR] [--out bench/results]
+    bench/run.py --before BINARY --out DIR         # beside an earlier build of Spirula: what a change costs
 """
 
 import argparse
@@ -21,7 +22,7 @@ import subprocess
 import time
 
 import fio
-from clusters import Ceph, Spirula, clear, sh
+from clusters import Before, Ceph, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -148,7 +149,7 @@ def measure(cluster, args, run):
     return rows
 
 
-def summary(rows):
+def summary(rows, peer):
     out = []
     measured = {(r["pool"], r["case"]) for r in rows}
     for pool, case, _, bar in CASES:
@@ -158,13 +159,13 @@ def summary(rows):
         def med(cluster, key):
             return statistics.median(r[key] for r in rows if (r["cluster"], r["pool"], r["case"]) == (cluster, pool, case))
         out.append({"pool": pool, "case": case, "bar": bar, "unit": next(r["unit"] for r in rows if (r["pool"], r["case"]) == (pool, case)),
-                    "ratio": med("spirula", "rate") / max(med("ceph", "rate"), 1e-9),
-                    **{f"{c}_{k}": med(c, k) for c in ("ceph", "spirula")
+                    "ratio": med("spirula", "rate") / max(med(peer, "rate"), 1e-9),
+                    **{f"{c}_{k}": med(c, k) for c in (peer, "spirula")
                        for k in ("rate", "iops", "avg_ms", "osd_us_per_op", "client_us_per_op", "rss_mib", "threads")}})
     return out
 
 
-def plot(table, path, where):
+def plot(table, path, where, peer):
     import matplotlib
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
@@ -177,7 +178,7 @@ def plot(table, path, where):
             ax.plot([r["bar"], r["bar"]], [i - 0.4, i + 0.4], color="#c0392b")
     ax.axvline(1, color="#888", linewidth=0.8)
     ax.invert_yaxis()
-    ax.set_xlabel("throughput as a multiple of Ceph 16.2 (red: the first bar)")
+    ax.set_xlabel(f"throughput as a multiple of {'Ceph 16.2 (red: the first bar)' if peer == 'ceph' else 'the build before'}")
     ax.set_title(where, fontsize=8)
     fig.tight_layout()
     fig.savefig(path)
@@ -194,34 +195,38 @@ def main():
     p.add_argument("--spirula", default=f"{ROOT}/target/release/spirula")
     p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
                    help="those of `rados bench`, of `librados.c`, of block images, or all")
+    p.add_argument("--before", help="an earlier build of Spirula, measured in Ceph's place")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
     args = p.parse_args()
+    if args.before and os.path.abspath(args.out) == f"{HERE}/results":
+        raise SystemExit("--before wants an --out of its own: results/ is beside Ceph")
     os.makedirs(args.work, exist_ok=True)
     os.makedirs(args.out, exist_ok=True)
     # Of the development files of Debian's librados.
     sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados.c", "-lrados", "-lpthread", env=os.environ)
     rows = []
     for run in range(1, args.repeat + 1):
-        for kind in (Ceph, Spirula):
+        for kind in (Before if args.before else Ceph, Spirula):
             if args.only in (None, kind.name):
-                rows += measure(kind(args.work, args.osd_gib, args.spirula), args, run)
+                rows += measure(kind(args.work, args.osd_gib, args.before if kind is Before else args.spirula), args, run)
     if args.only:
         return
     with open(f"{args.out}/results.csv", "w", newline="") as f:
         w = csv.DictWriter(f, fieldnames=sorted(rows[0]))
         w.writeheader()
         w.writerows(rows)
-    table = summary(rows)
+    peer = "before" if args.before else "ceph"
+    table = summary(rows, peer)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     where = (f"{datetime.date.today()}, {os.cpu_count()} × {model}, "
              f"{args.repeat} runs of {args.seconds} s, 3 OSDs and the client on one machine")
-    print(f"\n{where}\n{'case':42} {'ratio':>6} {'bar':>5} {'rate':>8} {'ceph':>8} {'unit':5} {'us/op':>7} {'ceph':>7} {'RSS':>5} {'ceph':>5}")
+    print(f"\n{where}\n{'case':42} {'ratio':>6} {'bar':>5} {'rate':>8} {peer:>8} {'unit':5} {'us/op':>7} {peer:>7} {'RSS':>5} {peer:>6}")
     for r in table:
-        print(f"{r['pool'] + ': ' + r['case']:42} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_rate']:8.1f} {r['ceph_rate']:8.1f} {r['unit']:5} "
-              f"{r['spirula_osd_us_per_op']:7.0f} {r['ceph_osd_us_per_op']:7.0f} {r['spirula_rss_mib']:5.0f} {r['ceph_rss_mib']:5.0f}")
+        print(f"{r['pool'] + ': ' + r['case']:42} {r['ratio']:6.2f} {r['bar'] or '':>5} {r['spirula_rate']:8.1f} {r[f'{peer}_rate']:8.1f} {r['unit']:5} "
+              f"{r['spirula_osd_us_per_op']:7.0f} {r[f'{peer}_osd_us_per_op']:7.0f} {r['spirula_rss_mib']:5.0f} {r[f'{peer}_rss_mib']:6.0f}")
     with open(f"{args.out}/summary.json", "w") as f:
         json.dump({"where": where, "cases": table}, f, indent=1)
-    plot(table, f"{args.out}/results.svg", where)
+    plot(table, f"{args.out}/results.svg", where, peer)
 
 
 if __name__ == "__main__":
