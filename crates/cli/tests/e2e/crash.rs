@@ -66,11 +66,11 @@ os._exit(0)
 "#;
 
 #[test]
-fn nothing_acknowledged_is_lost_in_fifty_deaths() {
+fn nothing_acknowledged_is_lost_in_many_deaths() {
     let deaths: u32 = std::env::var("SPIRULA_DEATHS")
         .ok()
         .and_then(|v| v.parse().ok())
-        .unwrap_or(50);
+        .unwrap_or(20);
     let c = Cluster::up("deaths", 3, &["--no-respawn", "--osd-size", "2G"]);
     c.sh("ceph osd pool create data 16 16 replicated; ceph osd pool application enable data test");
     let mut client = c

@@ -12,8 +12,10 @@ pub mod raw_client;
 pub mod raw_ops;
 pub mod raw_wire;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// A running cluster in a temporary directory; stopped and removed when dropped.
@@ -31,9 +33,27 @@ pub fn spirula() -> Command {
     Command::new(binary())
 }
 
+/// Makes a test that fails say why at once, past the harness, which keeps it until all have ended: of a run that is stopped, or
+/// whose log is cut, it would be lost.
+fn failures_speak() {
+    /// Characters of a failure: its first lines, without the daemons' logs that follow them.
+    const MOST: usize = 1200;
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |failure| {
+            let name = std::thread::current().name().unwrap_or("?").to_owned();
+            let text: String = failure.to_string().chars().take(MOST).collect();
+            let _ = writeln!(std::io::stderr(), "{name} fails: {text}");
+            before(failure);
+        }));
+    });
+}
+
 impl Cluster {
     /// Starts a cluster of `osds` OSDs with `extra` arguments to `up`.
     pub fn up(test: &str, osds: u32, extra: &[&str]) -> Self {
+        failures_speak();
         let dir = std::env::temp_dir().join(format!("spirula-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let cluster = Self { dir };
