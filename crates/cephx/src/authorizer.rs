@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use crate::env::Env;
 use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey};
 use crate::outcome::{Accepted, GlobalIdStatus, Outcome};
-use crate::seal::{open, open_from, seal, seal_into};
+use crate::seal::{Usage, open, open_from, seal, seal_into};
 use crate::ticket::is_expired;
 use crate::ticket_seal::open_ticket;
 use crate::wire::{
@@ -52,22 +52,24 @@ impl Authorizer {
     /// The payload of the first `AUTH_REQUEST`.
     ///
     /// # Errors
-    /// [`Error::BadKey`].
-    pub fn initial(&self) -> Result<Vec<u8>> {
-        self.with_challenge(None)
+    /// [`Error::BadKey`], [`Error::NoRandomness`].
+    pub fn initial(&self, env: &Env<'_>) -> Result<Vec<u8>> {
+        self.with_challenge(None, env)
     }
 
-    fn with_challenge(&self, challenge: Option<u64>) -> Result<Vec<u8>> {
+    fn with_challenge(&self, challenge: Option<u64>, env: &Env<'_>) -> Result<Vec<u8>> {
         let mut w = Writer::with_capacity(self.prefix.len() + 64);
         w.bytes(&self.prefix);
         let challenge_plus_one = challenge.map(|c| c.wrapping_add(1));
         seal_into(
             &mut w,
             &self.session_key,
+            Usage::Authorize,
             &Authorize {
                 nonce: self.nonce,
                 challenge_plus_one,
             },
+            env,
         )?;
         Ok(w.into_vec())
     }
@@ -76,9 +78,9 @@ impl Authorizer {
     ///
     /// # Errors
     /// [`Error::Decrypt`] where the challenge was not made by who could read the ticket.
-    pub fn handle_more(&mut self, payload: &[u8]) -> Result<Vec<u8>> {
-        let challenge: Challenge = open(&self.session_key, payload)?;
-        self.with_challenge(Some(challenge.server_challenge))
+    pub fn handle_more(&mut self, payload: &[u8], env: &Env<'_>) -> Result<Vec<u8>> {
+        let challenge: Challenge = open(&self.session_key, Usage::AuthorizeChallenge, payload)?;
+        self.with_challenge(Some(challenge.server_challenge), env)
     }
 
     /// Checks the service's proof: the session key and the connection's secret.
@@ -86,7 +88,11 @@ impl Authorizer {
     /// # Errors
     /// [`Error::Decrypt`], [`Error::WrongAnswer`] where the service could not read the ticket.
     pub fn handle_done(self, payload: &[u8]) -> Result<(CryptoKey, ConnectionSecret)> {
-        let reply: AuthorizeReply = open_from(&mut Reader::new(payload), &self.session_key)?;
+        let reply: AuthorizeReply = open_from(
+            &mut Reader::new(payload),
+            &self.session_key,
+            Usage::AuthorizeReply,
+        )?;
         if !same_number(reply.nonce_plus_one, self.nonce.wrapping_add(1)) {
             return Err(Error::WrongAnswer);
         }
@@ -138,7 +144,7 @@ pub(crate) fn open_authorizer(
     if is_expired(&info.ticket, env.now) {
         return Err(Error::Expired);
     }
-    let body = open_from(r, &info.session_key)?;
+    let body = open_from(r, &info.session_key, Usage::Authorize)?;
     Ok(OpenedAuthorizer { info, body })
 }
 
@@ -219,7 +225,9 @@ impl AuthorizerVerifier {
                 self.state = State::Challenged(server_challenge);
                 Ok(Outcome::More(seal(
                     &session_key,
+                    Usage::AuthorizeChallenge,
                     &Challenge { server_challenge },
+                    env,
                 )?))
             }
             (State::Challenged(challenge), Some(answer)) => {
@@ -232,7 +240,7 @@ impl AuthorizerVerifier {
                     connection_secret: connection_secret.clone(),
                 };
                 let mut w = Writer::with_capacity(144);
-                seal_into(&mut w, &session_key, &reply)?;
+                seal_into(&mut w, &session_key, Usage::AuthorizeReply, &reply, env)?;
                 let ticket = opened.info.ticket;
                 Ok(Outcome::Done(Box::new(Accepted {
                     payload: w.into_vec(),

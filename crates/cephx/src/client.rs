@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::key::{ConnectionSecret, CryptoKey};
 use crate::name::AuthName;
 use crate::rotating::RotatingSecrets;
-use crate::seal::{fold, open_from};
+use crate::seal::{Usage, answer, open_from};
 use crate::wire::{
     Authenticate, Challenge, ChallengeBlob, ResponseHeader, ServiceTicket, ServiceTicketRequest, TicketBlob,
     mode, read_service, request, services_in,
@@ -86,10 +86,10 @@ impl TicketStore {
         for _ in 0..r.count(11)? {
             let service = read_service(r)?;
             r.u8()?;
-            let session: ServiceTicket = open_from(r, key)?;
+            let session: ServiceTicket = open_from(r, key, Usage::SessionKey)?;
             let blob: bytes::Bytes = if r.bool()? {
                 let old = self.tickets.get(&service).ok_or(Error::NoTicket(service))?;
-                open_from(r, &old.session_key)?
+                open_from(r, &old.session_key, Usage::TicketBlob)?
             } else {
                 r.get()?
             };
@@ -256,7 +256,7 @@ impl ClientSession {
         }
         let mut w = Writer::with_capacity(256);
         w.u16(request::PRINCIPAL_SESSION_KEY);
-        w.bytes(&self.tickets.authorizer(EntityType::AUTH, env)?.initial()?);
+        w.bytes(&self.tickets.authorizer(EntityType::AUTH, env)?.initial(env)?);
         w.put(&ServiceTicketRequest { keys: need });
         Ok(Some(w.into_vec()))
     }
@@ -283,7 +283,13 @@ impl ClientSession {
                 let key = self.auth_key()?.clone();
                 self.tickets.read_tickets(&mut r, &key, env.now)?;
             }
-            request::ROTATING_KEY => return Ok(Renewed::Secrets(open_from(&mut r, &self.key)?)),
+            request::ROTATING_KEY => {
+                return Ok(Renewed::Secrets(open_from(
+                    &mut r,
+                    &self.key,
+                    Usage::RotatingSecrets,
+                )?));
+            }
             other => return Err(Error::UnknownRequest(other)),
         }
         Ok(Renewed::Tickets)
@@ -310,7 +316,7 @@ impl ClientSession {
     fn login_request(&self, need: u32, env: &Env<'_>) -> Result<Vec<u8>> {
         let server_challenge = self.server_challenge.ok_or(Error::OutOfOrder)?;
         let client_challenge = env.random_u64()?;
-        let key = fold(
+        let key = answer(
             &self.key,
             &ChallengeBlob {
                 server_challenge,
@@ -346,7 +352,7 @@ impl ClientSession {
         let session_key = self.auth_key()?.clone();
         let secret = match r.blob()? {
             [] => ConnectionSecret::default(),
-            sealed => open_from(&mut Reader::new(sealed), &session_key)?,
+            sealed => open_from(&mut Reader::new(sealed), &session_key, Usage::ConnectionSecret)?,
         };
         let extra = r.blob()?;
         if !extra.is_empty() {

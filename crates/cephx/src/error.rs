@@ -2,6 +2,8 @@
 
 use spirula_denc::EntityType;
 
+use crate::key::KeyType;
+
 /// The result of an authentication step.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -23,6 +25,9 @@ pub enum Error {
     /// A key's text or bytes are not a key, or of a type that is not implemented.
     #[error("not a usable key")]
     BadKey,
+    /// The entity's key is of a type that the cluster does not take.
+    #[error("keys of type {0} are not allowed")]
+    UnallowedKeyType(KeyType),
     /// The method is neither cephx nor anything else that is offered.
     #[error("authentication method {0} is not offered")]
     UnsupportedMethod(u32),

@@ -71,7 +71,7 @@ impl Transcript<'_> {
     fn session_keys(&self, mode: ConnectionMode) -> Result<(CryptoKey, ConnectionSecret)> {
         let session = self.derive(SESSION, AES_KEY_LEN)?;
         let secret = self.derive(CONNECTION, mode.secret_len())?;
-        let session = CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &session)?;
+        let session = CryptoKey::from_parts(KeyType::Aes, UTime::ZERO, &session)?;
         Ok((session, ConnectionSecret(secret)))
     }
 }

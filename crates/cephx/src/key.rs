@@ -11,30 +11,89 @@ use zeroize::Zeroizing;
 use crate::env::Env;
 use crate::{Error, Result};
 
-/// What a key is for (`CEPH_CRYPTO_*` in `src/include/ceph_fs.h`). Unknown values are refused when decoded: a key
+/// How a key is used (`CEPH_CRYPTO_*` in `src/include/ceph_fs.h`). Unknown values are refused when decoded: a key
 /// that can't be used must not be stored as if it could.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct KeyType(pub u16);
+///
+/// The order is that of strength: of two sides that know different types, the lesser is what both know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum KeyType {
+    /// No key.
+    #[default]
+    None,
+    /// AES-128-CBC with a fixed vector and without authentication, which clients of all releases know.
+    Aes,
+    /// AES-256 after RFC 8009 ([`crate::rfc8009`]), which clients know since Ceph 19.2.6 and 20.2.4 and Linux 7.0.
+    Aes256k,
+}
 
 impl KeyType {
-    /// No key.
-    pub const NONE: Self = Self(0);
-    /// AES-128.
-    pub const AES: Self = Self(1);
-    // Type 2, AES-256 after RFC 8009, exists since 19.2.6 and 20.2.4; it gets its constant with its cipher.
+    /// The types of which there are keys, the weakest first.
+    pub const ALL: [Self; 2] = [Self::Aes, Self::Aes256k];
 
-    /// Bytes that a secret of this type must have at least, `None` for a type that is not implemented.
-    fn min_len(self) -> Option<usize> {
+    /// The type's number on the wire.
+    pub fn to_wire(self) -> u16 {
         match self {
-            Self::NONE => Some(0),
-            Self::AES => Some(AES_KEY_LEN),
-            _ => None,
+            Self::None => 0,
+            Self::Aes => 1,
+            Self::Aes256k => 2,
         }
+    }
+
+    /// The type of this number.
+    pub fn from_wire(number: u16) -> Option<Self> {
+        [Self::None, Self::Aes, Self::Aes256k]
+            .into_iter()
+            .find(|t| t.to_wire() == number)
+    }
+
+    /// The name that commands and options use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Aes => "aes",
+            Self::Aes256k => "aes256k",
+        }
+    }
+
+    /// The type of this name, of which there can be keys.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.name() == name)
+    }
+
+    /// Whether its weaknesses are known (CVE-2025-30156): what it seals can be cut and pasted.
+    pub fn is_insecure(self) -> bool {
+        self != Self::Aes256k
+    }
+
+    /// Bytes of a fresh secret.
+    fn secret_len(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Aes => AES_KEY_LEN,
+            Self::Aes256k => AES256_KEY_LEN,
+        }
+    }
+
+    /// Whether a secret of so many bytes can be one of this type. Longer secrets of type AES are kept as they are.
+    fn takes(self, len: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::Aes => len >= AES_KEY_LEN,
+            Self::Aes256k => len == AES256_KEY_LEN,
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
 /// Bytes of an AES-128 key.
 pub(crate) const AES_KEY_LEN: usize = 16;
+/// Bytes of an AES-256 key.
+pub(crate) const AES256_KEY_LEN: usize = 32;
 
 /// A secret key with its type and its time of creation. Wiped from memory when dropped; never printed by `Debug`,
 /// compared in constant time.
@@ -46,15 +105,15 @@ pub struct CryptoKey {
 }
 
 impl CryptoKey {
-    /// A fresh AES-128 key.
+    /// A fresh key.
     ///
     /// # Errors
     /// [`Error::NoRandomness`].
-    pub fn generate(env: &Env<'_>) -> Result<Self> {
-        let mut secret = Zeroizing::new(vec![0; AES_KEY_LEN]);
+    pub fn generate(kind: KeyType, env: &Env<'_>) -> Result<Self> {
+        let mut secret = Zeroizing::new(vec![0; kind.secret_len()]);
         env.random.fill(&mut secret)?;
         Ok(Self {
-            kind: KeyType::AES,
+            kind,
             created: env.now,
             secret,
         })
@@ -63,9 +122,9 @@ impl CryptoKey {
     /// A key from its parts.
     ///
     /// # Errors
-    /// [`Error::BadKey`] for an unknown type or a secret too short for its type.
+    /// [`Error::BadKey`] for a secret of a length that its type does not have.
     pub fn from_parts(kind: KeyType, created: UTime, secret: &[u8]) -> Result<Self> {
-        let usable = secret.is_empty() || kind.min_len().is_some_and(|min| secret.len() >= min && min > 0);
+        let usable = secret.is_empty() || kind.takes(secret.len());
         if !usable || secret.len() > usize::from(u16::MAX) {
             return Err(Error::BadKey);
         }
@@ -116,7 +175,7 @@ impl fmt::Debug for CryptoKey {
         write!(
             f,
             "CryptoKey(type {}, created {}, {} secret bytes)",
-            self.kind.0,
+            self.kind,
             self.created,
             self.secret.len()
         )
@@ -133,7 +192,7 @@ impl Eq for CryptoKey {}
 
 impl Encode for CryptoKey {
     fn encode(&self, w: &mut Writer) {
-        w.u16(self.kind.0);
+        w.u16(self.kind.to_wire());
         w.put(&self.created);
         // The constructors keep the length within 16 bits.
         w.u16(u16::try_from(self.secret.len()).unwrap_or(u16::MAX));
@@ -143,7 +202,7 @@ impl Encode for CryptoKey {
 
 impl Decode for CryptoKey {
     fn decode(r: &mut Reader<'_>) -> spirula_denc::Result<Self> {
-        let kind = KeyType(r.u16()?);
+        let kind = KeyType::from_wire(r.u16()?).ok_or(spirula_denc::Error::Invalid("key type"))?;
         let created = r.get()?;
         let len = r.u16()?;
         Self::from_parts(kind, created, r.bytes(usize::from(len))?)
@@ -217,13 +276,18 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "AQAvCMNjrS5iHBAAEXS4PqyH8GSTR0M2Nzdx0g==";
+    /// By `ceph-authtool --gen-print-key --key-type aes256k` of 20.2.4.
+    const TEXT256: &str = "AgA/sgZrpVKDFSAAppb21iFsIbF6ayugm/cTjF1Nw1ruhEPNr/cra19Js+c=";
 
     #[test]
     fn text_of_ceph_authtool_round_trips() {
         let key = CryptoKey::from_base64(TEXT).unwrap();
-        assert_eq!(key.kind(), KeyType::AES);
+        assert_eq!(key.kind(), KeyType::Aes);
         assert_eq!(key.secret().len(), 16);
         assert_eq!(key.to_base64(), TEXT);
+        let key = CryptoKey::from_base64(TEXT256).unwrap();
+        assert_eq!((key.kind(), key.secret().len()), (KeyType::Aes256k, 32));
+        assert_eq!(key.to_base64(), TEXT256);
         assert_eq!(CryptoKey::default().to_base64(), "AAAAAAAAAAAAAAAA");
     }
 
@@ -233,13 +297,35 @@ mod tests {
             assert_eq!(CryptoKey::from_base64(text), Err(Error::BadKey), "{text}");
         }
         assert_eq!(
-            CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &[1; 15]),
+            CryptoKey::from_parts(KeyType::Aes, UTime::ZERO, &[1; 15]),
             Err(Error::BadKey)
         );
+        for len in [1, 16, 31, 33] {
+            assert_eq!(
+                CryptoKey::from_parts(KeyType::Aes256k, UTime::ZERO, &vec![1; len]),
+                Err(Error::BadKey)
+            );
+        }
         assert_eq!(
-            CryptoKey::from_parts(KeyType(2), UTime::ZERO, &[1; 32]),
+            CryptoKey::from_parts(KeyType::None, UTime::ZERO, &[1; 16]),
             Err(Error::BadKey)
         );
+        // Type 3 with 32 bytes: no release has it.
+        let unknown = TEXT256.replacen("Ag", "Aw", 1);
+        assert_eq!(CryptoKey::from_base64(&unknown), Err(Error::BadKey));
+    }
+
+    #[test]
+    fn names_and_numbers_of_types_round_trip() {
+        for kind in KeyType::ALL {
+            assert_eq!(KeyType::from_wire(kind.to_wire()), Some(kind));
+            assert_eq!(KeyType::from_name(kind.name()), Some(kind));
+        }
+        for other in ["", "none", "AES", "aes256", "aes256k "] {
+            assert_eq!(KeyType::from_name(other), None, "{other}");
+        }
+        assert_eq!(KeyType::from_wire(3), None);
+        assert!(KeyType::Aes < KeyType::Aes256k);
     }
 
     #[test]

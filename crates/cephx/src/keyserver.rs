@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::entity::EntityAuth;
+use crate::key::KeyType;
 use crate::name::AuthName;
 use crate::rotating::{ServiceSecrets, TicketLifetimes};
 
@@ -23,6 +24,11 @@ pub trait KeyServer {
     /// A number that no session ever had, never 0. `None` where the monitor has none left and must reserve more;
     /// the client is then told to come back.
     fn new_global_id(&self) -> Option<u64>;
+
+    /// Whether entities may log in with keys of this type (`auth_allowed_ciphers`).
+    fn allows(&self, _kind: KeyType) -> bool {
+        true
+    }
 
     /// Whether clients too old to prove that a global id was theirs may reclaim it without proof
     /// (`auth_allow_insecure_global_id_reclaim`).

@@ -18,12 +18,15 @@ mod entity;
 mod env;
 mod error;
 mod global_id;
+#[cfg(test)]
+mod golden;
 mod greeting;
 mod key;
 mod keyring;
 mod keyserver;
 mod name;
 mod outcome;
+mod rfc8009;
 mod rotating;
 mod seal;
 mod server;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use spirula_denc::{Decode, Encode, EntityType, Error, Reader, Result, UTime, Writer};
 
 use crate::env::Env;
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, KeyType};
 use crate::wire::versioned;
 
 /// Generations kept for each service.
@@ -88,7 +88,7 @@ impl RotatingSecrets {
     }
 
     /// Adds what generations are due. Whether there were any.
-    fn rotate(&mut self, ttl: Duration, env: &Env<'_>) -> crate::Result<bool> {
+    fn rotate(&mut self, ttl: Duration, kind: KeyType, env: &Env<'_>) -> crate::Result<bool> {
         let mut added = false;
         // Three new generations replace all there are; a clock at the end of time must not add for ever.
         for _ in 0..GENERATIONS {
@@ -102,7 +102,7 @@ impl RotatingSecrets {
             // Only damaged secrets count so far that there is no next id.
             self.max_id = self.max_id.checked_add(1).ok_or(crate::Error::NotReady)?;
             let secret = ExpiringKey {
-                key: CryptoKey::generate(env)?,
+                key: CryptoKey::generate(kind, env)?,
                 expiration: start.plus(ttl),
             };
             self.secrets.insert(self.max_id, secret);
@@ -136,19 +136,33 @@ pub struct ServiceSecrets {
 
 impl ServiceSecrets {
     /// What the secrets become where a rotation is due at `env.now`, else `None`. The caller replicates the result
-    /// before it is used: tickets under a secret that a crash forgets would be good for nothing.
+    /// before it is used: tickets under a secret that a crash forgets would be good for nothing. New secrets are of type `kind`
+    /// (`auth_service_cipher`).
     ///
     /// # Errors
     /// [`crate::Error::NoRandomness`].
-    pub fn rotated(&self, lifetimes: &TicketLifetimes, env: &Env<'_>) -> crate::Result<Option<Self>> {
+    pub fn rotated(
+        &self,
+        lifetimes: &TicketLifetimes,
+        kind: KeyType,
+        env: &Env<'_>,
+    ) -> crate::Result<Option<Self>> {
         let mut next = self.clone();
         let mut added = false;
         for service in SERVICES {
             let secrets = next.services.entry(u32::from(service.0)).or_default();
-            added |= secrets.rotate(lifetimes.of(service), env)?;
+            added |= secrets.rotate(lifetimes.of(service), kind, env)?;
         }
         next.version += 1;
         Ok(added.then_some(next))
+    }
+
+    /// All secrets with their services, for listings.
+    pub fn iter(&self) -> impl Iterator<Item = (EntityType, &RotatingSecrets)> {
+        let known = |s: u32| u8::try_from(s).ok().map(EntityType);
+        self.services
+            .iter()
+            .filter_map(move |(service, secrets)| Some((known(*service)?, secrets)))
     }
 
     /// The secret to seal a ticket of `service` with, `None` before the first rotation.
@@ -278,6 +292,7 @@ mod tests {
 
     const T0: u32 = 1_700_000_000;
     const HOUR: u32 = 3600;
+    const KIND: KeyType = KeyType::Aes256k;
 
     fn at(sec: u32) -> Env<'static> {
         Env::system(UTime::from_secs(sec))
@@ -287,7 +302,7 @@ mod tests {
     fn three_generations_end_an_hour_apart_and_rotate_when_the_current_one_ends() {
         let lifetimes = TicketLifetimes::default();
         let first = ServiceSecrets::default()
-            .rotated(&lifetimes, &at(T0))
+            .rotated(&lifetimes, KIND, &at(T0))
             .unwrap()
             .unwrap();
         let ends = |s: &ServiceSecrets| -> Vec<(u64, u32)> {
@@ -302,8 +317,14 @@ mod tests {
             ends(&first),
             [(1, T0 + HOUR), (2, T0 + 2 * HOUR), (3, T0 + 3 * HOUR)]
         );
-        assert_eq!(first.rotated(&lifetimes, &at(T0 + 2 * HOUR - 1)).unwrap(), None);
-        let second = first.rotated(&lifetimes, &at(T0 + 2 * HOUR)).unwrap().unwrap();
+        assert_eq!(
+            first.rotated(&lifetimes, KIND, &at(T0 + 2 * HOUR - 1)).unwrap(),
+            None
+        );
+        let second = first
+            .rotated(&lifetimes, KIND, &at(T0 + 2 * HOUR))
+            .unwrap()
+            .unwrap();
         assert_eq!(
             ends(&second),
             [(2, T0 + 2 * HOUR), (3, T0 + 3 * HOUR), (4, T0 + 4 * HOUR)]
@@ -318,7 +339,7 @@ mod tests {
     fn tickets_are_sealed_with_the_current_generation_or_the_next_when_late() {
         let lifetimes = TicketLifetimes::default();
         let s = ServiceSecrets::default()
-            .rotated(&lifetimes, &at(T0))
+            .rotated(&lifetimes, KIND, &at(T0))
             .unwrap()
             .unwrap();
         let current = |sec| {
@@ -343,9 +364,13 @@ mod tests {
             nsec: 999_999_999,
         });
         let s = ServiceSecrets::default()
-            .rotated(&TicketLifetimes::default(), &end)
+            .rotated(&TicketLifetimes::default(), KIND, &end)
             .unwrap()
             .unwrap();
-        assert!(s.rotated(&TicketLifetimes::default(), &end).unwrap().is_some());
+        assert!(
+            s.rotated(&TicketLifetimes::default(), KIND, &end)
+                .unwrap()
+                .is_some()
+        );
     }
 }

@@ -1,38 +1,66 @@
-//! Encryption as cephx does it: AES-128-CBC with PKCS#7 padding and a fixed initial vector, around an envelope with a
-//! magic number (`encode_encrypt` in Ceph's `src/auth/cephx/CephxProtocol.h`, `src/auth/Crypto.cc`).
+//! Encryption as cephx does it, around an envelope with a magic number (`encode_encrypt` in Ceph's
+//! `src/auth/cephx/CephxProtocol.h`, `src/auth/Crypto.cc`). The key's type says how:
 //!
-//! CBC with a fixed vector and no authentication is weak by today's standards; it is what key type 1 means on the
-//! wire, for what a client seals or opens. What no client opens is sealed otherwise ([`crate::ticket_seal`]), and
-//! both sides sign the handshake afterwards. What is opened here must be exactly what the official code writes.
+//! - `aes`: AES-128-CBC with PKCS#7 padding and a fixed initial vector. CBC with a fixed vector and no authentication is weak by
+//!   today's standards; it is what key type 1 means on the wire, for what a client seals or opens. What no client opens is sealed
+//!   otherwise ([`crate::ticket_seal`]), and both sides sign the handshake afterwards.
+//! - `aes256k`: RFC 8009 ([`crate::rfc8009`]), with a key for each usage.
+//!
+//! What is opened here must be exactly what the official code writes.
 
 use aes::Aes128;
+use aws_lc_rs::hmac;
 use cbc::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit, block_padding::Pkcs7};
-use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 use zeroize::Zeroizing;
 
-use crate::key::{AES_KEY_LEN, CryptoKey, KeyType};
+use crate::env::Env;
+use crate::key::{AES_KEY_LEN, AES256_KEY_LEN, CryptoKey, KeyType};
+use crate::rfc8009::UsageKeys;
+use crate::wire::ChallengeBlob;
 use crate::{Error, Result};
 
-/// The initial vector of key type 1.
+/// The initial vector of key type `aes`.
 const IV: &[u8; 16] = b"cephsageyudagreg";
 /// Marks a correctly decrypted envelope.
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
 const VERSION: u8 = 1;
 
-/// The AES key inside a cephx key. Another key type becomes another branch here.
-fn aes_key(key: &CryptoKey) -> Result<&[u8; AES_KEY_LEN]> {
-    match key.kind() {
-        KeyType::AES => key.secret().try_into().map_err(|_| Error::BadKey),
-        _ => Err(Error::BadKey),
-    }
+/// What something is sealed for (`CEPHX_KEY_USAGE_*`): `aes256k` has keys for each, `aes` does not tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Usage {
+    /// The secret of a connection to a monitor, under the session key.
+    ConnectionSecret = 0x03,
+    /// A ticket's session key, for its holder.
+    SessionKey = 0x04,
+    /// A ticket, under the session key of the earlier session whose global id is reclaimed.
+    TicketBlob = 0x05,
+    /// An authorizer, under the ticket's session key.
+    Authorize = 0x10,
+    /// A service's challenge.
+    AuthorizeChallenge = 0x11,
+    /// A service's proof.
+    AuthorizeReply = 0x12,
+    /// A service's rotating secrets, under its entity's key.
+    RotatingSecrets = 0x20,
 }
 
-fn encrypt(key: &CryptoKey, plain: &[u8]) -> Result<Vec<u8>> {
+fn aes_key(key: &CryptoKey) -> Result<&[u8; AES_KEY_LEN]> {
+    key.secret().try_into().map_err(|_| Error::BadKey)
+}
+
+fn aes256k_keys(key: &CryptoKey, usage: Usage) -> Result<UsageKeys> {
+    let secret: &[u8; AES256_KEY_LEN] = key.secret().try_into().map_err(|_| Error::BadKey)?;
+    Ok(UsageKeys::derive(secret, usage as u32))
+}
+
+fn cbc_encrypt(key: &CryptoKey, plain: &[u8]) -> Result<Vec<u8>> {
     let cipher = cbc::Encryptor::<Aes128>::new(aes_key(key)?.into(), IV.into());
     Ok(cipher.encrypt_padded_vec::<Pkcs7>(plain))
 }
 
-fn decrypt(key: &CryptoKey, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+fn cbc_decrypt(key: &CryptoKey, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
     let cipher = cbc::Decryptor::<Aes128>::new(aes_key(key)?.into(), IV.into());
     // One error for everything: which check failed would be an oracle.
     cipher
@@ -41,25 +69,50 @@ fn decrypt(key: &CryptoKey, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
         .map_err(|_| Error::Decrypt)
 }
 
-/// The value in its envelope, encrypted, without a length before it.
-pub(crate) fn seal<T: Encode + ?Sized>(key: &CryptoKey, value: &T) -> Result<Vec<u8>> {
+/// The value in its envelope.
+fn envelope<T: Encode + ?Sized>(value: &T) -> Zeroizing<Vec<u8>> {
     let mut w = Writer::with_capacity(128);
     w.u8(VERSION);
     w.u64(MAGIC);
     w.put(value);
-    encrypt(key, &Zeroizing::new(w.into_vec()))
+    Zeroizing::new(w.into_vec())
+}
+
+/// The value in its envelope, encrypted, without a length before it.
+pub(crate) fn seal<T: Encode + ?Sized>(
+    key: &CryptoKey,
+    usage: Usage,
+    value: &T,
+    env: &Env<'_>,
+) -> Result<Vec<u8>> {
+    let plain = envelope(value);
+    match key.kind() {
+        KeyType::Aes => cbc_encrypt(key, &plain),
+        KeyType::Aes256k => aes256k_keys(key, usage)?.seal(&plain, env),
+        KeyType::None => Err(Error::BadKey),
+    }
 }
 
 /// Appends [`seal`]'s bytes with their length before them.
-pub(crate) fn seal_into<T: Encode + ?Sized>(w: &mut Writer, key: &CryptoKey, value: &T) -> Result<()> {
-    w.blob(&seal(key, value)?);
+pub(crate) fn seal_into<T: Encode + ?Sized>(
+    w: &mut Writer,
+    key: &CryptoKey,
+    usage: Usage,
+    value: &T,
+    env: &Env<'_>,
+) -> Result<()> {
+    w.blob(&seal(key, usage, value, env)?);
     Ok(())
 }
 
-/// Opens what [`seal`] made. The official reader ignores the version and bytes after the value; no release writes
-/// any, and each that is not looked at is one that a forger may choose.
-pub(crate) fn open<T: Decode>(key: &CryptoKey, sealed: &[u8]) -> Result<T> {
-    let plain = decrypt(key, sealed)?;
+/// Opens what [`seal`] made for the same usage. The official reader ignores the version and bytes after the value; no release
+/// writes any, and each that is not looked at is one that a forger may choose.
+pub(crate) fn open<T: Decode>(key: &CryptoKey, usage: Usage, sealed: &[u8]) -> Result<T> {
+    let plain = match key.kind() {
+        KeyType::Aes => cbc_decrypt(key, sealed)?,
+        KeyType::Aes256k => aes256k_keys(key, usage)?.open(sealed)?,
+        KeyType::None => return Err(Error::BadKey),
+    };
     let mut r = Reader::new(&plain);
     let mut read = || Ok::<_, spirula_denc::Error>((r.u8()?, r.u64()?, r.get()?));
     let (version, magic, value) = read().map_err(|_| Error::Decrypt)?;
@@ -70,17 +123,32 @@ pub(crate) fn open<T: Decode>(key: &CryptoKey, sealed: &[u8]) -> Result<T> {
 }
 
 /// Opens what [`seal_into`] made.
-pub(crate) fn open_from<T: Decode>(r: &mut Reader<'_>, key: &CryptoKey) -> Result<T> {
-    open(key, r.blob()?)
+pub(crate) fn open_from<T: Decode>(r: &mut Reader<'_>, key: &CryptoKey, usage: Usage) -> Result<T> {
+    open(key, usage, r.blob()?)
 }
 
-/// Folds a sealed value into 64 bits: the exclusive or of the little-endian words of its bytes **with** the length
-/// before them; a rest of less than a word is dropped.
-pub(crate) fn fold<T: Encode>(key: &CryptoKey, value: &T) -> Result<u64> {
-    let mut w = Writer::with_capacity(64);
-    seal_into(&mut w, key, value)?;
-    let words = w.as_slice().as_chunks::<8>().0;
-    Ok(words.iter().fold(0, |acc, word| acc ^ u64::from_le_bytes(*word)))
+/// The answer to a monitor's challenge (`cephx_calc_client_server_challenge`), which proves to know the key: 64 bits made of both
+/// sides' challenges. With `aes` of the sealed challenges **with** the length before them, with `aes256k`, which never seals to
+/// the same bytes, of their HMAC-SHA256.
+pub(crate) fn answer(key: &CryptoKey, challenges: &ChallengeBlob) -> Result<u64> {
+    match key.kind() {
+        KeyType::Aes => {
+            let mut w = Writer::with_capacity(64);
+            w.blob(&cbc_encrypt(key, &envelope(challenges))?);
+            Ok(fold(w.as_slice()))
+        }
+        KeyType::Aes256k => {
+            let mac = hmac::Key::new(hmac::HMAC_SHA256, key.secret());
+            Ok(fold(hmac::sign(&mac, &encode_to_vec(challenges)).as_ref()))
+        }
+        KeyType::None => Err(Error::BadKey),
+    }
+}
+
+/// The exclusive or of the little-endian words of some bytes; a rest of less than a word is dropped.
+fn fold(bytes: &[u8]) -> u64 {
+    let words = bytes.as_chunks::<8>().0;
+    words.iter().fold(0, |acc, word| acc ^ u64::from_le_bytes(*word))
 }
 
 #[cfg(test)]
@@ -90,20 +158,27 @@ mod tests {
     use spirula_denc::{UTime, decode_all};
 
     fn key(byte: u8) -> CryptoKey {
-        CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &[byte; 16]).unwrap()
+        CryptoKey::from_parts(KeyType::Aes, UTime::ZERO, &[byte; 16]).unwrap()
     }
+
+    fn env() -> Env<'static> {
+        Env::system(UTime::ZERO)
+    }
+
+    /// Key type `aes` does not tell usages apart.
+    const USAGE: Usage = Usage::SessionKey;
 
     /// Ciphertexts by `openssl enc -aes-128-cbc -K 0b..0b -iv $(printf cephsageyudagreg | xxd -p)`.
     #[test]
     fn encrypts_as_openssl_with_the_official_vector() {
         let hex = |b: Vec<u8>| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        assert_eq!(hex(encrypt(&key(0x0b), b"").unwrap()), OPENSSL_EMPTY);
+        assert_eq!(hex(cbc_encrypt(&key(0x0b), b"").unwrap()), OPENSSL_EMPTY);
         assert_eq!(
-            hex(encrypt(&key(0x0b), b"0123456789abcdef").unwrap()),
+            hex(cbc_encrypt(&key(0x0b), b"0123456789abcdef").unwrap()),
             OPENSSL_BLOCK
         );
         assert_eq!(
-            hex(encrypt(&key(0x0b), b"hello cephx, this is longer").unwrap()),
+            hex(cbc_encrypt(&key(0x0b), b"hello cephx, this is longer").unwrap()),
             OPENSSL_LONG
         );
     }
@@ -114,14 +189,14 @@ mod tests {
 
     #[test]
     fn another_key_or_a_flipped_bit_opens_nothing() {
-        let sealed = seal(&key(1), &7u64).unwrap();
-        assert_eq!(open::<u64>(&key(1), &sealed), Ok(7));
-        assert_eq!(open::<u64>(&key(2), &sealed), Err(Error::Decrypt));
+        let sealed = seal(&key(1), USAGE, &7u64, &env()).unwrap();
+        assert_eq!(open::<u64>(&key(1), USAGE, &sealed), Ok(7));
+        assert_eq!(open::<u64>(&key(2), USAGE, &sealed), Err(Error::Decrypt));
         let mut bent = sealed.clone();
         bent[1] ^= 1;
-        assert_eq!(open::<u64>(&key(1), &bent), Err(Error::Decrypt));
-        assert_eq!(open::<u64>(&key(1), &sealed[..17]), Err(Error::Decrypt));
-        assert_eq!(open::<u64>(&key(1), &[]), Err(Error::Decrypt));
+        assert_eq!(open::<u64>(&key(1), USAGE, &bent), Err(Error::Decrypt));
+        assert_eq!(open::<u64>(&key(1), USAGE, &sealed[..17]), Err(Error::Decrypt));
+        assert_eq!(open::<u64>(&key(1), USAGE, &[]), Err(Error::Decrypt));
     }
 
     #[test]
@@ -132,12 +207,15 @@ mod tests {
             w.u64(MAGIC);
             w.u64(7);
             w.bytes(rest);
-            encrypt(&key(1), w.as_slice()).unwrap()
+            cbc_encrypt(&key(1), w.as_slice()).unwrap()
         };
-        assert_eq!(open::<u64>(&key(1), &envelope(VERSION, &[])), Ok(7));
-        assert_eq!(open::<u64>(&key(1), &envelope(2, &[])), Err(Error::Decrypt));
+        assert_eq!(open::<u64>(&key(1), USAGE, &envelope(VERSION, &[])), Ok(7));
         assert_eq!(
-            open::<u64>(&key(1), &envelope(VERSION, &[0])),
+            open::<u64>(&key(1), USAGE, &envelope(2, &[])),
+            Err(Error::Decrypt)
+        );
+        assert_eq!(
+            open::<u64>(&key(1), USAGE, &envelope(VERSION, &[0])),
             Err(Error::Decrypt)
         );
     }
@@ -173,12 +251,12 @@ mod tests {
     #[test]
     fn what_official_monitors_sealed_opens_and_is_sealed_to_the_same_bytes() {
         for (secret, blob, holder, caps) in OFFICIAL {
-            let secret = CryptoKey::from_parts(KeyType::AES, UTime::ZERO, &hex(secret)).unwrap();
+            let secret = CryptoKey::from_parts(KeyType::Aes, UTime::ZERO, &hex(secret)).unwrap();
             let blob: TicketBlob = decode_all(&hex(blob)).unwrap();
-            let info: ServiceTicketInfo = open(&secret, &blob.blob).unwrap();
+            let info: ServiceTicketInfo = open(&secret, USAGE, &blob.blob).unwrap();
             assert_eq!(info.ticket.name.to_string(), holder);
             assert_eq!(info.ticket.caps.text().unwrap(), caps);
-            assert_eq!(seal(&secret, &info).unwrap(), blob.blob);
+            assert_eq!(seal(&secret, USAGE, &info, &env()).unwrap(), blob.blob);
         }
     }
 }

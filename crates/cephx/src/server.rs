@@ -6,11 +6,11 @@ use crate::authorizer::{TicketKeys, open_authorizer, same_number};
 use crate::entity::EntityAuth;
 use crate::env::Env;
 use crate::greeting::Greeted;
-use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey};
+use crate::key::{ConnectionMode, ConnectionSecret, CryptoKey, KeyType};
 use crate::keyserver::KeyServer;
 use crate::name::AuthName;
 use crate::outcome::{Accepted, GlobalIdStatus, Outcome};
-use crate::seal::{fold, seal_into};
+use crate::seal::{Usage, answer, seal_into};
 use crate::ticket::{Holder, IssuedTicket, is_expired, put_tickets};
 use crate::ticket_seal::open_ticket;
 use crate::wire::{
@@ -155,6 +155,14 @@ impl ServerHandshake {
     }
 }
 
+/// Refuses keys of types that the cluster does not take any more.
+fn allowed(kind: KeyType, keys: &dyn KeyServer) -> Result<()> {
+    match keys.allows(kind) {
+        true => Ok(()),
+        false => Err(Error::UnallowedKeyType(kind)),
+    }
+}
+
 fn greet(greeted: Greeted, payload: &[u8], keys: &dyn KeyServer, env: &Env<'_>) -> Result<Outcome> {
     let shared = keys.lookup(&AuthName::monitors()).ok_or(Error::UnknownEntity)?;
     greeted.finish(payload, &shared.key, env)
@@ -222,7 +230,7 @@ impl Session {
                 self.grant(&req, &entity, old.as_ref(), None, keys, env)?.payload
             }
             request::PRINCIPAL_SESSION_KEY => return self.service_tickets(&mut r, keys, env),
-            request::ROTATING_KEY => self.rotating_secrets(keys)?,
+            request::ROTATING_KEY => self.rotating_secrets(keys, env)?,
             other => return Err(Error::UnknownRequest(other)),
         };
         Ok(AuthReply { result: 0, payload })
@@ -233,6 +241,7 @@ impl Session {
         let req = r.get()?;
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
         self.check_answer(&req, &entity.key)?;
+        allowed(entity.key.kind(), keys)?;
         if entity.caps_for("mon").text()?.is_empty() {
             return Err(Error::NoCaps);
         }
@@ -250,7 +259,9 @@ impl Session {
         keys: &dyn KeyServer,
         env: &Env<'_>,
     ) -> Result<Login> {
-        let auth = self.issue(EntityType::AUTH, AuthCaps::default(), keys, env)?;
+        // Who holds a key of a type knows the type.
+        let known = entity.key.kind();
+        let auth = self.issue(EntityType::AUTH, AuthCaps::default(), known, keys, env)?;
         let session_key = auth.session.session_key.clone();
         let expires = env.now.plus(auth.session.validity.to_duration());
         let mut w = Writer::with_capacity(1024);
@@ -258,20 +269,26 @@ impl Session {
             request_type: request::AUTH_SESSION_KEY,
             status: 0,
         });
-        put_tickets(&mut w, &entity.key, &[auth], old.map(|t| &t.session_key))?;
+        put_tickets(&mut w, &entity.key, &[auth], old.map(|t| &t.session_key), env)?;
 
         let mut connection_secret = ConnectionSecret::default();
         if req.other_keys != 0 {
             let mut sealed = Writer::new();
             if let Some(mode) = mode {
                 connection_secret = ConnectionSecret::generate(mode, env)?;
-                seal_into(&mut sealed, &session_key, &connection_secret)?;
+                seal_into(
+                    &mut sealed,
+                    &session_key,
+                    Usage::ConnectionSecret,
+                    &connection_secret,
+                    env,
+                )?;
             }
             w.blob(sealed.as_slice());
-            let (tickets, _) = self.issue_all(req.other_keys, entity, keys, env)?;
+            let (tickets, _) = self.issue_all(req.other_keys, entity, known, keys, env)?;
             let mut extra = Writer::new();
             if !tickets.is_empty() {
-                put_tickets(&mut extra, &session_key, &tickets, None)?;
+                put_tickets(&mut extra, &session_key, &tickets, None, env)?;
             }
             w.blob(extra.as_slice());
         }
@@ -288,7 +305,7 @@ impl Session {
             server_challenge: self.server_challenge,
             client_challenge: req.client_challenge,
         };
-        let expected = fold(key, &challenges)?;
+        let expected = answer(key, &challenges)?;
         if same_number(expected, req.key) {
             Ok(())
         } else {
@@ -355,6 +372,7 @@ impl Session {
         &self,
         service: EntityType,
         caps: AuthCaps,
+        known: KeyType,
         keys: &dyn KeyServer,
         env: &Env<'_>,
     ) -> Result<IssuedTicket> {
@@ -367,6 +385,7 @@ impl Session {
             Holder {
                 name: &self.name,
                 global_id: self.global_id,
+                known,
             },
             caps,
             &secret,
@@ -380,6 +399,7 @@ impl Session {
         &self,
         mask: u32,
         entity: &EntityAuth,
+        known: KeyType,
         keys: &dyn KeyServer,
         env: &Env<'_>,
     ) -> Result<(Vec<IssuedTicket>, Option<Error>)> {
@@ -395,7 +415,7 @@ impl Session {
             } else {
                 entity.caps_for(service.name())
             };
-            tickets.push(self.issue(service, caps, keys, env)?);
+            tickets.push(self.issue(service, caps, known, keys, env)?);
         }
         Ok((tickets, missing))
     }
@@ -413,7 +433,10 @@ impl Session {
         }
         let wanted: ServiceTicketRequest = r.get()?;
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
-        let (tickets, missing) = self.issue_all(wanted.keys, &entity, keys, env)?;
+        // The key with which the session began: the entity's may be another by now, of a type that the client does not know.
+        let known = opened.info.session_key.kind();
+        allowed(known, keys)?;
+        let (tickets, missing) = self.issue_all(wanted.keys, &entity, known, keys, env)?;
         let result = match missing {
             Some(e) if tickets.is_empty() => e.errno(),
             _ => 0,
@@ -423,7 +446,7 @@ impl Session {
             request_type: request::PRINCIPAL_SESSION_KEY,
             status: result,
         });
-        put_tickets(&mut w, &opened.info.session_key, &tickets, None)?;
+        put_tickets(&mut w, &opened.info.session_key, &tickets, None, env)?;
         Ok(AuthReply {
             result,
             payload: w.into_vec(),
@@ -431,7 +454,7 @@ impl Session {
     }
 
     /// The rotating secrets of the service that the entity is, sealed with the entity's key.
-    fn rotating_secrets(&self, keys: &dyn KeyServer) -> Result<Vec<u8>> {
+    fn rotating_secrets(&self, keys: &dyn KeyServer, env: &Env<'_>) -> Result<Vec<u8>> {
         let entity = keys.lookup(&self.name).ok_or(Error::UnknownEntity)?;
         let service = self.name.kind;
         let unknown = Error::UnknownSecret { service, id: 0 };
@@ -441,7 +464,7 @@ impl Session {
             request_type: request::ROTATING_KEY,
             status: 0,
         });
-        seal_into(&mut w, &entity.key, secrets)?;
+        seal_into(&mut w, &entity.key, Usage::RotatingSecrets, secrets, env)?;
         Ok(w.into_vec())
     }
 }

@@ -3,9 +3,9 @@
 use spirula_denc::{EntityType, UTime, Writer};
 
 use crate::env::Env;
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, KeyType};
 use crate::rotating::CurrentSecret;
-use crate::seal::seal_into;
+use crate::seal::{Usage, seal_into};
 use crate::ticket_seal::seal_ticket;
 use crate::wire::{AuthCaps, AuthTicket, ServiceTicket, ServiceTicketInfo, TicketBlob};
 use crate::{AuthName, Result};
@@ -23,10 +23,13 @@ pub(crate) struct IssuedTicket {
 pub(crate) struct Holder<'a> {
     pub(crate) name: &'a AuthName,
     pub(crate) global_id: u64,
+    /// The strongest type of key that the holder knows.
+    pub(crate) known: KeyType,
 }
 
 impl IssuedTicket {
-    /// A ticket of `service` for `holder`, sealed with `secret`.
+    /// A ticket of `service` for `holder`, sealed with `secret`. Its session key is of the strongest type that both know: a
+    /// service knows the type of its secrets. The monitors' own service knows all.
     pub(crate) fn issue(
         service: EntityType,
         holder: Holder<'_>,
@@ -34,7 +37,11 @@ impl IssuedTicket {
         secret: &CurrentSecret,
         env: &Env<'_>,
     ) -> Result<Self> {
-        let session_key = CryptoKey::generate(env)?;
+        let kind = match service {
+            EntityType::AUTH => holder.known,
+            _ => holder.known.min(secret.key.kind()),
+        };
+        let session_key = CryptoKey::generate(kind, env)?;
         let ticket = AuthTicket {
             name: holder.name.clone(),
             global_id: holder.global_id,
@@ -64,19 +71,20 @@ pub(crate) fn put_tickets(
     principal_key: &CryptoKey,
     tickets: &[IssuedTicket],
     ticket_key: Option<&CryptoKey>,
+    env: &Env<'_>,
 ) -> Result<()> {
     w.u8(1);
     w.count(tickets.len());
     for ticket in tickets {
         w.u32(u32::from(ticket.service.0));
         w.u8(1);
-        seal_into(w, principal_key, &ticket.session)?;
+        seal_into(w, principal_key, Usage::SessionKey, &ticket.session, env)?;
         let mut blob = Writer::new();
         blob.put(&ticket.blob);
         let blob = bytes::Bytes::from(blob.into_vec());
         w.bool(ticket_key.is_some());
         match ticket_key {
-            Some(key) => seal_into(w, key, &blob)?,
+            Some(key) => seal_into(w, key, Usage::TicketBlob, &blob, env)?,
             None => w.put(&blob),
         }
     }

@@ -98,6 +98,7 @@ pub(crate) fn open_ticket(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KeyType;
     use crate::wire::{AuthCaps, AuthTicket};
     use spirula_denc::UTime;
 
@@ -111,7 +112,7 @@ mod tests {
         };
         ServiceTicketInfo {
             ticket,
-            session_key: CryptoKey::generate(&env).unwrap(),
+            session_key: CryptoKey::generate(KeyType::Aes256k, &env).unwrap(),
         }
     }
 
@@ -119,8 +120,8 @@ mod tests {
     fn a_ticket_opens_for_its_service_under_its_secret_only() {
         let env = Env::system(UTime::from_secs(5));
         let (secret, other) = (
-            CryptoKey::generate(&env).unwrap(),
-            CryptoKey::generate(&env).unwrap(),
+            CryptoKey::generate(KeyType::Aes256k, &env).unwrap(),
+            CryptoKey::generate(KeyType::Aes256k, &env).unwrap(),
         );
         let (info, osd) = (info(), EntityType::OSD);
         let ticket = seal_ticket(osd, 3, &secret, &info, &env).unwrap();
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn no_bit_can_be_changed_added_or_left_out() {
         let env = Env::system(UTime::from_secs(5));
-        let secret = CryptoKey::generate(&env).unwrap();
+        let secret = CryptoKey::generate(KeyType::Aes256k, &env).unwrap();
         let ticket = seal_ticket(EntityType::OSD, 3, &secret, &info(), &env).unwrap();
         let opens = |blob: Vec<u8>| {
             let ticket = TicketBlob {

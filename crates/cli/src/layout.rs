@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use spirula_cephx::KeyType;
 use spirula_denc::Fsid;
 
+use crate::daemon;
 use crate::error::Error;
 
 /// The most monitors that `spirula up` runs; their names are the first letters of the alphabet.
@@ -37,6 +39,9 @@ pub(crate) struct Spec {
     /// Whether new OSDs' stores are encrypted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) encrypt: bool,
+    /// The type of the keys of what is made, where it is not the one that clients of all releases know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_type: Option<String>,
 }
 
 /// The paths of one cluster's directory.
@@ -257,6 +262,17 @@ impl Spec {
         all.enumerate().map(|(n, at)| (mon_id(n), *at)).collect()
     }
 
+    /// The type of the keys of what is made.
+    ///
+    /// # Errors
+    /// Where the file names one that this version does not know.
+    pub(crate) fn key_type(&self) -> Result<KeyType, Error> {
+        match &self.key_type {
+            None => Ok(KeyType::Aes),
+            Some(name) => daemon::key_type(name).map_err(Error::Usage),
+        }
+    }
+
     /// A new cluster on `bind`, with a fresh id and free ports for its monitors.
     pub(crate) fn new(bind: IpAddr, mons: u8, osds: u32, osd_size: u64) -> Result<Self, Error> {
         // All are held while the next is sought, so that they differ.
@@ -276,6 +292,7 @@ impl Spec {
             osds,
             osd_size,
             encrypt: false,
+            key_type: None,
         })
     }
 }

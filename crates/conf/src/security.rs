@@ -67,6 +67,7 @@ pub const OPTIONS: &[(&str, Rule)] = &[
     ("keyring", Obeyed),
     ("mon_allow_pool_delete", Obeyed),
     ("mon_allow_pool_size_one", Obeyed),
+    ("mon_auth_allow_insecure_key", Obeyed),
     (
         "mon_auth_validate_all_caps",
         Fixed("true", "capabilities that do not parse are always refused"),

@@ -10,7 +10,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use spirula_denc::{Reader, decode_all};
+use spirula_cephx::CryptoKey;
+use spirula_denc::{Reader, decode_all, encode_to_vec};
 use spirula_fuzzing::kind;
 use spirula_maps::OsdMap;
 use spirula_proto::mon::MOsdMap;
@@ -19,6 +20,9 @@ use spirula_proto::{MsgHeader2, MsgType, RawMessage};
 
 /// Larger seeds only slow the fuzzer down.
 const MAX: usize = 6 << 10;
+
+/// A key of type aes256k.
+const KEY_256: &str = "AgA/sgZrpVKDFSAAppb21iFsIbF6ayugm/cTjF1Nw1ruhEPNr/cra19Js+c=";
 
 struct Seeds {
     dir: PathBuf,
@@ -244,7 +248,13 @@ fn cephx(seeds: &mut Seeds) {
             seeds.add("cephx_wire", &[vec![kind], hex(encoded)].concat());
         }
     }
-    for daemon in [0, 1] {
+    // By 20.2.4's ceph-authtool, with --key-type aes256k.
+    if let Some(kind) = kind("cephx_wire", "CryptoKey") {
+        let key = CryptoKey::from_base64(KEY_256).expect("a key");
+        seeds.add("cephx_wire", &[vec![kind], encode_to_vec(&key)].concat());
+    }
+    // A client, a daemon, a client with a key of type aes256k.
+    for daemon in [0, 1, 2] {
         for mode in [0x01, 0x81] {
             seeds.add(
                 "cephx_server",
@@ -257,7 +267,7 @@ fn cephx(seeds: &mut Seeds) {
     }
     seeds.add("cephx_server", &[0, 0, 9, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
     for place in 0..5 {
-        for mode in [0, 0x40, 0x80, 0xc0] {
+        for mode in [0, 8, 0x40, 0x80, 0x88, 0xc0] {
             seeds.add("cephx_client", &[place | mode, 0]);
             seeds.add("cephx_client", &[place | mode, 1, 9, 0, 4, 1, 2, 3, 4]);
         }
@@ -279,6 +289,7 @@ fn texts(seeds: &mut Seeds) {
             "[client.admin]\n\tkey = {key}\n\tcaps mon = \"allow *\"\n\tcaps osd = \"allow rw pool=\\\"p\\\"\"\n"
         ),
         format!("# x\n[global]\nfoo = bar\n[mon.]\nkey={key} ; y\ncaps_mds = allow\\\n *\nauid = 0\n"),
+        format!("[client.y]\n\tkey = {KEY_256}\n"),
         "[osd.0]\nkey = \"AQ\n[osd.1\n".to_owned(),
         "[mds.a]\ncaps mon = 'allow profile mds' x\n".to_owned(),
     ] {

@@ -35,7 +35,7 @@ impl RandomSource for Counter {
     }
 }
 
-/// A monitor with three entities, and a client of it.
+/// A monitor with four entities, and clients of it: `client.x` and `osd.0` have keys of type `aes`, `client.y` one of `aes256k`.
 struct Cluster {
     db: KeyDatabase,
     next_id: Cell<u64>,
@@ -65,20 +65,21 @@ impl Cluster {
             random: Counter(Cell::new(7)),
         };
         let client = AuthName::new(EntityType::CLIENT, "x");
-        for (name, secret) in [
-            (client, [1; 16]),
-            (AuthName::new(EntityType::OSD, "0"), [2; 16]),
-            (AuthName::monitors(), [3; 16]),
+        for (name, key) in [
+            (client, key([1; 16])),
+            (AuthName::new(EntityType::OSD, "0"), key([2; 16])),
+            (AuthName::monitors(), key([3; 16])),
+            (AuthName::new(EntityType::CLIENT, "y"), key256()),
         ] {
             let caps = ["mon", "osd"].map(|s| (s.to_owned(), "allow *".to_owned()));
             let auth = EntityAuth {
-                key: key(secret),
+                key,
                 caps: BTreeMap::from(caps),
             };
             new.db.entities.insert(name, auth);
         }
         if let Ok(Some(secrets)) =
-            ServiceSecrets::default().rotated(&TicketLifetimes::default(), &new.at(NOW))
+            ServiceSecrets::default().rotated(&TicketLifetimes::default(), KeyType::Aes256k, &new.at(NOW))
         {
             new.db.secrets = secrets;
         }
@@ -92,23 +93,19 @@ impl Cluster {
         }
     }
 
-    fn handshake(&self, daemon: bool) -> ClientHandshake {
-        let (kind, id, secret) = if daemon {
-            (EntityType::OSD, "0", [2; 16])
-        } else {
-            (EntityType::CLIENT, "x", [1; 16])
+    fn handshake(&self, who: Who) -> ClientHandshake {
+        let (kind, id, key) = match who {
+            Who::Client => (EntityType::CLIENT, "x", key([1; 16])),
+            Who::Daemon => (EntityType::OSD, "0", key([2; 16])),
+            Who::Client256 => (EntityType::CLIENT, "y", key256()),
         };
-        ClientHandshake::new(
-            AuthName::new(kind, id),
-            key(secret),
-            &[EntityType::MON, EntityType::OSD],
-        )
+        ClientHandshake::new(AuthName::new(kind, id), key, &[EntityType::MON, EntityType::OSD])
     }
 
     /// An honest login.
-    fn login(&self) -> Option<(ServerHandshake, ClientSession)> {
+    fn login(&self, who: Who) -> Option<(ServerHandshake, ClientSession)> {
         let env = self.at(NOW);
-        let (mut server, mut client) = (ServerHandshake::new(), self.handshake(false));
+        let (mut server, mut client) = (ServerHandshake::new(), self.handshake(who));
         let mut say = |p: &[u8]| server.handle(method::CEPHX, ConnectionMode::Secure, p, self, &env);
         let Outcome::More(challenge) = say(&client.initial()) else {
             return None;
@@ -133,7 +130,29 @@ impl Cluster {
 }
 
 fn key(secret: [u8; 16]) -> CryptoKey {
-    CryptoKey::from_parts(KeyType::AES, NOW, &secret).unwrap_or_default()
+    CryptoKey::from_parts(KeyType::Aes, NOW, &secret).unwrap_or_default()
+}
+
+fn key256() -> CryptoKey {
+    CryptoKey::from_parts(KeyType::Aes256k, NOW, &[4; 32]).unwrap_or_default()
+}
+
+/// Who logs in.
+#[derive(Clone, Copy)]
+enum Who {
+    Client,
+    Daemon,
+    Client256,
+}
+
+impl Who {
+    /// A client, with one or the other type of key.
+    fn client(aes256k: bool) -> Self {
+        match aes256k {
+            true => Self::Client256,
+            false => Self::Client,
+        }
+    }
 }
 
 fn mode(choice: u8) -> ConnectionMode {
@@ -150,8 +169,12 @@ pub(crate) fn server(data: &[u8]) {
     let mut input = Input::new(data);
     let cluster = Cluster::new();
     let mut server = ServerHandshake::new();
-    let daemon = input.u8() & 1 == 1;
-    let (mut client, mut challenge, mut session) = (Some(cluster.handshake(daemon)), None::<Vec<u8>>, None);
+    let who = match input.u8() & 3 {
+        0 => Who::Client,
+        2 => Who::Client256,
+        _ => Who::Daemon,
+    };
+    let (mut client, mut challenge, mut session) = (Some(cluster.handshake(who)), None::<Vec<u8>>, None);
     for _ in 0..STEPS {
         if input.is_empty() {
             break;
@@ -208,19 +231,20 @@ fn renew(
     let _ = session.handle_reply(reply.result, &reply.payload, env);
 }
 
-/// Steps: 0 made-up payload, 1 the honest client's next payload, changed.
+/// The first byte says which service (1) and type of key (2). Steps: 0 made-up payload, 1 the honest client's next payload, changed.
 pub(crate) fn authorizer(data: &[u8]) {
     let mut input = Input::new(data);
     let cluster = Cluster::new();
     let env = cluster.at(NOW);
     let keys = cluster.osd_keys();
-    let service = if input.u8() & 1 == 0 {
+    let choice = input.u8();
+    let service = if choice & 1 == 0 {
         EntityType::OSD
     } else {
         EntityType::MON
     };
     let Some(mut honest) = cluster
-        .login()
+        .login(Who::client(choice & 2 != 0))
         .and_then(|(_, session)| session.tickets().authorizer(service, &env).ok())
     else {
         return;
@@ -235,8 +259,8 @@ pub(crate) fn authorizer(data: &[u8]) {
             input.blob().to_vec()
         } else {
             let next = match challenge.take() {
-                None => honest.initial(),
-                Some(payload) => honest.handle_more(&payload),
+                None => honest.initial(&env),
+                Some(payload) => honest.handle_more(&payload, &env),
             };
             input.mutate(next.unwrap_or_default())
         };
@@ -251,12 +275,14 @@ pub(crate) fn authorizer(data: &[u8]) {
 }
 
 /// A monitor and an OSD that lie to their client. The first byte says where: 0 the challenge, 1 the end of the login,
-/// 2 a renewal, 3 an authorizer's challenge, 4 its end. What they say is honest but changed, or made up.
+/// 2 a renewal, 3 an authorizer's challenge, 4 its end; with 8 the client's key is of type `aes256k`, with 64 it is a daemon. What
+/// they say is honest but changed, or with 128 made up.
 pub(crate) fn client(data: &[u8]) {
     let mut input = Input::new(data);
     let cluster = Cluster::new();
     let env = cluster.at(NOW);
     let place = input.u8();
+    let client = Who::client(place & 8 != 0);
     let mut lie = |honest: Vec<u8>| {
         if place & 0x80 == 0 {
             input.mutate(honest)
@@ -265,9 +291,10 @@ pub(crate) fn client(data: &[u8]) {
         }
     };
     match place & 7 {
-        0 => drop(cluster.handshake(false).handle_more(&lie(vec![1; 9]), &env)),
+        0 => drop(cluster.handshake(client).handle_more(&lie(vec![1; 9]), &env)),
         1 => {
-            let (mut server, mut client) = (ServerHandshake::new(), cluster.handshake(place & 0x40 != 0));
+            let who = if place & 0x40 == 0 { client } else { Who::Daemon };
+            let (mut server, mut client) = (ServerHandshake::new(), cluster.handshake(who));
             let mut say = |p: &[u8]| server.handle(method::CEPHX, mode(place), p, &cluster, &env);
             let Outcome::More(challenge) = say(&client.initial()) else {
                 return;
@@ -281,7 +308,7 @@ pub(crate) fn client(data: &[u8]) {
         }
         2 => {
             let later = cluster.at(LATER);
-            let Some((mut server, mut session)) = cluster.login() else {
+            let Some((mut server, mut session)) = cluster.login(client) else {
                 return;
             };
             if let Ok(Some(request)) = session.renewal(&later) {
@@ -291,18 +318,18 @@ pub(crate) fn client(data: &[u8]) {
         }
         choice => {
             let authorizer = cluster
-                .login()
+                .login(client)
                 .and_then(|(_, session)| session.tickets().authorizer(EntityType::OSD, &env).ok());
             let Some(mut authorizer) = authorizer else { return };
             let (keys, mut verifier) = (cluster.osd_keys(), AuthorizerVerifier::new());
             let mut say = |p: &[u8]| verifier.handle(method::CEPHX, mode(place), p, &keys, &env);
-            let Outcome::More(challenge) = say(&authorizer.initial().unwrap_or_default()) else {
+            let Outcome::More(challenge) = say(&authorizer.initial(&env).unwrap_or_default()) else {
                 return;
             };
             if choice == 3 {
-                let _ = authorizer.handle_more(&lie(challenge));
+                let _ = authorizer.handle_more(&lie(challenge), &env);
             } else if let Outcome::Done(accepted) =
-                say(&authorizer.handle_more(&challenge).unwrap_or_default())
+                say(&authorizer.handle_more(&challenge, &env).unwrap_or_default())
             {
                 let _ = authorizer.handle_done(&lie(accepted.payload));
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, Keyring};
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyType, Keyring};
 use spirula_denc::{EntityType, Fsid, UTime};
 use spirula_mon::{MkfsConfig, MonConfig, mkfs, run};
 
@@ -16,7 +16,7 @@ fn entity(caps: &[(&str, &str)]) -> Result<EntityAuth> {
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
     Ok(EntityAuth {
-        key: CryptoKey::generate(&Env::system(UTime::now()))?,
+        key: CryptoKey::generate(KeyType::Aes, &Env::system(UTime::now()))?,
         caps,
     })
 }
@@ -53,8 +53,9 @@ async fn start(dir: &Path, port: u16) -> Result<()> {
         mkfs(
             &config,
             &MkfsConfig {
+                monitors: Vec::new(),
                 keyring: keyring.clone(),
-                ..MkfsConfig::default()
+                key_type: KeyType::Aes,
             },
         )
         .await?;

@@ -4,6 +4,7 @@ mod changes;
 mod clocks;
 mod daemons;
 mod fullness;
+mod keys;
 mod mutes;
 mod network;
 mod slow_disks;
@@ -143,6 +144,7 @@ impl Monitor {
         self.slow_pings(&mut out);
         self.clocks(&mut out);
         self.daemons(&mut out);
+        self.insecure_keys(&mut out);
         out
     }
 

@@ -95,7 +95,7 @@ impl ConnectAuth for ServiceLogin {
             .tickets()
             .authorizer(self.service, &env)
             .map_err(|e| e.errno())?;
-        let payload = authorizer.initial().map_err(|e| e.errno())?.into();
+        let payload = authorizer.initial(&env).map_err(|e| e.errno())?.into();
         self.authorizer = Some(authorizer);
         Ok(AuthStart {
             method: method::CEPHX,
@@ -113,7 +113,11 @@ impl ConnectAuth for ServiceLogin {
 
     fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
         let authorizer = self.authorizer.as_mut().ok_or(EINVAL)?;
-        Ok(authorizer.handle_more(&payload).map_err(|e| e.errno())?.into())
+        let env = Env::system(UTime::now());
+        Ok(authorizer
+            .handle_more(&payload, &env)
+            .map_err(|e| e.errno())?
+            .into())
     }
 
     fn done(&mut self, result: Negotiated) -> Result<SessionKeys, i32> {

@@ -73,7 +73,13 @@ struct Visit(Option<Authorizer>);
 
 impl ConnectAuth for Visit {
     fn start(&mut self) -> Result<AuthStart, i32> {
-        let payload = self.0.as_ref().ok_or(EACCES)?.initial().map_err(refused)?.into();
+        let payload = self
+            .0
+            .as_ref()
+            .ok_or(EACCES)?
+            .initial(&env())
+            .map_err(refused)?
+            .into();
         Ok(AuthStart {
             method: method::CEPHX,
             payload,
@@ -82,7 +88,10 @@ impl ConnectAuth for Visit {
 
     fn more(&mut self, payload: Bytes) -> Result<Bytes, i32> {
         let authorizer = self.0.as_mut().ok_or(EACCES)?;
-        authorizer.handle_more(&payload).map(Into::into).map_err(refused)
+        authorizer
+            .handle_more(&payload, &env())
+            .map(Into::into)
+            .map_err(refused)
     }
 
     fn done(&mut self, n: Negotiated) -> Result<SessionKeys, i32> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_buf::Pool;
 use spirula_cephx::{
-    AuthName, ConnectionMode, CryptoKey, EntityAuth, Env, KeyServer, Outcome, ServerHandshake,
+    AuthName, ConnectionMode, CryptoKey, EntityAuth, Env, KeyServer, KeyType, Outcome, ServerHandshake,
     ServiceSecrets, TicketLifetimes, method,
 };
 use spirula_crush::CrushMap;
@@ -67,7 +67,7 @@ impl Monitor {
     fn new() -> Rc<Self> {
         let env = Env::system(UTime::now());
         let secrets = ServiceSecrets::default()
-            .rotated(&TicketLifetimes::default(), &env)
+            .rotated(&TicketLifetimes::default(), KeyType::Aes256k, &env)
             .unwrap()
             .unwrap();
         let mut entities = BTreeMap::new();
@@ -84,7 +84,7 @@ impl Monitor {
             entities.insert(
                 name.parse().unwrap(),
                 EntityAuth {
-                    key: CryptoKey::generate(&env).unwrap(),
+                    key: CryptoKey::generate(KeyType::Aes, &env).unwrap(),
                     caps,
                 },
             );

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_cephx::{AuthName, CryptoKey, EntityAuth, KeyServer, Keyring, ServerHandshake};
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, KeyServer, KeyType, Keyring, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityType, UTime};
 use spirula_maps::OsdMap;
 use spirula_mon::core::{Identity, Monitor, NewSession, Output, SessionId};
@@ -185,6 +185,7 @@ fn first(count: usize, now: UTime) -> Result<Txn, String> {
     let plan = MkfsConfig {
         monitors: (0..count).map(|m| (name(m), addr(m).into())).collect(),
         keyring,
+        key_type: KeyType::Aes,
     };
     first_state(&config, &plan, now).map_err(|e| e.to_string())
 }

@@ -56,10 +56,10 @@ fn overheard_authorizers_can_not_be_replayed() {
         .tickets()
         .authorizer(EntityType::OSD, &env)
         .unwrap();
-    let first = authorizer.initial().unwrap();
+    let first = authorizer.initial(&env).unwrap();
     let mut service = AuthorizerVerifier::new();
     let challenge = more(service.handle(method::CEPHX, mode, &first, &keys, &env));
-    let answer = authorizer.handle_more(&challenge).unwrap();
+    let answer = authorizer.handle_more(&challenge, &env).unwrap();
     done(service.handle(method::CEPHX, mode, &answer, &keys, &env));
 
     for replay in [[&answer, &answer], [&first, &answer], [&first, &first]] {

@@ -22,6 +22,8 @@ pub(crate) struct Mon {
     pub(crate) db: KeyDatabase,
     pub(crate) next_id: Cell<u64>,
     pub(crate) insecure: bool,
+    pub(crate) service_cipher: KeyType,
+    pub(crate) allowed: Vec<KeyType>,
 }
 
 impl KeyServer for Mon {
@@ -36,6 +38,9 @@ impl KeyServer for Mon {
         self.next_id.set(id + 1);
         (id != 0).then_some(id)
     }
+    fn allows(&self, kind: KeyType) -> bool {
+        self.allowed.contains(&kind)
+    }
     fn allow_insecure_global_id_reclaim(&self) -> bool {
         self.insecure
     }
@@ -47,6 +52,8 @@ impl Mon {
             db: KeyDatabase::default(),
             next_id: Cell::new(4100),
             insecure: false,
+            service_cipher: KeyType::Aes256k,
+            allowed: KeyType::ALL.to_vec(),
         };
         mon.add("client.admin", &[("mon", "allow *"), ("osd", "allow rw pool=p")]);
         mon.add("client.nomon", &[("osd", "allow *")]);
@@ -61,10 +68,15 @@ impl Mon {
             .map(|(s, c)| ((*s).to_owned(), (*c).to_owned()))
             .collect();
         let auth = EntityAuth {
-            key: CryptoKey::generate(&at(T0)).unwrap(),
+            key: CryptoKey::generate(KeyType::Aes, &at(T0)).unwrap(),
             caps,
         };
         self.db.entities.insert(name(who), auth);
+    }
+    /// Gives an entity a new key of this type.
+    pub(crate) fn rekey(&mut self, who: &str, kind: KeyType) {
+        let key = CryptoKey::generate(kind, &at(T0)).unwrap();
+        self.db.entities.get_mut(&name(who)).unwrap().key = key;
     }
     pub(crate) fn key(&self, who: &str) -> CryptoKey {
         self.db.entities[&name(who)].key.clone()
@@ -74,7 +86,7 @@ impl Mon {
         if let Some(next) = self
             .db
             .secrets
-            .rotated(&TicketLifetimes::default(), &at(now))
+            .rotated(&TicketLifetimes::default(), self.service_cipher, &at(now))
             .unwrap()
         {
             self.db.secrets = decode_all(&encode_to_vec(&next)).unwrap();
@@ -188,11 +200,11 @@ pub(crate) fn authorize(
 ) -> Result<Box<Accepted>, i32> {
     let mode = ConnectionMode::Secure;
     let mut service = AuthorizerVerifier::new();
-    let challenge = match service.handle(method::CEPHX, mode, &authorizer.initial().unwrap(), keys, env) {
+    let challenge = match service.handle(method::CEPHX, mode, &authorizer.initial(env).unwrap(), keys, env) {
         Outcome::More(payload) => payload,
         denied => return Err(errno(&denied)),
     };
-    let answer = authorizer.handle_more(&challenge).unwrap();
+    let answer = authorizer.handle_more(&challenge, env).unwrap();
     let accepted = done(service.handle(method::CEPHX, mode, &answer, keys, env));
     let (session_key, secret) = authorizer.handle_done(&accepted.payload).unwrap();
     assert_eq!(

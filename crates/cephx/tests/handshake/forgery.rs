@@ -63,7 +63,7 @@ fn collect(mon: &Mon, l: &mut LoggedIn) -> Known {
         .unwrap();
     let mut w = Writer::new();
     w.u16(0x200);
-    w.bytes(&auth.initial().unwrap());
+    w.bytes(&auth.initial(&env).unwrap());
     w.put(&wire::ServiceTicketRequest {
         keys: u32::from(EntityType::OSD.0),
     });

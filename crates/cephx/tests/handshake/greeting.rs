@@ -145,7 +145,7 @@ fn only_the_shared_key_makes_a_monitor() {
     // Nor does a ticket of the monitors' service make a monitor: they take no authorizers.
     let client = login(&mon, "client.admin", T0);
     let ticket = client.keys.session.tickets().authorizer(EntityType::MON, &at(T0));
-    let payload = ticket.unwrap().initial().unwrap();
+    let payload = ticket.unwrap().initial(&at(T0)).unwrap();
     assert_eq!(errno(&say(&mut ServerHandshake::new(), &payload, &mon)), EACCES);
     // A monitor without the key takes nobody.
     mon.db.entities.remove(&name("mon."));

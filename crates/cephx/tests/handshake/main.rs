@@ -11,5 +11,6 @@ mod cluster;
 mod forgery;
 mod greeting;
 mod hostile;
+mod key_types;
 mod login;
 mod session;

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::error::Error;
 
 pub(crate) use encryption::{LOCKBOX, config_key, lockbox_name, read_key};
-pub(crate) use mon::{MonCommand, mon, mon_mkfs_for};
+pub(crate) use mon::{MonCommand, key_type, mon, mon_mkfs_for};
 pub(crate) use osd::{OsdCommand, osd, osd_mkfs_for};
 
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use spirula_cephx::Keyring;
+use spirula_cephx::{KeyType, Keyring};
 use spirula_conf::parse_mon_host;
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, decode_all};
 use spirula_maps::{MonInfo, MonMap};
@@ -27,12 +27,21 @@ pub(crate) enum MonCommand {
         /// with mon_host, or with mon_addr in their sections]
         #[arg(long)]
         monmap: Option<PathBuf>,
+        /// Type of the keys that a new cluster makes: aes, which clients of all releases know, or aes256k, which Ceph's know since
+        /// 19.2.6 and 20.2.4 and Linux since 7.0
+        #[arg(long, default_value = "aes", value_parser = key_type)]
+        key_type: KeyType,
     },
     /// Run a monitor
     Run {
         #[command(flatten)]
         daemon: DaemonArgs,
     },
+}
+
+/// Parses the name of a type of keys.
+pub(crate) fn key_type(name: &str) -> Result<KeyType, String> {
+    KeyType::from_name(name).ok_or_else(|| format!("{name:?} is no type of keys; there are aes and aes256k"))
 }
 
 /// Monitors by name, with where they listen.
@@ -45,6 +54,7 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
             daemon,
             keyring,
             monmap,
+            key_type,
         } => {
             let section = Section::load("mon", &daemon)?;
             section.enter_user(&daemon)?;
@@ -52,7 +62,7 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
                 Some(path) => read_monmap(&section, &path)?,
                 None => initial_monitors(&section)?,
             };
-            mkfs(&section, read_keyring(&keyring)?, monitors).await
+            mkfs(&section, read_keyring(&keyring)?, monitors, key_type).await
         }
         MonCommand::Run { daemon } => {
             let section = Section::load("mon", &daemon)?;
@@ -198,20 +208,34 @@ fn read_monmap(section: &Section, path: &Path) -> Result<Monitors, Error> {
     infos.map(one).collect()
 }
 
-async fn mkfs(section: &Section, keyring: Keyring, monitors: Monitors) -> Result<(), Error> {
+async fn mkfs(
+    section: &Section,
+    keyring: Keyring,
+    monitors: Monitors,
+    key_type: KeyType,
+) -> Result<(), Error> {
     let own = monitors.iter().find(|(name, _)| name == section.id());
     let known = own.and_then(|(_, addrs)| addrs.v2()?.socket);
-    let seed = MkfsConfig { keyring, monitors };
+    let seed = MkfsConfig {
+        keyring,
+        monitors,
+        key_type,
+    };
     spirula_mon::mkfs(&config(section, known)?, &seed)
         .await
         .map_err(|e| Error::Daemon(e.to_string()))
 }
 
 /// Makes the data of monitor `id`, as `spirula mon mkfs` does.
-pub(crate) async fn mon_mkfs_for(conf: &Path, id: &str, keyring: Keyring) -> Result<(), Error> {
+pub(crate) async fn mon_mkfs_for(
+    conf: &Path,
+    id: &str,
+    keyring: Keyring,
+    key_type: KeyType,
+) -> Result<(), Error> {
     let section = Section::load("mon", &DaemonArgs::new(id, conf))?;
     let monitors = initial_monitors(&section)?;
-    mkfs(&section, keyring, monitors).await
+    mkfs(&section, keyring, monitors, key_type).await
 }
 
 #[cfg(test)]

@@ -11,9 +11,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use spirula_cephx::KeyType;
 use spirula_conf::parse_size;
 
 use crate::admin::{self, Admin};
+use crate::daemon::key_type;
 use crate::error::Error;
 use crate::layout::{Layout, MAX_MONS, Spec, await_address};
 use crate::pidfile;
@@ -44,6 +46,10 @@ pub(crate) struct Args {
     /// Encrypt the stores of OSDs that are made from now on; their keys go to the monitors
     #[arg(long)]
     encrypt: bool,
+    /// Type of the keys that are made from now on, in a new cluster also of client.admin's: aes, which clients of all releases
+    /// know, or aes256k, which Ceph's know since 19.2.6 and 20.2.4 and Linux since 7.0 [default: aes]
+    #[arg(long, value_parser = key_type)]
+    key_type: Option<KeyType>,
     /// Address to listen on, when the cluster is made
     #[arg(long, default_value = "127.0.0.1")]
     bind: IpAddr,
@@ -78,6 +84,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let progress = Progress::new();
     let (mut spec, is_new) = settle_spec(&layout, &args)?;
     spec.encrypt |= args.encrypt;
+    if let Some(kind) = args.key_type {
+        spec.key_type = Some(kind.name().to_owned());
+    }
     layout.create(&spec)?;
     layout.save_spec(&spec)?;
     let made = if is_new { "Creating" } else { "Starting" };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde_json::json;
-use spirula_cephx::{AuthName, CryptoKey, Env, Keyring};
+use spirula_cephx::{AuthName, CryptoKey, Env, KeyType, Keyring};
 use spirula_denc::{EntityType, Fsid, UTime};
 use spirula_store::EncryptionKey;
 
@@ -24,8 +24,9 @@ fn set_ready(layout: &Layout, name: &str) -> Result<(), Error> {
     write_durably(&layout.data(name).join(READY), b"ready\n")
 }
 
-fn new_key() -> Result<CryptoKey, Error> {
-    CryptoKey::generate(&Env::system(UTime::now())).map_err(|e| Error::Daemon(format!("no new key: {e}")))
+fn new_key(kind: KeyType) -> Result<CryptoKey, Error> {
+    CryptoKey::generate(kind, &Env::system(UTime::now()))
+        .map_err(|e| Error::Daemon(format!("no new key: {e}")))
 }
 
 /// The key of an entity in a keyring's file, where both are there.
@@ -54,7 +55,8 @@ pub(super) async fn mons(layout: &Layout, spec: &Spec) -> Result<(), Error> {
     let admin = shared
         .as_ref()
         .and_then(|_| kept_key(&layout.admin_keyring(), &admin));
-    let key = |kept: Option<CryptoKey>| kept.map_or_else(new_key, Ok);
+    let kind = spec.key_type()?;
+    let key = |kept: Option<CryptoKey>| kept.map_or_else(|| new_key(kind), Ok);
     let all = "allow *";
     let own = format!(
         "[mon.]\n\tkey = {}\n\tcaps mon = \"{all}\"\n",
@@ -78,7 +80,7 @@ pub(super) async fn mons(layout: &Layout, spec: &Spec) -> Result<(), Error> {
         spirula_files::directory(&data)?;
         write_durably(&data.join("keyring"), own.as_bytes())?;
         let id = name.trim_start_matches("mon.");
-        daemon::mon_mkfs_for(&layout.conf(), id, initial.clone()).await?;
+        daemon::mon_mkfs_for(&layout.conf(), id, initial.clone(), kind).await?;
     }
     // All at once: had some been made with other keys, they would never find each other.
     names.iter().try_for_each(|name| set_ready(layout, name))
@@ -127,7 +129,7 @@ async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), 
     let key = match key {
         Some(key) => key,
         None => {
-            let key = new_key()?;
+            let key = new_key(spec.key_type()?)?;
             let text = format!("[{name}]\n\tkey = {}\n", key.to_base64());
             write_durably(&key_file, text.as_bytes())?;
             key

@@ -26,6 +26,7 @@ mod hostile_connections;
 mod hostile_requests;
 mod hostile_with_key;
 mod hosts;
+mod key_types;
 mod logins;
 mod manager_deputy;
 mod memory;

@@ -56,6 +56,7 @@ options! {
     mon_addr Str Basic "" ["mon"] "address and port of a monitor";
     mon_allow_pool_delete Bool Advanced "false" ["mon"] "allow pools to be deleted";
     mon_allow_pool_size_one Bool Advanced "false" ["mon"] "allow pools with a single replica";
+    mon_auth_allow_insecure_key Bool Advanced "true" ["mon"] "let commands make keys of types whose weaknesses are known, while such keys are allowed";
     mon_client_hunt_interval Float Advanced "3" [""] "seconds between attempts to reach a monitor";
     mon_client_ping_interval Float Advanced "10" [""] "seconds between pings of the monitor";
     mon_client_ping_timeout Float Advanced "30" [""] "seconds after which a silent monitor is given up";

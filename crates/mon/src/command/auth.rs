@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyServer, Keyring};
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyServer, KeyType, Keyring};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
@@ -18,13 +18,13 @@ commands! {
     "auth list" "auth" "rx" ls, "list the entities";
     "auth ls" "auth" "rx" ls, "list the entities";
     "auth import" "auth" "rwx" import, "take over the entities of a keyring (-i FILE)";
-    "auth add entity:String caps?:String..." "auth" "rwx" add, "add an entity with a random key, or that of -i FILE";
-    "auth get-or-create-key entity:String caps?:String..." "auth" "rwx" get_or_create_key,
+    "auth add entity:String caps?:String... key_type?:String" "auth" "rwx" add, "add an entity with a random key, or that of -i FILE";
+    "auth get-or-create-key entity:String caps?:String... key_type?:String" "auth" "rwx" get_or_create_key,
         "show an entity's key; add it where it is missing";
-    "auth get-or-create entity:String caps?:String..." "auth" "rwx" get_or_create,
+    "auth get-or-create entity:String caps?:String... key_type?:String" "auth" "rwx" get_or_create,
         "give an entity's keyring; add it where it is missing";
     "auth caps entity:String caps:String..." "auth" "rwx" caps, "replace an entity's capabilities";
-    "auth rotate entity:String" "auth" "rwx" rotate, "replace an entity's key by a new one; its capabilities stay";
+    "auth rotate entity:String key_type?:String" "auth" "rwx" rotate, "replace an entity's key by a new one; its capabilities stay";
     "auth del entity:String" "auth" "rwx" rm, "remove an entity";
     "auth rm entity:String" "auth" "rwx" rm, "remove an entity";
 }
@@ -155,8 +155,28 @@ fn input_keyring(call: &Call<'_>) -> Result<Keyring, Reply> {
     Keyring::parse(&text).map_err(|e| Reply::error(errno::EINVAL, format!("error decoding keyring: {e}")))
 }
 
-fn new_key(m: &Monitor) -> Result<CryptoKey, Reply> {
-    CryptoKey::generate(&Env::system(m.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
+/// The type that a command names for a new key, or the preferred one.
+fn key_type(m: &Monitor, call: &Call<'_>) -> Result<KeyType, Reply> {
+    let Some(name) = call.args.opt_str("key_type") else {
+        return Ok(m.auth.ciphers().preferred());
+    };
+    KeyType::from_name(&name).ok_or_else(|| Reply::error(errno::EINVAL, format!("invalid key type: {name}")))
+}
+
+/// A new key of a type with which its owner can log in.
+fn new_key(m: &Monitor, kind: KeyType) -> Result<CryptoKey, Reply> {
+    let allowed = m.auth.allows(kind);
+    if kind.is_insecure() && !(allowed && m.values.flag("mon_auth_allow_insecure_key")) {
+        let text = format!("creating key with insecure key type (\"{kind}\") not allowed");
+        return refuse(errno::EINVAL, text);
+    }
+    if !allowed {
+        let text = format!(
+            "refusing to create key with type ({kind}) that cannot be used for auth (auth_allowed_ciphers)"
+        );
+        return refuse(errno::EINVAL, text);
+    }
+    CryptoKey::generate(kind, &Env::system(m.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
 }
 
 fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -175,6 +195,7 @@ fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = named(call)?;
+    let kind = key_type(m, call)?;
     let mut caps = parse_caps(&call.args.list("caps"))?;
     let mut key = None;
     if !call.input.is_empty() {
@@ -206,7 +227,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let key = match key {
         Some(k) => k,
-        None => new_key(m)?,
+        None => new_key(m, kind)?,
     };
     Auth::put(&name, &EntityAuth { key, caps }, &mut m.writes.txn);
     committed(format!("added key for {name}"))
@@ -218,6 +239,7 @@ fn get_or_create_with(
     show: impl Fn(&Call<'_>, &AuthName, EntityAuth) -> Reply,
 ) -> Done {
     let name = named(call)?;
+    let kind = key_type(m, call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
     if let Some(e) = m.auth.lookup(&name) {
         if let Some((service, _)) = caps.iter().find(|(s, c)| e.caps.get(*s) != Some(c)) {
@@ -236,7 +258,7 @@ fn get_or_create_with(
         return now(show(call, &name, e));
     }
     let e = EntityAuth {
-        key: new_key(m)?,
+        key: new_key(m, kind)?,
         caps,
     };
     Auth::put(&name, &e, &mut m.writes.txn);
@@ -290,7 +312,7 @@ fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::ENOENT, format!("entity {name} does not exist"));
     };
     let e = EntityAuth {
-        key: new_key(m)?,
+        key: new_key(m, key_type(m, call)?)?,
         ..e
     };
     Auth::put(&name, &e, &mut m.writes.txn);

@@ -5,6 +5,7 @@ mod at_manager;
 mod audit;
 mod auth;
 mod blocklist;
+mod ciphers;
 mod config;
 mod config_history;
 mod config_key;
@@ -152,6 +153,7 @@ const FAMILIES: &[&[Command]] = &[
     rbd_perf::COMMANDS,
     rbd_support::COMMANDS,
     auth::COMMANDS,
+    ciphers::COMMANDS,
     config::COMMANDS,
     config_history::COMMANDS,
     config_key::COMMANDS,

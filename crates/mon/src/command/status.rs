@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
 
-use super::{Call, Done, Reply, commands, errno, health_cmd, now, refuse, services};
+use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
 use crate::core::{Monitor, Role};
 use crate::fmt;
 use crate::health::state_text;
@@ -166,7 +166,15 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = &monmap_at(m, call)?;
     let status = format!("dumped monmap epoch {}", map.epoch);
     if call.format.is_structured() {
-        let mut v = monmap_json(map);
+        // As releases from 20.2.4 have it: the policy about keys after the epoch.
+        let mut v = Map::new();
+        for (key, value) in monmap_json(map) {
+            let first = v.is_empty();
+            v.insert(key, value);
+            if first {
+                v.extend(ciphers::to_json(m.auth.ciphers()).map(|(k, c)| (k.to_owned(), c)));
+            }
+        }
         v.insert("quorum".into(), json!(quorum(m)));
         return now(Reply::json(call.format, &Value::Object(v)).with_status(status));
     }
@@ -189,6 +197,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             text.push_str(&format!("{rank}: {} mon.{name}{place}\n", info.public_addrs));
         }
     }
+    text.push_str(&ciphers::to_text(m.auth.ciphers()));
     now(Reply::text(text).with_status(status))
 }
 

@@ -5,6 +5,7 @@ mod capabilities;
 mod failure;
 mod hostile_osd;
 mod image_io;
+mod key_types;
 mod logged;
 mod manager;
 mod operator;
@@ -31,7 +32,7 @@ use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 use super::{Identity, Monitor, NewSession, Output, SessionId};
 use crate::kv::{MemKv, Txn};
 use crate::raft::Applied;
-use crate::service::{Auth, MonMaps, OsdMaps};
+use crate::service::{Auth, Ciphers, MonMaps, OsdMaps};
 
 /// A store that test and core share.
 #[derive(Default)]
@@ -90,7 +91,7 @@ impl World {
         (map.full_ratio, map.backfillfull_ratio, map.nearfull_ratio) = (0.95, 0.9, 0.85);
         map.require_osd_release = release::PACIFIC;
         OsdMaps::create(&map, &mut txn);
-        Auth::create(&Keyring::default(), &mut txn);
+        Auth::create(&Keyring::default(), &Ciphers::default(), &mut txn);
         let kv = Rc::new(SharedKv::default());
         kv.0.borrow_mut().apply(&txn);
         let options = BTreeMap::from([("mon_allow_pool_delete".to_owned(), "true".to_owned())]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, Keyring};
+use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyType, Keyring};
 use spirula_crush::CrushMap;
 use spirula_denc::{EntityAddrVec, EntityType, UTime, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, release};
@@ -12,16 +12,18 @@ use super::{Error, MonConfig};
 use crate::kv::{KvRead, Txn};
 use crate::options::Values;
 use crate::raft::{Raft, Store};
-use crate::service::{Auth, MonMaps, OsdMaps};
+use crate::service::{Auth, Ciphers, MonMaps, OsdMaps};
 
 /// What a new cluster starts with, besides the monitor's own configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct MkfsConfig {
     /// The monitors of the cluster, by rank: the first ones of a new cluster, or those that an existing one has. Empty for
     /// this one alone.
     pub monitors: Vec<(String, EntityAddrVec)>,
     /// The key of `mon.`, and for a new cluster the other first entities: `client.admin`, … with their capabilities.
     pub keyring: Keyring,
+    /// The type of new keys in a new cluster (`auth_preferred_cipher`), also of its bootstrap keys.
+    pub key_type: KeyType,
 }
 
 /// Makes a monitor's directory. One that is alone in its cluster gets the first state; another one keeps what it needs
@@ -81,7 +83,9 @@ pub fn first_state(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> Result<
     let mut first = Txn::default();
     MonMaps::put(&monmap(config, plan, now), &mut first);
     OsdMaps::create(&osdmap(config, now)?, &mut first);
-    Auth::create(&with_bootstrap_keys(&plan.keyring, now)?, &mut first);
+    let ciphers = Ciphers::preferring(plan.key_type);
+    let entities = with_bootstrap_keys(&plan.keyring, ciphers.preferred(), now)?;
+    Auth::create(&entities, &ciphers, &mut first);
     Ok(first)
 }
 
@@ -89,7 +93,7 @@ pub fn first_state(config: &MonConfig, plan: &MkfsConfig, now: UTime) -> Result<
 const BOOTSTRAP: [&str; 6] = ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"];
 
 /// The first entities, with the bootstrap keys that the keyring lacks.
-fn with_bootstrap_keys(given: &Keyring, now: UTime) -> Result<Keyring, Error> {
+fn with_bootstrap_keys(given: &Keyring, key_type: KeyType, now: UTime) -> Result<Keyring, Error> {
     let no_key = |e| Error::Config(format!("no new key: {e}"));
     let mut all = given.clone();
     for kind in BOOTSTRAP {
@@ -97,7 +101,7 @@ fn with_bootstrap_keys(given: &Keyring, now: UTime) -> Result<Keyring, Error> {
         if all.entries.contains_key(&name) {
             continue;
         }
-        let key = CryptoKey::generate(&Env::system(now)).map_err(no_key)?;
+        let key = CryptoKey::generate(key_type, &Env::system(now)).map_err(no_key)?;
         let caps = BTreeMap::from([("mon".to_owned(), format!("allow profile bootstrap-{kind}"))]);
         all.entries.insert(name, EntityAuth { key, caps });
     }

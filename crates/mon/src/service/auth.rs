@@ -1,6 +1,6 @@
 //! Entities, rotating secrets and global ids.
 //!
-//! Keys: `entity/NAME` holds an encoded `EntityAuth`, `rotating` the secrets, `gid_end` the end of the global ids that
+//! Keys: `entity/NAME` holds an encoded `EntityAuth`, `rotating` the secrets, `ciphers` the policy about types of keys, `gid_end` the end of the global ids that
 //! were reserved, `gid_for/MONITOR` the end of the range that was last reserved for a monitor and the number under which
 //! it asked for it. A restart leaves the rest of a range unused, so that no id is given twice.
 
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_cephx::{
-    AuthName, CryptoKey, EntityAuth, Env, GLOBAL_ID_STEP, GlobalIds, KeyDatabase, KeyServer, Keyring,
-    ServiceSecrets, TicketLifetimes,
+    AuthName, CryptoKey, EntityAuth, Env, GLOBAL_ID_STEP, GlobalIds, KeyDatabase, KeyServer, KeyType,
+    Keyring, ServiceSecrets, TicketLifetimes,
 };
 use spirula_denc::{UTime, encode_to_vec};
 
-use super::stored;
+use super::{Ciphers, stored};
 use crate::core::{LoadError, Monitor, Output, Role};
 use crate::kv::{KvRead, Txn};
 use crate::options::Values;
@@ -23,6 +23,7 @@ use crate::options::Values;
 const SERVICE: &str = "auth";
 const ENTITY: &str = "entity/";
 const ROTATING: &str = "rotating";
+const CIPHERS: &str = "ciphers";
 const GID_END: &str = "gid_end";
 const GID_FOR: &str = "gid_for/";
 
@@ -33,6 +34,7 @@ const FIRST_GID: u64 = 4100;
 #[derive(Debug, Default)]
 pub struct Auth {
     db: KeyDatabase,
+    ciphers: Ciphers,
     lifetimes: TicketLifetimes,
     insecure_reclaim: bool,
     ids: RefCell<GlobalIds>,
@@ -63,6 +65,7 @@ impl Auth {
     /// Takes the whole state anew; what was reserved for this process stays.
     pub(crate) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
         self.db = KeyDatabase::default();
+        self.ciphers = Ciphers::default();
         self.gid_end = FIRST_GID;
         self.granted.clear();
         for (key, value) in kv.scan(SERVICE)? {
@@ -82,6 +85,8 @@ impl Auth {
             };
         } else if let (ROTATING, Some(v)) = (key, value) {
             self.db.secrets = stored("rotating secrets", v)?;
+        } else if let (CIPHERS, Some(v)) = (key, value) {
+            self.ciphers = stored("ciphers", v)?;
         } else if let (GID_END, Some(v)) = (key, value) {
             self.gid_end = stored("global id range", v)?;
         } else if let Some(monitor) = key.strip_prefix(GID_FOR) {
@@ -135,6 +140,16 @@ impl Auth {
         &self.db.entities
     }
 
+    /// Which types of keys there may be.
+    pub fn ciphers(&self) -> &Ciphers {
+        &self.ciphers
+    }
+
+    /// Changes which types of keys there may be.
+    pub(crate) fn put_ciphers(ciphers: &Ciphers, txn: &mut Txn) {
+        txn.put(SERVICE, CIPHERS.to_owned(), encode_to_vec(ciphers));
+    }
+
     /// Adds or replaces an entity.
     pub(crate) fn put(name: &AuthName, auth: &EntityAuth, txn: &mut Txn) {
         txn.put(SERVICE, format!("{ENTITY}{name}"), encode_to_vec(auth));
@@ -146,7 +161,8 @@ impl Auth {
     }
 
     /// Stores the entities of a new cluster.
-    pub(crate) fn create(keyring: &Keyring, txn: &mut Txn) {
+    pub(crate) fn create(keyring: &Keyring, ciphers: &Ciphers, txn: &mut Txn) {
+        Self::put_ciphers(ciphers, txn);
         for (name, auth) in &keyring.entries {
             Self::put(name, auth, txn);
         }
@@ -159,7 +175,7 @@ impl Auth {
         caps: &[(&str, &str)],
         env: &Env<'_>,
     ) -> spirula_cephx::Result<CryptoKey> {
-        let key = CryptoKey::generate(env)?;
+        let key = CryptoKey::generate(self.ciphers.strongest(), env)?;
         let caps = caps
             .iter()
             .map(|(service, caps)| ((*service).into(), (*caps).into()));
@@ -184,7 +200,11 @@ impl Auth {
     fn maintenance(&mut self, now: UTime) -> Txn {
         let mut txn = Txn::default();
         let env = Env::system(now);
-        match self.db.secrets.rotated(&self.lifetimes, &env) {
+        match self
+            .db
+            .secrets
+            .rotated(&self.lifetimes, self.ciphers.service(), &env)
+        {
             Ok(Some(next)) => txn.put(SERVICE, ROTATING, encode_to_vec(&next)),
             Ok(None) => {}
             Err(e) => tracing::error!("rotating secrets: {e}"),
@@ -224,6 +244,10 @@ impl KeyServer for Auth {
 
     fn new_global_id(&self) -> Option<u64> {
         self.ids.borrow_mut().take()
+    }
+
+    fn allows(&self, kind: KeyType) -> bool {
+        self.ciphers.allowed().contains(&kind)
     }
 
     fn allow_insecure_global_id_reclaim(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The services: each keeps what it needs of its part of the committed state in memory, and applies committed changes.
 
 mod auth;
+mod ciphers;
 mod clog;
 mod config;
 mod fixed;
@@ -13,6 +14,7 @@ mod snaps;
 mod stats;
 
 pub use auth::Auth;
+pub use ciphers::Ciphers;
 pub use clog::ClusterLog;
 pub use config::{Change, ChangeSet, Config, ConfigEntry, Who};
 pub use fixed::FSMAP_EPOCH;

@@ -50,7 +50,7 @@ impl Group {
         map.epoch = 1;
         map.require_osd_release = release::PACIFIC;
         OsdMaps::create(&map, &mut first);
-        Auth::create(&Keyring::default(), &mut first);
+        Auth::create(&Keyring::default(), &Ciphers::default(), &mut first);
         let member = |n: usize| {
             let kv = Rc::new(SharedKv::default());
             kv.0.borrow_mut().apply(&first);
