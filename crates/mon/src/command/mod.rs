@@ -183,10 +183,12 @@ fn descriptions() -> Value {
         let prefix = signature::prefix(o.signature);
         let why =
             || unsupported::reason(&prefix).map_or_else(String::new, |why| format!("not supported: {why}"));
+        let mut served = named(&prefix).map(|c| c.signature);
+        let signature = served.find(|s| o.is_served_as(s)).unwrap_or(o.signature);
         let help = named(&prefix).next().map_or_else(why, |c| c.help.to_owned());
         out.insert(
             format!("cmd{i:03}"),
-            json!({"sig": signature::describe(o.signature), "help": help, "module": o.module, "perm": o.perm,
+            json!({"sig": signature::describe(signature), "help": help, "module": o.module, "perm": o.perm,
                    "flags": o.shown_flags()}),
         );
     }
