@@ -23,7 +23,7 @@ mod text;
 mod time_key;
 mod versioned;
 
-pub use class::find;
+pub use class::{all, find};
 
 /// What clients of the class `journal` exchange with it.
 pub mod journal {

@@ -25,6 +25,9 @@ pub use turns::NamedBids;
 /// Tokens of this slot are the daemon's own.
 pub const DAEMON_SLOT: u32 = 0;
 
+/// Messages of one OSD that wait for a map at most.
+const MOST_EARLY: usize = 4096;
+
 /// For how long a request waits for a map, in microseconds.
 const EARLY_PATIENCE: u64 = 15_000_000;
 
@@ -334,18 +337,37 @@ impl Core {
         }
     }
 
+    /// Whether an OSD may ask for a PG that is not here: it leads it, or this OSD is to have it.
+    fn is_asked_by(&self, from: i32, pgid: PgId) -> bool {
+        let place = self.map.placement(pgid);
+        from == place.primary || place.up.contains(&self.whoami) || place.acting.contains(&self.whoami)
+    }
+
     /// A message of another OSD.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         if msg.id.epoch > self.map.epoch() {
+            let is_of = |e: &&Early| matches!(e, Early::Peer(o, _) if *o == from);
+            if !msg.body.may_be_early() || self.early.iter().filter(is_of).count() >= MOST_EARLY {
+                cx.perf.peer_early += 1;
+                return;
+            }
             self.early.push(Early::Peer(from, msg));
             return;
         }
         let slot = match self.by_id.get(&msg.pgid) {
             Some(&slot) => slot,
-            None if self.up && self.is_mine(msg.pgid) && self.exists_in_map(msg.pgid) => {
-                self.create(msg.pgid, cx)
+            None if !self.up || !self.is_mine(msg.pgid) || !self.exists_in_map(msg.pgid) => {
+                cx.perf.peer_stale += 1;
+                return;
             }
-            None => return,
+            None if self.is_asked_by(from, msg.pgid) => self.create(msg.pgid, cx),
+            None => {
+                // By an older map it may be here.
+                let is_stale = msg.id.epoch < self.map.epoch();
+                cx.perf.peer_stale += u64::from(is_stale);
+                cx.perf.peer_foreign += u64::from(!is_stale);
+                return;
+            }
         };
         self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));
         self.grant_copies(cx);

@@ -27,7 +27,12 @@ static CLASSES: [&Class; 10] = [
     &version::CLASS,
 ];
 
+/// All classes.
+pub fn all() -> impl Iterator<Item = &'static Class> {
+    CLASSES.iter().copied()
+}
+
 /// The class of that name.
 pub fn find(name: &[u8]) -> Option<&'static Class> {
-    CLASSES.iter().find(|c| c.name.as_bytes() == name).copied()
+    all().find(|c| c.name.as_bytes() == name)
 }

@@ -177,7 +177,7 @@ pub fn is_write(cmd: &[String]) -> bool {
 
 /// The JSON that the official tool parses command lines with: Pacific's whole table, so that a command that is not
 /// supported is answered rather than unknown, and what is served of later releases.
-fn descriptions() -> Value {
+pub fn descriptions() -> Value {
     let mut out = Map::new();
     for (i, o) in official::all().enumerate() {
         let prefix = signature::prefix(o.signature);

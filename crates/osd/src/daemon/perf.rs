@@ -434,6 +434,7 @@ impl Osd {
     fn gauges(&self) -> Vec<Counter> {
         let pgs = self.core.pg_counts();
         let (hits, total) = self.perf.core.contexts;
+        let peers = self.perf.core;
         let s = self.io.store.statfs();
         vec![
             gauge("numpg", pgs.all as u64, "Placement groups"),
@@ -476,6 +477,26 @@ impl Osd {
             gauge("stat_bytes_avail", s.available, "Available space"),
             count("object_ctx_cache_hit", hits, "Object context cache hits"),
             count("object_ctx_cache_total", total, "Object context cache lookups"),
+            count(
+                "peer_stale",
+                peers.peer_stale,
+                "Messages of OSDs about an earlier attempt at peering",
+            ),
+            count(
+                "peer_foreign",
+                peers.peer_foreign,
+                "Messages dropped that were not for the OSD to send",
+            ),
+            count(
+                "peer_unsound",
+                peers.peer_unsound,
+                "Changes sent by OSDs dropped that no store takes",
+            ),
+            count(
+                "peer_early",
+                peers.peer_early,
+                "Messages of OSDs dropped that came before their map",
+            ),
         ]
     }
 }

@@ -45,6 +45,11 @@ pub struct PgConfig {
     pub max_clone_logged: usize,
     /// Bytes of omap pairs that are written to a staging object at once.
     pub stage_page: usize,
+    /// Bytes that part of an object takes in the log of an OSD that it is pushed to, where it has more than one change. Others of a
+    /// PG's changes that are as large as one likes are divided so, too.
+    pub max_part_logged: usize,
+    /// The same of any part: more is not taken from another OSD. What a client stored in one request fits.
+    pub max_push_logged: usize,
     /// `osd_max_pgls`: objects in one listing.
     pub max_pgls: u64,
     /// `osd_max_omap_entries_per_request`: keys in one listing.
@@ -52,6 +57,11 @@ pub struct PgConfig {
     /// `osd_max_omap_bytes_per_request`: bytes of one listing, of which a single pair may be larger. Ceph's is 1 GiB;
     /// here all of it is in memory.
     pub max_omap_bytes: usize,
+    /// Bytes that the class methods of one request may read from the store together: all of the largest object map that librbd makes, and
+    /// something besides.
+    pub max_class_bytes: usize,
+    /// Bytes of omap pairs that they read at once, of which a single pair may be larger.
+    pub max_class_page: usize,
     /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
     pub max_write_op_reply_len: usize,
     /// Bytes that all ops of a write may return: the log keeps them, and what is forgotten of it at once goes into one record.
@@ -214,9 +224,13 @@ impl Default for PgConfig {
             max_info: 1 << 20,
             max_clone_logged: 448 << 10,
             stage_page: 1 << 20,
+            max_part_logged: 2 << 20,
+            max_push_logged: 7 << 20,
             max_pgls: 1024,
             max_omap_entries: 1024,
             max_omap_bytes: 32 << 20,
+            max_class_bytes: 72 << 20,
+            max_class_page: 4 << 20,
             max_write_op_reply_len: 64,
             max_write_reply: 16 << 10,
             max_returning_ops: 1024,

@@ -32,6 +32,8 @@ pub(super) struct CopyFetch {
     parts: u32,
     /// When a part was asked for last.
     asked: u64,
+    /// Of which OSD; -1 for none.
+    asked_of: i32,
     /// Whether that was not answered yet.
     waiting: bool,
     cursor: CopyCursor,
@@ -49,6 +51,7 @@ impl CopyFetch {
             want,
             parts: 0,
             asked: 0,
+            asked_of: -1,
             waiting: false,
             cursor: CopyCursor::default(),
         }
@@ -130,6 +133,9 @@ impl Pg {
             return self.stage_failed(seq, -ENOENT, cx);
         };
         let primary = self.map.placement(pgid).primary;
+        if let Some(fetch) = self.stages.running_copy(seq) {
+            fetch.asked_of = primary;
+        }
         if primary >= 0 {
             self.send_to_pg(primary, pgid, PeerBody::CopyRead(read), cx);
         }
@@ -151,6 +157,13 @@ impl Pg {
 
     /// Another OSD wants part of an object.
     pub(super) fn copy_read(&mut self, from: i32, epoch: u32, r: CopyRead, cx: &mut Ctx<'_>) {
+        if self.map.placement(r.from).primary != from {
+            // By an older map it may have been.
+            let is_stale = epoch < self.map.epoch();
+            cx.perf.peer_stale += u64::from(is_stale);
+            cx.perf.peer_foreign += u64::from(!is_stale);
+            return;
+        }
         let mut input = encode_to_vec(&r.cursor);
         input.extend_from_slice(&self.cfg.copy_chunk.to_le_bytes());
         let mut ops = Vec::new();
@@ -205,12 +218,17 @@ impl Pg {
     }
 
     /// Part of an object that is fetched.
-    pub(super) fn copy_part(&mut self, p: CopyPart, cx: &mut Ctx<'_>) {
+    pub(super) fn copy_part(&mut self, from: i32, p: CopyPart, cx: &mut Ctx<'_>) {
         let seq = (p.token >> 32) as u32;
         let fetch = self.stages.running_copy(seq);
         let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
+            cx.perf.peer_stale += 1;
             return;
         };
+        if fetch.asked_of != from {
+            cx.perf.peer_foreign += 1;
+            return;
+        }
         let taken = if p.result < 0 {
             Err(p.result)
         } else {

@@ -6,6 +6,7 @@ use spirula_denc::decode_all;
 use super::info::PgInfo;
 use super::message::PeeringId;
 use super::object::ObjectInfo;
+use super::parts;
 use super::txn::{MetaOp, ObjectOp, Txn};
 use super::{Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role, key};
 
@@ -67,9 +68,17 @@ impl Pg {
 
     pub(super) fn delete_listed(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Ok((objects, next)) = r else { return };
-        let mut txn = Txn::default();
-        txn.objects
-            .extend(objects.into_iter().map(|(k, info)| (k, removal(&info))));
+        let removed = objects.into_iter().map(|(k, info)| (k, removal(&info)));
+        let mut steps = parts::divide(removed.collect(), self.cfg.max_part_logged);
+        let last = steps.pop().unwrap_or_default();
+        for objects in steps {
+            let meta = Vec::new();
+            self.submit(Txn { objects, meta }, Commit::Record, cx);
+        }
+        let mut txn = Txn {
+            objects: last,
+            meta: Vec::new(),
+        };
         if next.is_some() {
             self.submit(txn, Commit::Delete, cx);
             return;

@@ -19,6 +19,7 @@ pub mod errno;
 mod exec;
 pub mod fetch;
 mod force;
+mod foreign;
 mod full;
 pub mod history;
 pub mod image_io;
@@ -37,6 +38,7 @@ mod op_read;
 mod op_write;
 mod output;
 mod pace;
+mod parts;
 mod peering;
 mod peering_plan;
 mod peering_prior;
@@ -359,6 +361,12 @@ impl Pg {
         self.exists.then_some(&self.info)
     }
 
+    /// The attempt at peering that this OSD leads or follows.
+    #[cfg(test)]
+    pub(crate) fn attempt(&self) -> PeeringId {
+        self.id
+    }
+
     /// The PG's log.
     pub fn log(&self) -> &PgLog {
         &self.log
@@ -600,6 +608,9 @@ impl Pg {
     /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let id = msg.id;
+        if self.is_foreign(from, id, &msg.body, cx) {
+            return;
+        }
         match msg.body {
             PeerBody::RepOp {
                 prev,
@@ -649,7 +660,7 @@ impl Pg {
             PeerBody::Activated => self.member_activated(from, id, cx),
             PeerBody::Remove => self.removed(from, id, cx),
             PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),
-            PeerBody::CopyPart(p) => self.copy_part(p, cx),
+            PeerBody::CopyPart(p) => self.copy_part(from, p, cx),
             PeerBody::Repair(r) => self.repair_message(from, id, r, cx),
         }
     }

@@ -268,7 +268,7 @@ impl Pg {
                     p.promised = p.promised.max(promised.from(cx.usec));
                     p.infos.insert(from, info);
                     self.infos_complete(cx);
-                } else if info.is_some() && p.wants_strays() && !p.knows_of(from) {
+                } else if info.is_some() && p.wants_strays() && !p.knows_of(from) && self.may_matter(from) {
                     // It takes part only once it was asked in this attempt.
                     self.ask(vec![from], cx);
                 }

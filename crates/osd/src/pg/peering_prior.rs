@@ -83,6 +83,17 @@ impl Pg {
         })
     }
 
+    /// Whether a copy may be the newest one that is announced unasked: its OSD was a member of an interval that matters, or it is not
+    /// known who was.
+    pub(super) fn may_matter(&self, osd: i32) -> bool {
+        let super::Role::Peering(p) = &self.role else {
+            return false;
+        };
+        let since = newest_activation(&p.infos).max(self.pool.created);
+        let history = self.known_history(p, since);
+        history.is_none_or(|h| h.intervals().iter().any(|i| i.acting.contains(&osd)))
+    }
+
     /// A history that reaches back to the epoch.
     fn known_history<'a>(&'a self, p: &'a Peering, since: u32) -> Option<&'a History> {
         let of_others = p.infos.values().flatten().map(|i| &i.history);

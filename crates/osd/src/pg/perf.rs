@@ -37,6 +37,14 @@ pub struct CorePerf {
     pub contexts: (u64, u64),
     /// Objects of which this OSD had the copy repaired.
     pub repaired: u64,
+    /// Messages of other OSDs that were of an earlier interval.
+    pub peer_stale: u64,
+    /// Messages of OSDs that have nothing to do with the PG, or not what the message says. They were dropped.
+    pub peer_foreign: u64,
+    /// Changes of other OSDs that no store takes, or of objects that are not the PG's. They were dropped.
+    pub peer_unsound: u64,
+    /// Messages of other OSDs that were dropped as they came before their map, and there were too many of them or they can't.
+    pub peer_early: u64,
 }
 
 #[cfg(test)]

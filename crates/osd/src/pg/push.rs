@@ -46,7 +46,7 @@ pub enum PushPart {
         pieces: Vec<(u64, Bytes)>,
         /// Omap pairs. Since version 3.
         pairs: Vec<(Bytes, Bytes)>,
-        /// The rest, with the last part.
+        /// The rest, with the last part or the last few.
         last: Option<PushEnd>,
         /// The target keeps what it has of the object besides. Since version 11.
         patch: Option<Patch>,
@@ -62,17 +62,25 @@ pub struct Patch {
     pub zeros: Vec<(u64, u64)>,
 }
 
-/// The end of an object that is pushed.
+/// The end of an object that is pushed. Where it does not fit into one part there are several; the last one has the info.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushEnd {
     /// Its size.
     pub size: u64,
-    /// Its encoded info.
+    /// Its encoded info; empty where it is not whole.
     pub info: Bytes,
     /// Its attributes.
     pub attrs: Vec<(Bytes, Bytes)>,
     /// Its omap header. Since version 3.
     pub omap_header: Bytes,
+}
+
+impl PushEnd {
+    /// Whether the object is whole with it. One that is not belongs to an object with much besides data and pairs, or that was changed
+    /// while it was read: then something of it comes again.
+    pub fn is_whole(&self) -> bool {
+        !self.info.is_empty()
+    }
 }
 
 impl Encode for SyncPlan {
@@ -112,16 +120,6 @@ pub(super) fn decode_plans(r: &mut Reader<'_>, version: u16) -> Result<Vec<(i32,
 }
 
 impl Push {
-    /// Bytes of data and omap pairs.
-    pub(super) fn len(&self) -> u64 {
-        let PushPart::Data { pieces, pairs, .. } = &self.part else {
-            return 0;
-        };
-        let data = pieces.iter().map(|(_, b)| b.len()).sum::<usize>();
-        let omap = pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        u64::try_from(data + omap).unwrap_or(u64::MAX)
-    }
-
     pub(super) fn encode(&self, w: &mut Writer, data: &mut BytesList) {
         w.put(&self.key);
         match &self.part {

@@ -10,7 +10,7 @@ use super::info::PgInfo;
 use super::log::LogEntry;
 use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::replica_read::Share;
-use super::txn::{MetaOp, Txn};
+use super::txn::{MetaOp, Txn, is_storable, log_bytes};
 use super::{Commit, Ctx, Pg, Role, key};
 
 /// A member that is not primary.
@@ -137,6 +137,10 @@ impl Pg {
         }
         if prev != self.info.last_update {
             // One before was lost; the primary sends both again.
+            return;
+        }
+        if !is_storable(&txn.objects) || log_bytes(&txn.objects) > self.cfg.max_push_logged {
+            cx.perf.peer_unsound += 1;
             return;
         }
         r.share.note_stable(stable);

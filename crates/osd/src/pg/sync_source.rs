@@ -4,23 +4,18 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_maps::{EVersion, IntervalSet};
+use spirula_maps::EVersion;
 
 use super::config::Window;
-use super::dirty::Dirty;
-use super::fetch::{Answer, Fetched, OmapPage, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
+use super::fetch::{Fetched, ReadError, Want};
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
-use super::push::{Lacking, Patch, Push, PushEnd, PushPart, SyncPlan};
-use super::repair::message::Place;
+use super::parts::{Part, Parts};
+use super::push::{Lacking, Push, PushPart, SyncPlan};
 use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
-/// Ranges of an object that are read for one push.
-const MOST_READS: usize = 256;
-/// Omap keys in one push.
-const OMAP_PAGE: usize = 4096;
 
 /// All feeds of one attempt at peering.
 #[derive(Debug)]
@@ -40,10 +35,10 @@ struct Feed {
     cursor: Option<Bytes>,
     /// A scan of so many objects is at the target.
     scanning: Option<i64>,
-    /// The bytes of each push that the target has not acknowledged, in order.
+    /// The weight of each push that the target has not acknowledged, in order.
     unacked: VecDeque<u64>,
     /// The object under way.
-    current: Option<Current>,
+    current: Option<Parts>,
     /// The store was asked for something.
     waiting: bool,
     /// Since when something is under way, or was accounted last; microseconds.
@@ -53,178 +48,6 @@ struct Feed {
     /// The target has no room for all of it: objects are only removed, till the end.
     roomless: bool,
     done: bool,
-}
-
-/// An object that is read part by part.
-#[derive(Debug)]
-pub(super) struct Current {
-    pub(super) key: Bytes,
-    /// `None` until it was looked up.
-    object: Option<(StoredObject, ObjectInfo)>,
-    /// The PG's version when it was looked up: it changed if it was written since.
-    since: EVersion,
-    /// As of which version of the PG on the target has it, if that is known ([`Lacking::had`]).
-    had: Option<EVersion>,
-    /// Whether a part was pushed.
-    begun: bool,
-    /// Bytes that were there when it was gone on with: these are not pushed.
-    from: u64,
-    /// Bytes that are to be pushed: beginnings and ends.
-    left: VecDeque<(u64, u64)>,
-    /// Offsets and lengths of those that are read for the next part.
-    reading: Vec<(u64, u64)>,
-    /// The omap keys from here on are to be pushed, after the data; `None` if there are none.
-    omap: Option<Bytes>,
-    /// Only what changed is pushed. Says whether the omap did.
-    patch: Option<bool>,
-    /// Bytes that are pushed in all.
-    total: u64,
-}
-
-impl Current {
-    fn new(object: Lacking, since: EVersion) -> Self {
-        Self {
-            key: object.key,
-            object: None,
-            since,
-            had: object.had,
-            begun: false,
-            from: 0,
-            left: VecDeque::new(),
-            reading: Vec::new(),
-            omap: Some(Bytes::new()),
-            patch: None,
-            total: 0,
-        }
-    }
-
-    /// Goes on at a place where a part ended.
-    pub(super) fn from_place(key: Bytes, from: Place) -> Self {
-        Self {
-            begun: from.offset > 0 || !from.key.is_empty(),
-            from: from.offset,
-            omap: Some(from.key),
-            ..Self::new(Lacking { key, had: None }, EVersion::ZERO)
-        }
-    }
-
-    /// Where the next part begins.
-    pub(super) fn place(&self) -> Place {
-        let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
-        Place {
-            offset: self.left.front().map_or(size, |(from, _)| *from),
-            key: self.omap.clone().unwrap_or_default(),
-        }
-    }
-
-    /// What the store says of the object; and what of it changed, if only that is to be pushed.
-    pub(super) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
-        let size = info.size;
-        self.left = match &changed {
-            Some(dirty) => dirty.within(size).collect(),
-            None => Vec::from_iter((self.from < size).then_some((self.from, size))).into(),
-        };
-        self.patch = changed.map(|d| d.omap());
-        let pushes_omap = info.has_omap() && self.patch != Some(false);
-        self.omap = self.omap.take().filter(|_| pushes_omap);
-        self.total = self.left.iter().map(|(from, to)| to - from).sum();
-        self.object = Some((o, info));
-    }
-
-    /// The object's version, when it was looked up.
-    pub(super) fn version(&self) -> Option<EVersion> {
-        self.object.as_ref().map(|(_, info)| info.version)
-    }
-
-    /// What to read for the next part; nothing where there is nothing but the end.
-    pub(super) fn wants(&mut self, chunk: u64) -> Vec<Want> {
-        let mut room = chunk;
-        self.reading.clear();
-        while let Some((from, to)) = self.left.front_mut()
-            && room > 0
-            && self.reading.len() < MOST_READS
-        {
-            let len = room.min(*to - *from);
-            self.reading.push((*from, len));
-            room -= len;
-            *from += len;
-            if from == to {
-                self.left.pop_front();
-            }
-        }
-        if !self.reading.is_empty() {
-            let want = |(offset, len): &(u64, u64)| {
-                Want::Data(ReadRange {
-                    offset: *offset,
-                    len: *len,
-                    sparse: true,
-                })
-            };
-            return self.reading.iter().map(want).collect();
-        }
-        let Some(from) = &self.omap else { return Vec::new() };
-        let page = OmapRange {
-            from: from.clone(),
-            to: None,
-            max: OMAP_PAGE,
-            max_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
-            values: true,
-        };
-        vec![Want::OmapHeader, Want::Omap(page)]
-    }
-
-    /// The next part, made of what was read.
-    pub(super) fn part(&mut self, answers: Vec<Fetched>) -> Result<PushPart, ReadError> {
-        let Some((o, info)) = &mut self.object else {
-            return Err(ReadError);
-        };
-        let (mut pieces, mut page, mut omap_header) = (Pieces::new(), OmapPage::default(), Bytes::new());
-        if self.reading.is_empty() {
-            self.omap = None;
-        }
-        for f in answers {
-            match f.answer? {
-                Answer::Data(data) => pieces.extend(data),
-                Answer::Omap(found) => page = found,
-                Answer::OmapHeader(header) => omap_header = header,
-                Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) | Answer::Staged(_) => {
-                    return Err(ReadError);
-                }
-            }
-        }
-        if page.more {
-            self.omap = page.pairs.last().map(|(k, _)| key_after(k));
-        }
-        let patch = self.patch.map(|omap| Patch {
-            omap,
-            zeros: holes(&self.reading, &pieces),
-        });
-        let ended = self.left.is_empty() && self.omap.is_none();
-        let last = ended.then(|| PushEnd {
-            size: info.size,
-            info: o.info.clone(),
-            attrs: std::mem::take(&mut o.attrs).into_iter().collect(),
-            omap_header,
-        });
-        let first = !std::mem::replace(&mut self.begun, true);
-        Ok(PushPart::Data {
-            first,
-            pieces,
-            pairs: page.pairs,
-            last,
-            patch,
-        })
-    }
-}
-
-/// What of ranges that were read is not stored.
-fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
-    let mut all = IntervalSet::new();
-    ranges.iter().for_each(|(at, len)| all.insert_range(*at, *len));
-    pieces
-        .iter()
-        .for_each(|(at, data)| all.remove_range(*at, data.len() as u64));
-    all.ranges().collect()
 }
 
 /// What a feed does next.
@@ -280,13 +103,13 @@ impl Feed {
             return Next::Nothing;
         }
         if let Some(current) = &mut self.current
-            && current.object.is_some()
+            && current.is_found()
         {
             return Next::Read(current.key.clone(), current.wants(window.chunk));
         }
         if let Some(object) = self.jobs.pop_front() {
             let key = object.key.clone();
-            self.current = Some(Current::new(object, now));
+            self.current = Some(Parts::new(object, now));
             return Next::Lookup(key);
         }
         if self.scanning.is_some() {
@@ -479,6 +302,7 @@ impl Pg {
                         key,
                         part: PushPart::Absent,
                     },
+                    0,
                     cx,
                 );
             }
@@ -488,18 +312,18 @@ impl Pg {
 
     /// Pushes the next part of a feed's object.
     fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        let most = self.cfg.max_part_logged;
         let Some(f) = self.feed(i) else { return };
         if f.roomless {
             f.current = None;
             return self.pump_feed(i, cx);
         }
         let Some(current) = &mut f.current else { return };
-        let Ok(mut part) = current.part(answers) else {
+        let Ok(Part { mut part, weight }) = current.part(answers, most) else {
             return self.cannot_read(i, cx);
         };
-        let total = current.total;
+        let (total, ended) = (current.total(), current.has_ended());
         let (key, since) = (current.key.clone(), current.since);
-        let ended = matches!(part, PushPart::Data { last: Some(_), .. });
         if ended {
             f.current = None;
         }
@@ -510,16 +334,16 @@ impl Pg {
             if let Some(end) = last.as_mut().filter(|_| torn) {
                 end.info = Bytes::new();
             }
-            let whole = last.is_some() && !torn;
+            let whole = ended && !torn;
             self.counters.add_recovered(whole.then_some(total), pairs.len());
         }
-        self.push(i, Push { key, part }, cx);
+        self.push(i, Push { key, part }, weight, cx);
         self.pump_feed(i, cx);
     }
 
-    fn push(&mut self, i: usize, push: Push, cx: &mut Ctx<'_>) {
+    fn push(&mut self, i: usize, push: Push, weight: u64, cx: &mut Ctx<'_>) {
         let Some(f) = self.feed(i) else { return };
-        f.unacked.push_back(push.len());
+        f.unacked.push_back(weight);
         let target = f.target;
         self.send(target, self.id, PeerBody::Push(push), false, cx);
     }

@@ -10,8 +10,9 @@ use super::delete::removal;
 use super::fetch::Pieces;
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::parts;
 use super::push::{Patch, Push, PushEnd, PushPart};
-use super::txn::{MetaOp, ObjectOp, Txn};
+use super::txn::{MetaOp, ObjectOp, Txn, is_storable, log_bytes};
 use super::{Claim, Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
 
 /// Own objects listed in one step of a comparison.
@@ -111,7 +112,7 @@ impl Pg {
             // On its own: what comes with a push may be refused.
             self.submit(record, Commit::Record, cx);
         }
-        let (key, mut txn) = (push.key, Txn::default());
+        let (key, mut txn, mut begun) = (push.key, Txn::default(), None);
         let mut claim = if is_background { Claim::None } else { Claim::Half };
         let ops = match push.part {
             PushPart::Absent => {
@@ -127,10 +128,20 @@ impl Pg {
             } => {
                 let (mut ops, snaps) = part_changes(first, patch, pieces, pairs, last);
                 ops.extend(snaps);
+                begun = (!first).then(|| key.clone());
                 ops
             }
         };
         txn.objects.push((key.clone(), ops));
+        let (from_key, to_key) = self.range();
+        if key < from_key || key >= to_key || !is_storable(&txn.objects) {
+            cx.perf.peer_unsound += 1;
+            return;
+        }
+        if log_bytes(&txn.objects) > self.cfg.max_push_logged {
+            // An OSD that cuts parts by their bytes: others may bring this copy up.
+            return self.refuse_push(id, from, begun, cx);
+        }
         let source = from;
         self.submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
     }
@@ -203,21 +214,22 @@ impl Pg {
         };
         // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
         let Ok((mine, next)) = r else { return };
-        let mut txn = Txn::default();
+        let mut removed = Vec::new();
         for (key, info) in mine {
             let version = decode_all::<ObjectInfo>(&info).ok().map(|i| i.version);
             match scan.theirs.get(&key) {
                 Some(v) if Some(*v) == version => drop(scan.theirs.remove(&key)),
                 Some(_) => {}
-                None => txn.objects.push((key, removal(&info))),
+                None => removed.push((key, removal(&info))),
             }
         }
         let (source, to) = (scan.source, scan.to.clone());
         let needed = next
             .is_none()
             .then(|| std::mem::take(&mut scan.theirs).into_keys().collect::<Vec<_>>());
-        if !txn.is_empty() {
-            self.submit(txn, Commit::Record, cx);
+        for objects in parts::divide(removed, self.cfg.max_part_logged) {
+            let meta = Vec::new();
+            self.submit(Txn { objects, meta }, Commit::Record, cx);
         }
         match (needed, next) {
             (Some(needed), _) => {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use spirula_denc::{Error, Reader, Result, Writer};
 use spirula_maps::SnapId;
 use spirula_proto::BytesList;
+use spirula_store::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, ObjectKey};
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +111,20 @@ pub struct Txn {
 /// Bytes that a change, or a pair of an omap, takes in the log besides its keys and values.
 pub const PAIR_LOGGED: usize = 128;
 
+/// Bytes that zeros, or another size, take in the log besides [`PAIR_LOGGED`] and the object's key.
+pub(super) const ZERO_LOGGED: usize = 3 * BLOCK;
+
+/// The same of a write of so many bytes, where the store writes from `direct_min` on directly.
+fn write_logged(len: usize, direct_min: usize) -> usize {
+    let blocks = if len < direct_min { len + BLOCK } else { 3 * BLOCK };
+    blocks + len / 100
+}
+
+/// The same of a write among few others.
+pub(super) fn small_write_logged(len: usize) -> usize {
+    write_logged(len, DIRECT_MIN)
+}
+
 /// Bytes that changes of objects take in a store's log at most, all in one transaction: large writes go to their place directly.
 pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     let direct_min = direct_min(objects.iter().flat_map(|(_, ops)| ops));
@@ -118,6 +133,25 @@ pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
         bytes.sum::<usize>()
     };
     objects.iter().map(of).sum()
+}
+
+/// Whether a store takes these changes of objects, whatever it has: no key or name is too long, and nothing ends beyond the largest
+/// object that there can be.
+pub fn is_storable(objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
+    let ends_well = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= MAX_OBJECT_SIZE);
+    let takes = |op: &ObjectOp| match op {
+        ObjectOp::Write { offset, data } => ends_well(*offset, data.len() as u64),
+        ObjectOp::Zero { offset, len } => ends_well(*offset, *len),
+        ObjectOp::Truncate { size } => ends_well(*size, 0),
+        ObjectOp::SetAttr { name, .. } => name.len() <= MAX_ATTR_NAME,
+        ObjectOp::CloneOf(source) | ObjectOp::CloneOfData(source) | ObjectOp::MoveOf(source) => {
+            source.len() <= ObjectKey::MAX_LEN
+        }
+        _ => true,
+    };
+    objects
+        .iter()
+        .all(|(key, ops)| key.len() <= ObjectKey::MAX_LEN && ops.iter().all(takes))
 }
 
 /// As [`log_bytes`], for an object whose key is short.
@@ -204,9 +238,8 @@ impl ObjectOp {
     fn log_bytes(&self, key: usize, direct_min: usize) -> usize {
         let record = key + PAIR_LOGGED;
         let payload = match self {
-            Self::Write { data, .. } if data.len() < direct_min => data.len() + BLOCK + data.len() / 100,
-            Self::Write { data, .. } => 3 * BLOCK + data.len() / 100,
-            Self::Zero { .. } | Self::Truncate { .. } => 3 * BLOCK,
+            Self::Write { data, .. } => write_logged(data.len(), direct_min),
+            Self::Zero { .. } | Self::Truncate { .. } => ZERO_LOGGED,
             Self::SetInfo(b) | Self::OmapHeader(b) => b.len(),
             Self::SetAttr { name, value } => name.len() + value.len(),
             Self::OmapSet(pairs) => pairs.iter().map(|(k, v)| k.len() + v.len() + PAIR_LOGGED).sum(),
@@ -360,6 +393,23 @@ mod tests {
         assert!(weight(1, 90 << 20) < 2 << 20);
         assert!(weight(2000, 4096) > 8 << 20);
         assert!(weight(100, 60 << 10) < 2 << 20);
+    }
+
+    #[test]
+    fn what_no_store_takes_is_told() {
+        let takes = |key: usize, op: ObjectOp| is_storable(&[(vec![1; key].into(), vec![op])]);
+        let write = |offset| ObjectOp::Write {
+            offset,
+            data: vec![0; 8].into(),
+        };
+        let (offset, len) = (MAX_OBJECT_SIZE, 1);
+        assert!(takes(ObjectKey::MAX_LEN, write(MAX_OBJECT_SIZE - 8)));
+        assert!(!takes(ObjectKey::MAX_LEN + 1, ObjectOp::Touch));
+        assert!(!takes(1, write(MAX_OBJECT_SIZE - 7)) && !takes(1, write(u64::MAX)));
+        assert!(!takes(1, ObjectOp::Zero { offset, len }));
+        assert!(!takes(1, ObjectOp::Truncate { size: offset + 1 }));
+        let (name, value) = (vec![1; MAX_ATTR_NAME + 1].into(), Bytes::new());
+        assert!(!takes(1, ObjectOp::SetAttr { name, value }));
     }
 
     #[test]

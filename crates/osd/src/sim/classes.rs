@@ -190,3 +190,48 @@ fn what_many_calls_read_is_fetched_together() {
     // The size's class method reads one value, then another: so do all of them.
     assert!(sim.reads - before <= 3, "{} reads", sim.reads - before);
 }
+
+#[test]
+fn what_methods_read_is_bounded_however_much_they_are_asked_for() {
+    let list = || {
+        let mut input = Writer::new();
+        input.blob(b"");
+        input.u64(u64::MAX);
+        method("rbd", "metadata_list", input.as_slice())
+    };
+    // Values that are lists of bytes, as the class keeps them.
+    let pair = |n: usize| {
+        let mut value = Writer::new();
+        value.blob(&[7; 1000]);
+        (
+            Bytes::from(format!("metadata_{n:04}")),
+            Bytes::from(value.into_vec()),
+        )
+    };
+    let pairs: Vec<(Bytes, Bytes)> = (0..200).map(pair).collect();
+    for (most, result) in [(64 << 10, -12), (1 << 20, 0)] {
+        let cfg = PgConfig {
+            max_class_bytes: most,
+            max_class_page: 8 << 10,
+            ..PgConfig::default()
+        };
+        let mut sim = Sim::with_config(3, 3, 1, 1, cfg);
+        sim.settle();
+        let data = spirula_denc::encode_to_vec(&pairs);
+        let set = OsdOpIn::new(OpCode::OMAPSETVALS, OpArgs::None, data);
+        assert_eq!(sim.call("o", vec![set]).result, 0);
+        let reply = sim.call("o", vec![list()]);
+        assert_eq!(reply.result, result);
+        let is_listed = reply.ops[0].data.to_bytes().len() > 200_000;
+        assert_eq!(is_listed, result == 0);
+        // Other requests may read as much as ever.
+        let all = OsdOpIn::new(OpCode::OMAPGETVALS, OpArgs::None, {
+            let mut input = Writer::new();
+            input.blob(b"");
+            input.u64(1000);
+            input.blob(b"");
+            input.into_vec()
+        });
+        assert_eq!(sim.call("o", vec![all]).result, 0);
+    }
+}

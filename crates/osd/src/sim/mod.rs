@@ -4,11 +4,13 @@ mod classes;
 mod copy;
 mod copying;
 mod dups;
+mod foreign;
 mod hostile;
 mod image_io;
 mod map;
 mod omap;
 mod ops;
+mod parts;
 mod patches;
 mod peering;
 mod random;
@@ -100,6 +102,8 @@ struct Sim {
     alarms: BTreeSet<u64>,
     /// Bytes of messages between OSDs, those of replication left out.
     peering_bytes: usize,
+    /// Messages that were dropped as they were not for their senders to send, or too early.
+    foreign: u64,
     /// How often a store was asked about an object.
     reads: usize,
     /// Lines of the cluster log.
@@ -143,6 +147,7 @@ impl Sim {
             events: VecDeque::new(),
             alarms: BTreeSet::new(),
             peering_bytes: 0,
+            foreign: 0,
             reads: 0,
             cluster_log: Vec::new(),
             hung_up: Vec::new(),
@@ -292,6 +297,7 @@ impl Sim {
             described: None,
         };
         f(core, &mut cx);
+        self.foreign += perf.peer_foreign + perf.peer_unsound + perf.peer_early;
         for r in core.reports() {
             self.seen_states.insert(r.state.join("+"));
         }

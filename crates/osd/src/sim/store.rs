@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_maps::IntervalSet;
 
 use crate::core::Core;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
@@ -17,6 +18,8 @@ use crate::pg::{StoreReply, StoredObject, Token};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Object {
     pub(super) data: Vec<u8>,
+    /// Where somebody wrote.
+    written: IntervalSet,
     pub(super) info: Bytes,
     pub(super) attrs: Attrs,
     pub(super) omap: BTreeMap<Bytes, Bytes>,
@@ -48,18 +51,30 @@ impl Object {
         }
     }
 
+    fn written_in(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        let (start, end) = (offset, offset.saturating_add(len));
+        let cut = |(at, len): (u64, u64)| (at.max(start), (at + len).min(end));
+        let cut = self.written.ranges().map(cut).filter(|(from, to)| from < to);
+        cut.map(|(from, to)| (from, to - from)).collect()
+    }
+
     fn answer(&self, want: &Want) -> Answer {
         match want {
             Want::Data(r) => {
-                let from = (r.offset as usize).min(self.data.len());
-                let to = (from + r.len as usize).min(self.data.len());
-                let piece = (r.offset, Bytes::copy_from_slice(&self.data[from..to]));
-                Answer::Data(Vec::from_iter((from < to).then_some(piece)))
+                let ranges = match r.sparse {
+                    true => self.written_in(r.offset, r.len),
+                    false => {
+                        let end = r.offset.saturating_add(r.len).min(self.data.len() as u64);
+                        Vec::from_iter((r.offset < end).then(|| (r.offset, end - r.offset)))
+                    }
+                };
+                let piece = |(at, len): (u64, u64)| {
+                    let data = &self.data[at as usize..(at + len) as usize];
+                    (at, Bytes::copy_from_slice(data))
+                };
+                Answer::Data(ranges.into_iter().map(piece).collect())
             }
-            Want::Extents { offset, len } => {
-                let end = offset.saturating_add(*len).min(self.data.len() as u64);
-                Answer::Extents(Vec::from_iter((*offset < end).then(|| (*offset, end - offset))))
-            }
+            Want::Extents { offset, len } => Answer::Extents(self.written_in(*offset, *len)),
             Want::Omap(r) => {
                 let (mut page, mut bytes) = (OmapPage::default(), 0);
                 for (k, v) in self.omap.range(r.from.clone()..) {
@@ -163,6 +178,7 @@ impl State {
                     o.data.resize(to, 0);
                 }
                 o.data[from..to].copy_from_slice(data);
+                o.written.insert_range(*offset, data.len() as u64);
             }
             ObjectOp::Zero { offset, len } => {
                 let to = (*offset + *len) as usize;
@@ -170,8 +186,12 @@ impl State {
                     o.data.resize(to, 0);
                 }
                 o.data[*offset as usize..to].fill(0);
+                o.written.remove_range(*offset, *len);
             }
-            ObjectOp::Truncate { size } => o.data.resize(*size as usize, 0),
+            ObjectOp::Truncate { size } => {
+                o.data.resize(*size as usize, 0);
+                o.written.remove_range(*size, u64::MAX - size);
+            }
             ObjectOp::SetInfo(info) => o.info = info.clone(),
             ObjectOp::SetAttr { name, value } => drop(o.attrs.insert(name.clone(), value.clone())),
             ObjectOp::RmAttr(name) => drop(o.attrs.remove(name)),

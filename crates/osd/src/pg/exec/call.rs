@@ -41,8 +41,10 @@ impl Exec<'_> {
             reads: false,
             writes: false,
         };
+        view.exec.in_call = true;
         let result = method.call(&mut view, &call.input);
         let (reads, writes) = (view.reads, view.writes);
+        self.in_call = false;
         let Return { code, data } = match result {
             Err(Error::NotFetched) => return Err(Stop::Unfetched),
             // A method that does what it is not marked for fails, whatever it makes of it.

@@ -122,6 +122,10 @@ pub(crate) struct Exec<'a> {
     pub work: Work,
     /// How often class methods asked for random bytes.
     drawn: u64,
+    /// Whether a class method runs.
+    in_call: bool,
+    /// Bytes that class methods read from the store.
+    call_bytes: u64,
     /// Whether the object exists now.
     pub exists: bool,
     /// Its info now.
@@ -177,6 +181,8 @@ impl<'a> Exec<'a> {
             steps: 0,
             work: Work::default(),
             drawn: 0,
+            in_call: false,
+            call_bytes: 0,
             exists: old.exists,
             info: old.info.clone(),
             attr_changes: BTreeMap::new(),
@@ -267,7 +273,11 @@ impl<'a> Exec<'a> {
     /// # Errors
     /// It was not fetched yet; it can't be read; or the request reads more than may be held for it.
     pub(in crate::pg) fn fetch(&mut self, want: Want) -> Result<&'a Answer, Stop> {
-        if let Some(f) = self.answers.find(&want) {
+        let found = self.answers.find(&want);
+        if self.in_call {
+            self.note_call_bytes(found.map_or_else(|| want.cost(), Fetched::len))?;
+        }
+        if let Some(f) = found {
             return f.answer.as_ref().map_err(|_| Stop::Failed(-EIO));
         }
         if self.answers.bytes.saturating_add(want.cost()) > self.cfg.max_fetch() {
@@ -279,6 +289,25 @@ impl<'a> Exec<'a> {
         }
         self.missing = Some(want);
         Err(Stop::Unfetched)
+    }
+
+    /// A class method reads so much more from the store.
+    fn note_call_bytes(&mut self, bytes: u64) -> Result<(), Stop> {
+        self.call_bytes = self.call_bytes.saturating_add(bytes);
+        if self.call_bytes > self.cfg.max_class_bytes as u64 {
+            return fail(ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// Bytes of omap pairs that are read at once.
+    fn omap_bytes(&self) -> usize {
+        let all = self.cfg.max_omap_bytes;
+        if self.in_call {
+            all.min(self.cfg.max_class_page)
+        } else {
+            all
+        }
     }
 
     fn one(&mut self, op: &mut OsdOp) -> OpResult {

@@ -36,7 +36,7 @@ pub(super) fn pairs(op: &OsdOp) -> Result<Vec<(Bytes, Bytes)>, Stop> {
 }
 
 /// The part of the omap that a listing asks for.
-fn listed_range(cfg: &PgConfig, op: &OsdOp) -> Result<OmapRange, Stop> {
+fn listed_range(cfg: &PgConfig, op: &OsdOp, max_bytes: usize) -> Result<OmapRange, Stop> {
     let (start_after, max, prefix, values) = if op.code == OpCode::OMAPGETKEYS {
         let i: OmapGetKeys = input(op)?;
         (i.start_after, i.max, Bytes::new(), false)
@@ -54,7 +54,7 @@ fn listed_range(cfg: &PgConfig, op: &OsdOp) -> Result<OmapRange, Stop> {
         },
         to: prefix_end(&prefix),
         max: max.min(cfg.max_omap_entries),
-        max_bytes: cfg.max_omap_bytes,
+        max_bytes,
         values,
     })
 }
@@ -71,7 +71,9 @@ fn asked_keys(op: &OsdOp) -> Result<Vec<Bytes>, Stop> {
 /// What an op on the omap reads.
 pub(super) fn wanted(cfg: &PgConfig, op: &OsdOp) -> Option<Want> {
     match op.code {
-        OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => listed_range(cfg, op).ok().map(Want::Omap),
+        OpCode::OMAPGETKEYS | OpCode::OMAPGETVALS => {
+            listed_range(cfg, op, cfg.max_omap_bytes).ok().map(Want::Omap)
+        }
         OpCode::OMAPGETVALSBYKEYS | OpCode::OMAP_CMP => asked_keys(op)
             .ok()
             .map(|keys| Want::OmapKeys(KeysWant::values(keys, cfg.max_omap_bytes))),
@@ -108,7 +110,7 @@ impl<'a> Exec<'a> {
         if !self.has_omap() || keys.is_empty() {
             return Ok(&[]);
         }
-        let max = self.cfg.max_omap_bytes;
+        let max = self.omap_bytes();
         let want = KeysWant::values(keys, max);
         let mut found = self.omap_found(want.clone())?;
         if found.more && want.max_bytes < max {
@@ -153,7 +155,7 @@ impl<'a> Exec<'a> {
 
     /// OMAPGETKEYS and OMAPGETVALS.
     pub(super) fn omap_list(&mut self, op: &mut OsdOp) -> OpResult {
-        let range = listed_range(self.cfg, op)?;
+        let range = listed_range(self.cfg, op, self.omap_bytes())?;
         let values = range.values;
         let page = self.omap_page(range)?;
         let mut w = Writer::new();

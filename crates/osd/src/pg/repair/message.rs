@@ -54,7 +54,9 @@ pub enum Outcome {
     Failed,
 }
 
-/// A place in an object: an offset, and after all data a key of the omap.
+/// A place in an object: an offset, and after all data a key of the omap. An offset behind the object's end stands for a place after
+/// both, among the omap's header and the attributes: it is one more than the end, and so many more. Only who has made a place
+/// looks into it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
     /// The offset.
@@ -75,6 +77,19 @@ pub struct FoundPart {
 }
 
 impl Place {
+    /// The place after data and omap of an object of this size, and so much of header and attributes.
+    pub(in crate::pg) fn of_rest(size: u64, done: u64) -> Self {
+        Self {
+            offset: size.saturating_add(1).saturating_add(done),
+            key: Bytes::new(),
+        }
+    }
+
+    /// How much of header and attributes is before it, if it is after data and omap.
+    pub(in crate::pg) fn rest_done(&self, size: u64) -> Option<u64> {
+        self.offset.checked_sub(size)?.checked_sub(1)
+    }
+
     fn encode(&self, w: &mut Writer) {
         w.u64(self.offset);
         w.put(&self.key);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::info_of;
 use super::message::{FoundPart, Place, RepairBody};
+use crate::pg::parts::Parts;
 use crate::pg::push::Push;
-use crate::pg::sync_source::Current;
 use crate::pg::{Ctx, Output, Pending, Pg, StoreReply};
 
 /// Part of an object that another member asked for.
@@ -13,7 +13,7 @@ use crate::pg::{Ctx, Output, Pending, Pg, StoreReply};
 pub(in crate::pg) struct Asked {
     by: i32,
     number: u32,
-    part: Current,
+    part: Parts,
 }
 
 impl Pg {
@@ -25,7 +25,7 @@ impl Pg {
         let asked = Asked {
             by,
             number,
-            part: Current::from_place(key.clone(), from),
+            part: Parts::from_place(key.clone(), from),
         };
         let token = self.token(Pending::Repair(Box::new(asked)));
         cx.out.push(Output::Lookup { token, key });
@@ -33,6 +33,7 @@ impl Pg {
 
     /// The store's answer about that object.
     pub(in crate::pg) fn repair_store(&mut self, mut asked: Box<Asked>, reply: StoreReply, cx: &mut Ctx<'_>) {
+        let most = self.cfg.max_part_logged;
         let found = match reply {
             StoreReply::Object(Ok(Some(o))) => {
                 let Some(info) = info_of(&o.info) else {
@@ -41,7 +42,7 @@ impl Pg {
                 asked.part.set_object(o, info, None);
                 let wants = asked.part.wants(self.cfg.push_window.chunk);
                 if wants.is_empty() {
-                    asked.part.part(Vec::new())
+                    asked.part.part(Vec::new(), most)
                 } else {
                     let key = asked.part.key.clone();
                     let token = self.token(Pending::Repair(asked));
@@ -49,7 +50,7 @@ impl Pg {
                     return;
                 }
             }
-            StoreReply::Fetched(answers) => asked.part.part(answers),
+            StoreReply::Fetched(answers) => asked.part.part(answers, most),
             // As all members have the same objects, one that is not here is lost.
             _ => return self.send_part(&asked, None, cx),
         };
@@ -59,7 +60,7 @@ impl Pg {
                 next: asked.part.place(),
                 push: Push {
                     key: asked.part.key.clone(),
-                    part,
+                    part: part.part,
                 },
             })
         });

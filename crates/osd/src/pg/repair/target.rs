@@ -5,9 +5,9 @@ use spirula_maps::EVersion;
 
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use super::name;
-use crate::pg::push::PushPart;
+use crate::pg::push::{PushEnd, PushPart};
 use crate::pg::sync_target::part_changes;
-use crate::pg::txn::{ObjectOp, Txn};
+use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
 use crate::pg::{Claim, Commit, Ctx, Pg, key};
 
 /// The object that this member takes from another one.
@@ -93,7 +93,7 @@ impl Pg {
             return;
         };
         p.next = found.next;
-        p.whole = last.is_some();
+        p.whole = last.as_ref().is_some_and(PushEnd::is_whole);
         let (whole, key) = (p.whole, p.key.clone());
         let (changes, snaps) = part_changes(first, None, pieces, pairs, last);
         let stage = key::repair_key(self.pgid);
@@ -108,6 +108,14 @@ impl Pg {
             let mut becomes = vec![ObjectOp::MoveOf(stage)];
             becomes.extend(snaps);
             txn.objects.push((key, becomes));
+        }
+        if !is_storable(&txn.objects) {
+            cx.perf.peer_unsound += 1;
+            return self.repair_refused(number, cx);
+        }
+        if log_bytes(&txn.objects) > self.cfg.max_push_logged {
+            // An OSD that cuts parts by their bytes.
+            return self.repair_refused(number, cx);
         }
         self.submit_claim(txn, Claim::Half, Commit::Repair(number), cx);
     }

@@ -1,0 +1,128 @@
+//! Who may speak about a PG.
+//!
+//! A connection proves which OSD sends, and no more. So a message counts only where that OSD has to do with the PG in the way the
+//! message says: as its primary, as a member (of `up` or `acting`), as a holder of a copy from an interval that still matters, or
+//! as somebody who was asked. What is from anybody else is dropped and counted; as stale where it is of an earlier attempt at peering,
+//! as its sender may have been what it says then.
+//!
+//! The members are those of the map, which are looked up once for each map; so a write costs a look at a list of three.
+
+use super::message::{PeerBody, PeeringId};
+use super::{Ctx, Pg, Role};
+
+/// What an OSD has to be to send a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    /// The primary.
+    Primary,
+    /// Of the acting set.
+    Acting,
+    /// Of the acting set, or of the one that should be.
+    Member,
+    /// Who has the newest copy, as the primary has found.
+    Source,
+    /// Whoever has, or had, a copy: what becomes of it is decided where it is handled.
+    Anybody,
+}
+
+impl Sender {
+    fn of(body: &PeerBody) -> Self {
+        match body {
+            PeerBody::RepOp { .. }
+            | PeerBody::Query
+            | PeerBody::Lease { .. }
+            | PeerBody::LeaseShared { .. }
+            | PeerBody::GetLog
+            | PeerBody::StartSync(_)
+            | PeerBody::Activate { .. }
+            | PeerBody::Copied { .. }
+            | PeerBody::Reserve(_)
+            | PeerBody::Release
+            | PeerBody::Remove => Self::Primary,
+            PeerBody::RepCommitted(_)
+            | PeerBody::LeaseGranted(_)
+            | PeerBody::ShareLease(_)
+            | PeerBody::Repair(_) => Self::Acting,
+            PeerBody::PushAck
+            | PeerBody::PushRefused
+            | PeerBody::ScanAck(_)
+            | PeerBody::Activated
+            | PeerBody::Reserved
+            | PeerBody::Revoked => Self::Member,
+            PeerBody::Push(_)
+            | PeerBody::Scan { .. }
+            | PeerBody::SyncDone(_)
+            | PeerBody::SyncFailed
+            | PeerBody::SyncRefused(_) => Self::Source,
+            // Answers to questions, and copies that belong elsewhere; reads for copies are of another PG's primary.
+            PeerBody::Notify { .. }
+            | PeerBody::Log { .. }
+            | PeerBody::CopyRead(_)
+            | PeerBody::CopyPart(_) => Self::Anybody,
+        }
+    }
+}
+
+impl PeerBody {
+    /// Whether it may come before the map that it belongs to. All else is sent to those who have said something in that map.
+    pub(crate) fn may_be_early(&self) -> bool {
+        matches!(
+            self,
+            Self::Query
+                | Self::Notify { .. }
+                | Self::Reserve(_)
+                | Self::Release
+                | Self::Remove
+                | Self::CopyRead(_)
+                | Self::CopyPart(_)
+        )
+    }
+}
+
+impl Pg {
+    /// Whether a message is not for this OSD to send. Counts those, and what is of an earlier attempt.
+    pub(super) fn is_foreign(&self, from: i32, id: PeeringId, body: &PeerBody, cx: &mut Ctx<'_>) -> bool {
+        if from == self.whoami {
+            return false;
+        }
+        let place = &self.interval.place;
+        let is_theirs = match Sender::of(body) {
+            Sender::Anybody => return false,
+            Sender::Primary => from == place.primary,
+            Sender::Acting => place.acting.contains(&from),
+            Sender::Member => place.acting.contains(&from) || place.up.contains(&from),
+            Sender::Source => self.may_be_source(from),
+        };
+        if id < self.id {
+            cx.perf.peer_stale += 1;
+        } else if !is_theirs {
+            cx.perf.peer_foreign += 1;
+        }
+        !is_theirs
+    }
+
+    /// Whether this OSD may have been found to have the newest copy.
+    fn may_be_source(&self, osd: i32) -> bool {
+        match &self.role {
+            Role::Peering(p) => osd == p.auth,
+            // Copying in the background is the primary's work.
+            Role::Active(_) => false,
+            Role::Idle | Role::Stray | Role::Deleting => osd == self.interval.place.primary,
+            Role::Replica(_) => self.may_have_copy(osd),
+        }
+    }
+
+    /// Whether an OSD may have a copy that counts, as far as is known here. Where maps were missed, or the copy is new, anybody may; and
+    /// where an operator has given up members, one that was only copied to may have to do.
+    fn may_have_copy(&self, osd: i32) -> bool {
+        let (place, history) = (&self.interval.place, &self.info.history);
+        let is_known = self.exists && history.covers(self.info.last_epoch_started);
+        if !is_known || place.up.contains(&osd) || place.acting.contains(&osd) {
+            return true;
+        }
+        let past = history.intervals().iter().map(|i| &i.acting);
+        let mut holders = past.chain([&self.info.last_acting]).flatten();
+        let is_lost = |o: &i32| self.map.osd(*o).is_none_or(|v| v.lost_at > 0);
+        holders.any(|o| *o == osd || is_lost(o))
+    }
+}

@@ -1,0 +1,414 @@
+//! An object that is pushed, in parts.
+//!
+//! A part becomes one transaction of the target, which has to fit into the store's log. What it takes there has little to do with its
+//! bytes: a single byte takes a block, a range that became zeros up to three, a pair of an omap its key and value and something
+//! besides. So parts are cut by that, whatever the shape of the object. What a client stored in one request, an attribute or a pair
+//! of an omap, fits alone in any case, as the request did ([`super::config::PgConfig::max_logged`]).
+//!
+//! Data comes first, then the omap, then its header and the attributes, and with the last part the info: without it, what the
+//! target has is no version of the object.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spirula_maps::{EVersion, IntervalSet};
+
+use super::dirty::Dirty;
+use super::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
+use super::object::ObjectInfo;
+use super::push::{Lacking, Patch, PushEnd, PushPart};
+use super::repair::message::Place;
+use super::txn::{ObjectOp, PAIR_LOGGED};
+use super::{StoredObject, txn};
+
+/// Ranges of an object that are read for one part.
+const MOST_READS: usize = 256;
+/// Omap keys that are read for one part.
+const OMAP_PAGE: usize = 4096;
+
+/// Changes with which a part may begin, besides those of its content.
+const BEGIN_OPS: usize = 4;
+
+/// An object that is read and pushed part by part.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) key: Bytes,
+    /// `None` until it was looked up.
+    object: Option<(Bytes, ObjectInfo)>,
+    /// The PG's version when it was looked up: it changed if it was written since.
+    pub(super) since: EVersion,
+    /// As of which version of the PG on the target has it, if that is known ([`Lacking::had`]).
+    pub(super) had: Option<EVersion>,
+    /// Whether a part was made.
+    begun: bool,
+    /// Where the first part begins: nothing before it is pushed.
+    from: Place,
+    /// Bytes that are to be read: beginnings and ends.
+    left: VecDeque<(u64, u64)>,
+    /// Offsets and lengths of those that are being read.
+    reading: Vec<(u64, u64)>,
+    /// What was read of them, and is to be pushed.
+    spans: VecDeque<Span>,
+    /// The omap keys from here on are to be read, after the data; `None` if there are none.
+    omap: Option<Bytes>,
+    /// Omap pairs that were read, and are to be pushed.
+    pairs: VecDeque<(Bytes, Bytes)>,
+    /// The omap's header, if it was read.
+    header: Option<Bytes>,
+    /// What is to be pushed after all that.
+    rest: VecDeque<Rest>,
+    /// How much of it was.
+    rest_done: u64,
+    /// Whether the last part was made.
+    ended: bool,
+    /// Only what changed is pushed. Says whether the omap did.
+    patch: Option<bool>,
+    /// Bytes of data that are pushed in all.
+    total: u64,
+}
+
+/// Bytes of the object: what they are, or that they are zeros which nobody wrote.
+#[derive(Debug)]
+struct Span {
+    offset: u64,
+    len: u64,
+    data: Option<Bytes>,
+}
+
+/// What belongs to an object besides data and pairs.
+#[derive(Debug)]
+enum Rest {
+    /// The omap's header.
+    Header,
+    /// An attribute.
+    Attr(Bytes, Bytes),
+}
+
+/// Part of an object, as it is pushed.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) part: PushPart,
+    /// Bytes of data and pairs, or that it takes in the target's log, whichever are more.
+    pub(super) weight: u64,
+}
+
+/// What fits into one part.
+struct Room {
+    /// Bytes that are logged with each change: the object's key, and what is fixed.
+    record: usize,
+    /// Bytes in the log, that are taken and at most.
+    logged: usize,
+    most: usize,
+    /// Bytes of data and pairs.
+    bytes: usize,
+    is_empty: bool,
+}
+
+impl Room {
+    fn new(key: &Bytes, most: usize) -> Self {
+        let record = key.len() + PAIR_LOGGED;
+        Self {
+            record,
+            logged: BEGIN_OPS * record,
+            most,
+            bytes: 0,
+            is_empty: true,
+        }
+    }
+
+    /// Whether there is room for a change that logs so much, of so many bytes. There is for the first one.
+    fn takes(&mut self, logged: usize, bytes: usize) -> bool {
+        let sum = self.logged.saturating_add(logged);
+        let fits = self.is_empty || sum <= self.most;
+        if fits {
+            (self.logged, self.is_empty) = (sum, false);
+            self.bytes += bytes;
+        }
+        fits
+    }
+
+    fn takes_span(&mut self, span: &Span) -> bool {
+        let len = span.data.as_ref().map_or(0, Bytes::len);
+        let logged = match &span.data {
+            Some(data) => txn::small_write_logged(data.len()),
+            None => txn::ZERO_LOGGED,
+        };
+        self.takes(self.record + logged, len)
+    }
+
+    fn takes_pair(&mut self, (key, value): &(Bytes, Bytes)) -> bool {
+        let bytes = key.len() + value.len();
+        self.takes(bytes + PAIR_LOGGED, bytes)
+    }
+
+    fn weight(&self) -> u64 {
+        self.logged.max(self.bytes) as u64
+    }
+}
+
+impl Parts {
+    pub(super) fn new(object: Lacking, since: EVersion) -> Self {
+        Self {
+            key: object.key,
+            object: None,
+            since,
+            had: object.had,
+            begun: false,
+            from: Place::default(),
+            left: VecDeque::new(),
+            reading: Vec::new(),
+            spans: VecDeque::new(),
+            omap: None,
+            pairs: VecDeque::new(),
+            header: None,
+            rest: VecDeque::new(),
+            rest_done: 0,
+            ended: false,
+            patch: None,
+            total: 0,
+        }
+    }
+
+    /// Goes on at a place where a part ended.
+    pub(super) fn from_place(key: Bytes, from: Place) -> Self {
+        Self {
+            begun: from != Place::default(),
+            from,
+            ..Self::new(Lacking { key, had: None }, EVersion::ZERO)
+        }
+    }
+
+    /// Where the next part begins.
+    pub(super) fn place(&self) -> Place {
+        let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
+        let data = self.spans.front().map(|s| s.offset);
+        let data = data.or_else(|| self.left.front().map(|(from, _)| *from));
+        let key = self.pairs.front().map(|(k, _)| k).or(self.omap.as_ref());
+        match (data, key) {
+            (Some(offset), _) => Place {
+                offset,
+                key: Bytes::new(),
+            },
+            (None, Some(key)) => Place {
+                offset: size,
+                key: key.clone(),
+            },
+            (None, None) => Place::of_rest(size, self.rest_done),
+        }
+    }
+
+    /// Whether it was looked up.
+    pub(super) fn is_found(&self) -> bool {
+        self.object.is_some()
+    }
+
+    /// Whether the last part was made.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Bytes of data that are pushed in all.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What the store says of the object; and what of it changed, if only that is to be pushed.
+    pub(super) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
+        let size = info.size;
+        self.left = match &changed {
+            Some(dirty) => dirty.within(size).collect(),
+            None => Vec::from_iter((self.from.offset < size).then_some((self.from.offset, size))).into(),
+        };
+        self.patch = changed.map(|d| d.omap());
+        let pushes_omap = info.has_omap() && self.patch != Some(false);
+        self.rest_done = self.from.rest_done(size).unwrap_or(0);
+        self.omap = (pushes_omap && self.from.rest_done(size).is_none()).then(|| self.from.key.clone());
+        let attrs = o.attrs.into_iter().map(|(name, value)| Rest::Attr(name, value));
+        let rest = pushes_omap.then_some(Rest::Header).into_iter().chain(attrs);
+        let done = usize::try_from(self.rest_done).unwrap_or(usize::MAX);
+        self.rest = rest.skip(done).collect();
+        self.total = self.left.iter().map(|(from, to)| to - from).sum();
+        self.object = Some((o.info, info));
+    }
+
+    /// The object's version, when it was looked up.
+    pub(super) fn version(&self) -> Option<EVersion> {
+        self.object.as_ref().map(|(_, info)| info.version)
+    }
+
+    /// What to read for the next part; nothing where what is there already makes one.
+    pub(super) fn wants(&mut self, chunk: u64) -> Vec<Want> {
+        self.reading.clear();
+        if !self.spans.is_empty() || !self.pairs.is_empty() {
+            return Vec::new();
+        }
+        let mut room = chunk;
+        while let Some((from, to)) = self.left.front_mut()
+            && room > 0
+            && self.reading.len() < MOST_READS
+        {
+            let len = room.min(*to - *from);
+            self.reading.push((*from, len));
+            room -= len;
+            *from += len;
+            if from == to {
+                self.left.pop_front();
+            }
+        }
+        if !self.reading.is_empty() {
+            let want = |(offset, len): &(u64, u64)| {
+                Want::Data(ReadRange {
+                    offset: *offset,
+                    len: *len,
+                    sparse: true,
+                })
+            };
+            return self.reading.iter().map(want).collect();
+        }
+        let is_header_wanted = matches!(self.rest.front(), Some(Rest::Header)) && self.header.is_none();
+        let header = is_header_wanted.then_some(Want::OmapHeader);
+        let page = self.omap.clone().map(|from| {
+            Want::Omap(OmapRange {
+                from,
+                to: None,
+                max: OMAP_PAGE,
+                max_bytes: usize::try_from(chunk).unwrap_or(usize::MAX),
+                values: true,
+            })
+        });
+        header.into_iter().chain(page).collect()
+    }
+
+    /// Takes what was read.
+    fn take(&mut self, answers: Vec<Fetched>) -> Result<(), ReadError> {
+        let mut pieces = Pieces::new();
+        for f in answers {
+            match f.answer? {
+                Answer::Data(data) => pieces.extend(data),
+                Answer::Omap(page) => {
+                    let next = page.pairs.last().map(|(k, _)| key_after(k));
+                    self.omap = next.filter(|_| page.more);
+                    self.pairs.extend(page.pairs);
+                }
+                Answer::OmapHeader(header) => self.header = Some(header),
+                Answer::Extents(_) | Answer::Object(_) | Answer::Copy(_) | Answer::Staged(_) => {
+                    return Err(ReadError);
+                }
+            }
+        }
+        let reading = std::mem::take(&mut self.reading);
+        let zeros = match self.patch {
+            Some(_) => holes(&reading, &pieces),
+            None => Vec::new(),
+        };
+        let data = pieces.into_iter().map(|(offset, data)| Span {
+            offset,
+            len: data.len() as u64,
+            data: Some(data),
+        });
+        let zeros = zeros.into_iter().map(|(offset, len)| Span {
+            offset,
+            len,
+            data: None,
+        });
+        let mut spans: Vec<Span> = data.chain(zeros).collect();
+        spans.sort_by_key(|s| s.offset);
+        self.spans.extend(spans);
+        Ok(())
+    }
+
+    /// The next part, made of what was read, which takes so many bytes in the target's log at most if it has more than one change.
+    pub(super) fn part(&mut self, answers: Vec<Fetched>, most: usize) -> Result<Part, ReadError> {
+        self.take(answers)?;
+        let Some((stored, info)) = &self.object else {
+            return Err(ReadError);
+        };
+        let mut room = Room::new(&self.key, most);
+        let (mut pieces, mut zeros, mut pairs) = (Pieces::new(), Vec::new(), Vec::new());
+        while let Some(span) = pop_if(&mut self.spans, |s| room.takes_span(s)) {
+            match span.data {
+                Some(data) => pieces.push((span.offset, data)),
+                None => zeros.push((span.offset, span.len)),
+            }
+        }
+        let has_data = !self.spans.is_empty() || !self.left.is_empty();
+        while !has_data && let Some(pair) = pop_if(&mut self.pairs, |p| room.takes_pair(p)) {
+            pairs.push(pair);
+        }
+        let has_more = has_data || !self.pairs.is_empty() || self.omap.is_some();
+        let mut end = PushEnd {
+            size: info.size,
+            info: Bytes::new(),
+            attrs: Vec::new(),
+            omap_header: Bytes::new(),
+        };
+        let mut has_end = false;
+        while !has_more && let Some(rest) = self.rest.front() {
+            let logged = match rest {
+                Rest::Header => self.header.as_ref().ok_or(ReadError)?.len(),
+                Rest::Attr(name, value) => name.len() + value.len(),
+            };
+            if !room.takes(room.record + logged, 0) {
+                break;
+            }
+            match self.rest.pop_front() {
+                Some(Rest::Header) => end.omap_header = self.header.take().unwrap_or_default(),
+                Some(Rest::Attr(name, value)) => end.attrs.push((name, value)),
+                None => {}
+            }
+            self.rest_done += 1;
+            has_end = true;
+        }
+        let snaps = (info.snaps.len() + 1).saturating_mul(room.record);
+        let logged = stored.len() + 2 * room.record + txn::ZERO_LOGGED + snaps;
+        if !has_more && self.rest.is_empty() && room.takes(logged, 0) {
+            end.info = stored.clone();
+            (self.ended, has_end) = (true, true);
+        }
+        let first = !std::mem::replace(&mut self.begun, true);
+        let part = PushPart::Data {
+            first,
+            pieces,
+            pairs,
+            last: has_end.then_some(end),
+            patch: self.patch.map(|omap| Patch { omap, zeros }),
+        };
+        Ok(Part {
+            part,
+            weight: room.weight(),
+        })
+    }
+}
+
+/// Takes the first one, if it is as wanted.
+fn pop_if<T>(queue: &mut VecDeque<T>, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+    let wanted = queue.front().is_some_and(is_wanted);
+    wanted.then(|| queue.pop_front()).flatten()
+}
+
+/// What of ranges that were read is not stored.
+fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
+    let mut all = IntervalSet::new();
+    ranges.iter().for_each(|(at, len)| all.insert_range(*at, *len));
+    pieces
+        .iter()
+        .for_each(|(at, data)| all.remove_range(*at, data.len() as u64));
+    all.ranges().collect()
+}
+
+/// Divides changes of objects among transactions that take so many bytes in the log at most, if they change more than one object.
+pub(super) fn divide(objects: Vec<(Bytes, Vec<ObjectOp>)>, most: usize) -> Vec<Vec<(Bytes, Vec<ObjectOp>)>> {
+    let (mut out, mut logged): (Vec<Vec<_>>, usize) = (Vec::new(), 0);
+    for object in objects {
+        let bytes = txn::log_bytes(std::slice::from_ref(&object));
+        logged = logged.saturating_add(bytes);
+        match out.last_mut().filter(|_| logged <= most) {
+            Some(last) => last.push(object),
+            None => {
+                out.push(vec![object]);
+                logged = bytes;
+            }
+        }
+    }
+    out
+}
