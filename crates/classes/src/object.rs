@@ -60,6 +60,10 @@ pub trait Object {
     /// reading for it.
     fn stat(&mut self) -> Result<Stat>;
 
+    /// The method is about to make so many bytes of its own, beyond what it was given or has read. ENOMEM where that is more than methods
+    /// may have.
+    fn reserve(&mut self, bytes: u64) -> Result<()>;
+
     /// The newest snapshot id that writers of the object knew, as of before the request; ENOENT where there is neither
     /// the object nor a clone of it. A method need not be marked as reading for it.
     fn snapset_seq(&mut self) -> Result<u64>;

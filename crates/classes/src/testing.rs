@@ -152,6 +152,10 @@ impl Object for Run<'_> {
         })
     }
 
+    fn reserve(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn snapset_seq(&mut self) -> Result<u64> {
         self.new.exists.then_some(()).ok_or(Error::ENOENT)?;
         Ok(self.world.state.snapset_seq)

@@ -14,9 +14,11 @@ mod crush;
 mod input;
 mod maps;
 mod messages;
+mod mon;
 mod msgr;
 mod nbd;
 mod op_data;
+mod osd;
 mod store;
 mod text;
 
@@ -84,6 +86,11 @@ pub fn kind(target: &str, structure: &str) -> Option<u8> {
     u8::try_from(at).ok()
 }
 
+/// The codes of operations that an input of `osd_ops` names by a byte.
+pub fn op_codes() -> &'static [spirula_proto::osd::OpCode] {
+    &osd::CODES
+}
+
 /// Checks an input with the target of this name: what the fuzz programs do.
 ///
 /// # Panics
@@ -144,4 +151,12 @@ targets! {
     nbd = nbd::run, base 512 * KIB;
     /// A store on a disk that is not as it was written.
     store = store::run, base 48 * MIB;
+    /// A request of any operations on an object of any contents.
+    osd_ops = osd::ops, base MIB;
+    /// Methods of classes on an object of any contents.
+    class_methods = osd::methods, base MIB;
+    /// Commands to a monitor.
+    commands = mon::commands, base 32 * MIB;
+    /// Requests to an admin socket.
+    asok = mon::asok, base 8 * MIB;
 }

@@ -57,8 +57,8 @@ pub struct PgConfig {
     /// `osd_max_omap_bytes_per_request`: bytes of one listing, of which a single pair may be larger. Ceph's is 1 GiB;
     /// here all of it is in memory.
     pub max_omap_bytes: usize,
-    /// Bytes that the class methods of one request may read from the store together: all of the largest object map that librbd makes, and
-    /// something besides.
+    /// Bytes that the class methods of one request may read from the store, or make, together: the largest object map that librbd makes,
+    /// read and made anew.
     pub max_class_bytes: usize,
     /// Bytes of omap pairs that they read at once, of which a single pair may be larger.
     pub max_class_page: usize,
@@ -229,7 +229,7 @@ impl Default for PgConfig {
             max_pgls: 1024,
             max_omap_entries: 1024,
             max_omap_bytes: 32 << 20,
-            max_class_bytes: 72 << 20,
+            max_class_bytes: 128 << 20,
             max_class_page: 4 << 20,
             max_write_op_reply_len: 64,
             max_write_reply: 16 << 10,

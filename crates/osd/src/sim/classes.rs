@@ -235,3 +235,26 @@ fn what_methods_read_is_bounded_however_much_they_are_asked_for() {
         assert_eq!(sim.call("o", vec![all]).result, 0);
     }
 }
+
+#[test]
+fn maps_that_methods_make_are_bounded_in_all_calls_together() {
+    let resize = |objects: u64| {
+        let mut input = Writer::new();
+        input.u64(objects);
+        input.u8(1);
+        let mut op = method("rbd", "object_map_resize", input.as_slice());
+        op.op.flags = spirula_proto::osd::OpFlags::FAILOK;
+        op
+    };
+    let cfg = PgConfig {
+        max_class_bytes: 3 << 20,
+        max_write_size: 900_000,
+        ..PgConfig::default()
+    };
+    let mut sim = Sim::with_config(3, 3, 1, 1, cfg);
+    sim.settle();
+    // Each is made, of a million bytes, and is too large to be written: as often as one likes, if nothing counts it.
+    let reply = sim.call("o", vec![resize(4_000_000); 5]);
+    let results: Vec<i32> = reply.ops.iter().map(|o| o.result).collect();
+    assert_eq!(results, [-90, -90, -90, -12, -12]);
+}

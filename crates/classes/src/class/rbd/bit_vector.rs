@@ -3,6 +3,7 @@
 //! A header with the number of elements, four elements in every byte with the first in the highest bits, and a footer
 //! with the checksums (CRC-32C) of the header and of every 4096 bytes of elements. The footer may be empty.
 
+use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 
 /// Bytes of the encoded header.
@@ -51,6 +52,11 @@ pub(super) fn decode_header(r: &mut Reader<'_>) -> Result<(u64, u32)> {
 /// An element of a byte.
 fn element(byte: u8, i: u64) -> u8 {
     byte >> (6 - 2 * (i % PER_BYTE)) & 3
+}
+
+/// Four elements of this value.
+fn four(value: u8) -> u8 {
+    (value & 3) * 0b01_01_01_01
 }
 
 /// Replaces the elements from `from` on and before `to`. Returns whether any changed.
@@ -104,6 +110,55 @@ impl BitVector {
         replace(&mut self.data, from, to.min(self.len), by)
     }
 
+    /// Whether all elements from `from` on are `value`.
+    pub(super) fn is_all(&self, from: u64, value: u8) -> bool {
+        let whole = from.next_multiple_of(PER_BYTE).min(self.len)..self.len / PER_BYTE * PER_BYTE;
+        let bytes = |i: u64| usize::try_from(i / PER_BYTE).unwrap_or(usize::MAX);
+        let middle = self.data.get(bytes(whole.start)..bytes(whole.end));
+        let mut ends = (from..whole.start).chain(whole.end.max(from)..self.len);
+        ends.all(|i| self.get(i) == value) && middle.is_none_or(|b| b.iter().all(|b| *b == four(value)))
+    }
+
+    /// The elements in this byte; `fill` where there are no more.
+    fn byte_or(&self, at: u64, fill: u8) -> u8 {
+        let left = self.len.saturating_sub(at.saturating_mul(PER_BYTE));
+        let byte = usize::try_from(at).ok().and_then(|at| self.data.get(at));
+        match byte {
+            Some(byte) if left >= PER_BYTE => *byte,
+            Some(byte) => {
+                let beyond = 0xff_u8.checked_shr(2 * left as u32).unwrap_or(0);
+                byte & !beyond | four(fill) & beyond
+            }
+            None => four(fill),
+        }
+    }
+
+    /// Makes each byte of elements, the first in the highest bits, what `by` makes of it and of that of `other`, whose elements are
+    /// `fill` where it has no more. Returns whether any changed.
+    pub(super) fn combine(&mut self, other: &Self, fill: u8, by: impl Fn(u8, u8) -> u8) -> bool {
+        let (whole, rest) = (self.len / PER_BYTE, self.len % PER_BYTE);
+        let mut changed = false;
+        for (at, byte) in (0..).zip(self.data.iter_mut()) {
+            let mut new = by(*byte, other.byte_or(at, fill));
+            if at >= whole {
+                let beyond = 0xff_u8 >> (2 * rest);
+                new = new & !beyond | *byte & beyond;
+            }
+            changed |= new != *byte;
+            *byte = new;
+        }
+        changed
+    }
+
+    /// The encoding.
+    pub(super) fn to_bytes(&self) -> Bytes {
+        // In one piece: it may be large.
+        let sums = self.data.len() / BLOCK * 4;
+        let mut w = Writer::with_capacity(self.data.len() + sums + 64);
+        self.encode(&mut w);
+        w.into_vec().into()
+    }
+
     /// Cuts or extends it; new elements are `fill`.
     pub fn resize(&mut self, len: u64, fill: u8) {
         let old = std::mem::replace(&mut self.len, len);
@@ -119,7 +174,7 @@ impl Encode for BitVector {
         header.section(1, 1, |w| w.u64(self.len));
         w.blob(header.as_slice());
         w.bytes(&self.data);
-        let mut footer = Writer::new();
+        let mut footer = Writer::with_capacity(self.data.len() / BLOCK * 4 + 16);
         if self.checksummed {
             footer.u32(checksum(header.as_slice()));
             let blocks = self.data.chunks(BLOCK);
@@ -174,6 +229,54 @@ mod tests {
             }
             assert_eq!(got.get(21), 0);
         }
+    }
+
+    fn of(elements: &[u8]) -> BitVector {
+        let mut v = BitVector::default();
+        v.resize(elements.len() as u64, 0);
+        for (i, e) in (0..).zip(elements) {
+            v.replace(i, i + 1, |_| *e);
+        }
+        v
+    }
+
+    #[test]
+    fn whole_bytes_are_looked_at_and_combined_as_elements_are() {
+        // Any two elements next to each other, and against each other.
+        let all: Vec<u8> = (0..64_u8)
+            .map(|i| i & 3)
+            .chain((0..64).map(|i| i >> 2 & 3))
+            .collect();
+        for (len, other) in [
+            (0, 0),
+            (1, 4),
+            (4, 3),
+            (5, 128),
+            (63, 7),
+            (128, 6),
+            (127, 128),
+            (128, 0),
+        ] {
+            let (ours, theirs) = (&all[..len], &all[128 - other..]);
+            let mut v = of(ours);
+            let changed = v.combine(&of(theirs), 1, |a, b| a & !b);
+            let want: Vec<u8> = (0..len)
+                .map(|i| ours[i] & !theirs.get(i).copied().unwrap_or(1))
+                .collect();
+            assert_eq!((changed, &v), (want != ours, &of(&want)), "{len} with {other}");
+            assert_eq!(&v.to_bytes()[..], encode_to_vec(&v));
+        }
+        for len in 0..20 {
+            for odd in 0..len {
+                let mut elements = vec![2; len];
+                elements[odd] = 1;
+                for from in 0..len + 2 {
+                    let is_all = of(&elements).is_all(from as u64, 2);
+                    assert_eq!(is_all, odd < from, "{len}, {odd}, {from}");
+                }
+            }
+        }
+        assert!(of(&[]).is_all(5, 1) && of(&[3; 9]).is_all(0, 3));
     }
 
     #[test]

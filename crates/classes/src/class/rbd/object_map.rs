@@ -6,7 +6,7 @@ use spirula_denc::Reader;
 use super::arguments::arguments;
 use super::bit_vector::{self, BLOCK, BitVector, HEADER_LEN, PER_BYTE};
 use crate::error::unless;
-use crate::method::{Nothing, stored, to_bytes};
+use crate::method::{Nothing, stored};
 use crate::{Error, Object, Result};
 
 /// The states of objects.
@@ -37,7 +37,7 @@ fn read(object: &mut dyn Object) -> Result<BitVector> {
 }
 
 fn write(object: &mut dyn Object, map: &BitVector) -> Result<Nothing> {
-    object.write_full(to_bytes(map)).map(|()| Nothing)
+    object.write_full(map.to_bytes()).map(|()| Nothing)
 }
 
 /// The whole map, without checksums.
@@ -58,9 +58,10 @@ pub(super) fn resize(object: &mut dyn Object, (count, state): (u64, u8)) -> Resu
         return Err(Error::EINVAL);
     }
     let mut map = unless(read(object), &[Error::ENOENT])?.unwrap_or_default();
-    if (count..map.len()).any(|i| map.get(i) != state) {
+    if !map.is_all(count, state) {
         return Err(Error::ESTALE);
     }
+    object.reserve(bit_vector::bytes_for(count))?;
     map.resize(count, state);
     write(object, &map)
 }
@@ -138,12 +139,13 @@ pub(super) fn snap_add(object: &mut dyn Object, _: Nothing) -> Result<Nothing> {
 /// A snapshot with this map was removed: what was written before it was made counts as written now.
 pub(super) fn snap_remove(object: &mut dyn Object, removed: BitVector) -> Result<Nothing> {
     let mut map = read(object)?;
-    let mut changed = false;
-    for i in 0..map.len() {
-        if map.get(i) == EXISTS_CLEAN && (i >= removed.len() || removed.get(i) == EXISTS) {
-            changed |= map.replace(i, i + 1, |_| EXISTS);
-        }
-    }
+    // Four elements at a time: of those that are `EXISTS_CLEAN`, where the other map says `EXISTS`, or has no more, the higher bit goes.
+    const LOW: u8 = 0b01_01_01_01;
+    let changed = map.combine(&removed, EXISTS, |ours, theirs| {
+        let clean = ours & (ours >> 1) & LOW;
+        let existed = theirs & !(theirs >> 1) & LOW;
+        ours & !((clean & existed) << 1)
+    });
     match changed {
         true => write(object, &map),
         false => Ok(Nothing),

@@ -159,6 +159,14 @@ impl Object for View<'_, '_> {
         Ok(Stat { size, mtime })
     }
 
+    fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
+        match self.exec.note_call_bytes(bytes) {
+            Ok(()) => Ok(()),
+            Err(Stop::Failed(e)) => Err(Error::Errno(-e)),
+            Err(Stop::Unfetched) => Err(Error::NotFetched),
+        }
+    }
+
     fn snapset_seq(&mut self) -> Result<u64, Error> {
         let known = &self.exec.old.info.snap_set;
         match self.exec.exists || !known.clones.is_empty() {

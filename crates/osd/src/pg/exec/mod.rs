@@ -124,7 +124,7 @@ pub(crate) struct Exec<'a> {
     drawn: u64,
     /// Whether a class method runs.
     in_call: bool,
-    /// Bytes that class methods read from the store.
+    /// Bytes that class methods read from the store, or make.
     call_bytes: u64,
     /// Whether the object exists now.
     pub exists: bool,
@@ -291,7 +291,7 @@ impl<'a> Exec<'a> {
         Err(Stop::Unfetched)
     }
 
-    /// A class method reads so much more from the store.
+    /// A class method reads so much more from the store, or makes it.
     fn note_call_bytes(&mut self, bytes: u64) -> Result<(), Stop> {
         self.call_bytes = self.call_bytes.saturating_add(bytes);
         if self.call_bytes > self.cfg.max_class_bytes as u64 {
