@@ -65,7 +65,7 @@ impl Object {
         let has_omap = !self.omap.is_empty() || !self.header.is_empty();
         let mut out = vec![u8::from(self.exists) | u8::from(has_omap) << 1];
         out.extend(blob(&self.data));
-        let mut put = |pairs: &Pairs, most: usize| {
+        let put = |pairs: &Pairs, most: usize| {
             let fits = pairs.len() <= most && pairs.keys().all(|k| k.len() < 256);
             fits.then(|| {
                 let mut out = vec![pairs.len() as u8];

@@ -137,6 +137,13 @@ pub(crate) fn commands(data: &[u8]) {
         world.command(&command, &with);
     }
     world.pass(3);
+    let answered = world.results.len();
+    assert!(
+        answered + world.handed_over == asked && !world.results.contains(&i32::MIN),
+        "{asked} commands, {:?}, {} handed over",
+        world.results,
+        world.handed_over
+    );
     world.check();
 }
 

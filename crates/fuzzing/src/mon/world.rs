@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirula_cephx::{AuthName, Keyring, ServerHandshake};
+use spirula_cephx::{AuthName, KeyType, Keyring, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityType, Fsid, UTime};
 use spirula_mon::core::{Identity, Monitor, NewSession, Output, SessionId};
 use spirula_mon::kv::{KvError, KvRead, MemKv};
 use spirula_mon::raft::Applied;
 use spirula_mon::{MkfsConfig, MonConfig, first_state};
 use spirula_proto::internal::report::{OsdBoot, OsdReport};
-use spirula_proto::mon::{MMonCommand, PaxosVersion};
-use spirula_proto::{MsgType, Payload, RawMessage};
+use spirula_proto::mon::{MMonCommand, MMonCommandAck, PaxosVersion};
+use spirula_proto::{MsgType, Payload};
 
 const FSID: Fsid = Fsid([7; 16]);
 pub(super) const ADMIN: SessionId = 1;
@@ -45,8 +45,10 @@ pub(super) struct World {
     pub(super) mon: Monitor,
     now: UTime,
     index: u64,
-    /// Answers to commands, as they came.
-    answers: Vec<RawMessage>,
+    /// Results of commands, as they came.
+    pub(super) results: Vec<i32>,
+    /// Commands that were handed over to the manager's modules, which nobody runs here.
+    pub(super) handed_over: usize,
 }
 
 fn addr(text: &str, nonce: u32) -> EntityAddr {
@@ -78,6 +80,7 @@ fn first(now: UTime) -> MemKv {
     let plan = MkfsConfig {
         monitors: Vec::new(),
         keyring: Keyring::default(),
+        key_type: KeyType::Aes,
     };
     let mut kv = MemKv::default();
     match first_state(&config, &plan, now) {
@@ -101,7 +104,8 @@ impl World {
             mon,
             now,
             index: 1,
-            answers: Vec::new(),
+            results: Vec::new(),
+            handed_over: 0,
         };
         world.settle();
         world.open(ADMIN, AuthName::new(EntityType::CLIENT, "admin"), "allow *");
@@ -176,7 +180,11 @@ impl World {
             }
             for o in outputs {
                 match o {
-                    Output::Send(_, m) if m.kind() == MsgType::MON_COMMAND_ACK => self.answers.push(m),
+                    Output::Send(_, m) if m.kind() == MsgType::MON_COMMAND_ACK => {
+                        let ack = m.decode::<MMonCommandAck>();
+                        self.results.push(ack.map_or(i32::MIN, |ack| ack.result));
+                    }
+                    Output::AskModule(_) => self.handed_over += 1,
                     Output::Propose(txn) => {
                         self.kv.0.borrow_mut().apply(&txn);
                         self.index += 1;
@@ -192,8 +200,8 @@ impl World {
         }
     }
 
-    /// Runs a command, and says how many answers there were, of this and commands before.
-    pub(super) fn command(&mut self, json: &str, input: &[u8]) -> usize {
+    /// Runs a command.
+    pub(super) fn command(&mut self, json: &str, input: &[u8]) {
         let m = MMonCommand {
             input: Bytes::copy_from_slice(input).into(),
             paxos: PaxosVersion(0),
@@ -202,7 +210,6 @@ impl World {
         };
         self.mon.message(ADMIN, m.to_message(), self.now);
         self.settle();
-        self.answers.len()
     }
 
     /// Lets seconds pass.
