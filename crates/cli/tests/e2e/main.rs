@@ -23,6 +23,7 @@ mod first_light;
 mod full;
 mod hostile;
 mod hostile_connections;
+mod hostile_readers;
 mod hostile_requests;
 mod hostile_with_key;
 mod hosts;

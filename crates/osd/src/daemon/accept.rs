@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityName, EntityType};
-use spirula_monc::{RefusalLog, TicketAuth};
+use spirula_monc::{RefusalLog, Seat, TicketAuth};
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::osd::MOsdBackoff;
 use spirula_proto::{MsgType, RawMessage};
@@ -115,10 +115,10 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>)
     })
 }
 
-fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> (u64, Arc<Held>) {
+fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) -> (u64, Arc<Held>) {
     let sender = connection.sender().clone();
     shell.with(|o| {
-        let party = o.party(&info.name.to_string());
+        let party = o.party(&info.name.to_string(), seat.unread());
         let mut held = Arc::default();
         let conn = o.client_opened(sender, |conn| {
             let client = client(connection, info, conn, party);
@@ -167,10 +167,10 @@ impl Osd {
 
 async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo) {
     let name = info.name.clone();
-    let Some(_seat) = shell.guests.admit(&name, &mut connection) else {
+    let Some(seat) = shell.guests.admit(&name, &mut connection) else {
         return;
     };
-    let (conn, held) = open(shell, &connection, info);
+    let (conn, held) = open(shell, &connection, info, &seat);
     let sender = connection.sender().clone();
     loop {
         // A client that does not read what it has asked for asks for no more.

@@ -31,6 +31,9 @@ impl Osd {
                 "reply_bytes": s.sender.queued_bytes(),
             })
         });
-        json!({"clients": sessions.collect::<Vec<_>>()})
+        json!({
+            "clients": sessions.collect::<Vec<_>>(),
+            "hung_up": self.hung_up.to_json(),
+        })
     }
 }

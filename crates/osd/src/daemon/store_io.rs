@@ -1,6 +1,8 @@
 //! Between the PG core and the store: translates transactions, reads and listings, and their answers.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,8 +12,9 @@ use spirula_maps::SnapId;
 use spirula_msgr::QueueAccount;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
+use super::read_turns::ReadTurns;
 use super::store_queue::{StoreQueue, Submission};
-use super::store_reads::{Deferred, OmapScan, Read};
+use super::store_reads::{OmapScan, Read};
 use crate::core::DAEMON_SLOT;
 use crate::pg::fetch::ReadError;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
@@ -43,7 +46,12 @@ pub(super) struct StoreIo {
     pub(super) pool: Pool,
     /// Replies that clients have not read yet.
     pub(super) unread: QueueAccount,
-    pub(super) deferred: VecDeque<Deferred>,
+    /// Bytes that are being read for clients, or were and are not answered yet.
+    pub(super) reading: Arc<AtomicUsize>,
+    /// Reads that wait for room.
+    pub(super) turns: ReadTurns,
+    /// The read that is next, when none is under way.
+    pub(super) alone: Option<Token>,
     pub(super) calls: HashMap<u64, Call>,
     pub(super) reads: HashMap<u64, Read>,
     pub(super) last: u64,
@@ -51,7 +59,7 @@ pub(super) struct StoreIo {
     pub(super) ready: VecDeque<(Token, StoreReply)>,
     /// Transactions for which the store has no memory now, or no room until it has freed some. All that come after wait too: maps
     /// are stored in their order with the rest, and PGs may be split.
-    held: StoreQueue,
+    pub(super) held: StoreQueue,
     /// PGs of which something was refused while more of them waits.
     refused: BTreeSet<u32>,
     /// Bytes that are kept free for what was accepted already when the store becomes full.
@@ -71,7 +79,9 @@ impl StoreIo {
             store,
             pool,
             unread: QueueAccount::default(),
-            deferred: VecDeque::new(),
+            reading: Arc::default(),
+            turns: ReadTurns::default(),
+            alone: None,
             calls: HashMap::new(),
             reads: HashMap::new(),
             last: 0,
@@ -400,7 +410,7 @@ pub(super) fn stored_object(o: &Onode) -> StoredObject {
     }
 }
 
-fn object_reply(r: Result<Option<std::sync::Arc<Onode>>, StoreError>) -> StoreReply {
+fn object_reply(r: Result<Option<Arc<Onode>>, StoreError>) -> StoreReply {
     StoreReply::Object(match r {
         Ok(found) => Ok(found.map(|o| stored_object(&o))),
         Err(error) => {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 
 use crate::core::Core;
+use crate::pg::account::Room;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::info::PgInfo;
 use crate::pg::key;
@@ -252,7 +253,7 @@ impl FakeStore {
                 want => o.answer(want),
             }),
         };
-        StoreReply::Fetched(wants.iter().map(one).collect())
+        StoreReply::Fetched(wants.iter().map(one).collect(), Room::default())
     }
 
     pub(super) fn list(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {
