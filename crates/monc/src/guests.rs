@@ -52,9 +52,15 @@ pub struct Seat {
     guests: Guests,
     name: AuthName,
     queue: QueueAccount,
+    pool: Pool,
 }
 
 impl Seat {
+    /// What counts the messages on the way in on all connections of the entity.
+    pub fn arrivals(&self) -> &Pool {
+        &self.pool
+    }
+
     /// What waits to be read on all connections of the entity.
     pub fn unread(&self) -> &QueueAccount {
         &self.queue
@@ -128,6 +134,7 @@ impl Guests {
             guests: self.clone(),
             name: name.clone(),
             queue: party.queue.clone(),
+            pool: party.pool.clone(),
         };
         Some((seat, party.pool.clone(), bound))
     }

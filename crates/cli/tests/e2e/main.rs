@@ -25,6 +25,7 @@ mod hostile;
 mod hostile_connections;
 mod hostile_readers;
 mod hostile_requests;
+mod hostile_waiting;
 mod hostile_with_key;
 mod hosts;
 mod logins;

@@ -20,8 +20,8 @@ use super::state::{Osd, Session};
 use crate::pg::account::{Held, Party};
 use crate::pg::op::Client;
 
-/// How often it is looked at whether a client that holds too much holds less.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How often it is looked at whether a client that holds too much holds less: at first, and at last, as it may have thousands of connections.
+const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(80)];
 
 /// What a listener is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +106,7 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>)
     let name = EntityName::new(info.name.kind, num);
     Arc::new(Client {
         entity: info.name.to_string(),
+        held: Arc::new(Held::of(Arc::clone(&party))),
         party,
         seen: EntityAddr {
             socket: ip.map(|ip| SocketAddr::new(ip, 0)),
@@ -118,7 +119,7 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>)
 fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) -> (u64, Arc<Held>) {
     let sender = connection.sender().clone();
     shell.with(|o| {
-        let party = o.party(&info.name.to_string(), seat.unread());
+        let party = o.party(&info.name.to_string(), seat.unread(), seat.arrivals());
         let mut held = Arc::default();
         let conn = o.client_opened(sender, |conn| {
             let client = client(connection, info, conn, party);
@@ -129,11 +130,17 @@ fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) ->
     })
 }
 
-/// Ready when a client's requests hold so little that it may send more, or when it has gone.
-async fn may_send_more(held: &Held, connection: &Connection) {
-    while held.is_too_much() && !connection.is_hung_up().await {
-        tokio::time::sleep(LOOK_AGAIN).await;
+/// Ready when a client's requests hold so little that it may have more. Whether it is still there.
+async fn may_have_more(held: &Held, connection: &Connection) -> bool {
+    let [mut pause, longest] = LOOK_AGAIN;
+    while held.is_too_much() {
+        if connection.is_hung_up().await {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        pause = longest.min(pause * 2);
     }
+    true
 }
 
 impl Osd {
@@ -178,13 +185,13 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
         let Ok(incoming) = connection.recv().await else {
             break;
         };
-        if let Err(e) = client_message(shell, conn, &sender, &incoming) {
-            tracing::info!("{name}: {e}");
+        // Before it is decoded: of thousands of connections each may have a message.
+        if !may_have_more(&held, &connection).await {
+            tracing::debug!("{name}: gone, with more requests than it may have");
             break;
         }
-        may_send_more(&held, &connection).await;
-        if held.is_too_much() {
-            tracing::debug!("{name}: gone, with more requests than it may have");
+        if let Err(e) = client_message(shell, conn, &sender, &incoming) {
+            tracing::info!("{name}: {e}");
             break;
         }
     }

@@ -38,7 +38,7 @@ use super::store_io::StoreIo;
 use super::unread::HungUp;
 use crate::core::Core;
 use crate::heartbeat::Heartbeats;
-use crate::pg::account::Party;
+use crate::pg::account::{Party, Totals};
 use crate::pg::config::PgConfig;
 use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
@@ -161,6 +161,7 @@ impl Osd {
         let mut store = p.store;
         let maps = Maps::load(&mut store, p.cfg.fsid)?;
         let mut io = StoreIo::new(store, p.reads);
+        io.totals = Arc::new(Totals::new(p.cfg.held_bytes()));
         let values = Values::from_file(p.cfg.options.clone());
         let core = load::core(
             p.cfg.id,
@@ -283,12 +284,16 @@ impl Osd {
     }
 
     /// What all connections under an entity's key take together.
-    pub(super) fn party(&mut self, entity: &str, unread: &QueueAccount) -> Arc<Party> {
+    pub(super) fn party(&mut self, entity: &str, unread: &QueueAccount, arrivals: &Pool) -> Arc<Party> {
         if let Some(party) = self.parties.get(entity).and_then(Weak::upgrade) {
             return party;
         }
         self.parties.retain(|_, p| p.strong_count() > 0);
-        let party = Arc::new(Party::new(unread.clone(), Arc::clone(&self.io.reading)));
+        let party = Arc::new(Party::new(
+            unread.clone(),
+            arrivals.clone(),
+            Arc::clone(&self.io.totals),
+        ));
         self.parties.insert(entity.to_owned(), Arc::downgrade(&party));
         party
     }
@@ -475,7 +480,7 @@ impl Osd {
         };
         let client = Arc::clone(&s.client);
         s.epoch.set(s.epoch.get().max(m.epoch));
-        let decoded = msg.front.len() + m.ops.len() * size_of::<OsdOp>();
+        let decoded = size_of::<ClientOp>() + msg.front.len() + m.ops.len() * size_of::<OsdOp>();
         let hold = client.held.take(decoded, msg.data.len());
         if m.epoch > self.maps.epoch() {
             self.want_map(m.epoch);

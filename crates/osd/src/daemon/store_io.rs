@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use super::read_turns::ReadTurns;
 use super::store_queue::{StoreQueue, Submission};
 use super::store_reads::{OmapScan, Read};
 use crate::core::DAEMON_SLOT;
+use crate::pg::account::Totals;
 use crate::pg::fetch::ReadError;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 use crate::pg::{Claim, StoreReply, StoredObject, Token, key};
@@ -46,8 +46,8 @@ pub(super) struct StoreIo {
     pub(super) pool: Pool,
     /// Replies that clients have not read yet.
     pub(super) unread: QueueAccount,
-    /// Bytes that are being read for clients, or were and are not answered yet.
-    pub(super) reading: Arc<AtomicUsize>,
+    /// What all clients take.
+    pub(super) totals: Arc<Totals>,
     /// Reads that wait for room.
     pub(super) turns: ReadTurns,
     /// The read that is next, when none is under way.
@@ -79,7 +79,7 @@ impl StoreIo {
             store,
             pool,
             unread: QueueAccount::default(),
-            reading: Arc::default(),
+            totals: Arc::default(),
             turns: ReadTurns::default(),
             alone: None,
             calls: HashMap::new(),

@@ -1,7 +1,6 @@
 //! What the core wants to read about an object: data through the payload pool, omap pairs in pages.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use spirula_store::{ObjectKey, PageLimit, Pairs, StoreError};
@@ -113,8 +112,7 @@ impl StoreIo {
 
     /// Bytes that are being read for clients, or that they have not read yet.
     fn used(&self) -> usize {
-        let reading = self.reading.load(Ordering::Relaxed);
-        reading.saturating_add(self.unread.bytes())
+        self.totals.reading().saturating_add(self.unread.bytes())
     }
 
     /// Whether a read may begin: it fits the pool, and its client does not get more by it than it leaves free.

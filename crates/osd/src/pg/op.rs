@@ -33,6 +33,11 @@ pub trait Access: Debug + Send + Sync {
         calls: &[ClassCall<'_>],
     ) -> bool;
 
+    /// Whether it may do nothing in any pool, whatever the maps say.
+    fn allows_nothing(&self) -> bool {
+        false
+    }
+
     /// Whether it may do everything, which is what commands to the daemon want.
     fn allows_all(&self) -> bool;
 }

@@ -12,7 +12,7 @@ use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
 use super::account::Room;
 use super::describe::{OpRecord, describe};
-use super::errno::EAGAIN;
+use super::errno::{EAGAIN, EPERM};
 use super::fetch::{Fetched, ReadError, Want};
 use super::image_io::ImageIo;
 use super::object::Attrs;
@@ -247,6 +247,17 @@ impl Ctx<'_> {
         if self.usec.saturating_sub(op.stamps.received) > self.slow_after {
             self.described = Some(describe(op));
         }
+    }
+
+    /// A request of a client that may do nothing.
+    pub(crate) fn deny(&mut self, mut op: ClientOp, epoch: u32) {
+        self.out.push(Output::Reply {
+            reply: Box::new(op.error_reply(-EPERM, epoch)),
+            client: op.client,
+            data_off: 0,
+            stamps: op.stamps,
+            record: None,
+        });
     }
 
     /// A request for a PG that this OSD does not serve, at least not yet. Its client's map may be as new as this one's, and then it

@@ -136,7 +136,7 @@ fn osd_addresses(dump: &str) -> BTreeMap<i32, EntityAddr> {
 pub fn bystander(c: &Cluster, pool: &str, times: u32, within: Duration) -> std::thread::JoinHandle<Duration> {
     let step = "io.write_full('bystander%d' % (n % 16), b'%d' % n)\n\
          assert io.read('bystander%d' % (n % 16)) == b'%d' % n\n";
-    meanwhile(c, pool, step, times, within)
+    meanwhile(c, pool, ("", step), times, within)
 }
 
 /// As [`bystander`], which reads all of `object`, up to 4 MiB, and a little of it.
@@ -151,20 +151,21 @@ pub fn reader(
         "assert len(io.read('{object}', 4 << 20)) > 0\n\
          assert len(io.read('{object}', 4096, 4096)) > 0\n"
     );
-    meanwhile(c, pool, &step, times, within)
+    meanwhile(c, pool, ("", &step), times, within)
 }
 
-/// Runs lines of Python `times` times, each time within `within`; returns the longest time.
-fn meanwhile(
+/// Runs lines of Python, the first ones once, the others `times` times, each time within `within`; returns the longest time.
+pub fn meanwhile(
     c: &Cluster,
     pool: &str,
-    step: &str,
+    (setup, step): (&str, &str),
     times: u32,
     within: Duration,
 ) -> std::thread::JoinHandle<Duration> {
     let step: String = step.lines().map(|line| format!("    {line}\n")).collect();
     let program = format!(
         "io = cluster.open_ioctx('{pool}')\n\
+         {setup}\
          slowest = 0\n\
          for n in range({times}):\n\
          \x20   began = time.time()\n\
