@@ -106,6 +106,11 @@ impl RawClient {
         self.mon_host[0]
     }
 
+    /// Where the monitors listen.
+    pub fn monitors_at(&self) -> &[EntityAddr] {
+        &self.mon_host
+    }
+
     /// Where an OSD takes clients.
     pub fn osd_address(&self, osd: i32) -> EntityAddr {
         self.osds[&osd]
