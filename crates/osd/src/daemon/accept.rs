@@ -130,9 +130,16 @@ fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) ->
     })
 }
 
-/// Ready when a client's requests hold so little that it may have more. Whether it is still there.
-async fn may_have_more(held: &Held, connection: &Connection) -> bool {
+/// Once in so many messages it is looked at whether a client that has as many requests under way is still there to be answered: much of what it has
+/// sent may be on the way.
+const LOOK_EVERY: usize = 64;
+
+/// Ready when a client's requests hold so little that it may have its `n`-th. Whether it is still there.
+async fn may_have_more(held: &Held, connection: &Connection, n: usize) -> bool {
     let [mut pause, longest] = LOOK_AGAIN;
+    if n.is_multiple_of(LOOK_EVERY) && held.requests() >= LOOK_EVERY && connection.is_hung_up().await {
+        return false;
+    }
     while held.is_too_much() {
         if connection.is_hung_up().await {
             return false;
@@ -179,14 +186,14 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
     };
     let (conn, held) = open(shell, &connection, info, &seat);
     let sender = connection.sender().clone();
-    loop {
+    for n in 0.. {
         // A client that does not read what it has asked for asks for no more.
         sender.room().await;
         let Ok(incoming) = connection.recv().await else {
             break;
         };
         // Before it is decoded: of thousands of connections each may have a message.
-        if !may_have_more(&held, &connection).await {
+        if !may_have_more(&held, &connection, n).await {
             tracing::debug!("{name}: gone, with more requests than it may have");
             break;
         }
