@@ -51,7 +51,7 @@ fn get_values() -> OsdOpIn {
     OsdOpIn::new(OpCode::OMAPGETVALS, OpArgs::None, encode_to_vec(&all))
 }
 
-/// The values of 64 of the small keys, or 8 of the large ones.
+/// The values of the first keys.
 fn get_by_keys(count: usize) -> OsdOpIn {
     let keys: OmapKeys = (0..count).map(|n| format!("key{n:05}").into()).collect();
     OsdOpIn::new(OpCode::OMAPGETVALSBYKEYS, OpArgs::None, encode_to_vec(&keys))
@@ -113,8 +113,8 @@ fn who_reads_nothing_takes_only_the_own_share() {
                 0 => ("few", vec![get_values()]),
                 1 => ("many", vec![get_values()]),
                 2 => ("few", vec![get_values(); 8]),
-                3 => ("many", vec![get_by_keys(512); 4]),
-                4 => ("few", vec![get_by_keys(12)]),
+                3 => ("many", vec![get_by_keys(400); 2]),
+                4 => ("few", vec![get_by_keys(6)]),
                 _ => read_data(),
             })
             .await;

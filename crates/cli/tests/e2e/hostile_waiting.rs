@@ -165,7 +165,7 @@ async fn watches_and_notifications(c: &Cluster, pool: &mut RawPool) {
     let sessions = connections(c, "client.raw");
     assert_eq!(sum(&sessions, "watches"), 4);
     let bytes = sessions[0]["entity_watch_bytes"].as_u64().unwrap();
-    assert!((3 * MIB..=4 * MIB).contains(&bytes), "{bytes}");
+    assert!((3 * MIB..=5 * MIB).contains(&bytes), "{bytes}");
     let setup = "io.write_full('o', b'x')\n\
         heard = []\n\
         watch = io.watch('o', lambda notify_id, notifier, watch_id, data: heard.append(data))\n";

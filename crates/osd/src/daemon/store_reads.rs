@@ -168,7 +168,12 @@ impl StoreIo {
     pub(super) fn read_deferred(&mut self) -> Result<(), StoreError> {
         while !self.turns.is_empty() {
             let mut turns = std::mem::take(&mut self.turns);
-            let next = turns.take(|d| self.held.has(d.token.slot()), |d| self.may_read(d));
+            let is_held = |d: &Deferred| self.held.has(d.token.slot());
+            // Those who ask for little first: a large read is followed by none for as long as its client does not read it.
+            let small = self.pool.limit() / 4;
+            let next = turns
+                .take(is_held, |d| d.bytes() <= small && self.may_read(d))
+                .or_else(|| turns.take(is_held, |d| self.may_read(d)));
             self.turns = turns;
             let Some(read) = next else { break };
             self.alone = None;

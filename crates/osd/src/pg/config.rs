@@ -222,7 +222,7 @@ impl Default for PgConfig {
             stage_page: 1 << 20,
             max_pgls: 1024,
             max_omap_entries: 1024,
-            max_omap_bytes: 16 << 20,
+            max_omap_bytes: 8 << 20,
             max_omap_page: 1 << 20,
             max_write_op_reply_len: 64,
             max_write_reply: 16 << 10,
