@@ -27,3 +27,25 @@ pub(crate) fn harden() -> Result<(), Error> {
     setrlimit(Resource::Core, none).map_err(failed)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed)
 }
+
+/// Closes all files but the standard ones: whatever the process that started this one has left open is none of its business.
+///
+/// # Errors
+/// Where the system does not say which are open.
+pub(crate) fn close_inherited() -> Result<(), Error> {
+    const OPEN: &str = "/proc/self/fd";
+    let failed = |e| Error::path("list", OPEN.as_ref(), e);
+    let mut open = Vec::new();
+    for entry in std::fs::read_dir(OPEN).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        open.extend(name.to_str().and_then(|n| n.parse::<i32>().ok()));
+    }
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        match nix::unistd::close(fd) {
+            // The list's own is closed by now.
+            Ok(()) | Err(nix::errno::Errno::EBADF) => {}
+            Err(e) => return Err(Error::Hardening(e.into())),
+        }
+    }
+    Ok(())
+}

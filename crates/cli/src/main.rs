@@ -11,6 +11,7 @@ mod down;
 mod error;
 mod hardening;
 mod layout;
+mod manager;
 mod pidfile;
 mod rados;
 mod random;
@@ -47,6 +48,9 @@ enum Command {
     /// Make, check and show object stores
     #[command(subcommand)]
     Store(store::Command),
+    /// The manager's modules, for the monitor that starts them
+    #[command(hide = true)]
+    Manager,
     /// The cluster's administration, with the official tool's arguments
     #[command(disable_help_flag = true)]
     Ceph {
@@ -90,6 +94,11 @@ fn main() -> ExitCode {
         },
         _ => Cli::parse_from(args).command,
     };
+    if let Command::Manager = command
+        && let Err(e) = manager::prepare()
+    {
+        return report(Err(e));
+    }
     let is_client = matches!(
         command,
         Command::Ceph { .. } | Command::Rados { .. } | Command::Rbd { .. }
@@ -106,6 +115,7 @@ fn main() -> ExitCode {
         Command::Down(args) => report(local(down::run(args))),
         Command::Mon(command) => report(local(daemon::mon(command))),
         Command::Osd(command) => report(local(daemon::osd(command))),
+        Command::Manager => report(manager::run()),
         Command::Store(command) => store::run(command),
     }
 }

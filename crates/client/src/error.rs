@@ -10,6 +10,8 @@ pub mod errno {
     pub const EIO: i32 = 5;
     /// No such device: the OSD exists and is down.
     pub const ENXIO: i32 = 6;
+    /// Too much.
+    pub const E2BIG: i32 = 7;
     /// Not in a format that is known.
     pub const ENOEXEC: i32 = 8;
     /// The OSD asks for another attempt; never seen outside the client.
@@ -28,6 +30,8 @@ pub mod errno {
     pub const EISDIR: i32 = 21;
     /// A malformed request.
     pub const EINVAL: i32 = 22;
+    /// Larger than anything may be.
+    pub const EFBIG: i32 = 27;
     /// No room is left.
     pub const ENOSPC: i32 = 28;
     /// Writing where only reading is possible.
@@ -42,6 +46,8 @@ pub mod errno {
     pub const ENOSYS: i32 = 38;
     /// It holds something.
     pub const ENOTEMPTY: i32 = 39;
+    /// What leads back to itself, or does not end.
+    pub const ELOOP: i32 = 40;
     /// What was read makes no sense.
     pub const EBADMSG: i32 = 74;
     /// What was compared differs.

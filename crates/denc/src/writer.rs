@@ -35,6 +35,11 @@ impl Writer {
         }
     }
 
+    /// Makes room for `n` more bytes and no others, where these are many.
+    pub fn reserve(&mut self, n: usize) {
+        self.buf.reserve_exact(n);
+    }
+
     /// Bytes written so far.
     pub fn len(&self) -> usize {
         self.buf.len()

@@ -86,6 +86,7 @@ fn main() {
     msgr(&mut seeds);
     nbd(&mut seeds);
     store(&mut seeds);
+    images(&mut seeds);
 }
 
 fn message_input(header: [u16; 3], front: &[u8], middle: &[u8], data: &[u8]) -> Vec<u8> {
@@ -428,4 +429,74 @@ fn nbd(seeds: &mut Seeds) {
         out.extend(&requests);
         seeds.add("nbd", &out);
     }
+}
+
+/// What the manager and its monitor tell each other, and what lies in pools of images.
+fn images(seeds: &mut Seeds) {
+    use spirula_manager::{Basis, ImagesToName, News, Origin, Place, Reply, Request, TaskNews};
+    let place = Place {
+        pool: 3,
+        namespace: "n".to_owned(),
+    };
+    let task = r#"{"sequence": 1, "id": "x", "message": "Flattening image p/i", "refs": {"action": "flatten", "pool_name": "p", "pool_namespace": "", "image_name": "i", "image_id": "10"}}"#;
+    let origin = Origin {
+        key: "task/3/n/x".to_owned(),
+        text: task.to_owned(),
+    };
+    let images = ImagesToName {
+        pool: 3,
+        namespace: String::new(),
+        ids: vec!["10".to_owned()],
+    };
+    let refs = serde_json::Map::from_iter([("action".to_owned(), serde_json::json!("flatten"))]);
+    let basis = Basis::Stored {
+        origin: origin.clone(),
+        at: Some(place.clone()),
+    };
+    for news in [
+        News::Reply(1, Reply::error(2, "no")),
+        News::Named(images.clone(), [("10".to_owned(), "i".to_owned())].into()),
+        News::Task(TaskNews::Progress {
+            id: "x".to_owned(),
+            message: "m".to_owned(),
+            share: 0.5,
+            refs,
+        }),
+        News::Open {
+            client: 1,
+            place,
+            basis,
+        },
+        News::Note { question: 1, origin },
+        News::Tasks(["task/3/n/x".to_owned()].into()),
+        News::Ended("why".to_owned()),
+    ] {
+        seeds.add("manager", &[vec![0], encode_to_vec(&news)].concat());
+    }
+    let login = Request::Login {
+        client: 1,
+        login: None,
+    };
+    for request in [Request::NameImages(images), login] {
+        seeds.add("manager", &[vec![1], encode_to_vec(&request)].concat());
+    }
+    seeds.add("manager", format!("\x030000000000000001{task}").as_bytes());
+    seeds.add("manager", b"\x03[{\"interval\": \"1d\", \"start_time\": \"14:00:00\"}, {\"interval\": \"5m\", \"start_time\": null}]");
+
+    let entries = bytes("rbd/tests/data/journal_entries.bin");
+    seeds.add("rbd", &entries);
+    for at in [29, 60, 100] {
+        seeds.add("rbd", entries.get(at..at + 200).unwrap_or_default());
+    }
+    let header = |order: u8, size: u64, unit: u64, count: u64| encode_to_vec(&((order, size), (unit, count)));
+    for (order, size, unit, count) in [
+        (22, 8 << 20, 4 << 20, 1),
+        (12, 1 << 40, 4096, 1),
+        (25, (1 << 62) - 1, 512, 60),
+    ] {
+        seeds.add("rbd", &header(order, size, unit, count));
+    }
+    let mut map = spirula_classes::rbd::BitVector::default();
+    map.resize(100, 1);
+    seeds.add("rbd", &encode_to_vec(&map));
 }

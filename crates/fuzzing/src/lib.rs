@@ -11,6 +11,7 @@ mod cephx;
 mod conf;
 mod counting;
 mod crush;
+mod images;
 mod input;
 mod maps;
 mod messages;
@@ -159,4 +160,8 @@ targets! {
     commands = mon::commands, base 32 * MIB;
     /// Requests to an admin socket.
     asok = mon::asok, base 8 * MIB;
+    /// What the manager and its monitor tell each other, and tasks and schedules in pools.
+    manager = images::manager, base MIB;
+    /// What images say of themselves in pools.
+    rbd = images::rbd, base 256 * KIB;
 }

@@ -30,16 +30,19 @@ pub(crate) enum Work {
     Snapshot,
 }
 
+/// Tasks that are under way at a time, one in each pool.
+pub(crate) const TASKS: usize = 4;
+
 /// How many clients there may be at a time of each kind.
 const SEATS: [(Work, usize); 4] = [
-    (Work::Task, 1),
+    (Work::Task, TASKS),
     (Work::Command, 1),
     (Work::Purge, 1),
     (Work::Snapshot, 4),
 ];
 
 /// How many addresses the manager's clients have: one for what it reads itself, and those of the pieces of work.
-pub const ADDRESSES: usize = 8;
+pub const ADDRESSES: usize = 11;
 
 /// The clients of a kind.
 struct Lane {

@@ -1,6 +1,7 @@
 //! The manager's modules that need a RADOS client: what Ceph's module `rbd_support` does with images.
 //!
-//! [`Manager`] is their thread. Whoever starts it (the leading monitor) hands it [`Request`]s and hears [`News`].
+//! They run in a process of their own ([`serve`]), so that nothing that lies in a pool can end the monitor. Whoever starts it (the leading
+//! monitor, with [`Process`]) hands it [`Request`]s and hears [`News`].
 
 mod clients;
 mod desk;
@@ -8,15 +9,20 @@ mod failure;
 mod images;
 mod module;
 mod pools;
+mod process;
 pub mod python;
 mod question;
 mod rights;
 mod schedules;
 mod service;
+mod stored;
 mod tasks;
+mod wire;
 
 pub use clients::ADDRESSES;
 pub use pools::IMAGES;
+pub use process::{COMMAND, Process, ServeError, restrict, serve};
 pub use question::{Authority, Holder, MODULE, Question, Reply, errno};
 pub use rights::{Basis, Login, Origin, Place};
-pub use service::{ImagesToName, Manager, News, Request, Start, TaskNews, not_ready};
+pub use service::{ImagesToName, News, Request, Start, TaskNews, not_ready};
+pub use stored::read_stored;

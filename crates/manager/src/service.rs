@@ -1,6 +1,7 @@
-//! The thread in which the manager's modules work, with a RADOS client of their own.
+//! What is asked of the manager's modules and what they tell, and their life: they work with RADOS clients of their own, in a process
+//! of their own (`process.rs`).
 //!
-//! It begins to work once the cluster has shut the client of the manager before it out, so that two managers never do at the same
+//! Their work begins to work once the cluster has shut the client of the manager before it out, so that two managers never do at the same
 //! time.
 
 use std::cell::OnceCell;
@@ -21,16 +22,16 @@ use crate::module::Module;
 use crate::question::{Question, Reply, errno};
 use crate::rights::{Basis, Login, Origin, Place};
 
-/// Requests that wait to be looked at.
-const QUEUE: usize = 256;
 /// Payload bytes that are received at the same time, and kept for reuse. A larger object comes alone.
 const MEMORY: usize = 4 << 20;
 /// How long a login may take.
 const CONNECT: Duration = Duration::from_secs(30);
+/// Being alive is said not more often.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(50);
 /// How long a request waits for the modules to be ready.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the thread is started with.
+/// What the modules are started with.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// Who logs in to read what there is to do.
@@ -45,6 +46,8 @@ pub struct Start {
     pub modes: ModeLists,
     /// The OSDMap in which the client of the manager before is shut out.
     pub osdmap_epoch: u32,
+    /// How often they say that they are alive ([`News::Alive`]).
+    pub heartbeat: Duration,
 }
 
 /// Images whose names are wanted.
@@ -58,7 +61,7 @@ pub struct ImagesToName {
     pub ids: Vec<String>,
 }
 
-/// What the thread is to do.
+/// What the modules are to do.
 #[derive(Debug)]
 pub enum Request {
     /// Answer a command, under this number.
@@ -109,9 +112,11 @@ pub enum TaskNews {
     },
 }
 
-/// What the thread tells.
+/// What the modules tell.
 #[derive(Debug)]
 pub enum News {
+    /// They are at work.
+    Alive,
     /// The answer to the command of this number.
     Reply(u64, Reply),
     /// Names by ids, of those images that have one.
@@ -146,43 +151,6 @@ pub enum News {
     Ended(String),
 }
 
-/// The running thread. It ends when this is dropped; what was on its way to the cluster then may still happen.
-#[derive(Debug)]
-pub struct Manager {
-    requests: mpsc::Sender<Request>,
-}
-
-impl Manager {
-    /// Starts it; `tell` is called in the new thread.
-    ///
-    /// # Errors
-    /// Where there can be no more threads.
-    pub fn start(start: Start, tell: impl Fn(News) + 'static + Send) -> std::io::Result<Self> {
-        let (requests, queue) = mpsc::channel(QUEUE);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(1)
-            .build()?;
-        std::thread::Builder::new()
-            .name("manager".to_owned())
-            .spawn(move || {
-                let tasks = tokio::task::LocalSet::new();
-                tasks.block_on(&runtime, run(start, queue, Rc::new(tell)));
-            })?;
-        Ok(Self { requests })
-    }
-
-    /// Hands a request over; gives it back where too many wait, or the thread has ended.
-    ///
-    /// # Errors
-    /// The request.
-    pub fn send(&self, request: Request) -> Result<(), Request> {
-        self.requests.try_send(request).map_err(|e| match e {
-            mpsc::error::TrySendError::Full(r) | mpsc::error::TrySendError::Closed(r) => r,
-        })
-    }
-}
-
 /// The answer while the modules are not ready.
 pub fn not_ready() -> Reply {
     Reply::error(errno::EAGAIN, "rbd_support module is not ready, try again")
@@ -212,9 +180,17 @@ impl Ready {
     }
 }
 
-async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: Tell) {
+/// Works, and does what is requested, until there will be no more requests.
+pub(crate) async fn run(start: Start, mut queue: mpsc::Receiver<Request>, tell: Tell) {
     let ready = Rc::new(Ready::default());
     let desk = Rc::new(Desk::new(Rc::clone(&tell)));
+    let (heartbeat, alive) = (start.heartbeat.max(SHORTEST_HEARTBEAT), Rc::clone(&tell));
+    tokio::task::spawn_local(async move {
+        loop {
+            alive(News::Alive);
+            tokio::time::sleep(heartbeat).await;
+        }
+    });
     let work = work(start, Rc::clone(&ready), Rc::clone(&desk));
     let told = Rc::clone(&tell);
     tokio::task::spawn_local(async move { told(News::Ended(work.await)) });

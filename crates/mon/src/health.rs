@@ -145,7 +145,16 @@ impl Monitor {
         self.clocks(&mut out);
         self.daemons(&mut out);
         self.insecure_keys(&mut out);
+        self.manager_module(&mut out);
         out
+    }
+
+    /// The manager's modules, where they end again and again, in the words of Ceph's monitors.
+    fn manager_module(&self, out: &mut Checks) {
+        if let Some(why) = self.manager.module.failure(self.steady.now()) {
+            let text = format!("Module '{}' has failed: {why}", spirula_manager::MODULE);
+            out.insert("MGR_MODULE_ERROR", error(text.clone(), 1, vec![text]));
+        }
     }
 
     fn osds_down(&self, map: &OsdMap, out: &mut Checks) {

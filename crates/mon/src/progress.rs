@@ -18,6 +18,8 @@ use crate::service::ConfigEntry;
 pub(crate) const PROGRESS_OPTION: &str = "mgr/progress/enabled";
 /// Events that are remembered when they are over (`max_completed_events`).
 const REMEMBERED: usize = 50;
+/// Tasks of modules that are shown at a time; a few are under way at a time.
+const MAX_TASKS: usize = 64;
 /// Characters of a bar, brackets included.
 const WIDTH: usize = 30;
 /// States of a PG for which data is copied, or waits to be.
@@ -245,6 +247,10 @@ impl Progress {
                 },
                 None,
             ) => {
+                if self.events.iter().filter(|e| e.is_task()).count() >= MAX_TASKS {
+                    tracing::debug!("task {id} is one too many to be shown");
+                    return;
+                }
                 refs.shift_insert(0, "origin".to_owned(), json!(spirula_manager::MODULE));
                 self.events.push(Event {
                     id,

@@ -54,6 +54,9 @@ impl SparseCopy {
 impl Encode for SparseCopy {
     fn encode(&self, w: &mut Writer) {
         w.put(&self.extents);
+        // As it is large: growing by doubling would take half as much again meanwhile.
+        let bytes: u64 = self.extents.values().sum();
+        w.reserve(usize::try_from(bytes).unwrap_or_default() + 4);
         let len = w.hole_u32();
         let start = w.len();
         for (offset, len) in &self.extents {

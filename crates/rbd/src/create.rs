@@ -6,20 +6,17 @@ use spirula_classes::rbd::{ParentImageSpec, features};
 use spirula_client::{IoCtx, Layout, errno};
 use spirula_maps::release;
 
+use crate::bounds::{MAX_MAPPED, MAX_ORDER, MIN_ORDER};
 use crate::clones::{self, Link};
 use crate::cls::{self, change, tell};
 use crate::image::{Image, Options};
 use crate::remove::remove_named;
 use crate::{Error, Result, directory, names};
 
-/// The size of objects as a power of two: at least, at most, and unless told otherwise.
-const MIN_ORDER: u8 = 12;
-const MAX_ORDER: u8 = 25;
+/// The size of objects as a power of two, unless told otherwise.
 const DEFAULT_ORDER: u8 = 22;
 /// The smallest stripe unit.
 const MIN_STRIPE_UNIT: u64 = 512;
-/// Objects of which an object map is made at most.
-const MAX_MAPPED: u64 = 256_000_000;
 /// The features of new images unless told otherwise.
 const DEFAULT_FEATURES: u64 = features::LAYERING
     | features::EXCLUSIVE_LOCK

@@ -52,6 +52,7 @@ impl Inner {
     }
 
     async fn copy_object(self: &Rc<Self>, object: u64) -> Result<()> {
+        let _turn = self.copy_turn().await;
         let writing = self.begin_write().await?;
         if !self.sees_parent(&writing.header, object)? {
             return Ok(());

@@ -10,7 +10,7 @@ use spirula_maps::{SnapContext, snap};
 
 use crate::cls::{self, Nothing, ask, output};
 use crate::error::unless;
-use crate::{Error, Result, names};
+use crate::{Error, Result, bounds, names};
 
 /// The object map can't be relied on.
 pub(crate) const FLAG_OBJECT_MAP_INVALID: u64 = 1;
@@ -106,23 +106,14 @@ impl Fixed {
         ];
         let reply = io.operate("open image", &oid, ops).await?;
         let (order, _): (u8, u64) = output(&reply, 0)?;
-        let object_size = 1u32.checked_shl(order.into()).filter(|_| order < 32);
-        let object_size = object_size.ok_or(Error::os("order", errno::EINVAL))?;
+        let object_size = bounds::object_size(order)?;
         // Without the feature there is no such striping.
         let striping = unless(
             ask::<(u64, u64)>(io, &oid, "get_stripe_unit_count", &Nothing).await,
             errno::ENOEXEC,
         )?;
         let (unit, count) = striping.unwrap_or((object_size.into(), 1));
-        let narrow = |n| u32::try_from(n).map_err(|_| Error::os("striping", errno::EINVAL));
-        let layout = Layout {
-            stripe_unit: narrow(unit)?,
-            stripe_count: narrow(count)?,
-            object_size,
-        };
-        if !layout.is_valid() {
-            return Err(Error::os("striping", errno::EINVAL));
-        }
+        let layout = bounds::layout(object_size, unit, count)?;
         let pool: i64 = output(&reply, 2)?;
         Ok(Self {
             id: id.to_owned(),
@@ -179,15 +170,18 @@ impl Header {
         let (snap_seq, ids): (u64, Vec<u64>) = output(&reply, 3)?;
         let spec: ParentImageSpec = output(&reply, 4)?;
         let overlap = output(&reply, 5)?;
-        let mut snapshots = BTreeMap::new();
+        if ids.len() > bounds::MAX_SNAPSHOTS {
+            return Err(Error::os("snapshots", errno::E2BIG));
+        }
+        let (mut snapshots, mut room) = (BTreeMap::new(), bounds::MAX_SNAPSHOT_BYTES);
         for id in ids {
-            match unless(Snapshot::read(io, &oid, id).await, errno::ENOENT)? {
+            match unless(Snapshot::read(io, &oid, id, &mut room).await, errno::ENOENT)? {
                 Some(snapshot) => snapshots.insert(id, snapshot),
                 None => return Ok(None),
             };
         }
         Ok(Some(Self {
-            size,
+            size: bounds::size(size)?,
             features,
             op_features: output(&reply, 6)?,
             flags: output(&reply, 2)?,
@@ -271,7 +265,8 @@ impl Header {
 }
 
 impl Snapshot {
-    async fn read(io: &IoCtx, oid: &str, id: u64) -> Result<Self> {
+    /// Reads what the header says of a snapshot, which must be within the bytes that are left for all of them.
+    async fn read(io: &IoCtx, oid: &str, id: u64, room: &mut usize) -> Result<Self> {
         let ops = vec![
             cls::rbd("snapshot_get", &id)?,
             cls::rbd("get_flags", &id)?,
@@ -279,13 +274,16 @@ impl Snapshot {
             cls::rbd("parent_overlap_get", &id)?,
         ];
         let reply = io.operate("read snapshot", oid, ops).await?;
+        let bytes = reply.outs.iter().map(|(_, out)| out.len()).sum();
+        let left = room.checked_sub(bytes);
+        *room = left.ok_or(Error::os("snapshots", errno::E2BIG))?;
         let info: SnapshotInfo = output(&reply, 0)?;
         let protection: u8 = output(&reply, 2)?;
         Ok(Self {
             id,
             name: text(&info.name),
             namespace: info.namespace,
-            size: info.image_size,
+            size: bounds::size(info.image_size)?,
             timestamp: info.timestamp,
             children: info.child_count,
             protected: protection != 0,

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use spirula_classes::rbd::{ParentImageSpec, features};
 use spirula_client::{IoCtx, errno};
 use spirula_proto::osd::OsdOpIn;
-use tokio::sync::{Mutex, MutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, Semaphore, watch};
+use tokio::sync::{
+    Mutex, MutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore,
+    watch,
+};
 use tokio::time::Instant;
 
 use crate::cls::{self, Nothing};
@@ -19,7 +22,7 @@ use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::object_map::ObjectMap;
 use crate::watcher::Watcher;
-use crate::{Error, Result, directory, migration, names};
+use crate::{Error, Result, bounds, directory, migration, names};
 
 /// Requests to data objects under way at the same time, of one image.
 const IN_FLIGHT: usize = 128;
@@ -52,6 +55,11 @@ pub struct Options {
     /// How many requests to data objects are under way at the same time at most, where that is to be few: each may hold an object's
     /// content.
     pub in_flight: Option<usize>,
+    /// Where several images are worked on and memory is little: an object is copied while permits are held, one for each MiB of it. There must
+    /// be 32, as much as an object may have.
+    pub copies: Option<Arc<Semaphore>>,
+    /// Where memory is little: object maps tell of no more objects than this.
+    pub max_mapped: Option<u64>,
 }
 
 /// What an image is opened for.
@@ -97,6 +105,11 @@ pub(crate) struct Inner {
     /// Objects that are being copied from the parent.
     pub(crate) copy_ups: RefCell<BTreeMap<u64, Rc<Mutex<()>>>>,
     pub(crate) in_flight: Arc<Semaphore>,
+    copies: Option<Arc<Semaphore>>,
+    /// Objects of which its object map may tell.
+    pub(crate) max_mapped: u64,
+    /// How many images lie between this one and the one that somebody has opened: it is a parent's parent's …
+    depth: usize,
     sizes: watch::Sender<u64>,
     /// When the header was last told that the image is written.
     modified: Cell<Option<Instant>>,
@@ -135,6 +148,17 @@ impl Inner {
         options: &Options,
         snap: Option<u64>,
         purpose: Purpose,
+    ) -> Result<Rc<Self>> {
+        Self::open_at((io, id), name, options, snap, purpose, 0).await
+    }
+
+    async fn open_at(
+        (io, id): (&IoCtx, &str),
+        name: String,
+        options: &Options,
+        snap: Option<u64>,
+        purpose: Purpose,
+        depth: usize,
     ) -> Result<Rc<Self>> {
         let fixed = Fixed::read(io, id).await?;
         let header = Header::read(io, id).await?;
@@ -179,6 +203,9 @@ impl Inner {
             operation: Mutex::new(()),
             copy_ups: RefCell::default(),
             in_flight: Arc::new(Semaphore::new(options.in_flight.unwrap_or(IN_FLIGHT).max(1))),
+            copies: options.copies.clone(),
+            max_mapped: options.max_mapped.unwrap_or(bounds::MAX_MAPPED),
+            depth,
             sizes: watch::Sender::new(size),
             modified: Cell::default(),
             watcher: Watcher::default(),
@@ -266,14 +293,18 @@ impl Inner {
         }
         let parent = match wanted {
             None => None,
-            Some(spec) => Some((spec.clone(), Self::open_spec(&self.io, spec).await?)),
+            Some(spec) => Some((spec.clone(), self.open_spec(spec).await?)),
         };
         *self.parent.borrow_mut() = parent;
         Ok(())
     }
 
-    async fn open_spec(io: &IoCtx, spec: &ParentImageSpec) -> Result<Rc<Self>> {
-        let pool = io.rados().pool_by_id(spec.pool_id).await?;
+    async fn open_spec(&self, spec: &ParentImageSpec) -> Result<Rc<Self>> {
+        // A header may say that the image is a clone of itself.
+        if self.depth >= bounds::MAX_PARENTS {
+            return Err(Error::os("open parent", errno::ELOOP));
+        }
+        let pool = self.io.rados().pool_by_id(spec.pool_id).await?;
         let pool = pool.with_namespace(text(&spec.pool_namespace));
         let id = text(&spec.image_id);
         let options = Options {
@@ -281,7 +312,14 @@ impl Inner {
             ..Options::default()
         };
         let snap = Some(spec.snap_id);
-        let open = Self::open(&pool, String::new(), &id, &options, snap, Purpose::Use);
+        let open = Self::open_at(
+            (&pool, &id),
+            String::new(),
+            &options,
+            snap,
+            Purpose::Use,
+            self.depth + 1,
+        );
         Box::pin(open).await
     }
 
@@ -289,11 +327,34 @@ impl Inner {
         self.parent.borrow().as_ref().map(|(_, parent)| Rc::clone(parent))
     }
 
+    /// The turn to copy an object, where copies may not all be under way at a time.
+    pub(crate) async fn copy_turn(&self) -> Option<OwnedSemaphorePermit> {
+        let mib = self.fixed.layout.object_size.div_ceil(1 << 20);
+        // Nobody closes it.
+        self.copies.clone()?.acquire_many_owned(mib).await.ok()
+    }
+
+    /// Whether the data is this image's and nobody else's. Whoever may write the header chose pool and prefix: with those of
+    /// another pool's image, that one's data would be changed with the rights of whoever changes this image.
+    fn has_own_data(&self) -> bool {
+        let pool = self.io.pool_id();
+        self.data.pool_id() == pool || self.fixed.prefix == names::data_prefix(&self.fixed.id, Some(pool))
+    }
+
+    /// Fails with `EPERM` where the data may be another's.
+    pub(crate) fn check_own_data(&self) -> Result<()> {
+        match self.has_own_data() {
+            true => Ok(()),
+            false => Err(Error::os("change image", errno::EPERM)),
+        }
+    }
+
     /// Begins a write: under the newest header and, where the image has one, the lock.
     pub(crate) async fn begin_write(self: &Rc<Self>) -> Result<Writing> {
         if self.read_only {
             return Err(Error::os("write", errno::EROFS));
         }
+        self.check_own_data()?;
         loop {
             self.refresh().await?;
             self.acquire().await?;
@@ -305,6 +366,7 @@ impl Inner {
 
     /// Begins a write where this client has the lock, if the image has one: `EAGAIN` where others do.
     pub(crate) async fn begin_write_as_owner(&self) -> Result<Writing> {
+        self.check_own_data()?;
         loop {
             self.refresh().await?;
             if let Some(writing) = self.try_write().await {
@@ -348,6 +410,7 @@ impl Inner {
         if self.read_only {
             return Err(Error::os("change image", errno::EROFS));
         }
+        self.check_own_data()?;
         self.refresh().await?;
         self.acquire().await?;
         Ok(turn)

@@ -5,6 +5,7 @@
 //! current-thread runtime, inside a `LocalSet` or `LocalRuntime`.
 
 mod asked;
+mod bounds;
 mod clones;
 mod cls;
 mod copy_up;
@@ -29,6 +30,7 @@ mod remove;
 mod requests;
 mod resize;
 mod snapshots;
+mod stored;
 mod trash;
 mod usage;
 mod watcher;
@@ -51,5 +53,6 @@ pub use progress::Progress;
 pub use remove::remove;
 pub use snapshots::NO_LIMIT;
 pub use spirula_classes::rbd::{MirrorImage, MirrorImageState, SnapshotNamespace, TrashImage, features};
+pub use stored::read_stored;
 pub use trash::{trash_get, trash_list, trash_purge, trash_remove};
 pub use usage::Usage;

@@ -176,7 +176,7 @@ impl Inner {
         let header = self.header();
         if header.has(features::OBJECT_MAP) {
             let objects = self.objects(header.size);
-            let map = ObjectMap::open(&self.io, &self.fixed.id, &header, objects).await?;
+            let map = ObjectMap::open(&self.io, &self.fixed.id, &header, (objects, self.max_mapped)).await?;
             *self.map.borrow_mut() = Some(Rc::new(map));
         }
         if header.has(features::JOURNALING) && self.purpose == Purpose::Use {

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::cls::{self, Nothing, ask, change, tell};
 use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Header};
-use crate::{Result, names};
+use crate::{Error, Result, names};
 
 /// Objects whose states are changed by one request: whole blocks of the map.
 const BATCH: u64 = 256 << 10;
@@ -24,6 +24,8 @@ pub(crate) struct ObjectMap {
     id: String,
     oid: String,
     states: RefCell<BitVector>,
+    /// Most objects of which it may tell.
+    max: u64,
     /// Whether what it says counts.
     valid: Cell<bool>,
     /// Objects whose states are being changed.
@@ -64,18 +66,27 @@ pub(crate) async fn set_in_snapshot(
 }
 
 impl ObjectMap {
-    /// Locks and loads the map for so many objects. Where it can't be read or is too short, it counts for nothing until it
+    /// Locks and loads the map for so many objects, and no more than the second number: else `E2BIG`. Where it can't be read or is too short, it counts for nothing until it
     /// is rebuilt, but is kept.
-    pub(crate) async fn open(io: &IoCtx, id: &str, header: &Header, objects: u64) -> Result<Self> {
+    pub(crate) async fn open(
+        io: &IoCtx,
+        id: &str,
+        header: &Header,
+        (objects, max): (u64, u64),
+    ) -> Result<Self> {
         let map = Self {
             io: io.clone(),
             id: id.to_owned(),
             oid: names::object_map(id, None),
             states: RefCell::default(),
+            max,
             valid: Cell::new(header.has_valid_map()),
             busy: RefCell::default(),
             idle: Notify::new(),
         };
+        if objects > max {
+            return Err(Error::os("object map", errno::E2BIG));
+        }
         map.lock().await?;
         let (loaded, restart) = match load(io, id, None).await {
             Ok(states) => (Some(states), false),
@@ -191,6 +202,9 @@ impl ObjectMap {
 
     /// Follows the image's size. Objects that it loses must not exist any more.
     pub(crate) async fn resize(&self, objects: u64) -> Result<()> {
+        if objects > self.max {
+            return Err(Error::os("object map", errno::E2BIG));
+        }
         let ops = vec![
             cls::assert_locked("", "")?,
             cls::rbd("object_map_resize", &(objects, NONEXISTENT))?,

@@ -73,19 +73,10 @@ fn is_kept(namespace: &SnapshotNamespace) -> bool {
 }
 
 impl Inner {
-    /// Whether the data is this image's and nobody else's. Whoever may write the header chose pool and prefix: with those of
-    /// another pool's image, that one's data would be removed with the rights of whoever removes this image.
-    fn has_own_data(&self) -> bool {
-        let pool = self.io.pool_id();
-        self.data.pool_id() == pool || self.fixed.prefix == names::data_prefix(&self.fixed.id, Some(pool))
-    }
-
     /// Removes the image's data and what ties it to others, where nobody else uses it. `EPERM` where the data may be another's.
     pub(crate) async fn empty(self: &Rc<Self>, progress: &Progress) -> Result<()> {
         let header = self.header();
-        if !self.has_own_data() {
-            return Err(Error::os("remove", errno::EPERM));
-        }
+        self.check_own_data()?;
         if self.purpose != Purpose::Migrate && header.has(features::MIGRATING) {
             return Err(Error::os("remove", errno::EBUSY));
         }

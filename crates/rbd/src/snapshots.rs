@@ -1,5 +1,6 @@
 //! Snapshots of images.
 
+use std::ops::Bound;
 use std::rc::Rc;
 
 use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT};
@@ -148,7 +149,11 @@ impl Inner {
     async fn remove_map_of(&self, header: &Header, snap: &Snapshot) -> Result<()> {
         let id = &self.fixed.id;
         if header.has(features::FAST_DIFF) {
-            let next = header.snapshots.range(snap.id + 1..).next().map(|(id, _)| *id);
+            let next = header
+                .snapshots
+                .range((Bound::Excluded(snap.id), Bound::Unbounded))
+                .next()
+                .map(|(id, _)| *id);
             match object_map::load(&self.io, id, Some(snap.id)).await {
                 // It was done before.
                 Err(e) if e.is(errno::ENOENT) => {}
@@ -319,7 +324,11 @@ impl Inner {
         let Some(mut map) = unless(loaded, errno::ENOENT)? else {
             return Ok(None);
         };
-        map.resize(self.objects(snap.size), EXISTS);
+        let objects = self.objects(snap.size);
+        if objects > self.max_mapped {
+            return Err(Error::os("object map", errno::E2BIG));
+        }
+        map.resize(objects, EXISTS);
         map.replace(0, u64::MAX, |s| if s == EXISTS_CLEAN { EXISTS } else { s });
         Ok(Some(map))
     }

@@ -82,6 +82,7 @@ pub struct MgrRequest<'a> {
 /// An entity's capabilities at the managers.
 #[derive(Debug, Clone, Default)]
 pub struct MgrCap {
+    text: String,
     grants: Vec<Grant>,
 }
 
@@ -102,8 +103,14 @@ impl MgrCap {
             return Err(CapsError::Profile(faults));
         }
         Ok(Self {
+            text: text.to_owned(),
             grants: parsed.into_iter().flatten().collect(),
         })
+    }
+
+    /// The text that was parsed.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether everything is allowed, from everywhere.

@@ -40,6 +40,16 @@ impl Access {
     /// `*`: more than [`Self::RWX`].
     pub const ANY: Self = Self(0xff);
 
+    /// As a number, for whoever passes it on.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The opposite of [`Self::bits`].
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
     /// Whether all of `other` is in this.
     pub fn covers(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -30,6 +30,7 @@ mod hosts;
 mod key_types;
 mod logins;
 mod manager_deputy;
+mod manager_process;
 mod memory;
 mod processes;
 mod purged_snaps;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{binary, output, text};
+use crate::common::{binary, managers_of, output, process_status, text};
 
 /// A user without rights, and its group.
 const NOBODY: u32 = 65_534;
@@ -52,9 +52,7 @@ impl Drop for Home {
 
 /// A field of a process's status.
 fn status(pid: u32, field: &str) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|l| l.strip_prefix(field)).unwrap();
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+    process_status(pid, field).unwrap()
 }
 
 fn pid_in(file: &Path) -> u32 {
@@ -82,8 +80,22 @@ fn processes_with_keys_leave_no_dumps_and_cannot_be_read() {
         "{}",
         std::fs::read_to_string(home.at("log")).unwrap()
     );
-    for daemon in ["supervisor", "mon.a", "osd.0"] {
-        let pid = pid_in(&dir.join(format!("run/{daemon}.pid")));
+    let pid_of = |daemon: &str| pid_in(&dir.join(format!("run/{daemon}.pid")));
+    let begun = Instant::now();
+    // It gives up memory last, and has no keys before.
+    let is_ready = |pid: u32| {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits"));
+        limits.is_ok_and(|l| l.contains("134217728"))
+    };
+    let manager = loop {
+        match managers_of(pid_of("mon.a"))[..] {
+            [one] if is_ready(one) => break one,
+            _ => assert!(begun.elapsed() < Duration::from_secs(30), "no manager runs"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let daemons = ["supervisor", "mon.a", "osd.0"].map(|d| (d, pid_of(d)));
+    for (daemon, pid) in daemons.into_iter().chain([("manager", manager)]) {
         assert_eq!(status(pid, "Uid:").split(' ').next(), Some("65534"));
         assert_eq!(status(pid, "NoNewPrivs:"), "1", "{daemon}");
         let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();

@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, Notify, Semaphore};
 use self::agenda::Agenda;
 use self::interval::{Interval, StartTime};
 use self::level::{Level, is_in_pool, key};
-use self::schedule::Schedule;
+pub(crate) use self::schedule::Schedule;
 use self::store::Place;
 use crate::clients::Clients;
 use crate::failure::Failure;

@@ -9,8 +9,10 @@ use spirula_client::{IoCtx, Rados};
 use crate::failure::Failure;
 use crate::question::{MODULE, errno};
 
-/// Schedules read at a time.
-const BATCH: u64 = 128;
+/// Schedules read at a time: what is stored as one may have several MiB.
+const BATCH: u64 = 2;
+/// So many bytes of schedules are read in a pool, which tenants write.
+const MAX_BYTES: usize = 1 << 20;
 
 /// Where schedules of a kind are.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +69,7 @@ impl Place {
 
     /// The schedules of a pool and below, by their keys.
     pub(crate) async fn of_pool(self, io: &IoCtx) -> Result<Vec<(String, String)>, Failure> {
-        let mut found = Vec::new();
+        let (mut found, mut room) = (Vec::new(), MAX_BYTES);
         let mut after = Bytes::new();
         loop {
             let batch = io
@@ -78,6 +80,16 @@ impl Place {
                 Err(e) if e.errno() == -errno::ENOENT => return Ok(found),
                 Err(e) => return Err(self.failure("read", &e)),
             };
+            let bytes = batch.vals.iter().map(|(k, v)| k.len() + v.len()).sum();
+            let Some(left) = room.checked_sub(bytes) else {
+                let pool = io.pool_id();
+                tracing::warn!(
+                    "{} of pool {pool} has more than {MAX_BYTES} bytes: the rest is not followed",
+                    self.object
+                );
+                return Ok(found);
+            };
+            room = left;
             let text = |b: &Bytes| String::from_utf8_lossy(b).into_owned();
             found.extend(batch.vals.iter().map(|(k, v)| (text(k), text(v))));
             match batch.vals.keys().next_back() {

@@ -8,20 +8,22 @@ mod run;
 mod spec;
 mod task;
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
 use spirula_client::{IoCtx, Rados};
 use spirula_rbd::{Image, Options, is_old_image, migration_status, namespaces, trash_get};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, Semaphore};
 use uuid::Uuid;
 
 use self::queue::{Queue, Turn};
 use self::spec::ImageSpec;
-use self::task::{Action, Refs, Task, refs};
+pub(crate) use self::task::Task;
+use self::task::{Action, Refs, refs};
 use crate::clients::{Client, Clients, Work};
 use crate::failure::Failure;
 use crate::pools::{image_pools, open_pool, pool_name};
@@ -32,10 +34,15 @@ use crate::service::News;
 
 /// The object that holds the tasks of a pool and namespace.
 const OBJECT: &str = "rbd_task";
-/// Tasks read at a time.
-const BATCH: u64 = 16;
+/// Tasks read at a time: what is stored as one may have several MiB.
+const BATCH: u64 = 2;
 /// So many bytes of tasks are read in a pool and namespace.
 const MAX_BYTES: usize = 1 << 20;
+
+/// MiB of objects that are copied at a time, by all tasks: as many as the largest object has, since each is in memory twice.
+const COPIED_MIB: usize = 32;
+/// Objects of which an image's object map may tell: with objects of 4 MiB these are 128 TiB.
+const MAX_MAPPED: u64 = 32 << 20;
 
 /// The tasks, and who works on them.
 pub(crate) struct Tasks {
@@ -43,8 +50,10 @@ pub(crate) struct Tasks {
     rados: Rados,
     clients: Rc<Clients>,
     queue: RefCell<Queue>,
-    /// The task that is under way.
-    running: Cell<Option<Turn>>,
+    /// The tasks that are under way, by their pools: one in each, so that nobody's tasks wait for another tenant's.
+    running: RefCell<BTreeMap<i64, Turn>>,
+    /// Memory for the objects that all of them copy.
+    copies: Arc<Semaphore>,
     /// One command at a time: whether there is an equal task is found out and a new one added without another between.
     turn: Mutex<()>,
     /// There may be something to do.
@@ -58,7 +67,8 @@ impl Tasks {
             rados,
             clients,
             queue: RefCell::default(),
-            running: Cell::default(),
+            running: RefCell::default(),
+            copies: Arc::new(Semaphore::new(COPIED_MIB)),
             turn: Mutex::new(()),
             wake: Notify::new(),
         };
@@ -342,7 +352,7 @@ impl Tasks {
         remove_stored(&io, key).await?;
         self.tell(News::Forget(origin.key));
         // The one that is under way ends when it notices.
-        if self.running.get() != Some(turn) {
+        if !self.running.borrow().values().any(|t| *t == turn) {
             self.queue.borrow_mut().remove(turn);
         }
         Ok(Reply::default())

@@ -1,7 +1,8 @@
-//! How tasks are done: those that are due, one after the other.
+//! How tasks are done: those that are due, one after the other in each pool.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
@@ -9,13 +10,14 @@ use spirula_client::IoCtx;
 use spirula_rbd::{
     Image, Options, Progress, migration_abort, migration_commit, migration_execute, remove, trash_remove,
 };
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::queue::Turn;
 use super::spec::ImageSpec;
 use super::task::{Action, Task};
-use super::{Tasks, opening, remove_stored};
-use crate::clients::Work;
+use super::{MAX_MAPPED, Tasks, opening, remove_stored};
+use crate::clients::{TASKS, Work};
 use crate::failure::Failure;
 use crate::question::errno;
 use crate::rights::Basis;
@@ -26,7 +28,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// How often progress is told.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 
-/// Objects that are copied at the same time: the monitor is to stay small.
+/// Objects of an image that are copied at the same time: the manager is to stay small.
 const COPIES: usize = 1;
 
 /// How an attempt ended.
@@ -40,22 +42,60 @@ enum End {
 impl Tasks {
     /// Works, until the cluster has shut this client out.
     pub(crate) async fn work(self: Rc<Self>) -> Failure {
+        let mut attempts = JoinSet::new();
         loop {
-            let due = self.queue.borrow().due(Utc::now());
-            for turn in due {
-                if let Err(e) = self.attempt(turn).await
-                    && e.is_shut_out()
-                {
-                    return e;
-                }
+            for turn in self.turns() {
+                let tasks = Rc::clone(&self);
+                attempts.spawn_local(async move { tasks.attempt(turn).await });
             }
-            // Somebody has added a task, or it is time to look.
-            let _ = tokio::time::timeout(PERIOD, self.wake.notified()).await;
+            tokio::select! {
+                Some(ended) = attempts.join_next() => {
+                    if let Ok(Err(e)) = ended && e.is_shut_out() {
+                        return e;
+                    }
+                }
+                // Somebody has added a task.
+                () = self.wake.notified() => {}
+                // It is time to look.
+                () = tokio::time::sleep(PERIOD) => {}
+            }
         }
     }
 
-    /// Tries a task. What it fails with is noted with it.
+    /// The tasks that begin now: the first that is due in each pool where none is under way.
+    fn turns(&self) -> Vec<Turn> {
+        let (queue, mut running) = (self.queue.borrow(), self.running.borrow_mut());
+        let mut begin = Vec::new();
+        for turn in queue.due(Utc::now()) {
+            let Some(pool) = queue.get(turn).map(|t| t.home.pool) else {
+                continue;
+            };
+            if running.len() < TASKS && !running.contains_key(&pool) {
+                running.insert(pool, turn);
+                begin.push(turn);
+            }
+        }
+        begin
+    }
+
+    /// How images are opened.
+    fn limits(&self) -> Options {
+        Options {
+            in_flight: Some(COPIES),
+            copies: Some(Arc::clone(&self.copies)),
+            max_mapped: Some(MAX_MAPPED),
+            ..Options::default()
+        }
+    }
+
+    /// Tries a task, whose turn it is. What it fails with is noted with it.
     async fn attempt(self: &Rc<Self>, turn: Turn) -> Result<(), Failure> {
+        let outcome = self.try_once(turn).await;
+        self.running.borrow_mut().retain(|_, t| *t != turn);
+        outcome
+    }
+
+    async fn try_once(self: &Rc<Self>, turn: Turn) -> Result<(), Failure> {
         let known = |t: &Task| (t.spec(), t.action, t.home.clone());
         let Some((spec, action, home)) = self.queue.borrow().get(turn).map(known) else {
             return Ok(());
@@ -102,7 +142,6 @@ impl Tasks {
     ) -> Result<(), Failure> {
         self.begin(turn);
         let end = self.act(turn, spec, action).await;
-        self.running.set(None);
         let key = {
             let mut queue = self.queue.borrow_mut();
             let Some(task) = queue.get_mut(turn) else {
@@ -132,7 +171,6 @@ impl Tasks {
     }
 
     fn begin(&self, turn: Turn) {
-        self.running.set(Some(turn));
         if let Some(task) = self.queue.borrow_mut().get_mut(turn) {
             task.in_progress = true;
         }
@@ -165,11 +203,7 @@ impl Tasks {
     ) -> Result<End, Failure> {
         let (done, what) = match action {
             Action::Flatten => {
-                let options = Options {
-                    in_flight: Some(COPIES),
-                    ..Options::default()
-                };
-                let image = match Image::open(io, &spec.image, options).await {
+                let image = match Image::open(io, &spec.image, self.limits()).await {
                     Ok(image) => image,
                     Err(e) if e.is(errno::ENOENT) => return Ok(End::Over(Some("Image does not exist"))),
                     Err(e) => return Err(Failure::rbd(&e, opening(&spec.image))),
@@ -189,7 +223,7 @@ impl Tasks {
                 "error deleting image from trash".to_owned(),
             ),
             Action::MigrationExecute => (
-                migration_execute(io, &spec.image, Some(COPIES), progress).await,
+                migration_execute(io, &spec.image, &self.limits(), progress).await,
                 MIGRATING.to_owned(),
             ),
             Action::MigrationCommit => (

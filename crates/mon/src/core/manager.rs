@@ -210,6 +210,9 @@ impl Monitor {
         if !self.manager.module.is_off() {
             return self.start_module();
         }
+        if !self.manager.module.may_start(self.steady.now()) {
+            return;
+        }
         let Some((active_gid, clients)) = self.auth.new_global_id().zip(self.new_client_addresses()) else {
             return;
         };

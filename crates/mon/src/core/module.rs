@@ -13,11 +13,22 @@ use spirula_manager::{ImagesToName, News, Question, Reply as Answer, Request};
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
+use super::rights::one_line;
 use super::{Monitor, Output, SessionId};
 use crate::command::{self, Reply};
 
 /// Questions that wait for an answer.
 const MAX_QUESTIONS: usize = 256;
+/// The modules that end so many times in a row are said to have failed.
+const FAILED: u32 = 3;
+/// The pause before they start for the third time; it doubles each time.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Less is no silence, in seconds.
+const SHORTEST_SILENCE: f64 = 1.0;
+/// The longest pause: each start shuts the clients of the one before out for a day.
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+/// Modules that have worked for so long start at once when they end.
+const STEADY: Duration = Duration::from_secs(600);
 /// For how long the client of a former manager is shut out (`mon_mgr_blocklist_interval`).
 const SHUT_OUT_FOR: Duration = Duration::from_secs(86_400);
 
@@ -47,6 +58,40 @@ enum Life {
     Running,
 }
 
+/// How often the modules have ended, as nobody asked them to.
+#[derive(Debug, Default)]
+struct Deaths {
+    /// In a row.
+    count: u32,
+    /// Why the last time.
+    why: String,
+    /// When they were started last, and when they may be again, by the clock that nobody sets.
+    started: Duration,
+    not_before: Duration,
+}
+
+impl Deaths {
+    /// They have ended.
+    fn mourn(&mut self, why: String, now: Duration) {
+        if self.are_past(now) {
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        self.why = why;
+        let doubled = self
+            .count
+            .checked_sub(2)
+            .map(|n| 1_u32.checked_shl(n).unwrap_or(u32::MAX));
+        let pause = doubled.map_or(Duration::ZERO, |n| PAUSE.saturating_mul(n));
+        self.not_before = now + pause.min(MAX_PAUSE);
+    }
+
+    /// Whether those that were started last have worked for long enough.
+    fn are_past(&self, now: Duration) -> bool {
+        now.saturating_sub(self.started) >= STEADY
+    }
+}
+
 type Compose = Box<dyn FnOnce(&Monitor, Reply) -> RawMessage>;
 
 /// Who waits for an answer.
@@ -59,6 +104,7 @@ struct Asker {
 #[derive(Default)]
 pub(crate) struct Module {
     life: Life,
+    deaths: Deaths,
     askers: BTreeMap<u64, Asker>,
     asked: u64,
 }
@@ -67,6 +113,7 @@ impl std::fmt::Debug for Module {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Module")
             .field("life", &self.life)
+            .field("deaths", &self.deaths)
             .field("askers", &self.askers.len())
             .finish_non_exhaustive()
     }
@@ -76,6 +123,17 @@ impl Module {
     /// Whether the manager map has to be made anew for them.
     pub(super) fn is_off(&self) -> bool {
         matches!(self.life, Life::Off)
+    }
+
+    /// Whether they may start by now.
+    pub(super) fn may_start(&self, now: Duration) -> bool {
+        now >= self.deaths.not_before
+    }
+
+    /// Why they have failed, where they end again and again.
+    pub(crate) fn failure(&self, now: Duration) -> Option<&str> {
+        let works = matches!(self.life, Life::Running) && self.deaths.are_past(now);
+        (self.deaths.count >= FAILED && !works).then_some(&self.deaths.why)
     }
 
     /// The manager map that is on its way names their clients.
@@ -142,6 +200,7 @@ impl Monitor {
         match self.admit_manager() {
             Ok((name, key)) => {
                 self.manager.module.life = Life::Running;
+                self.manager.module.deaths.started = self.steady.now();
                 self.out.push(Output::StartModule(Box::new(ModuleStart {
                     name,
                     key,
@@ -163,6 +222,17 @@ impl Monitor {
         }
         // Numbers of questions go on: an answer that is on its way is nobody else's.
         self.manager.module.asked = module.asked;
+        self.manager.module.deaths = module.deaths;
+    }
+
+    /// How long the modules may say nothing.
+    pub(crate) fn module_silence(&self) -> Duration {
+        let secs = self.values.float("spirula_manager_silence");
+        Duration::from_secs_f64(if secs >= SHORTEST_SILENCE {
+            secs.min(1e6)
+        } else {
+            SHORTEST_SILENCE
+        })
     }
 
     /// Asks the modules; the answer is composed when they have told.
@@ -194,6 +264,7 @@ impl Monitor {
             return;
         }
         match news {
+            News::Alive => {}
             News::Reply(id, answer) => self.module_answered(id, answer),
             News::Named(wanted, names) => self.image_io.named(&wanted, &names),
             News::Task(news) => self.task_progress(news),
@@ -204,13 +275,16 @@ impl Monitor {
             News::Tasks(keys) => self.keep_tasks(&keys),
             News::Suspect(what) => self.suspect(&what),
             News::Ended(why) => {
+                // What a process says of its end may be anything.
+                let why = one_line(&why);
                 self.log_event(
                     LogPriority::WARN,
-                    format!("the manager's modules start again: {why}"),
+                    format!("the manager's modules ended and start again: {why}"),
                 );
                 for (_, asker) in std::mem::take(&mut self.manager.module.askers) {
                     self.answer_asker(asker, spirula_manager::not_ready());
                 }
+                self.manager.module.deaths.mourn(why, self.steady.now());
                 self.stop_module();
             }
         }

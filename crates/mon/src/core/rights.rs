@@ -5,7 +5,9 @@
 //! touch when it was asked for. Who asked is remembered with the word for word text (`mgr/origin/KEY`), out of tenants' reach: what
 //! was planted or changed in a pool is nobody's, and done by the rights of its place alone.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_cephx::caps::OsdCap;
@@ -40,6 +42,8 @@ const MAX_CLIENTS: usize = 64;
 const MAX_BYTES: (usize, usize) = (8 << 20, 512 << 10);
 /// A warning may have so many characters.
 const MAX_WARNING: usize = 512;
+/// So many warnings go to the cluster log within so long: tenants choose what there is to be warned of.
+const WARNINGS: (u32, Duration) = (100, Duration::from_secs(3600));
 
 /// The keys of records in the store.
 pub(crate) const ORIGIN: &str = "origin/";
@@ -90,6 +94,9 @@ pub(crate) struct Origins {
     noting: Vec<(u64, String, Record)>,
     /// The clients that there are, by their numbers.
     clients: BTreeMap<u64, AuthName>,
+    /// How many warnings there were, since when.
+    warned: u32,
+    warned_since: Duration,
 }
 
 impl Origins {
@@ -130,6 +137,12 @@ impl Origins {
             _ => at.is_none_or(|at| at == place).then_some(""),
         }
     }
+}
+
+/// A text of the modules' for the cluster log.
+pub(super) fn one_line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().take(MAX_WARNING).map(shown).collect()
 }
 
 /// A name as capabilities quote it; `None` where they can't.
@@ -275,8 +288,20 @@ impl Monitor {
 
     /// The modules have found something in a pool that looks like an attack.
     pub(super) fn suspect(&mut self, what: &str) {
-        let shown = |c: char| if c.is_control() { '?' } else { c };
-        let what: String = what.chars().take(MAX_WARNING).map(shown).collect();
+        let now = self.steady.now();
+        let origins = &mut self.manager.origins;
+        if now >= origins.warned_since + WARNINGS.1 {
+            (origins.warned_since, origins.warned) = (now, 0);
+        }
+        origins.warned = origins.warned.saturating_add(1);
+        let what = match origins.warned.cmp(&WARNINGS.0) {
+            Ordering::Less => one_line(what),
+            Ordering::Equal => format!("more than it may say within {:?}", WARNINGS.1),
+            Ordering::Greater => {
+                tracing::warn!("manager: {}", one_line(what));
+                return;
+            }
+        };
         self.log_event(LogPriority::WARN, format!("manager: {what}"));
     }
 }

@@ -1,65 +1,68 @@
-//! The thread of the manager's modules.
+//! The process of the manager's modules.
 
 use std::rc::Weak;
+use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
-use spirula_manager::{Manager, News, Request, Start};
+use spirula_manager::{News, Process, Request, Start};
 use spirula_msgr::ModeLists;
-use tokio::sync::mpsc::unbounded_channel;
 
-use super::Task;
 use super::shell::Shell;
 use crate::core::ModuleStart;
 
-/// The running thread, with the task that hears it. Both end with this.
-pub(super) struct ModuleThread {
-    manager: Option<Manager>,
-    _hearing: Task,
+/// The running process. It ends with this.
+pub(super) struct ModuleProcess(Option<Process>);
+
+/// How the modules reach the cluster, and how long they may be silent.
+pub(super) struct Surroundings {
+    /// Where their clients log in.
+    pub(super) monitors: Vec<EntityAddr>,
+    /// Modes of connections.
+    pub(super) modes: ModeLists,
+    /// They are ended after so long.
+    pub(super) silence: Duration,
 }
 
-impl ModuleThread {
-    /// Starts the thread; its client logs in at `monitors`.
-    pub(super) fn start(
-        shell: Weak<Shell>,
-        start: ModuleStart,
-        monitors: Vec<EntityAddr>,
-        modes: ModeLists,
-    ) -> Self {
-        // It holds an answer to each question, of which there are few, and progress once a second.
-        let (told, mut news) = unbounded_channel();
-        let ended = told.clone();
+impl ModuleProcess {
+    /// Starts it.
+    pub(super) fn start(shell: Weak<Shell>, start: ModuleStart, around: Surroundings) -> Self {
         let start = Start {
             name: start.name,
             key: start.key,
-            monitors,
+            monitors: around.monitors,
             addresses: start.addresses,
-            modes,
+            modes: around.modes,
             osdmap_epoch: start.osdmap_epoch,
+            // Follows from the silence.
+            heartbeat: Duration::ZERO,
         };
-        let tell = move |news| {
-            // Nobody listens where the thread is to end.
-            let _ = told.send(news);
-        };
-        let manager = Manager::start(start, tell);
-        if let Err(e) = &manager {
-            let _ = ended.send(News::Ended(e.to_string()));
-        }
-        let hearing = tokio::task::spawn_local(async move {
-            while let Some(news) = news.recv().await {
-                let Some(shell) = shell.upgrade() else { return };
-                shell.with_core(|c| c.module_news(news, UTime::now()));
+        let tell = {
+            let shell = shell.clone();
+            move |news| {
+                if let Some(shell) = shell.upgrade() {
+                    shell.with_core(|c| c.module_news(news, UTime::now()));
+                }
             }
-        });
-        Self {
-            manager: manager.ok(),
-            _hearing: Task(hearing),
+        };
+        match Process::start(start, around.silence, tell) {
+            Ok(process) => Self(Some(process)),
+            Err(e) => {
+                // Not at once: what the core has wanted before comes first.
+                tokio::task::spawn_local(async move {
+                    let news = News::Ended(format!("it can't be started: {e}"));
+                    if let Some(shell) = shell.upgrade() {
+                        shell.with_core(|c| c.module_news(news, UTime::now()));
+                    }
+                });
+                Self(None)
+            }
         }
     }
 
     /// Hands a request over; gives it back where it can't be taken.
     pub(super) fn send(&self, request: Request) -> Result<(), Request> {
-        match &self.manager {
-            Some(manager) => manager.send(request),
+        match &self.0 {
+            Some(process) => process.send(request),
             None => Err(request),
         }
     }

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use super::auth::MonAuth;
 use super::hub::{Event, Hub};
-use super::module::ModuleThread;
+use super::module::{ModuleProcess, Surroundings};
 use super::{Sessions, peer};
 use crate::core::{ModuleStart, Monitor, NewSession, Output, SessionId};
 use crate::kv::Txn;
@@ -76,7 +76,7 @@ pub(super) struct Shell {
     ways: RefCell<HashMap<SessionId, Way>>,
     next: Cell<SessionId>,
     hub: Rc<Hub>,
-    module: RefCell<Option<ModuleThread>>,
+    module: RefCell<Option<ModuleProcess>>,
     me: Weak<Self>,
 }
 
@@ -147,9 +147,15 @@ impl Shell {
     }
 
     fn start_module(&self, start: ModuleStart) {
-        let modes = self.peek(|c| super::modes(c.values()));
-        let monitor = self.hub.me().addrs.0.clone();
-        *self.module.borrow_mut() = Some(ModuleThread::start(self.me.clone(), start, monitor, modes));
+        let around = self.peek(|c| Surroundings {
+            monitors: self.hub.me().addrs.0.clone(),
+            modes: super::modes(c.values()),
+            silence: c.module_silence(),
+        });
+        // Never two of them.
+        let before = self.module.borrow_mut().take();
+        drop(before);
+        *self.module.borrow_mut() = Some(ModuleProcess::start(self.me.clone(), start, around));
     }
 
     fn ask_module(&self, request: Request) {

@@ -83,7 +83,10 @@ impl Names {
     pub(super) fn take(&mut self, images: &ImagesToName, names: &BTreeMap<String, String>) -> Vec<ImageKey> {
         let mut gone = Vec::new();
         for key in keys(images) {
-            self.asked.remove(&key);
+            // What was not asked is nobody's name.
+            if self.asked.remove(&key).is_none() {
+                continue;
+            }
             match names.get(&key.id) {
                 Some(name) => drop(self.known.insert(key, name.clone())),
                 None => {

@@ -6,7 +6,8 @@ use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 
 use crate::cls::{self, Nothing, ask_of};
 use crate::error::unless;
-use crate::{Error, Result, names};
+use crate::stored::read;
+use crate::{Error, Result, bounds, names};
 
 /// The id of the image itself among the clients of its journal.
 const IMAGE: &str = "";
@@ -168,7 +169,7 @@ impl JournalHeader {
     /// The first and last set that may have entries.
     pub(super) async fn sets(&self) -> Result<(u64, u64)> {
         let first = self.ask("get_minimum_set", &Nothing).await?;
-        Ok((first, self.ask("get_active_set", &Nothing).await?))
+        bounds::sets(first, self.ask("get_active_set", &Nothing).await?)
     }
 
     /// Begins a set: from now on entries are written there.
@@ -277,6 +278,19 @@ impl JournalHeader {
     pub(super) async fn append(&self, object: u64, entries: bytes::Bytes) -> Result<()> {
         let call = cls::method("journal", "append", &(self.object_size, entries))?;
         cls::change(&self.entries, "journal", self.object(object), vec![call]).await
+    }
+}
+
+/// Reads what the header tells of clients and tags.
+pub(super) fn read_stored(data: &[u8]) {
+    if let Some(client) = read::<Client>(data) {
+        let _ = tag_class(&mut Reader::new(&client.data));
+    }
+    if let Some(tag) = read::<Tag>(data) {
+        let _ = read::<String>(&tag.data);
+    }
+    if let Some((first, active)) = read::<(u64, u64)>(data) {
+        let _ = bounds::sets(first, active);
     }
 }
 

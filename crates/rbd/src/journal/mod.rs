@@ -55,6 +55,12 @@ struct Waiting {
     noted: oneshot::Sender<Result<Noted>>,
 }
 
+/// Reads what a journal's objects may hold: who follows it, its tags, and entries one behind the other (`stored.rs`).
+pub(crate) fn read_stored(data: &[u8]) {
+    header::read_stored(data);
+    player::read_stored(data);
+}
+
 /// A journal that this client writes, as it has the image's lock.
 pub(crate) struct Journal {
     header: Rc<JournalHeader>,

@@ -9,7 +9,8 @@ use spirula_denc::Reader;
 use super::entry::{self, EntryId, Parsed};
 use super::event::Event;
 use super::header::JournalHeader;
-use crate::{Error, Result};
+use crate::stored::read;
+use crate::{Error, Result, bounds};
 
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;
@@ -89,6 +90,49 @@ impl<'a> Player<'a> {
     }
 }
 
+/// Takes the entries in, of a part of an object, that are whole. Returns their bytes.
+fn take_entries(
+    (object, offset): (u64, u64),
+    part: &[u8],
+    found: &mut BTreeMap<EntryId, Place>,
+) -> Result<usize> {
+    let mut used = 0;
+    while used < part.len() {
+        used += match entry::parse(&part[used..]) {
+            Parsed::Entry { id, len, .. } => {
+                let place = Place {
+                    object,
+                    offset: offset + used as u64,
+                    len: len as u64,
+                };
+                found.insert(id, place);
+                if found.len() > bounds::MAX_ENTRIES {
+                    return Err(broken());
+                }
+                len
+            }
+            Parsed::Padding(len) => len,
+            Parsed::Part if part.len() - used > bounds::MAX_ENTRY => return Err(broken()),
+            Parsed::Part => break,
+            Parsed::Broken => return Err(broken()),
+        };
+    }
+    Ok(used)
+}
+
+/// Reads an object's content, and the events of the entries in it (`stored.rs`).
+pub(super) fn read_stored(data: &[u8]) {
+    let mut found = BTreeMap::new();
+    let _ = take_entries((0, 0), data, &mut found);
+    for (_, place) in in_order(&found, found.keys().next().copied()) {
+        let at = place.offset as usize;
+        if let Parsed::Entry { payload, .. } = entry::parse(&data[at..]) {
+            let _ = read::<Event>(payload);
+        }
+    }
+    let _ = read::<Event>(data);
+}
+
 /// Finds the entries of an object.
 async fn scan(header: &JournalHeader, object: u64, found: &mut BTreeMap<EntryId, Place>) -> Result<()> {
     let mut offset = 0;
@@ -99,23 +143,7 @@ async fn scan(header: &JournalHeader, object: u64, found: &mut BTreeMap<EntryId,
             break;
         }
         rest.extend_from_slice(&data);
-        let mut used = 0;
-        while used < rest.len() {
-            used += match entry::parse(&rest[used..]) {
-                Parsed::Entry { id, len, .. } => {
-                    let place = Place {
-                        object,
-                        offset: offset + used as u64,
-                        len: len as u64,
-                    };
-                    found.insert(id, place);
-                    len
-                }
-                Parsed::Padding(len) => len,
-                Parsed::Part => break,
-                Parsed::Broken => return Err(broken()),
-            };
-        }
+        let used = take_entries((object, offset), &rest, found)?;
         rest.drain(..used);
         offset += used as u64;
     }

@@ -106,7 +106,7 @@ impl Replay {
         // Writes were cut into events: what belongs together is one write again.
         let whole = u64::from(self.image.fixed.layout.object_size);
         if let Some((from, before)) = &mut self.write
-            && *from + before.len() as u64 == offset
+            && from.checked_add(before.len() as u64) == Some(offset)
             && !offset.is_multiple_of(whole)
         {
             before.extend_from_slice(data);

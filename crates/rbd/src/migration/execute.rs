@@ -32,18 +32,14 @@ const RETRY: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 10;
 
 /// Copies what a destination lacks from its source. The image is named by the destination's name, or by the source's.
-/// `in_flight` limits the objects that are copied at a time.
+/// `limits` says how the images are opened, as far as it is about memory ([`Options::in_flight`], [`Options::copies`],
+/// [`Options::max_mapped`]).
 ///
 /// # Errors
 /// `ENOENT` where there is no such image, `EINVAL` where it is not migrating or the source was copied, `EROFS` where the migration
 /// is being given up, `EOPNOTSUPP` where the source is of the first format or no image here, `ENOSYS` where one of the two has
 /// features that are not known here, `EBUSY` where somebody has the destination's lock who does not copy when asked, `ECANCELED` where the progress' listener ends it. What was copied remains.
-pub async fn migration_execute(
-    io: &IoCtx,
-    name: &str,
-    in_flight: Option<usize>,
-    progress: &Progress,
-) -> Result<()> {
+pub async fn migration_execute(io: &IoCtx, name: &str, limits: &Options, progress: &Progress) -> Result<()> {
     let pair = Pair::find(io, name).await?;
     let (Some(_), Some(record)) = pair.records() else {
         return Err(Error::os("migration", errno::EINVAL));
@@ -53,23 +49,19 @@ pub async fn migration_execute(
         state::ABORTING => return Err(Error::os("migration", errno::EROFS)),
         _ => return Err(Error::os("migration", errno::EINVAL)),
     }
-    under_way(execute(&pair, record, in_flight, progress).await)
+    under_way(execute(&pair, record, limits, progress).await)
 }
 
-async fn execute(
-    pair: &Pair,
-    record: &Migration,
-    in_flight: Option<usize>,
-    progress: &Progress,
-) -> Result<()> {
-    let read = Options {
-        read_only: true,
-        in_flight,
+async fn execute(pair: &Pair, record: &Migration, limits: &Options, progress: &Progress) -> Result<()> {
+    let write = Options {
+        in_flight: limits.in_flight,
+        copies: limits.copies.clone(),
+        max_mapped: limits.max_mapped,
         ..Options::default()
     };
-    let write = Options {
-        in_flight,
-        ..Options::default()
+    let read = Options {
+        read_only: true,
+        ..write.clone()
     };
     let open = |side: &Side, options: Options| {
         let (io, name, id) = (side.io.clone(), side.name.clone(), side.id.clone());
@@ -237,6 +229,7 @@ impl Copier {
 
     /// Copies an object, as far as it has not been.
     async fn copy(&self, destination: &Rc<Inner>, object: u64) -> Result<()> {
+        let _turn = destination.copy_turn().await;
         let writing = destination.begin_write_as_owner().await?;
         let copy = Copy {
             destination,
@@ -247,7 +240,7 @@ impl Copier {
         let known = history(&destination.data, oid.clone()).await?;
         let header = &writing.header;
         let mut pending = steps(&self.record, &header.snapshots);
-        pending.retain(|s| known.as_ref().is_none_or(|k| s.context.seq > k.seq));
+        pending.retain(|s| known.as_ref().is_none_or(|k| s.newest() > k.seq));
         if pending.is_empty() {
             return Ok(());
         }
@@ -313,9 +306,9 @@ impl Copy<'_> {
         if ops.is_empty() {
             return Ok(());
         }
-        ops.insert(0, cls::rbd("assert_snapc_seq", &(step.context.seq, NEWER))?);
+        ops.insert(0, cls::rbd("assert_snapc_seq", &(step.newest(), NEWER))?);
         let inner = self.destination;
-        let io = inner.data.clone().with_snap_context(step.context.clone());
+        let io = inner.data.clone().with_snap_context(step.context());
         match change(&io, "migrate", inner.fixed.object(self.object), ops).await {
             Err(e) if e.is(errno::ERANGE) || e.is(errno::ENOENT) => Ok(()),
             other => other,

@@ -14,6 +14,8 @@ mod pair;
 mod source;
 mod steps;
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use spirula_classes::rbd::migration::{DESTINATION, Migration, SOURCE, state};
 use spirula_client::{IoCtx, errno};
@@ -91,4 +93,11 @@ async fn refuse_watchers(io: &IoCtx, id: &str) -> Result<()> {
         0 | 1 => Ok(()),
         _ => Err(Error::os("migration", errno::EBUSY)),
     }
+}
+
+/// Makes the steps of a record (`stored.rs`): for an image without snapshots of its own.
+pub(crate) fn read_stored(record: &Migration) {
+    let steps = steps::steps(record, &BTreeMap::new());
+    let of = |at: Option<&steps::Step>| at.map(|s| (s.newest(), s.context().snaps.len()));
+    let _ = (of(steps.first()), of(steps.last()));
 }

@@ -6,6 +6,8 @@
 //! of a client comes after all steps.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
 
 use spirula_classes::rbd::migration::Migration;
 use spirula_maps::SnapContext;
@@ -19,8 +21,28 @@ pub(super) struct Step {
     pub(super) source: Option<u64>,
     /// The first that shows it of the destination: a snapshot, or the image as it is.
     pub(super) target: Option<u64>,
+    /// The targets of all steps that are snapshots, in order, and how many of them are before this one.
+    targets: Rc<[u64]>,
+    before: usize,
+}
+
+impl Step {
+    fn earlier(&self) -> &[u64] {
+        self.targets.get(..self.before).unwrap_or_default()
+    }
+
+    /// The newest snapshot under which it is written; 0 for none.
+    pub(super) fn newest(&self) -> u64 {
+        self.earlier().last().copied().unwrap_or_default()
+    }
+
     /// Under which snapshots it is written.
-    pub(super) context: SnapContext,
+    pub(super) fn context(&self) -> SnapContext {
+        SnapContext {
+            seq: self.newest(),
+            snaps: self.earlier().iter().rev().copied().collect(),
+        }
+    }
 }
 
 /// The newest snapshot of the destination that is one of the source.
@@ -30,25 +52,20 @@ pub(super) fn newest_copied(record: &Migration) -> u64 {
 
 /// The steps for a destination with these snapshots, in order.
 pub(super) fn steps(record: &Migration, snapshots: &BTreeMap<u64, Snapshot>) -> Vec<Step> {
-    let newer = snapshots.range(newest_copied(record) + 1..).next();
+    let since = (Bound::Excluded(newest_copied(record)), Bound::Unbounded);
+    let newer = snapshots.range(since).next();
+    let targets: Rc<[u64]> = record.snap_seqs.values().copied().collect();
     let copied = record.snap_seqs.iter().map(|(s, t)| (Some(*s), Some(*t)));
     // Snapshots that were taken since see what the source was, too.
     let last = std::iter::once((None, newer.map(|(id, _)| *id)));
-    let mut before: Vec<u64> = Vec::new();
-    let mut steps = Vec::new();
-    for (source, target) in copied.chain(last) {
-        let context = SnapContext {
-            seq: before.last().copied().unwrap_or_default(),
-            snaps: before.iter().rev().copied().collect(),
-        };
-        steps.push(Step {
-            source,
-            target,
-            context,
-        });
-        before.extend(target);
-    }
-    steps
+    let all = copied.chain(last).enumerate();
+    all.map(|(before, (source, target))| Step {
+        source,
+        target,
+        targets: Rc::clone(&targets),
+        before,
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -95,7 +112,7 @@ mod tests {
     type Shown = (Option<u64>, Option<u64>, u64, Vec<u64>);
 
     fn shown(steps: &[Step]) -> Vec<Shown> {
-        let show = |s: &Step| (s.source, s.target, s.context.seq, s.context.snaps.clone());
+        let show = |s: &Step| (s.source, s.target, s.context().seq, s.context().snaps);
         steps.iter().map(show).collect()
     }
 

@@ -260,6 +260,26 @@ fn tail(bytes: &[u8]) -> String {
     text(&bytes[bytes.len().saturating_sub(2000)..])
 }
 
+/// A field of a process's status; `None` where there is no such process.
+pub fn process_status(pid: u32, field: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix(field))?;
+    Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The processes that are managers and children of a monitor.
+pub fn managers_of(monitor: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let parent = monitor.to_string();
+    let is_one = |pid: &u32| {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_manager = command.split(|b| *b == 0).nth(1) == Some(b"manager");
+        is_manager && process_status(*pid, "PPid:").is_some_and(|p| p == parent)
+    };
+    pids.filter(is_one).collect()
+}
+
 /// Bytes as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -294,3 +294,64 @@ fn the_modules_answer_their_commands() {
     let ack: MMonCommandAck = w.inbox.remove(&admin).unwrap().pop().unwrap().decode().unwrap();
     assert_eq!(ack.result, -11);
 }
+
+/// Modules that end again and again begin less and less often, and health says why, until they have worked for a while.
+#[test]
+fn modules_that_end_again_and_again_are_told_of() {
+    let mut w = World::new();
+    w.boot(0);
+    w.pass(Duration::from_secs(3));
+    let failure = |w: &World| {
+        let check = w.mon.health().remove("MGR_MODULE_ERROR");
+        check.map(|c| c.summary)
+    };
+    let mut pauses = Vec::new();
+    for death in 1..=12 {
+        let started = w.modules.len();
+        w.mon.module_news(News::Ended(format!("death\n{death}")), w.now);
+        w.settle();
+        let mut waited = 0;
+        while w.modules.len() == started {
+            w.pass(Duration::from_secs(1));
+            waited += 1;
+            assert!(waited < 400, "{death}");
+        }
+        pauses.push(waited);
+        let wanted = (death > 2).then(|| format!("Module 'rbd_support' has failed: death?{death}"));
+        assert_eq!(failure(&w), wanted);
+    }
+    assert!(pauses[0] <= 3 && pauses[1] <= 4, "{pauses:?}");
+    assert!(pauses.is_sorted() && pauses[4] >= 8, "{pauses:?}");
+    assert!(pauses[11] >= 300 && pauses[11] <= 304, "{pauses:?}");
+    w.pass(Duration::from_secs(590));
+    assert!(failure(&w).is_some());
+    w.pass(Duration::from_secs(30));
+    assert_eq!(failure(&w), None, "they have worked for ten minutes");
+    let started = w.modules.len();
+    w.mon.module_news(News::Ended("once".into()), w.now);
+    w.settle();
+    w.pass(Duration::from_secs(4));
+    assert_eq!((w.modules.len(), failure(&w)), (started + 1, None));
+}
+
+#[test]
+fn warnings_of_the_modules_are_bounded() {
+    let mut w = World::new();
+    w.boot(0);
+    let admin = w.admin();
+    w.pass(Duration::from_secs(3));
+    let warn = |w: &mut World, count: usize| {
+        for n in 0..count {
+            w.mon.module_news(News::Suspect(format!("x\n{n}")), w.now);
+        }
+        w.settle();
+        w.pass(Duration::from_secs(2));
+        let ack = w.command(admin, r#"{"prefix":"log last","num":10000,"level":"warn"}"#);
+        let log = String::from_utf8(ack.output.to_bytes().to_vec()).unwrap();
+        log.lines().filter(|l| l.contains("manager: ")).count()
+    };
+    assert_eq!(warn(&mut w, 50), 50);
+    assert_eq!(warn(&mut w, 500), 100);
+    w.pass(Duration::from_secs(3600));
+    assert_eq!(warn(&mut w, 1), 101);
+}

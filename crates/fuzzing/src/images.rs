@@ -1,0 +1,33 @@
+//! What the manager reads: what lies in pools, and what it and its monitor tell each other.
+
+use spirula_denc::{Decode, Encode, decode_all, encode_to_vec};
+use spirula_manager::{News, Request, Start};
+
+use crate::input::Input;
+
+/// An input's first byte says who reads the rest: the monitor, the manager, or the manager in a pool.
+pub(crate) fn manager(data: &[u8]) {
+    let mut from = Input::new(data);
+    match from.u8() % 4 {
+        0 => heard::<News>(from.rest()),
+        1 => heard::<Request>(from.rest()),
+        2 => heard::<Start>(from.rest()),
+        _ => spirula_manager::read_stored(from.rest()),
+    }
+}
+
+/// What was understood can be said.
+fn heard<T: Decode + Encode>(data: &[u8]) {
+    if let Ok(message) = decode_all::<T>(data) {
+        let said = encode_to_vec(&message);
+        assert!(
+            decode_all::<T>(&said).is_ok(),
+            "a message is not understood when it is said again"
+        );
+    }
+}
+
+/// Headers, journals, object maps, migrations, notifications.
+pub(crate) fn rbd(data: &[u8]) {
+    spirula_rbd::read_stored(data);
+}

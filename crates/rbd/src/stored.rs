@@ -1,0 +1,55 @@
+//! All that is read of what lies in pools, and what is computed of it at once: for the fuzz target `rbd`.
+
+use spirula_classes::rbd::migration::Migration;
+use spirula_classes::rbd::{
+    BitVector, ChildImageSpec, MirrorImage, ParentImageSpec, SnapshotInfo, TrashImage,
+};
+use spirula_denc::{Decode, Reader};
+
+use crate::message::{Message, read_response};
+use crate::{bounds, journal, migration};
+
+pub(crate) fn read<T: Decode>(data: &[u8]) -> Option<T> {
+    Reader::new(data).get().ok()
+}
+
+/// Reads bytes as each kind of thing that is stored, or sent, by those who may write a pool. What makes no sense is an error to whoever
+/// wants to read it; here it is nothing.
+///
+/// # Panics
+/// Where the reader has a defect.
+pub fn read_stored(data: &[u8]) {
+    header(data);
+    let _ = (read::<BitVector>(data), read::<MirrorImage>(data));
+    let _ = (read::<ChildImageSpec>(data), read::<TrashImage>(data));
+    let _ = (Message::read(data), read_response(data));
+    journal::read_stored(data);
+    if let Some(record) = read::<Migration>(data) {
+        migration::read_stored(&record);
+    }
+}
+
+/// What a header says, and where that puts the image's bytes.
+fn header(data: &[u8]) {
+    let _ = (read::<ParentImageSpec>(data), read::<SnapshotInfo>(data));
+    let Some(((order, size), (unit, count))) = read::<((u8, u64), (u64, u64))>(data) else {
+        return;
+    };
+    let layout = bounds::object_size(order).and_then(|s| bounds::layout(s, unit, count));
+    let (Ok(layout), Ok(size)) = (layout, bounds::size(size)) else {
+        return;
+    };
+    let Some(last) = size.checked_sub(1) else {
+        return;
+    };
+    let objects = layout.objects(size);
+    for piece in layout.pieces(last, 1) {
+        assert!(piece.object < objects, "the last byte is in no object");
+        assert!(
+            piece.offset < layout.object_len(piece.object, size),
+            "it is behind its object's end"
+        );
+        let found = layout.whole_extents(piece.object, piece.offset, 1).next();
+        assert_eq!(found, Some((last, 1)), "it is not found again");
+    }
+}
