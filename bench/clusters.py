@@ -57,11 +57,13 @@ class Ceph(Cluster):
 
 class Spirula(Cluster):
     name = "spirula"
+    # What `up` is told besides.
+    options = ()
 
     def up(self):
         # Its output may not be a pipe that the daemons keep open.
         subprocess.run([self.bin, "up", "--detach", "--no-respawn", "--dir", self.dir, "--osd-size", f"{self.osd_gib}G", "--osds", self.osds,
-                        "--mons", self.mons], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                        "--mons", self.mons, *self.options], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def start(self, _daemon):
         # Starts what does not run, and returns when all is well again, or not.
@@ -74,3 +76,13 @@ class Spirula(Cluster):
 class Before(Spirula):
     """An earlier build of Spirula, for what a change costs."""
     name = "before"
+
+
+class Plain(Spirula):
+    """This build with stores as they are without options, for what an option costs."""
+    name = "plain"
+
+
+class Encrypted(Spirula):
+    """This build with encrypted stores."""
+    options = ("--encrypt",)

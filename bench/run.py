@@ -6,6 +6,7 @@ Prints the ratio of the medians, writes results.csv (every run) and results.svg 
 
     bench/run.py [--repeat 3] [--seconds 10] [--cases all|rados|librados|rbd] [--work DIR] [--out bench/results]
     bench/run.py --before BINARY --out DIR         # beside an earlier build of Spirula: what a change costs
+    bench/run.py --encrypted --out DIR             # encrypted stores beside others: what that costs
 """
 
 import argparse
@@ -22,7 +23,7 @@ import subprocess
 import time
 
 import fio
-from clusters import Before, Ceph, Spirula, clear, sh
+from clusters import Before, Ceph, Encrypted, Plain, Spirula, clear, sh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -52,6 +53,8 @@ LIBRADOS = [
 ]
 CASES = (MATRIX + [("rep3", case, None, bar) for case, _, bar in LIBRADOS]
          + [(fio.POOL, case, None, bar) for case, _, _, bar in fio.ROWS])
+# What a ratio is a multiple of.
+PEERS = {"ceph": "Ceph 16.2 (red: the first bar)", "before": "the build before", "plain": "stores that are not encrypted"}
 # Cases after which the objects go: the next one writes its own.
 CLEAN_AFTER = {"seq read 4 MiB, 16", "write 4 KiB, 1", "rand read 4 KiB, 16"}
 
@@ -178,7 +181,7 @@ def plot(table, path, where, peer):
             ax.plot([r["bar"], r["bar"]], [i - 0.4, i + 0.4], color="#c0392b")
     ax.axvline(1, color="#888", linewidth=0.8)
     ax.invert_yaxis()
-    ax.set_xlabel(f"throughput as a multiple of {'Ceph 16.2 (red: the first bar)' if peer == 'ceph' else 'the build before'}")
+    ax.set_xlabel(f"throughput as a multiple of {PEERS[peer]}")
     ax.set_title(where, fontsize=8)
     fig.tight_layout()
     fig.savefig(path)
@@ -196,17 +199,19 @@ def main():
     p.add_argument("--cases", choices=["all", "rados", "librados", "rbd"], default="all",
                    help="those of `rados bench`, of `librados.c`, of block images, or all")
     p.add_argument("--before", help="an earlier build of Spirula, measured in Ceph's place")
+    p.add_argument("--encrypted", action="store_true", help="encrypted stores, beside plain ones in Ceph's place")
     p.add_argument("--only", choices=["ceph", "spirula"], help="measure one side and print no ratio")
     args = p.parse_args()
-    if args.before and os.path.abspath(args.out) == f"{HERE}/results":
-        raise SystemExit("--before wants an --out of its own: results/ is beside Ceph")
+    peer, ours = (Before, Spirula) if args.before else (Plain, Encrypted) if args.encrypted else (Ceph, Spirula)
+    if peer is not Ceph and os.path.abspath(args.out) == f"{HERE}/results":
+        raise SystemExit("--before and --encrypted want an --out of their own: results/ is beside Ceph")
     os.makedirs(args.work, exist_ok=True)
     os.makedirs(args.out, exist_ok=True)
     # Of the development files of Debian's librados.
     sh("cc", "-O2", "-o", f"{args.work}/librados", f"{HERE}/librados.c", "-lrados", "-lpthread", env=os.environ)
     rows = []
     for run in range(1, args.repeat + 1):
-        for kind in (Before if args.before else Ceph, Spirula):
+        for kind in (peer, ours):
             if args.only in (None, kind.name):
                 rows += measure(kind(args.work, args.osd_gib, args.before if kind is Before else args.spirula), args, run)
     if args.only:
@@ -215,7 +220,7 @@ def main():
         w = csv.DictWriter(f, fieldnames=sorted(rows[0]))
         w.writeheader()
         w.writerows(rows)
-    peer = "before" if args.before else "ceph"
+    peer = peer.name
     table = summary(rows, peer)
     model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
     where = (f"{datetime.date.today()}, {os.cpu_count()} × {model}, "
