@@ -98,8 +98,8 @@ macro_rules! replays {
 
 replays! {
     msgr_raw msgr_frames message osd_op_data osdmap osdmap_incremental small_maps crush cephx_server
-    cephx_authorizer cephx_client cephx_wire caps keyring conf nbd store manager rbd
-    osd_ops class_methods commands asok
+    cephx_authorizer cephx_client cephx_wire caps keyring conf nbd store osd_ops class_methods
+    commands asok manager rbd
 }
 
 /// However often a text says it: profiles that stand for many grants, expressions that are large once compiled.
