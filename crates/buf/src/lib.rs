@@ -260,7 +260,43 @@ impl Drop for Arrival {
     }
 }
 
+/// Memory of the allocator that counts as if it were buffers of a pool, until this is dropped.
+pub struct Charge {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// It turns out to be so much.
+    pub fn set(&mut self, bytes: usize) {
+        self.shared.take(bytes);
+        self.shared.put_back(self.bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl std::fmt::Debug for Charge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Charge({} bytes)", self.bytes)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shared.put_back(self.bytes);
+    }
+}
+
 impl Pool {
+    /// Counts `bytes` of other memory as in use. Never fails for the limit, as [`Pool::get`].
+    pub fn charge(&self, bytes: usize) -> Charge {
+        self.shared.take(bytes);
+        Charge {
+            shared: Arc::clone(&self.shared),
+            bytes,
+        }
+    }
+
     /// A pool that reports itself full once `limit` bytes are in use.
     pub fn new(limit: usize) -> Self {
         Budget::new(limit, 0).pool(limit)
@@ -482,6 +518,19 @@ mod tests {
         drop(slice);
         assert_eq!(pool.in_use(), 0);
         assert_eq!(pool.get(6000).as_ptr(), at);
+    }
+
+    #[test]
+    fn other_memory_counts_until_it_is_dropped() {
+        let pool = Pool::new(10_000);
+        let mut charge = pool.charge(9000);
+        assert!(!pool.has_room(2000));
+        charge.set(100);
+        assert_eq!((pool.in_use(), pool.has_room(2000)), (100, true));
+        charge.set(20_000);
+        assert!(!pool.has_room(20_000));
+        drop(charge);
+        assert_eq!((pool.in_use(), pool.has_room(10_000)), (0, true));
     }
 
     #[test]

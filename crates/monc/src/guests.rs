@@ -27,6 +27,13 @@ struct Party {
     queue: QueueAccount,
 }
 
+impl Party {
+    /// Whether it has sessions, or somebody goes on counting what waits for it.
+    fn is_in_use(&self) -> bool {
+        self.sessions > 0 || self.queue.is_shared()
+    }
+}
+
 struct State {
     limits: GuestLimits,
     pool: Pool,
@@ -44,6 +51,20 @@ pub struct Guests(Rc<RefCell<State>>);
 pub struct Seat {
     guests: Guests,
     name: AuthName,
+    queue: QueueAccount,
+    pool: Pool,
+}
+
+impl Seat {
+    /// What counts the messages on the way in on all connections of the entity.
+    pub fn arrivals(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What waits to be read on all connections of the entity.
+    pub fn unread(&self) -> &QueueAccount {
+        &self.queue
+    }
 }
 
 impl Guests {
@@ -94,6 +115,9 @@ impl Guests {
             return None;
         }
         *sessions += 1;
+        if !parties.contains_key(name) {
+            parties.retain(|_, p| p.is_in_use());
+        }
         let party = parties.entry(name.clone()).or_insert_with(|| Party {
             sessions: 0,
             pool: pool.party(),
@@ -109,6 +133,8 @@ impl Guests {
         let seat = Seat {
             guests: self.clone(),
             name: name.clone(),
+            queue: party.queue.clone(),
+            pool: party.pool.clone(),
         };
         Some((seat, party.pool.clone(), bound))
     }
@@ -126,10 +152,6 @@ impl Drop for Seat {
         state.sessions -= 1;
         if let Some(party) = state.parties.get_mut(&self.name) {
             party.sessions -= 1;
-            // What still waits for connections that end goes with them.
-            if party.sessions == 0 {
-                state.parties.remove(&self.name);
-            }
         }
     }
 }
@@ -164,6 +186,9 @@ mod tests {
         let used = || guests.0.borrow().parties.get(&a).map(|p| p.sessions);
         assert_eq!((guests.0.borrow().refused, used()), (3, Some(50)));
         seats.clear();
-        assert_eq!((used(), guests.0.borrow().sessions), (None, 0));
+        assert_eq!((used(), guests.0.borrow().sessions), (Some(0), 0));
+        let d: AuthName = "client.d".parse().unwrap();
+        drop(guests.take_seat(&d));
+        assert_eq!((used(), guests.0.borrow().parties.len()), (None, 1));
     }
 }

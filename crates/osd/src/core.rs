@@ -2,7 +2,7 @@
 
 mod turns;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -327,7 +327,12 @@ impl Core {
     /// A request of a client for PG `pgid`.
     pub fn handle_op(&mut self, pgid: PgId, op: ClientOp, cx: &mut Ctx<'_>) {
         if op.epoch > self.map.epoch() {
-            self.early.push(Early::Op(op));
+            // What the client may do in a pool may depend on the map to come; one that may do nothing at all need not wait for it.
+            if op.client.access.allows_nothing() {
+                cx.deny(op, self.map.epoch());
+            } else {
+                self.early.push(Early::Op(op));
+            }
             return;
         }
         self.pace.note_op(cx.usec, op.traffic());
@@ -412,17 +417,20 @@ impl Core {
     /// here and the client does better to look for the map itself. It sends its requests again.
     fn give_up_early(&mut self, cx: &mut Ctx<'_>) {
         let is_late = |op: &ClientOp| cx.usec.saturating_sub(op.stamps.received) >= EARLY_PATIENCE;
-        let late: Vec<Arc<Client>> = self
+        let late: BTreeMap<u64, Arc<Client>> = self
             .early
             .iter()
             .filter_map(Early::op)
             .filter(|op| is_late(op))
-            .map(|op| Arc::clone(&op.client))
+            .map(|op| (op.client.conn, Arc::clone(&op.client)))
             .collect();
-        for client in late {
-            self.early.retain(|e| !e.is_of(client.conn));
-            cx.out.push(Output::HangUp { client });
+        if late.is_empty() {
+            return;
         }
+        self.early
+            .retain(|e| !e.op().is_some_and(|op| late.contains_key(&op.client.conn)));
+        cx.out
+            .extend(late.into_values().map(|client| Output::HangUp { client }));
     }
 
     /// An operator wants a PG's copying done before all else, or no more.

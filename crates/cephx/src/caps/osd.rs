@@ -212,6 +212,11 @@ impl OsdCap {
         self.grants.iter().any(|g| g.network.is_some())
     }
 
+    /// Whether nothing is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
     /// Whether everything is allowed, from everywhere.
     pub fn is_allow_all(&self) -> bool {
         self.allow_all

@@ -22,8 +22,8 @@ use crate::common::{Cluster, text};
 const MEMORY: u64 = 128 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn cluster(test: &str) -> Cluster {
-    let c = Cluster::up(test, 3, &["--no-respawn"]);
+fn cluster(test: &str, mons: &str) -> Cluster {
+    let c = Cluster::up(test, 3, &["--no-respawn", "--mons", mons]);
     c.sh(
         "ceph osd pool create r 8 8 replicated; ceph osd pool application enable r test
         ceph auth get-or-create client.raw mon 'allow r' osd 'allow rw pool=r' >/dev/null
@@ -141,19 +141,36 @@ async fn wire_to_osd(raw: &RawClient, addr: EntityAddr) -> Option<RawWire> {
 }
 
 async fn wire_to_monitor(raw: &RawClient, round_trip: Duration) -> Option<RawWire> {
-    RawWire::connect(
-        raw.monitor_address(),
-        EntityType::MON,
-        &raw.config,
-        &mut raw.monitor_login(),
-        round_trip,
-    )
-    .await
+    wire_to(raw, raw.monitor_address(), round_trip).await
+}
+
+async fn wire_to(raw: &RawClient, monitor: EntityAddr, round_trip: Duration) -> Option<RawWire> {
+    let mut login = raw.monitor_login();
+    RawWire::connect(monitor, EntityType::MON, &raw.config, &mut login, round_trip).await
+}
+
+/// Connections to every port of every OSD and monitor over which nothing comes but the beginning of what could be a handshake.
+fn dripping_handshakes(c: &Cluster, monitors: &[EntityAddr]) -> Vec<TcpStream> {
+    let dump: serde_json::Value = serde_json::from_str(&c.sh("ceph osd dump -f json")).unwrap();
+    let mut ports: Vec<SocketAddr> = monitors.iter().filter_map(|m| m.socket).collect();
+    for osd in dump["osds"].as_array().unwrap() {
+        for kind in ["public", "cluster", "heartbeat_back", "heartbeat_front"] {
+            let addrs = osd[format!("{kind}_addrs")]["addrvec"].as_array().unwrap();
+            ports.extend(
+                addrs
+                    .iter()
+                    .map(|a| a["addr"].as_str().unwrap().parse::<SocketAddr>().unwrap()),
+            );
+        }
+    }
+    assert!(ports.len() >= 15, "{ports:?}");
+    let each = ports.iter().flat_map(|port| std::iter::repeat_n(port, 12));
+    each.map(|port| TcpStream::connect(port).unwrap()).collect()
 }
 
 #[test]
-fn messages_that_come_by_bytes_keep_nobody_out() {
-    let c = cluster("trickle");
+fn what_comes_by_bytes_keeps_nobody_out() {
+    let c = cluster("drips", "3");
     let map = osdmap(&c);
     run(async {
         let raw = RawClient::login(&c, "client.raw").await;
@@ -172,16 +189,16 @@ fn messages_that_come_by_bytes_keep_nobody_out() {
         }
         let mut input = BytesList::default();
         input.push(Bytes::from(vec![b'x'; 2 << 20]));
-        for _ in 0..12 {
-            let command = MMonCommand {
-                cmd: vec!["{\"prefix\":\"config-key set\",\"key\":\"x\"}".to_owned()],
-                input: input.clone(),
-                ..MMonCommand::default()
-            };
-            wires.push((
-                wire_to_monitor(&raw, Duration::ZERO).await.unwrap(),
-                command.to_message(),
-            ));
+        for monitor in raw.monitors_at() {
+            for _ in 0..12 {
+                let command = MMonCommand {
+                    cmd: vec!["{\"prefix\":\"config-key set\",\"key\":\"x\"}".to_owned()],
+                    input: input.clone(),
+                    ..MMonCommand::default()
+                };
+                let wire = wire_to(&raw, *monitor, Duration::ZERO).await.unwrap();
+                wires.push((wire, command.to_message()));
+            }
         }
         let mut sent = Vec::new();
         for (mut wire, message) in wires {
@@ -189,19 +206,31 @@ fn messages_that_come_by_bytes_keep_nobody_out() {
             wire.stream.write_all(&bytes[..40_000]).await.unwrap();
             sent.push((wire, bytes));
         }
-        let trickle = async {
+        let mut handshakes = dripping_handshakes(&c, raw.monitors_at());
+        let drip = async {
             for n in 40_000.. {
-                tokio::time::sleep(Duration::from_millis(500)).await;
                 for (wire, bytes) in &mut sent {
                     // Some may have been hung up on.
                     let _ = wire.stream.write_all(&bytes[n..=n]).await;
                 }
+                for stream in &mut handshakes {
+                    let _ = std::io::Write::write_all(stream, &b"ceph v2\n"[n % 8..=n % 8]);
+                }
+                tokio::time::sleep(4 * SECOND).await;
             }
         };
         tokio::select! {
             () = bystander.served() => {}
-            () = trickle => {}
+            () = drip => {}
         }
+        // The OSDs went on replicating, as what the bystander wrote was stored by all three, and the monitors agreed on its commands.
+        let quorum: serde_json::Value = serde_json::from_str(&c.sh("ceph quorum_status")).unwrap();
+        assert_eq!(quorum["quorum_names"].as_array().unwrap().len(), 3);
+        assert_eq!(
+            c.sh("ceph osd stat -f json | grep -o '\"num_up_osds\":[0-9]*'")
+                .trim(),
+            "\"num_up_osds\":3"
+        );
         // The port of the OSDs is none for clients.
         let cluster_addr = *map.cluster_addrs(0).unwrap().v2().unwrap();
         if let Some(mut wire) = wire_to_osd(&raw, cluster_addr).await {
@@ -213,7 +242,7 @@ fn messages_that_come_by_bytes_keep_nobody_out() {
 
 #[test]
 fn sessions_and_handshakes_without_end_leave_room_for_others() {
-    let c = cluster("sessions");
+    let c = cluster("sessions", "1");
     spirula_msgr::raise_open_files();
     run(async {
         let raw = RawClient::login(&c, "client.raw").await;

@@ -165,7 +165,7 @@ options! {
     osd_max_object_name_len Uint Advanced "2048" ["osd"] "longest object name";
     osd_max_object_namespace_len Uint Advanced "256" ["osd"] "longest namespace";
     osd_max_object_size Size Advanced "134217728" ["osd"] "largest object";
-    osd_max_omap_bytes_per_request Size Advanced "32M" ["osd"] "bytes in one listing of omap keys or values (our default)";
+    osd_max_omap_bytes_per_request Size Advanced "8M" ["osd"] "bytes of omap keys and values that one operation returns (our default)";
     osd_max_omap_entries_per_request Uint Advanced "1024" ["osd"] "keys in one listing of omap keys or values";
     osd_max_pgls Uint Advanced "1024" ["osd"] "objects in one listing";
     osd_max_trimming_pgs Uint Advanced "2" ["osd"] "placement groups that trim snapshots at the same time";

@@ -17,7 +17,7 @@ use super::{Monitor, Output, Waiter};
 use crate::command::{self, Outcome, Reply};
 use crate::service::FSMAP_EPOCH;
 
-/// Writes that may wait for their turn; honest clients wait for answers and stay far below.
+/// Writes that may wait for their turn, of which an entity may have what it leaves free to others; honest clients wait for answers and stay far below.
 const MAX_WAITING: usize = 4096;
 /// Longest name of a client's host, in bytes.
 const MAX_HOST: usize = 256;
@@ -115,8 +115,9 @@ impl Monitor {
 
     /// Prepares a write now or when its turn comes.
     pub(super) fn write(&mut self, id: SessionId, msg: RawMessage) {
-        if self.waiting() >= MAX_WAITING {
-            tracing::warn!("session {id} writes faster than the log");
+        let entity = self.entity_of(id);
+        if self.queue.of(&entity) >= MAX_WAITING.saturating_sub(self.waiting()) {
+            tracing::warn!("{entity} writes faster than the log");
             self.out.push(Output::Close(id));
             return;
         }

@@ -32,7 +32,7 @@ mod tests;
 mod timecheck;
 mod write;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_cephx::AuthName;
@@ -168,7 +168,7 @@ pub struct Monitor {
     unconfirmed: route::Unconfirmed,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) writes: write::Writes,
-    queue: VecDeque<(SessionId, RawMessage)>,
+    queue: write::WriteQueue,
     pub(crate) out: Vec<Output>,
     /// The first unreadable value, which ends the daemon.
     failed: Option<LoadError>,
@@ -221,7 +221,7 @@ impl Monitor {
             term,
             sessions: BTreeMap::new(),
             writes: write::Writes::default(),
-            queue: VecDeque::new(),
+            queue: write::WriteQueue::default(),
             out: Vec::new(),
             failed: None,
         };

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use spirula_cephx::AuthName;
 use spirula_denc::UTime;
 use spirula_proto::internal::quorum::ForwardedClient;
 use spirula_proto::mon::{MMonGetVersion, MMonGetVersionReply};
@@ -16,8 +17,11 @@ use super::quorum::Role;
 use super::session::{NewSession, Session};
 use super::{Monitor, Output, SessionId};
 
-/// Most bytes of requests without an answer. A client that sends more is sent away: its requests go elsewhere.
+/// Most bytes of requests without an answer, of which an entity may have what it leaves free to others. A client that sends more is sent away: its
+/// requests go elsewhere.
 const MAX_PENDING_BYTES: usize = 64 << 20;
+/// What a request counts for besides its own bytes.
+const REQUEST_BYTES: usize = 512;
 /// Most requests of one client without an answer.
 const MAX_PENDING: usize = 4096;
 
@@ -32,60 +36,99 @@ pub(super) struct Request {
     pub(super) events: Vec<(&'static str, u64)>,
 }
 
+impl Request {
+    fn cost(&self) -> usize {
+        self.msg.len() + REQUEST_BYTES
+    }
+}
+
+/// The requests of a session.
+#[derive(Default)]
+struct OfSession {
+    entity: AuthName,
+    requests: BTreeMap<Answer, Request>,
+}
+
 /// Requests of this monitor's clients that have no answer yet.
 #[derive(Default)]
 pub(super) struct Pending {
-    requests: BTreeMap<SessionId, BTreeMap<Answer, Request>>,
+    sessions: BTreeMap<SessionId, OfSession>,
     bytes: usize,
+    by_entity: BTreeMap<AuthName, usize>,
 }
 
 impl Pending {
     /// Keeps a request; `false` where there is no room.
-    fn add(&mut self, session: SessionId, answer: Answer, msg: &RawMessage, now: u64) -> bool {
-        let of_session = self.requests.entry(session).or_default();
-        if of_session.len() >= MAX_PENDING || self.bytes + msg.len() > MAX_PENDING_BYTES {
-            return false;
-        }
-        self.bytes += msg.len();
+    fn add(
+        &mut self,
+        (session, entity): (SessionId, &AuthName),
+        answer: Answer,
+        msg: &RawMessage,
+        now: u64,
+    ) -> bool {
         let request = Request {
             msg: msg.clone(),
             events: vec![("initiated", now)],
         };
-        if let Some(old) = of_session.insert(answer, request) {
-            self.bytes -= old.msg.len();
+        let has = self.by_entity.get(entity).copied().unwrap_or(0);
+        let free = MAX_PENDING_BYTES.saturating_sub(self.bytes);
+        let count = self.sessions.get(&session).map_or(0, |s| s.requests.len());
+        if count >= MAX_PENDING || has + request.cost() > free {
+            return false;
+        }
+        self.bytes += request.cost();
+        *self.by_entity.entry(entity.clone()).or_default() += request.cost();
+        let of_session = self.sessions.entry(session).or_insert_with(|| OfSession {
+            entity: entity.clone(),
+            ..OfSession::default()
+        });
+        if let Some(old) = of_session.requests.insert(answer, request) {
+            self.give_back(entity, old.cost());
         }
         true
     }
 
+    fn give_back(&mut self, entity: &AuthName, bytes: usize) {
+        self.bytes -= bytes;
+        if let Some(has) = self.by_entity.get_mut(entity) {
+            *has -= bytes;
+            if *has == 0 {
+                self.by_entity.remove(entity);
+            }
+        }
+    }
+
     /// Something happens to a request, if it is one of these.
     pub(super) fn mark(&mut self, session: SessionId, answer: Option<Answer>, event: &'static str, now: u64) {
-        let of_session = self.requests.get_mut(&session);
-        if let Some(request) = of_session.and_then(|r| r.get_mut(&answer?)) {
+        let of_session = self.sessions.get_mut(&session);
+        if let Some(request) = of_session.and_then(|s| s.requests.get_mut(&answer?)) {
             request.events.push((event, now));
         }
     }
 
     /// Forgets the request that a message answers, if it answers one, and returns it.
     pub(super) fn answered(&mut self, session: SessionId, msg: &RawMessage) -> Option<Request> {
-        let of_session = self.requests.get_mut(&session)?;
-        let request = answer_of(msg).and_then(|a| of_session.remove(&a));
-        if of_session.is_empty() {
-            self.requests.remove(&session);
+        let of_session = self.sessions.get_mut(&session)?;
+        let request = of_session.requests.remove(&answer_of(msg)?)?;
+        let entity = of_session.entity.clone();
+        if of_session.requests.is_empty() {
+            self.sessions.remove(&session);
         }
-        self.bytes -= request.as_ref().map_or(0, |r| r.msg.len());
-        request
+        self.give_back(&entity, request.cost());
+        Some(request)
     }
 
     /// All of them.
     pub(super) fn requests(&self) -> impl Iterator<Item = (SessionId, &Request)> {
-        let all = self.requests.iter();
-        all.flat_map(|(id, r)| r.values().map(move |r| (*id, r)))
+        let all = self.sessions.iter();
+        all.flat_map(|(id, s)| s.requests.values().map(move |r| (*id, r)))
     }
 
     /// Forgets the requests of a session that is over.
     pub(super) fn forget(&mut self, session: SessionId) {
-        let gone = self.requests.remove(&session).unwrap_or_default();
-        self.bytes -= gone.values().map(|r| r.msg.len()).sum::<usize>();
+        let gone = self.sessions.remove(&session).unwrap_or_default();
+        let bytes = gone.requests.values().map(Request::cost).sum();
+        self.give_back(&gone.entity, bytes);
     }
 
     fn all(&self) -> Vec<(SessionId, RawMessage)> {
@@ -151,7 +194,9 @@ impl Monitor {
         }
         if !session.forwarded
             && let Some(answer) = wanted(&msg)
-            && !self.pending.add(id, answer, &msg, self.steady_usec())
+            && !self
+                .pending
+                .add((id, &session.name), answer, &msg, self.steady_usec())
         {
             tracing::warn!("session {id} has more requests without an answer than are kept");
             self.out.push(Output::Close(id));
@@ -261,5 +306,46 @@ impl Monitor {
             features: s.features,
             host: s.host.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use spirula_proto::mon::MMonCommand;
+    use spirula_proto::{BytesList, Payload};
+
+    use super::*;
+
+    fn command(tid: u64) -> (Answer, RawMessage) {
+        let mut input = BytesList::default();
+        input.push(Bytes::from_static(&[0; 1 << 20]));
+        let mut msg = MMonCommand {
+            input,
+            ..MMonCommand::default()
+        }
+        .to_message();
+        msg.header.tid = tid;
+        ((MsgType::MON_COMMAND_ACK, tid), msg)
+    }
+
+    #[test]
+    fn an_entity_with_many_requests_leaves_room_for_others() {
+        let mut pending = Pending::default();
+        let [greedy, other]: [AuthName; 2] = ["client.greedy", "client.other"].map(|n| n.parse().unwrap());
+        let mut add = |session: u64, entity: &AuthName| {
+            (0..100)
+                .take_while(|tid| {
+                    let (answer, msg) = command(*tid);
+                    pending.add((session, entity), answer, &msg, 0)
+                })
+                .count()
+        };
+        // However many sessions it opens.
+        assert_eq!((add(1, &greedy), add(2, &greedy)), (32, 0));
+        assert_eq!(add(3, &other), 16);
+        pending.forget(1);
+        pending.forget(3);
+        assert_eq!((pending.bytes, pending.by_entity.len()), (0, 0));
     }
 }

@@ -1,5 +1,8 @@
 //! Proposals: one at a time, each made against the committed result of the one before.
 
+use std::collections::{BTreeMap, VecDeque};
+
+use spirula_cephx::AuthName;
 use spirula_maps::Incremental;
 use spirula_proto::internal::report::OsdReport;
 use spirula_proto::{MsgType, RawMessage};
@@ -37,6 +40,53 @@ impl Writes {
     }
 }
 
+/// Writes that wait for their turn.
+#[derive(Default)]
+pub(super) struct WriteQueue {
+    writes: VecDeque<(SessionId, AuthName, RawMessage)>,
+    /// How many are of each entity.
+    by_entity: BTreeMap<AuthName, usize>,
+}
+
+impl WriteQueue {
+    pub(super) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// How many an entity has here.
+    pub(super) fn of(&self, entity: &AuthName) -> usize {
+        self.by_entity.get(entity).copied().unwrap_or(0)
+    }
+
+    pub(super) fn push(&mut self, session: SessionId, entity: AuthName, msg: RawMessage) {
+        *self.by_entity.entry(entity.clone()).or_default() += 1;
+        self.writes.push_back((session, entity, msg));
+    }
+
+    fn front(&self) -> Option<&RawMessage> {
+        self.writes.front().map(|(_, _, msg)| msg)
+    }
+
+    fn pop(&mut self) -> Option<(SessionId, RawMessage)> {
+        let (session, entity, msg) = self.writes.pop_front()?;
+        if let Some(n) = self.by_entity.get_mut(&entity) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_entity.remove(&entity);
+            }
+        }
+        Some((session, msg))
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// Whether it is what an OSD wishes for its PGs. Such come from all PGs at once and say nothing of each other: those that follow
 /// each other make one map, as requests wait for each of them.
 fn is_wish_of_pgs(msg: &RawMessage) -> bool {
@@ -55,8 +105,15 @@ impl Monitor {
         self.queue.len()
     }
 
+    /// Under whose key a session is.
+    pub(super) fn entity_of(&self, session: SessionId) -> AuthName {
+        let session = self.sessions.get(&session);
+        session.map(|s| s.name.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn enqueue(&mut self, session: SessionId, msg: RawMessage) {
-        self.queue.push_back((session, msg));
+        let entity = self.entity_of(session);
+        self.queue.push(session, entity, msg);
     }
 
     /// The changes of the next osdmap, to be added to.
@@ -82,14 +139,14 @@ impl Monitor {
             for w in std::mem::take(&mut self.writes.waiters) {
                 self.answer(w);
             }
-            let Some((session, msg)) = self.queue.pop_front() else {
+            let Some((session, msg)) = self.queue.pop() else {
                 return;
             };
             let is_wish = is_wish_of_pgs(&msg);
             self.handle_write(session, msg);
             while is_wish
-                && self.queue.front().is_some_and(|(_, m)| is_wish_of_pgs(m))
-                && let Some((session, msg)) = self.queue.pop_front()
+                && self.queue.front().is_some_and(is_wish_of_pgs)
+                && let Some((session, msg)) = self.queue.pop()
             {
                 self.handle_write(session, msg);
             }
@@ -126,5 +183,27 @@ impl Monitor {
         for w in self.writes.in_flight.take().unwrap_or_default() {
             self.answer(w);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_proto::Payload;
+    use spirula_proto::mon::MMonCommand;
+
+    use super::*;
+
+    #[test]
+    fn writes_are_counted_by_entity_until_it_is_their_turn() {
+        let mut queue = WriteQueue::default();
+        let [a, b]: [AuthName; 2] = ["client.a", "client.b"].map(|n| n.parse().unwrap());
+        for (session, entity) in [(1, &a), (2, &a), (3, &b)] {
+            queue.push(session, entity.clone(), MMonCommand::default().to_message());
+        }
+        assert_eq!((queue.of(&a), queue.of(&b), queue.len()), (2, 1, 3));
+        assert_eq!(queue.pop().map(|(session, _)| session), Some(1));
+        assert_eq!(queue.of(&a), 1);
+        while queue.pop().is_some() {}
+        assert!(queue.is_empty() && queue.by_entity.is_empty());
     }
 }

@@ -67,6 +67,11 @@ impl QueueAccount {
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Whether there is another handle on it.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 /// Bounds of what waits for a peer that does not read.

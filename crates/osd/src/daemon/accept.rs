@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spirula_denc::{EntityAddr, EntityName, EntityType};
-use spirula_monc::{RefusalLog, TicketAuth};
+use spirula_monc::{RefusalLog, Seat, TicketAuth};
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::osd::MOsdBackoff;
 use spirula_proto::{MsgType, RawMessage};
@@ -20,8 +20,8 @@ use super::state::{Osd, Session};
 use crate::pg::account::{Held, Party};
 use crate::pg::op::Client;
 
-/// How often it is looked at whether a client that holds too much holds less.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How often it is looked at whether a client that holds too much holds less: at first, and at last, as it may have thousands of connections.
+const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(80)];
 
 /// What a listener is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +106,7 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>)
     let name = EntityName::new(info.name.kind, num);
     Arc::new(Client {
         entity: info.name.to_string(),
+        held: Arc::new(Held::of(Arc::clone(&party))),
         party,
         seen: EntityAddr {
             socket: ip.map(|ip| SocketAddr::new(ip, 0)),
@@ -115,10 +116,10 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>)
     })
 }
 
-fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> (u64, Arc<Held>) {
+fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) -> (u64, Arc<Held>) {
     let sender = connection.sender().clone();
     shell.with(|o| {
-        let party = o.party(&info.name.to_string());
+        let party = o.party(&info.name.to_string(), seat.unread(), seat.arrivals());
         let mut held = Arc::default();
         let conn = o.client_opened(sender, |conn| {
             let client = client(connection, info, conn, party);
@@ -129,11 +130,28 @@ fn open(shell: &Shared, connection: &Connection, info: PeerInfo) -> (u64, Arc<He
     })
 }
 
-/// Ready when a client's requests hold so little that it may send more, or when it has gone.
-async fn may_send_more(held: &Held, connection: &Connection) {
-    while held.is_too_much() && !connection.is_hung_up().await {
-        tokio::time::sleep(LOOK_AGAIN).await;
+/// A client whose requests hold too much for so long is hung up on: it may have gone, which does not show before all that it has sent is read.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Once in so many messages it is looked at whether a client that has as many requests under way is still there to be answered: much of what it has
+/// sent may be on the way.
+const LOOK_EVERY: usize = 64;
+
+/// Ready when a client's requests hold so little that it may have its `n`-th. Whether it is still there, as far as that can be
+/// told.
+async fn may_have_more(held: &Held, connection: &Connection, n: usize) -> bool {
+    let [mut pause, longest] = LOOK_AGAIN;
+    let began = Instant::now();
+    if n.is_multiple_of(LOOK_EVERY) && held.requests() >= LOOK_EVERY && connection.is_hung_up().await {
+        return false;
     }
+    while held.is_too_much() {
+        if began.elapsed() > PATIENCE || connection.is_hung_up().await {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        pause = longest.min(pause * 2);
+    }
+    true
 }
 
 impl Osd {
@@ -167,24 +185,24 @@ impl Osd {
 
 async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo) {
     let name = info.name.clone();
-    let Some(_seat) = shell.guests.admit(&name, &mut connection) else {
+    let Some(seat) = shell.guests.admit(&name, &mut connection) else {
         return;
     };
-    let (conn, held) = open(shell, &connection, info);
+    let (conn, held) = open(shell, &connection, info, &seat);
     let sender = connection.sender().clone();
-    loop {
+    for n in 0.. {
         // A client that does not read what it has asked for asks for no more.
         sender.room().await;
         let Ok(incoming) = connection.recv().await else {
             break;
         };
-        if let Err(e) = client_message(shell, conn, &sender, &incoming) {
-            tracing::info!("{name}: {e}");
+        // Before it is decoded: of thousands of connections each may have a message.
+        if !may_have_more(&held, &connection, n).await {
+            tracing::debug!("{name}: gone, or with more requests than it may have for long");
             break;
         }
-        may_send_more(&held, &connection).await;
-        if held.is_too_much() {
-            tracing::debug!("{name}: gone, with more requests than it may have");
+        if let Err(e) = client_message(shell, conn, &sender, &incoming) {
+            tracing::info!("{name}: {e}");
             break;
         }
     }

@@ -93,6 +93,10 @@ impl Access for CapAccess {
             })
     }
 
+    fn allows_nothing(&self) -> bool {
+        self.caps.as_ref().is_none_or(OsdCap::is_empty)
+    }
+
     fn allows_all(&self) -> bool {
         self.caps.as_ref().is_some_and(OsdCap::is_allow_all)
     }

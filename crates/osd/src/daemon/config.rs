@@ -54,6 +54,11 @@ impl OsdConfig {
         self.memory_target / 8
     }
 
+    /// Bytes besides payload that clients' requests may take while they wait or are under way.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.memory_target / 8
+    }
+
     /// Bytes of clients' payloads that may be in memory.
     pub(super) fn client_bytes(&self) -> usize {
         self.own_payload_bytes() + self.lendable_payload_bytes()

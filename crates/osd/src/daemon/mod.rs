@@ -28,6 +28,7 @@ mod mon;
 mod options;
 mod perf;
 mod purged_snaps;
+mod read_turns;
 mod report;
 mod run;
 mod shell;

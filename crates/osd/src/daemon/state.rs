@@ -14,7 +14,7 @@ use spirula_conf::options::Values;
 use spirula_denc::EntityAddr;
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
-use spirula_msgr::Sender;
+use spirula_msgr::{QueueAccount, Sender};
 use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply};
 use spirula_proto::{Payload, RawMessage};
@@ -35,9 +35,10 @@ use super::report::Reports;
 use super::slow::SlowLog;
 use super::space::Injected;
 use super::store_io::StoreIo;
+use super::unread::HungUp;
 use crate::core::Core;
 use crate::heartbeat::Heartbeats;
-use crate::pg::account::Party;
+use crate::pg::account::{Party, Totals};
 use crate::pg::config::PgConfig;
 use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
@@ -85,6 +86,7 @@ pub struct Osd {
     pub(super) reports: Reports,
     pub(super) perf: Perf,
     pub(super) image_io: ImageIo,
+    pub(super) hung_up: HungUp,
     pub(super) mon: MonClient,
     pub(super) addrs: Addrs,
     /// OSDs, this one among them, on which nothing may grow.
@@ -159,6 +161,7 @@ impl Osd {
         let mut store = p.store;
         let maps = Maps::load(&mut store, p.cfg.fsid)?;
         let mut io = StoreIo::new(store, p.reads);
+        io.totals = Arc::new(Totals::new(p.cfg.held_bytes()));
         let values = Values::from_file(p.cfg.options.clone());
         let core = load::core(
             p.cfg.id,
@@ -193,6 +196,7 @@ impl Osd {
             reports: Reports::default(),
             perf: Perf::default(),
             image_io: ImageIo::default(),
+            hung_up: HungUp::default(),
             mon: p.mon,
             addrs: p.addrs,
             full: BTreeSet::new(),
@@ -280,12 +284,16 @@ impl Osd {
     }
 
     /// What all connections under an entity's key take together.
-    pub(super) fn party(&mut self, entity: &str) -> Arc<Party> {
+    pub(super) fn party(&mut self, entity: &str, unread: &QueueAccount, arrivals: &Pool) -> Arc<Party> {
         if let Some(party) = self.parties.get(entity).and_then(Weak::upgrade) {
             return party;
         }
         self.parties.retain(|_, p| p.strong_count() > 0);
-        let party = Arc::default();
+        let party = Arc::new(Party::new(
+            unread.clone(),
+            arrivals.clone(),
+            Arc::clone(&self.io.totals),
+        ));
         self.parties.insert(entity.to_owned(), Arc::downgrade(&party));
         party
     }
@@ -342,7 +350,12 @@ impl Osd {
                 self.io.submit(token, txn, claim, now)?;
             }
             Output::Lookup { token, key } => self.io.lookup(token, key)?,
-            Output::Read { token, key, wants } => self.io.read(token, key, wants)?,
+            Output::Read {
+                token,
+                key,
+                wants,
+                reader,
+            } => self.io.read(token, key, wants, reader)?,
             Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
             Output::ListRecords { token, from, to, max } => self.io.list_records(token, &from, to, max)?,
             Output::Send {
@@ -467,7 +480,7 @@ impl Osd {
         };
         let client = Arc::clone(&s.client);
         s.epoch.set(s.epoch.get().max(m.epoch));
-        let decoded = msg.front.len() + m.ops.len() * size_of::<OsdOp>();
+        let decoded = size_of::<ClientOp>() + msg.front.len() + m.ops.len() * size_of::<OsdOp>();
         let hold = client.held.take(decoded, msg.data.len());
         if m.epoch > self.maps.epoch() {
             self.want_map(m.epoch);
@@ -493,6 +506,7 @@ impl Osd {
             },
             spent: 0,
             hold: Some(hold),
+            room: Default::default(),
             client,
         };
         if op.epoch < self.maps.epoch() {
@@ -515,6 +529,7 @@ impl Osd {
     pub fn client_closed(&mut self, conn: u64) {
         if let Some(s) = self.sessions.remove(&conn) {
             s.client.closed.store(true, Ordering::Relaxed);
+            self.io.client_closed(&s.client);
             self.drive(|core, cx| core.handle_client_closed(conn, cx));
         }
     }

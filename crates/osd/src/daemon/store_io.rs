@@ -1,6 +1,7 @@
 //! Between the PG core and the store: translates transactions, reads and listings, and their answers.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,9 +11,11 @@ use spirula_maps::SnapId;
 use spirula_msgr::QueueAccount;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
+use super::read_turns::ReadTurns;
 use super::store_queue::{StoreQueue, Submission};
-use super::store_reads::{Deferred, OmapScan, Read};
+use super::store_reads::{OmapScan, Read};
 use crate::core::DAEMON_SLOT;
+use crate::pg::account::Totals;
 use crate::pg::fetch::ReadError;
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 use crate::pg::{Claim, StoreReply, StoredObject, Token, key};
@@ -43,15 +46,22 @@ pub(super) struct StoreIo {
     pub(super) pool: Pool,
     /// Replies that clients have not read yet.
     pub(super) unread: QueueAccount,
-    pub(super) deferred: VecDeque<Deferred>,
+    /// What all clients take.
+    pub(super) totals: Arc<Totals>,
+    /// Reads that wait for room.
+    pub(super) turns: ReadTurns,
+    /// The read that is next, when none is under way.
+    pub(super) alone: Option<Token>,
     pub(super) calls: HashMap<u64, Call>,
     pub(super) reads: HashMap<u64, Read>,
+    /// Those of them that are more than little.
+    pub(super) large_reads: usize,
     pub(super) last: u64,
     /// Answers that were there at once.
     pub(super) ready: VecDeque<(Token, StoreReply)>,
     /// Transactions for which the store has no memory now, or no room until it has freed some. All that come after wait too: maps
     /// are stored in their order with the rest, and PGs may be split.
-    held: StoreQueue,
+    pub(super) held: StoreQueue,
     /// PGs of which something was refused while more of them waits.
     refused: BTreeSet<u32>,
     /// Bytes that are kept free for what was accepted already when the store becomes full.
@@ -71,9 +81,12 @@ impl StoreIo {
             store,
             pool,
             unread: QueueAccount::default(),
-            deferred: VecDeque::new(),
+            totals: Arc::default(),
+            turns: ReadTurns::default(),
+            alone: None,
             calls: HashMap::new(),
             reads: HashMap::new(),
+            large_reads: 0,
             last: 0,
             ready: VecDeque::new(),
             held: StoreQueue::default(),
@@ -400,7 +413,7 @@ pub(super) fn stored_object(o: &Onode) -> StoredObject {
     }
 }
 
-fn object_reply(r: Result<Option<std::sync::Arc<Onode>>, StoreError>) -> StoreReply {
+fn object_reply(r: Result<Option<Arc<Onode>>, StoreError>) -> StoreReply {
     StoreReply::Object(match r {
         Ok(found) => Ok(found.map(|o| stored_object(&o))),
         Err(error) => {

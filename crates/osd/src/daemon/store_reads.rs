@@ -1,15 +1,25 @@
 //! What the core wants to read about an object: data through the payload pool, omap pairs in pages.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use spirula_store::{ObjectKey, PageLimit, Pairs, StoreError};
 
 use super::store_io::{Call, StoreIo, stored_object};
+use crate::pg::account::Room;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
-use crate::pg::{StoreReply, Token};
+use crate::pg::op::Client;
+use crate::pg::{Reader, StoreReply, Token};
+
+/// Bytes that a client may have read for it in any case, as long as not too many want that.
+const LITTLE: usize = 64 << 10;
 
 /// A read of several wants.
 pub(super) struct Read {
     token: Token,
+    room: Room,
+    /// Whether it is more than little.
+    is_large: bool,
     wants: Vec<Want>,
     answers: Vec<Result<Answer, ReadError>>,
     /// Calls to the store that were not answered.
@@ -18,10 +28,45 @@ pub(super) struct Read {
 
 /// A read that waits for room in the pool, or for a transaction before it.
 pub(super) struct Deferred {
-    token: Token,
+    pub(super) token: Token,
     key: Bytes,
     wants: Vec<Want>,
-    bytes: usize,
+    pub(super) reader: Option<Reader>,
+    /// Bytes that it needs in buffers, and besides.
+    needs: (usize, usize),
+}
+
+impl Deferred {
+    pub(super) fn new(token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
+        Self {
+            needs: needed_room(wants.iter().map(Want::room)),
+            token,
+            key,
+            wants,
+            reader,
+        }
+    }
+
+    /// Bytes that it needs.
+    pub(super) fn bytes(&self) -> usize {
+        self.needs.0.saturating_add(self.needs.1)
+    }
+
+    /// Bytes that its client has of what was read before: they are being read, or the client has not read them.
+    fn has(&self) -> usize {
+        let party = self.reader.as_ref().map(|r| &r.client.party);
+        party.map_or(0, |p| p.reading().saturating_add(p.unread()))
+    }
+
+    /// Which party and connection it is of; the OSD itself has none.
+    pub(super) fn of(&self) -> (u64, u64) {
+        self.reader.as_ref().map_or((0, 0), |r| of(&r.client))
+    }
+}
+
+/// The party and the connection of a client. The party is known by its address in memory while somebody holds on to it.
+pub(super) fn of(client: &Client) -> (u64, u64) {
+    (Arc::as_ptr(&client.party).addr() as u64, client.conn)
 }
 
 /// A page of omap pairs that is being gathered: the store's pages may be shorter.
@@ -50,58 +95,142 @@ impl OmapScan {
     }
 }
 
-/// Payload bytes of the wants.
-fn data_bytes(wants: &[Want]) -> usize {
-    let len = |w: &Want| if let Want::Data(r) = w { r.len } else { 0 };
-    let bytes = wants.iter().map(len).fold(0, u64::saturating_add);
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+/// Bytes in buffers, and besides, of several wants or answers.
+fn needed_room(of: impl Iterator<Item = (usize, usize)>) -> (usize, usize) {
+    of.fold((0, 0), |(a, b), (c, d)| {
+        (a.saturating_add(c), b.saturating_add(d))
+    })
 }
 
 impl StoreIo {
-    /// Reads now, or once the pool has room and the PG's transactions show. The core lets no write of the object pass a
+    /// Reads now, or once there is room and the PG's transactions show. The core lets no write of the object pass a
     /// read that is under way.
-    pub(super) fn read(&mut self, token: Token, key: Bytes, wants: Vec<Want>) -> Result<(), StoreError> {
-        let bytes = data_bytes(&wants);
-        if self.deferred.is_empty() && !self.is_held(token) && self.has_room(bytes) {
-            return self.read_now(token, key, wants);
+    pub(super) fn read(
+        &mut self,
+        token: Token,
+        key: Bytes,
+        wants: Vec<Want>,
+        reader: Option<Reader>,
+    ) -> Result<(), StoreError> {
+        let read = Deferred::new(token, key, wants, reader);
+        let waits = !self.turns.is_empty() && self.turns.has(read.of().0);
+        if !waits && !self.is_held(token) && self.may_read(&read) {
+            return self.read_now(read);
         }
-        self.deferred.push_back(Deferred {
-            token,
-            key,
-            wants,
-            bytes,
-        });
+        self.turns.push(read);
         Ok(())
     }
 
-    /// Whether a read of so many bytes may begin: it fits the pool, or hardly ever will, is alone, and clients have read most of what was
-    /// read for them before.
-    fn has_room(&self, bytes: usize) -> bool {
-        let half = self.pool.limit() / 2;
-        self.pool.has_room(bytes) || bytes > half && self.reads.is_empty() && self.unread.bytes() <= half
+    /// Bytes that are being read for clients, or that they have not read yet.
+    fn used(&self) -> usize {
+        self.totals.reading().saturating_add(self.unread.bytes())
     }
 
-    /// The first read that waits for room.
-    fn first_deferred(&self) -> Option<usize> {
-        self.deferred.iter().position(|d| !self.is_held(d.token))
+    /// Whether a read may begin: it fits the pool, and its client does not get more by it than it leaves free.
+    fn may_read(&self, read: &Deferred) -> bool {
+        let bytes = read.bytes();
+        if bytes == 0 {
+            return true;
+        }
+        let (limit, used) = (self.pool.limit(), self.used());
+        let has = read.has();
+        if has.saturating_add(bytes) <= LITTLE && used.saturating_add(bytes) <= limit + limit / 4 {
+            // Whoever has hardly anything finds a little more than there is.
+            return true;
+        }
+        let left = limit.saturating_sub(used);
+        let is_share = has == 0 && bytes <= left || has.saturating_add(bytes) <= left;
+        let may_pass = self.alone.is_none() && is_share && self.pool.has_room(bytes);
+        may_pass || self.is_for_one(read) && self.large_reads == 0
+    }
+
+    /// Whether it is the turn of a read that hardly ever fits, or of one whose request holds on to what was read for it before: such a
+    /// one comes alone, when clients have read most of what was read for them before. So two that wait for each other's room go on one
+    /// after the other.
+    fn is_for_one(&self, read: &Deferred) -> bool {
+        let half = self.pool.limit() / 2;
+        let is_large = read.bytes() > half || read.reader.as_ref().is_some_and(|r| r.held > 0);
+        is_large && self.unread.bytes() <= half && self.alone.is_none_or(|token| token == read.token)
     }
 
     /// How many bytes the first read that waits for room needs.
     pub(super) fn deferred_bytes(&self) -> Option<usize> {
-        Some(self.deferred.get(self.first_deferred()?)?.bytes)
+        let mut heads = self.turns.heads(|d| self.is_held(d.token));
+        heads.next().map(Deferred::bytes)
+    }
+
+    /// Whether a party waits for room that others have: it has hardly anything itself.
+    pub(super) fn starved(&self) -> Option<u64> {
+        let heads = self.turns.heads(|d| self.is_held(d.token));
+        let (mut parties, mut least) = (1, None);
+        for head in heads {
+            parties += 1;
+            let has = head.has();
+            if least.is_none_or(|(least, _)| has < least) {
+                least = Some((has, head.of().0));
+            }
+        }
+        let (has, party) = least?;
+        (has <= self.pool.limit() / (2 * parties)).then_some(party)
     }
 
     /// Begins the reads that have room now.
     pub(super) fn read_deferred(&mut self) -> Result<(), StoreError> {
-        while self.deferred_bytes().is_some_and(|bytes| self.has_room(bytes)) {
-            let first = self.first_deferred().and_then(|at| self.deferred.remove(at));
-            let Some(d) = first else { break };
-            self.read_now(d.token, d.key, d.wants)?;
+        while !self.turns.is_empty() {
+            let mut turns = std::mem::take(&mut self.turns);
+            let is_held = |d: &Deferred| self.held.has(d.token.slot());
+            // Those who ask for little first: a large read is followed by none for as long as its client does not read it.
+            let small = self.pool.limit() / 4;
+            let next = turns
+                .take(is_held, |d| d.bytes() <= small && self.may_read(d))
+                .or_else(|| turns.take(is_held, |d| self.may_read(d)));
+            self.turns = turns;
+            let Some(read) = next else { break };
+            self.alone = None;
+            self.read_now(read)?;
+        }
+        // What comes alone waits only for those under way: nothing more begins before it.
+        if self.alone.is_none() {
+            let mut heads = self.turns.heads(|d| self.is_held(d.token));
+            let next = heads.find(|d| self.is_for_one(d)).map(|d| d.token);
+            drop(heads);
+            self.alone = next;
         }
         Ok(())
     }
 
-    fn read_now(&mut self, token: Token, key: Bytes, wants: Vec<Want>) -> Result<(), StoreError> {
+    /// A client has gone: what it only wanted to read is not read.
+    pub(super) fn client_closed(&mut self, client: &Client) {
+        let (party, conn) = of(client);
+        for read in self.turns.forget(party, conn) {
+            if self.alone == Some(read.token) {
+                self.alone = None;
+            }
+            if read.reader.as_ref().is_some_and(|r| r.only_reads) {
+                self.ready.push_back((read.token, StoreReply::NotRead));
+            } else {
+                self.turns.push(read);
+            }
+        }
+    }
+
+    fn read_now(&mut self, read: Deferred) -> Result<(), StoreError> {
+        let Deferred {
+            token,
+            key,
+            wants,
+            reader,
+            needs: (buffers, heap),
+        } = read;
+        let is_large = buffers.saturating_add(heap) > LITTLE;
+        self.large_reads += usize::from(is_large);
+        let room = match &reader {
+            Some(r) if buffers > 0 || heap > 0 => {
+                let charge = (heap > 0).then(|| self.pool.charge(heap));
+                Room::take(&r.client.party, buffers.saturating_add(heap), charge)
+            }
+            _ => Room::default(),
+        };
         let key = ObjectKey::new(key);
         self.last += 1;
         let id = self.last;
@@ -160,6 +289,8 @@ impl StoreIo {
         }
         let read = Read {
             token,
+            room,
+            is_large,
             wants,
             answers,
             left,
@@ -251,14 +382,20 @@ impl StoreIo {
         if self.reads.get(&id).is_none_or(|job| job.left > 0) {
             return;
         }
-        let Some(job) = self.reads.remove(&id) else { return };
+        let Some(mut job) = self.reads.remove(&id) else {
+            return;
+        };
+        self.large_reads -= usize::from(job.is_large);
         let one = |(want, mut answer): (Want, Result<Answer, ReadError>)| {
             if let Ok(Answer::Data(pieces)) = &mut answer {
                 pieces.sort_unstable_by_key(|(at, _)| *at);
             }
             Fetched { want, answer }
         };
-        let fetched = job.wants.into_iter().zip(job.answers).map(one).collect();
-        self.ready.push_back((job.token, StoreReply::Fetched(fetched)));
+        let fetched: Vec<Fetched> = job.wants.into_iter().zip(job.answers).map(one).collect();
+        let (buffers, heap) = needed_room(fetched.iter().map(Fetched::room));
+        job.room.set(buffers.saturating_add(heap), heap);
+        self.ready
+            .push_back((job.token, StoreReply::Fetched(fetched, job.room)));
     }
 }

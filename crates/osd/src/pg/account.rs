@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use spirula_buf::{Charge, Pool};
+use spirula_msgr::QueueAccount;
+
 /// Requests of a connection that may wait or be under way before its socket is not read any more. Official clients have 1024 at most, at all
 /// OSDs together (`objecter_inflight_ops`).
 const MOST_REQUESTS: usize = 2048;
@@ -12,17 +15,28 @@ const MOST_BYTES: usize = MOST_REQUESTS * 4096;
 /// What the requests of a connection take while they wait or are under way.
 #[derive(Debug, Default)]
 pub struct Held {
+    party: Arc<Party>,
     requests: AtomicUsize,
     bytes: AtomicUsize,
     payload: AtomicUsize,
 }
 
 impl Held {
+    /// Nothing yet, of a connection of this party.
+    pub fn of(party: Arc<Party>) -> Self {
+        Self {
+            party,
+            ..Self::default()
+        }
+    }
+
     /// Counts a request until what is returned is dropped: bytes of memory besides its payload, and bytes of that.
     pub fn take(self: &Arc<Self>, bytes: usize, payload: usize) -> Hold {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.payload.fetch_add(payload, Ordering::Relaxed);
+        self.party.held.fetch_add(bytes, Ordering::Relaxed);
+        self.party.totals.held.fetch_add(bytes, Ordering::Relaxed);
         Hold {
             of: Arc::clone(self),
             bytes,
@@ -45,9 +59,9 @@ impl Held {
         self.payload.load(Ordering::Relaxed)
     }
 
-    /// Whether more has to wait at the connection.
+    /// Whether more has to wait at the connection: it has too much, or its party has.
     pub fn is_too_much(&self) -> bool {
-        self.requests() > MOST_REQUESTS || self.bytes() > MOST_BYTES
+        self.requests() > MOST_REQUESTS || self.bytes() > MOST_BYTES || self.party.holds_too_much()
     }
 }
 
@@ -61,19 +75,105 @@ pub struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.of.requests.fetch_sub(1, Ordering::Relaxed);
-        self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.of.payload.fetch_sub(self.payload, Ordering::Relaxed);
+        let held = &*self.of;
+        held.requests.fetch_sub(1, Ordering::Relaxed);
+        held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        held.payload.fetch_sub(self.payload, Ordering::Relaxed);
+        held.party.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        held.party.totals.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What all parties take together.
+#[derive(Debug)]
+pub struct Totals {
+    /// Bytes that requests may hold besides payload.
+    limit: usize,
+    held: AtomicUsize,
+    reading: AtomicUsize,
+}
+
+impl Totals {
+    /// Nothing yet; requests may hold `limit` bytes besides payload.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            held: AtomicUsize::new(0),
+            reading: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes that are being read, or were and are not answered yet.
+    pub fn reading(&self) -> usize {
+        self.reading.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self::new(usize::MAX)
     }
 }
 
 /// What all connections under one entity's key take together.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Party {
     watch_bytes: AtomicUsize,
+    /// Bytes of requests besides payload.
+    held: AtomicUsize,
+    /// Bytes that are being read for it, or were and are not answered yet.
+    reading: AtomicUsize,
+    totals: Arc<Totals>,
+    /// Replies that it has not read.
+    unread: QueueAccount,
+    /// What counts its messages on the way in.
+    arrivals: Option<Pool>,
+}
+
+impl std::fmt::Debug for Party {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Party({} held, {} read)", self.held(), self.reading())
+    }
 }
 
 impl Party {
+    /// One whose unread replies and messages on the way in are counted there, and all else with that of others.
+    pub fn new(unread: QueueAccount, arrivals: Pool, totals: Arc<Totals>) -> Self {
+        Self {
+            unread,
+            arrivals: Some(arrivals),
+            totals,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes of messages on the way in that need room.
+    pub fn arriving(&self) -> usize {
+        self.arrivals.as_ref().map_or(0, Pool::arriving)
+    }
+
+    /// Bytes of requests that wait or are under way, besides payload.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether its requests hold more than they leave free to those of others.
+    fn holds_too_much(&self) -> bool {
+        let held = self.held();
+        let all = self.totals.held.load(Ordering::Relaxed);
+        held > 0 && held > self.totals.limit.saturating_sub(all)
+    }
+
+    /// Bytes that are being read for it, or were and are not answered yet.
+    pub fn reading(&self) -> usize {
+        self.reading.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of replies that it has not read.
+    pub fn unread(&self) -> usize {
+        self.unread.bytes()
+    }
+
     /// Bytes of watches and notifications.
     pub fn watch_bytes(&self) -> usize {
         self.watch_bytes.load(Ordering::Relaxed)
@@ -85,6 +185,66 @@ impl Party {
 
     pub(super) fn sub_watch_bytes(&self, bytes: usize) {
         self.watch_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Room for what is read for a party: taken before it is read, and given back when the answer is made, or nobody waits for it any more.
+#[derive(Debug, Default)]
+pub struct Room {
+    party: Option<Arc<Party>>,
+    bytes: usize,
+    /// What of it is not in buffers of a pool.
+    heap: Vec<Charge>,
+}
+
+impl Room {
+    /// Takes room for `bytes`, of which `heap` is not in buffers of a pool.
+    pub fn take(party: &Arc<Party>, bytes: usize, heap: Option<Charge>) -> Self {
+        party.reading.fetch_add(bytes, Ordering::Relaxed);
+        party.totals.reading.fetch_add(bytes, Ordering::Relaxed);
+        Self {
+            party: Some(Arc::clone(party)),
+            bytes,
+            heap: heap.into_iter().collect(),
+        }
+    }
+
+    /// Bytes that it is for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds room of the same party.
+    pub(super) fn join(&mut self, mut more: Self) {
+        let Some(party) = more.party.take() else {
+            return;
+        };
+        self.party.get_or_insert(party);
+        self.bytes += more.bytes;
+        self.heap.append(&mut more.heap);
+    }
+
+    /// What was read has `bytes`, of which `heap` are not in buffers of a pool.
+    pub fn set(&mut self, bytes: usize, heap: usize) {
+        if let Some(party) = &self.party {
+            party.reading.fetch_add(bytes, Ordering::Relaxed);
+            party.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+            party.totals.reading.fetch_add(bytes, Ordering::Relaxed);
+            party.totals.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
+        if let Some(charge) = self.heap.first_mut() {
+            charge.set(heap);
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(party) = &self.party {
+            party.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+            party.totals.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -106,5 +266,52 @@ mod tests {
         let heavy = held.take(MOST_BYTES + 1, 0);
         assert!(held.is_too_much());
         drop(heavy);
+    }
+
+    fn parties<const N: usize>(totals: &Arc<Totals>) -> [Arc<Party>; N] {
+        std::array::from_fn(|_| {
+            let (unread, arrivals) = (QueueAccount::default(), Pool::new(1).party());
+            Arc::new(Party::new(unread, arrivals, Arc::clone(totals)))
+        })
+    }
+
+    #[test]
+    fn connections_share_what_their_party_may_hold() {
+        let totals = Arc::new(Totals::new(1000));
+        let [greedy, other] = parties(&totals);
+        let mut holds = Vec::new();
+        let mut taken = 0;
+        for conn in std::iter::repeat_with(|| Arc::new(Held::of(Arc::clone(&greedy)))).take(100) {
+            while !conn.is_too_much() && taken < 10_000 {
+                holds.push(conn.take(10, 0));
+                taken += 10;
+            }
+        }
+        assert_eq!((taken, greedy.held()), (510, 510));
+        let conn = Arc::new(Held::of(Arc::clone(&other)));
+        assert!(!conn.is_too_much());
+        holds.push(conn.take(200, 0));
+        assert!(!conn.is_too_much());
+        holds.clear();
+        assert_eq!((greedy.held(), totals.held.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn room_counts_for_the_party_and_for_all() {
+        let totals = Arc::new(Totals::default());
+        let parties: [Arc<Party>; 2] = parties(&totals);
+        let pool = Pool::new(1000);
+        let counts = || (parties[0].reading(), totals.reading(), pool.in_use());
+        let mut room = Room::take(&parties[0], 300, Some(pool.charge(200)));
+        let other = Room::take(&parties[1], 50, None);
+        assert_eq!(counts(), (300, 350, 200));
+        room.set(120, 20);
+        assert_eq!(counts(), (120, 170, 20));
+        let mut all = Room::default();
+        all.join(room);
+        all.join(Room::take(&parties[0], 7, None));
+        assert_eq!((all.bytes(), counts()), (127, (127, 177, 20)));
+        drop((all, other));
+        assert_eq!(counts(), (0, 0, 0));
     }
 }

@@ -54,14 +54,15 @@ pub struct PgConfig {
     pub max_pgls: u64,
     /// `osd_max_omap_entries_per_request`: keys in one listing.
     pub max_omap_entries: usize,
-    /// `osd_max_omap_bytes_per_request`: bytes of one listing, of which a single pair may be larger. Ceph's is 1 GiB;
-    /// here all of it is in memory.
+    /// `osd_max_omap_bytes_per_request`: bytes of omap pairs that one op may return. Ceph's is 1 GiB; here all of it is in memory.
     pub max_omap_bytes: usize,
     /// Bytes that the class methods of one request may read from the store, or make, together: the largest object map that librbd makes,
     /// read and made anew.
     pub max_class_bytes: usize,
     /// Bytes of omap pairs that they read at once, of which a single pair may be larger.
     pub max_class_page: usize,
+    /// Bytes of one listing of an omap, of which a single pair may be larger: the client asks for more where there is more.
+    pub max_omap_page: usize,
     /// `osd_max_write_op_reply_len`: bytes that an op of a write may return.
     pub max_write_op_reply_len: usize,
     /// Bytes that all ops of a write may return: the log keeps them, and what is forgotten of it at once goes into one record.
@@ -170,9 +171,14 @@ impl PgConfig {
         false
     }
 
-    /// Bytes that may be read from the store for one request, and that it may return: all data of an object, and a listing of its omap.
+    /// Bytes that may be read from the store for one request, and that it may return: all data of an object, and what is not data.
     pub fn max_fetch(&self) -> u64 {
-        self.max_object_size.saturating_add(self.max_omap_bytes as u64)
+        self.max_object_size.saturating_add(self.max_facts())
+    }
+
+    /// Bytes that one request may return besides data of the object: that is in buffers which are counted, all else is not.
+    pub fn max_facts(&self) -> u64 {
+        2 * self.max_omap_bytes as u64
     }
 
     /// What each of `pgs` PGs may keep in memory.
@@ -228,7 +234,8 @@ impl Default for PgConfig {
             max_push_logged: 7 << 20,
             max_pgls: 1024,
             max_omap_entries: 1024,
-            max_omap_bytes: 32 << 20,
+            max_omap_bytes: 8 << 20,
+            max_omap_page: 4 << 20,
             max_class_bytes: 128 << 20,
             max_class_page: 4 << 20,
             max_write_op_reply_len: 64,

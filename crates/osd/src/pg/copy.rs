@@ -201,6 +201,7 @@ impl Pg {
             stamps: Default::default(),
             spent: 0,
             hold: None,
+            room: Default::default(),
         };
         self.handle_op(op, cx);
     }

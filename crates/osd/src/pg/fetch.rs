@@ -179,6 +179,10 @@ pub enum Want {
     },
 }
 
+/// By so much a page of omap pairs may exceed its limit: the last pair counts only once it was read, and no larger one can be written
+/// ([`super::config::PgConfig::max_logged`]).
+pub(crate) const LARGEST_PAIR: usize = 6 << 20;
+
 /// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
 const UNKNOWN: u64 = 1 << 20;
 
@@ -195,6 +199,22 @@ impl Want {
             | Self::Copy(_)
             | Self::Staged { .. } => UNKNOWN,
         }
+    }
+
+    /// Bytes that the answer may have, in buffers of a pool and elsewhere: so much room is to be there before it is read. What is known
+    /// from the object's own record takes none.
+    pub fn room(&self) -> (usize, usize) {
+        match self {
+            Self::Data(r) => (usize::try_from(r.len).unwrap_or(usize::MAX), 0),
+            Self::Omap(r) => (0, r.max_bytes.saturating_add(LARGEST_PAIR)),
+            Self::OmapKeys(k) if k.values => (0, k.max_bytes.saturating_add(LARGEST_PAIR)),
+            _ => (0, 0),
+        }
+    }
+
+    /// Whether it is about omap pairs.
+    pub(crate) fn is_pairs(&self) -> bool {
+        matches!(self, Self::Omap(_) | Self::OmapKeys(_))
     }
 
     /// The staging object that it may need. The PG answers it, not the store.
@@ -277,6 +297,16 @@ pub struct Fetched {
 }
 
 impl Fetched {
+    /// Bytes that were fetched, in buffers of a pool and elsewhere.
+    pub fn room(&self) -> (usize, usize) {
+        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        match self.want {
+            Want::Data(_) => (len, 0),
+            _ if self.want.is_pairs() => (0, len),
+            _ => (0, 0),
+        }
+    }
+
     /// Bytes that were fetched.
     pub(crate) fn len(&self) -> u64 {
         self.answer.as_ref().map_or(0, Answer::len)

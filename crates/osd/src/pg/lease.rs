@@ -113,6 +113,11 @@ impl Lease {
         self.ops.iter()
     }
 
+    /// A client's connection ended: the ops that it sent and that wait here are dropped.
+    pub(super) fn drop_ops(&mut self, conn: u64) {
+        self.ops.retain(|op| op.client.conn != conn);
+    }
+
     fn is_wanted(&self) -> bool {
         !self.keys.is_empty() || !self.ops.is_empty()
     }

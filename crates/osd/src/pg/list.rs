@@ -179,7 +179,12 @@ impl Pg {
         };
         let key = first.clone();
         let token = self.token(Pending::List(Box::new(l)));
-        cx.out.push(Output::Read { token, key, wants });
+        cx.out.push(Output::Read {
+            token,
+            key,
+            wants,
+            reader: None,
+        });
     }
 
     /// Objects that the filter is to judge.

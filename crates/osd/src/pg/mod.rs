@@ -81,7 +81,7 @@ use lease::{Lease, Promise};
 use log::{LogEntry, PgLog};
 use message::{PeerBody, PeerMessage, PeeringId};
 use op::ClientOp;
-pub use output::{Claim, Ctx, Output, Page, StoreReply, StoredObject, Token};
+pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, StoredObject, Token};
 pub use pace::Pace;
 use peering::Peering;
 use repair::{Patient, Repairs};
@@ -550,13 +550,14 @@ impl Pg {
         };
         match (what, reply) {
             (Pending::Context(key), StoreReply::Object(r)) => self.context_loaded(&key, r, cx),
-            (Pending::Op(op), StoreReply::Fetched(r)) => self.op_fetched(*op, r, cx),
+            (Pending::Op(op), StoreReply::Fetched(r, room)) => self.op_fetched(*op, r, room, cx),
+            (Pending::Op(op), StoreReply::NotRead) => self.op_not_read(&op, cx),
             (Pending::Op(op), StoreReply::Object(r)) => self.clone_loaded(*op, r, cx),
             (Pending::Trim, StoreReply::Records(r)) => self.clones_listed(r, cx),
             (Pending::TrimClone(key), StoreReply::Object(r)) => self.trim_found(key, r, cx),
-            (Pending::Stage(seq), StoreReply::Fetched(r)) => self.stage_read(seq, r, cx),
+            (Pending::Stage(seq), StoreReply::Fetched(r, _)) => self.stage_read(seq, r, cx),
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
-            (Pending::List(l), StoreReply::Fetched(r)) => self.list_fetched(*l, r, cx),
+            (Pending::List(l), StoreReply::Fetched(r, _)) => self.list_fetched(*l, r, cx),
             (Pending::Repair(asked), reply) => self.repair_store(asked, reply, cx),
             (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),

@@ -15,7 +15,7 @@ use spirula_proto::osd::{
 };
 use spirula_proto::osd_op_data::CallInput;
 
-use super::account::{Held, Hold, Party};
+use super::account::{Held, Hold, Party, Room};
 use super::cluster::{ClusterMap, PoolView};
 use super::exec::Request;
 
@@ -32,6 +32,11 @@ pub trait Access: Debug + Send + Sync {
         write: bool,
         calls: &[ClassCall<'_>],
     ) -> bool;
+
+    /// Whether it may do nothing in any pool, whatever the maps say.
+    fn allows_nothing(&self) -> bool {
+        false
+    }
 
     /// Whether it may do everything, which is what commands to the daemon want.
     fn allows_all(&self) -> bool;
@@ -297,6 +302,8 @@ pub struct ClientOp {
     pub spent: u64,
     /// Counts it among its client's.
     pub hold: Option<Hold>,
+    /// What was read for it takes this.
+    pub room: Room,
 }
 
 /// When an op reached which stage, in microseconds of a monotonic clock; 0 for not yet.

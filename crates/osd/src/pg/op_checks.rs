@@ -37,7 +37,12 @@ impl Pg {
         }
         match self.role {
             Role::Active(_) => self.do_op(op, cx),
-            Role::Peering(_) => self.held.push_back(op),
+            // Looked at again when it is its turn, by the map of then.
+            Role::Peering(_) => match self.check(&op, cx) {
+                Verdict::Pass => self.held.push_back(op),
+                Verdict::Drop => {}
+                Verdict::Fail(e) => self.fail(&mut op, e, cx),
+            },
             _ if self.is_replica_read(&op) => self.replica_read(op, cx),
             _ => cx.turn_away(op, self.map.epoch()),
         }

@@ -7,6 +7,7 @@ use spirula_denc::decode_all;
 use spirula_maps::{EVersion, HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
+use super::account::Room;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::context::Context;
@@ -18,7 +19,7 @@ use super::op::{Client, ClientOp, OsdOp};
 use super::op_checks::data_off;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
-use super::{Ctx, Output, Pending, Pg, Role, StoredObject};
+use super::{Ctx, Output, Pending, Pg, Reader, Role, StoredObject};
 
 /// An op that waits for the store to read.
 #[derive(Debug)]
@@ -40,6 +41,16 @@ impl Reading {
             answers: Vec::new(),
             clone: None,
         }
+    }
+
+    /// Who reads.
+    fn reader(&self) -> Option<Reader> {
+        let client = &self.op.client;
+        (!client.is_internal()).then(|| Reader {
+            client: Arc::clone(client),
+            held: self.op.room.bytes(),
+            only_reads: !self.op.may_write(),
+        })
     }
 }
 
@@ -130,6 +141,7 @@ impl Pg {
             stamps: Default::default(),
             spent: 0,
             hold: None,
+            room: Default::default(),
         }
     }
 
@@ -243,16 +255,22 @@ impl Pg {
             }
         }
         let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
+        let reader = r.reader();
         let token = self.token(Pending::Op(Box::new(r)));
         match wants.iter().find(|w| w.slot().is_some()) {
             // What else is wanted is asked for again when this is there.
             Some(want) => self.stage(token.seq(), want.clone(), cx),
-            None => cx.out.push(Output::Read { token, key, wants }),
+            None => cx.out.push(Output::Read {
+                token,
+                key,
+                wants,
+                reader,
+            }),
         }
     }
 
-    /// What an op wanted.
-    pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+    /// The store has nothing to do for an op any more.
+    fn end_fetch(&mut self, r: &Reading) {
         if let Some(c) = self.contexts.find(&r.key) {
             if r.op.may_write() {
                 c.exclusive = false
@@ -260,6 +278,18 @@ impl Pg {
                 c.reading = c.reading.saturating_sub(1)
             }
         }
+    }
+
+    /// The client of an op that only reads has gone before it was its turn.
+    pub(super) fn op_not_read(&mut self, r: &Reading, cx: &mut Ctx<'_>) {
+        self.end_fetch(r);
+        self.pump(&r.key, cx);
+    }
+
+    /// What an op wanted.
+    pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, room: Room, cx: &mut Ctx<'_>) {
+        self.end_fetch(&r);
+        r.op.room.join(room);
         if let Some(damaged) = unreadable(&r, &fetched) {
             if matches!(self.role, Role::Replica(_)) {
                 self.note_unreadable(&damaged, cx);
@@ -305,6 +335,7 @@ impl Pg {
         if !self.has_lease(cx.usec) {
             // The lease has ended while the store read.
             r.op.reset();
+            r.op.room = Room::default();
             if let Some(c) = self.contexts.find(&r.key) {
                 c.queue.push_front(r.op);
             }

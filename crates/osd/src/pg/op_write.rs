@@ -7,6 +7,7 @@ use spirula_denc::UTime;
 use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
+use super::account::Room;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::dirty::Dirty;
@@ -237,7 +238,9 @@ impl Pg {
     }
 
     /// Logs a change and sends it to all who store it.
-    fn take_change(&mut self, op: ClientOp, reply: Reply, key: Bytes, change: Change, cx: &mut Ctx<'_>) {
+    fn take_change(&mut self, mut op: ClientOp, reply: Reply, key: Bytes, change: Change, cx: &mut Ctx<'_>) {
+        // What was read for it is not needed any more.
+        op.room = Room::default();
         let returns = op.flags.has(OsdFlags::RETURNVEC);
         let entry = LogEntry {
             version: change.version,

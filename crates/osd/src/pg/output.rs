@@ -10,8 +10,9 @@ use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{MOsdOpReply, MWatchNotify};
 
+use super::account::Room;
 use super::describe::{OpRecord, describe};
-use super::errno::EAGAIN;
+use super::errno::{EAGAIN, EPERM};
 use super::fetch::{Fetched, ReadError, Want};
 use super::image_io::ImageIo;
 use super::object::Attrs;
@@ -51,6 +52,17 @@ pub enum Claim {
     None,
 }
 
+/// For whom something is read.
+#[derive(Debug)]
+pub struct Reader {
+    /// The client.
+    pub client: Arc<Client>,
+    /// Bytes that are held for the same request already.
+    pub held: usize,
+    /// Whether it need not be read once the client has gone.
+    pub only_reads: bool,
+}
+
 /// A command to the daemon. They are to be carried out in order.
 #[derive(Debug)]
 pub enum Output {
@@ -78,6 +90,8 @@ pub enum Output {
         key: Bytes,
         /// What.
         wants: Vec<Want>,
+        /// For whom; `None` for the PG itself.
+        reader: Option<Reader>,
     },
     /// List objects.
     List {
@@ -197,8 +211,10 @@ pub enum StoreReply {
     NoRoom,
     /// The object, if it exists.
     Object(Result<Option<StoredObject>, ReadError>),
-    /// What was wanted, in that order.
-    Fetched(Vec<Fetched>),
+    /// What was wanted, in that order, and the room that it takes.
+    Fetched(Vec<Fetched>, Room),
+    /// It was not read: the client has gone.
+    NotRead,
     /// A page of objects.
     Objects(Result<Page, ReadError>),
     /// Keys of records.
@@ -231,6 +247,17 @@ impl Ctx<'_> {
         if self.usec.saturating_sub(op.stamps.received) > self.slow_after {
             self.described = Some(describe(op));
         }
+    }
+
+    /// A request of a client that may do nothing.
+    pub(crate) fn deny(&mut self, mut op: ClientOp, epoch: u32) {
+        self.out.push(Output::Reply {
+            reply: Box::new(op.error_reply(-EPERM, epoch)),
+            client: op.client,
+            data_off: 0,
+            stamps: op.stamps,
+            record: None,
+        });
     }
 
     /// A request for a PG that this OSD does not serve, at least not yet. Its client's map may be as new as this one's, and then it

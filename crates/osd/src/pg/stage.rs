@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
+use super::account::Room;
 use super::copy::CopyFetch;
 use super::errno::*;
 use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
@@ -331,6 +332,7 @@ impl Pg {
             token,
             key,
             wants: vec![Want::Omap(range)],
+            reader: None,
         });
     }
 
@@ -471,7 +473,7 @@ impl Pg {
     fn end_with(&mut self, seq: u32, answer: Result<Answer, ReadError>, cx: &mut Ctx<'_>) {
         let Some(want) = self.end_job(seq, cx) else { return };
         if let Some(Pending::Op(reading)) = self.pending.remove(&seq) {
-            self.op_fetched(*reading, vec![Fetched { want, answer }], cx);
+            self.op_fetched(*reading, vec![Fetched { want, answer }], Room::default(), cx);
         }
     }
 

@@ -228,7 +228,12 @@ impl Pg {
             Next::Read(key, wants) => {
                 f.waiting = true;
                 let token = self.token(Pending::Source(i));
-                cx.out.push(Output::Read { token, key, wants });
+                cx.out.push(Output::Read {
+                    token,
+                    key,
+                    wants,
+                    reader: None,
+                });
             }
             Next::List(from) => {
                 f.waiting = true;
@@ -268,11 +273,11 @@ impl Pg {
         f.waiting = false;
         match reply {
             StoreReply::Object(Ok(found)) => self.source_object(i, found, cx),
-            StoreReply::Fetched(answers) => self.push_part(i, answers, cx),
+            StoreReply::Fetched(answers, _) => self.push_part(i, answers, cx),
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
             StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
             StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
-            StoreReply::Records(_) | StoreReply::Committed | StoreReply::NoRoom => {}
+            StoreReply::Records(_) | StoreReply::Committed | StoreReply::NoRoom | StoreReply::NotRead => {}
         }
     }
 

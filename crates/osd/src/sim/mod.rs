@@ -315,7 +315,9 @@ impl Sim {
                     let r = node.store.lookup(&key);
                     node.answers.push_back((token, r));
                 }
-                Output::Read { token, key, wants } => {
+                Output::Read {
+                    token, key, wants, ..
+                } => {
                     self.reads += 1;
                     let r = node.store.read(&key, &wants);
                     node.answers.push_back((token, r));
@@ -547,6 +549,7 @@ impl Sim {
             stamps: Default::default(),
             spent: 0,
             hold: None,
+            room: Default::default(),
         }
     }
 

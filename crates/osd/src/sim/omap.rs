@@ -301,7 +301,7 @@ fn values_by_keys_are_bounded() {
             .collect();
         with(OpCode::OMAPGETVALSBYKEYS, &keys[..])
     };
-    for (n, result) in [(1, 0), (8, 0), (15, 0), (20, -12), (40, -12)] {
+    for (n, result) in [(1, 0), (3, 0), (5, -12), (40, -12)] {
         let r = sim.call("o", vec![get(n)]);
         assert_eq!(r.result, result, "{n}");
         if result == 0 {

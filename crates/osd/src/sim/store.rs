@@ -7,6 +7,7 @@ use spirula_denc::decode_all;
 use spirula_maps::IntervalSet;
 
 use crate::core::Core;
+use crate::pg::account::Room;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::info::PgInfo;
 use crate::pg::key;
@@ -272,7 +273,7 @@ impl FakeStore {
                 want => o.answer(want),
             }),
         };
-        StoreReply::Fetched(wants.iter().map(one).collect())
+        StoreReply::Fetched(wants.iter().map(one).collect(), Room::default())
     }
 
     pub(super) fn list(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {

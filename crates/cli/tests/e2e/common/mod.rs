@@ -123,8 +123,17 @@ impl Cluster {
 
     /// The peak resident memory of a daemon in bytes.
     pub fn peak_rss(&self, daemon: &str) -> u64 {
+        self.memory(daemon, "VmHWM:")
+    }
+
+    /// The resident memory of a daemon in bytes.
+    pub fn rss(&self, daemon: &str) -> u64 {
+        self.memory(daemon, "VmRSS:")
+    }
+
+    fn memory(&self, daemon: &str, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid(daemon))).unwrap();
-        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
+        let line = status.lines().find_map(|l| l.strip_prefix(field)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 

@@ -106,6 +106,11 @@ impl RawClient {
         self.mon_host[0]
     }
 
+    /// Where the monitors listen.
+    pub fn monitors_at(&self) -> &[EntityAddr] {
+        &self.mon_host
+    }
+
     /// Where an OSD takes clients.
     pub fn osd_address(&self, osd: i32) -> EntityAddr {
         self.osds[&osd]
@@ -134,13 +139,42 @@ fn osd_addresses(dump: &str) -> BTreeMap<i32, EntityAddr> {
 /// Another client meanwhile: a small write and read of pool `pool` with the official client, each within `within`. Run it while the attack
 /// is on, `times` times, from a thread of its own.
 pub fn bystander(c: &Cluster, pool: &str, times: u32, within: Duration) -> std::thread::JoinHandle<Duration> {
+    let step = "io.write_full('bystander%d' % (n % 16), b'%d' % n)\n\
+         assert io.read('bystander%d' % (n % 16)) == b'%d' % n\n";
+    meanwhile(c, pool, ("", step), times, within)
+}
+
+/// As [`bystander`], which reads all of `object`, up to 4 MiB, and a little of it.
+pub fn reader(
+    c: &Cluster,
+    pool: &str,
+    object: &str,
+    times: u32,
+    within: Duration,
+) -> std::thread::JoinHandle<Duration> {
+    let step = format!(
+        "assert len(io.read('{object}', 4 << 20)) > 0\n\
+         assert len(io.read('{object}', 4096, 4096)) > 0\n"
+    );
+    meanwhile(c, pool, ("", &step), times, within)
+}
+
+/// Runs lines of Python, the first ones once, the others `times` times, each time within `within`; returns the longest time.
+pub fn meanwhile(
+    c: &Cluster,
+    pool: &str,
+    (setup, step): (&str, &str),
+    times: u32,
+    within: Duration,
+) -> std::thread::JoinHandle<Duration> {
+    let step: String = step.lines().map(|line| format!("    {line}\n")).collect();
     let program = format!(
         "io = cluster.open_ioctx('{pool}')\n\
+         {setup}\
          slowest = 0\n\
          for n in range({times}):\n\
          \x20   began = time.time()\n\
-         \x20   io.write_full('bystander%d' % (n % 16), b'%d' % n)\n\
-         \x20   assert io.read('bystander%d' % (n % 16)) == b'%d' % n\n\
+         {step}\
          \x20   slowest = max(slowest, time.time() - began)\n\
          \x20   time.sleep(0.1)\n\
          print(int(slowest * 1000))\n"

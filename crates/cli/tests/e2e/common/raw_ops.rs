@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct RawPool {
     /// The connection.
     pub connection: Connection,
+    primary: i32,
     pool: u64,
     epoch: u32,
     tid: u64,
@@ -31,10 +32,20 @@ impl RawPool {
         let primary = i32::try_from(map["acting_primary"].as_i64().unwrap()).unwrap();
         Self {
             connection: client.osd(primary).await.unwrap(),
+            primary,
             pool: map["pool_id"].as_u64().unwrap(),
             epoch: u32::try_from(map["epoch"].as_u64().unwrap()).unwrap(),
             tid: 0,
         }
+    }
+
+    /// Another connection there, for `client`; the OSD may refuse it.
+    pub async fn another(&self, client: &RawClient) -> Result<Self, spirula_msgr::Error> {
+        Ok(Self {
+            connection: client.osd(self.primary).await?,
+            tid: 0,
+            ..*self
+        })
     }
 
     /// A request that is as usual.

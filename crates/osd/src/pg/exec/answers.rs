@@ -15,6 +15,8 @@ pub(super) struct Answers<'a> {
     next: usize,
     /// Bytes of all of them.
     pub(super) bytes: u64,
+    /// Bytes of those that are omap pairs.
+    pub(super) pairs: u64,
     /// The place of each, where they are many and were needed in another order.
     places: HashMap<&'a Want, usize>,
 }
@@ -25,6 +27,7 @@ impl<'a> Answers<'a> {
             list,
             next: 0,
             bytes: list.iter().map(Fetched::len).sum(),
+            pairs: list.iter().filter(|f| f.want.is_pairs()).map(Fetched::len).sum(),
             places: HashMap::new(),
         }
     }

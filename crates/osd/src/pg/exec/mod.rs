@@ -283,6 +283,9 @@ impl<'a> Exec<'a> {
         if self.answers.bytes.saturating_add(want.cost()) > self.cfg.max_fetch() {
             return Err(Stop::Failed(-ENOMEM));
         }
+        if want.is_pairs() && self.answers.pairs > self.cfg.max_facts() / 2 {
+            return Err(Stop::Failed(-ENOMEM));
+        }
         // In this order only, so that no two requests wait for what the other has.
         if want.slot().is_some_and(|slot| self.answers.hold(slot)) {
             return Err(Stop::Failed(-ENOMEM));

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Reader, Writer};
+use spirula_proto::BytesList;
 use spirula_proto::osd::{CmpOp, OpCode};
 use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys};
 
@@ -54,7 +55,7 @@ fn listed_range(cfg: &PgConfig, op: &OsdOp, max_bytes: usize) -> Result<OmapRang
         },
         to: prefix_end(&prefix),
         max: max.min(cfg.max_omap_entries),
-        max_bytes,
+        max_bytes: max_bytes.min(cfg.max_omap_page),
         values,
     })
 }
@@ -80,6 +81,20 @@ pub(super) fn wanted(cfg: &PgConfig, op: &OsdOp) -> Option<Want> {
         OpCode::OMAPGETHEADER => Some(Want::OmapHeader),
         _ => None,
     }
+}
+
+/// Values from this size on are not copied into the output but are pieces of it.
+const PIECE: usize = 4096;
+
+/// Puts a value after what `w` has.
+fn put_value(out: &mut BytesList, w: &mut Writer, value: &Bytes) {
+    if value.len() < PIECE {
+        w.put(value);
+        return;
+    }
+    w.count(value.len());
+    out.push(std::mem::take(w).into_vec().into());
+    out.push(value.clone());
 }
 
 /// The order of two values, as the official OSD on x86 sees it: its bytes are signed.
@@ -163,7 +178,7 @@ impl<'a> Exec<'a> {
         for (key, value) in &page.pairs {
             w.put(key);
             if values {
-                w.put(value);
+                put_value(&mut op.outdata, &mut w, value);
             }
         }
         w.bool(page.more);
@@ -175,7 +190,11 @@ impl<'a> Exec<'a> {
     pub(super) fn omap_get_by_keys(&mut self, op: &mut OsdOp) -> OpResult {
         let found = self.omap_values(asked_keys(op)?)?;
         let mut w = Writer::new();
-        w.put(found);
+        w.count(found.len());
+        for (key, value) in found {
+            w.put(key);
+            put_value(&mut op.outdata, &mut w, value);
+        }
         op.outdata.push(w.into_vec().into());
         self.count_read(op);
         Ok(0)

@@ -10,7 +10,7 @@ use crate::pg::fetch::{ReadRange, Want};
 use crate::pg::op::OsdOp;
 
 /// Bytes fetched at once for the ops of one request; a single op may need more.
-const ROUND: u64 = 64 << 20;
+const ROUND: u64 = 16 << 20;
 
 /// What is fetched at once.
 #[derive(Default)]

@@ -20,6 +20,8 @@ pub(crate) struct Work {
     pub spent: u64,
     /// Bytes of output.
     returned: u64,
+    /// Those of them that are not data of the object.
+    facts: u64,
     /// Bytes of data written, of repeated patterns all.
     written: u64,
 }
@@ -55,10 +57,14 @@ impl Exec<'_> {
             return Ok(());
         }
         self.work.returned = self.work.returned.saturating_add(bytes);
-        if self.work.returned > self.cfg.max_fetch() {
+        let is_data = matches!(op.code, OpCode::READ | OpCode::SYNC_READ | OpCode::SPARSE_READ);
+        if !is_data {
+            self.work.facts = self.work.facts.saturating_add(bytes);
+        }
+        if self.work.returned > self.cfg.max_fetch() || self.work.facts > self.cfg.max_facts() {
             return fail(ENOMEM);
         }
-        if matches!(op.code, OpCode::READ | OpCode::SYNC_READ | OpCode::SPARSE_READ) {
+        if is_data {
             self.spend(ITEM * op.outdata.iter().count() as u64)
         } else {
             self.spend(bytes)

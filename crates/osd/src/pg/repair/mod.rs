@@ -22,6 +22,7 @@ use bytes::Bytes;
 use spirula_maps::{HObject, snap};
 use spirula_proto::mon::LogPriority;
 
+use super::account::Room;
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
 use super::op::ClientOp;
@@ -156,6 +157,7 @@ impl Pg {
             return Some(op);
         }
         op.reset();
+        op.room = Room::default();
         if let Some(c) = self.contexts.find(&head) {
             // They belonged to the op that was the first.
             c.answers = Vec::new();

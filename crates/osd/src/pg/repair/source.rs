@@ -46,11 +46,16 @@ impl Pg {
                 } else {
                     let key = asked.part.key.clone();
                     let token = self.token(Pending::Repair(asked));
-                    cx.out.push(Output::Read { token, key, wants });
+                    cx.out.push(Output::Read {
+                        token,
+                        key,
+                        wants,
+                        reader: None,
+                    });
                     return;
                 }
             }
-            StoreReply::Fetched(answers) => asked.part.part(answers, most),
+            StoreReply::Fetched(answers, _) => asked.part.part(answers, most),
             // As all members have the same objects, one that is not here is lost.
             _ => return self.send_part(&asked, None, cx),
         };

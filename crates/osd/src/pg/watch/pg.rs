@@ -12,7 +12,7 @@ use super::watchers::{WatchKey, Watcher};
 use super::{WatchEffects, WatchMemory};
 use crate::pg::exec::Asking;
 use crate::pg::op::{Client, ClientOp, OsdOp};
-use crate::pg::{Ctx, Pg, key};
+use crate::pg::{Ctx, Pg, Role, key};
 
 impl Pg {
     /// Counts the memory of watches together with all other PGs of the reactor.
@@ -94,6 +94,12 @@ impl Pg {
     pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
         self.held.retain(|op| op.client.conn != conn);
         self.contexts.drop_queued(conn);
+        if let Role::Active(a) = &mut self.role {
+            a.lease.drop_ops(conn);
+            a.in_flight
+                .iter_mut()
+                .for_each(|w| w.dups.retain(|op| op.client.conn != conn));
+        }
         self.watches.client_closed(conn, cx.usec);
     }
 
