@@ -200,6 +200,7 @@ pub(super) fn execute(stored: &Stored, ops: Vec<OsdOpIn>, snapc: SnapContext, re
         stamps: Default::default(),
         spent: 0,
         hold: None,
+        room: Default::default(),
     };
     host.with(|core, cx| core.handle_op(PgId::new(POOL, 0), op, cx));
     for _ in 0..8 {
@@ -245,14 +246,16 @@ impl Host<'_> {
                 (token, StoreReply::Committed)
             }
             Output::Lookup { token, key } => (token, StoreReply::Object(Ok(self.lookup(&key)))),
-            Output::Read { token, key, wants } => {
+            Output::Read {
+                token, key, wants, ..
+            } => {
                 let is_it = key == self.key;
                 let answer = |want: Want| Fetched {
                     answer: Ok(self.answer(&want, is_it)),
                     want,
                 };
                 let answers = wants.into_iter().map(answer).collect();
-                (token, StoreReply::Fetched(answers))
+                (token, StoreReply::Fetched(answers, Default::default()))
             }
             Output::List { token, from, to, .. } => {
                 let is_there = self.stored.exists && from <= self.key && self.key < to;
