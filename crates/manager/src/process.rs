@@ -37,8 +37,9 @@ const ALLOCATOR: [(&str, &str); 2] = [
     ("MIMALLOC_ARENA_EAGER_COMMIT", "0"),
     ("MIMALLOC_ARENA_MAX_OBJECT_SIZE", "1M"),
 ];
-/// Bytes of memory that it may take.
-const MEMORY: u64 = 128 << 20;
+/// Bytes of memory that it may take: three copies of the largest object, as read, put together and on the way out, for each of which the
+/// allocator maps 40 MiB, and what is needed anyhow.
+const MEMORY: u64 = 192 << 20;
 /// Requests that wait to be looked at, at either end.
 const QUEUE: usize = 256;
 /// How long the monitor may take to say what to start with.

@@ -80,7 +80,7 @@ fn the_manager_is_confined_and_ends_with_its_monitor() {
         let line = limits.lines().find_map(|l| l.strip_prefix(name)).unwrap();
         line.split_whitespace().next().unwrap().to_owned()
     };
-    assert_eq!(limit("Max data size"), (128 << 20).to_string());
+    assert_eq!(limit("Max data size"), (192 << 20).to_string());
     assert_eq!(limit("Max core file size"), "0");
     // Files of the monitor's, and its sockets, are none of its.
     for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
