@@ -22,7 +22,7 @@ pub enum KeyType {
     None,
     /// AES-128-CBC with a fixed vector and without authentication, which clients of all releases know.
     Aes,
-    /// AES-256 after RFC 8009 ([`crate::rfc8009`]), which clients know since Ceph 19.2.6 and 20.2.4 and Linux 7.0.
+    /// AES-256 after RFC 8009 (`rfc8009.rs`), which clients know since Ceph 19.2.6 and 20.2.4 and Linux 7.0.
     Aes256k,
 }
 
