@@ -85,7 +85,7 @@ fn processes_with_keys_leave_no_dumps_and_cannot_be_read() {
     // It gives up memory last, and has no keys before.
     let is_ready = |pid: u32| {
         let limits = std::fs::read_to_string(format!("/proc/{pid}/limits"));
-        limits.is_ok_and(|l| l.contains("134217728"))
+        limits.is_ok_and(|l| l.contains(&(192 << 20).to_string()))
     };
     let manager = loop {
         match managers_of(pid_of("mon.a"))[..] {
