@@ -246,8 +246,8 @@ fn large_objects_are_copied_in_turn() {
          idle
          for pool in p q r; do
              test -z \"$(rbd info $pool/clone | grep parent:)\"
-             rbd export --no-progress --rbd-concurrent-management-ops 1 $pool/clone copied
-             rbd export --no-progress --rbd-concurrent-management-ops 1 $pool/parent@s before
+             rbd export --no-progress $pool/clone copied
+             rbd export --no-progress $pool/parent@s before
              cmp copied before
              rm copied before
          done",

@@ -41,6 +41,8 @@ const URGENT_MAX: usize = 64;
 pub(super) struct Queue {
     pub(super) urgent: Vec<Urgent>,
     pub(super) messages: VecDeque<RawMessage>,
+    /// What the largest message counted for since none waited.
+    largest: usize,
     pub(super) closed: bool,
 }
 
@@ -77,7 +79,7 @@ impl QueueAccount {
 /// Bounds of what waits for a peer that does not read.
 #[derive(Debug, Clone)]
 pub struct QueueBound {
-    /// A connection for which more bytes than that wait is ended.
+    /// A connection for which more bytes than that wait, besides the largest message, is ended.
     pub connection: usize,
     /// The party's sum.
     pub party: QueueAccount,
@@ -89,7 +91,7 @@ pub struct QueueBound {
 }
 
 impl QueueBound {
-    /// Whether a connection is to be ended for which `queued` bytes waited before the newest message, which may be of any size: for
+    /// Whether a connection is to be ended for which `queued` bytes wait besides the largest message, which may be of any size: for
     /// itself, or where all parties have far too much and its own is one of those that have much.
     fn is_exceeded(&self, queued: usize) -> bool {
         let far_too_much = self.all.bytes() / 2 > self.total && self.party.bytes() > self.total / 4;
@@ -208,11 +210,16 @@ impl Sender {
             return false;
         }
         let before = self.shared.queued(cost);
+        if before == 0 {
+            q.largest = 0;
+        }
+        q.largest = q.largest.max(cost);
+        let others = (before + cost).saturating_sub(q.largest);
         let idle = q.messages.is_empty();
         q.messages.push_back(msg);
         drop(q);
         let bound = self.shared.bound.get();
-        if bound.is_some_and(|b| b.is_exceeded(before)) {
+        if bound.is_some_and(|b| b.is_exceeded(others)) {
             tracing::info!("{} bytes wait for a peer that does not read", self.queued_bytes());
             self.abort();
             return false;
@@ -284,5 +291,50 @@ impl Sender {
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Sender({} bytes queued)", self.queued_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn bounded(connection: usize) -> Sender {
+        let sender = Sender::detached();
+        sender.set_bound(QueueBound {
+            connection,
+            party: QueueAccount::default(),
+            all: QueueAccount::default(),
+            total: connection,
+        });
+        sender
+    }
+
+    fn message(bytes: usize) -> RawMessage {
+        let front = Bytes::from(vec![0; bytes]);
+        RawMessage {
+            front,
+            ..RawMessage::default()
+        }
+    }
+
+    #[test]
+    fn one_message_of_any_size_may_wait_and_little_after_it() {
+        let sender = bounded(4 << 20);
+        assert!(sender.send(message(100 << 20)));
+        for _ in 0..100 {
+            assert!(sender.send(message(600)));
+        }
+        assert!(!sender.send(message(5 << 20)) && sender.is_closed());
+    }
+
+    #[test]
+    fn what_was_large_before_does_not_count_any_more() {
+        let sender = bounded(4 << 20);
+        assert!(sender.send(message(100 << 20)));
+        sender.take();
+        let sent = std::iter::repeat_with(|| sender.send(message(1 << 20)));
+        assert_eq!(sent.take(100).take_while(|sent| *sent).count(), 4);
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct StoreIo {
     pub(super) reads: HashMap<u64, Read>,
     /// Those of them that are more than little.
     pub(super) large_reads: usize,
+    /// Those that have been answered since the store was last polled: their replies do not count as unread yet.
+    pub(super) large_answered: usize,
     pub(super) last: u64,
     /// Answers that were there at once.
     pub(super) ready: VecDeque<(Token, StoreReply)>,
@@ -87,6 +89,7 @@ impl StoreIo {
             calls: HashMap::new(),
             reads: HashMap::new(),
             large_reads: 0,
+            large_answered: 0,
             last: 0,
             ready: VecDeque::new(),
             held: StoreQueue::default(),
@@ -252,6 +255,7 @@ impl StoreIo {
 
     /// Lets the store do what is due and returns its answers. To be called until there are none.
     pub(super) fn poll(&mut self, now: u64) -> Result<VecDeque<(Token, StoreReply)>, StoreError> {
+        self.large_reads -= std::mem::take(&mut self.large_answered);
         let mut events = std::mem::take(&mut self.events);
         self.store.poll(&mut events);
         for e in events.drain(..) {

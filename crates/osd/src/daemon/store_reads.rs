@@ -385,7 +385,7 @@ impl StoreIo {
         let Some(mut job) = self.reads.remove(&id) else {
             return;
         };
-        self.large_reads -= usize::from(job.is_large);
+        self.large_answered += usize::from(job.is_large);
         let one = |(want, mut answer): (Want, Result<Answer, ReadError>)| {
             if let Ok(Answer::Data(pieces)) = &mut answer {
                 pieces.sort_unstable_by_key(|(at, _)| *at);
