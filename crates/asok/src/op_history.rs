@@ -10,6 +10,8 @@ use spirula_denc::UTime;
 
 /// Most requests that may be remembered of each sort, whatever the options say.
 const MOST: u64 = 1024;
+/// Most requests under way that are shown, the oldest ones: shown, one takes several KiB. All are counted.
+const SHOWN: usize = 1000;
 
 /// A request that is shown.
 pub trait TrackedOp: Clone {
@@ -205,8 +207,8 @@ impl OpClock {
         let age = |op: &T| self.now.saturating_sub(op.received()) as f64 / 1e6;
         ops.retain(|op| blocked.is_none_or(|limit| age(op) > limit) && op.matches(filters));
         ops.sort_by_key(T::received);
-        let shown: Vec<Value> = ops.iter().map(|op| self.dump(op, None)).collect();
-        let count = shown.len();
+        let shown: Vec<Value> = ops.iter().take(SHOWN).map(|op| self.dump(op, None)).collect();
+        let count = ops.len();
         match blocked {
             Some(limit) => json!({"ops": shown, "complaint_time": limit, "num_blocked_ops": count}),
             None => json!({"ops": shown, "num_ops": count}),
@@ -286,6 +288,19 @@ mod tests {
             .iter()
             .map(|o| o["description"].as_str().unwrap())
             .collect()
+    }
+
+    #[test]
+    fn of_very_many_under_way_the_oldest_are_shown() {
+        let clock = OpClock {
+            now: 10_000,
+            wall: UTime::default(),
+        };
+        let ops = (0..5000).rev().map(|at| Op(at, format!("op {at}"))).collect();
+        let dump = clock.dump_in_flight::<Op>(ops, None, &[]);
+        let shown = dump["ops"].as_array().unwrap();
+        assert_eq!((&dump["num_ops"], shown.len()), (&json!(5000), SHOWN));
+        assert_eq!(shown[SHOWN - 1]["description"], "op 999");
     }
 
     #[test]
