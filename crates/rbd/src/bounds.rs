@@ -16,6 +16,10 @@ const MAX_UNITS: u64 = 1 << 22;
 pub(crate) const MAX_SNAPSHOTS: usize = 8192;
 /// Bytes of what an image says of its snapshots, all together.
 pub(crate) const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
+/// Bytes of the namespaces of a pool, or of the mirrored images of one: of what is listed as a whole.
+const MAX_LISTED_BYTES: usize = 4 << 20;
+/// What an entry of a list takes besides its text.
+const ENTRY_BYTES: usize = 64;
 /// A clone of a clone of … so many images.
 pub(crate) const MAX_PARENTS: usize = 64;
 /// Objects of which an object map tells (as Ceph's `MAX_OBJECT_MAP_OBJECT_COUNT`).
@@ -57,6 +61,26 @@ pub(crate) fn size(size: u64) -> Result<u64> {
     }
 }
 
+/// What a list that is kept as a whole may still take.
+pub(crate) struct Room(usize);
+
+impl Room {
+    /// That of a list without entries.
+    pub(crate) fn new() -> Self {
+        Self(MAX_LISTED_BYTES)
+    }
+
+    /// Makes room for an entry with so many bytes of text.
+    ///
+    /// # Errors
+    /// `E2BIG` where there is none.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
+        let left = self.0.checked_sub(bytes.saturating_add(ENTRY_BYTES));
+        self.0 = left.ok_or(Error::os("list", errno::E2BIG))?;
+        Ok(())
+    }
+}
+
 /// The sets of a journal whose header says that these are the first and the one that is written.
 pub(crate) fn sets(first: u64, active: u64) -> Result<(u64, u64)> {
     match active.checked_sub(first) {
@@ -95,6 +119,9 @@ mod tests {
             assert!(!fits(unit, count), "{unit} {count}");
         }
         assert!(size(MAX_SIZE).is_ok() && size(MAX_SIZE + 1).is_err());
+        let mut room = Room::new();
+        assert!(room.take(usize::MAX).is_err() && room.take(MAX_LISTED_BYTES / 2).is_ok());
+        assert!(room.take(MAX_LISTED_BYTES / 2).is_err() && room.take(4096).is_ok());
         assert!(sets(5, 5).is_ok() && sets(5, 4 + MAX_SETS).is_ok());
         for (first, active) in [(5, 5 + MAX_SETS), (6, 5), (0, u64::MAX), (u64::MAX, u64::MAX)] {
             assert!(sets(first, active).is_err(), "{first} {active}");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use spirula_client::IoCtx;
+use spirula_client::{IoCtx, errno};
 use spirula_denc::UTime;
 use spirula_rbd::{
-    Image, MIRROR_BY_SNAPSHOTS, Options, is_mirror_primary, list, mirrored_image, mirrored_images,
+    Image, MIRROR_BY_SNAPSHOTS, Options, image_name, is_mirror_primary, mirrored_image, mirrored_images,
     namespaces, trash_purge,
 };
 use tokio::time::Instant;
@@ -24,6 +24,33 @@ use crate::service::News;
 const REFRESH: Duration = Duration::from_secs(60);
 /// How long the clock is believed: it may be set.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of what there is to do something to, of all pools together. One pool or namespace has much less
+/// (`mirrored_images`), so that it does not leave the others out.
+const MAX_TARGET_BYTES: usize = 48 << 20;
+
+/// What there is to do something to, with the names that are shown.
+#[derive(Default)]
+struct Targets {
+    names: BTreeMap<Target, String>,
+    /// Bytes of all of them.
+    bytes: usize,
+}
+
+impl Targets {
+    fn is_full(&self) -> bool {
+        self.bytes >= MAX_TARGET_BYTES
+    }
+
+    /// Adds one, where there is room.
+    fn insert(&mut self, target: Target, shown: String) {
+        let text = target.namespace.len() + target.image.as_ref().map_or(0, String::len) + shown.len();
+        self.bytes += text + size_of::<(Target, String)>();
+        if !self.is_full() {
+            self.names.insert(target, shown);
+        }
+    }
+}
 
 impl Scheduler {
     /// Reads what is scheduled, so that commands may be answered. Fails where the cluster has shut this client out.
@@ -125,7 +152,7 @@ impl Scheduler {
         let map = self.rados.latest_map().await;
         map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
         self.load().await?;
-        let mut targets = BTreeMap::new();
+        let mut targets = Targets::default();
         for (pool, name) in image_pools(&self.rados) {
             if !self.is_scheduled(&Level::of_pool(pool, &name)) {
                 continue;
@@ -137,8 +164,14 @@ impl Scheduler {
                 Ok(()) => {}
             }
         }
-        self.denied.borrow_mut().retain(|t| targets.contains_key(t));
-        self.state.borrow_mut().set_targets(targets, now());
+        if targets.is_full() {
+            tracing::warn!(
+                "{:?}: so many images have schedules that the last pools' are left alone",
+                self.kind
+            );
+        }
+        self.denied.borrow_mut().retain(|t| targets.names.contains_key(t));
+        self.state.borrow_mut().set_targets(targets.names, now());
         Ok(())
     }
 
@@ -148,12 +181,7 @@ impl Scheduler {
         state.schedules.values().any(|(l, _)| l.meets(level))
     }
 
-    async fn targets_of(
-        &self,
-        pool: i64,
-        name: &str,
-        targets: &mut BTreeMap<Target, String>,
-    ) -> Result<(), Failure> {
+    async fn targets_of(&self, pool: i64, name: &str, targets: &mut Targets) -> Result<(), Failure> {
         let failed = |e: spirula_rbd::Error| Failure::rbd(&e, "error listing images");
         let io = self.rados.pool_by_id(pool).await;
         let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
@@ -174,7 +202,16 @@ impl Scheduler {
             };
             if self.is_scheduled(&level) {
                 let io = io.clone().with_namespace(namespace.as_str());
-                for (id, image) in primary_images(&io).await.map_err(failed)? {
+                let images = match primary_images(&io).await.map_err(failed) {
+                    Err(e) if e.is_shut_out() => return Err(e),
+                    // The other namespaces belong to others.
+                    Err(e) => {
+                        tracing::error!("pool {name} namespace '{namespace}': {}", e.text());
+                        continue;
+                    }
+                    Ok(images) => images,
+                };
+                for (id, image) in images {
                     let shown = match namespace.is_empty() {
                         true => format!("{name}/{image}"),
                         false => format!("{name}/{namespace}/{image}"),
@@ -196,18 +233,21 @@ fn place(target: &Target) -> Place {
 
 /// The primary images of a pool and namespace that are mirrored by snapshots: names by ids.
 async fn primary_images(io: &IoCtx) -> spirula_rbd::Result<BTreeMap<String, String>> {
-    let mirrored = mirrored_images(io).await?;
-    if mirrored.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let names: BTreeMap<String, String> = list(io).await?.into_iter().map(|(name, id)| (id, name)).collect();
     let mut found = BTreeMap::new();
-    for (id, image) in mirrored {
-        if image.mode == MIRROR_BY_SNAPSHOTS
-            && let Some(name) = names.get(&id)
-            && is_mirror_primary(io, &id).await?
-        {
-            found.insert(id, name.clone());
+    for (id, image) in mirrored_images(io).await? {
+        if image.mode != MIRROR_BY_SNAPSHOTS {
+            continue;
+        }
+        let name = match is_mirror_primary(io, &id).await {
+            Ok(true) => image_name(io, &id).await,
+            Ok(false) => continue,
+            Err(e) => Err(e),
+        };
+        match name {
+            Ok(name) => drop(found.insert(id, name)),
+            // In the trash, or removed meanwhile.
+            Err(e) if e.is(errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
     }
     Ok(found)

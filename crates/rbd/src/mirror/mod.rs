@@ -15,6 +15,7 @@ use spirula_client::{IoCtx, errno};
 use spirula_denc::{Encode, Fsid, Writer};
 use spirula_maps::snap;
 
+use crate::bounds::Room;
 use crate::cls::{Nothing, ask, tell};
 use crate::error::unless;
 use crate::header::{Header, Snapshot, text};
@@ -61,9 +62,9 @@ pub async fn mirror_mode(io: &IoCtx) -> Result<u32> {
 /// The images of a pool and namespace that are mirrored: by their ids.
 ///
 /// # Errors
-/// Where they can't be read.
+/// Where they can't be read. `E2BIG` where there are too many.
 pub async fn mirrored_images(io: &IoCtx) -> Result<BTreeMap<String, MirrorImage>> {
-    let mut images = BTreeMap::new();
+    let (mut images, mut room) = (BTreeMap::new(), Room::new());
     let mut after = Bytes::new();
     loop {
         let listed = ask(io, names::MIRRORING, "mirror_image_list", &(after.clone(), BATCH)).await;
@@ -72,6 +73,7 @@ pub async fn mirrored_images(io: &IoCtx) -> Result<BTreeMap<String, MirrorImage>
         };
         for id in batch.keys().map(text) {
             if let Some(image) = mirrored_image(io, &id).await? {
+                room.take(id.len() + image.global_id.len())?;
                 images.insert(id, image);
             }
         }
