@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 use crate::entity::EntityAuth;
 use crate::key::CryptoKey;
 use crate::name::AuthName;
@@ -75,13 +77,13 @@ impl Keyring {
         Ok(ring)
     }
 
-    fn set(&mut self, name: &AuthName, word: &str, value: String) -> Result<(), &'static str> {
+    fn set(&mut self, name: &AuthName, word: &str, value: Zeroizing<String>) -> Result<(), &'static str> {
         let entry = self.entries.entry(name.clone()).or_default();
         match word.split_once(' ') {
             None if word == "key" => entry.key = CryptoKey::from_base64(&value).map_err(|_| "not a key")?,
             None if word == "auid" => {}
             Some(("caps", service)) if !service.is_empty() => {
-                entry.caps.insert(service.to_owned(), value);
+                entry.caps.insert(service.to_owned(), value.to_string());
             }
             _ => return Err("unknown word"),
         }
@@ -98,12 +100,12 @@ enum Section {
 const BLANK: [char; 2] = [' ', '\t'];
 const COMMENT: [char; 2] = ['#', ';'];
 
-/// Lines with their numbers, those that end in `\` joined with the next.
-fn logical_lines(text: &str) -> impl Iterator<Item = (usize, String)> {
+/// Lines with their numbers, those that end in `\` joined with the next. One may hold a key, so none stays in memory.
+fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Zeroizing<String>)> {
     let mut lines = text.lines().enumerate();
     std::iter::from_fn(move || {
         let (number, first) = lines.next()?;
-        let mut joined = first.to_owned();
+        let mut joined = Zeroizing::new(first.to_owned());
         while joined.ends_with('\\') {
             joined.pop();
             match lines.next() {
@@ -133,9 +135,10 @@ fn expect_nothing(rest: &str) -> Result<(), &'static str> {
 }
 
 /// A value in quotes, or everything up to a comment. `\` takes the next character as it is.
-fn parse_value(text: &str) -> Result<String, &'static str> {
+fn parse_value(text: &str) -> Result<Zeroizing<String>, &'static str> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let mut value = String::new();
+    // It never grows, which would leave a copy behind.
+    let mut value = Zeroizing::new(String::with_capacity(text.len()));
     let mut chars = text.char_indices().skip(usize::from(quote.is_some()));
     while let Some((at, c)) = chars.next() {
         match c {
@@ -153,7 +156,9 @@ fn parse_value(text: &str) -> Result<String, &'static str> {
     if quote.is_some() {
         Err("missing quote")
     } else {
-        Ok(value.trim_end().to_owned())
+        let end = value.trim_end().len();
+        value.truncate(end);
+        Ok(value)
     }
 }
 

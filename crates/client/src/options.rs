@@ -8,6 +8,7 @@ use spirula_cephx::{AuthName, CryptoKey, Keyring};
 use spirula_conf::{ConfFile, parse_mon_host};
 use spirula_denc::EntityAddr;
 use spirula_msgr::ModeLists;
+use zeroize::Zeroizing;
 
 use crate::{Error, Result};
 
@@ -196,6 +197,7 @@ fn key(look: &Lookup<'_>, name: &AuthName) -> Result<CryptoKey> {
         }
         if let Some(path) = look.get("keyfile") {
             let text = std::fs::read_to_string(&path).map_err(|e| Error::NoKey(format!("{path}: {e}")))?;
+            let text = Zeroizing::new(text);
             return parse_key(&text);
         }
     }
@@ -210,7 +212,7 @@ fn key(look: &Lookup<'_>, name: &AuthName) -> Result<CryptoKey> {
     };
     let mut tried = Vec::new();
     for path in candidates {
-        match std::fs::read_to_string(&path) {
+        match std::fs::read_to_string(&path).map(Zeroizing::new) {
             Ok(text) => {
                 let ring =
                     Keyring::parse(&text).map_err(|e| Error::Config(format!("{}: {e}", path.display())))?;

@@ -6,6 +6,7 @@ use spirula_asok::Place;
 use spirula_cephx::{AuthName, CryptoKey, Keyring};
 use spirula_conf::{ConfFile, parse_mon_host, parse_size};
 use spirula_denc::{EntityAddr, Fsid};
+use zeroize::Zeroizing;
 
 use super::{DaemonArgs, user};
 use crate::error::Error;
@@ -159,7 +160,7 @@ impl Section {
 
 /// Reads a file with keys.
 pub(super) fn read_keyring(path: &Path) -> Result<Keyring, Error> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::path("read", path, e))?;
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|e| Error::path("read", path, e))?);
     Keyring::parse(&text).map_err(|e| Error::Option {
         path: path.to_owned(),
         what: e.to_string(),
