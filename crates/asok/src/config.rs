@@ -3,53 +3,47 @@
 use serde_json::{Map, Value, json};
 use spirula_conf::options::{self, Kind, Opt, Source, Values};
 
+use crate::errno::{EINVAL, ENOENT};
 use crate::{Command, Failure};
-
-const ENOENT: i32 = 2;
-const EINVAL: i32 = 22;
 
 /// The commands that [`run`] knows; [`crate::describe`] lists them for every daemon.
 pub const COMMANDS: &[Command] = &[
-    Command {
-        name: "config diff",
-        params: &[],
-        help: "dump diff of current config and default config",
-    },
-    Command {
-        name: "config diff get",
-        params: &[("var", "CephString")],
-        help: "dump diff get <field>: dump diff of current and default config setting <field>",
-    },
-    Command {
-        name: "config get",
-        params: &[("var", "CephString")],
-        help: "config get <field>: get the config value",
-    },
-    Command {
-        name: "config help",
-        params: &[("var?", "CephString")],
-        help: "get config setting schema and descriptions",
-    },
-    Command {
-        name: "config set",
-        params: &[("var", "CephString"), ("val*", "CephString")],
-        help: "config set <field> <val> [<val> ...]: set a config variable",
-    },
-    Command {
-        name: "config show",
-        params: &[],
-        help: "dump current config settings",
-    },
-    Command {
-        name: "config unset",
-        params: &[("var", "CephString")],
-        help: "config unset <field>: unset a config variable",
-    },
-    Command {
-        name: "injectargs",
-        params: &[("injected_args*", "CephString")],
-        help: "inject configuration arguments into running daemon",
-    },
+    Command::new(
+        "config diff",
+        &[],
+        "dump diff of current config and default config",
+    ),
+    Command::new(
+        "config diff get",
+        &[("var", "CephString")],
+        "dump diff get <field>: dump diff of current and default config setting <field>",
+    ),
+    Command::new(
+        "config get",
+        &[("var", "CephString")],
+        "config get <field>: get the config value",
+    ),
+    Command::new(
+        "config help",
+        &[("var?", "CephString")],
+        "get config setting schema and descriptions",
+    ),
+    Command::new(
+        "config set",
+        &[("var", "CephString"), ("val*", "CephString")],
+        "config set <field> <val> [<val> ...]: set a config variable",
+    ),
+    Command::new("config show", &[], "dump current config settings"),
+    Command::new(
+        "config unset",
+        &[("var", "CephString")],
+        "config unset <field>: unset a config variable",
+    ),
+    Command::new(
+        "injectargs",
+        &[("injected_args*", "CephString")],
+        "inject configuration arguments into running daemon",
+    ),
 ];
 
 fn failure(errno: i32, message: String) -> Failure {

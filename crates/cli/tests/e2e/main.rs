@@ -11,6 +11,7 @@ mod common;
 
 mod auth;
 mod capabilities;
+mod commands;
 mod conformance;
 mod connection_modes;
 mod crash;

@@ -26,6 +26,7 @@ mod osd_df;
 mod osd_dump;
 mod osd_new;
 mod osd_query;
+mod osd_stop;
 mod osd_tree;
 mod osd_weight;
 mod pg;
@@ -133,6 +134,7 @@ const FAMILIES: &[&[Command]] = &[
     pg_dump::COMMANDS,
     pg_force::COMMANDS,
     osd_query::COMMANDS,
+    osd_stop::COMMANDS,
     osd_dump::COMMANDS,
     osd_tree::COMMANDS,
     osd_df::COMMANDS,
@@ -312,11 +314,26 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
     if !allowed {
         return Reply::error(errno::EACCES, "insufficient caps");
     }
-    if args.prefix() == "get_command_descriptions" {
-        return Reply::data(Format::Json.render(&spirula_asok::describe(DAEMON_COMMANDS)));
-    }
-    match daemon_command(mon, args.prefix(), &args.to_map()) {
-        Ok(v) => Reply::json(args.format().or_pretty(), &v).named(xml_names::of(&args).get()),
+    answer_daemon_command(&args, DAEMON_COMMANDS, |prefix, args| {
+        daemon_command(mon, prefix, args)
+    })
+}
+
+/// Answers a command of `ceph tell`, as the admin socket of a daemon with these commands would.
+fn answer_daemon_command(
+    args: &Args,
+    commands: &[spirula_asok::Command],
+    run: impl FnOnce(&str, &Map<String, Value>) -> Result<Value, spirula_asok::Failure>,
+) -> Reply {
+    let answer = spirula_asok::Request::of(args.to_map()).and_then(|request| {
+        let value = match request.builtin(commands, &crate::version::daemon()) {
+            Some(answer) => answer?,
+            None => run(&request.prefix, &request.args)?,
+        };
+        Ok(request.render(&value))
+    });
+    match answer {
+        Ok(output) => Reply::data(output),
         Err(e) => Reply::error(e.code, e.message),
     }
 }

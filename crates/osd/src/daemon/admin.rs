@@ -42,7 +42,7 @@ fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Result<&'a str, Failure
         .ok_or_else(|| failure(EINVAL, format!("{name}: not given")))
 }
 
-fn version() -> Value {
+pub(super) fn version() -> Value {
     json!({"version": CEPH_VERSION, "release": CEPH_RELEASE, "release_type": "stable"})
 }
 
@@ -71,10 +71,6 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         return Ok(v);
     }
     match prefix {
-        "version" => Ok(version()),
-        "git_version" => Ok(json!({"git_version": env!("CARGO_PKG_VERSION")})),
-        "get_command_descriptions" => Ok(spirula_asok::describe(COMMANDS)),
-        "help" => Ok(spirula_asok::help(COMMANDS)),
         "cache drop" => {
             o.core.drop_contexts();
             Ok(json!(""))

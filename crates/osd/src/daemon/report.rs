@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
-    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgStat, PgState,
-    StoreStatfs,
+    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgShard, PgStat,
+    PgState, SpgId, StoreStatfs,
 };
 use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport};
 use spirula_proto::{Blob, Payload};
@@ -153,6 +153,17 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         last_peered: t.peered,
         snaptrimq_len: u32::try_from(r.trim_queue).unwrap_or(u32::MAX),
         purged_snaps: r.purged_snaps.clone(),
+        avail_no_missing: match r.degraded > 0 {
+            true => r
+                .whole
+                .iter()
+                .map(|osd| PgShard {
+                    osd: *osd,
+                    shard: SpgId::NO_SHARD,
+                })
+                .collect(),
+            false => Vec::new(),
+        },
         ..PgStat::default()
     }
 }
