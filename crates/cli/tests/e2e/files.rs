@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{Cluster, binary, output, spirula, text};
+use crate::common::{Cluster, binary, output, skip, spirula, text};
 
 /// A user without rights.
 const NOBODY: u32 = 65_534;
@@ -153,7 +153,7 @@ fn refused(dir: &Path, victim: &Path, named: &str) {
 #[test]
 fn what_others_have_planted_is_refused_by_name() {
     if !is_root() {
-        eprintln!("SKIPPED: only root can be another user");
+        skip("only root can be another user");
         return;
     }
     let home = scratch("planted");
@@ -214,7 +214,7 @@ fn what_others_have_planted_is_refused_by_name() {
 #[test]
 fn down_ends_no_process_that_another_users_file_names() {
     if !is_root() {
-        eprintln!("SKIPPED: only root can be another user");
+        skip("only root can be another user");
         return;
     }
     let c = Cluster::up("their-pid", 1, &[]);

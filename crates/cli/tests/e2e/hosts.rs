@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{binary, output, text};
+use crate::common::{binary, output, skip, text};
 
 /// The hosts and their files; gone when dropped.
 struct Lab {
@@ -28,7 +28,7 @@ impl Lab {
         if possible.status.success() {
             return Some(lab);
         }
-        eprintln!("SKIPPED: {}", output(&possible).trim());
+        skip(output(&possible).trim());
         None
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{binary, managers_of, output, process_status, text};
+use crate::common::{binary, managers_of, output, process_status, skip, text};
 
 /// A user without rights, and its group.
 const NOBODY: u32 = 65_534;
@@ -25,7 +25,7 @@ impl Home {
         let (own, program) = (home.at("theirs"), home.at("spirula"));
         std::fs::create_dir(&own).unwrap();
         if chown(&own, Some(NOBODY), Some(NOBODY)).is_err() {
-            eprintln!("SKIPPED: only root can be another user");
+            skip("only root can be another user");
             return None;
         }
         std::fs::copy(binary(), &program).unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Cluster, binary, spirula, text};
+use crate::common::{Cluster, binary, skip, spirula, text};
 
 /// A loop device on a sparse file; both go when it is dropped.
 struct Loop {
@@ -28,10 +28,7 @@ impl Loop {
             Err(e) => e.to_string(),
         };
         let _ = std::fs::remove_file(&file);
-        eprintln!(
-            "SKIPPED: no loop devices here, so nothing was tested: {}",
-            said.trim()
-        );
+        skip(&format!("no loop devices here: {}", said.trim()));
         None
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::Cluster;
+use crate::common::{Cluster, skip};
 
 /// A group whose writes to a disk are few; gone when it is dropped and empty.
 struct Throttle {
@@ -73,10 +73,10 @@ fn wait_for(c: &Cluster, seconds: u64, wanted: &str) -> String {
 fn a_slow_disk_is_named() {
     let c = Cluster::up("slow-disk", 3, &["--osd-size", "2G"]);
     let Some(throttle) = Throttle::on_disk_of(c.dir()) else {
-        eprintln!(
-            "SKIPPED: no block I/O controller of cgroup v1 for {}",
+        skip(&format!(
+            "no block I/O controller of cgroup v1 for {}",
             c.dir().display()
-        );
+        ));
         return;
     };
     c.sh("ceph osd pool create p 8; ceph osd pool application enable p test");

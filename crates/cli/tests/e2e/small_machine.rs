@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use crate::common::{Cluster, binary};
+use crate::common::{Cluster, binary, skip};
 
 const LIMIT: u64 = 256 << 20;
 
@@ -101,7 +101,7 @@ fn load(c: &Cluster, run: &str) -> String {
 #[test]
 fn an_osd_lives_in_256_mib() {
     if std::env::var_os("SPIRULA_CGROUP").is_none() {
-        eprintln!("SKIPPED: set SPIRULA_CGROUP to run this test; it makes a memory cgroup");
+        skip("set SPIRULA_CGROUP to run this test; it makes a memory cgroup");
         return;
     }
     let c = Cluster::up("small-machine", 1, &["--no-respawn"]);

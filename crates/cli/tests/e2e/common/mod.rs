@@ -50,6 +50,12 @@ fn failures_speak() {
     });
 }
 
+/// Says that the test that calls this tests nothing on this machine, and why, past the harness: `./test` gathers these lines.
+pub fn skip(why: &str) {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
+}
+
 impl Cluster {
     /// Starts a cluster of `osds` OSDs with `extra` arguments to `up`.
     pub fn up(test: &str, osds: u32, extra: &[&str]) -> Self {
