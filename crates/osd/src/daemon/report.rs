@@ -16,7 +16,7 @@ use super::state::Osd;
 use crate::pg::PgReport;
 
 /// The reserve is at most one part in so many of the store.
-const TINY_RESERVE: u64 = 7;
+pub(super) const TINY_RESERVE: u64 = 7;
 /// A report is sent after so many ticks even if nothing changed.
 const QUIET_TICKS: u32 = 10;
 
@@ -291,7 +291,7 @@ impl Osd {
             statfs: StoreStatfs {
                 total: s.total,
                 available: s.available,
-                internally_reserved: s.reserved + s.fixed,
+                internally_reserved: s.fixed,
                 allocated: signed(s.allocated),
                 data_stored: signed(s.stored),
                 internal_metadata: signed(s.index),
@@ -320,11 +320,15 @@ impl Osd {
     /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
     /// each at most what clients may have under way. On a tiny store not more than a share of it.
     pub(super) fn reserve(&self) -> u64 {
-        let total = self.io.store.total();
+        let total = self.io.store.statfs().total;
         let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
+        failsafe.max(self.under_way().min(total / TINY_RESERVE))
+    }
+
+    /// Bytes that the primaries of this OSD's PGs may have accepted together.
+    pub(super) fn under_way(&self) -> u64 {
         let primaries = self.heartbeats.partners().len() as u64 + 1;
-        let under_way = primaries.saturating_mul(self.cfg.client_bytes() as u64);
-        failsafe.max(under_way.min(total / TINY_RESERVE))
+        primaries.saturating_mul(self.cfg.client_bytes() as u64)
     }
 
     /// Whether anything may still grow here. Cheap: called after each batch of the store's work.
