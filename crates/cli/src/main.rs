@@ -11,6 +11,7 @@ mod down;
 mod error;
 mod hardening;
 mod layout;
+mod log;
 mod manager;
 mod pidfile;
 mod rados;
@@ -131,7 +132,7 @@ fn end_after_panics() {
 
 /// Runs a future with tasks of its own on this thread.
 fn local<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    logging();
+    log::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
@@ -156,17 +157,4 @@ fn report(result: Result<(), Error>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Logs to standard error; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`). By default the Raft
-/// library is silent: it warns of an unreachable monitor several times a second, and the monitor's own log says enough.
-fn logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SPIRULA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=off"));
-    // A second call, as tests make, keeps the first subscriber.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
 }
