@@ -50,6 +50,7 @@ mod rbd_tasks;
 mod services;
 mod slow_disk;
 mod small_machine;
+mod space;
 mod tickets;
 mod up;
 mod watch;
