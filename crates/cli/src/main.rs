@@ -1,6 +1,6 @@
 //! `spirula`: a Ceph-compatible storage cluster in one small binary.
 //!
-//! The same binary is the supervisor (`up`, `down`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
+//! The same binary is the supervisor (`up`, `down`, `status`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
 //! clients (`ceph`, `rados`, `rbd`), the latter also when it is called through a link of their name.
 
 mod admin;
@@ -17,6 +17,7 @@ mod pidfile;
 mod rados;
 mod random;
 mod rbd;
+mod status;
 mod store;
 mod up;
 
@@ -40,6 +41,7 @@ struct Cli {
 enum Command {
     Up(up::Args),
     Down(down::Args),
+    Status(status::Args),
     /// The monitor daemon
     #[command(subcommand)]
     Mon(daemon::MonCommand),
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Rbd { args } => client(rbd::run(args)),
         Command::Up(args) => report(local(up::run(args))),
         Command::Down(args) => report(local(down::run(args))),
+        Command::Status(args) => report(local(status::run(args))),
         Command::Mon(command) => report(local(daemon::mon(command))),
         Command::Osd(command) => report(local(daemon::osd(command))),
         Command::Manager => report(manager::run()),

@@ -8,7 +8,7 @@ use spirula_osd::daemon::OsdConfig;
 use spirula_store::EncryptionKey;
 
 use super::address::{host_addresses, osd_addresses};
-use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key};
+use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key, superblock};
 use super::location::crush_location;
 use super::section::Section;
 use super::{DaemonArgs, stop_signal};
@@ -116,7 +116,7 @@ async fn change_key(command: KeyCommand) -> Result<(), Error> {
     let section = Section::load("osd", daemon)?;
     section.enter_user(daemon)?;
     let device = device(&section)?;
-    let uuid = Fsid(spirula_store::superblock(&device)?.osd_uuid);
+    let uuid = Fsid(superblock(&device)?.osd_uuid);
     let key = need_key(&section, key, uuid).await?;
     match &command {
         KeyCommand::Add { new, .. } => spirula_store::add_key(&device, &key, &read_key(new)?)?,

@@ -53,4 +53,5 @@ mod small_machine;
 mod space;
 mod tickets;
 mod up;
+mod up_says_why;
 mod watch;
