@@ -79,6 +79,15 @@ impl Admin {
             .map_err(|e| Error::Daemon(format!("{}: unreadable answer: {e}", command["prefix"])))
     }
 
+    /// Runs a monitor command that changes something.
+    pub(crate) async fn tell(&self, command: Value) -> Result<(), Error> {
+        let reply = self.run(&command, Bytes::new()).await?;
+        match reply.result < 0 {
+            true => Err(failed(&command, &reply)),
+            false => Ok(()),
+        }
+    }
+
     /// Which OSDs the cluster has.
     pub(crate) async fn osd_map(&self) -> Result<Map, Error> {
         let dump = json!({"prefix": "osd dump", "format": "json"});
@@ -116,11 +125,18 @@ impl Admin {
         }
         let status = self.status().await?;
         let pgs = self.pgs().await?;
-        let unsettled = pgs.iter().filter(|pg| is_changing(pg)).count();
+        let started = self.started().await?;
+        let unsettled = pgs.iter().filter(|pg| is_changing(pg, &started)).count();
         if unsettled > 0 {
             return Ok(Progress::Waiting(format!("{unsettled} PGs are not active yet")));
         }
-        if let Some(why) = self.stale(&pgs).await? {
+        let stale = pgs.iter().filter(|pg| is_old(pg, &started)).count();
+        if stale > 0 {
+            return Ok(Progress::Waiting(format!(
+                "{stale} PGs have not been reported yet"
+            )));
+        }
+        if let Some(why) = self.unknown(&pgs).await? {
             return Ok(Progress::Waiting(why));
         }
         let states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
@@ -141,34 +157,50 @@ impl Admin {
         Ok(Progress::Up(health))
     }
 
-    /// Which PGs were last reported before one of their OSDs was started.
-    async fn stale(&self, pgs: &[Value]) -> Result<Option<String>, Error> {
+    /// Which PGs nobody has reported though they have members that could: after the monitors' start that is so for a while.
+    async fn unknown(&self, pgs: &[Value]) -> Result<Option<String>, Error> {
+        let unknown: Vec<&Value> = pgs.iter().filter(|pg| pg["state"] == "unknown").collect();
+        for pg in &unknown {
+            let map = json!({"prefix": "pg map", "pgid": pg["pgid"], "format": "json"});
+            let map = self.command(map, Bytes::new()).await?;
+            if acting(&map).any(|osd| osd < NO_OSD) {
+                return Ok(Some(format!("{} PGs have not been reported yet", unknown.len())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The OSDs that are up, with the epoch in which they came up.
+    async fn started(&self) -> Result<BTreeMap<u64, u64>, Error> {
         let dump = json!({"prefix": "osd dump", "format": "json"});
         let dump = self.command(dump, Bytes::new()).await?;
         let osds = dump["osds"].as_array().into_iter().flatten();
-        let started: BTreeMap<i64, u64> = osds
-            .filter_map(|o| Some((o["osd"].as_i64()?, o["up_from"].as_u64()?)))
-            .collect();
-        let stale = pgs.iter().filter(|pg| {
-            let acting = pg["acting"].as_array().into_iter().flatten();
-            let since = acting
-                .filter_map(|o| started.get(&o.as_i64()?))
-                .max()
-                .copied()
-                .unwrap_or(0);
-            pg["reported_epoch"].as_u64().unwrap_or(0) < since
-        });
-        let count = stale.count();
-        Ok((count > 0).then(|| format!("{count} PGs have not been reported yet")))
+        let up = osds.filter(|o| o["up"] == 1);
+        Ok(up
+            .filter_map(|o| Some((o["osd"].as_u64()?, o["up_from"].as_u64()?)))
+            .collect())
     }
 }
 
+/// A place in a PG that no OSD has (`CRUSH_ITEM_NONE`).
+const NO_OSD: u64 = 0x7fff_ffff;
+
+fn acting(pg: &Value) -> impl Iterator<Item = u64> {
+    let acting = pg["acting"].as_array().into_iter().flatten();
+    acting.filter_map(Value::as_u64)
+}
+
 /// Whether a PG is on the way to a state in which it may stay. One without members has nobody who could do anything.
-fn is_changing(pg: &Value) -> bool {
+fn is_changing(pg: &Value, started: &BTreeMap<u64, u64>) -> bool {
     const PASSING: [&str; 6] = ["peering", "activating", "creating", "unknown", "stale", "wait"];
-    let has_members = pg["acting"].as_array().is_some_and(|a| !a.is_empty());
     let mut states = pg["state"].as_str().unwrap_or_default().split('+');
-    has_members && states.any(|s| PASSING.contains(&s))
+    states.any(|s| PASSING.contains(&s)) && acting(pg).any(|osd| started.contains_key(&osd))
+}
+
+/// Whether a PG was last reported before one of its OSDs was started.
+fn is_old(pg: &Value, started: &BTreeMap<u64, u64>) -> bool {
+    let since = acting(pg).filter_map(|osd| started.get(&osd)).max();
+    pg["reported_epoch"].as_u64().unwrap_or(0) < since.copied().unwrap_or(0)
 }
 
 fn failed(command: &Value, reply: &CommandReply) -> Error {

@@ -14,6 +14,7 @@ use super::section::Section;
 use super::{DaemonArgs, stop_signal};
 use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
+use crate::up::remove;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum OsdCommand {
@@ -43,6 +44,8 @@ pub(crate) enum OsdCommand {
         #[command(flatten)]
         key: KeyArgs,
     },
+    /// Take an OSD out of a cluster that `spirula up` has made: when others have what it has, it is purged, and its directory removed
+    Rm(remove::Args),
     /// Change the keys that open the encrypted store of an OSD that does not run. Its data is not written again
     #[command(subcommand)]
     EncryptionKey(KeyCommand),
@@ -107,6 +110,7 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
                 .await
                 .map_err(|e| Error::Daemon(e.to_string()))
         }
+        OsdCommand::Rm(args) => remove::run(args).await,
         OsdCommand::EncryptionKey(command) => change_key(command).await,
     }
 }

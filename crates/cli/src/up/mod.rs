@@ -3,6 +3,8 @@
 mod census;
 mod progress;
 mod provision;
+pub(crate) mod remove;
+mod replace;
 mod roll_call;
 mod room;
 mod state;
@@ -20,6 +22,7 @@ use rustix::process::{Pid, Signal};
 use spirula_cephx::KeyType;
 use spirula_conf::{ConfFile, parse_size};
 
+use crate::admin::Admin;
 use crate::daemon::key_type;
 use crate::error::Error;
 use crate::layout::{Layout, MAX_MONS, Spec, await_address};
@@ -43,6 +46,13 @@ pub(crate) struct Args {
     /// How many monitors, when the cluster is made [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_MONS)))]
     mons: Option<u8>,
+    /// Make the store of this OSD anew, as it is lost, and let the others fill it. What is still in its directory is never
+    /// overwritten; may be given more than once
+    #[arg(long, value_name = "N")]
+    replace_osd: Vec<u32>,
+    /// Replace an OSD also where the lost store may hold what no other one has
+    #[arg(long, requires = "replace_osd")]
+    yes_i_really_mean_it: bool,
     /// Size of each new OSD's store
     #[arg(long, default_value = "10G", value_parser = size)]
     osd_size: u64,
@@ -99,7 +109,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             "The cluster in {} is already running (supervisor {pid})",
             layout.root().display()
         ));
-        if let Some(outcome) = join(&layout, &settled.spec, &progress, pid).await? {
+        if let Some(outcome) = join(&layout, &settled.spec, &args, &progress, pid).await? {
             return progress.done(&layout, &settled.spec, begun.elapsed(), outcome);
         }
     }
@@ -146,17 +156,24 @@ fn prepare(layout: &Layout, args: &Args) -> Result<Settled, Error> {
 }
 
 /// Lets the supervisor that runs start what is missing, and waits for it; `None` where it ended, so that another one may begin.
-async fn join(layout: &Layout, spec: &Spec, progress: &Progress, pid: Pid) -> Result<Option<Outcome>, Error> {
+async fn join(
+    layout: &Layout,
+    spec: &Spec,
+    args: &Args,
+    progress: &Progress,
+    pid: Pid,
+) -> Result<Option<Outcome>, Error> {
     let file = layout.pid_file(supervisor::NAME);
     let is_there = || pidfile::holder(&file) == Some(pid);
-    pidfile::signal(pid, Signal::HUP)
-        .map_err(|e| Error::path("signal the supervisor of", layout.root(), e))?;
+    let before = ask(layout).await;
+    hang_up(layout, pid)?;
     let stays = || is_there() && !pidfile::is_leaving(&file);
     let alive = || match stays() {
         true => Ok(()),
         false => Err(Error::Daemon("the supervisor ended".into())),
     };
-    match Wait::new(layout, spec, progress).until_up(alive).await {
+    let wait = Wait::new(layout, spec, progress).after(before);
+    match serve(layout, spec, args, wait, alive).await {
         Ok(outcome) => Ok(Some(outcome)),
         Err(e) if stays() => Err(e),
         // It was stopping or dying when it was found.
@@ -165,6 +182,38 @@ async fn join(layout: &Layout, spec: &Spec, progress: &Progress, pid: Pid) -> Re
             Ok(None)
         }
     }
+}
+
+/// Tells the supervisor to start what is missing.
+fn hang_up(layout: &Layout, pid: Pid) -> Result<(), Error> {
+    pidfile::signal(pid, Signal::HUP).map_err(|e| Error::path("signal the supervisor of", layout.root(), e))
+}
+
+/// Waits until the cluster serves, and replaces the OSDs that are to be replaced.
+async fn serve(
+    layout: &Layout,
+    spec: &Spec,
+    args: &Args,
+    wait: Wait<'_>,
+    mut alive: impl FnMut() -> Result<(), Error>,
+) -> Result<Outcome, Error> {
+    let progress = wait.progress();
+    let outcome = wait.until_up(&mut alive).await?;
+    if args.replace_osd.is_empty() {
+        return Ok(outcome);
+    }
+    let admin = Admin::connect(layout).await?;
+    for osd in &args.replace_osd {
+        let _lock = lock(layout, progress).await?;
+        replace::check(layout, spec, *osd)?;
+        replace::replace(layout, progress, &admin, *osd, args.yes_i_really_mean_it).await?;
+    }
+    let before = ask(layout).await;
+    if let Some(pid) = pidfile::holder(&layout.pid_file(supervisor::NAME)) {
+        hang_up(layout, pid)?;
+    }
+    let wait = Wait::new(layout, spec, progress).after(before);
+    wait.until_up(alive).await
 }
 
 /// Becomes the supervisor, or starts one. The lock is held until it can be found by others.
@@ -207,13 +256,15 @@ async fn start(
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         drop(lock);
-        let outcome = Wait::new(layout, spec, progress).until_up(alive).await?;
+        let wait = Wait::new(layout, spec, progress);
+        let outcome = serve(layout, spec, args, wait, alive).await?;
         return progress.done(layout, spec, begun.elapsed(), outcome);
     }
     let supervisor = Supervisor::new(layout.clone(), !args.no_respawn)?;
     drop(lock);
     let greeting = async {
-        let up = Wait::new(layout, spec, progress).until_up(|| Ok(())).await;
+        let wait = Wait::new(layout, spec, progress);
+        let up = serve(layout, spec, args, wait, || Ok(())).await;
         if let Err(e) = up.and_then(|outcome| progress.done(layout, spec, begun.elapsed(), outcome)) {
             progress.warn(e.to_string());
         }
@@ -300,6 +351,9 @@ impl Settled {
         let added: Vec<u32> = (0..).filter(is_free).take(more).collect();
         spec.osds.extend(&added);
         spec.osd_size = args.osd_size;
+        for osd in &args.replace_osd {
+            replace::check(layout, &spec, *osd)?;
+        }
         Ok(Self {
             spec,
             is_new: false,

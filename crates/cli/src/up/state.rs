@@ -21,6 +21,8 @@ const MAX_ANSWER: u64 = 16 << 20;
 /// The supervisor's knowledge.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
+    /// How often it was told to start what is missing, the first time at its own start included.
+    pub(crate) rounds: u64,
     /// Why it is not known yet which OSDs the cluster has.
     pub(crate) unknown: Option<String>,
     /// The daemons of the cluster in this directory, by name.

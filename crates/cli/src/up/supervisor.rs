@@ -92,6 +92,8 @@ pub(crate) struct Supervisor {
     /// Why OSDs could not be made or started.
     failures: BTreeMap<String, String>,
     roll_call: Option<RollCall>,
+    /// Calls of [`Supervisor::ensure`] so far.
+    rounds: u64,
     pid_file: PidFile,
 }
 
@@ -110,6 +112,7 @@ impl Supervisor {
             troubles: BTreeMap::new(),
             failures: BTreeMap::new(),
             roll_call: None,
+            rounds: 0,
             pid_file,
         })
     }
@@ -180,6 +183,7 @@ impl Supervisor {
             }
         }
         self.call_the_roll(spec);
+        self.rounds += 1;
         Ok(())
     }
 
@@ -240,7 +244,8 @@ impl Supervisor {
         for osd in gone {
             tracing::warn!("osd.{osd} was removed from the cluster: it is forgotten here too");
             spec.osds.remove(osd);
-            self.troubles.remove(&format!("osd.{osd}"));
+            let name = format!("osd.{osd}");
+            self.stop_those(|n| n == name);
         }
         self.layout.save_spec(&spec)
     }
@@ -268,6 +273,7 @@ impl Supervisor {
         }
         let is_asking = self.roll_call.is_some();
         State {
+            rounds: self.rounds,
             unknown: is_asking.then(|| "the monitors have not said yet which OSDs there are".to_owned()),
             daemons,
         }

@@ -36,6 +36,8 @@ pub(super) struct Wait<'a> {
     why: String,
     /// That only copies are still to be made.
     settled: Option<(String, Health)>,
+    /// The round of the supervisor from which on its knowledge counts.
+    round: u64,
 }
 
 impl<'a> Wait<'a> {
@@ -48,7 +50,19 @@ impl<'a> Wait<'a> {
             admin: None,
             why: String::from("the monitor does not answer"),
             settled: None,
+            round: 1,
         }
+    }
+
+    /// Where it is said what is waited for.
+    pub(super) fn progress(&self) -> &'a Progress {
+        self.progress
+    }
+
+    /// Heeds of the supervisor's knowledge only what it has learnt after the rounds that `before` tells of.
+    pub(super) fn after(mut self, before: Option<State>) -> Self {
+        self.round = before.map_or(self.round, |s| s.rounds + 1);
+        self
     }
 
     /// Waits until every OSD that can be started is up, and every PG active and clean, as far as that is possible with them.
@@ -93,6 +107,10 @@ impl<'a> Wait<'a> {
         let Some(state) = state else {
             return Ok(known);
         };
+        if state.rounds < self.round {
+            known.unknown = Some("the supervisor looks what is missing".to_owned());
+            return Ok(known);
+        }
         if known.unknown.is_none() {
             // What was removed from the cluster is not waited for.
             known
@@ -100,7 +118,9 @@ impl<'a> Wait<'a> {
                 .retain(|n| state.daemons.contains_key(&format!("osd.{n}")));
         }
         for (name, daemon) in &state.daemons {
-            let said = match (&daemon.trouble, daemon.failure()) {
+            // What kept it from being run is just being looked at again.
+            let trouble = daemon.trouble.as_ref().filter(|_| known.unknown.is_none());
+            let said = match (trouble, daemon.failure()) {
                 (Some(trouble), _) => format!("{name} is not run: {trouble}"),
                 (None, Some(why)) => format!("{name} does not start: {why}"),
                 (None, None) => continue,

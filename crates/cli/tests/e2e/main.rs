@@ -53,5 +53,6 @@ mod small_machine;
 mod space;
 mod tickets;
 mod up;
+mod up_lost;
 mod up_says_why;
 mod watch;

@@ -49,7 +49,7 @@ fn status(c: &Cluster) -> serde_json::Value {
 #[test]
 fn what_keeps_a_daemon_from_starting_is_said_at_once() {
     let c = Cluster::up("says-why", 3, &[]);
-    c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test; rados -p p put a ceph.conf");
+    c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test; cp ceph.conf sample; rados -p p put a sample");
     c.down();
     let file = |name: &str| c.dir().join(name);
     let aside = file("aside");
@@ -66,7 +66,7 @@ fn what_keeps_a_daemon_from_starting_is_said_at_once() {
     let back = |name: &str| std::fs::rename(&aside, file(name)).unwrap();
     let goes_on = |why: &[&str]| {
         up_fails(&c, &[&["osd.1 does not start: "], why].concat());
-        c.sh("timeout 60 rados -p p put b ceph.conf; timeout 60 rados -p p get a out; cmp out ceph.conf");
+        c.sh("timeout 60 rados -p p put b sample; timeout 60 rados -p p get a out; cmp out sample");
         let status = status(&c);
         let osd = &status["daemons"][2];
         assert_eq!(osd["name"], "osd.1", "{status}");
@@ -91,13 +91,13 @@ fn what_keeps_a_daemon_from_starting_is_said_at_once() {
     std::fs::write(c.conf(), &conf).unwrap();
 
     // Without the monitor, or the administrator's key, nothing goes.
-    away("mon.a/store");
+    away("mon.a/store.db");
     up_fails(
         &c,
         &["mon.a does not start: ", "without a monitor there is no cluster"],
     );
     c.down();
-    back("mon.a/store");
+    back("mon.a/store.db");
     away("ceph.client.admin.keyring");
     let said = up_fails(&c, &["ceph.client.admin.keyring", "auth get client.admin"]);
     // What is said to type works.
@@ -108,7 +108,7 @@ fn what_keeps_a_daemon_from_starting_is_said_at_once() {
     std::fs::remove_file(&aside).unwrap();
     c.start(3, &[]);
     c.wait_healthy();
-    c.sh("for o in a b; do rados -p p get $o out; cmp out ceph.conf; done");
+    c.sh("for o in a b; do rados -p p get $o out; cmp out sample; done");
 }
 
 #[test]
