@@ -17,6 +17,12 @@ pub(crate) fn quoted(path: &Path) -> String {
     shlex::try_quote(&text).map_or(text.clone(), Cow::into_owned)
 }
 
+/// Writes a line to standard error. That nobody reads any more is no reason to end.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// The progress display.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -35,7 +41,7 @@ impl Progress {
     pub(crate) fn step(&self, line: String) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => say(&line),
         }
     }
 
@@ -71,7 +77,7 @@ impl Progress {
         let copies = outcome.copies.map_or_else(String::new, |what| {
             format!("\n    Copies are still being made ({what}); clients can go on")
         });
-        eprintln!(
+        say(&format!(
             "Up after {:.1} s: {}{copies}\nNext:\n\
              \n    export CEPH_CONF={}\
              \n    ceph -s                            # or: spirula ceph -s\
@@ -82,7 +88,7 @@ impl Progress {
             outcome.health,
             quoted(&layout.conf()),
             quoted(layout.root()),
-        );
+        ));
         match outcome.failures.is_empty() {
             true => Ok(()),
             false => Err(Error::Daemon(outcome.failures.join("; "))),

@@ -225,7 +225,7 @@ impl<'a> Wait<'a> {
         // Of a daemon that starts and starts, the log says why.
         let starting = self.why.strip_suffix(" is starting");
         let log = self.layout.log_file(starting.unwrap_or(super::supervisor::NAME));
-        let said = starting.map(|_| words::last(&log, 0, None));
+        let said = starting.and_then(|_| words::latest(&log));
         Error::Unhealthy {
             what: match said {
                 Some(said) => format!("{} ({said})", self.why),

@@ -22,6 +22,11 @@ pub(super) fn last(path: &Path, since: u64, status: Option<ExitStatus>) -> Strin
     }
 }
 
+/// What the log at `path` ends with.
+pub(super) fn latest(path: &Path) -> Option<String> {
+    of_text(&read(path, 0).ok()?)
+}
+
 fn read(path: &Path, since: u64) -> std::io::Result<String> {
     let mut file = std::fs::File::open(path)?;
     let end = file.metadata()?.len();
