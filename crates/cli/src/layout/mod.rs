@@ -195,9 +195,13 @@ impl Layout {
         }
     }
 
-    /// Writes the spec so that a crash leaves the old one or the new one.
+    /// Writes the spec, where it has changed, so that a crash leaves the old one or the new one.
     pub(crate) fn save_spec(&self, spec: &Spec) -> Result<(), Error> {
         let path = self.spec_file();
+        // A disk that is full keeps nobody from starting the cluster that is there.
+        if self.load_spec()?.as_ref() == Some(spec) {
+            return Ok(());
+        }
         let text = serde_json::to_vec_pretty(spec).map_err(|e| Error::Spec {
             path: path.clone(),
             source: e,

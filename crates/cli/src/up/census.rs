@@ -89,13 +89,16 @@ impl Here {
     }
 }
 
-/// Whether there is nothing in `dir` but links, which an administrator prepares for a new OSD.
+/// Whether there is nothing in `dir` but what an administrator prepares for a new OSD: links, or a file system of its own.
 pub(crate) fn is_vacant(dir: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return !dir.exists();
     };
-    let is_link = |e: std::fs::DirEntry| e.file_type().is_ok_and(|t| t.is_symlink());
-    entries.into_iter().all(|entry| entry.is_ok_and(is_link))
+    let is_prepared = |e: std::fs::DirEntry| {
+        // Every new ext4 file system has it.
+        e.file_name() == "lost+found" || e.file_type().is_ok_and(|t| t.is_symlink())
+    };
+    entries.into_iter().all(|entry| entry.is_ok_and(is_prepared))
 }
 
 /// The UUID of the store in an OSD's directory.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::census::{Here, InMap};
+use super::census::{Here, InMap, is_vacant};
 use super::progress::{Progress, quoted};
 use super::replace::SURE;
 use super::supervisor;
@@ -290,9 +290,13 @@ impl Removal {
             .filter_map(|name| std::fs::read_link(dir.join(name)).ok())
             .map(|device| device.display().to_string())
             .collect();
+        use std::io::ErrorKind;
         match std::fs::remove_dir_all(&dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::path("remove", &dir, e)),
-            _ => {}
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            // A file system of its own is mounted there: the directory stays, with nothing in it.
+            Err(e) if e.kind() == ErrorKind::ResourceBusy && is_vacant(&dir) => {}
+            Err(e) => return Err(Error::path("remove", &dir, e)),
         }
         let still = match devices.is_empty() {
             true => String::new(),

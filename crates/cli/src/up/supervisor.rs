@@ -176,10 +176,16 @@ impl Supervisor {
         provision::mons(&self.layout, &spec).await?;
         let names = Layout::daemons(&spec);
         self.stop_those(|name| !names.iter().any(|n| n == name));
-        for name in &names {
-            let is_made = provision::is_ready(&self.layout, name);
-            if is_made && !self.troubles.contains_key(name) {
-                self.start_if_down(name)?;
+        self.failures.clear();
+        for name in names {
+            let is_made = provision::is_ready(&self.layout, &name);
+            if !is_made || self.troubles.contains_key(&name) {
+                continue;
+            }
+            match self.start_if_down(&name) {
+                // The others go on without one OSD.
+                Err(e) if name.starts_with("osd.") => self.fail(name, &e),
+                started => started?,
             }
         }
         self.call_the_roll(spec);
@@ -188,7 +194,6 @@ impl Supervisor {
     }
 
     fn call_the_roll(&mut self, spec: Spec) {
-        self.failures.clear();
         self.roll_call = Some(Box::pin(roll_call(self.layout.clone(), spec)));
     }
 
@@ -204,6 +209,7 @@ impl Supervisor {
                 }
                 Ok(Verdict::Run | Verdict::Make) => {
                     self.troubles.remove(&name);
+                    self.failures.remove(&name);
                     // One that has died meanwhile waits for its turn.
                     if !self.daemons.contains_key(&name)
                         && let Err(e) = self.start_if_down(&name)

@@ -48,7 +48,7 @@ fn status(c: &Cluster) -> serde_json::Value {
 
 #[test]
 fn what_keeps_a_daemon_from_starting_is_said_at_once() {
-    let c = Cluster::up("says-why", 3, &[]);
+    let c = Cluster::up("says-why", 3, &["--encrypt"]);
     c.sh("ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test; cp ceph.conf sample; rados -p p put a sample");
     c.down();
     let file = |name: &str| c.dir().join(name);
@@ -79,6 +79,9 @@ fn what_keeps_a_daemon_from_starting_is_said_at_once() {
         goes_on(&[file(lacking).to_str().unwrap(), "No such file"]);
         back(lacking);
     }
+    away("osd.1/lockbox.keyring");
+    goes_on(&["osd.1: no key for its encrypted store"]);
+    back("osd.1/lockbox.keyring");
     away("osd.1/block");
     std::fs::write(file("osd.1/block"), "something else").unwrap();
     goes_on(&["osd.1/block"]);
