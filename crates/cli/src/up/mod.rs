@@ -198,7 +198,7 @@ async fn serve(
     mut alive: impl FnMut() -> Result<(), Error>,
 ) -> Result<Outcome, Error> {
     let progress = wait.progress();
-    let outcome = wait.until_up(&mut alive).await?;
+    let outcome = wait.without(&args.replace_osd).until_up(&mut alive).await?;
     if args.replace_osd.is_empty() {
         return Ok(outcome);
     }

@@ -32,6 +32,8 @@ pub(super) struct Wait<'a> {
     progress: &'a Progress,
     /// What was said of daemons already.
     told: BTreeSet<String>,
+    /// The OSDs that are known to be lost, as they are about to be replaced.
+    lost: &'a [u32],
     admin: Option<Admin>,
     why: String,
     /// That only copies are still to be made.
@@ -47,11 +49,18 @@ impl<'a> Wait<'a> {
             spec,
             progress,
             told: BTreeSet::new(),
+            lost: &[],
             admin: None,
             why: String::from("the monitor does not answer"),
             settled: None,
             round: 1,
         }
+    }
+
+    /// Does not say of these OSDs that they are not run.
+    pub(super) fn without(mut self, lost: &'a [u32]) -> Self {
+        self.lost = lost;
+        self
     }
 
     /// Where it is said what is waited for.
@@ -126,13 +135,15 @@ impl<'a> Wait<'a> {
                 (None, None) => continue,
             };
             known.is_all = false;
-            if let Some(osd) = name.strip_prefix("osd.").and_then(|n| n.parse().ok()) {
+            let osd = name.strip_prefix("osd.").and_then(|n| n.parse().ok());
+            if let Some(osd) = osd {
                 known.osds.remove(&osd);
             }
             if daemon.trouble.is_none() {
                 known.failures.push(said.clone());
             }
-            if self.told.insert(said.clone()) {
+            let is_known = trouble.is_some() && osd.is_some_and(|n| self.lost.contains(&n));
+            if !is_known && self.told.insert(said.clone()) {
                 self.progress.warn(said);
             }
         }
