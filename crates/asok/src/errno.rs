@@ -1,5 +1,7 @@
 //! Errno numbers and what they mean in words, as official daemons and tools print them.
 
+/// Not permitted.
+pub const EPERM: i32 = 1;
 /// No such option, command, daemon, …
 pub const ENOENT: i32 = 2;
 /// What was given makes no sense.

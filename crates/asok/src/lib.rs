@@ -44,6 +44,24 @@ pub struct Failure {
     pub message: String,
 }
 
+/// What a command that worked answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Its output.
+    pub value: Value,
+    /// What is said besides. Whoever asks with `ceph tell` sees it; the socket's protocol has no place for it.
+    pub status: String,
+}
+
+impl From<Value> for Answer {
+    fn from(value: Value) -> Self {
+        Self {
+            value,
+            status: String::new(),
+        }
+    }
+}
+
 /// What a daemon offers on its socket.
 pub trait Handler {
     /// The commands, besides those that [`Request::builtin`] answers for every daemon, and those of [`config`], which every
@@ -57,7 +75,7 @@ pub trait Handler {
     ///
     /// # Errors
     /// [`Failure`] is printed as the official daemons print it.
-    fn run(&self, prefix: &str, args: &Map<String, Value>) -> impl Future<Output = Result<Value, Failure>>;
+    fn run(&self, prefix: &str, args: &Map<String, Value>) -> impl Future<Output = Result<Answer, Failure>>;
 }
 
 /// Where a daemon's admin socket goes.
@@ -175,11 +193,11 @@ pub async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
 
 async fn run<H: Handler>(request: &[u8], handler: &H) -> Result<Vec<u8>, Failure> {
     let request = Request::parse(request)?;
-    let value = match request.builtin(handler.commands(), &handler.version()) {
+    let answer = match request.builtin(handler.commands(), &handler.version()) {
         Some(answer) => answer?,
         None => handler.run(&request.prefix, &request.args).await?,
     };
-    Ok(request.render(&value))
+    Ok(request.render(&answer.value))
 }
 
 #[cfg(test)]
@@ -205,14 +223,14 @@ mod tests {
             json!({"version": "1"})
         }
 
-        async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+        async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
             match prefix {
-                "perf dump" => return Ok(json!({"osd": {}})),
-                "perf schema" => return Ok(json!({})),
+                "perf dump" => return Ok(json!({"osd": {}}).into()),
+                "perf schema" => return Ok(json!({}).into()),
                 _ => {}
             }
             match args.get("var").and_then(Value::as_str) {
-                Some(v) => Ok(json!({v: "x"})),
+                Some(v) => Ok(json!({v: "x"}).into()),
                 None => Err(Failure {
                     code: -22,
                     message: "var?".to_owned(),

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 use crate::errno::EINVAL;
 use crate::fmt::{Format, Names, render_xml};
-use crate::{Failure, command};
+use crate::{Answer, Failure, command};
 
 /// Longest request that is read.
 const MAX_REQUEST: usize = 64 << 10;
@@ -97,7 +97,7 @@ impl Request {
 
     /// Answers what every daemon answers in the same way, and what is no command of a daemon with these of its own. `None`: the
     /// daemon has to.
-    pub fn builtin(&self, own: &[command::Command], version: &Value) -> Option<Result<Value, Failure>> {
+    pub fn builtin(&self, own: &[command::Command], version: &Value) -> Option<Result<Answer, Failure>> {
         let mut named = command::all(own)
             .into_iter()
             .filter(|c| c.name == self.prefix)
@@ -108,14 +108,15 @@ impl Request {
         if !named.any(|c| c.takes(&self.args)) {
             return Some(Err(invalid("invalid command json")));
         }
-        Some(Ok(match self.prefix.as_str() {
+        let value = match self.prefix.as_str() {
             "0" => json!("2"),
             "version" => version.clone(),
             "git_version" => json!({"git_version": version["version"]}),
             "help" => command::help(own),
             "get_command_descriptions" => command::describe(own),
             _ => return None,
-        }))
+        };
+        Some(Ok(value.into()))
     }
 
     /// A command's output: a text as it is, anything else in the format that was asked for.

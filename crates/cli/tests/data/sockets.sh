@@ -42,3 +42,17 @@ done
 [ "$(asok osd.0 '{"prefix": "config get", "var": "nope"}\n')" = \
     "ERROR: (2) No such file or directory
 error getting 'nope': (2) No such file or directory" ]
+
+# Every command of Ceph's monitor is there: done, or refused with a reason.
+for command in 'perf histogram dump' 'perf histogram schema'; do
+    [ "$(ceph daemon mon.a $command | jq -c .)" = '{"cluster":{},"mon":{}}' ]
+done
+[ "$(ceph daemon mon.a perf dump mon num_sessions | jq -c 'map_values(keys)')" = '{"mon":["num_sessions"]}' ]
+[ "$(ceph daemon mon.a log flush)" = '{}' ]
+[ "$(ceph daemon mon.a add_bootstrap_peer_hint 127.0.0.1)" = 'mon already active; ignoring bootstrap hint' ]
+[ "$(ceph daemon mon.a heap stats)" = 'ERROR: (95) Operation not supported
+could not issue heap profiler command -- not using tcmalloc!' ]
+for command in compact 'connection scores dump' dump_mempools 'log reopen' 'perf reset all' 'quorum exit' smart sync_force; do
+    ceph daemon mon.a $command | grep '^ERROR: (95) Operation not supported' >/dev/null
+done
+[ "$(ceph tell mon.a version -f xml)" = '<version><version>16.2.15</version><release>pacific</release><release_type>stable</release_type></version>' ]

@@ -187,7 +187,6 @@ options! {
     osd_pool_default_flag_nopgchange Bool Advanced "false" ["mon"] "set nopgchange on new pools";
     osd_pool_default_flag_nosizechange Bool Advanced "false" ["mon"] "set nosizechange on new pools";
     osd_pool_default_min_size Uint Advanced "0" ["mon"] "replicas that must be there for I/O; 0 for size minus size/2";
-    osd_pool_default_pg_autoscale_mode Str Advanced "on" ["mon"] "autoscaling of new pools";
     osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
     osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
     osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";

@@ -3,7 +3,7 @@
 use serde_json::{Map, json};
 
 use super::{
-    Args, Done, Outcome, Reply, admit, answer_daemon_command, errno, execute, misc, named, now, official,
+    Args, Done, Outcome, Reply, admit, answer_daemon_command, daemon, errno, execute, named, now, official,
     refuse, signature,
 };
 use crate::core::{Monitor, SessionId};
@@ -93,8 +93,8 @@ fn descriptions() -> Map<String, serde_json::Value> {
 
 /// What `ceph tell mgr` offers.
 const MANAGERS_COMMANDS: &[spirula_asok::Command] = &[
-    misc::PERF_DUMP,
-    misc::PERF_SCHEMA,
+    daemon::PERF_DUMP,
+    daemon::PERF_SCHEMA,
     spirula_asok::Command {
         name: "dump_osd_network",
         params: &[("value?", "CephInt")],
@@ -123,9 +123,9 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
             let stats = mon.stats.osds.iter();
             let times =
                 stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
-            Ok(osd_network::dump(times, threshold, &mon.values, mon.now))
+            Ok(osd_network::dump(times, threshold, &mon.values, mon.now).into())
         }
-        _ => misc::daemon_command(mon, prefix, args),
+        _ => daemon::daemon_command(mon, prefix, args),
     })
 }
 

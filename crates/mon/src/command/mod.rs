@@ -10,15 +10,18 @@ mod config;
 mod config_history;
 mod config_key;
 mod config_show;
+mod crash;
 mod crush;
 mod crush_change;
 mod crush_dump;
 mod crush_weight_set;
+mod daemon;
 pub mod errno;
 mod health_cmd;
 mod log;
 mod manager;
 mod misc;
+mod modules;
 mod mon_change;
 mod official;
 mod osd_change;
@@ -127,6 +130,8 @@ const FAMILIES: &[&[Command]] = &[
     space::COMMANDS,
     misc::COMMANDS,
     manager::COMMANDS,
+    modules::COMMANDS,
+    crash::COMMANDS,
     services::COMMANDS,
     mon_change::COMMANDS,
     report::COMMANDS,
@@ -233,8 +238,9 @@ fn admit(
             (allowed, "access denied")
         }
     };
-    if perm.contains('w') || !allowed {
-        mon.audit(session, args, allowed);
+    match perm.contains('w') || !allowed {
+        true => mon.audit(session, args, allowed),
+        false => mon.audit_read(session, args),
     }
     match allowed {
         true => Ok(()),
@@ -302,7 +308,7 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
         Err(r) => return r,
     };
     // Ceph wants these capabilities for whatever is asked.
-    let perm = if misc::only_reads(args.prefix()) {
+    let perm = if daemon::only_reads(args.prefix()) {
         "r"
     } else {
         "rwx"
@@ -323,31 +329,23 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
 fn answer_daemon_command(
     args: &Args,
     commands: &[spirula_asok::Command],
-    run: impl FnOnce(&str, &Map<String, Value>) -> Result<Value, spirula_asok::Failure>,
+    run: impl FnOnce(&str, &Map<String, Value>) -> Result<spirula_asok::Answer, spirula_asok::Failure>,
 ) -> Reply {
     let answer = spirula_asok::Request::of(args.to_map()).and_then(|request| {
-        let value = match request.builtin(commands, &crate::version::daemon()) {
+        let answer = match request.builtin(commands, &crate::version::daemon()) {
             Some(answer) => answer?,
             None => run(&request.prefix, &request.args)?,
         };
-        Ok(request.render(&value))
+        Ok((request.render(&answer.value), answer.status))
     });
     match answer {
-        Ok(output) => Reply::data(output),
+        Ok((output, status)) => Reply::data(output).with_status(status),
         Err(e) => Reply::error(e.code, e.message),
     }
 }
 
-/// Commands of the admin socket and of `tell`.
-pub(crate) fn daemon_command(
-    mon: &mut Monitor,
-    prefix: &str,
-    args: &Map<String, Value>,
-) -> Result<Value, spirula_asok::Failure> {
-    misc::daemon_command(mon, prefix, args)
-}
-
-pub(crate) use misc::{DAEMON_COMMANDS, daemon_versions};
+pub(crate) use daemon::{DAEMON_COMMANDS, daemon_command};
+pub(crate) use misc::daemon_versions;
 
 /// The answer to a ping: health and monitor status, as `ceph ping mon.a` prints it.
 pub(crate) fn ping_text(mon: &Monitor) -> String {

@@ -7,4 +7,4 @@ mod units;
 pub use spirula_asok::fmt::{Format, Names, float, render_xml};
 pub use table::{Align, Table};
 pub use text::{cut, one_line};
-pub use units::{addr_legacy, age, bytes, count, percent, time_iso};
+pub use units::{addr_legacy, age, bytes, count, parse_time, percent, time_iso};

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use spirula_asok::{Failure, Request};
+use spirula_asok::{Answer, Failure, Request};
 use spirula_msgr::Sender;
 use spirula_proto::mon::{MCommand, MCommandReply};
 use spirula_proto::{BytesList, Payload, RawMessage};
@@ -41,26 +41,32 @@ pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) 
         }
     };
     if let Some(result) = request.builtin(COMMANDS, &version()) {
-        answer(&sender, tid, result.map(|v| request.render(&v)));
+        reply(&sender, tid, &request, result);
         return Ok(());
     }
     if request.prefix == "bench" {
         let shell = Rc::clone(shell);
         tokio::task::spawn_local(async move {
             let result = super::bench::run(&shell, &request.args).await;
-            answer(&sender, tid, result.map(|v| request.render(&v)));
+            reply(&sender, tid, &request, result.map(Answer::from));
         });
         return Ok(());
     }
     let result = shell.with(|o| execute(o, &request.prefix, &request.args));
-    answer(&sender, tid, result.map(|v| request.render(&v)));
+    reply(&sender, tid, &request, result);
     Ok(())
 }
 
-fn answer(sender: &Sender, tid: u64, result: Result<Vec<u8>, Failure>) {
+fn reply(sender: &Sender, tid: u64, request: &Request, result: Result<Answer, Failure>) {
+    answer(sender, tid, result.map(|a| (request.render(&a.value), a.status)));
+}
+
+/// Sends output and status, or a failure.
+fn answer(sender: &Sender, tid: u64, result: Result<(Vec<u8>, String), Failure>) {
     let reply = match result {
-        Ok(output) => MCommandReply {
+        Ok((output, status)) => MCommandReply {
             output: BytesList::from(Bytes::from(output)),
+            status,
             ..MCommandReply::default()
         },
         Err(e) => MCommandReply {
