@@ -45,8 +45,12 @@ says 22 'requires both a cephx lockbox secret and a dm-crypt key.' \
 
 # A size is what the pool's rule is for.
 ceph osd getcrushmap -o map 2>version
-crushtool -d map | sed 's/max_size 10/max_size 3/' >text
-crushtool -c text -o narrow
+/usr/bin/python3 - <<'EOF'
+# The mask of the only rule: ruleset 0, replicated, sizes 1 to 10.
+crush = open('map', 'rb').read()
+assert crush.count(b'\0\1\1\x0a') == 1
+open('narrow', 'wb').write(crush.replace(b'\0\1\1\x0a', b'\0\1\1\x03'))
+EOF
 ceph osd setcrushmap -i narrow
 says 22 'pool size is bigger than the crush rule max size' ceph osd pool set data size 4
 says 22 'pool size is bigger than the crush rule max size' ceph osd pool create wide 8 8 --size 4
@@ -156,7 +160,7 @@ until ceph osd getmaxosd >/dev/null && grep -F 'cmd=[{"prefix":"osd getmaxosd"' 
 kill $watcher
 grep -E "audit \[DBG\] from='.*' entity='client.admin' cmd=\[\{.prefix.:.osd getmaxosd.*: dispatch" watched >/dev/null
 ceph log last 50 debug audit | grep -F '"prefix":"osd getmaxosd"' >/dev/null
-python3 - <<'EOF'
+/usr/bin/python3 - <<'EOF'
 import json, os, rados, time
 cluster = rados.Rados(conffile=os.environ['CEPH_CONF'])
 cluster.connect()

@@ -2,7 +2,7 @@
 
 # Sends bytes (with Python's escapes) to a daemon's socket and prints what comes back after the length.
 asok() {
-    python3 - "run/$1.asok" "$2" <<'EOF'
+    /usr/bin/python3 - "run/$1.asok" "$2" <<'EOF'
 import socket, struct, sys
 s = socket.socket(socket.AF_UNIX)
 s.settimeout(20)
