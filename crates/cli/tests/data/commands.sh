@@ -38,7 +38,10 @@ timeout 60 bash -c 'until [ "$(ceph pg stat -f json | jq -c "[.pg_summary.num_pg
 
 # An OSD's secrets are all there, or there are none.
 key=$(ceph-authtool --gen-print-key)
-new() { ceph osd new "$1" -i <(printf '%s' "$2"); }
+new() {
+    printf '%s' "$2" >secrets
+    ceph osd new "$1" -i secrets
+}
 uuid=$(cat /proc/sys/kernel/random/uuid)
 says 22 'requires both a cephx lockbox secret and a dm-crypt key.' \
     new "$uuid" "{\"cephx_secret\": \"$key\", \"cephx_lockbox_secret\": \"$key\", \"dmcrypt_key\": \"\"}"
@@ -149,16 +152,17 @@ ceph crash archive "${new}_aaaa"
 ceph crash prune 3
 [ "$(ceph crash ls -f json | jq -r '.[].crash_id')" = "${new}_aaaa" ]
 says 0 'crash info: nope not found' ceph crash info nope
-says 0 "malformed crash metadata: missing 'crash_id' field" ceph crash post -i <(echo '{"a": 1}')
+echo '{"a": 1}' >nonsense
+says 0 "malformed crash metadata: missing 'crash_id' field" ceph crash post -i nonsense
 ceph crash rm "${new}_aaaa"
 [ "$(ceph crash stat)" = '0 crashes recorded' ]
 
 # What only reads reaches the audit log while somebody watches; a client sees the log at the level that it asked for last, once.
-timeout 60 ceph --watch-debug >watched &
+timeout 60 ceph --watch-debug -W audit >watched &
 watcher=$!
 until ceph osd getmaxosd >/dev/null && grep -F 'cmd=[{"prefix":"osd getmaxosd"' watched >/dev/null; do sleep 0.2; done
 kill $watcher
-grep -E "audit \[DBG\] from='.*' entity='client.admin' cmd=\[\{.prefix.:.osd getmaxosd.*: dispatch" watched >/dev/null
+grep -E "mon.a \[DBG\] from='.*' entity='client.admin' cmd=\[\{.prefix.:.osd getmaxosd.*: dispatch" watched >/dev/null
 ceph log last 50 debug audit | grep -F '"prefix":"osd getmaxosd"' >/dev/null
 /usr/bin/python3 - <<'EOF'
 import json, os, rados, time
