@@ -170,7 +170,7 @@ cluster = rados.Rados(conffile=os.environ['CEPH_CONF'])
 cluster.connect()
 seen = []
 def note(arg, line, who, sec, nsec, seq, level, msg):
-    seen.append(msg)
+    seen.append(msg.decode())
 def command(**args):
     code, out, status = cluster.mon_command(json.dumps(args), b'')
     assert code == 0, status
