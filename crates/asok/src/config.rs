@@ -8,7 +8,7 @@ use spirula_conf::options::{self, Kind, Opt, Source, Values};
 use crate::errno::{EINVAL, ENOENT, EPERM};
 use crate::{Answer, Command, Failure};
 
-/// The commands that [`run`] knows; [`crate::describe`] lists them for every daemon.
+/// The commands that [`run`] knows; `describe` lists them for every daemon.
 pub const COMMANDS: &[Command] = &[
     Command::new(
         "config diff",

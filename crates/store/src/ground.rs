@@ -101,6 +101,11 @@ impl Ground {
         !self.sparse || file.ready_count() >= file.kept_ready() / 2
     }
 
+    /// The same, or it can get that at once: the background may not have come to it yet.
+    pub(crate) fn can_have_index_room(&self, file: &IndexFile) -> bool {
+        self.has_index_room(file) || (!self.dry && self.below >= self.ready_min)
+    }
+
     /// Of so many bytes without space, those for which it can be had.
     pub(crate) fn obtainable(&self, bytes: u64) -> u64 {
         match (self.sparse, self.dry) {

@@ -497,7 +497,9 @@ impl Store {
     /// What may still be allocated to objects, in bytes: nothing where the index has no room for more of them. Cheap enough to ask for
     /// every batch, unlike [`Store::statfs`].
     pub fn available(&self) -> u64 {
-        match self.has_index_room() {
+        let file = self.state.index.file();
+        let has_room = file.spare_count() >= self.spare_target / 2 && self.ground.can_have_index_room(file);
+        match has_room {
             true => self.data_room(),
             false => 0,
         }

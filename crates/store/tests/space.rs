@@ -260,3 +260,20 @@ fn a_full_file_system_refuses_writes_and_nothing_else() {
     drop(store);
     assert_clean(&disk);
 }
+
+/// The index may grow faster than the background takes space for it: as long as the file system has some, that is no lack of room.
+#[test]
+fn an_index_that_grows_fast_does_not_fill_the_store() {
+    let disk = SimDisk::new(256 << 20, 11);
+    format(&disk);
+    let mut store = open(&disk);
+    let mut events = Vec::new();
+    for i in 0..6000 {
+        let mut txn = Transaction::new();
+        txn.set_info(&key(i), vec![i as u8; 3000]);
+        store.submit(txn, Token(i as u64)).unwrap();
+        store.poll(&mut events);
+        assert!(store.available() > 128 * MIB, "{} after {i}", store.available());
+    }
+    assert!(work(&mut store));
+}
