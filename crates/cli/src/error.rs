@@ -28,12 +28,6 @@ pub(crate) enum Error {
     Conf(#[from] spirula_conf::Error),
     #[error("{path}: {what}")]
     Option { path: PathBuf, what: String },
-    #[error("{path}:{line}: {what}")]
-    Line {
-        path: PathBuf,
-        line: usize,
-        what: String,
-    },
     #[error("{0}")]
     Usage(String),
     #[error(

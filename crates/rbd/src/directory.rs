@@ -107,9 +107,7 @@ pub(crate) async fn add_again(io: &IoCtx, name: &str, id: &str) -> Result<()> {
 }
 
 /// The state of a directory to which images may be added.
-pub(crate) const READY: u8 = 0;
-/// That of one to which none may be added any more.
-pub(crate) const ADD_DISABLED: u8 = 1;
+const READY: u8 = 0;
 
 /// Removes an image that is gone.
 pub(crate) async fn remove(io: &IoCtx, name: &str, id: &str) -> Result<()> {

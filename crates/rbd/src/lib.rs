@@ -19,7 +19,6 @@ mod io;
 mod journal;
 mod lock;
 mod message;
-mod metadata;
 mod migration;
 mod mirror;
 mod names;
@@ -34,11 +33,10 @@ mod snapshots;
 mod stored;
 mod trash;
 mod usage;
-mod users;
 mod watcher;
 
 pub use clones::{Child, children};
-pub use create::{CloneFormat, CreateOptions, clone, create, mark_pool};
+pub use create::{CloneFormat, CreateOptions, clone, create};
 pub use directory::{image_id, image_name, is_old_image, list, rename};
 pub use error::{Error, Result};
 pub use header::{Fixed, Header, Parent, Snapshot};
@@ -49,7 +47,7 @@ pub use migration::{
 pub use mirror::{
     MIRROR_BY_SNAPSHOTS, MIRROR_MODE_IMAGE, is_mirror_primary, mirror_mode, mirrored_image, mirrored_images,
 };
-pub use namespaces::{namespace_create, namespace_remove, namespaces};
+pub use namespaces::namespaces;
 pub use naming::{ParentNames, name_of};
 pub use progress::Progress;
 pub use remove::remove;

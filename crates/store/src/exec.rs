@@ -1,16 +1,13 @@
-//! Where blocking work on the index and the space below is done: three threads, or, in simulations, the caller itself step by step.
+//! Where blocking work on the index is done: two threads, or, in simulations, the caller itself step by step.
 
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 
-use crate::device::BlockIo;
-use crate::ground::{self, GroundDone};
 use crate::index::{Index, Outcome, Page, PageLimit};
 use crate::notify::Notify;
 use crate::onode::Onode;
@@ -45,12 +42,6 @@ pub(crate) enum Job {
     },
     /// Remove some garbage from the index.
     Purge,
-    /// Take space below for blocks.
-    Allocate(Range<u64>),
-    /// Give the space of blocks back.
-    Discard(Vec<Range<u64>>),
-    /// Take space for a group that the index may grow into.
-    Prepare,
 }
 
 /// Its outcome.
@@ -61,10 +52,9 @@ pub(crate) enum JobDone {
     Learnt(Result<Option<Bytes>>),
     Commit(Result<Outcome>),
     Purged(Result<bool>),
-    Ground(GroundDone),
 }
 
-fn run(index: &Index, io: &Arc<dyn BlockIo>, job: Job) -> JobDone {
+fn run(index: &Index, job: Job) -> JobDone {
     match job {
         Job::Lookup(wanted) => JobDone::Lookup(lookup(index, wanted)),
         Job::Objects { id, from, to, limit } => {
@@ -75,9 +65,6 @@ fn run(index: &Index, io: &Arc<dyn BlockIo>, job: Job) -> JobDone {
         Job::Learn(from) => JobDone::Learnt(index.learn(&from)),
         Job::Commit { frozen, group_blocks } => JobDone::Commit(index.apply(&frozen, group_blocks)),
         Job::Purge => JobDone::Purged(index.purge()),
-        Job::Allocate(blocks) => JobDone::Ground(ground::allocate(io, blocks)),
-        Job::Discard(blocks) => JobDone::Ground(ground::discard(io, blocks)),
-        Job::Prepare => JobDone::Ground(GroundDone::Prepared(index.file().prepare())),
     }
 }
 
@@ -112,23 +99,19 @@ impl Outbox {
 /// Runs jobs. Changes of the index are done in order; other jobs do not wait for them.
 pub(crate) enum Executor {
     Threads(Threads),
-    Inline {
-        index: Arc<Index>,
-        io: Arc<dyn BlockIo>,
-        jobs: VecDeque<Job>,
-    },
+    Inline { index: Arc<Index>, jobs: VecDeque<Job> },
 }
 
 pub(crate) struct Threads {
     outbox: Outbox,
-    /// To the threads for reading, for committing, and for the space below; dropping them ends the threads.
+    /// To the threads for reading and for committing; dropping them ends the threads.
     senders: Vec<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Executor {
     /// Starts the threads.
-    pub(crate) fn threads(index: &Arc<Index>, io: &Arc<dyn BlockIo>, notify: &Notify) -> io::Result<Self> {
+    pub(crate) fn threads(index: &Arc<Index>, notify: &Notify) -> io::Result<Self> {
         let outbox = Outbox {
             done: Arc::default(),
             notify: notify.clone(),
@@ -138,10 +121,10 @@ impl Executor {
             senders: Vec::new(),
             threads: Vec::new(),
         };
-        for name in ["store-read", "store-commit", "store-space"] {
+        for name in ["store-read", "store-commit"] {
             let (sender, jobs) = channel();
-            let (index, io, outbox) = (Arc::clone(index), Arc::clone(io), out.outbox.clone());
-            let work = move || serve(&index, &io, &jobs, &outbox);
+            let (index, outbox) = (Arc::clone(index), out.outbox.clone());
+            let work = move || serve(&index, &jobs, &outbox);
             out.threads.push(
                 thread::Builder::new()
                     .name(name.into())
@@ -154,10 +137,9 @@ impl Executor {
     }
 
     /// Jobs are done by [`Executor::take`], one a call.
-    pub(crate) fn inline(index: &Arc<Index>, io: &Arc<dyn BlockIo>) -> Self {
+    pub(crate) fn inline(index: &Arc<Index>) -> Self {
         Self::Inline {
             index: Arc::clone(index),
-            io: Arc::clone(io),
             jobs: VecDeque::new(),
         }
     }
@@ -165,11 +147,7 @@ impl Executor {
     pub(crate) fn submit(&mut self, job: Job) {
         match self {
             Self::Threads(t) => {
-                let to = match job {
-                    Job::Commit { .. } | Job::Purge => 1,
-                    Job::Allocate(_) | Job::Discard(_) | Job::Prepare => 2,
-                    _ => 0,
-                };
+                let to = usize::from(matches!(job, Job::Commit { .. } | Job::Purge));
                 // The threads live as long as their senders.
                 let _ = t.senders[to].send(job);
             }
@@ -180,14 +158,14 @@ impl Executor {
     pub(crate) fn take(&mut self, out: &mut Vec<JobDone>) {
         match self {
             Self::Threads(t) => out.append(&mut t.outbox.lock()),
-            Self::Inline { index, io, jobs } => out.extend(jobs.pop_front().map(|j| run(index, io, j))),
+            Self::Inline { index, jobs } => out.extend(jobs.pop_front().map(|j| run(index, j))),
         }
     }
 }
 
-fn serve(index: &Index, io: &Arc<dyn BlockIo>, jobs: &Receiver<Job>, outbox: &Outbox) {
+fn serve(index: &Index, jobs: &Receiver<Job>, outbox: &Outbox) {
     while let Ok(job) = jobs.recv() {
-        let done = run(index, io, job);
+        let done = run(index, job);
         outbox.lock().push(done);
         outbox.notify.wake();
     }

@@ -11,7 +11,6 @@ mod common;
 
 mod auth;
 mod capabilities;
-mod commands;
 mod conformance;
 mod connection_modes;
 mod crash;
@@ -50,9 +49,6 @@ mod rbd_tasks;
 mod services;
 mod slow_disk;
 mod small_machine;
-mod space;
 mod tickets;
 mod up;
-mod up_lost;
-mod up_says_why;
 mod watch;

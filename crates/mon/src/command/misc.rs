@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use spirula_asok::{Command as DaemonCommand, Failure};
 
-use super::{Call, Done, Reply, commands, manager, now, services, status};
+use super::{Call, Done, Reply, commands, errno, manager, now, services, status};
 use crate::core::Monitor;
 use crate::fmt::Format;
 use crate::version;
@@ -172,6 +173,162 @@ fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
         _ => json!({"mon": mons, "osd": hosts, "mgr": mgrs}),
     };
     now(Reply::json(call.format.or_pretty(), &v))
+}
+
+/// Counters, of the monitor and of the manager.
+pub(super) const PERF_DUMP: DaemonCommand = DaemonCommand {
+    name: "perf dump",
+    params: &[],
+    help: "show counters",
+};
+/// What they mean.
+pub(super) const PERF_SCHEMA: DaemonCommand = DaemonCommand {
+    name: "perf schema",
+    params: &[],
+    help: "describe the counters",
+};
+
+/// What the admin socket and `ceph tell mon.X` offer.
+pub(crate) const DAEMON_COMMANDS: &[DaemonCommand] = &[
+    PERF_DUMP,
+    PERF_SCHEMA,
+    DaemonCommand {
+        name: "mon_status",
+        params: &[],
+        help: "show this monitor's state",
+    },
+    DaemonCommand {
+        name: "quorum_status",
+        params: &[],
+        help: "show the quorum",
+    },
+    DaemonCommand {
+        name: "sessions",
+        params: &[],
+        help: "list the sessions",
+    },
+    DaemonCommand {
+        name: "ops",
+        params: &[],
+        help: "list the operations in flight",
+    },
+    DaemonCommand {
+        name: "dump_historic_ops",
+        params: &[],
+        help: "show recent ops",
+    },
+    DaemonCommand {
+        name: "dump_historic_slow_ops",
+        params: &[],
+        help: "show recent slow ops",
+    },
+    DaemonCommand {
+        name: "dump_ops_in_flight",
+        params: &[],
+        help: "list the operations in flight",
+    },
+    DaemonCommand {
+        name: "version",
+        params: &[],
+        help: "show the version",
+    },
+];
+
+/// What `ceph tell mon.X` answers to whoever may read: the state of the monitors, which the maps tell as well. All others
+/// change something, or show what others do and how the daemon is configured.
+const ONLY_READ: &[&str] = &[
+    "get_command_descriptions",
+    "mon_status",
+    "perf dump",
+    "perf schema",
+    "quorum_status",
+    "version",
+];
+
+/// Whether a command of `ceph tell mon.X` does nothing but show what every reader may know.
+pub(super) fn only_reads(prefix: &str) -> bool {
+    ONLY_READ.contains(&prefix)
+}
+
+fn fail(code: i32, message: impl Into<String>) -> Failure {
+    Failure {
+        code,
+        message: message.into(),
+    }
+}
+
+pub(super) fn daemon_command(
+    m: &mut Monitor,
+    prefix: &str,
+    args: &Map<String, Value>,
+) -> Result<Value, Failure> {
+    let name = format!("mon.{}", m.me.name);
+    let daemon = spirula_asok::config::Daemon {
+        name: &name,
+        // The core looks values up when it needs them; only the messenger's are taken at the start.
+        live: |option| !option.starts_with("ms_"),
+    };
+    if let Some(answer) = spirula_asok::config::run(daemon, &mut m.values, prefix, args) {
+        m.refresh_values();
+        return answer;
+    }
+    match prefix {
+        "version" => Ok(version::daemon()),
+        "perf dump" => Ok(counters(m)),
+        "perf schema" => Ok(schema(&counters(m))),
+        "mon_status" | "quorum_status" => Ok(status::mon_status(m)),
+        "sessions" => Ok(sessions(m)),
+        _ => m
+            .op_command(prefix, args)
+            .ok_or_else(|| fail(errno::EINVAL, "command not known")),
+    }
+}
+
+fn sessions(m: &Monitor) -> Value {
+    let own = m.sessions.iter().filter(|(_, s)| !s.forwarded);
+    own.map(|(id, s)| {
+        json!({
+            "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
+            "addrs": status::addrvec(&s.addr.into()), "con_features": s.features,
+            "con_features_hex": format!("{:x}", s.features), "global_id": s.global_id, "authenticated": true,
+            "remote_host": s.host, "subscriptions": s.subs.keys().collect::<Vec<_>>(),
+        })
+    })
+    .collect()
+}
+
+fn counters(m: &Monitor) -> Value {
+    let (osds, up, inside) = m.osd.map.counts();
+    let raw = m.stats.raw(&m.osd.map);
+    json!({
+        "cluster": {
+            "num_mon": m.monmap.map.mons.len(), "num_mon_quorum": m.quorum.names.len(), "num_osd": osds,
+            "num_osd_up": up, "num_osd_in": inside, "osd_epoch": m.osd.map.epoch, "osd_bytes": raw.total,
+            "osd_bytes_used": raw.used_raw(), "osd_bytes_avail": raw.available, "num_pool": m.osd.map.pools.len(),
+            "num_pg": m.stats.pgs.len(), "num_object": m.stats.total().sum.num_objects,
+        },
+        "mon": {"num_sessions": m.sessions.len(), "writes_waiting": m.waiting(), "term": m.term},
+    })
+}
+
+fn schema(counters: &Value) -> Value {
+    let Some(groups) = counters.as_object() else {
+        return json!({});
+    };
+    let one = |_: &Value| json!({"type": 2, "metric_type": "gauge", "value_type": "integer", "description": "", "nick": "", "priority": 5, "units": "none"});
+    groups
+        .iter()
+        .map(|(g, v)| {
+            let fields = v
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| (k.clone(), one(v)))
+                .collect();
+            (g.clone(), Value::Object(fields))
+        })
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// Renders JSON for commands that know no plain text.

@@ -10,7 +10,6 @@ mod machine;
 mod members;
 mod network;
 mod node;
-mod reserve;
 mod runtime;
 mod store;
 #[cfg(test)]

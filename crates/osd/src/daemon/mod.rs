@@ -9,7 +9,6 @@ mod admin;
 mod alarms;
 mod auth;
 mod beat_links;
-mod below;
 mod bench;
 mod clients;
 mod clock;
