@@ -1,55 +1,51 @@
 //! The `config` commands and `injectargs`, which every daemon has (`src/common/ceph_context.cc`).
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use spirula_conf::options::{self, Kind, Opt, Source, Values};
 
-use crate::{Command, Failure};
+use crate::errno::{EINVAL, ENOENT, EPERM};
+use crate::{Answer, Command, Failure};
 
-const ENOENT: i32 = 2;
-const EINVAL: i32 = 22;
-
-/// The commands that [`run`] knows; [`crate::describe`] lists them for every daemon.
+/// The commands that [`run`] knows; `describe` lists them for every daemon.
 pub const COMMANDS: &[Command] = &[
-    Command {
-        name: "config diff",
-        params: &[],
-        help: "dump diff of current config and default config",
-    },
-    Command {
-        name: "config diff get",
-        params: &[("var", "CephString")],
-        help: "dump diff get <field>: dump diff of current and default config setting <field>",
-    },
-    Command {
-        name: "config get",
-        params: &[("var", "CephString")],
-        help: "config get <field>: get the config value",
-    },
-    Command {
-        name: "config help",
-        params: &[("var?", "CephString")],
-        help: "get config setting schema and descriptions",
-    },
-    Command {
-        name: "config set",
-        params: &[("var", "CephString"), ("val*", "CephString")],
-        help: "config set <field> <val> [<val> ...]: set a config variable",
-    },
-    Command {
-        name: "config show",
-        params: &[],
-        help: "dump current config settings",
-    },
-    Command {
-        name: "config unset",
-        params: &[("var", "CephString")],
-        help: "config unset <field>: unset a config variable",
-    },
-    Command {
-        name: "injectargs",
-        params: &[("injected_args*", "CephString")],
-        help: "inject configuration arguments into running daemon",
-    },
+    Command::new(
+        "config diff",
+        &[],
+        "dump diff of current config and default config",
+    ),
+    Command::new(
+        "config diff get",
+        &[("var", "CephString")],
+        "dump diff get <field>: dump diff of current and default config setting <field>",
+    ),
+    Command::new(
+        "config get",
+        &[("var", "CephString")],
+        "config get <field>: get the config value",
+    ),
+    Command::new(
+        "config help",
+        &[("var?", "CephString")],
+        "get config setting schema and descriptions",
+    ),
+    Command::new(
+        "config set",
+        &[("var", "CephString"), ("val*", "CephString")],
+        "config set <field> <val> [<val> ...]: set a config variable",
+    ),
+    Command::new("config show", &[], "dump current config settings"),
+    Command::new(
+        "config unset",
+        &[("var", "CephString")],
+        "config unset <field>: unset a config variable",
+    ),
+    Command::new(
+        "injectargs",
+        &[("injected_args*", "CephString")],
+        "inject configuration arguments into running daemon",
+    ),
 ];
 
 fn failure(errno: i32, message: String) -> Failure {
@@ -69,14 +65,17 @@ pub struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    /// What official daemons say of a value that was set.
-    fn confirm(&self, name: &str, value: &str) -> String {
-        let note = if (self.live)(name) {
-            ""
-        } else {
-            "(not observed, change may require restart) "
-        };
-        format!("{name} = '{value}' {note}")
+    /// What official daemons say of a value that has changed.
+    fn confirm(&self, opt: &Opt, value: &str) -> String {
+        match opt {
+            // They do not watch log levels: each line asks for its own.
+            o if o.is_log_level() => String::new(),
+            o if (self.live)(o.name) => format!("{} = '{value}' ", o.name),
+            o => format!(
+                "{} = '{value}' (not observed, change may require restart) ",
+                o.name
+            ),
+        }
     }
 }
 
@@ -86,9 +85,12 @@ pub fn run(
     values: &mut Values,
     prefix: &str,
     args: &Map<String, Value>,
-) -> Option<Result<Value, Failure>> {
+) -> Option<Result<Answer, Failure>> {
     let var = || options::normalize(args.get("var").and_then(Value::as_str).unwrap_or_default());
-    Some(match prefix {
+    if prefix == "injectargs" {
+        return Some(inject(daemon, values, &words(args.get("injected_args"))));
+    }
+    let answer = match prefix {
         "config show" => Ok(show(daemon, values)),
         "config get" => get(values, &var()),
         "config set" => set(daemon, values, &var(), &words(args.get("val"))),
@@ -96,9 +98,9 @@ pub fn run(
         "config diff" => Ok(diff(values, None)),
         "config diff get" => Ok(diff(values, Some(&var()))),
         "config help" => Ok(help(Some(var()).filter(|v| !v.is_empty()).as_deref())),
-        "injectargs" => inject(daemon, values, &words(args.get("injected_args"))),
         _ => return None,
-    })
+    };
+    Some(answer.map(Answer::from))
 }
 
 /// One text of a parameter that is a text or a list of them.
@@ -130,26 +132,34 @@ fn get(values: &Values, var: &str) -> Result<Value, Failure> {
 }
 
 fn set(daemon: Daemon<'_>, values: &mut Values, var: &str, val: &str) -> Result<Value, Failure> {
-    let text = change(daemon, values, var, val).map_err(|(errno, why)| {
-        failure(
-            errno,
-            format!("error setting '{var}' to '{val}': ({errno}) {why}"),
-        )
-    })?;
-    Ok(json!({"success": text}))
+    let said = options::find(var)
+        .ok_or((ENOENT, String::new()))
+        .and_then(|opt| change(daemon, values, opt, val));
+    match said {
+        Ok(text) => Ok(json!({"success": text})),
+        Err((errno, _)) => {
+            let why = crate::errno::describe(errno);
+            Err(failure(errno, format!("error setting '{var}' to '{val}': {why}")))
+        }
+    }
 }
 
-/// Sets an option and returns the confirmation, or an errno and its text.
-fn change(
-    daemon: Daemon<'_>,
-    values: &mut Values,
-    var: &str,
-    val: &str,
-) -> Result<String, (i32, &'static str)> {
-    let opt = options::find(var).ok_or((ENOENT, "No such file or directory"))?;
-    let parsed = opt.parse(val).map_err(|_| (EINVAL, "Invalid argument"))?;
+/// Sets an option and returns the confirmation, empty where nothing has changed; or an errno and why.
+fn change(daemon: Daemon<'_>, values: &mut Values, opt: &Opt, val: &str) -> Result<String, (i32, String)> {
+    let parsed = opt.parse(val).map_err(|why| (options::errno(&why), why))?;
+    let is_same = values.canonical(opt.name).is_some_and(|now| now == parsed);
+    if !opt.runtime && !is_same {
+        let why = format!(
+            "Configuration option '{}' may not be modified at runtime",
+            opt.name
+        );
+        return Err((EPERM, why));
+    }
     values.overrides.insert(opt.name.to_owned(), parsed.clone());
-    Ok(daemon.confirm(opt.name, &parsed))
+    Ok(match is_same {
+        true => String::new(),
+        false => daemon.confirm(opt, &parsed),
+    })
 }
 
 fn unset(values: &mut Values, var: &str) -> Result<Value, Failure> {
@@ -161,24 +171,96 @@ fn unset(values: &mut Values, var: &str) -> Result<Value, Failure> {
     Ok(json!({}))
 }
 
-/// `--name=value` or `--name value`, any number of them.
-fn inject(daemon: Daemon<'_>, values: &mut Values, text: &str) -> Result<Value, Failure> {
+/// What `injectargs` makes of its words.
+#[derive(Default)]
+struct Injected {
+    /// The errno of what was refused last.
+    errno: i32,
+    /// What is said of what was refused.
+    refused: String,
+    /// Confirmations by option.
+    changed: BTreeMap<&'static str, String>,
+    /// Words that are no options.
+    unknown: Vec<String>,
+}
+
+impl Injected {
+    fn set(&mut self, daemon: Daemon<'_>, values: &mut Values, opt: &'static Opt, val: &str) {
+        match change(daemon, values, opt, val) {
+            Ok(text) => {
+                self.changed.insert(opt.name, text);
+            }
+            Err((errno, why)) => self.refuse(errno, opt, val, &why),
+        }
+    }
+
+    fn refuse(&mut self, errno: i32, opt: &Opt, val: &str, why: &str) {
+        self.errno = errno;
+        self.refused += &format!("Parse error setting {} to '{val}' using injectargs", opt.name);
+        if !why.is_empty() {
+            self.refused += &format!(" ({why})");
+        }
+        self.refused += ".\n";
+    }
+}
+
+/// `--name=value`, `--name value`, and for flags `--name` and `--no-name`, any number of them. What makes sense is done, whatever
+/// the rest is.
+fn inject(daemon: Daemon<'_>, values: &mut Values, text: &str) -> Result<Answer, Failure> {
+    let mut out = Injected::default();
     let mut words = text.split_whitespace().peekable();
     while let Some(word) = words.next() {
-        let bad = || {
-            failure(
-                EINVAL,
-                format!("failed to parse arguments: {}", word.trim_start_matches('-')),
-            )
+        let Some(body) = word.strip_prefix("--") else {
+            out.unknown.push(word.to_owned());
+            continue;
         };
-        let body = word.strip_prefix("--").ok_or_else(bad)?;
-        let (var, val) = match body.split_once('=') {
-            Some(pair) => pair,
-            None => (body, words.next_if(|w| !w.starts_with("--")).unwrap_or("true")),
+        let (name, given) = match body.split_once('=') {
+            Some((name, val)) => (options::normalize(name), Some(val)),
+            None => (options::normalize(body), None),
         };
-        change(daemon, values, &options::normalize(var), val).map_err(|_| bad())?;
+        let negated = name.strip_prefix("no_").filter(|_| given.is_none());
+        let negated = negated.and_then(options::find).filter(|o| o.kind == Kind::Bool);
+        if let Some(opt) = negated {
+            out.set(daemon, values, opt, "false");
+            continue;
+        }
+        let is_bool = |text: &str| ["true", "1", "false", "0"].contains(&text);
+        match (options::find(&name), given) {
+            (None, _) => out.unknown.push(word.to_owned()),
+            (Some(opt), Some(val)) if opt.kind == Kind::Bool && !is_bool(val) => {
+                out.refused += &format!(
+                    "Parse error parsing binary flag  --{}. Expected true or false, but got '{val}'\n",
+                    opt.name
+                );
+                out.refuse(EINVAL, opt, "", "");
+            }
+            (Some(opt), Some(val)) => out.set(daemon, values, opt, val),
+            (Some(opt), None) if opt.kind == Kind::Bool => {
+                let val = words.next_if(|w| is_bool(w)).unwrap_or("true");
+                out.set(daemon, values, opt, val);
+            }
+            (Some(opt), None) => match words.next() {
+                Some(val) => out.set(daemon, values, opt, val),
+                None => {
+                    let why = format!("Option --{} requires an argument.\n", opt.name);
+                    out.refuse(EINVAL, opt, "", &why);
+                }
+            },
+        }
     }
-    Ok(json!({}))
+    let mut said = out.refused;
+    if !out.unknown.is_empty() {
+        said += &format!(" failed to parse arguments: {}\n", out.unknown.join(","));
+        out.errno = EINVAL;
+    }
+    said.extend(out.changed.into_values());
+    match out.errno {
+        0 => Ok(Answer {
+            value: json!({}),
+            status: said,
+        }),
+        errno => Err(failure(errno, said)),
+    }
 }
 
 /// A value as JSON of its option's type. Official daemons print sizes as text.
@@ -216,14 +298,35 @@ fn diff(values: &Values, only: Option<&str>) -> Value {
 }
 
 fn help(var: Option<&str>) -> Value {
-    let list = options::all().iter().filter(|o| var.is_none_or(|v| v == o.name));
-    list.map(|o| {
+    let one = |o: &Opt| {
         json!({
-            "name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help,
+            "name": o.name, "type": o.kind.name(), "level": o.level.name(), "desc": o.help, "long_desc": "",
             "default": typed(Some(o), o.default),
+            "daemon_default": match o.daemon_default {
+                "" => json!(""),
+                text => typed(Some(o), text),
+            },
+            "tags": [], "services": words_of(o.services), "see_also": [],
+            "min": limit(o, o.min), "max": limit(o, o.max), "can_update_at_runtime": o.runtime,
+            "flags": words_of(o.flags),
         })
-    })
-    .collect()
+    };
+    match var {
+        Some(name) => options::find(name).map_or_else(|| json!({}), |o| json!({"option": one(o)})),
+        None => options::all().iter().map(one).collect(),
+    }
+}
+
+/// A limit that there may be.
+fn limit(opt: &Opt, text: &str) -> Value {
+    match text {
+        "" => json!(""),
+        text => typed(Some(opt), text),
+    }
+}
+
+fn words_of(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
 }
 
 #[cfg(test)]
@@ -237,7 +340,69 @@ mod tests {
 
     fn ask(values: &mut Values, prefix: &str, args: &Value) -> Result<Value, String> {
         let args = args.as_object().unwrap();
-        run(OSD, values, prefix, args).unwrap().map_err(|f| f.message)
+        let answer = run(OSD, values, prefix, args).unwrap();
+        answer.map(|a| a.value).map_err(|f| f.message)
+    }
+
+    fn inject(values: &mut Values, text: &str) -> (i32, String) {
+        let args = Map::from_iter([("injected_args".to_owned(), json!([text]))]);
+        match run(OSD, values, "injectargs", &args).unwrap() {
+            Ok(answer) => (0, answer.status),
+            Err(e) => (e.code, e.message),
+        }
+    }
+
+    /// As an official daemon answers.
+    #[test]
+    fn arguments_are_injected_one_by_one() {
+        let mut v = Values::default();
+        let may = "(not observed, change may require restart) ";
+        let confirmed = format!("osd_max_backfills = '5' {may}");
+        for (text, code, said) in [
+            ("--osd-max-backfills=5", 0, confirmed.as_str()),
+            ("--osd_max_backfills 5", 0, ""),
+            ("--no-osd_scrub_auto_repair", 0, ""),
+            ("--debug_osd 5/5", 0, ""),
+            ("--nope=1", -22, " failed to parse arguments: --nope=1\n"),
+            ("foo", -22, " failed to parse arguments: foo\n"),
+            (
+                "--no-osd_max_backfills",
+                -22,
+                " failed to parse arguments: --no-osd_max_backfills\n",
+            ),
+            (
+                "--osd_max_backfills",
+                -22,
+                "Parse error setting osd_max_backfills to '' using injectargs (Option --osd_max_backfills requires an argument.\n).\n",
+            ),
+            (
+                "--debug_osd=-1",
+                -34,
+                "Parse error setting debug_osd to '-1' using injectargs (value must be in range [0, 99]).\n",
+            ),
+            (
+                "--osd_scrub_auto_repair=maybe",
+                -22,
+                "Parse error parsing binary flag  --osd_scrub_auto_repair. Expected true or false, but got 'maybe'\n\
+                 Parse error setting osd_scrub_auto_repair to '' using injectargs.\n",
+            ),
+            (
+                "--osd_objectstore=memstore",
+                -1,
+                "Parse error setting osd_objectstore to 'memstore' using injectargs (Configuration option \
+                 'osd_objectstore' may not be modified at runtime).\n",
+            ),
+        ] {
+            assert_eq!(inject(&mut v, text), (code, said.to_owned()), "{text}");
+        }
+        let said = format!("osd_scrub_auto_repair = 'true' {may}");
+        assert_eq!(inject(&mut v, "--osd_scrub_auto_repair"), (0, said.clone()));
+        let said = said.replace("true", "false");
+        assert_eq!(inject(&mut v, "--no-osd_scrub_auto_repair"), (0, said));
+        // What makes sense is done.
+        let said = format!(" failed to parse arguments: --nope,3\nosd_max_backfills = '1' {may}");
+        assert_eq!(inject(&mut v, "--osd_max_backfills=1 --nope 3"), (-22, said));
+        assert_eq!(v.uint("osd_max_backfills"), 1);
     }
 
     #[test]
@@ -248,8 +413,8 @@ mod tests {
             ask(&mut v, "config set", &size),
             Ok(json!({"success": "osd_max_object_size = '2147483648' "}))
         );
-        let ratio = json!({"var": "osd_failsafe_full_ratio", "val": ["0.97"]});
-        let text = "osd_failsafe_full_ratio = '0.970000' (not observed, change may require restart) ";
+        let ratio = json!({"var": "osd_failsafe_full_ratio", "val": ["0.98"]});
+        let text = "osd_failsafe_full_ratio = '0.980000' (not observed, change may require restart) ";
         assert_eq!(ask(&mut v, "config set", &ratio), Ok(json!({"success": text})));
         assert_eq!(
             ask(&mut v, "config get", &size),

@@ -1,16 +1,23 @@
 //! The admin socket that `ceph daemon NAME COMMAND` talks to (`src/common/admin_socket.cc`).
 //!
-//! A Unix socket in the daemon's run directory. The client writes one JSON object that ends with a NUL byte (or, in
-//! the oldest form, a bare command up to a line feed); the daemon answers with a big-endian `u32` length and the
+//! A Unix socket in the daemon's run directory. The client writes one JSON object that ends with a NUL byte or a line
+//! feed (or, in the oldest form, a big-endian `u32`); the daemon answers with a big-endian `u32` length and the
 //! output, and closes. The official tool first asks for `get_command_descriptions`, then sends the command.
 //!
 //! The daemon implements [`Handler`] in its own event loop; this module only moves bytes, on the caller's
 //! single-threaded runtime.
 
+mod command;
 pub mod config;
+pub mod errno;
+pub mod fmt;
 pub mod op_history;
 pub mod osd_network;
 pub mod perf;
+mod request;
+
+pub use command::{COUNTER, Command};
+pub use request::{Request, read as read_request};
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -18,28 +25,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde_json::{Map, Value};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Longest request that is read.
-const MAX_REQUEST: usize = 64 << 10;
 /// How long a client may take to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Clients served at once; more wait to be accepted.
 const MAX_CLIENTS: usize = 16;
-
-/// A command the socket offers.
-#[derive(Debug, Clone, Copy)]
-pub struct Command {
-    /// Literal words, such as `config show`.
-    pub name: &'static str,
-    /// Parameters: name and Ceph type, such as `("var", "CephString")`; a name that ends with `?` is optional, one that
-    /// ends with `*` (or `*?`) may be given more than once. A type `CephChoices,strings=a|b` names its choices.
-    pub params: &'static [(&'static str, &'static str)],
-    /// One line of help.
-    pub help: &'static str,
-}
 
 /// A failed command: a negative errno and text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,10 +44,28 @@ pub struct Failure {
     pub message: String,
 }
 
+/// What a command that worked answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Its output.
+    pub value: Value,
+    /// What is said besides. Whoever asks with `ceph tell` sees it; the socket's protocol has no place for it.
+    pub status: String,
+}
+
+impl From<Value> for Answer {
+    fn from(value: Value) -> Self {
+        Self {
+            value,
+            status: String::new(),
+        }
+    }
+}
+
 /// What a daemon offers on its socket.
 pub trait Handler {
-    /// The commands, besides `help`, `get_command_descriptions`, `version` and `0`, which are served here, and those of
-    /// [`config`], which every daemon runs on its own values.
+    /// The commands, besides those that [`Request::builtin`] answers for every daemon, and those of [`config`], which every
+    /// daemon runs on its own values.
     fn commands(&self) -> &'static [Command];
 
     /// The version object: `{"version": …, "release": …, "release_type": …}`.
@@ -64,7 +75,7 @@ pub trait Handler {
     ///
     /// # Errors
     /// [`Failure`] is printed as the official daemons print it.
-    fn run(&self, prefix: &str, args: &Map<String, Value>) -> impl Future<Output = Result<Value, Failure>>;
+    fn run(&self, prefix: &str, args: &Map<String, Value>) -> impl Future<Output = Result<Answer, Failure>>;
 }
 
 /// Where a daemon's admin socket goes.
@@ -159,7 +170,7 @@ impl AdminSocket {
 }
 
 async fn client<H: Handler>(mut stream: UnixStream, handler: &H) -> io::Result<()> {
-    let request = tokio::time::timeout(REQUEST_TIME, read_request(&mut stream))
+    let request = tokio::time::timeout(REQUEST_TIME, request::read(&mut stream))
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let output = answer(&request, handler).await;
@@ -168,180 +179,58 @@ async fn client<H: Handler>(mut stream: UnixStream, handler: &H) -> io::Result<(
     stream.write_all(&output).await
 }
 
-async fn read_request(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    loop {
-        let byte = stream.read_u8().await?;
-        // A JSON command may hold line feeds; the oldest form is a bare word.
-        if byte == 0 || (byte == b'\n' && out.first() != Some(&b'{')) {
-            return Ok(out);
-        }
-        if out.len() == MAX_REQUEST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "request too long"));
-        }
-        out.push(byte);
-    }
-}
-
 /// The answer to a request, without the byte that ends it.
 pub async fn answer<H: Handler>(request: &[u8], handler: &H) -> Vec<u8> {
-    let text = String::from_utf8_lossy(request);
-    let args = match serde_json::from_str(text.trim()) {
-        Ok(Value::Object(map)) => map,
-        _ => match bare(text.trim()) {
-            Some(map) => map,
-            None => return b"error: invalid command\n".to_vec(),
-        },
-    };
-    let prefix = args
-        .get("prefix")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    let format = args.get("format").and_then(Value::as_str);
-    let result = match prefix.as_str() {
-        "0" => return b"2".to_vec(),
-        "version" => Ok(handler.version()),
-        "help" => Ok(help(handler.commands())),
-        "get_command_descriptions" => Ok(describe(handler.commands())),
-        "git_version" => Ok(json!({"git_version": handler.version()["version"].clone()})),
-        known
-            if handler
-                .commands()
-                .iter()
-                .chain(config::COMMANDS)
-                .any(|c| c.name == known) =>
-        {
-            handler.run(known, &args).await
+    match run(request, handler).await {
+        Ok(output) => output,
+        // The protocol has no place for an errno.
+        Err(e) => {
+            let errno = errno::describe(e.code);
+            format!("ERROR: {errno}\n{}\n", e.message).into_bytes()
         }
-        _ => Err(Failure {
-            code: -22,
-            message: "unrecognized command! [".to_owned() + &text + "]",
-        }),
+    }
+}
+
+async fn run<H: Handler>(request: &[u8], handler: &H) -> Result<Vec<u8>, Failure> {
+    let request = Request::parse(request)?;
+    let answer = match request.builtin(handler.commands(), &handler.version()) {
+        Some(answer) => answer?,
+        None => handler.run(&request.prefix, &request.args).await?,
     };
-    let compact = format == Some("json") || prefix == "get_command_descriptions";
-    match result {
-        Ok(v) if compact => v.to_string().into_bytes(),
-        Ok(v) => pretty(&v),
-        Err(e) => format!("ERROR: ({}) {}\n", e.code, e.message).into_bytes(),
-    }
-}
-
-fn bare(word: &str) -> Option<Map<String, Value>> {
-    let fine =
-        !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic() || b == b' ') && !word.starts_with('{');
-    fine.then(|| Map::from_iter([("prefix".to_owned(), json!(word))]))
-}
-
-/// A command's output as text: JSON with indentation, and a text as it is.
-pub fn pretty(v: &Value) -> Vec<u8> {
-    if let Value::String(text) = v {
-        return text.clone().into_bytes();
-    }
-    let mut out = Vec::new();
-    let style = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-    let mut ser = serde_json::Serializer::with_formatter(&mut out, style);
-    if serde::Serialize::serialize(v, &mut ser).is_err() {
-        // Writing into memory does not fail; an empty answer is still well-formed for the client.
-        out.clear();
-    }
-    // The official formatter ends a section with a line feed, but no bare number.
-    if v.is_object() || v.is_array() {
-        out.push(b'\n');
-    }
-    out
-}
-
-/// The commands served here for every daemon.
-const BUILTIN: &[Command] = &[
-    Command {
-        name: "0",
-        params: &[],
-        help: "",
-    },
-    Command {
-        name: "get_command_descriptions",
-        params: &[],
-        help: "list available commands",
-    },
-    Command {
-        name: "git_version",
-        params: &[],
-        help: "get git sha1",
-    },
-    Command {
-        name: "help",
-        params: &[],
-        help: "list available commands",
-    },
-    Command {
-        name: "version",
-        params: &[],
-        help: "get ceph version",
-    },
-];
-
-/// The commands with what they do.
-pub fn help(commands: &[Command]) -> Value {
-    let mut all: Vec<&Command> = commands
-        .iter()
-        .chain(config::COMMANDS)
-        .chain(BUILTIN)
-        .filter(|c| !c.help.is_empty())
-        .collect();
-    all.sort_by_key(|c| c.name);
-    Value::Object(all.iter().map(|c| (c.name.to_owned(), json!(c.help))).collect())
-}
-
-/// The JSON that the official `ceph` tool parses to validate a command line.
-pub fn describe(commands: &[Command]) -> Value {
-    let mut out = Map::new();
-    for (i, c) in commands.iter().chain(config::COMMANDS).chain(BUILTIN).enumerate() {
-        let mut sig: Vec<Value> = c.name.split(' ').map(Value::from).collect();
-        for (name, kind) in c.params {
-            let (kind, choices) = kind.split_once(',').unwrap_or((kind, ""));
-            let mut p = Map::from_iter([
-                ("name".to_owned(), json!(name.trim_end_matches(['?', '*']))),
-                ("type".to_owned(), json!(kind)),
-            ]);
-            if let Some(strings) = choices.strip_prefix("strings=") {
-                p.insert("strings".to_owned(), json!(strings));
-            }
-            if name.ends_with('?') {
-                p.insert("req".to_owned(), json!("false"));
-            }
-            if name.trim_end_matches('?').ends_with('*') {
-                p.insert("n".to_owned(), json!("N"));
-            }
-            sig.push(Value::Object(p));
-        }
-        out.insert(format!("cmd{i:03}"), json!({"sig": sig, "help": c.help}));
-    }
-    Value::Object(out)
+    Ok(request.render(&answer.value))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use tokio::io::AsyncReadExt;
+
     use super::*;
 
     struct Demo;
 
     impl Handler for Demo {
         fn commands(&self) -> &'static [Command] {
-            &[Command {
-                name: "config get",
-                params: &[("var", "CephString")],
-                help: "one option",
-            }]
+            const COMMANDS: &[Command] = &[
+                Command::new("config get", &[("var", "CephString")], "one option"),
+                Command::new("perf dump", &[], "counters"),
+                Command::new("perf schema", &[], "what they are"),
+            ];
+            COMMANDS
         }
 
         fn version(&self) -> Value {
             json!({"version": "1"})
         }
 
-        async fn run(&self, _prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+        async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
+            match prefix {
+                "perf dump" => return Ok(json!({"osd": {}}).into()),
+                "perf schema" => return Ok(json!({}).into()),
+                _ => {}
+            }
             match args.get("var").and_then(Value::as_str) {
-                Some(v) => Ok(json!({v: "x"})),
+                Some(v) => Ok(json!({v: "x"}).into()),
                 None => Err(Failure {
                     code: -22,
                     message: "var?".to_owned(),
@@ -391,17 +280,57 @@ mod tests {
             )
             .await;
             assert_eq!(got, "{\"a\":\"x\"}");
-            assert_eq!(ask(&path, b"version\n").await, "{\n    \"version\": \"1\"\n}\n");
-            let got = ask(&path, b"{\"prefix\": \"get_command_descriptions\"}\0").await;
-            assert!(
-                got.starts_with("{\"cmd000\":{\"sig\":[\"config\",\"get\",{\"name\":\"var\""),
-                "{got}"
-            );
-            assert!(
-                ask(&path, b"{\"prefix\": \"nope\"}\0")
-                    .await
-                    .contains("unrecognized")
-            );
+            let version = "{\n    \"version\": \"1\"\n}\n";
+            for request in [
+                &b"{\"prefix\": \"version\"}\0"[..],
+                b"{ \"prefix\": \"version\" }\n",
+                b"{\"prefix\": \"version\", \"format\": \"nope\"}\n",
+            ] {
+                assert_eq!(ask(&path, request).await, version);
+            }
+            let xml = ask(&path, b"{\"prefix\": \"version\", \"format\": \"xml\"}\n").await;
+            assert_eq!(xml, "<version><version>1</version></version>");
+            let got = ask(
+                &path,
+                b"{\"prefix\": \"get_command_descriptions\", \"format\": \"json\"}\0",
+            )
+            .await;
+            let find = "\"sig\":[\"config\",\"get\",{\"name\":\"var\"";
+            assert!(got.contains(find), "{got}");
+            // As collectd's plugin asks, and as clients did before there was JSON.
+            for (request, answer) in [
+                (&b"{ \"prefix\": \"0\" }\n"[..], "2"),
+                (b"\0\0\0\0", "2"),
+                (b"{ \"prefix\": \"1\" }\n", "{\n    \"osd\": {}\n}\n"),
+                (
+                    b"{ \"prefix\": \"perfcounters_dump\" }\n",
+                    "{\n    \"osd\": {}\n}\n",
+                ),
+                (b"\0\0\0\x01", "{\n    \"osd\": {}\n}\n"),
+                (b"{ \"prefix\": \"2\" }\n", "{}\n"),
+                (b"\0\0\0\x02", "{}\n"),
+                (b"{ \"prefix\": \"perfcounters_schema\" }\0", "{}\n"),
+            ] {
+                assert_eq!(ask(&path, request).await, answer, "{request:?}");
+            }
+            for (request, text) in [
+                (&b"version\n"[..], "invalid json"),
+                (b"\n", "invalid json"),
+                (b"[1]\n", "invalid json"),
+                (b"{\"prefix\":\n\"version\"}\n", "invalid json"),
+                (b"\0\0\0\x03", "unknown command prefix foo"),
+                (b"{}\0", "unknown command prefix "),
+                (b"{\"prefix\": \"nope\"}\0", "unknown command prefix nope"),
+                (b"{\"prefix\": 5}\0", "invalid json, missing format and/or prefix"),
+                (b"{\"prefix\": \"config get\"}\0", "invalid command json"),
+                (
+                    b"{\"prefix\": \"config get\", \"var\": 1}\0",
+                    "invalid command json",
+                ),
+            ] {
+                let want = format!("ERROR: (22) Invalid argument\n{text}\n");
+                assert_eq!(ask(&path, request).await, want, "{request:?}");
+            }
         });
     }
 }

@@ -1,9 +1,11 @@
 //! The administrator's connection that `up` itself needs: provisioning and health.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use spirula_cephx::AuthName;
 use spirula_client::{CommandReply, Options, Rados};
@@ -12,6 +14,7 @@ use spirula_denc::EntityType;
 use crate::ceph::asok;
 use crate::error::Error;
 use crate::layout::Layout;
+use crate::up::Map;
 
 /// How long one attempt to connect may take; `up` tries again.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -76,18 +79,65 @@ impl Admin {
             .map_err(|e| Error::Daemon(format!("{}: unreadable answer: {e}", command["prefix"])))
     }
 
-    /// Whether the cluster has come up: every OSD is up and every PG is active and clean. What else its health
-    /// names (a full OSD, a pool without application) was there before, and is shown.
-    pub(crate) async fn progress(&self, layout: &Layout, osds: u32) -> Result<Progress, Error> {
-        if let Some(why) = still_booting(layout, osds).await {
+    /// Runs a monitor command that changes something.
+    pub(crate) async fn tell(&self, command: Value) -> Result<(), Error> {
+        let reply = self.run(&command, Bytes::new()).await?;
+        match reply.result < 0 {
+            true => Err(failed(&command, &reply)),
+            false => Ok(()),
+        }
+    }
+
+    /// Which OSDs the cluster has.
+    pub(crate) async fn osd_map(&self) -> Result<Map, Error> {
+        let dump = json!({"prefix": "osd dump", "format": "json"});
+        let dump = self.command(dump, Bytes::new()).await?;
+        Map::from_dump(&dump).ok_or_else(|| Error::Daemon("osd dump: unreadable answer".into()))
+    }
+
+    /// The cluster's status, as `ceph status` has it.
+    pub(crate) async fn status(&self) -> Result<Value, Error> {
+        self.command(json!({"prefix": "status", "format": "json"}), Bytes::new())
+            .await
+    }
+
+    /// All PGs, as `ceph pg dump pgs` has them.
+    pub(crate) async fn pgs(&self) -> Result<Vec<Value>, Error> {
+        let dump = json!({"prefix": "pg dump", "dumpcontents": ["pgs"], "format": "json"});
+        let mut dump = self.command(dump, Bytes::new()).await?;
+        match dump["pg_stats"].take() {
+            Value::Array(pgs) => Ok(pgs),
+            _ => Err(Error::Daemon("pg dump: unreadable answer".into())),
+        }
+    }
+
+    /// Whether the cluster has come up: the OSDs `wanted` are up and every PG is active and clean. Where others are missing
+    /// (`is_whole` is false) PGs are only asked to have settled. What else health names (a full OSD, a pool without
+    /// application) was there before, and is shown.
+    pub(crate) async fn progress(
+        &self,
+        layout: &Layout,
+        wanted: &BTreeSet<u32>,
+        is_whole: bool,
+    ) -> Result<Progress, Error> {
+        if let Some(why) = still_booting(layout, wanted).await {
             return Ok(Progress::Waiting(why));
         }
-        let status = self
-            .command(json!({"prefix": "status", "format": "json"}), Bytes::new())
-            .await?;
-        let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
-        if up < u64::from(osds) {
-            return Ok(Progress::Waiting(format!("{up} of {osds} OSDs are up")));
+        let status = self.status().await?;
+        let pgs = self.pgs().await?;
+        let started = self.started().await?;
+        let unsettled = pgs.iter().filter(|pg| is_changing(pg, &started)).count();
+        if unsettled > 0 {
+            return Ok(Progress::Waiting(format!("{unsettled} PGs are not active yet")));
+        }
+        let stale = pgs.iter().filter(|pg| is_old(pg, &started)).count();
+        if stale > 0 {
+            return Ok(Progress::Waiting(format!(
+                "{stale} PGs have not been reported yet"
+            )));
+        }
+        if let Some(why) = self.unknown(&pgs).await? {
+            return Ok(Progress::Waiting(why));
         }
         let states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
         let unclean = states.filter(|s| {
@@ -95,53 +145,62 @@ impl Admin {
                 .as_str()
                 .is_some_and(|n| !n.starts_with("active+clean"))
         });
-        if let Some(s) = unclean.into_iter().next() {
-            return Ok(Progress::Waiting(format!(
-                "{} PGs are {}",
-                s["count"], s["state_name"]
-            )));
+        let unclean = unclean.into_iter().next();
+        if let Some(s) = unclean.filter(|_| is_whole) {
+            let what = format!("{} PGs are {}", s["count"], s["state_name"]);
+            return Ok(Progress::Settled(what, Health::of_status(&status)));
         }
-        if let Some(why) = self.stale().await? {
-            return Ok(Progress::Waiting(why));
+        let health = Health::of_status(&status);
+        if let Some(check) = health.checks.iter().find(|c| is_whole && c.is_of_start()) {
+            return Ok(Progress::Waiting(check.summary.clone()));
         }
-        let health = status["health"]["status"]
-            .as_str()
-            .unwrap_or("HEALTH_UNKNOWN")
-            .to_owned();
-        let checks = status["health"]["checks"].as_object();
-        let mut summaries = Vec::new();
-        for (name, check) in checks.into_iter().flatten() {
-            let summary = check["summary"]["message"].as_str().unwrap_or(name);
-            if COMING_UP.iter().any(|prefix| name.starts_with(prefix)) {
-                return Ok(Progress::Waiting(summary.to_owned()));
-            }
-            summaries.push(format!("    {name}: {summary}"));
-        }
-        Ok(Progress::Up { health, summaries })
+        Ok(Progress::Up(health))
     }
 
-    /// Which PGs were last reported before one of their OSDs was started.
-    async fn stale(&self) -> Result<Option<String>, Error> {
+    /// Which PGs nobody has reported though they have members that could: after the monitors' start that is so for a while.
+    async fn unknown(&self, pgs: &[Value]) -> Result<Option<String>, Error> {
+        let unknown: Vec<&Value> = pgs.iter().filter(|pg| pg["state"] == "unknown").collect();
+        for pg in &unknown {
+            let map = json!({"prefix": "pg map", "pgid": pg["pgid"], "format": "json"});
+            let map = self.command(map, Bytes::new()).await?;
+            if acting(&map).any(|osd| osd < NO_OSD) {
+                return Ok(Some(format!("{} PGs have not been reported yet", unknown.len())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The OSDs that are up, with the epoch in which they came up.
+    async fn started(&self) -> Result<BTreeMap<u64, u64>, Error> {
         let dump = json!({"prefix": "osd dump", "format": "json"});
         let dump = self.command(dump, Bytes::new()).await?;
         let osds = dump["osds"].as_array().into_iter().flatten();
-        let started: BTreeMap<i64, u64> = osds
-            .filter_map(|o| Some((o["osd"].as_i64()?, o["up_from"].as_u64()?)))
-            .collect();
-        let pgs = json!({"prefix": "pg dump", "dumpcontents": ["pgs"], "format": "json"});
-        let pgs = self.command(pgs, Bytes::new()).await?;
-        let stale = pgs["pg_stats"].as_array().into_iter().flatten().filter(|pg| {
-            let acting = pg["acting"].as_array().into_iter().flatten();
-            let since = acting
-                .filter_map(|o| started.get(&o.as_i64()?))
-                .max()
-                .copied()
-                .unwrap_or(0);
-            pg["reported_epoch"].as_u64().unwrap_or(0) < since
-        });
-        let count = stale.count();
-        Ok((count > 0).then(|| format!("{count} PGs have not been reported yet")))
+        let up = osds.filter(|o| o["up"] == 1);
+        Ok(up
+            .filter_map(|o| Some((o["osd"].as_u64()?, o["up_from"].as_u64()?)))
+            .collect())
     }
+}
+
+/// A place in a PG that no OSD has (`CRUSH_ITEM_NONE`).
+const NO_OSD: u64 = 0x7fff_ffff;
+
+fn acting(pg: &Value) -> impl Iterator<Item = u64> {
+    let acting = pg["acting"].as_array().into_iter().flatten();
+    acting.filter_map(Value::as_u64)
+}
+
+/// Whether a PG is on the way to a state in which it may stay. One without members has nobody who could do anything.
+fn is_changing(pg: &Value, started: &BTreeMap<u64, u64>) -> bool {
+    const PASSING: [&str; 6] = ["peering", "activating", "creating", "unknown", "stale", "wait"];
+    let mut states = pg["state"].as_str().unwrap_or_default().split('+');
+    states.any(|s| PASSING.contains(&s)) && acting(pg).any(|osd| started.contains_key(&osd))
+}
+
+/// Whether a PG was last reported before one of its OSDs was started.
+fn is_old(pg: &Value, started: &BTreeMap<u64, u64>) -> bool {
+    let since = acting(pg).filter_map(|osd| started.get(&osd)).max();
+    pg["reported_epoch"].as_u64().unwrap_or(0) < since.copied().unwrap_or(0)
 }
 
 fn failed(command: &Value, reply: &CommandReply) -> Error {
@@ -152,8 +211,8 @@ fn failed(command: &Value, reply: &CommandReply) -> Error {
 const OSD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which OSD's present process is not in the cluster's map: the map may still name an earlier one that was killed.
-async fn still_booting(layout: &Layout, osds: u32) -> Option<String> {
-    for n in 0..osds {
+async fn still_booting(layout: &Layout, wanted: &BTreeSet<u32>) -> Option<String> {
+    for n in wanted {
         let path = layout.admin_socket(&format!("osd.{n}"));
         let ask = move || asok::exchange(&path, br#"{"prefix": "status"}"#, Some(OSD_PATIENCE));
         let answer = tokio::task::spawn_blocking(ask)
@@ -169,18 +228,62 @@ async fn still_booting(layout: &Layout, osds: u32) -> Option<String> {
     None
 }
 
-/// The health checks that end by themselves while a cluster comes up.
-const COMING_UP: [&str; 4] = ["OSD_DOWN", "OSD_HOST", "PG_", "MON_DOWN"];
+/// The health of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Health {
+    /// `HEALTH_OK`, or what it is otherwise.
+    pub(crate) status: String,
+    /// What is behind it.
+    pub(crate) checks: Vec<Check>,
+}
+
+/// A health check that is raised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    pub(crate) code: String,
+    pub(crate) summary: String,
+}
+
+impl Check {
+    /// Whether it ends by itself while a cluster comes up.
+    fn is_of_start(&self) -> bool {
+        const COMING_UP: [&str; 4] = ["OSD_DOWN", "OSD_HOST", "PG_", "MON_DOWN"];
+        COMING_UP.iter().any(|prefix| self.code.starts_with(prefix))
+    }
+}
+
+impl Health {
+    /// The part about health of what `ceph status --format json` prints.
+    pub(crate) fn of_status(status: &Value) -> Self {
+        let health = &status["health"];
+        let checks = health["checks"].as_object().into_iter().flatten();
+        Self {
+            status: health["status"].as_str().unwrap_or("HEALTH_UNKNOWN").to_owned(),
+            checks: checks
+                .map(|(code, check)| Check {
+                    code: code.clone(),
+                    summary: check["summary"]["message"].as_str().unwrap_or(code).to_owned(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.status)?;
+        self.checks
+            .iter()
+            .try_for_each(|c| write!(f, "\n    {}: {}", c.code, c.summary))
+    }
+}
 
 /// How far a starting cluster is.
 pub(crate) enum Progress {
     /// Not there yet, for this reason.
     Waiting(String),
+    /// It serves, and copies are still being made, as is said here.
+    Settled(String, Health),
     /// It serves.
-    Up {
-        /// `HEALTH_OK`, or what it is otherwise.
-        health: String,
-        /// The checks behind it, a line each.
-        summaries: Vec<String>,
-    },
+    Up(Health),
 }

@@ -49,20 +49,28 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             )));
         }
     }
+    let shown = layout.root().display();
+    let mut stopped = 0;
     for stage in stages {
-        stop(&layout, &stage).await?;
+        stopped += stop(&layout, &stage).await?;
         if pidfile::holder(&layout.pid_file(supervisor::NAME)).is_some() {
             eprintln!("Stopped; another `spirula up` is starting the cluster again");
-            break;
+            return Ok(());
         }
+    }
+    match stopped {
+        0 => eprintln!("The cluster in {shown} was not running"),
+        _ => eprintln!("The cluster in {shown} is stopped"),
     }
     Ok(())
 }
 
-async fn stop(layout: &Layout, names: &[String]) -> Result<(), Error> {
+/// Stops what runs of `names`; returns how many that were.
+async fn stop(layout: &Layout, names: &[String]) -> Result<usize, Error> {
     let held = |name: &String| pidfile::holder(&layout.pid_file(name));
     // These processes, not others that a new `up` may start in their place.
     let mut left: Vec<(&String, Pid)> = names.iter().filter_map(|n| Some((n, held(n)?))).collect();
+    let found = left.len();
     for (what, patience) in [(Signal::TERM, PATIENCE), (Signal::KILL, Duration::from_secs(5))] {
         for (_, pid) in &left {
             pidfile::signal(*pid, what).map_err(|e| Error::path("stop a daemon of", layout.root(), e))?;
@@ -74,7 +82,7 @@ async fn stop(layout: &Layout, names: &[String]) -> Result<(), Error> {
         }
     }
     match left.is_empty() {
-        true => Ok(()),
+        true => Ok(found),
         false => Err(Error::Daemon(format!("{} did not stop", names.join(", ")))),
     }
 }

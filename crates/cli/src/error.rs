@@ -28,6 +28,12 @@ pub(crate) enum Error {
     Conf(#[from] spirula_conf::Error),
     #[error("{path}: {what}")]
     Option { path: PathBuf, what: String },
+    #[error("{path}:{line}: {what}")]
+    Line {
+        path: PathBuf,
+        line: usize,
+        what: String,
+    },
     #[error("{0}")]
     Usage(String),
     #[error(

@@ -1,6 +1,6 @@
 //! `spirula`: a Ceph-compatible storage cluster in one small binary.
 //!
-//! The same binary is the supervisor (`up`, `down`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
+//! The same binary is the supervisor (`up`, `down`, `status`), the daemons (`mon`, `osd`), the store's tool (`store`), and the
 //! clients (`ceph`, `rados`, `rbd`), the latter also when it is called through a link of their name.
 
 mod admin;
@@ -11,11 +11,13 @@ mod down;
 mod error;
 mod hardening;
 mod layout;
+mod log;
 mod manager;
 mod pidfile;
 mod rados;
 mod random;
 mod rbd;
+mod status;
 mod store;
 mod up;
 
@@ -39,6 +41,7 @@ struct Cli {
 enum Command {
     Up(up::Args),
     Down(down::Args),
+    Status(status::Args),
     /// The monitor daemon
     #[command(subcommand)]
     Mon(daemon::MonCommand),
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Rbd { args } => client(rbd::run(args)),
         Command::Up(args) => report(local(up::run(args))),
         Command::Down(args) => report(local(down::run(args))),
+        Command::Status(args) => report(local(status::run(args))),
         Command::Mon(command) => report(local(daemon::mon(command))),
         Command::Osd(command) => report(local(daemon::osd(command))),
         Command::Manager => report(manager::run()),
@@ -131,7 +135,7 @@ fn end_after_panics() {
 
 /// Runs a future with tasks of its own on this thread.
 fn local<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    logging();
+    log::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
@@ -156,17 +160,4 @@ fn report(result: Result<(), Error>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Logs to standard error; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`). By default the Raft
-/// library is silent: it warns of an unreachable monitor several times a second, and the monitor's own log says enough.
-fn logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SPIRULA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=off"));
-    // A second call, as tests make, keeps the first subscriber.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
 }

@@ -32,9 +32,14 @@ impl PidFile {
                 format!("{} is held by a running process", path.display()),
             )
         })?;
-        file.set_len(0)?;
+        // Over what an earlier process has left: a full file system has no other room. All of that goes in the same write, so that
+        // nobody reads that this process is about to end.
+        let text = format!("{}\n", std::process::id());
+        let left = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        file.write_all(format!("{text:\n<left$}").as_bytes())?;
+        file.set_len(text.len() as u64)?;
+        file.seek(io::SeekFrom::End(0))?;
         Ok(Self { file })
     }
 
@@ -101,6 +106,13 @@ mod tests {
         held.leave().unwrap();
         assert!(is_leaving(&path));
         assert_eq!(holder(&path).map(Pid::as_raw_pid), me);
+        drop(held);
+        // The next one leaves nothing of it.
+        let held = PidFile::take(&path).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            format!("{}\n", std::process::id())
+        );
         drop(held);
         assert_eq!(holder(&path), None);
         assert!(!is_leaving(&path));

@@ -1,13 +1,14 @@
 //! `spirula store`: makes, checks and shows the object store of an OSD that is not running.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use spirula_conf::parse_size;
 use spirula_denc::Fsid;
 use spirula_osd::pg::key::parse_object_key;
-use spirula_store::{Depth, Dump, EncryptionKey, MkfsOptions, ObjectKey, fsck, mkfs};
+use spirula_store::{BLOCK, Depth, Dump, EncryptionKey, FsckProgress, MkfsOptions, ObjectKey, fsck, mkfs};
 
 use crate::daemon::read_key;
 use crate::device::{Identity, Plan, Request};
@@ -40,9 +41,9 @@ pub(crate) enum Command {
     },
     /// Check a store without changing it; exits with 1 if it is damaged
     Fsck {
-        /// File or block device
+        /// File or block device, or the OSD's directory
         path: PathBuf,
-        /// The separate log, if there is one
+        /// The separate log, if there is one [default: the file "log" beside the store]
         #[arg(long)]
         log: Option<PathBuf>,
         /// The file with the key of an encrypted store, such as /dev/stdin
@@ -54,9 +55,9 @@ pub(crate) enum Command {
     },
     /// Show what a store holds: its summary and every object
     Dump {
-        /// File or block device
+        /// File or block device, or the OSD's directory
         path: PathBuf,
-        /// The separate log, if there is one
+        /// The separate log, if there is one [default: the file "log" beside the store]
         #[arg(long)]
         log: Option<PathBuf>,
         /// The file with the key of an encrypted store, such as /dev/stdin
@@ -135,7 +136,13 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
         } => {
             let key = key(encryption_key_file.as_deref())?;
             let depth = if deep { Depth::Deep } else { Depth::Shallow };
-            let report = fsck(&path, log.as_deref(), key.as_ref(), depth)?;
+            let (path, log) = place(path, log)?;
+            let mut shown = Shown::new();
+            let report = fsck(&path, log.as_deref(), key.as_ref(), depth, &mut |at| {
+                shown.show(at)
+            });
+            shown.end();
+            let report = report?;
             println!("{report}");
             Ok(if report.is_clean() {
                 ExitCode::SUCCESS
@@ -151,6 +158,7 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
             transactions,
         } => {
             let key = key(encryption_key_file.as_deref())?;
+            let (path, log) = place(path, log)?;
             let dump = Dump::open(&path, log.as_deref(), key.as_ref())?;
             let mut out = std::io::stdout().lock();
             // Whoever reads may have seen enough: a closed pipe ends the listing.
@@ -169,6 +177,60 @@ fn try_run(command: Command) -> Result<ExitCode, Error> {
                 _ => {}
             }
             Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Where a store and its log lie. The log is looked for beside the store if nobody says where it is.
+fn place(path: PathBuf, log: Option<PathBuf>) -> Result<(PathBuf, Option<PathBuf>), Error> {
+    let path = if path.is_dir() { path.join("block") } else { path };
+    let beside = path.with_file_name("log");
+    let log = match log {
+        None if spirula_store::superblock(&path)?.separate_log && beside.exists() => Some(beside),
+        log => log,
+    };
+    Ok((path, log))
+}
+
+/// Shows on the standard error how far a check is: in one line on a terminal, else a line now and then.
+struct Shown {
+    terminal: bool,
+    last: Instant,
+    any: bool,
+}
+
+impl Shown {
+    fn new() -> Self {
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            last: Instant::now(),
+            any: false,
+        }
+    }
+
+    fn show(&mut self, at: FsckProgress) {
+        let pause = if self.terminal { 200 } else { 10_000 };
+        if self.last.elapsed() < Duration::from_millis(pause) {
+            return;
+        }
+        self.last = Instant::now();
+        let mib = |blocks: u64| (blocks * BLOCK as u64) >> 20;
+        let ((object, objects), (block, blocks)) = (at.objects, at.blocks);
+        let text = format!(
+            "{object} of {objects} objects, {} of {} MiB",
+            mib(block),
+            mib(blocks)
+        );
+        let end = if self.terminal { "\r" } else { "\n" };
+        // A closed standard error keeps no check from its end.
+        let _ = write!(std::io::stderr(), "{text:<60}{end}");
+        self.any = true;
+    }
+
+    /// Clears the line.
+    fn end(&self) {
+        if self.any && self.terminal {
+            let _ = write!(std::io::stderr(), "{:60}\r", "");
         }
     }
 }

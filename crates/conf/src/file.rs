@@ -14,9 +14,19 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
-    /// A line is neither a section, an option nor a comment.
+    /// A line of a text is neither a section, an option nor a comment.
     #[error("line {line}: {what}")]
     Syntax {
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The same of a file's line.
+    #[error("{path}:{line}: {what}")]
+    Line {
+        /// Which file.
+        path: String,
         /// Line number, from 1.
         line: usize,
         /// What is wrong with it.
@@ -82,11 +92,19 @@ impl ConfFile {
     /// # Errors
     /// Where it can't be read or has a line that is no configuration.
     pub fn read(path: &Path) -> Result<Self, Error> {
+        let shown = || path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
-            path: path.display().to_string(),
+            path: shown(),
             source,
         })?;
-        Self::parse(&text)
+        Self::parse(&text).map_err(|e| match e {
+            Error::Syntax { line, what } => Error::Line {
+                path: shown(),
+                line,
+                what,
+            },
+            other => other,
+        })
     }
 
     /// Parses the text of a configuration file.
@@ -335,5 +353,14 @@ mon-host = 10.0.0.2, \\
             ConfFile::parse("no option"),
             Err(Error::Syntax { line: 1, .. })
         ));
+    }
+
+    #[test]
+    fn a_file_is_named_with_its_line() {
+        let path = std::env::temp_dir().join(format!("spirula-conf-{}", std::process::id()));
+        std::fs::write(&path, "[global]\nno option\n").unwrap();
+        let said = ConfFile::read(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(said, format!("{}:2: an option without =", path.display()));
     }
 }

@@ -122,6 +122,17 @@ pub struct Opt {
     pub effect: bool,
 }
 
+/// Why a log level is refused that is a number.
+const LEVEL_RANGE: &str = "value must be in range [0, 99]";
+
+/// The errno, `EINVAL` or `ERANGE`, for a value that [`Opt::parse`] has refused with this text.
+pub fn errno(why: &str) -> i32 {
+    match why {
+        LEVEL_RANGE => 34,
+        _ => 22,
+    }
+}
+
 /// An option's name in its canonical spelling.
 pub fn normalize(name: &str) -> String {
     name.replace([' ', '-'], "_")
@@ -276,6 +287,15 @@ mod tests {
             ("public_addrv", "v2:1.2.3.4:5", Ok("v2:1.2.3.4:5/0")),
             ("osd_uuid", "abc", Err("")),
             ("debug_bluestore", "5", Ok("5/5")),
+            ("debug_bluestore", "5/", Ok("5/5")),
+            ("debug_bluestore", "99/0", Ok("99/0")),
+            ("debug_bluestore", "100", Err(LEVEL_RANGE)),
+            ("debug_bluestore", "5/-1", Err(LEVEL_RANGE)),
+            (
+                "debug_bluestore",
+                "/5",
+                Err("value must take the form N or N/M, where N and M are integers"),
+            ),
             (
                 "osd_scrub_auto_repair",
                 "maybe",

@@ -160,7 +160,10 @@ impl Plan {
 }
 
 /// Marks the pool as one of images, as all clients do. It also finds out whether snapshots can be taken in it.
-async fn mark_pool(io: &IoCtx) -> Result<()> {
+///
+/// # Errors
+/// Where they can't.
+pub async fn mark_pool(io: &IoCtx) -> Result<()> {
     /// What the object holds then.
     const VALIDATED: &[u8] = b"overwrite validated";
     match io.read(names::INFO, 0, 0).await {

@@ -107,7 +107,9 @@ pub(crate) async fn add_again(io: &IoCtx, name: &str, id: &str) -> Result<()> {
 }
 
 /// The state of a directory to which images may be added.
-const READY: u8 = 0;
+pub(crate) const READY: u8 = 0;
+/// That of one to which none may be added any more.
+pub(crate) const ADD_DISABLED: u8 = 1;
 
 /// Removes an image that is gone.
 pub(crate) async fn remove(io: &IoCtx, name: &str, id: &str) -> Result<()> {

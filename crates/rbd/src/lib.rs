@@ -19,6 +19,7 @@ mod io;
 mod journal;
 mod lock;
 mod message;
+mod metadata;
 mod migration;
 mod mirror;
 mod names;
@@ -33,10 +34,11 @@ mod snapshots;
 mod stored;
 mod trash;
 mod usage;
+mod users;
 mod watcher;
 
 pub use clones::{Child, children};
-pub use create::{CloneFormat, CreateOptions, clone, create};
+pub use create::{CloneFormat, CreateOptions, clone, create, mark_pool};
 pub use directory::{image_id, image_name, is_old_image, list, rename};
 pub use error::{Error, Result};
 pub use header::{Fixed, Header, Parent, Snapshot};
@@ -47,7 +49,7 @@ pub use migration::{
 pub use mirror::{
     MIRROR_BY_SNAPSHOTS, MIRROR_MODE_IMAGE, is_mirror_primary, mirror_mode, mirrored_image, mirrored_images,
 };
-pub use namespaces::namespaces;
+pub use namespaces::{namespace_create, namespace_remove, namespaces};
 pub use naming::{ParentNames, name_of};
 pub use progress::Progress;
 pub use remove::remove;

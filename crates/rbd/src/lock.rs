@@ -249,7 +249,7 @@ impl Inner {
     }
 
     /// Makes the cluster take nothing from a client any more.
-    async fn shut_out(&self, addr: EntityAddr) -> Result<()> {
+    pub(crate) async fn shut_out(&self, addr: EntityAddr) -> Result<()> {
         let addr = addr.with_kind(AddrType::ANY);
         let rados = self.io.rados();
         let command = |prefix: &str, key: &str| {

@@ -8,6 +8,10 @@ pub(crate) const CHILDREN: &str = "rbd_children";
 pub(crate) const TRASH: &str = "rbd_trash";
 /// The pool's namespaces.
 pub(crate) const NAMESPACES: &str = "rbd_namespace";
+/// The groups of a pool or namespace.
+pub(crate) const GROUPS: &str = "rbd_group_directory";
+/// The manager's tasks on the images of a pool or namespace.
+pub(crate) const TASKS: &str = "rbd_task";
 /// Whether and how a pool or namespace is mirrored, and its images.
 pub(crate) const MIRRORING: &str = "rbd_mirroring";
 /// What marks a pool as one of images.

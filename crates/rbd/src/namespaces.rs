@@ -1,16 +1,76 @@
-//! The namespaces of a pool.
+//! The namespaces of a pool (Ceph's `src/librbd/api/Namespace.cc`).
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use spirula_classes::rbd::TrashImage;
 use spirula_client::{IoCtx, errno};
 
 use crate::bounds::Room;
-use crate::cls::ask;
+use crate::cls::{ask, change, delete, rbd, tell};
+use crate::directory::{ADD_DISABLED, READY};
 use crate::error::unless;
 use crate::header::text;
-use crate::{Result, names};
+use crate::{Error, Result, names};
 
 /// Names asked for at a time.
 const BATCH: u64 = 1024;
+/// What a namespace may have besides images and the directory of these.
+const POOL_OBJECTS: [&str; 6] = [
+    names::CHILDREN,
+    names::GROUPS,
+    names::INFO,
+    names::MIRRORING,
+    names::TASKS,
+    names::TRASH,
+];
+
+/// Makes a namespace, in which images may be made from then on.
+///
+/// # Errors
+/// `EINVAL` for an empty name, `EEXIST` where there is one of this name.
+pub async fn namespace_create(io: &IoCtx, name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::os("namespace", errno::EINVAL));
+    }
+    let (whole, inside) = (io.clone().with_namespace(""), io.clone().with_namespace(name));
+    tell(&whole, names::NAMESPACES, "namespace_add", &name.to_owned()).await?;
+    let ready = tell(&inside, names::DIRECTORY, "dir_state_set", &READY).await;
+    if ready.is_err() {
+        // What it failed with counts.
+        let _ = tell(&whole, names::NAMESPACES, "namespace_remove", &name.to_owned()).await;
+    }
+    ready
+}
+
+/// Removes a namespace. One whose removal was interrupted takes no more images, and is removed again.
+///
+/// # Errors
+/// `EBUSY` where it has images, in the trash too, `ENOENT` where there is none of this name.
+pub async fn namespace_remove(io: &IoCtx, name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::os("namespace", errno::EINVAL));
+    }
+    let (whole, inside) = (io.clone().with_namespace(""), io.clone().with_namespace(name));
+    let ops = vec![rbd("dir_state_set", &ADD_DISABLED)?, delete()];
+    let disabled = change(&inside, "remove namespace", names::DIRECTORY, ops).await;
+    let is_empty = match disabled {
+        Err(e) if e.is(errno::EBUSY) => false,
+        Err(e) if !e.is(errno::ENOENT) => return Err(e),
+        _ => {
+            let first = ask(&inside, names::TRASH, "trash_list", &(Bytes::new(), 1u64)).await;
+            unless::<BTreeMap<Bytes, TrashImage>>(first, errno::ENOENT)?.is_none_or(|found| found.is_empty())
+        }
+    };
+    if !is_empty {
+        tell(&inside, names::DIRECTORY, "dir_state_set", &READY).await?;
+        return Err(Error::os("remove namespace", errno::EBUSY));
+    }
+    for object in POOL_OBJECTS {
+        unless(inside.remove(object).await.map_err(Error::from), errno::ENOENT)?;
+    }
+    tell(&whole, names::NAMESPACES, "namespace_remove", &name.to_owned()).await
+}
 
 /// The names of a pool's namespaces, in order.
 ///

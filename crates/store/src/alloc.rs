@@ -2,6 +2,14 @@
 //!
 //! A group is either fixed (superblocks, log), given to the index as a whole, or holds object data by bitmap. Only groups
 //! that are partly used have their bitmap in memory.
+//!
+//! Free blocks that occupy no space below the store (holes of a sparse file) are *hollow*, and not given out until the space is
+//! taken: so no write of a transaction that was accepted fails for lack of it. Blocks for which that is under way, or the reverse,
+//! are *held*.
+
+use std::ops::Range;
+
+use rangemap::RangeSet;
 
 use crate::layout::Superblock;
 
@@ -19,12 +27,32 @@ pub(crate) enum Owner {
     Data,
 }
 
+/// Blocks that are looked at in one go for what may be given back.
+const MOST_SEEN: u32 = 1 << 18;
+/// Instead of the tick in which a block was freed last: nothing is to be given back until one is freed again.
+const LOOKED_AT: u32 = u32::MAX;
+
 #[derive(Debug)]
 struct Group {
     owner: Owner,
     free: u32,
-    /// One bit per block, set if used. `None`: all free or all used, as `free` says.
+    hollow: u32,
+    /// When a block of it was last freed, in ticks; 0: not since the opening.
+    freed_at: u32,
+    /// One bit per block, set unless it is free. `None`: all free or none, as `free` says.
     bits: Option<Box<[u64]>>,
+}
+
+impl Group {
+    fn new(owner: Owner, free: u32) -> Self {
+        Self {
+            owner,
+            free,
+            hollow: 0,
+            freed_at: 0,
+            bits: None,
+        }
+    }
 }
 
 /// Where an allocation goes: small ones together, large ones to whole free groups.
@@ -39,8 +67,16 @@ pub(crate) struct Allocator {
     group_blocks: u32,
     groups: Vec<Group>,
     free: u64,
-    /// Next place to look for small and large allocations.
+    hollow: RangeSet<u64>,
+    hollow_blocks: u64,
+    held: u64,
+    /// Counts on with every tick.
+    clock: u32,
+    /// Behind the last small and the last large allocation: the next one may go on there.
     cursors: [u64; 2],
+    /// No group before these has a free block, and none is wholly free.
+    lowest: usize,
+    lowest_whole: usize,
 }
 
 impl Allocator {
@@ -49,12 +85,7 @@ impl Allocator {
         let fixed = sb.fixed_groups();
         let group = |i| {
             let owner = if i < fixed { Owner::Fixed } else { Owner::Data };
-            let free = if i < fixed { 0 } else { sb.group_blocks };
-            Group {
-                owner,
-                free,
-                bits: None,
-            }
+            Group::new(owner, if i < fixed { 0 } else { sb.group_blocks })
         };
         let groups: Vec<Group> = (0..sb.groups()).map(group).collect();
         let free = groups.iter().map(|g| u64::from(g.free)).sum();
@@ -63,7 +94,13 @@ impl Allocator {
             group_blocks: sb.group_blocks,
             groups,
             free,
+            hollow: RangeSet::new(),
+            hollow_blocks: 0,
+            held: 0,
+            clock: 1,
             cursors: [start; 2],
+            lowest: 0,
+            lowest_whole: 0,
         }
     }
 
@@ -74,12 +111,19 @@ impl Allocator {
 
     /// Blocks used by data.
     pub(crate) fn used(&self) -> u64 {
-        let used = |g: &Group| u64::from(self.group_blocks - g.free);
-        self.groups
+        let used = |g: &Group| u64::from(self.group_blocks - g.free - g.hollow);
+        let taken: u64 = self
+            .groups
             .iter()
             .filter(|g| g.owner == Owner::Data)
             .map(used)
-            .sum()
+            .sum();
+        taken - self.held
+    }
+
+    /// Free blocks that data may be allocated from once they have space below.
+    pub(crate) fn without_space(&self) -> u64 {
+        self.hollow_blocks + self.held
     }
 
     pub(crate) fn group_of(&self, pblk: u64) -> u32 {
@@ -126,13 +170,13 @@ impl Allocator {
         Some(())
     }
 
-    /// Takes a wholly free group for the index, the last one there is.
+    /// Takes a group without data for the index, the last one there is.
     pub(crate) fn take_group(&mut self) -> Option<u32> {
         let size = self.group_blocks;
         let at = self
             .groups
             .iter()
-            .rposition(|g| g.owner == Owner::Data && g.free == size)?;
+            .rposition(|g| g.owner == Owner::Data && g.free + g.hollow == size)?;
         self.give_to_index(at as u32);
         Some(at as u32)
     }
@@ -143,15 +187,16 @@ impl Allocator {
         let Some(g) = self.groups.get_mut(group as usize) else {
             return false;
         };
-        if g.owner != Owner::Data || g.free != size {
+        if g.owner != Owner::Data || g.free + g.hollow != size {
             return false;
         }
-        *g = Group {
-            owner: Owner::Index,
-            free: 0,
-            bits: None,
-        };
-        self.free -= u64::from(size);
+        self.free -= u64::from(g.free);
+        if g.hollow > 0 {
+            self.hollow_blocks -= u64::from(g.hollow);
+            let first = u64::from(group) * u64::from(size);
+            self.hollow.remove(first..first + u64::from(size));
+        }
+        *g = Group::new(Owner::Index, 0);
         true
     }
 
@@ -159,7 +204,7 @@ impl Allocator {
     pub(crate) fn alloc(&mut self, mut want: u32, kind: Kind, out: &mut Vec<Run>) {
         debug_assert!(u64::from(want) <= self.free);
         while want > 0 && self.free > 0 {
-            let Some(start) = self.place(want, kind) else {
+            let Some(start) = self.place(kind) else {
                 return;
             };
             let run = self.take_run(start, want);
@@ -172,37 +217,26 @@ impl Allocator {
         }
     }
 
-    /// A free block to start at.
-    fn place(&self, want: u32, kind: Kind) -> Option<u64> {
+    /// A free block to start at: behind the last allocation of the kind if that ended within a group, else the first there is, so that
+    /// what is free gathers at the end. Large ones prefer groups that are wholly free.
+    fn place(&mut self, kind: Kind) -> Option<u64> {
+        let size = u64::from(self.group_blocks);
         let cursor = self.cursors[kind as usize];
-        let first = self.group_of(cursor) as usize;
-        let count = self.groups.len();
-        let order = || (0..=count).map(|i| (first + i) % count);
+        if !cursor.is_multiple_of(size) && self.is_free(cursor) {
+            return Some(cursor);
+        }
         if kind == Kind::Large {
-            // Where the last one ended, else a whole free group, else whatever there is.
-            if self.groups.get(first).is_some_and(|g| g.free > 0) && self.is_free(cursor) {
-                return Some(cursor);
-            }
-            let whole = self.group_blocks.min(want.next_power_of_two());
-            if let Some(g) = order().find(|g| self.groups[*g].free >= whole && self.groups[*g].bits.is_none())
-            {
-                return Some(g as u64 * u64::from(self.group_blocks));
+            let whole = |g: &Group| g.free == self.group_blocks;
+            let skipped = self.groups.get(self.lowest_whole..)?.iter().position(whole);
+            self.lowest_whole = skipped.map_or(self.groups.len(), |n| self.lowest_whole + n);
+            if skipped.is_some() {
+                return Some(self.lowest_whole as u64 * size);
             }
         }
-        for (i, g) in order().enumerate() {
-            if self.groups[g].free == 0 {
-                continue;
-            }
-            let skip = if i == 0 {
-                (cursor % u64::from(self.group_blocks)) as u32
-            } else {
-                0
-            };
-            if let Some(bit) = self.free_bit(&self.groups[g], skip) {
-                return Some(g as u64 * u64::from(self.group_blocks) + u64::from(bit));
-            }
-        }
-        None
+        let skipped = self.groups.get(self.lowest..)?.iter().position(|g| g.free > 0);
+        self.lowest = skipped.map_or(self.groups.len(), |n| self.lowest + n);
+        let bit = free_bit(self.groups.get(self.lowest)?)?;
+        Some(self.lowest as u64 * size + u64::from(bit))
     }
 
     pub(crate) fn is_free(&self, pblk: u64) -> bool {
@@ -214,22 +248,6 @@ impl Allocator {
             Some(bits) => bits[bit as usize / 64] >> (bit % 64) & 1 == 0,
             None => g.free > 0,
         }
-    }
-
-    /// The first free block of a group from `skip` on.
-    fn free_bit(&self, g: &Group, skip: u32) -> Option<u32> {
-        let Some(bits) = &g.bits else {
-            return (g.free > 0).then_some(skip);
-        };
-        let mut mask = !0 << (skip % 64);
-        for (i, word) in bits.iter().enumerate().skip(skip as usize / 64) {
-            let free = !word & mask;
-            mask = !0;
-            if free != 0 {
-                return Some(i as u32 * 64 + free.trailing_zeros());
-            }
-        }
-        None
     }
 
     /// Takes the free run at `start`, of `want` blocks at most, within one group.
@@ -296,11 +314,157 @@ impl Allocator {
                 g.free += 1;
                 self.free += 1;
             }
+            g.freed_at = self.clock;
+            self.lowest = self.lowest.min(at);
             if g.free == size {
                 g.bits = None;
+                self.lowest_whole = self.lowest_whole.min(at);
             }
         }
     }
+
+    /// A moment has passed.
+    pub(crate) fn tick(&mut self) {
+        self.clock = (self.clock + 1).min(LOOKED_AT - 1);
+    }
+
+    /// The parts of `blocks` in each group.
+    fn by_group(&self, blocks: Range<u64>) -> impl Iterator<Item = (usize, Range<u64>)> + use<> {
+        let size = u64::from(self.group_blocks);
+        let groups = blocks.start / size..blocks.end.div_ceil(size);
+        groups.map(move |g| {
+            let part = blocks.start.max(g * size)..blocks.end.min((g + 1) * size);
+            (g as usize, part)
+        })
+    }
+
+    /// Notes that those of `blocks` that are free have no space below.
+    pub(crate) fn note_hole(&mut self, blocks: Range<u64>) {
+        for (at, part) in self.by_group(blocks) {
+            let size = self.group_blocks;
+            let Some(g) = self.groups.get_mut(at).filter(|g| g.owner == Owner::Data) else {
+                continue;
+            };
+            if g.free == size && part.end - part.start == u64::from(size) {
+                g.free = 0;
+                self.free -= u64::from(size);
+                self.held += u64::from(size);
+                self.hollow_out(part);
+                continue;
+            }
+            for run in self.free_runs(at, part) {
+                let taken = self.take_run(run.start, (run.end - run.start) as u32);
+                self.held += u64::from(taken.len);
+                self.hollow_out(run);
+            }
+        }
+    }
+
+    /// Free runs of a group within `part`.
+    fn free_runs(&self, group: usize, part: Range<u64>) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        if self.groups.get(group).is_none_or(|g| g.free == 0) {
+            return runs;
+        }
+        for pblk in part.filter(|b| self.is_free(*b)) {
+            match runs.last_mut() {
+                Some(last) if last.end == pblk => last.end += 1,
+                _ => runs.push(pblk..pblk + 1),
+            }
+        }
+        runs
+    }
+
+    /// Holds the first hollow blocks, `max` at most, to take space for them.
+    pub(crate) fn hold_hollow(&mut self, max: u64) -> Option<Range<u64>> {
+        let first = self.hollow.first()?;
+        let blocks = first.start..first.end.min(first.start + max.max(1));
+        self.hollow.remove(blocks.clone());
+        let count = blocks.end - blocks.start;
+        self.hollow_blocks -= count;
+        self.held += count;
+        for (at, part) in self.by_group(blocks.clone()) {
+            self.groups[at].hollow -= (part.end - part.start) as u32;
+        }
+        Some(blocks)
+    }
+
+    /// Held blocks have space below now, or still: they can be allocated.
+    pub(crate) fn fill(&mut self, blocks: Range<u64>) {
+        let count = blocks.end - blocks.start;
+        self.held -= count;
+        self.release(Run {
+            pblk: blocks.start,
+            len: count as u32,
+        });
+    }
+
+    /// Held blocks have no space below now, or still.
+    pub(crate) fn hollow_out(&mut self, blocks: Range<u64>) {
+        let count = blocks.end - blocks.start;
+        self.held -= count;
+        self.hollow_blocks += count;
+        for (at, part) in self.by_group(blocks.clone()) {
+            self.groups[at].hollow += (part.end - part.start) as u32;
+        }
+        self.hollow.insert(blocks);
+    }
+
+    /// Holds free blocks whose space may be given back: runs that are worth it, in groups of which nothing was freed for `age` ticks,
+    /// from the end, about `max` blocks together. `fresh_only`: not of groups of which nothing was freed since the opening.
+    pub(crate) fn hold_free(&mut self, max: u64, age: u32, fresh_only: bool) -> Vec<Range<u64>> {
+        let shortest = self.shortest_worth();
+        let (mut held, mut count, mut seen) = (Vec::new(), 0, 0);
+        for at in (0..self.groups.len()).rev() {
+            if count >= max || seen >= MOST_SEEN {
+                break;
+            }
+            let g = &self.groups[at];
+            let is_old = g.freed_at.saturating_add(age) <= self.clock;
+            if g.owner != Owner::Data
+                || u64::from(g.free) < shortest
+                || !is_old
+                || fresh_only && g.freed_at == 0
+            {
+                continue;
+            }
+            let size = u64::from(self.group_blocks);
+            for run in self.free_runs(at, at as u64 * size..(at as u64 + 1) * size) {
+                let len = (run.end - run.start).min(max.saturating_sub(count));
+                if len < shortest {
+                    continue;
+                }
+                self.take_run(run.start, len as u32);
+                self.held += len;
+                count += len;
+                held.push(run.start..run.start + len);
+            }
+            seen += self.group_blocks;
+            if count < max {
+                self.groups[at].freed_at = LOOKED_AT;
+            }
+        }
+        held
+    }
+
+    /// Blocks of the shortest run that is given back: the more there are, the longer they must be, as each takes memory here and in
+    /// the file system.
+    fn shortest_worth(&self) -> u64 {
+        match self.hollow.len() {
+            0..4096 => 16,
+            4096..16_384 => u64::from(self.group_blocks / 4).max(16),
+            _ => u64::from(self.group_blocks),
+        }
+    }
+}
+
+/// The first free block of a group.
+fn free_bit(g: &Group) -> Option<u32> {
+    let Some(bits) = &g.bits else {
+        return (g.free > 0).then_some(0);
+    };
+    let free = bits.iter().enumerate().find(|(_, word)| **word != !0);
+    free.map(|(i, word)| i as u32 * 64 + (!word).trailing_zeros())
 }
 
 #[cfg(test)]

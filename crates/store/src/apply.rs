@@ -214,7 +214,9 @@ impl State {
             c.onode = Some(Arc::clone(&onode));
         }
         self.own_unresolved(&target, &onode);
-        self.active().shared.extend(runs);
+        let table = self.active();
+        table.counted_blocks += runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
+        table.shared.extend(runs);
         self.counters.objects += 1;
         self.counters.stored += onode.size;
         Arc::make_mut(&mut onode).omap = omap;

@@ -20,6 +20,9 @@ const WRITE_BLOCKS: usize = 256;
 /// Writes at a time: enough to keep a disk busy, few enough to leave it to others.
 const WRITES_AT_ONCE: usize = 4;
 
+/// Blocks that change hands before the index takes a generation in, so that they are used again: this share of the store.
+const FREED_SHARE: u64 = 64;
+
 /// A write to be done: offset in bytes, and blocks.
 pub(crate) type Writeback = (u64, Vec<Bytes>);
 
@@ -60,11 +63,13 @@ impl Store {
             self.state.cfg.generation_bytes(),
             self.state.cfg.memtable_entries / 2,
         );
+        let entries = self.ground.most_entries(entries);
         let space = Log::generation_space(&self.sb);
+        let freed = self.sb.blocks / FREED_SHARE;
         let active = self.state.active();
         // By halves, as generations are gathered before the index takes them in.
         let large = active.memory() >= bytes || active.lasting() >= bytes / 2 || active.entries() >= entries;
-        if large || active.log_bytes >= space {
+        if large || active.log_bytes >= space || active.freed_blocks >= freed {
             self.seal();
         }
     }
@@ -162,7 +167,8 @@ impl Store {
     /// Whether a generation occupies as much memory as it may.
     fn is_large(&self, table: &MemTable) -> bool {
         table.memory() >= self.state.cfg.generation_bytes()
-            || table.entries() >= self.state.cfg.memtable_entries
+            || table.entries() >= self.ground.most_entries(self.state.cfg.memtable_entries)
+            || table.freed_blocks >= self.sb.blocks / FREED_SHARE
     }
 
     /// Whether the index should take in what is settled.

@@ -103,7 +103,7 @@ impl Default for MkfsOptions {
 /// Space and contents, in bytes unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatFs {
-    /// Size of the device.
+    /// What the device can hold, without what is held back, as far as the file system below still gives the space.
     pub total: u64,
     /// What may still be allocated to objects.
     pub available: u64,

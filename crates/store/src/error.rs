@@ -84,6 +84,14 @@ pub enum StoreError {
         /// What is wrong.
         problem: KeyProblem,
     },
+    /// A process has the store open, so that nobody else may look at it or change it.
+    #[error("{path} is in use{}", .pid.map_or_else(String::new, |pid| format!(" by process {pid}")))]
+    InUse {
+        /// The device.
+        path: String,
+        /// The process, where it can be seen from here.
+        pid: Option<u32>,
+    },
     /// Opening or sizing a device failed.
     #[error("{what}: {source}")]
     Io {
@@ -116,6 +124,17 @@ impl StoreError {
             what: what.into(),
             source: Arc::new(source),
         }
+    }
+
+    /// The error of opening `path`.
+    pub(crate) fn open(path: &std::path::Path, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::ResourceBusy {
+            return Self::InUse {
+                path: path.display().to_string(),
+                pid: crate::device::holder(path),
+            };
+        }
+        Self::io(format!("open {}", path.display()), source)
     }
 
     pub(crate) fn damaged(what: &'static str, detail: impl Into<String>) -> Self {

@@ -1,13 +1,16 @@
-//! Where blocking work on the index is done: two threads, or, in simulations, the caller itself step by step.
+//! Where blocking work on the index and the space below is done: three threads, or, in simulations, the caller itself step by step.
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 
+use crate::device::BlockIo;
+use crate::ground::{self, GroundDone};
 use crate::index::{Index, Outcome, Page, PageLimit};
 use crate::notify::Notify;
 use crate::onode::Onode;
@@ -42,6 +45,12 @@ pub(crate) enum Job {
     },
     /// Remove some garbage from the index.
     Purge,
+    /// Take space below for blocks.
+    Allocate(Range<u64>),
+    /// Give the space of blocks back.
+    Discard(Vec<Range<u64>>),
+    /// Take space for a group that the index may grow into.
+    Prepare,
 }
 
 /// Its outcome.
@@ -52,9 +61,10 @@ pub(crate) enum JobDone {
     Learnt(Result<Option<Bytes>>),
     Commit(Result<Outcome>),
     Purged(Result<bool>),
+    Ground(GroundDone),
 }
 
-fn run(index: &Index, job: Job) -> JobDone {
+fn run(index: &Index, io: &Arc<dyn BlockIo>, job: Job) -> JobDone {
     match job {
         Job::Lookup(wanted) => JobDone::Lookup(lookup(index, wanted)),
         Job::Objects { id, from, to, limit } => {
@@ -65,6 +75,9 @@ fn run(index: &Index, job: Job) -> JobDone {
         Job::Learn(from) => JobDone::Learnt(index.learn(&from)),
         Job::Commit { frozen, group_blocks } => JobDone::Commit(index.apply(&frozen, group_blocks)),
         Job::Purge => JobDone::Purged(index.purge()),
+        Job::Allocate(blocks) => JobDone::Ground(ground::allocate(io, blocks)),
+        Job::Discard(blocks) => JobDone::Ground(ground::discard(io, blocks)),
+        Job::Prepare => JobDone::Ground(GroundDone::Prepared(index.file().prepare())),
     }
 }
 
@@ -99,19 +112,23 @@ impl Outbox {
 /// Runs jobs. Changes of the index are done in order; other jobs do not wait for them.
 pub(crate) enum Executor {
     Threads(Threads),
-    Inline { index: Arc<Index>, jobs: VecDeque<Job> },
+    Inline {
+        index: Arc<Index>,
+        io: Arc<dyn BlockIo>,
+        jobs: VecDeque<Job>,
+    },
 }
 
 pub(crate) struct Threads {
     outbox: Outbox,
-    /// To the threads for reading and for committing; dropping them ends the threads.
+    /// To the threads for reading, for committing, and for the space below; dropping them ends the threads.
     senders: Vec<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Executor {
     /// Starts the threads.
-    pub(crate) fn threads(index: &Arc<Index>, notify: &Notify) -> io::Result<Self> {
+    pub(crate) fn threads(index: &Arc<Index>, io: &Arc<dyn BlockIo>, notify: &Notify) -> io::Result<Self> {
         let outbox = Outbox {
             done: Arc::default(),
             notify: notify.clone(),
@@ -121,10 +138,10 @@ impl Executor {
             senders: Vec::new(),
             threads: Vec::new(),
         };
-        for name in ["store-read", "store-commit"] {
+        for name in ["store-read", "store-commit", "store-space"] {
             let (sender, jobs) = channel();
-            let (index, outbox) = (Arc::clone(index), out.outbox.clone());
-            let work = move || serve(&index, &jobs, &outbox);
+            let (index, io, outbox) = (Arc::clone(index), Arc::clone(io), out.outbox.clone());
+            let work = move || serve(&index, &io, &jobs, &outbox);
             out.threads.push(
                 thread::Builder::new()
                     .name(name.into())
@@ -137,9 +154,10 @@ impl Executor {
     }
 
     /// Jobs are done by [`Executor::take`], one a call.
-    pub(crate) fn inline(index: &Arc<Index>) -> Self {
+    pub(crate) fn inline(index: &Arc<Index>, io: &Arc<dyn BlockIo>) -> Self {
         Self::Inline {
             index: Arc::clone(index),
+            io: Arc::clone(io),
             jobs: VecDeque::new(),
         }
     }
@@ -147,7 +165,11 @@ impl Executor {
     pub(crate) fn submit(&mut self, job: Job) {
         match self {
             Self::Threads(t) => {
-                let to = usize::from(matches!(job, Job::Commit { .. } | Job::Purge));
+                let to = match job {
+                    Job::Commit { .. } | Job::Purge => 1,
+                    Job::Allocate(_) | Job::Discard(_) | Job::Prepare => 2,
+                    _ => 0,
+                };
                 // The threads live as long as their senders.
                 let _ = t.senders[to].send(job);
             }
@@ -158,14 +180,14 @@ impl Executor {
     pub(crate) fn take(&mut self, out: &mut Vec<JobDone>) {
         match self {
             Self::Threads(t) => out.append(&mut t.outbox.lock()),
-            Self::Inline { index, jobs } => out.extend(jobs.pop_front().map(|j| run(index, j))),
+            Self::Inline { index, io, jobs } => out.extend(jobs.pop_front().map(|j| run(index, io, j))),
         }
     }
 }
 
-fn serve(index: &Index, jobs: &Receiver<Job>, outbox: &Outbox) {
+fn serve(index: &Index, io: &Arc<dyn BlockIo>, jobs: &Receiver<Job>, outbox: &Outbox) {
     while let Ok(job) = jobs.recv() {
-        let done = run(index, job);
+        let done = run(index, io, job);
         outbox.lock().push(done);
         outbox.notify.wake();
     }

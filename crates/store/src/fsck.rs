@@ -90,18 +90,29 @@ impl fmt::Display for FsckReport {
     }
 }
 
-/// Checks the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted.
+/// How far a check is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FsckProgress {
+    /// Objects looked at, and how many there should be.
+    pub objects: (u64, u64),
+    /// Blocks of data looked at, and how many there should be.
+    pub blocks: (u64, u64),
+}
+
+/// Checks the store at `path` (and its log at `log`, if that is separate), with its key if it is encrypted. `progress` is called now
+/// and then.
 ///
 /// # Errors
-/// Only what keeps the check from starting, as a device that cannot be opened, or the wrong key. All else is in the report.
+/// Only what keeps the check from starting, as a device that cannot be opened or is in use, or the wrong key. All else is in the report.
 pub fn fsck(
     path: &Path,
     log: Option<&Path>,
     key: Option<&EncryptionKey>,
     depth: Depth,
+    progress: &mut dyn FnMut(FsckProgress),
 ) -> Result<FsckReport> {
     let (dev, log) = open_read_only(path, log, key)?;
-    Ok(fsck_on(&dev, log.as_ref(), depth))
+    Ok(check(&dev, log.as_ref(), depth, progress))
 }
 
 pub(crate) fn open_read_only(
@@ -109,15 +120,24 @@ pub(crate) fn open_read_only(
     log: Option<&Path>,
     key: Option<&EncryptionKey>,
 ) -> Result<Unlocked> {
-    let open = |path: &Path| match FileIo::open_read_only(path) {
+    let open = |path: &Path| match FileIo::open_unchanging(path) {
         Ok(io) => Ok(Arc::new(io) as Arc<dyn BlockIo>),
-        Err(e) => Err(StoreError::io(format!("open {}", path.display()), e)),
+        Err(e) => Err(StoreError::open(path, e)),
     };
     unlock(open(path)?, log.map(open).transpose()?, key)
 }
 
 /// As [`fsck`], on open devices as [`unlock`] gives them.
 pub fn fsck_on(dev: &Arc<dyn BlockIo>, log: Option<&Arc<dyn BlockIo>>, depth: Depth) -> FsckReport {
+    check(dev, log, depth, &mut |_| {})
+}
+
+fn check(
+    dev: &Arc<dyn BlockIo>,
+    log: Option<&Arc<dyn BlockIo>>,
+    depth: Depth,
+    progress: &mut dyn FnMut(FsckProgress),
+) -> FsckReport {
     let mut report = FsckReport::default();
     let mounted = match Mounted::read(dev, log, Arc::clone(dev), Config::default(), true) {
         Ok(mounted) => mounted,
@@ -133,6 +153,8 @@ pub fn fsck_on(dev: &Arc<dyn BlockIo>, log: Option<&Arc<dyn BlockIo>>, depth: De
         used: Used::new(&mounted.sb),
         stored: 0,
         report,
+        progress,
+        expected: (mounted.state.counters.objects, mounted.state.alloc.used()),
     };
     if let Err(e) = check.run(mounted) {
         check.report.problem(e);
@@ -186,6 +208,9 @@ struct Check<'a> {
     used: Used,
     stored: u64,
     report: FsckReport,
+    progress: &'a mut dyn FnMut(FsckProgress),
+    /// Objects and blocks that there should be.
+    expected: (u64, u64),
 }
 
 impl Check<'_> {
@@ -231,6 +256,10 @@ impl Check<'_> {
             let listing = state.merge_objects(key.bytes(), None, page, usize::MAX);
             for (key, onode) in &listing.objects {
                 self.object(state, key, onode);
+                (self.progress)(FsckProgress {
+                    objects: (self.report.objects, self.expected.0),
+                    blocks: (self.report.data_blocks, self.expected.1),
+                });
             }
             from = listing.next;
         }

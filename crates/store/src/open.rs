@@ -9,6 +9,7 @@ use crate::alloc::Allocator;
 use crate::config::{BLOCK64, Config, MkfsOptions};
 use crate::device::{BlockIo, Device, FileIo, open_device};
 use crate::exec::Executor;
+use crate::ground::Ground;
 use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
 use crate::log::{self, Log, Scan};
@@ -23,7 +24,7 @@ use crate::{EncryptionKey, Result, StoreError};
 /// Share of the device that is kept for the index to grow into, so that removals always succeed: 1/32.
 const SPARE_SHARE: u32 = 32;
 /// At least this many groups.
-const SPARE_MIN: u32 = 6;
+pub(crate) const SPARE_MIN: u32 = 6;
 
 /// Makes a store in a file (created, sparse, `size` bytes) or on a block device (`size` 0: all of it). What was there is lost.
 /// With `log`, the log goes to that file or device, which is made `opts.log_bytes` large if it is a file.
@@ -187,7 +188,7 @@ impl Store {
         let notify = Notify::new().map_err(|e| StoreError::io("eventfd", e))?;
         let open = |path: &Path| {
             let device = FileIo::open(path).and_then(|file| open_device(Arc::new(file), &notify));
-            device.map_err(|e| StoreError::io(format!("open {}", path.display()), e))
+            device.map_err(|e| StoreError::open(path, e))
         };
         let devices = Devices {
             main: open(path)?,
@@ -206,16 +207,28 @@ impl Store {
         let log_io = devices.log.as_ref().map(|l| l.blocking());
         let group_bytes = cfg.group_bytes;
         let Mounted {
-            mut sb, state, scan, ..
+            mut sb,
+            mut state,
+            scan,
+            ..
         } = Mounted::read(&dev, log_io.as_ref(), devices.main.cached(), cfg, false)?;
         sb.count_mount()?;
         sb.write(&dev)?;
         let log = Log::new(&sb, group_bytes, &scan);
+        for hole in dev.holes().map_err(|e| StoreError::io("look for holes", e))? {
+            state
+                .alloc
+                .note_hole(hole.start.div_ceil(BLOCK64)..hole.end / BLOCK64);
+        }
+        if let Err(error) = state.index.file().take_space() {
+            tracing::warn!(%error, "the file system lacks space for the index");
+        }
         let exec = if threads {
-            Executor::threads(&state.index, &notify).map_err(|e| StoreError::io("start threads", e))?
+            Executor::threads(&state.index, &dev, &notify).map_err(|e| StoreError::io("start threads", e))?
         } else {
-            Executor::inline(&state.index)
+            Executor::inline(&state.index, &dev)
         };
+        let ground = Ground::new(dev, &sb);
         let spare_target = spare_target(&sb);
         let (main, log_dev) = (devices.main, devices.log);
         let mut store = Self::from_parts(Parts {
@@ -224,6 +237,7 @@ impl Store {
             dev: main,
             log_dev,
             exec,
+            ground,
             log,
             notify,
             spare_target,
@@ -233,6 +247,7 @@ impl Store {
         // What was replayed goes into the index before long.
         store.checkpoint();
         store.refill_spare();
+        store.take_index_space();
         Ok(store)
     }
 }

@@ -31,6 +31,7 @@ impl Store {
             self.start_direct_flush();
             self.start_group();
             self.advance_checkpoint();
+            self.advance_ground();
             if !self.lookups.is_empty() {
                 self.exec.submit(Job::Lookup(std::mem::take(&mut self.lookups)));
             }
@@ -112,6 +113,7 @@ impl Store {
         match job {
             JobDone::Commit(result) => self.commit_done(result),
             JobDone::Purged(result) => self.purged(result),
+            JobDone::Ground(done) => self.ground_done(done),
             JobDone::Learnt(Ok(Some(next))) => self.exec.submit(Job::Learn(next)),
             JobDone::Learnt(Ok(None)) => tracing::debug!("all objects are known"),
             // Whoever needs the damaged part will be told; without the filter everything is looked up.

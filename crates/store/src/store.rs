@@ -14,6 +14,7 @@ use crate::config::{BLOCK64, Config, StatFs};
 use crate::device::{Device, Io, IoKind};
 use crate::event::{Event, Lookup, Token};
 use crate::exec::{Executor, Job};
+use crate::ground::Ground;
 use crate::index::PageLimit;
 use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
@@ -104,6 +105,8 @@ pub struct Stats {
     pub index_lookups: u64,
     /// Checksum mismatches found.
     pub corruptions: u64,
+    /// Bytes whose space was given back.
+    pub discarded_bytes: u64,
 }
 
 /// The store. See the crate's documentation for how to use it.
@@ -113,6 +116,7 @@ pub struct Store {
     pub(crate) dev: Box<dyn Device>,
     pub(crate) log_dev: Option<Box<dyn Device>>,
     pub(crate) exec: Executor,
+    pub(crate) ground: Ground,
     pub(crate) log: Log,
     pub(crate) flight: Option<Flight>,
     /// Transactions whose large writes have completed and are not durable yet.
@@ -151,6 +155,7 @@ pub(crate) struct Parts {
     pub(crate) dev: Box<dyn Device>,
     pub(crate) log_dev: Option<Box<dyn Device>>,
     pub(crate) exec: Executor,
+    pub(crate) ground: Ground,
     pub(crate) log: Log,
     pub(crate) notify: Notify,
     pub(crate) spare_target: usize,
@@ -164,6 +169,7 @@ impl Store {
             dev: p.dev,
             log_dev: p.log_dev,
             exec: p.exec,
+            ground: p.ground,
             log: p.log,
             notify: p.notify,
             spare_target: p.spare_target,
@@ -220,7 +226,7 @@ impl Store {
 
     /// Whether something is under way: a later [`Store::poll`] will find it done, without any other call in between.
     pub fn is_busy(&self) -> bool {
-        self.is_at_work() || self.purging
+        self.is_at_work() || self.purging || self.ground.busy
     }
 
     fn is_at_work(&self) -> bool {
@@ -247,9 +253,18 @@ impl Store {
         self.check()?;
         if !self.has_index_room() {
             self.refill_spare();
+            self.take_index_space();
         }
         let room = self.has_index_room();
-        if let Err(e) = self.state.admit(txn, Log::max_record(&self.sb), room) {
+        let most = Log::max_record(&self.sb);
+        let mut admitted = self.state.admit(txn, most, room);
+        if let Err(StoreError::NoSpace { needed, .. }) = admitted
+            && room
+            && self.take_space(needed)
+        {
+            admitted = self.state.admit(txn, most, room);
+        }
+        if let Err(e) = admitted {
             if matches!(e, StoreError::NoSpace { .. }) && self.leaving() > 0 {
                 // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
                 self.checkpoint();
@@ -469,14 +484,23 @@ impl Store {
 
     /// Whether the index may grow by what changes bring.
     fn has_index_room(&self) -> bool {
-        self.state.index.file().spare_count() >= self.spare_target / 2
+        let file = self.state.index.file();
+        file.spare_count() >= self.spare_target / 2 && self.ground.has_index_room(file)
+    }
+
+    /// What data may still be written to, in bytes, if the index has room for it.
+    fn data_room(&self) -> u64 {
+        let without = self.ground.obtainable(self.without_space());
+        (self.state.alloc.free() + self.leaving()) * BLOCK64 + without
     }
 
     /// What may still be allocated to objects, in bytes: nothing where the index has no room for more of them. Cheap enough to ask for
     /// every batch, unlike [`Store::statfs`].
     pub fn available(&self) -> u64 {
-        match self.has_index_room() {
-            true => (self.state.alloc.free() + self.leaving()) * BLOCK64,
+        let file = self.state.index.file();
+        let has_room = file.spare_count() >= self.spare_target / 2 && self.ground.can_have_index_room(file);
+        match has_room {
+            true => self.data_room(),
             false => 0,
         }
     }
@@ -491,14 +515,17 @@ impl Store {
         let group = u64::from(self.sb.group_blocks) * BLOCK64;
         let file = self.state.index.file();
         let leaving = self.leaving();
+        let allocated = self.state.alloc.used().saturating_sub(leaving) * BLOCK64;
+        let index = file.mapped_count() as u64 * group;
+        let fixed = u64::from(self.sb.fixed_groups()) * group;
         StatFs {
-            total: self.total(),
+            total: fixed + index + allocated + self.data_room(),
             available: self.available(),
             reserved: file.spare_count() as u64 * group,
-            allocated: self.state.alloc.used().saturating_sub(leaving) * BLOCK64,
+            allocated,
             stored: self.state.counters.stored,
-            index: file.mapped_count() as u64 * group,
-            fixed: u64::from(self.sb.fixed_groups()) * group,
+            index,
+            fixed,
             objects: self.state.counters.objects,
         }
     }

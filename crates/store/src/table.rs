@@ -145,6 +145,9 @@ fn up_to(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Unbounded, Bound::Included(key))
 }
 
+/// The count of each shared block is a pair of the index; those of neighbours lie together.
+const BLOCKS_PER_ENTRY: u64 = 16;
+
 /// Memory of a block in a generation, in bytes.
 pub(crate) const DIRTY_WEIGHT: usize = BLOCK + 96;
 
@@ -198,6 +201,8 @@ pub(crate) struct MemTable {
     pub(crate) unshared: Vec<Run>,
     /// Blocks that will become free with this generation: those of `freed` and `unshared`.
     pub(crate) freed_blocks: u64,
+    /// Blocks whose references are counted: those of `shared` and `unshared`.
+    pub(crate) counted_blocks: u64,
     /// Memory that objects and blocks occupy, roughly, in bytes.
     pub(crate) bytes: usize,
     /// Space that its records may need in the log at most, in bytes; while it takes changes.
@@ -225,8 +230,10 @@ pub(crate) struct Frozen {
 }
 
 impl MemTable {
+    /// Changes that the index takes in, roughly as many as it touches keys far from each other.
     pub(crate) fn entries(&self) -> usize {
-        self.objects.len() + self.pairs.len()
+        let counted = (self.counted_blocks / BLOCKS_PER_ENTRY) as usize;
+        self.objects.len() + self.pairs.len() + counted
     }
 
     /// Memory that it occupies, roughly, in bytes.
@@ -268,6 +275,7 @@ impl MemTable {
         self.shared.extend(newer.shared);
         self.unshared.extend(newer.unshared);
         self.freed_blocks += newer.freed_blocks;
+        self.counted_blocks += newer.counted_blocks;
         self.generation = newer.generation;
         self.last_seq = newer.last_seq;
         self.counters = newer.counters;
@@ -289,6 +297,7 @@ impl MemTable {
     pub(crate) fn free(&mut self, run: Run, shared: bool) {
         self.freed_blocks += u64::from(run.len);
         if shared {
+            self.counted_blocks += u64::from(run.len);
             self.unshared.push(run);
         } else {
             self.freed.push(run);

@@ -148,7 +148,7 @@ fn a_store_is_opened_by_its_key_alone_and_never_changed_by_others() {
     assert_eq!(problem(&path, Some(&key(2))), KeyProblem::Wrong);
     for wrong in [None, Some(&key(2))] {
         assert!(matches!(
-            fsck(&path, None, wrong, Depth::Shallow),
+            fsck(&path, None, wrong, Depth::Shallow, &mut |_| {}),
             Err(StoreError::Key { .. })
         ));
         assert!(Dump::open(&path, None, wrong).is_err());
@@ -160,7 +160,11 @@ fn a_store_is_opened_by_its_key_alone_and_never_changed_by_others() {
     assert!(retire_keys(&path, &key(2)).is_err());
     assert!(before == std::fs::read(&path).unwrap());
     assert!(superblock(&path).unwrap().is_encrypted());
-    assert!(fsck(&path, None, Some(&key(1)), Depth::Deep).unwrap().is_clean());
+    assert!(
+        fsck(&path, None, Some(&key(1)), Depth::Deep, &mut |_| {})
+            .unwrap()
+            .is_clean()
+    );
     // A store in the clear that was put in the place of one that is encrypted is not written to.
     mkfs(&path, 64 << 20, None, &options(None)).unwrap();
     assert_eq!(problem(&path, Some(&key(1))), KeyProblem::NotEncrypted);
@@ -187,12 +191,12 @@ fn keys_are_changed_without_writing_the_data_again() {
         })
     ));
     for either in [key(1), key(2)] {
-        let report = fsck(&path, None, Some(&either), Depth::Deep).unwrap();
+        let report = fsck(&path, None, Some(&either), Depth::Deep, &mut |_| {}).unwrap();
         assert!(report.is_clean() && report.objects == 300, "{report}");
     }
     retire_keys(&path, &key(2)).unwrap();
     assert_eq!(problem(&path, Some(&key(1))), KeyProblem::Wrong);
-    let report = fsck(&path, None, Some(&key(2)), Depth::Deep).unwrap();
+    let report = fsck(&path, None, Some(&key(2)), Depth::Deep, &mut |_| {}).unwrap();
     assert!(report.is_clean() && report.objects == 300, "{report}");
     let after = std::fs::read(&path).unwrap();
     assert!(before[128 << 10..] == after[128 << 10..]);

@@ -130,7 +130,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut next = 0;
     for round in 0..6 {
         let acknowledged = run_and_kill(&path, next, Duration::from_millis(150 + 60 * round));
-        let report = fsck(&path, None, None, Depth::Deep).unwrap();
+        let report = fsck(&path, None, None, Depth::Deep, &mut |_| {}).unwrap();
         assert!(report.is_clean(), "round {round}: {report}");
         let mut store = Store::open(&path, None, None, Config::default()).unwrap();
         for object in 0..200 {
@@ -155,6 +155,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
             );
             next = next.max(version + 1);
         }
+        drop(store);
         let summary = Dump::open(&path, None, None).unwrap().summary().unwrap();
         assert!(
             summary.contains("200 objects") || summary.contains("objects"),
@@ -201,7 +202,7 @@ fn a_separate_log_file_is_used_and_must_be_given() {
     assert!(
         matches!(
             Store::open(&path, Some(&log), None, Config::default()),
-            Err(StoreError::Io { .. })
+            Err(StoreError::InUse { pid: Some(pid), .. }) if pid == std::process::id()
         ),
         "locked"
     );
@@ -211,7 +212,11 @@ fn a_separate_log_file_is_used_and_must_be_given() {
         (112_293, 0, 1, 2)
     );
     drop(store);
-    assert!(fsck(&path, Some(&log), None, Depth::Deep).unwrap().is_clean());
+    assert!(
+        fsck(&path, Some(&log), None, Depth::Deep, &mut |_| {})
+            .unwrap()
+            .is_clean()
+    );
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&log).unwrap();
 }
@@ -252,6 +257,10 @@ fn threads_do_where_io_uring_is_forbidden() {
             assert!(Instant::now() < deadline, "never committed");
         }
     }
-    assert!(fsck(&path, None, None, Depth::Deep).unwrap().is_clean());
+    assert!(
+        fsck(&path, None, None, Depth::Deep, &mut |_| {})
+            .unwrap()
+            .is_clean()
+    );
     std::fs::remove_file(&path).unwrap();
 }

@@ -410,6 +410,7 @@ impl Run {
                     }
                 }
                 6 if self.rng.below(20) == 0 => store.checkpoint(),
+                7 if self.rng.below(10) == 0 => self.change_space(store),
                 _ => {
                     let mut events = Vec::new();
                     store.poll(&mut events);
@@ -420,6 +421,14 @@ impl Run {
             }
         }
         End::Done
+    }
+
+    /// Time passes, so that free space is given back, and others fill the file system below or leave it.
+    fn change_space(&mut self, store: &mut Store) {
+        let room = [0, 64 << 10, 1 << 40][self.rng.below(3) as usize];
+        self.disks.main.set_room(room);
+        store.set_below(room, self.rng.below(2) << 20);
+        (0..self.rng.below(14)).for_each(|_| store.tick(1 << 20));
     }
 
     fn submit(&mut self, store: &mut Store) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use spirula_cephx::AuthName;
 use spirula_client::{Options, Rados};
 use spirula_denc::{EntityType, Fsid};
-use spirula_store::{EncryptionKey, KeyProblem, StoreError};
+use spirula_store::{EncryptionKey, KeyProblem, StoreError, Superblock};
 
 use super::section::Section;
 use crate::error::Error;
@@ -81,13 +81,24 @@ pub(super) async fn need_key(section: &Section, args: &KeyArgs, uuid: Fsid) -> R
     })
 }
 
+/// The superblock of the store at `device`, which an error names.
+pub(super) fn superblock(device: &Path) -> Result<Superblock, Error> {
+    spirula_store::superblock(device).map_err(|e| match e {
+        StoreError::NotAStore(_) | StoreError::Damaged { .. } => Error::Option {
+            path: device.to_owned(),
+            what: e.to_string(),
+        },
+        other => other.into(),
+    })
+}
+
 /// The key that a running OSD needs: `None` if its store is not encrypted and nothing says that it should be.
 pub(super) async fn key_to_run(
     section: &Section,
     args: &KeyArgs,
     device: &Path,
 ) -> Result<Option<EncryptionKey>, Error> {
-    let store = spirula_store::superblock(device)?;
+    let store = superblock(device)?;
     let uuid = Fsid(store.osd_uuid);
     if store.is_encrypted() {
         return need_key(section, args, uuid).await.map(Some);
@@ -102,7 +113,7 @@ pub(super) fn check_kept(
     device: &Path,
     wanted: Option<&EncryptionKey>,
 ) -> Result<(), Error> {
-    let store = spirula_store::superblock(device)?;
+    let store = superblock(device)?;
     let problem = match (store.is_encrypted(), wanted) {
         (true, None) => KeyProblem::Missing,
         (false, Some(_)) => KeyProblem::NotEncrypted,

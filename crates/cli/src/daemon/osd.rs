@@ -8,12 +8,13 @@ use spirula_osd::daemon::OsdConfig;
 use spirula_store::EncryptionKey;
 
 use super::address::{host_addresses, osd_addresses};
-use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key};
+use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key, superblock};
 use super::location::crush_location;
 use super::section::Section;
 use super::{DaemonArgs, stop_signal};
 use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
+use crate::up::remove;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum OsdCommand {
@@ -43,6 +44,8 @@ pub(crate) enum OsdCommand {
         #[command(flatten)]
         key: KeyArgs,
     },
+    /// Take an OSD out of a cluster that `spirula up` has made: when others have what it has, it is purged, and its directory removed
+    Rm(remove::Args),
     /// Change the keys that open the encrypted store of an OSD that does not run. Its data is not written again
     #[command(subcommand)]
     EncryptionKey(KeyCommand),
@@ -107,6 +110,7 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
                 .await
                 .map_err(|e| Error::Daemon(e.to_string()))
         }
+        OsdCommand::Rm(args) => remove::run(args).await,
         OsdCommand::EncryptionKey(command) => change_key(command).await,
     }
 }
@@ -116,7 +120,7 @@ async fn change_key(command: KeyCommand) -> Result<(), Error> {
     let section = Section::load("osd", daemon)?;
     section.enter_user(daemon)?;
     let device = device(&section)?;
-    let uuid = Fsid(spirula_store::superblock(&device)?.osd_uuid);
+    let uuid = Fsid(superblock(&device)?.osd_uuid);
     let key = need_key(&section, key, uuid).await?;
     match &command {
         KeyCommand::Add { new, .. } => spirula_store::add_key(&device, &key, &read_key(new)?)?,

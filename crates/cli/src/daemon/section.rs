@@ -37,7 +37,11 @@ impl Section {
         };
         match section.file.check_security(&section.name) {
             Ok(()) => Ok(section),
-            Err((line, what)) => Err(section.bad(format!("line {line}: {what}"))),
+            Err((line, what)) => Err(Error::Line {
+                path: section.path,
+                line,
+                what,
+            }),
         }
     }
 

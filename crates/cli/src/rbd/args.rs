@@ -37,6 +37,18 @@ SNAPSHOTS AND CLONES
    children <image>[@<snap>]        list such images
    flatten <image>                  make one independent of its snapshot
 
+POOLS AND CLIENTS
+   pool init [--force] <pool>       make a pool one of images
+   pool stats [<pool>[/<namespace>]]
+                                    how many images there are, and how large
+   namespace create|rm <pool>/<namespace>, namespace ls [<pool>]
+                                    parts of a pool that keys may be limited to
+   status <image>                   which clients use an image
+   lock ls <image>, lock add [--shared <tag>] <image> <id>, lock rm <image> <id> <locker>
+                                    locks that people take by hand
+   image-meta ls <image>, image-meta get|rm <image> <key>, image-meta set <image> <key> <value>
+                                    what is noted of an image
+
 An image is [<pool>/[<namespace>/]]<name>.";
 
 /// Block images
@@ -112,6 +124,12 @@ pub(crate) struct Args {
     /// With snap ls and children: those that are out of sight, too
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// With lock add: others may hold the lock, too, with the same tag
+    #[arg(long, value_name = "TAG")]
+    pub(crate) shared: Option<String>,
+    /// With pool init: also a pool of another application
+    #[arg(long)]
+    pub(crate) force: bool,
     /// With snap limit: how many
     #[arg(long)]
     pub(crate) limit: Option<u64>,

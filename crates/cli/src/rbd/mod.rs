@@ -9,10 +9,15 @@ mod features;
 mod images;
 mod import;
 mod list;
+mod locks;
+mod metadata;
+mod namespaces;
+mod pools;
 mod progress;
 mod serve;
 mod snaps;
 mod spec;
+mod status;
 mod usage;
 
 use std::ffi::OsString;
@@ -104,6 +109,19 @@ enum Command {
     Clone,
     Children,
     Flatten,
+    Status,
+    PoolInit,
+    PoolStats,
+    NamespaceCreate,
+    NamespaceList,
+    NamespaceRemove,
+    MetadataList,
+    MetadataGet,
+    MetadataSet,
+    MetadataRemove,
+    LockList,
+    LockAdd,
+    LockRemove,
 }
 
 impl Command {
@@ -127,6 +145,19 @@ impl Command {
             ("clone", _) => one(Self::Clone),
             ("children", _) => one(Self::Children),
             ("flatten", _) => one(Self::Flatten),
+            ("status", _) => one(Self::Status),
+            ("pool", "init") => two(Self::PoolInit),
+            ("pool", "stats") => two(Self::PoolStats),
+            ("namespace", "create") => two(Self::NamespaceCreate),
+            ("namespace", "ls" | "list") => two(Self::NamespaceList),
+            ("namespace", "rm" | "remove") => two(Self::NamespaceRemove),
+            ("image-meta", "ls" | "list") => two(Self::MetadataList),
+            ("image-meta", "get") => two(Self::MetadataGet),
+            ("image-meta", "set") => two(Self::MetadataSet),
+            ("image-meta", "rm" | "remove") => two(Self::MetadataRemove),
+            ("lock", "ls" | "list") => two(Self::LockList),
+            ("lock", "add") => two(Self::LockAdd),
+            ("lock", "rm" | "remove") => two(Self::LockRemove),
             ("snap", "create" | "add") => two(Self::SnapCreate),
             ("snap", "ls" | "list") => two(Self::SnapList),
             ("snap", "rm" | "remove") => two(Self::SnapRemove),
@@ -251,6 +282,19 @@ impl Tool {
             Command::Clone => self.clone_image().await,
             Command::Children => self.children().await,
             Command::Flatten => self.flatten().await,
+            Command::Status => self.status().await,
+            Command::PoolInit => self.pool_init().await,
+            Command::PoolStats => self.pool_stats().await,
+            Command::NamespaceCreate => self.namespace_create().await,
+            Command::NamespaceList => self.namespace_list().await,
+            Command::NamespaceRemove => self.namespace_remove().await,
+            Command::MetadataList => self.metadata_list().await,
+            Command::MetadataGet => self.metadata_get().await,
+            Command::MetadataSet => self.metadata_set().await,
+            Command::MetadataRemove => self.metadata_remove().await,
+            Command::LockList => self.lock_list().await,
+            Command::LockAdd => self.lock_add().await,
+            Command::LockRemove => self.lock_remove().await,
         }
     }
 

@@ -1,8 +1,16 @@
 //! `spirula up`: one command from nothing, or from what is there, to a healthy cluster.
 
+mod census;
 mod progress;
 mod provision;
+pub(crate) mod remove;
+mod replace;
+mod roll_call;
+mod room;
+mod state;
 pub(crate) mod supervisor;
+mod wait;
+mod words;
 
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
@@ -10,23 +18,21 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use spirula_cephx::KeyType;
-use spirula_conf::parse_size;
+use spirula_conf::{ConfFile, parse_size};
 
-use crate::admin::{self, Admin};
+use crate::admin::Admin;
 use crate::daemon::key_type;
 use crate::error::Error;
 use crate::layout::{Layout, MAX_MONS, Spec, await_address};
-use crate::pidfile;
+use crate::pidfile::{self, PidFile};
+pub(crate) use census::Map;
 use progress::Progress;
+pub(crate) use room::{Room, rooms};
+pub(crate) use state::{DaemonState, State, ask};
 use supervisor::Supervisor;
-
-/// How long a cluster may take to become healthy before `up` says that it did not.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How often it is checked meanwhile that there is still a supervisor.
-const ALIVE_INTERVAL: Duration = Duration::from_millis(100);
+use wait::{Outcome, Wait};
 
 /// Make what is missing and start the cluster
 #[derive(Debug, clap::Args)]
@@ -40,6 +46,13 @@ pub(crate) struct Args {
     /// How many monitors, when the cluster is made [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_MONS)))]
     mons: Option<u8>,
+    /// Make the store of this OSD anew, as it is lost, and let the others fill it. What is still in its directory is never
+    /// overwritten; may be given more than once
+    #[arg(long, value_name = "N")]
+    replace_osd: Vec<u32>,
+    /// Replace an OSD also where the lost store may hold what no other one has
+    #[arg(long, requires = "replace_osd")]
+    yes_i_really_mean_it: bool,
     /// Size of each new OSD's store
     #[arg(long, default_value = "10G", value_parser = size)]
     osd_size: u64,
@@ -82,72 +95,183 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         return Supervisor::new(layout, !args.no_respawn)?.run().await;
     }
     let progress = Progress::new();
-    let (mut spec, is_new) = settle_spec(&layout, &args)?;
+    let begun = Instant::now();
+    // Before anything is written: what is refused leaves nothing behind.
+    Settled::new(&layout, &args)?;
+    loop {
+        let lock = lock(&layout, &progress).await?;
+        let settled = prepare(&layout, &args)?;
+        let Some(pid) = pidfile::holder(&layout.pid_file(supervisor::NAME)) else {
+            return start(&args, &layout, &settled, &progress, lock).await;
+        };
+        drop(lock);
+        progress.step(format!(
+            "The cluster in {} is already running (supervisor {pid})",
+            layout.root().display()
+        ));
+        if let Some(outcome) = join(&layout, &settled.spec, &args, &progress, pid).await? {
+            return progress.done(&layout, &settled.spec, begun.elapsed(), outcome);
+        }
+    }
+}
+
+/// Takes the lock on the directory, which is made where it is missing; waits while another `up` has it.
+async fn lock(layout: &Layout, progress: &Progress) -> Result<PidFile, Error> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    spirula_files::directory(layout.root())?;
+    let mut told = false;
+    loop {
+        if let Some(lock) = layout.try_lock()? {
+            return Ok(lock);
+        }
+        if !told {
+            let holder = pidfile::holder(&layout.lock_file());
+            let by = holder.map_or_else(String::new, |pid| format!(" (process {pid})"));
+            progress.step(format!(
+                "Waiting: {} is being changed by another command{by}",
+                layout.root().display()
+            ));
+            told = true;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Writes what the cluster shall be, and its configuration.
+fn prepare(layout: &Layout, args: &Args) -> Result<Settled, Error> {
+    let mut settled = Settled::new(layout, args)?;
+    let spec = &mut settled.spec;
     spec.encrypt |= args.encrypt;
     if let Some(kind) = args.key_type {
         spec.key_type = Some(kind.name().to_owned());
     }
-    layout.create(&spec)?;
-    layout.save_spec(&spec)?;
-    let made = if is_new { "Creating" } else { "Starting" };
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    progress.step(format!(
-        "{made} a cluster of {} and {} in {}",
-        plural(spec.mons().len(), "monitor"),
-        plural(spec.osds as usize, "OSD"),
-        layout.root().display()
-    ));
-    let begun = Instant::now();
+    layout.create(spec)?;
+    // A daemon would say the same, after a while.
+    ConfFile::read(&layout.conf())?;
+    layout.save_spec(spec)?;
+    for osd in &settled.added {
+        provision::begin_osd(layout, *osd)?;
+    }
+    Ok(settled)
+}
 
-    let supervisor_file = layout.pid_file(supervisor::NAME);
-    let supervisor_pid = || pidfile::holder(&supervisor_file);
-    if let Some(pid) = supervisor_pid() {
-        pidfile::signal(pid, Signal::HUP)
-            .map_err(|e| Error::path("signal the supervisor of", layout.root(), e))?;
-        let stays = || supervisor_pid() == Some(pid) && !pidfile::is_leaving(&supervisor_file);
-        let alive = || match stays() {
-            true => Ok(()),
-            false => Err(Error::Daemon("the supervisor ended".into())),
-        };
-        match wait_until_healthy(&layout, &spec, &progress, alive).await {
-            Ok(health) => {
-                progress.done(&layout, begun.elapsed(), &health);
-                return Ok(());
-            }
-            Err(e) if stays() => return Err(e),
-            // It was stopping or dying when it was found: another one takes over.
-            Err(_) => await_end(|| supervisor_pid() == Some(pid)).await,
+/// Lets the supervisor that runs start what is missing, and waits for it; `None` where it ended, so that another one may begin.
+async fn join(
+    layout: &Layout,
+    spec: &Spec,
+    args: &Args,
+    progress: &Progress,
+    pid: Pid,
+) -> Result<Option<Outcome>, Error> {
+    let file = layout.pid_file(supervisor::NAME);
+    let is_there = || pidfile::holder(&file) == Some(pid);
+    let before = ask(layout).await;
+    hang_up(layout, pid)?;
+    let stays = || is_there() && !pidfile::is_leaving(&file);
+    let alive = || match stays() {
+        true => Ok(()),
+        false => Err(Error::Daemon("the supervisor ended".into())),
+    };
+    let wait = Wait::new(layout, spec, progress).after(before);
+    match serve(layout, spec, args, wait, alive).await {
+        Ok(outcome) => Ok(Some(outcome)),
+        Err(e) if stays() => Err(e),
+        // It was stopping or dying when it was found.
+        Err(_) => {
+            await_end(is_there).await;
+            Ok(None)
         }
     }
+}
+
+/// Tells the supervisor to start what is missing.
+fn hang_up(layout: &Layout, pid: Pid) -> Result<(), Error> {
+    pidfile::signal(pid, Signal::HUP).map_err(|e| Error::path("signal the supervisor of", layout.root(), e))
+}
+
+/// Waits until the cluster serves, and replaces the OSDs that are to be replaced.
+async fn serve(
+    layout: &Layout,
+    spec: &Spec,
+    args: &Args,
+    wait: Wait<'_>,
+    mut alive: impl FnMut() -> Result<(), Error>,
+) -> Result<Outcome, Error> {
+    let progress = wait.progress();
+    let outcome = wait.without(&args.replace_osd).until_up(&mut alive).await?;
+    if args.replace_osd.is_empty() {
+        return Ok(outcome);
+    }
+    let admin = Admin::connect(layout).await?;
+    for osd in &args.replace_osd {
+        let _lock = lock(layout, progress).await?;
+        replace::check(layout, spec, *osd)?;
+        replace::replace(layout, progress, &admin, *osd, args.yes_i_really_mean_it).await?;
+    }
+    let before = ask(layout).await;
+    if let Some(pid) = pidfile::holder(&layout.pid_file(supervisor::NAME)) {
+        hang_up(layout, pid)?;
+    }
+    let wait = Wait::new(layout, spec, progress).after(before);
+    wait.until_up(alive).await
+}
+
+/// Becomes the supervisor, or starts one. The lock is held until it can be found by others.
+async fn start(
+    args: &Args,
+    layout: &Layout,
+    settled: &Settled,
+    progress: &Progress,
+    lock: PidFile,
+) -> Result<(), Error> {
+    let begun = Instant::now();
+    let spec = &settled.spec;
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    progress.step(format!(
+        "{} a cluster of {} and {} in {}",
+        if settled.is_new { "Creating" } else { "Starting" },
+        plural(spec.mons().len(), "monitor"),
+        plural(spec.osds.len(), "OSD"),
+        layout.root().display()
+    ));
     for (id, addr) in spec.mons() {
         if pidfile::holder(&layout.pid_file(&format!("mon.{id}"))).is_none() {
             await_address(addr).await?;
         }
     }
     if args.detach {
-        let mut child = detach(&layout, &args)?;
         let log = layout.log_file(supervisor::NAME);
-        let alive = || match child.try_wait() {
+        let log_begins = log.metadata().map_or(0, |m| m.len());
+        let mut child = detach(layout, args)?;
+        let mut alive = || match child.try_wait() {
             Ok(None) => Ok(()),
-            _ => Err(Error::Daemon(format!(
+            Ok(status) => Err(Error::Daemon(format!(
                 "the cluster stopped while starting: {}",
-                last_line(&log)
+                words::last(&log, log_begins, status)
             ))),
+            Err(e) => Err(Error::path("wait for the supervisor of", layout.root(), e)),
         };
-        let health = wait_until_healthy(&layout, &spec, &progress, alive).await?;
-        progress.done(&layout, begun.elapsed(), &health);
-        return Ok(());
+        while pidfile::holder(&layout.pid_file(supervisor::NAME)).is_none() {
+            alive()?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(lock);
+        let wait = Wait::new(layout, spec, progress);
+        let outcome = serve(layout, spec, args, wait, alive).await?;
+        return progress.done(layout, spec, begun.elapsed(), outcome);
     }
-    let running = Supervisor::new(layout.clone(), !args.no_respawn)?.run();
+    let supervisor = Supervisor::new(layout.clone(), !args.no_respawn)?;
+    drop(lock);
     let greeting = async {
-        match wait_until_healthy(&layout, &spec, &progress, || Ok(())).await {
-            Ok(health) => progress.done(&layout, begun.elapsed(), &health),
-            Err(e) => progress.warn(format!("{e}")),
+        let wait = Wait::new(layout, spec, progress);
+        let up = serve(layout, spec, args, wait, || Ok(())).await;
+        if let Err(e) = up.and_then(|outcome| progress.done(layout, spec, begun.elapsed(), outcome)) {
+            progress.warn(e.to_string());
         }
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        r = running => r,
+        r = supervisor.run() => r,
         () = greeting => Ok(()),
     }
 }
@@ -160,18 +284,33 @@ async fn await_end(is_there: impl Fn() -> bool) {
     }
 }
 
-/// What the cluster shall be: what it is, with what the command line adds. The flag tells a new one.
-fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
-    if args.osd_size < MIN_OSD_SIZE {
-        return Err(Error::Usage(format!(
-            "--osd-size must be at least {} MiB",
-            MIN_OSD_SIZE >> 20
-        )));
+/// What the cluster shall be: what it is, with what the command line adds.
+struct Settled {
+    spec: Spec,
+    /// There was none.
+    is_new: bool,
+    /// The OSDs that it had not.
+    added: Vec<u32>,
+}
+
+impl Settled {
+    fn new(layout: &Layout, args: &Args) -> Result<Self, Error> {
+        if args.osd_size < MIN_OSD_SIZE {
+            return Err(Error::Usage(format!(
+                "--osd-size must be at least {} MiB",
+                MIN_OSD_SIZE >> 20
+            )));
+        }
+        if args.osds.is_some_and(|n| !(1..=MAX_OSDS).contains(&n)) {
+            return Err(Error::Usage(format!("--osds must be 1 to {MAX_OSDS}")));
+        }
+        match layout.load_spec()? {
+            None => Self::of_none(layout, args),
+            Some(spec) => Self::of_old(layout, args, spec),
+        }
     }
-    if args.osds.is_some_and(|n| !(1..=MAX_OSDS).contains(&n)) {
-        return Err(Error::Usage(format!("--osds must be 1 to {MAX_OSDS}")));
-    }
-    let Some(mut spec) = layout.load_spec()? else {
+
+    fn of_none(layout: &Layout, args: &Args) -> Result<Self, Error> {
         let osds = args.osds.unwrap_or(3);
         if args.bind.is_unspecified() || args.bind.is_multicast() {
             return Err(Error::Usage(format!(
@@ -182,29 +321,45 @@ fn settle_spec(layout: &Layout, args: &Args) -> Result<(Spec, bool), Error> {
         layout.check_name()?;
         layout.check_free()?;
         let mons = args.mons.unwrap_or(1);
-        return Ok((Spec::new(args.bind, mons, osds, args.osd_size)?, true));
-    };
-    if let Some(mons) = args.mons
-        && usize::from(mons) != spec.mons().len()
-    {
-        return Err(Error::Usage(format!(
-            "the cluster in {} has {} monitors; others are added with `spirula mon mkfs` and `spirula mon run`",
-            layout.root().display(),
-            spec.mons().len()
-        )));
+        Ok(Self {
+            spec: Spec::new(args.bind, mons, osds, args.osd_size)?,
+            is_new: true,
+            added: Vec::new(),
+        })
     }
-    if let Some(osds) = args.osds {
-        if osds < spec.osds {
+
+    fn of_old(layout: &Layout, args: &Args, mut spec: Spec) -> Result<Self, Error> {
+        if let Some(mons) = args.mons
+            && usize::from(mons) != spec.mons().len()
+        {
             return Err(Error::Usage(format!(
-                "the cluster in {} has {} OSDs; taking OSDs away is not what `up` does",
+                "the cluster in {} has {} monitors; others are added with `spirula mon mkfs` and `spirula mon run`",
                 layout.root().display(),
-                spec.osds
+                spec.mons().len()
             )));
         }
-        spec.osds = osds;
+        let has = spec.osds.len();
+        let wanted = args.osds.map_or(has, |n| n as usize);
+        let Some(more) = wanted.checked_sub(has) else {
+            return Err(Error::Usage(format!(
+                "the cluster in {} has {has} OSDs; `spirula osd rm N` takes one away",
+                layout.root().display(),
+            )));
+        };
+        let is_free =
+            |n: &u32| !spec.osds.contains(n) && census::is_vacant(&layout.data(&format!("osd.{n}")));
+        let added: Vec<u32> = (0..).filter(is_free).take(more).collect();
+        spec.osds.extend(&added);
+        spec.osd_size = args.osd_size;
+        for osd in &args.replace_osd {
+            replace::check(layout, &spec, *osd)?;
+        }
+        Ok(Self {
+            spec,
+            is_new: false,
+            added,
+        })
     }
-    spec.osd_size = args.osd_size;
-    Ok((spec, false))
 }
 
 /// Starts this program again as the supervisor, away from the terminal.
@@ -229,73 +384,4 @@ fn detach(layout: &Layout, args: &Args) -> Result<std::process::Child, Error> {
         .process_group(0)
         .spawn()
         .map_err(failed)
-}
-
-fn last_line(log: &std::path::Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let last = text
-        .lines()
-        .last()
-        .unwrap_or("it could not even log; is its disk full?");
-    last.trim_start_matches("Error: ").to_owned()
-}
-
-/// The health of a cluster that is up, and the lines that explain it.
-type Health = (String, Vec<String>);
-
-/// Polls the cluster's status until every OSD is up and every PG is active and clean.
-async fn wait_until_healthy(
-    layout: &Layout,
-    spec: &Spec,
-    progress: &Progress,
-    mut alive: impl FnMut() -> Result<(), Error>,
-) -> Result<Health, Error> {
-    let deadline = Instant::now() + HEALTH_PATIENCE;
-    let mut admin = None;
-    let mut why = String::from("the monitor does not answer");
-    while Instant::now() < deadline {
-        let look = look(layout, spec, &mut admin);
-        tokio::pin!(look);
-        // A look may last long where nobody answers: an early end of the cluster is told at once.
-        let seen = loop {
-            alive()?;
-            match tokio::time::timeout(ALIVE_INTERVAL, &mut look).await {
-                Ok(seen) => break seen,
-                Err(_) => progress.wait(&why),
-            }
-        };
-        match seen {
-            Some(Ok(admin::Progress::Up { health, summaries })) => {
-                // The daemons of a supervisor that stops them are healthy for a while.
-                alive()?;
-                return Ok((health, summaries));
-            }
-            Some(Ok(admin::Progress::Waiting(not_yet))) => why = not_yet,
-            Some(Err(e)) => why = e.to_string(),
-            None => {}
-        }
-        progress.wait(&why);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Err(Error::Unhealthy {
-        what: why,
-        seconds: HEALTH_PATIENCE.as_secs(),
-        log: layout.log_file(supervisor::NAME),
-    })
-}
-
-/// One look at the cluster over a connection that is kept while it works; `None` where there is none.
-async fn look(
-    layout: &Layout,
-    spec: &Spec,
-    admin: &mut Option<Admin>,
-) -> Option<Result<admin::Progress, Error>> {
-    if admin.is_none() {
-        *admin = Admin::connect(layout).await.ok();
-    }
-    let progress = admin.as_ref()?.progress(layout, spec.osds).await;
-    if progress.is_err() {
-        *admin = None;
-    }
-    Some(progress)
 }

@@ -7,7 +7,21 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use crate::layout::Layout;
+use super::{Outcome, Room, rooms};
+use crate::error::Error;
+use crate::layout::{Layout, Spec};
+
+/// A path as a shell takes it.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    shlex::try_quote(&text).map_or(text.clone(), Cow::into_owned)
+}
+
+/// Writes a line to standard error. That nobody reads any more is no reason to end.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// The progress display.
 pub(crate) struct Progress {
@@ -27,7 +41,7 @@ impl Progress {
     pub(crate) fn step(&self, line: String) {
         match &self.bar {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            None => say(&line),
         }
     }
 
@@ -44,26 +58,40 @@ impl Progress {
     }
 
     /// The cluster is up: says how long that took and what to type next.
-    pub(crate) fn done(&self, layout: &Layout, took: Duration, (health, summaries): &super::Health) {
+    ///
+    /// # Errors
+    /// Where daemons of it do not start.
+    pub(super) fn done(
+        &self,
+        layout: &Layout,
+        spec: &Spec,
+        took: Duration,
+        outcome: Outcome,
+    ) -> Result<(), Error> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        let conf = layout.conf();
-        let quoted = |path: &Path| {
-            let text = path.display().to_string();
-            shlex::try_quote(&text).map_or(text.clone(), Cow::into_owned)
-        };
-        let health = [std::slice::from_ref(health), summaries].concat().join("\n");
-        eprintln!(
-            "Up after {:.1} s: {health}\nNext:\n\
+        for warning in rooms(layout, spec).iter().filter_map(Room::warning) {
+            self.warn(warning);
+        }
+        let copies = outcome.copies.map_or_else(String::new, |what| {
+            format!("\n    Copies are still being made ({what}); clients can go on")
+        });
+        say(&format!(
+            "Up after {:.1} s: {}{copies}\nNext:\n\
              \n    export CEPH_CONF={}\
              \n    ceph -s                            # or: spirula ceph -s\
              \n    ceph osd pool create mypool\
              \n    rados -p mypool put hello /etc/hostname\
              \n    spirula down --dir {}",
             took.as_secs_f64(),
-            quoted(&conf),
+            outcome.health,
+            quoted(&layout.conf()),
             quoted(layout.root()),
-        );
+        ));
+        match outcome.failures.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Daemon(outcome.failures.join("; "))),
+        }
     }
 }

@@ -8,6 +8,7 @@ use spirula_cephx::{AuthName, CryptoKey, Env, KeyType, Keyring};
 use spirula_denc::{EntityType, Fsid, UTime};
 use spirula_store::EncryptionKey;
 
+use super::census;
 use crate::admin::Admin;
 use crate::daemon;
 use crate::error::Error;
@@ -16,7 +17,7 @@ use crate::layout::{Layout, Spec, write_durably};
 /// A daemon's directory holds this file once the daemon was made completely.
 pub(super) const READY: &str = "ready";
 
-fn is_ready(layout: &Layout, name: &str) -> bool {
+pub(super) fn is_ready(layout: &Layout, name: &str) -> bool {
     layout.data(name).join(READY).exists()
 }
 
@@ -86,38 +87,24 @@ pub(super) async fn mons(layout: &Layout, spec: &Spec) -> Result<(), Error> {
     names.iter().try_for_each(|name| set_ready(layout, name))
 }
 
-/// Makes the OSDs of the spec that are missing: an entry in the cluster's map, a key, a store.
-pub(super) async fn osds(layout: &Layout, spec: &Spec) -> Result<(), Error> {
-    let missing: Vec<u32> = (0..spec.osds)
-        .filter(|n| !is_ready(layout, &format!("osd.{n}")))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
+/// Begins an OSD: its UUID is kept first, so that a second attempt finds the entry that the first one made in the cluster's map.
+pub(super) fn begin_osd(layout: &Layout, n: u32) -> Result<Fsid, Error> {
+    let data = layout.data(&format!("osd.{n}"));
+    spirula_files::directory(&data)?;
+    if let Some(uuid) = census::uuid(&data) {
+        return Ok(uuid);
     }
-    let admin = Admin::connect(layout).await?;
-    for n in missing {
-        osd(layout, spec, &admin, n).await?;
-    }
-    Ok(())
+    let uuid = census::stored(&data).unwrap_or_else(|| Fsid(uuid::Uuid::new_v4().into_bytes()));
+    write_durably(&data.join("fsid"), format!("{uuid}\n").as_bytes())?;
+    Ok(uuid)
 }
 
-async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), Error> {
+/// Makes an OSD, or what is missing of one that was begun: an entry in the cluster's map, a key, a store. A store that is there
+/// is kept.
+pub(super) async fn osd(layout: &Layout, spec: &Spec, admin: &Admin, n: u32) -> Result<(), Error> {
     let name = format!("osd.{n}");
     let data = layout.data(&name);
-    spirula_files::directory(&data)?;
-    // The UUID is kept first, so that a second attempt finds the entry that the first one made.
-    let uuid_file = data.join("fsid");
-    let uuid = match std::fs::read_to_string(&uuid_file)
-        .ok()
-        .and_then(|t| Fsid::parse(t.trim()))
-    {
-        Some(uuid) => uuid,
-        None => {
-            let uuid = Fsid(uuid::Uuid::new_v4().into_bytes());
-            write_durably(&uuid_file, format!("{uuid}\n").as_bytes())?;
-            uuid
-        }
-    };
+    let uuid = begin_osd(layout, n)?;
     let key_file = data.join("keyring");
     let key = match std::fs::read_to_string(&key_file)
         .ok()

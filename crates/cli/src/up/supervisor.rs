@@ -5,15 +5,19 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::pin::Pin;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::provision;
+use super::census::Verdict;
+use super::roll_call::{Answer, roll_call};
+use super::state::{self, DaemonState, State};
+use super::{provision, words};
 use crate::error::Error;
-use crate::layout::Layout;
+use crate::layout::{Layout, Spec};
 use crate::pidfile::{self, PidFile};
 
 /// The supervisor's own name among the pid files.
@@ -30,6 +34,8 @@ const STEADY: Duration = Duration::from_secs(10);
 const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop before it is killed.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// So many early deaths of an OSD in a row are a reason to ask the monitors whether the cluster still has it.
+const DEATHS_TO_ASK: u32 = 2;
 
 /// What is known of one daemon's process.
 enum Process {
@@ -46,13 +52,48 @@ enum Process {
 struct Daemon {
     process: Process,
     backoff: Duration,
+    /// Bytes of its log before the process was started.
+    log_begins: u64,
+    /// Deaths soon after the start, in a row.
+    deaths: u32,
+    last_words: Option<String>,
 }
+
+impl Daemon {
+    fn new(process: Process, log_begins: u64) -> Self {
+        Self {
+            process,
+            backoff: BACKOFF_MIN,
+            log_begins,
+            deaths: 0,
+            last_words: None,
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        match &self.process {
+            Process::Child(c, _) => Pid::from_raw(c.id().cast_signed()),
+            Process::Adopted(pid, _) => Some(*pid),
+            Process::Waiting(_) | Process::Dead => None,
+        }
+    }
+}
+
+/// The question to the monitors which OSDs there are, on its way.
+type RollCall = Pin<Box<dyn Future<Output = Vec<Answer>>>>;
 
 /// The running supervisor.
 pub(crate) struct Supervisor {
     layout: Layout,
     respawn: bool,
     daemons: BTreeMap<String, Daemon>,
+    /// Why OSDs are not run.
+    troubles: BTreeMap<String, String>,
+    /// Why OSDs could not be made or started.
+    failures: BTreeMap<String, String>,
+    roll_call: Option<RollCall>,
+    /// Calls of [`Supervisor::ensure`] so far.
+    rounds: u64,
     pid_file: PidFile,
 }
 
@@ -68,6 +109,10 @@ impl Supervisor {
             layout,
             respawn,
             daemons: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            roll_call: None,
+            rounds: 0,
             pid_file,
         })
     }
@@ -77,6 +122,7 @@ impl Supervisor {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(Error::Signal)?;
+        let socket = state::listen(&self.layout)?;
         let mut tick = tokio::time::interval(TICK);
         let started = tokio::select! {
             r = self.ensure() => Some(r),
@@ -104,28 +150,139 @@ impl Supervisor {
                         tracing::error!("can't start what is missing: {e}");
                     }
                 }
+                answers = answered(&mut self.roll_call) => self.heed(answers),
+                asked = socket.accept() => match asked {
+                    Ok((stream, _)) => {
+                        let state = self.state();
+                        tokio::task::spawn_local(async move { state::tell(stream, &state).await });
+                    }
+                    Err(e) => tracing::warn!("supervisor's socket: {e}"),
+                },
             }
         }
         self.stop_all().await;
         Ok(())
     }
 
-    /// Starts every daemon of the spec that isn't running; makes the ones that don't exist yet.
+    fn spec(&self) -> Result<Spec, Error> {
+        let none = || Error::Usage(format!("no cluster in {}", self.layout.root().display()));
+        self.layout.load_spec()?.ok_or_else(none)
+    }
+
+    /// Makes the monitors that don't exist yet, starts every daemon that is there and isn't running, stops those that are not the
+    /// cluster's any more, and asks the monitors which OSDs there are: that is heeded when they answer.
     async fn ensure(&mut self) -> Result<(), Error> {
-        let Some(spec) = self.layout.load_spec()? else {
-            return Err(Error::Usage(format!(
-                "no cluster in {}",
-                self.layout.root().display()
-            )));
-        };
+        let spec = self.spec()?;
         provision::mons(&self.layout, &spec).await?;
-        for name in Layout::daemons(&spec) {
-            if name.starts_with("osd.") {
-                provision::osds(&self.layout, &spec).await?;
+        let names = Layout::daemons(&spec);
+        self.stop_those(|name| !names.iter().any(|n| n == name));
+        self.failures.clear();
+        for name in names {
+            let is_made = provision::is_ready(&self.layout, &name);
+            if !is_made || self.troubles.contains_key(&name) {
+                continue;
             }
-            self.start_if_down(&name)?;
+            match self.start_if_down(&name) {
+                // The others go on without one OSD.
+                Err(e) if name.starts_with("osd.") => self.fail(name, &e),
+                started => started?,
+            }
         }
+        self.call_the_roll(spec);
+        self.rounds += 1;
         Ok(())
+    }
+
+    fn call_the_roll(&mut self, spec: Spec) {
+        self.roll_call = Some(Box::pin(roll_call(self.layout.clone(), spec)));
+    }
+
+    /// Does what the monitors' answers ask for.
+    fn heed(&mut self, answers: Vec<Answer>) {
+        let mut gone = Vec::new();
+        for Answer { osd, verdict } in answers {
+            let name = format!("osd.{osd}");
+            match verdict {
+                Ok(Verdict::Forget) => gone.push(osd),
+                Ok(Verdict::Leave(trouble)) => {
+                    self.leave(&name, trouble.text(&self.layout, osd));
+                }
+                Ok(Verdict::Run | Verdict::Make) => {
+                    self.troubles.remove(&name);
+                    self.failures.remove(&name);
+                    // One that has died meanwhile waits for its turn.
+                    if !self.daemons.contains_key(&name)
+                        && let Err(e) = self.start_if_down(&name)
+                    {
+                        self.fail(name, &e);
+                    }
+                }
+                Err(e) => self.fail(name, &e),
+            }
+        }
+        if !gone.is_empty()
+            && let Err(e) = self.forget(&gone)
+        {
+            tracing::error!("can't forget removed OSDs: {e}");
+        }
+    }
+
+    /// Notes that an OSD can't be made or started.
+    fn fail(&mut self, name: String, why: &Error) {
+        tracing::error!("{name} does not start: {why}");
+        self.failures.insert(name, why.to_string());
+    }
+
+    /// Leaves an OSD alone; it is stopped where it runs.
+    fn leave(&mut self, name: &str, why: String) {
+        tracing::warn!("{name} is not run: {why}");
+        self.stop_those(|n| n == name);
+        self.troubles.insert(name.to_owned(), why);
+    }
+
+    /// Takes OSDs that were removed and of which nothing is left out of what the cluster here is to be.
+    fn forget(&mut self, gone: &[u32]) -> Result<(), Error> {
+        // Whoever has the lock changes the same file: the next roll call finds them again.
+        let Some(_lock) = self.layout.try_lock()? else {
+            return Ok(());
+        };
+        let mut spec = self.spec()?;
+        for osd in gone {
+            tracing::warn!("osd.{osd} was removed from the cluster: it is forgotten here too");
+            spec.osds.remove(osd);
+            let name = format!("osd.{osd}");
+            self.stop_those(|n| n == name);
+        }
+        self.layout.save_spec(&spec)
+    }
+
+    /// What `up` and `status` are told.
+    fn state(&self) -> State {
+        let running = self.daemons.iter().map(|(name, d)| {
+            let state = DaemonState {
+                pid: d.pid().map(Pid::as_raw_pid),
+                deaths: d.deaths,
+                stays_down: matches!(d.process, Process::Dead),
+                last_words: d.last_words.clone(),
+                trouble: None,
+            };
+            (name.clone(), state)
+        });
+        let mut daemons: BTreeMap<String, DaemonState> = running.collect();
+        for (name, why) in &self.troubles {
+            daemons.entry(name.clone()).or_default().trouble = Some(why.clone());
+        }
+        for (name, why) in &self.failures {
+            let failed = daemons.entry(name.clone()).or_default();
+            failed.stays_down = true;
+            failed.last_words = Some(why.clone());
+        }
+        let is_asking = self.roll_call.is_some();
+        State {
+            rounds: self.rounds,
+            unknown: is_asking.then(|| "the monitors have not said yet which OSDs there are".to_owned()),
+            daemons,
+        }
     }
 
     fn start_if_down(&mut self, name: &str) -> Result<(), Error> {
@@ -133,18 +290,19 @@ impl Supervisor {
             Some(Process::Child(..) | Process::Adopted(..)) => return Ok(()),
             Some(Process::Waiting(_) | Process::Dead) | None => {}
         }
+        let log_begins = self.log_length(name);
         let process = match pidfile::holder(&self.layout.pid_file(name)) {
             Some(pid) => Process::Adopted(pid, Instant::now()),
             None => Process::Child(self.spawn(name)?, Instant::now()),
         };
-        self.daemons.insert(
-            name.to_owned(),
-            Daemon {
-                process,
-                backoff: BACKOFF_MIN,
-            },
-        );
+        self.daemons
+            .insert(name.to_owned(), Daemon::new(process, log_begins));
         Ok(())
+    }
+
+    fn log_length(&self, name: &str) -> u64 {
+        let log = self.layout.log_file(name).metadata();
+        log.map_or(0, |m| m.len())
     }
 
     fn spawn(&self, name: &str) -> Result<Child, Error> {
@@ -176,70 +334,110 @@ impl Supervisor {
             let Some(daemon) = self.daemons.get_mut(&name) else {
                 continue;
             };
-            let died = match &mut daemon.process {
+            let (status, lived) = match &mut daemon.process {
                 Process::Child(child, since) => match child.try_wait() {
-                    Ok(None) => continue,
-                    Ok(Some(status)) if status.success() => {
-                        tracing::warn!("{name} ended in order: `spirula up` starts it again");
-                        daemon.process = Process::Dead;
+                    Ok(None) => {
+                        if since.elapsed() >= STEADY {
+                            daemon.deaths = 0;
+                        }
                         continue;
                     }
-                    Ok(Some(status)) => {
-                        tracing::warn!("{name} ended: {status}");
-                        Some(since.elapsed())
-                    }
+                    Ok(Some(status)) => (Some(status), since.elapsed()),
                     Err(e) => {
                         tracing::warn!("{name} can't be waited for: {e}");
-                        Some(since.elapsed())
+                        (None, since.elapsed())
                     }
                 },
                 Process::Adopted(pid, since) => match pidfile::holder(&self.layout.pid_file(&name)) {
                     Some(held) if held == *pid => continue,
                     // It was dying when it was found: it is one of those to be started.
-                    _ if since.elapsed() < ADOPTION => None,
-                    _ => Some(Duration::ZERO),
+                    _ if since.elapsed() < ADOPTION => {
+                        self.respawn(&name);
+                        continue;
+                    }
+                    _ => (None, Duration::ZERO),
                 },
-                Process::Waiting(at) if *at <= now => None,
+                Process::Waiting(at) if *at <= now => {
+                    self.respawn(&name);
+                    continue;
+                }
                 Process::Waiting(_) | Process::Dead => continue,
             };
-            match died {
-                Some(lived) => self.mourn(&name, lived),
-                None => self.respawn(&name),
+            self.mourn(&name, status, lived);
+        }
+    }
+
+    /// A daemon died after `lived`: decides whether and when it comes back.
+    fn mourn(&mut self, name: &str, status: Option<ExitStatus>, lived: Duration) {
+        let log = self.layout.log_file(name);
+        let Some(daemon) = self.daemons.get_mut(name) else {
+            return;
+        };
+        let said = words::last(&log, daemon.log_begins, status);
+        if lived >= STEADY {
+            daemon.deaths = 0;
+            daemon.backoff = BACKOFF_MIN;
+        }
+        daemon.deaths += 1;
+        let (ended, deaths, delay) = (
+            status.map_or_else(String::new, |s| format!(" ({s})")),
+            daemon.deaths,
+            daemon.backoff,
+        );
+        daemon.last_words = Some(said.clone());
+        if status.is_some_and(|s| s.success()) {
+            daemon.process = Process::Dead;
+            tracing::warn!("{name} ended in order: `spirula up` starts it again");
+        } else if self.respawn {
+            daemon.process = Process::Waiting(Instant::now() + delay);
+            daemon.backoff = (delay * 2).min(BACKOFF_MAX);
+            tracing::warn!("{name} ended{ended} and is started again in {delay:?}: {said}");
+        } else {
+            daemon.process = Process::Dead;
+            tracing::warn!("{name} ended{ended}: {said}");
+        }
+        // It may have been removed from the cluster while it ran.
+        if name.starts_with("osd.") && deaths == DEATHS_TO_ASK && self.roll_call.is_none() {
+            match self.spec() {
+                Ok(spec) => self.call_the_roll(spec),
+                Err(e) => tracing::error!("{e}"),
             }
         }
     }
 
-    /// A daemon died after `lived`: decides when it comes back.
-    fn mourn(&mut self, name: &str, lived: Duration) {
-        let Some(daemon) = self.daemons.get_mut(name) else {
-            return;
-        };
-        if !self.respawn {
-            daemon.process = Process::Dead;
-            return;
-        }
-        daemon.backoff = if lived >= STEADY {
-            BACKOFF_MIN
-        } else {
-            daemon.backoff
-        };
-        daemon.process = Process::Waiting(Instant::now() + daemon.backoff);
-        tracing::warn!("{name} is started again in {:?}", daemon.backoff);
-        daemon.backoff = (daemon.backoff * 2).min(BACKOFF_MAX);
-    }
-
     fn respawn(&mut self, name: &str) {
+        let log_begins = self.log_length(name);
         let spawned = self.spawn(name);
         let Some(daemon) = self.daemons.get_mut(name) else {
             return;
         };
+        daemon.log_begins = log_begins;
         daemon.process = match spawned {
             Ok(child) => Process::Child(child, Instant::now()),
             Err(e) => {
                 tracing::error!("{e}");
+                daemon.last_words = Some(e.to_string());
                 Process::Waiting(Instant::now() + daemon.backoff)
             }
         };
+    }
+
+    /// Takes the daemons that `which` names out of what is known.
+    fn take_those(&mut self, which: impl Fn(&str) -> bool) -> Vec<(String, Daemon)> {
+        let all = std::mem::take(&mut self.daemons).into_iter();
+        let (taken, kept): (BTreeMap<_, _>, _) = all.partition(|(name, _)| which(name));
+        self.daemons = kept;
+        taken.into_iter().collect()
+    }
+
+    /// Stops the daemons that `which` names, in the background, and knows them no longer.
+    fn stop_those(&mut self, which: impl Fn(&str) -> bool) {
+        let leaving = self.take_those(&which);
+        self.troubles.retain(|name, _| !which(name));
+        if !leaving.is_empty() {
+            let layout = self.layout.clone();
+            tokio::task::spawn_local(async move { stop(&layout, leaving).await });
+        }
     }
 
     /// Stops OSDs, then the monitor, so that every OSD can still tell that it leaves.
@@ -248,30 +446,26 @@ impl Supervisor {
             tracing::warn!("can't say that the cluster is stopping: {e}");
         }
         for kind in ["osd.", "mon."] {
-            let mut leaving: Vec<(String, Daemon)> = Vec::new();
-            for name in self
-                .daemons
-                .keys()
-                .filter(|n| n.starts_with(kind))
-                .cloned()
-                .collect::<Vec<_>>()
-            {
-                leaving.extend(self.daemons.remove(&name).map(|d| (name, d)));
-            }
+            let leaving = self.take_those(|name| name.starts_with(kind));
             stop(&self.layout, leaving).await;
         }
     }
 }
 
+/// Completes with the answers, and never where nothing was asked.
+async fn answered(roll_call: &mut Option<RollCall>) -> Vec<Answer> {
+    let Some(asked) = roll_call else {
+        return std::future::pending().await;
+    };
+    let answers = asked.await;
+    *roll_call = None;
+    answers
+}
+
 /// Asks every process to end, waits, and kills what is left after [`STOP_PATIENCE`].
 async fn stop(layout: &Layout, mut daemons: Vec<(String, Daemon)>) {
-    let pid_of = |d: &Daemon| match &d.process {
-        Process::Child(c, _) => Pid::from_raw(c.id().cast_signed()),
-        Process::Adopted(pid, _) => Some(*pid),
-        Process::Waiting(_) | Process::Dead => None,
-    };
     let tell = |daemons: &[(String, Daemon)], what: Signal| {
-        for (name, pid) in daemons.iter().filter_map(|(n, d)| pid_of(d).map(|p| (n, p))) {
+        for (name, pid) in daemons.iter().filter_map(|(n, d)| Some((n, d.pid()?))) {
             if let Err(e) = pidfile::signal(pid, what) {
                 tracing::error!("can't signal {name}: {e}");
             }

@@ -134,7 +134,7 @@ fn what_is_to_be_secure_is_never_in_the_clear() {
         let run = format!("{} osd run --id 0 --conf ceph.conf", spirula.display());
         let (_, why) = c.sh_fails(&format!("timeout 10 {run}"));
         assert!(
-            why.contains(&format!("line {line}: ")) && why.contains(said),
+            why.contains(&format!("ceph.conf:{line}: ")) && why.contains(said),
             "{why}"
         );
     }

@@ -14,17 +14,17 @@ struct Lab {
 }
 
 impl Lab {
-    /// `None` where this machine can't have hosts.
-    fn new() -> Option<Self> {
-        let dir = std::env::temp_dir().join(format!("spirula-hosts-{}", std::process::id()));
+    /// `None` where this machine can't have hosts. `kind` is a letter that tells labs apart, `possible` the function that asks.
+    fn new(kind: char, possible: &str) -> Option<Self> {
+        let dir = std::env::temp_dir().join(format!("spirula-hosts-{kind}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
         let lab = Self {
             // Names of interfaces and namespaces are short.
-            name: format!("sp{}", std::process::id() % 1_000_000),
+            name: format!("sp{kind}{}", std::process::id() % 1_000_000),
             dir,
         };
-        let possible = lab.bash("lab_possible").output().unwrap();
+        let possible = lab.bash(possible).output().unwrap();
         if possible.status.success() {
             return Some(lab);
         }
@@ -33,10 +33,21 @@ impl Lab {
     }
 
     fn bash(&self, script: &str) -> Command {
-        let lib = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/hosts/lib.sh");
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = here.join("../..");
+        let (lib, book) = (
+            root.join("bench/hosts/lib.sh"),
+            here.join("tests/data/by_the_book.sh"),
+        );
         let mut c = Command::new("bash");
         c.args(["-euo", "pipefail", "-c"])
-            .arg(format!("source {}\n{script}", lib.display()))
+            .arg(format!(
+                "source {}\nsource {}\n{script}",
+                lib.display(),
+                book.display()
+            ))
+            .env("BOOK", root.join("docs/several-hosts.md"))
+            .env("UNITS", root.join("systemd"))
             .env("LAB", &self.name)
             .env("ROOT", &self.dir)
             .env("SPIRULA", binary())
@@ -81,7 +92,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         let _ = self
-            .bash("for n in 1 2 3; do stop $n -9; done; sleep 0.3; lab_down")
+            .bash("for n in 1 2 3; do stop $n -9; done; book_down; lab_down")
             .status();
         if std::env::var_os("SPIRULA_KEEP").is_none() {
             let _ = std::fs::remove_dir_all(&self.dir);
@@ -130,7 +141,9 @@ fn wait_healthy(lab: &Lab) -> Duration {
 
 #[test]
 fn a_cluster_made_by_hand_lives_through_the_loss_of_a_host() {
-    let Some(lab) = Lab::new() else { return };
+    let Some(lab) = Lab::new('h', "lab_possible") else {
+        return;
+    };
     let begun = Instant::now();
     deploy(&lab);
     let deployed = begun.elapsed();
@@ -242,4 +255,25 @@ fn all_reads_back(lab: &Lab) {
         lab,
         "for i in $(seq 20); do timeout 20 rados -p p get o$i /etc/ceph/out; cmp /etc/ceph/in /etc/ceph/out; done",
     );
+}
+
+#[test]
+fn the_document_works_when_it_is_pasted_by_an_ordinary_user() {
+    let Some(lab) = Lab::new('b', "book_possible") else {
+        return;
+    };
+    lab.sh("book_run");
+    let said = lab.sh("as_reader 2 bash -euo pipefail -c '
+            sudo ceph osd pool create p 8 8; sudo ceph osd pool application enable p test
+            head -c 3000000 /dev/urandom > sent; sudo rados -p p put o sent' 2>&1
+        as_reader 3 sudo rados -p p get o - > $ROOT/got
+        cmp $ROOT/got $ROOT/node2/home/sent
+        as_reader 1 sudo ceph osd tree
+        # The administrator's key is root's, the daemons' files are ceph's, nobody else reads either.
+        ! as_reader 1 cat /etc/ceph/ceph.client.admin.keyring 2> /dev/null
+        ! as_reader 1 ls /var/lib/ceph/mon 2> /dev/null
+        [ -z \"$(find $ROOT/node*/lib -not -user ceph -not -type l)\" ]");
+    for host in ["node1", "node2", "node3"] {
+        assert!(said.contains(&format!("host {host}")), "{said}");
+    }
 }

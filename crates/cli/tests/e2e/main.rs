@@ -11,6 +11,7 @@ mod common;
 
 mod auth;
 mod capabilities;
+mod commands;
 mod conformance;
 mod connection_modes;
 mod crash;
@@ -49,6 +50,9 @@ mod rbd_tasks;
 mod services;
 mod slow_disk;
 mod small_machine;
+mod space;
 mod tickets;
 mod up;
+mod up_lost;
+mod up_says_why;
 mod watch;

@@ -41,3 +41,15 @@ fn sixty_four_writers_of_large_objects_stay_within_the_budget() {
           for job in ${jobs[@]}; do wait $job; done");
     assert_within_budget(&c, 3);
 }
+
+#[test]
+fn snapshots_of_large_objects_stay_within_the_budget() {
+    let c = Cluster::up("large-snapshots", 3, &[]);
+    c.sh("ceph osd pool create snaps 16 16 replicated; ceph osd pool application enable snaps test");
+    c.wait_healthy();
+    c.sh(&format!(
+        "cat > snapshots.py <<'END'\n{}END\n/usr/bin/python3 snapshots.py 15",
+        include_str!("../data/snapshots.py")
+    ));
+    assert_within_budget(&c, 3);
+}

@@ -1,6 +1,6 @@
 //! Block images through the official `rbd`: the scripts of `data/rbd`, which real Ceph passes, too.
 
-use crate::common::Cluster;
+use crate::common::{Cluster, binary};
 
 const COMMON: &str = include_str!("../data/rbd/common.sh");
 
@@ -28,4 +28,14 @@ fn copies_are_the_same() {
 #[test]
 fn images_of_the_first_format_work_and_migrate() {
     run("rbd-format1", include_str!("../data/rbd/format1.sh"));
+}
+
+/// Pools, namespaces, notes, locks and users of images, by both tools.
+#[test]
+fn both_tools_administer_images_alike() {
+    let script = include_str!("../data/rbd/administration.sh");
+    run(
+        "rbd-administration",
+        &format!("SPIRULA={}\n{script}", binary().display()),
+    );
 }

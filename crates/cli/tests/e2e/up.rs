@@ -137,6 +137,36 @@ fn up_fails(args: &[&str]) -> String {
 }
 
 #[test]
+fn the_configuration_is_plain_and_that_of_earlier_versions_is_mended() {
+    let c = Cluster::up("plain-conf", 1, &[]);
+    // What OpenStack's and others' parsers do: one option a line, no metavariables, addresses as they are.
+    let keyring = "import configparser, os, sys
+p = configparser.ConfigParser(strict=False, interpolation=None)
+p.read(os.environ['CEPH_CONF'])
+keyring, host = p['client.admin']['keyring'], p['global']['mon_host']
+assert os.path.isfile(keyring) and '/' not in host, (keyring, host)
+print(keyring)";
+    let keyring = c.python(keyring);
+    let plain = std::fs::read_to_string(c.conf()).unwrap();
+    c.down();
+    let admin = format!("[client.admin]\nkeyring = {}\n", keyring.trim());
+    assert!(plain.contains(&admin));
+    let mon_host = plain.lines().find(|l| l.starts_with("mon_host = ")).unwrap();
+    let of_old = mon_host.replace(']', "/0]");
+    let mine = "[client.mine]\n# a comment\n    mon host = [v2:10.0.0.9:3300/0]\n";
+    let old = plain.replace(&admin, "").replace(mon_host, &of_old) + mine;
+    std::fs::write(c.conf(), &old).unwrap();
+    c.start(1, &[]);
+    let mended = std::fs::read_to_string(c.conf()).unwrap();
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|l| !l.is_empty());
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(lines(&mended), lines(&(plain + mine)));
+    assert_eq!(c.sh("ceph health"), "HEALTH_OK\n");
+}
+
+#[test]
 fn odd_wishes_are_refused_with_a_reason() {
     let dir = std::env::temp_dir().join(format!("spirula-odd-{}", std::process::id()));
     let in_dir = |name: &str| dir.join(name).to_str().unwrap().to_owned();
@@ -167,8 +197,17 @@ fn odd_wishes_are_refused_with_a_reason() {
 
 #[test]
 fn odd_wishes_that_work() {
-    // A directory with spaces, IPv6, stores larger than the disk.
+    // A directory with spaces, IPv6, stores larger than the disk, which is said.
     let c = Cluster::up("odd wishes", 2, &["--bind", "::1", "--osd-size", "1T"]);
+    let again = c.shell(&format!(
+        "{} up --detach --osd-size 1T --dir . 2>&1",
+        binary().display()
+    ));
+    let said = text(&{ again }.output().unwrap().stdout);
+    assert!(
+        said.contains("the stores of osd.0, osd.1 may grow by 2.0"),
+        "{said}"
+    );
     c.sh(
         "ceph osd pool create p 8 8 replicated; ceph osd pool application enable p test
           rados -p p put a ceph.conf; rados -p p get a out; cmp out ceph.conf",

@@ -187,7 +187,6 @@ options! {
     osd_pool_default_flag_nopgchange Bool Advanced "false" ["mon"] "set nopgchange on new pools";
     osd_pool_default_flag_nosizechange Bool Advanced "false" ["mon"] "set nosizechange on new pools";
     osd_pool_default_min_size Uint Advanced "0" ["mon"] "replicas that must be there for I/O; 0 for size minus size/2";
-    osd_pool_default_pg_autoscale_mode Str Advanced "on" ["mon"] "autoscaling of new pools";
     osd_pool_default_pg_num Uint Advanced "32" ["mon"] "placement groups of new pools";
     osd_pool_default_pgp_num Uint Advanced "0" ["mon"] "placement groups of new pools for placement; 0 for pg_num";
     osd_pool_default_size Uint Advanced "3" ["mon"] "replicas of new pools";
@@ -218,5 +217,6 @@ options! {
     spirula_manager_silence Float Advanced "60" ["mon"] "seconds after which a manager that says nothing is killed and another one started (ours)";
     spirula_slow_disk_ratio Float Advanced "10" ["mon"] "how many times longer than others' an OSD's commits may take before health names its disk; 0 for never (ours)";
     spirula_slow_disk_time Float Advanced "50" ["mon"] "milliseconds below which commits are never called slow (ours)";
+    spirula_osd_discard_rate Size Advanced "67108864" ["osd"] "bytes a second of freed space that an OSD gives back to the file system or device below; 0 for none (ours)";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }

@@ -97,11 +97,26 @@ pub(super) fn float(text: &str) -> Result<f64, String> {
 
 /// The level of what is logged and that of what is kept in memory: `5` or `1/5`.
 pub(super) fn log_levels(text: &str) -> Result<String, String> {
-    let (log, gather) = text.split_once('/').unwrap_or((text, text));
-    match (log.trim().parse::<i8>(), gather.trim().parse::<i8>()) {
-        (Ok(log), Ok(gather)) => Ok(format!("{log}/{gather}")),
-        _ => Err("value must take the form N or N/M, where N and M are integers".to_owned()),
+    let (log, rest) =
+        leading_int(text).ok_or("value must take the form N or N/M, where N and M are integers")?;
+    let gather = rest
+        .strip_prefix('/')
+        .and_then(leading_int)
+        .map_or(log, |(n, _)| n);
+    match [log, gather].iter().all(|n| (0..=99).contains(n)) {
+        true => Ok(format!("{log}/{gather}")),
+        false => Err(super::LEVEL_RANGE.to_owned()),
     }
+}
+
+/// The integer that a text begins with, as C's `sscanf` finds it, and what follows.
+fn leading_int(text: &str) -> Option<(i64, &str)> {
+    let text = text.trim_start();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let end = digits + usize::from(text.starts_with(['-', '+']));
+    let number = text[..end].trim_start_matches('+').parse().ok()?;
+    Some((number, &text[end..]))
 }
 
 /// An address; msgr2's where no kind is given.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::{Map, Value, json};
 use spirula_asok::perf::{Counter, Logger, count, gauge, times};
-use spirula_asok::{Command, Failure, Handler};
+use spirula_asok::{Answer, Command, Failure, Handler};
 use spirula_conf::options::Values;
 
 use crate::input::Input;
@@ -188,7 +188,7 @@ impl Handler for Daemon {
         json!({"version": "1"})
     }
 
-    async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+    async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
         let daemon = spirula_asok::config::Daemon {
             name: "osd.0",
             live: |name| name.starts_with("osd_"),
@@ -204,7 +204,7 @@ impl Handler for Daemon {
         };
         let name = |key| args.get(key).and_then(Value::as_str).unwrap_or_default();
         if let Some(v) = spirula_asok::perf::run(&[logger], prefix, (name("logger"), name("counter"))) {
-            return Ok(v);
+            return Ok(v.into());
         }
         // As the socket's arguments came, in place of a command of its own.
         let told = args.get("cmd").map_or_else(String::new, |cmd| match cmd {
@@ -213,7 +213,7 @@ impl Handler for Daemon {
         });
         let mon = &mut self.world.borrow_mut().mon;
         let reply = spirula_mon::command::tell(mon, ADMIN, &[told]);
-        Ok(json!(reply.status))
+        Ok(json!(reply.status).into())
     }
 }
 

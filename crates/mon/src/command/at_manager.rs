@@ -3,7 +3,8 @@
 use serde_json::{Map, json};
 
 use super::{
-    Args, Done, Outcome, Reply, admit, errno, execute, misc, named, now, official, refuse, signature,
+    Args, Done, Outcome, Reply, admit, answer_daemon_command, daemon, errno, execute, named, now, official,
+    refuse, signature,
 };
 use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
@@ -90,19 +91,10 @@ fn descriptions() -> Map<String, serde_json::Value> {
     managers.enumerate().map(describe).collect()
 }
 
-/// What `ceph tell mon.X` offers and a manager does not have.
-const MONITORS_OWN: &[&str] = &[
-    "mon_status",
-    "quorum_status",
-    "sessions",
-    "ops",
-    "dump_ops_in_flight",
-];
-
 /// What `ceph tell mgr` offers.
 const MANAGERS_COMMANDS: &[spirula_asok::Command] = &[
-    misc::PERF_DUMP,
-    misc::PERF_SCHEMA,
+    daemon::PERF_DUMP,
+    daemon::PERF_SCHEMA,
     spirula_asok::Command {
         name: "dump_osd_network",
         params: &[("value?", "CephInt")],
@@ -125,24 +117,16 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
     if !all {
         return Reply::error(errno::EACCES, DENIED);
     }
-    if args.prefix() == "get_command_descriptions" {
-        return Reply::data(Format::Json.render(&spirula_asok::describe(MANAGERS_COMMANDS)));
-    }
-    if MONITORS_OWN.contains(&args.prefix()) {
-        return Reply::error(errno::EINVAL, "command not known");
-    }
-    let map = args.to_map();
-    if args.prefix() == "dump_osd_network" {
-        let threshold = map.get("value").and_then(serde_json::Value::as_i64);
-        let stats = mon.stats.osds.iter();
-        let times = stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
-        let v = osd_network::dump(times, threshold, &mon.values, mon.now);
-        return Reply::json(args.format().or_pretty(), &v);
-    }
-    match misc::daemon_command(mon, args.prefix(), &map) {
-        Ok(v) => Reply::json(args.format().or_pretty(), &v),
-        Err(e) => Reply::error(e.code, e.message),
-    }
+    answer_daemon_command(&args, MANAGERS_COMMANDS, |prefix, args| match prefix {
+        "dump_osd_network" => {
+            let threshold = args.get("value").and_then(serde_json::Value::as_i64);
+            let stats = mon.stats.osds.iter();
+            let times =
+                stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
+            Ok(osd_network::dump(times, threshold, &mon.values, mon.now).into())
+        }
+        _ => daemon::daemon_command(mon, prefix, args),
+    })
 }
 
 /// Longest words of a module in the audit log, in bytes.

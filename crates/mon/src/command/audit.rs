@@ -8,7 +8,7 @@ use spirula_cephx::AuthName;
 use spirula_proto::mon::LogPriority;
 
 use super::Args;
-use crate::core::{Monitor, SessionId};
+use crate::core::{Monitor, Session, SessionId};
 use crate::pace::Pace;
 
 /// Longest text of a command, in bytes.
@@ -58,20 +58,39 @@ impl Monitor {
         let Some(sender) = self.sender(session) else {
             return;
         };
-        if !allowed && !self.denials.admits(&sender.name, self.steady.now()) {
-            return;
+        if allowed || self.denials.admits(&sender.name, self.steady.now()) {
+            self.audit_at(session, LogPriority::INFO, text);
         }
+    }
+
+    fn audit_at(&mut self, session: SessionId, priority: LogPriority, text: impl FnOnce() -> String) {
+        let Some(sender) = self.sender(session) else {
+            return;
+        };
         let text = text();
         let from = crate::fmt::addr_legacy(&sender.addr);
         let name = sender.name.to_string().replace('\'', "\\'");
-        self.audit_line(format!("from='{from}' entity='{name}' {text}"));
+        self.audit_line(priority, format!("from='{from}' entity='{name}' {text}"));
     }
 
-    fn audit_line(&mut self, text: String) {
-        let entry = self
-            .clog
-            .own_entry(&self.me, self.now, LogPriority::INFO, "audit", text);
+    fn audit_line(&mut self, priority: LogPriority, text: String) {
+        let entry = self.clog.own_entry(&self.me, self.now, priority, "audit", text);
         self.clog.add(entry);
+    }
+
+    /// Whether somebody watches the cluster log here at the level of debugging, who may see what the monitors tell.
+    fn is_debug_watched(&self) -> bool {
+        let watches = |s: &Session| s.subs.contains_key("log-debug") && s.caps.is_allowed_service("mon", "r");
+        self.sessions.values().any(watches)
+    }
+
+    /// Notes in the audit log that a session's command, which only reads, was dispatched: while somebody watches, as the log is
+    /// replicated and stored, and clients that look at the cluster again and again are no reason to write.
+    pub(super) fn audit_read(&mut self, session: SessionId, args: &Args) {
+        if self.is_debug_watched() {
+            let text = || format!("cmd=[{}]: dispatch", shown(args));
+            self.audit_at(session, LogPriority::DEBUG, text);
+        }
     }
 
     /// Notes how many refusals were not noted.
@@ -79,9 +98,8 @@ impl Monitor {
         for (name, count) in self.denials.over(self.steady.now()) {
             let name = name.to_string().replace('\'', "\\'");
             let seconds = DENIED_PERIOD.as_secs();
-            self.audit_line(format!(
-                "entity='{name}': access denied to {count} more commands within {seconds} s"
-            ));
+            let text = format!("entity='{name}': access denied to {count} more commands within {seconds} s");
+            self.audit_line(LogPriority::INFO, text);
         }
     }
 }

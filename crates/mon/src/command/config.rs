@@ -46,7 +46,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
         Some(o) => match o.parse(&value) {
             Ok(_) if !o.is_central() => return special(&name),
             Ok(_) => value,
-            Err(e) => return refuse(errno::EINVAL, format!("error parsing value: {e}")),
+            Err(e) => return refuse(-options::errno(&e), format!("error parsing value: {e}")),
         },
     };
     change(m, vec![(who, name, Some(value))], String::new())
@@ -207,16 +207,37 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format, &Value::Object(v)))
 }
 
+/// Sections in the official order: `global`, then each type with its entities.
+const TYPES: [&str; 6] = ["global", "mon", "mgr", "osd", "mds", "client"];
+
+/// All values in the official order: by section, option and mask.
+fn ordered(m: &Monitor) -> Vec<ConfigEntry> {
+    let mut all: Vec<ConfigEntry> = m.config.entries().collect();
+    all.sort_by_cached_key(|e| {
+        let (kind, id) = e.who.section.split_once('.').unwrap_or((&e.who.section, ""));
+        let place = TYPES.iter().position(|t| *t == kind).unwrap_or(TYPES.len());
+        (place, id.to_owned(), e.name.clone(), e.who.mask.clone())
+    });
+    all
+}
+
+fn entry_json(e: &ConfigEntry) -> Value {
+    let mut v = json!({"section": e.who.section, "name": e.name, "value": shown(e), "level": level(&e.name),
+        "can_update_at_runtime": runtime(&e.name), "mask": mask(e)});
+    match e.who.mask.as_deref().and_then(|m| m.split_once(':')) {
+        Some(("class", class)) => v["device_class"] = json!(class),
+        Some((kind, name)) => {
+            v["location_type"] = json!(kind);
+            v["location_value"] = json!(name);
+        }
+        None => {}
+    }
+    v
+}
+
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
-        let v: Vec<Value> = m
-            .config
-            .entries()
-            .map(|e| {
-                json!({"section": e.who.section, "name": e.name, "value": shown(&e), "level": level(&e.name),
-                       "can_update_at_runtime": runtime(&e.name), "mask": mask(&e)})
-            })
-            .collect();
+        let v: Vec<Value> = ordered(m).iter().map(entry_json).collect();
         return now(Reply::json(call.format, &json!(v)));
     }
     // Types are indented below global, entities below their type.
@@ -225,10 +246,8 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
         (s, false) => format!("  {s}"),
         (s, true) => format!("    {s}"),
     };
-    let mut all: Vec<ConfigEntry> = m.config.entries().collect();
-    all.sort_by_key(|e| (e.who.section != "global", e.who.clone(), e.name.clone()));
     now(Reply::text(table(
-        all.into_iter().map(|e| (indent(&e.who.section), e)),
+        ordered(m).into_iter().map(|e| (indent(&e.who.section), e)),
     )))
 }
 

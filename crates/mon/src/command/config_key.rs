@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
 
-const SERVICE: &str = "config-key";
+pub(super) const SERVICE: &str = "config-key";
 /// Largest value (`mon_config_key_max_entry_size`).
 const MAX_VALUE: usize = 64 << 10;
 

@@ -61,15 +61,19 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("Failed to parse crushmap: {}", parse_error(&e)),
         )
     })?;
+    let current = m.osd.map.crush_version;
     if let Some(prior) = call.args.opt_int("prior_version")?
-        && prior != i64::from(m.osd.map.crush_version)
+        && prior != i64::from(current)
     {
+        // A client that sends its change again, as it has missed the answer.
+        let is_again = prior + 1 == i64::from(current)
+            && CrushBlob::new(new).raw() == CrushBlob::new((**m.osd.map.crush.map()).clone()).raw();
+        if is_again {
+            return now(Reply::status(current.to_string()));
+        }
         return refuse(
             errno::EPERM,
-            format!(
-                "prior_version {prior} != crush version {}",
-                m.osd.map.crush_version
-            ),
+            format!("prior_version {prior} != crush version {current}"),
         );
     }
     let used = m
@@ -90,7 +94,7 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
     if u32::try_from(new.max_devices).unwrap_or(0) > m.osd.map.max_osd.max(65_536) {
         return refuse(errno::EINVAL, "too many devices");
     }
-    let version = m.osd.map.crush_version + 1;
+    let version = current + 1;
     m.pending_osd().crush = CrushBlob::new(new).raw().clone();
     committed(version.to_string())
 }

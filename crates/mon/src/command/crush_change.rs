@@ -183,6 +183,12 @@ fn link(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let loc = location(call)?;
     let id = item(m, &name)?;
+    if m.osd.map.crush.map().weight_at(id, &loc).is_some() {
+        return now(Reply::status(format!(
+            "no need to move item id {id} name '{name}' to location {} in crush map",
+            show(&loc)
+        )));
+    }
     edit(m, |c| c.link_bucket(id, &loc)).map_err(|r| {
         let text = format!(
             "cannot link item id {id} name '{name}' to location {}",

@@ -1,6 +1,6 @@
 //! The manager, and what its modules and the metadata servers would say in a cluster that has none of them.
 //!
-//! Of the latter only questions whose answer is known without them: no file system, no balancing, no crash recorded. What is in
+//! Of the latter only questions whose answer is known without them: no file system, no balancing. What is in
 //! progress the monitor tells itself.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,6 @@ use spirula_proto::mgr::MgrMap;
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, misc, now, refuse};
 use crate::core::Monitor;
-use crate::core::manager::MODULES;
 use crate::progress::PROGRESS_OPTION;
 use crate::service::{self, Who};
 
@@ -24,13 +23,8 @@ commands! {
     "mgr metadata who?:String" "mgr" "r" mgr_metadata, "show what is known of managers";
     "mgr count-metadata property:String" "mgr" "r" mgr_count, "count managers by a property";
     "mgr fail who?:String" "mgr" "rw" mgr_fail, "have another manager take over";
-    "mgr module ls" "mgr" "r" module_ls, "list the manager's modules";
-    "mgr module disable module:String" "mgr" "rw" module_disable, "disable a module of the manager";
     "balancer status" "mgr" "r" balancer_status, "show what the balancer does";
     "balancer ls" "mgr" "r" empty_list, "list the balancer's plans";
-    "crash ls" "mgr" "r" crash_ls, "list the crashes that were recorded";
-    "crash ls-new" "mgr" "r" crash_ls, "list the crashes that nobody has looked at";
-    "crash stat" "mgr" "r" crash_stat, "count the crashes that were recorded";
     "progress" "mgr" "r" progress, "show what is in progress";
     "progress json" "mgr" "r" progress_json, "show what is in progress as JSON";
     "progress clear" "mgr" "rw" progress_clear, "forget what is in progress";
@@ -157,38 +151,12 @@ fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-/// All modules that there are can't be disabled; those of Ceph's that can be are not there.
-fn module_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let v = json!({"always_on_modules": MODULES, "enabled_modules": [], "disabled_modules": []});
-    misc::pretty(call.format, &v)
-}
-
-fn module_disable(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let module = call.args.str("module")?;
-    if MODULES.contains(&module.as_str()) {
-        let text = format!("module '{module}' cannot be disabled (always-on)");
-        return refuse(errno::EINVAL, text);
-    }
-    now(Reply::status(format!("module '{module}' is already disabled")))
-}
-
 fn balancer_status(_: &mut Monitor, call: &Call<'_>) -> Done {
     let v = json!({
         "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
         "no_optimization_needed": false, "optimize_result": "", "plans": [],
     });
     misc::pretty(call.format, &v)
-}
-
-fn crash_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    now(match call.format.is_structured() {
-        true => Reply::json(call.format, &json!([])).with_newline(),
-        false => Reply::default(),
-    })
-}
-
-fn crash_stat(_: &mut Monitor, _: &Call<'_>) -> Done {
-    now(Reply::text("0 crashes recorded\n"))
 }
 
 fn progress(m: &mut Monitor, _: &Call<'_>) -> Done {

@@ -10,15 +10,18 @@ mod config;
 mod config_history;
 mod config_key;
 mod config_show;
+mod crash;
 mod crush;
 mod crush_change;
 mod crush_dump;
 mod crush_weight_set;
+mod daemon;
 pub mod errno;
 mod health_cmd;
 mod log;
 mod manager;
 mod misc;
+mod modules;
 mod mon_change;
 mod official;
 mod osd_change;
@@ -26,6 +29,7 @@ mod osd_df;
 mod osd_dump;
 mod osd_new;
 mod osd_query;
+mod osd_stop;
 mod osd_tree;
 mod osd_weight;
 mod pg;
@@ -126,6 +130,8 @@ const FAMILIES: &[&[Command]] = &[
     space::COMMANDS,
     misc::COMMANDS,
     manager::COMMANDS,
+    modules::COMMANDS,
+    crash::COMMANDS,
     services::COMMANDS,
     mon_change::COMMANDS,
     report::COMMANDS,
@@ -133,6 +139,7 @@ const FAMILIES: &[&[Command]] = &[
     pg_dump::COMMANDS,
     pg_force::COMMANDS,
     osd_query::COMMANDS,
+    osd_stop::COMMANDS,
     osd_dump::COMMANDS,
     osd_tree::COMMANDS,
     osd_df::COMMANDS,
@@ -231,8 +238,9 @@ fn admit(
             (allowed, "access denied")
         }
     };
-    if perm.contains('w') || !allowed {
-        mon.audit(session, args, allowed);
+    match perm.contains('w') || !allowed {
+        true => mon.audit(session, args, allowed),
+        false => mon.audit_read(session, args),
     }
     match allowed {
         true => Ok(()),
@@ -300,7 +308,7 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
         Err(r) => return r,
     };
     // Ceph wants these capabilities for whatever is asked.
-    let perm = if misc::only_reads(args.prefix()) {
+    let perm = if daemon::only_reads(args.prefix()) {
         "r"
     } else {
         "rwx"
@@ -312,25 +320,32 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
     if !allowed {
         return Reply::error(errno::EACCES, "insufficient caps");
     }
-    if args.prefix() == "get_command_descriptions" {
-        return Reply::data(Format::Json.render(&spirula_asok::describe(DAEMON_COMMANDS)));
-    }
-    match daemon_command(mon, args.prefix(), &args.to_map()) {
-        Ok(v) => Reply::json(args.format().or_pretty(), &v).named(xml_names::of(&args).get()),
+    answer_daemon_command(&args, DAEMON_COMMANDS, |prefix, args| {
+        daemon_command(mon, prefix, args)
+    })
+}
+
+/// Answers a command of `ceph tell`, as the admin socket of a daemon with these commands would.
+fn answer_daemon_command(
+    args: &Args,
+    commands: &[spirula_asok::Command],
+    run: impl FnOnce(&str, &Map<String, Value>) -> Result<spirula_asok::Answer, spirula_asok::Failure>,
+) -> Reply {
+    let answer = spirula_asok::Request::of(args.to_map()).and_then(|request| {
+        let answer = match request.builtin(commands, &crate::version::daemon()) {
+            Some(answer) => answer?,
+            None => run(&request.prefix, &request.args)?,
+        };
+        Ok((request.render(&answer.value), answer.status))
+    });
+    match answer {
+        Ok((output, status)) => Reply::data(output).with_status(status),
         Err(e) => Reply::error(e.code, e.message),
     }
 }
 
-/// Commands of the admin socket and of `tell`.
-pub(crate) fn daemon_command(
-    mon: &mut Monitor,
-    prefix: &str,
-    args: &Map<String, Value>,
-) -> Result<Value, spirula_asok::Failure> {
-    misc::daemon_command(mon, prefix, args)
-}
-
-pub(crate) use misc::{DAEMON_COMMANDS, daemon_versions};
+pub(crate) use daemon::{DAEMON_COMMANDS, daemon_command};
+pub(crate) use misc::daemon_versions;
 
 /// The answer to a ping: health and monitor status, as `ceph ping mon.a` prints it.
 pub(crate) fn ping_text(mon: &Monitor) -> String {

@@ -77,8 +77,12 @@ impl Official {
         }
     }
 
-    /// The refusal that Ceph itself gives: to what is obsolete, and to what only `ceph tell` may ask.
+    /// The refusal that Ceph itself gives: to what an orchestrator does where there is none, to what is obsolete, and to what only `ceph tell` may ask.
     pub(super) fn refused_officially(&self) -> Option<Reply> {
+        if self.signature.starts_with("orch ") {
+            let text = "No orchestrator configured (try `ceph orch set backend`)";
+            return Some(Reply::error(errno::ENOENT, text));
+        }
         if self.flags & OBSOLETE != 0 {
             let text = "command is obsolete; please check usage and/or man page";
             return Some(Reply::error(errno::EOPNOTSUPP, text));

@@ -6,7 +6,8 @@ use spirula_maps::osdmap::MAX_OSD_LIMIT;
 use spirula_maps::{OsdMapFlags, OsdState, release};
 
 use super::osd_new::remove_secrets;
-use super::osd_query::{existing, osd_ids, removable};
+use super::osd_query::{existing, osd_ids};
+use super::osd_stop::removable;
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::float;
@@ -170,7 +171,7 @@ fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
     // The plain commands ask the statistics, their official inner halves the caller.
     let inner = call.args.prefix().ends_with("-actual") || call.args.prefix().ends_with("-new");
     if !sure && !inner {
-        if let Err(why) = removable(m, &[osd]) {
+        if let Err(why) = removable(m, osd) {
             let tail = "You can proceed by passing --force, but be warned that this will likely mean real, permanent data loss.";
             return refuse(why.code, format!("{}\n{tail}", why.status));
         }

@@ -84,8 +84,8 @@ fn parse_secrets(cephx: Option<&str>, lockbox: Option<&str>, device: Option<&str
     let key = |text: &str, what: &str| {
         CryptoKey::from_base64(text).map_err(|_| Reply::error(errno::EINVAL, format!("invalid {what}.")))
     };
-    let device = match (lockbox, device) {
-        (None, None) => None,
+    let device = match (lockbox, device.filter(|d| !d.is_empty())) {
+        (None, None) if device.is_none() => None,
         (Some(lockbox), Some(device)) => Some((lockbox, device)),
         _ => {
             let text = "requires both a cephx lockbox secret and a dm-crypt key.";

@@ -25,8 +25,6 @@ commands! {
     "osd get-require-min-compat-client" "osd" "r" min_compat, "show the oldest release clients may have";
     "osd erasure-code-profile ls" "osd" "r" ec_ls, "list the erasure-code profiles";
     "osd erasure-code-profile get name:String[A-Za-z0-9-_.]" "osd" "r" ec_get, "show an erasure-code profile";
-    "osd safe-to-destroy ids:String..." "osd" "r" safe_to_destroy, "tell whether OSDs hold nothing that is needed";
-    "osd ok-to-stop ids:String... max?:Int" "osd" "r" ok_to_stop, "tell whether OSDs may be stopped";
     "osd last-stat-seq id:OsdName" "osd" "r" last_stat_seq, "show the number of an OSD's last statistics";
 }
 
@@ -273,7 +271,7 @@ fn no_osd(word: &str) -> i32 {
 }
 
 /// OSDs that a question names: all of them have to be readable, and the answer repeats the word that is not.
-fn asked(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+pub(super) fn asked(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
     let words = call.args.list("ids");
     osd_ids(m, &words).map_err(|refusal| {
         let unreadable = words.iter().find(|w| parse_osd(w).is_none());
@@ -304,116 +302,6 @@ pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> 
         }
     }
     Ok(out)
-}
-
-/// OSDs by whether they may be removed for good.
-struct Removable {
-    safe: Vec<i32>,
-    active: Vec<i32>,
-    missing: Vec<i32>,
-    /// PGs on the active ones.
-    pgs: usize,
-}
-
-fn sort_removable(m: &Monitor, osds: &[i32]) -> Removable {
-    let map = &m.osd.map;
-    let (mut safe, mut active, mut missing) = (vec![], vec![], vec![]);
-    let mut affected = 0;
-    for o in osds.iter().filter(|o| map.exists(**o)) {
-        let n = m
-            .stats
-            .pgs
-            .values()
-            .filter(|s| s.up.contains(o) || s.acting.contains(o))
-            .count();
-        if n > 0 {
-            active.push(*o);
-            affected += n;
-        } else if map.is_up(*o) && !m.stats.osds.contains_key(o) {
-            missing.push(*o);
-        } else {
-            safe.push(*o);
-        }
-    }
-    Removable {
-        safe,
-        active,
-        missing,
-        pgs: affected,
-    }
-}
-
-/// Refuses where one of the OSDs holds something that is needed, or may.
-pub(super) fn removable(m: &Monitor, osds: &[i32]) -> Result<(), Reply> {
-    let Removable {
-        active,
-        missing,
-        pgs: affected,
-        ..
-    } = sort_removable(m, osds);
-    let list = |o: &[i32]| o.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
-    if !active.is_empty() {
-        return refuse(
-            errno::EBUSY,
-            format!(
-                "OSD(s) {} have {affected} pgs currently mapped to them. ",
-                list(&active)
-            ),
-        );
-    }
-    if !missing.is_empty() {
-        return refuse(
-            errno::EAGAIN,
-            format!(
-                "OSD(s) {} have no reported stats, and not all PGs are active+clean; we cannot draw any conclusions.",
-                list(&missing)
-            ),
-        );
-    }
-    Ok(())
-}
-
-fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = asked(m, call)?;
-    if call.format.is_structured() {
-        let r = sort_removable(m, &osds);
-        let stored = Vec::<i32>::new();
-        let v = json!({"safe_to_destroy": r.safe, "active": r.active, "missing_stats": r.missing, "stored_pgs": stored});
-        return now(Reply::json(call.format, &v));
-    }
-    removable(m, &osds)?;
-    let list: Vec<String> = osds.iter().map(i32::to_string).collect();
-    now(Reply::status(format!(
-        "OSD(s) {} are safe to destroy without reducing data durability.",
-        list.join(",")
-    )))
-}
-
-/// A placement group serves only while all its members are up, so each one that an OSD is a member of goes offline with it.
-fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = asked(m, call)?;
-    let touched = m
-        .stats
-        .pgs
-        .iter()
-        .filter(|(_, s)| s.acting.iter().any(|o| osds.contains(o)));
-    let bad: Vec<String> = touched.map(|(pg, _)| pg.to_string()).collect();
-    let mut v =
-        json!({"ok_to_stop": bad.is_empty(), "osds": osds, "num_ok_pgs": 0, "num_not_ok_pgs": bad.len()});
-    let format = call.format.or_json();
-    if bad.is_empty() {
-        return now(Reply::json(format, &v).with_newline());
-    }
-    if let Value::Object(o) = &mut v {
-        o.insert("bad_become_inactive".to_owned(), json!(bad));
-    }
-    let mut reply = Reply::json(format, &v).with_newline();
-    reply.code = errno::EBUSY;
-    reply.status = format!(
-        "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",
-        bad.len()
-    );
-    now(reply)
 }
 
 fn last_stat_seq(m: &mut Monitor, call: &Call<'_>) -> Done {

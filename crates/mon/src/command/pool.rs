@@ -105,6 +105,32 @@ fn default_rule(m: &Monitor) -> Result<u32, Reply> {
         .ok_or_else(none)
 }
 
+/// A pool's autoscale mode: `off`, as nothing would follow another one.
+pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
+    match AutoscaleMode::from_name(name) {
+        Some(AutoscaleMode::OFF) => Ok(AutoscaleMode::OFF),
+        Some(_) => refuse(
+            errno::EOPNOTSUPP,
+            format!(
+                "pg_autoscale_mode {name} is not supported: there is no autoscaler; set pg_num with `ceph osd pool set`"
+            ),
+        ),
+        None => refuse(errno::EINVAL, format!("specified invalid mode {name}")),
+    }
+}
+
+/// Refuses a size that a pool's rule is not for.
+pub(super) fn check_rule_size(m: &Monitor, rule: u32, size: u8) -> Result<(), Reply> {
+    let Some(rule) = m.osd.map.crush.map().rule(rule) else {
+        return Ok(());
+    };
+    match size {
+        n if n < rule.min_size => refuse(errno::EINVAL, "pool size is smaller than the crush rule min size"),
+        n if n > rule.max_size => refuse(errno::EINVAL, "pool size is bigger than the crush rule max size"),
+        _ => Ok(()),
+    }
+}
+
 /// Prepares a pool; its id.
 pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     if new.name.is_empty() {
@@ -117,12 +143,13 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     };
     let default_size = u8::try_from(m.values.uint("osd_pool_default_size")).unwrap_or(3);
     let size = new.size.unwrap_or(default_size).max(1);
+    check_rule_size(m, rule, size)?;
     if size > MAX_SIZE {
         return refuse(errno::EINVAL, "pool size must be between 1 and 10");
     }
-    let autoscale = new
-        .autoscale
-        .unwrap_or_else(|| m.values.get("osd_pool_default_pg_autoscale_mode").to_owned());
+    if let Some(mode) = &new.autoscale {
+        autoscale_mode(mode)?;
+    }
     let default_pgs = u32::try_from(m.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
     let pg_num = new.pg_num.filter(|n| *n > 0).unwrap_or(default_pgs);
     pg_num_in_range(m, i64::from(pg_num))?;
@@ -140,7 +167,8 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     let mut pool = PgPool::replicated(size, default_min_size(m, size), pg_num, rule);
     pool.pgp_num = pgp_num;
     pool.pgp_num_target = pgp_num;
-    pool.autoscale_mode = AutoscaleMode::from_name(&autoscale).unwrap_or(AutoscaleMode::OFF);
+    // Whatever `osd_pool_default_pg_autoscale_mode` says.
+    pool.autoscale_mode = AutoscaleMode::OFF;
     pool.expected_num_objects = new.expected_objects;
     pool.create_time = m.now;
     pool.last_force_op_resend_preluminous = 0;

@@ -46,8 +46,12 @@ const FINGERPRINTS: [&str; 4] = ["none", "sha1", "sha256", "sha512"];
 /// An option's value that is an integer in the map.
 fn integer(m: &Monitor, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
     match var {
-        "csum_type" => match CSUM_TYPES.iter().zip(1..).find(|(name, _)| **name == val) {
-            Some((_, n)) => return Ok(n),
+        "csum_type" => match CSUM_TYPES.into_iter().zip(1..).find(|(name, _)| *name == val) {
+            Some(("crc32c", n)) => return Ok(n),
+            Some(_) => {
+                let text = format!("csum_type {val} is not supported: the store's checksums are CRC-32C");
+                return refuse(errno::EOPNOTSUPP, text);
+            }
             None => return invalid(format!("unrecognized csum_type '{val}'")),
         },
         "dedup_tier" => {
@@ -101,6 +105,10 @@ fn text(var: &str, val: &str) -> Result<String, Reply> {
         "fingerprint_algorithm" => (&FINGERPRINTS, "fingerprint_algorithm"),
         _ => return Ok(val.to_owned()),
     };
+    if var == "compression_mode" && allowed.contains(&val) && val != "none" {
+        let text = format!("compression_mode {val} is not supported: the store does not compress");
+        return refuse(errno::EOPNOTSUPP, text);
+    }
     match allowed.contains(&val) {
         true => Ok(val.to_owned()),
         false => invalid(format!("unrecognized {what} '{val}'")),

@@ -1,9 +1,9 @@
 //! `ceph osd pool set` and what else changes a pool.
 
-use spirula_maps::pool::{AutoscaleMode, PoolOption};
+use spirula_maps::pool::PoolOption;
 use spirula_maps::{PgPool, PoolFlags};
 
-use super::pool::{check_pg_num, pg_num_in_range};
+use super::pool::{autoscale_mode, check_pg_num, check_rule_size, pg_num_in_range};
 use super::pool_get::{flag, is_tier_var};
 use super::pool_list::pool_id;
 use super::pool_option::{self, amount, int};
@@ -86,10 +86,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
                 };
                 p.crush_rule = rule;
             }
-            "pg_autoscale_mode" => match AutoscaleMode::from_name(&val) {
-                Some(mode) => p.autoscale_mode = mode,
-                None => return refuse(errno::EINVAL, format!("specified invalid mode {val}")),
-            },
+            "pg_autoscale_mode" => p.autoscale_mode = autoscale_mode(&val)?,
             "fast_read" => {
                 if !p.is_erasure() {
                     return refuse(errno::EINVAL, "fast read is not supported in replication pool");
@@ -137,6 +134,7 @@ fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<
             "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
         );
     }
+    check_rule_size(m, u32::from(p.crush_rule), size)?;
     if size > p.size {
         check_pg_num(m, Some(id), p.pg_num_target, size)?;
     }

@@ -33,7 +33,6 @@ const REASONS: &[(&str, &str)] = &[
         "it polls a module of the manager; `ceph osd pool stats` shows the rates",
     ),
     ("mds", NO_FS),
-    ("mgr module enable", "the manager has no modules here"),
     ("mgr self-test", NO_MANAGER),
     ("mon add disallowed_leader", RAFT),
     ("mon enable_stretch_mode", NO_STRETCH),
@@ -49,7 +48,6 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("mon set_new_tiebreaker", NO_STRETCH),
     ("nfs", "NFS gateways are not built"),
-    ("orch", NO_ORCHESTRATOR),
     ("osd deep-scrub", NO_SCRUB),
     (
         "osd force-create-pg",

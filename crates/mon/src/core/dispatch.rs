@@ -175,6 +175,11 @@ impl Monitor {
             // Whoever has nothing but capabilities at the manager must find it.
             let open = what.starts_with("log-") || ["config", "monmap", "mgrmap"].contains(&what.as_str());
             if room && (open || s.caps.is_allowed_service(service_of(&what), "r")) {
+                // A client sees the log once: at the level that it asked for last.
+                if what.starts_with("log-") {
+                    s.subs
+                        .retain(|other, _| !other.starts_with("log-") || *other == what);
+                }
                 s.subs.insert(
                     what.clone(),
                     Sub {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
-use spirula_asok::{Command, Failure, Handler};
+use spirula_asok::{Answer, Command, Failure, Handler};
 
 use super::shell::Shell;
 use crate::{command, version};
@@ -20,7 +20,7 @@ impl Handler for Admin {
         version::daemon()
     }
 
-    async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+    async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
         self.0
             .with_core(|core| command::daemon_command(core, prefix, args))
     }

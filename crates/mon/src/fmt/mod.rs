@@ -1,13 +1,10 @@
 //! Output as the official monitor lays it out: JSON, XML, tables and units.
 
-mod json;
 mod table;
 mod text;
 mod units;
-mod xml;
 
-pub use json::{Format, float};
+pub use spirula_asok::fmt::{Format, Names, float, render_xml};
 pub use table::{Align, Table};
 pub use text::{cut, one_line};
-pub use units::{addr_legacy, age, bytes, count, percent, time_iso};
-pub use xml::{Names, render as render_xml};
+pub use units::{addr_legacy, age, bytes, count, parse_time, percent, time_iso};

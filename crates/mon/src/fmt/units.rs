@@ -74,6 +74,32 @@ pub fn time_iso(t: UTime) -> String {
     }
 }
 
+/// A time in UTC as ISO 8601 writes it: `2026-11-25T19:00:00.123456Z`, the fraction, the `Z` and the `T` (a blank) optional. `None`
+/// for what is none, or out of range.
+pub fn parse_time(text: &str) -> Option<UTime> {
+    let (date, time) = text.trim_end_matches('Z').split_once(['T', ' '])?;
+    let numbers = |text: &str, by: char| -> Option<[i64; 3]> {
+        let parts: Option<Vec<i64>> = text
+            .split(by)
+            .map(|n| Some(i64::from(n.parse::<u16>().ok()?)))
+            .collect();
+        parts?.try_into().ok()
+    };
+    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let ([y, m, d], [hour, min, sec]) = (numbers(date, '-')?, numbers(time, ':')?);
+    let in_range = (1..=12).contains(&m) && (1..=31).contains(&d) && hour < 24 && min < 60 && sec < 61;
+    if !in_range || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    // Days since 1970-01-01 by years that begin in March (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+    let year = if m <= 2 { y - 1 } else { y };
+    let day_of_year = (153 * ((m + 9) % 12) + 2) / 5 + d - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468;
+    let nsec: u32 = format!("{fraction:0<9}").parse().ok()?;
+    let sec = u32::try_from(days * 86_400 + hour * 3600 + min * 60 + sec).ok()?;
+    Some(UTime { sec, nsec })
+}
+
 /// An address without its type, as older tools print it: `127.0.0.1:6789/0`, or `-` for none.
 pub fn addr_legacy(a: &EntityAddr) -> String {
     match a.socket {
@@ -85,6 +111,28 @@ pub fn addr_legacy(a: &EntityAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_printed() {
+        for sec in [951_782_399, 951_782_400, 1_800_000_000, 4_000_000_000] {
+            let time = UTime {
+                sec,
+                nsec: 123_456_000,
+            };
+            assert_eq!(parse_time(&time_iso(time)), Some(time));
+        }
+        assert_eq!(parse_time("1970-01-01 00:00:01"), Some(UTime::from_secs(1)));
+        for bad in [
+            "",
+            "foo",
+            "2026-13-01T00:00:00",
+            "2026-11-25",
+            "1969-12-31T23:59:59",
+            "2026-11-25T24:00:00Z",
+        ] {
+            assert_eq!(parse_time(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn sizes_print_as_the_official_tools_do() {

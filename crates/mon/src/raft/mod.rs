@@ -10,6 +10,7 @@ mod machine;
 mod members;
 mod network;
 mod node;
+mod reserve;
 mod runtime;
 mod store;
 #[cfg(test)]

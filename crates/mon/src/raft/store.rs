@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::{Entry, EntryPayload, LogId, StoredMembership, Vote};
-use redb::backends::FileBackend;
 use redb::{
     Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
     WriteTransaction,
@@ -14,6 +13,7 @@ use redb::{
 use spirula_denc::{Decode, Encode, Reader, Writer, decode_all, encode_to_vec};
 
 use super::bug::Bug;
+use super::reserve::ReservedFile;
 use super::{Node, Runtime, Tokio, TxnData, Types};
 use crate::kv::{KvError, KvRead, Txn};
 
@@ -146,7 +146,7 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self> {
         let mut options = std::fs::OpenOptions::new();
         let file = spirula_files::open(path, options.read(true).write(true).create(true))?;
-        Self::open_on(FileBackend::new(file)?)
+        Self::open_on(ReservedFile::new(file)?)
     }
 
     /// Opens what lies on other storage than a file; an empty one becomes a new store.

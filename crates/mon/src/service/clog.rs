@@ -16,6 +16,8 @@ use crate::kv::{KvRead, Txn};
 const SERVICE: &str = "log";
 /// Entries kept.
 const KEEP: usize = 500;
+/// Entries of the level of debugging among them, when a batch is added.
+const KEEP_DEBUG: usize = 50;
 /// Entries that may wait for the next batch; a client that logs faster loses the oldest.
 const MAX_PENDING: usize = 1000;
 
@@ -66,7 +68,10 @@ impl ClusterLog {
         entry.message = cut(one_line(&entry.message), MAX_TEXT);
         entry.name.id = one_line(&entry.name.id);
         entry.channel = one_line(&entry.channel);
-        tracing::info!(target: "cluster", "{} {}", entry.priority, entry.message);
+        match entry.priority {
+            LogPriority::DEBUG => tracing::debug!(target: "cluster", "{}", entry.message),
+            priority => tracing::info!(target: "cluster", "{priority} {}", entry.message),
+        }
         if self.pending.len() == MAX_PENDING {
             self.pending.pop_front();
         }
@@ -115,6 +120,16 @@ impl ClusterLog {
                 .saturating_sub(KEEP)
                 .min(self.entries.len());
             for (n, _) in self.entries.iter().take(surplus) {
+                txn.remove(SERVICE, format!("{n:020}"));
+            }
+            // What is only worth watching pushes nothing out that is worth keeping.
+            let left = self.entries.iter().skip(surplus);
+            let debug: Vec<u64> = left
+                .filter(|(_, e)| e.priority == LogPriority::DEBUG)
+                .map(|(n, _)| *n)
+                .collect();
+            let surplus = debug.len().saturating_sub(KEEP_DEBUG);
+            for n in debug.into_iter().take(surplus) {
                 txn.remove(SERVICE, format!("{n:020}"));
             }
         }

@@ -94,6 +94,7 @@ fn pg_stat(mut s: PgStat, epoch: u32, now: UTime) -> PgStat {
     for list in [&mut s.up, &mut s.acting, &mut s.blocked_by] {
         list.truncate(MAX_LIST);
     }
+    s.avail_no_missing.truncate(MAX_LIST);
     s.stats.sum.bound();
     s
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
-use spirula_asok::{Command, Failure, Handler, osd_network};
+use spirula_asok::{Answer, Command, Failure, Handler, osd_network};
 use spirula_maps::PgId;
 use spirula_proto::mon::LogPriority;
 
@@ -42,7 +42,7 @@ fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Result<&'a str, Failure
         .ok_or_else(|| failure(EINVAL, format!("{name}: not given")))
 }
 
-fn version() -> Value {
+pub(super) fn version() -> Value {
     json!({"version": CEPH_VERSION, "release": CEPH_RELEASE, "release_type": "stable"})
 }
 
@@ -50,7 +50,7 @@ fn version() -> Value {
 ///
 /// # Errors
 /// As the official daemon's.
-pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
     let name = format!("osd.{}", o.cfg.id);
     let daemon = spirula_asok::config::Daemon {
         name: &name,
@@ -60,6 +60,11 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         o.apply_options();
         return answer;
     }
+    run(o, prefix, args).map(Answer::from)
+}
+
+/// Runs a command that is an OSD's own.
+fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
     if let Some(why) = table::unsupported(prefix) {
         return Err(failure(EOPNOTSUPP, why));
     }
@@ -71,10 +76,6 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
         return Ok(v);
     }
     match prefix {
-        "version" => Ok(version()),
-        "git_version" => Ok(json!({"git_version": env!("CARGO_PKG_VERSION")})),
-        "get_command_descriptions" => Ok(spirula_asok::describe(COMMANDS)),
-        "help" => Ok(spirula_asok::help(COMMANDS)),
         "cache drop" => {
             o.core.drop_contexts();
             Ok(json!(""))
@@ -301,9 +302,10 @@ impl Handler for AdminHandler {
         version()
     }
 
-    async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
+    async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
         if prefix == "bench" {
-            return super::bench::run(&Rc::clone(&self.0), args).await;
+            let result = super::bench::run(&Rc::clone(&self.0), args).await;
+            return result.map(Answer::from);
         }
         self.0.with(|o| execute(o, prefix, args))
     }

@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
-use spirula_asok::Failure;
+use spirula_asok::{Answer, Failure, Request};
 use spirula_msgr::Sender;
 use spirula_proto::mon::{MCommand, MCommandReply};
 use spirula_proto::{BytesList, Payload, RawMessage};
 
-use super::admin::execute;
+use super::admin::{execute, version};
 use super::shell::Shared;
+use super::table::COMMANDS;
 use crate::pg::errno::*;
 
 /// A command of a client, which must have all capabilities.
@@ -20,72 +20,55 @@ use crate::pg::errno::*;
 pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) -> spirula_proto::Result<()> {
     let m: MCommand = msg.decode()?;
     let tid = msg.header.tid;
-    let args: Map<String, Value> = match m.cmd.first().map(|c| serde_json::from_str(c)) {
-        Some(Ok(Value::Object(args))) => args,
-        _ => {
-            answer(
-                &sender,
-                tid,
-                Err(Failure {
-                    code: -EINVAL,
-                    message: "no command".to_owned(),
-                }),
-                false,
-            );
-            return Ok(());
-        }
-    };
     // As the official daemon, even for what only shows: it shows what all clients do.
     let allowed = shell.with(|o| {
         o.sessions
             .get(&conn)
             .is_some_and(|s| s.client.access.allows_all())
     });
-    let prefix = args
-        .get("prefix")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    if !allowed {
-        answer(
-            &sender,
-            tid,
-            Err(Failure {
-                code: -EACCES,
-                message: "access denied".to_owned(),
-            }),
-            false,
-        );
+    let request = match allowed {
+        true => Request::parse(m.cmd.concat().as_bytes()),
+        false => Err(Failure {
+            code: -EACCES,
+            message: "access denied".to_owned(),
+        }),
+    };
+    let request = match request {
+        Ok(request) => request,
+        Err(e) => {
+            answer(&sender, tid, Err(e));
+            return Ok(());
+        }
+    };
+    if let Some(result) = request.builtin(COMMANDS, &version()) {
+        reply(&sender, tid, &request, result);
         return Ok(());
     }
-    let compact =
-        prefix == "get_command_descriptions" || args.get("format").and_then(Value::as_str) == Some("json");
-    if prefix == "bench" {
+    if request.prefix == "bench" {
         let shell = Rc::clone(shell);
         tokio::task::spawn_local(async move {
-            let result = super::bench::run(&shell, &args).await;
-            answer(&sender, tid, result, compact);
+            let result = super::bench::run(&shell, &request.args).await;
+            reply(&sender, tid, &request, result.map(Answer::from));
         });
         return Ok(());
     }
-    let result = shell.with(|o| execute(o, &prefix, &args));
-    answer(&sender, tid, result, compact);
+    let result = shell.with(|o| execute(o, &request.prefix, &request.args));
+    reply(&sender, tid, &request, result);
     Ok(())
 }
 
-fn answer(sender: &Sender, tid: u64, result: Result<Value, Failure>, compact: bool) {
+fn reply(sender: &Sender, tid: u64, request: &Request, result: Result<Answer, Failure>) {
+    answer(sender, tid, result.map(|a| (request.render(&a.value), a.status)));
+}
+
+/// Sends output and status, or a failure.
+fn answer(sender: &Sender, tid: u64, result: Result<(Vec<u8>, String), Failure>) {
     let reply = match result {
-        Ok(v) => {
-            let text = match &v {
-                Value::String(_) => spirula_asok::pretty(&v),
-                v if compact => v.to_string().into_bytes(),
-                v => spirula_asok::pretty(v),
-            };
-            MCommandReply {
-                output: BytesList::from(Bytes::from(text)),
-                ..MCommandReply::default()
-            }
-        }
+        Ok((output, status)) => MCommandReply {
+            output: BytesList::from(Bytes::from(output)),
+            status,
+            ..MCommandReply::default()
+        },
         Err(e) => MCommandReply {
             result: e.code,
             status: e.message,

@@ -43,20 +43,30 @@ pub struct OsdConfig {
     pub options: BTreeMap<String, String>,
 }
 
+/// What an OSD takes besides payload, tables and caches, in bytes: its program, stacks, maps, and what the allocator keeps.
+const FIXED_MEMORY: usize = 24 << 20;
+
 impl OsdConfig {
+    /// Bytes of the target that payload, tables and caches share.
+    pub(super) fn shared_memory(&self) -> usize {
+        self.memory_target
+            .saturating_sub(FIXED_MEMORY)
+            .max(self.memory_target / 2)
+    }
+
     /// Bytes of payloads that clients, other OSDs and reads have for themselves, each.
     pub(super) fn own_payload_bytes(&self) -> usize {
-        self.memory_target / 16
+        self.shared_memory() / 16
     }
 
     /// Bytes of payloads that the three may borrow.
     pub(super) fn lendable_payload_bytes(&self) -> usize {
-        self.memory_target / 8
+        self.shared_memory() / 8
     }
 
     /// Bytes besides payload that clients' requests may take while they wait or are under way.
     pub(super) fn held_bytes(&self) -> usize {
-        self.memory_target / 8
+        self.shared_memory() / 8
     }
 
     /// Bytes of clients' payloads that may be in memory.

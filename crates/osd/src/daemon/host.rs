@@ -1,5 +1,7 @@
 //! The machine under the daemon: its clocks and its chance. A trait, so that a simulation has both in its hand.
 
+use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use spirula_cephx::{OsRandom, RandomSource};
@@ -15,6 +17,11 @@ pub trait Host {
     fn random(&self) -> u32;
     /// The machine's name.
     fn name(&self) -> String;
+    /// Bytes that the file system under a store can still give it, of which so many bytes occupy no space yet.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn below(&self, store: &Path, lacking: u64) -> io::Result<u64>;
 }
 
 /// The machine that the process runs on.
@@ -52,5 +59,9 @@ impl Host for SystemHost {
         std::fs::read_to_string("/proc/sys/kernel/hostname")
             .map(|s| s.trim().to_owned())
             .unwrap_or_default()
+    }
+
+    fn below(&self, store: &Path, lacking: u64) -> io::Result<u64> {
+        super::below::below(store, lacking)
     }
 }

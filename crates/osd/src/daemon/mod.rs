@@ -9,6 +9,7 @@ mod admin;
 mod alarms;
 mod auth;
 mod beat_links;
+mod below;
 mod bench;
 mod clients;
 mod clock;

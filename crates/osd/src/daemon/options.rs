@@ -57,6 +57,7 @@ const LIVE: &[&str] = &[
     "osd_recovery_max_chunk",
     "osd_recovery_sleep",
     "osd_snap_trim_sleep",
+    "spirula_osd_discard_rate",
 ];
 
 /// Clones that a PG trims at the same time, at most: their infos are in memory.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
-    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgStat, PgState,
-    StoreStatfs,
+    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgShard, PgStat,
+    PgState, SpgId, StoreStatfs,
 };
 use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport};
 use spirula_proto::{Blob, Payload};
@@ -16,7 +16,7 @@ use super::state::Osd;
 use crate::pg::PgReport;
 
 /// The reserve is at most one part in so many of the store.
-const TINY_RESERVE: u64 = 7;
+pub(super) const TINY_RESERVE: u64 = 7;
 /// A report is sent after so many ticks even if nothing changed.
 const QUIET_TICKS: u32 = 10;
 
@@ -153,6 +153,17 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
         last_peered: t.peered,
         snaptrimq_len: u32::try_from(r.trim_queue).unwrap_or(u32::MAX),
         purged_snaps: r.purged_snaps.clone(),
+        avail_no_missing: match r.degraded > 0 {
+            true => r
+                .whole
+                .iter()
+                .map(|osd| PgShard {
+                    osd: *osd,
+                    shard: SpgId::NO_SHARD,
+                })
+                .collect(),
+            false => Vec::new(),
+        },
         ..PgStat::default()
     }
 }
@@ -280,7 +291,7 @@ impl Osd {
             statfs: StoreStatfs {
                 total: s.total,
                 available: s.available,
-                internally_reserved: s.reserved + s.fixed,
+                internally_reserved: s.fixed,
                 allocated: signed(s.allocated),
                 data_stored: signed(s.stored),
                 internal_metadata: signed(s.index),
@@ -309,11 +320,15 @@ impl Osd {
     /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
     /// each at most what clients may have under way. On a tiny store not more than a share of it.
     pub(super) fn reserve(&self) -> u64 {
-        let total = self.io.store.total();
+        let total = self.io.store.statfs().total;
         let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
+        failsafe.max(self.under_way().min(total / TINY_RESERVE))
+    }
+
+    /// Bytes that the primaries of this OSD's PGs may have accepted together.
+    pub(super) fn under_way(&self) -> u64 {
         let primaries = self.heartbeats.partners().len() as u64 + 1;
-        let under_way = primaries.saturating_mul(self.cfg.client_bytes() as u64);
-        failsafe.max(under_way.min(total / TINY_RESERVE))
+        primaries.saturating_mul(self.cfg.client_bytes() as u64)
     }
 
     /// Whether anything may still grow here. Cheap: called after each batch of the store's work.

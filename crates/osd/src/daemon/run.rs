@@ -65,7 +65,7 @@ impl Memory {
             peers: budget.pool(own),
             reads: budget.pool(own),
             payload: budget,
-            store: cfg.memory_target * 9 / 32,
+            store: cfg.shared_memory() * 9 / 32,
         }
     }
 }
@@ -192,8 +192,8 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
 /// What clients may take together.
 fn guest_limits(cfg: &OsdConfig, open_files: usize) -> GuestLimits {
     GuestLimits {
-        sessions: (cfg.memory_target / 4 / SESSION_BYTES).min(open_files / 2),
-        queued: cfg.memory_target / 8,
+        sessions: (cfg.shared_memory() / 4 / SESSION_BYTES).min(open_files / 2),
+        queued: cfg.shared_memory() / 8,
         queued_per_connection: cfg.client_bytes() + (8 << 20),
     }
 }

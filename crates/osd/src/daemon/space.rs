@@ -6,8 +6,12 @@ use spirula_maps::{OsdMap, OsdState};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{FullState, Fullness, OsdReport};
 
+use super::report::TINY_RESERVE;
 use super::state::Osd;
 use crate::pg::errno::EINVAL;
+
+/// Space below is scarce where there is less than so many times what may be under way.
+const SCARCE: u64 = 8;
 
 /// Ticks after which the monitors are told again what the map does not say.
 const UNHEARD_TICKS: u32 = 5;
@@ -64,8 +68,28 @@ impl Osd {
         }
     }
 
+    /// Tells the store what the file system below can still give. Where that is little, the store takes ahead what it needs for all that
+    /// was accepted.
+    fn look_below(&mut self) {
+        let lacking = self.io.store.without_space();
+        match self.host.below(&self.cfg.device, lacking) {
+            Ok(below) => {
+                let under_way = self.under_way().min(self.io.store.statfs().total / TINY_RESERVE);
+                let scarce = below < under_way.saturating_mul(SCARCE);
+                self.io.store.set_below(below, if scarce { under_way } else { 0 });
+            }
+            Err(error) => tracing::debug!(%error, "the file system below can't be looked at"),
+        }
+    }
+
+    /// Lets the store give back what was free for a while.
+    pub(super) fn give_back_space(&mut self) {
+        self.io.store.tick(self.values.uint("spirula_osd_discard_rate"));
+    }
+
     /// Tells the monitors how full the store is, where that has changed.
     pub(super) fn check_space(&mut self) {
+        self.look_below();
         self.io.reserve = self.reserve();
         let s = self.io.store.statfs();
         let used = 1.0 - s.available as f64 / s.total.max(1) as f64;

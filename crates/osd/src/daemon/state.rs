@@ -249,6 +249,7 @@ impl Osd {
     /// A second has passed, the `n`-th.
     pub fn tick(&mut self, n: u32) {
         self.drive(Core::handle_tick);
+        self.give_back_space();
         self.report(true);
         self.expire_history();
         self.image_io.lapse(self.host.usec());

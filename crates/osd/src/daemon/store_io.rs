@@ -186,6 +186,8 @@ impl StoreIo {
                 self.refuse(s.token);
                 Ok(None)
             }
+            // Others have filled the file system below. What was accepted waits until there is space again.
+            Err(StoreError::NoSpace { .. }) if self.store.is_dry() => Ok(Some(s)),
             other => {
                 other?;
                 self.submitted += 1;

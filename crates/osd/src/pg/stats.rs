@@ -69,6 +69,8 @@ pub struct PgReport {
     pub acting: Vec<i32>,
     /// Their primary.
     pub acting_primary: i32,
+    /// Those of them that lack nothing that another one has.
+    pub whole: Vec<i32>,
     /// OSDs that peering waits for.
     pub blocked_by: Vec<i32>,
     /// Objects and bytes.
@@ -148,6 +150,7 @@ impl Pg {
             up_primary: place.up_primary,
             acting: place.acting.clone(),
             acting_primary: place.primary,
+            whole: self.whole_members(),
             blocked_by,
             objects: usage.objects,
             bytes: usage.bytes,
@@ -211,6 +214,15 @@ impl Pg {
             }) += n;
         }
         (degraded, misplaced)
+    }
+
+    /// The members that lack nothing that another one has.
+    fn whole_members(&self) -> Vec<i32> {
+        let Role::Active(a) = &self.role else {
+            return Vec::new();
+        };
+        let members = self.interval.place.acting.iter().copied();
+        members.filter(|osd| a.repairs.is_whole(*osd)).collect()
     }
 
     /// Whether others serve than those that should.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -95,6 +96,22 @@ impl BlockIo for EncryptedIo {
 
     fn sync(&self) -> io::Result<()> {
         self.inner.sync()
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.inner.is_sparse()
+    }
+
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        self.inner.holes()
+    }
+
+    fn allocate(&self, part: Range<u64>) -> io::Result<()> {
+        self.inner.allocate(part)
+    }
+
+    fn discard(&self, part: Range<u64>) -> io::Result<()> {
+        self.inner.discard(part)
     }
 }
 

@@ -1,16 +1,18 @@
 //! A file or raw block device with direct I/O where it is possible.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::io::ReadWriteFlags;
+use rustix::fs::{FallocateFlags, SeekFrom as Seek};
+use rustix::io::{Errno, ReadWriteFlags};
 use spirula_buf::{ALIGN, Pool};
 
 use super::BlockIo;
@@ -26,6 +28,7 @@ pub struct FileIo {
     /// The same, through the page cache.
     cached: File,
     size: u64,
+    is_device: bool,
 }
 
 impl FileIo {
@@ -35,6 +38,16 @@ impl FileIo {
     /// When it cannot be opened, it or a link to it belongs to another user, or another process has it open as a store.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, true)
+    }
+
+    /// As [`FileIo::open`], for reading only, and locked against whoever would change it meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or a process has it open as a store.
+    pub fn open_unchanging(path: &Path) -> io::Result<Self> {
+        let io = Self::open_with(path, false)?;
+        patiently(|| locked(io.file.try_lock_shared()))?;
+        Ok(io)
     }
 
     /// As [`FileIo::open`], for reading only and without a lock.
@@ -62,7 +75,7 @@ impl FileIo {
                 .custom_flags(flags)
                 .open(path)
         };
-        let mut file = patiently(|| match open(libc::O_DIRECT | claim) {
+        let file = patiently(|| match open(libc::O_DIRECT | claim) {
             // Some filesystems refuse direct I/O: the page cache and `fdatasync` then do.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(claim),
             other => other,
@@ -71,12 +84,13 @@ impl FileIo {
             spirula_files::keep(&file, path)?;
             lock(&file)?;
         }
-        let size = file.seek(SeekFrom::End(0))?;
+        let size = rustix::fs::seek(&file, Seek::End(0))?;
         let cached = open(0)?;
         Ok(Self {
             file,
             cached,
             size: size / BLOCK64 * BLOCK64,
+            is_device: is_block_device(path),
         })
     }
 
@@ -131,7 +145,7 @@ impl FileIo {
                 let n = match rustix::io::pwritev2(&self.file, rest, offset, flags) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(n) => n,
-                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(Errno::INTR) => continue,
                     Err(e) => return Err(e.into()),
                 };
                 offset += n as u64;
@@ -148,11 +162,36 @@ fn is_block_device(path: &Path) -> bool {
 
 /// Locks the file.
 fn lock(file: &File) -> io::Result<()> {
-    patiently(|| match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::ResourceBusy.into()),
-        Err(TryLockError::Error(e)) => Err(e),
-        Ok(()) => Ok(()),
+    patiently(|| locked(file.try_lock()))
+}
+
+fn locked(attempt: Result<(), TryLockError>) -> io::Result<()> {
+    attempt.map_err(|e| match e {
+        TryLockError::WouldBlock => io::ErrorKind::ResourceBusy.into(),
+        TryLockError::Error(e) => e,
     })
+}
+
+/// The process that has `path` open as a store, as the kernel lists it; `None` where none has, or it can't be seen from here.
+pub fn holder(path: &Path) -> Option<u32> {
+    let meta = path.metadata().ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let place = format!(
+        "{:02x}:{:02x}:{}",
+        rustix::fs::major(meta.dev()),
+        rustix::fs::minor(meta.dev()),
+        meta.ino()
+    );
+    locks.lines().find_map(|line| holds(line, &place))
+}
+
+/// The process of a line such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, if it is one that writes at `place`. Those that
+/// wait for the lock have an arrow behind the number.
+fn holds(line: &str, place: &str) -> Option<u32> {
+    let mut fields = line.split_whitespace().skip(1);
+    let kind = [fields.next()?, fields.next()?, fields.next()?];
+    let pid = fields.next()?.parse().ok()?;
+    (kind == ["FLOCK", "ADVISORY", "WRITE"] && pid > 0 && fields.next() == Some(place)).then_some(pid)
 }
 
 /// Tries again for a second what somebody else keeps from succeeding: a process that was killed may hold a file until the
@@ -198,6 +237,57 @@ impl BlockIo for FileIo {
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+
+    fn is_sparse(&self) -> bool {
+        !self.is_device
+    }
+
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        let mut holes = Vec::new();
+        let mut at = 0;
+        while !self.is_device && at < self.size {
+            let start = match rustix::fs::seek(&self.file, Seek::Hole(at)) {
+                Ok(start) if start < self.size => start,
+                // The end of the file counts as a hole. Some file systems know of no holes.
+                Ok(_) | Err(Errno::INVAL | Errno::OPNOTSUPP) => break,
+                Err(e) => return Err(e.into()),
+            };
+            at = match rustix::fs::seek(&self.file, Seek::Data(start)) {
+                Ok(end) => end.min(self.size),
+                Err(Errno::NXIO) => self.size,
+                Err(e) => return Err(e.into()),
+            };
+            holes.push(start..at);
+        }
+        Ok(holes)
+    }
+
+    fn allocate(&self, part: Range<u64>) -> io::Result<()> {
+        if self.is_device {
+            return Ok(());
+        }
+        loop {
+            let flags = FallocateFlags::KEEP_SIZE;
+            match rustix::fs::fallocate(&self.file, flags, part.start, part.end - part.start) {
+                Err(Errno::INTR) => {}
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn discard(&self, part: Range<u64>) -> io::Result<()> {
+        if self.is_device {
+            return super::discard::discard(&self.file, &part);
+        }
+        let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+        Ok(rustix::fs::fallocate(
+            &self.file,
+            flags,
+            part.start,
+            part.end - part.start,
+        )?)
+    }
 }
 
 /// A [`FileIo`] seen through the page cache.
@@ -219,5 +309,59 @@ impl BlockIo for CachedIo {
 
     fn sync(&self) -> io::Result<()> {
         self.0.cached.sync_data()
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.0.is_sparse()
+    }
+
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        self.0.holes()
+    }
+
+    fn allocate(&self, part: Range<u64>) -> io::Result<()> {
+        self.0.allocate(part)
+    }
+
+    fn discard(&self, part: Range<u64>) -> io::Result<()> {
+        self.0.discard(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_locks() {
+        let place = "fe:00:1234";
+        let pid = |line| holds(line, place);
+        assert_eq!(pid("1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"), Some(4711));
+        for other in [
+            "1: -> FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF",
+            "1: FLOCK  ADVISORY  READ 4711 fe:00:1234 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 4711 fe:00:12345 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 0 fe:00:1234 0 EOF",
+            "",
+        ] {
+            assert_eq!(pid(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_is_open_is_not_looked_at() {
+        let path = std::env::temp_dir().join(format!("spirula-holder-{}", std::process::id()));
+        let open = FileIo::create(&path, 1 << 20).unwrap();
+        let refused = FileIo::open_unchanging(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(holder(&path), Some(std::process::id()));
+        drop(open);
+        let looking = FileIo::open_unchanging(&path).unwrap();
+        assert_eq!(holder(&path), None);
+        assert!(FileIo::open_unchanging(&path).is_ok(), "several may look");
+        assert!(FileIo::open(&path).is_err(), "nobody changes it meanwhile");
+        drop(looking);
+        std::fs::remove_file(&path).unwrap();
     }
 }

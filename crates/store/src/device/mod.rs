@@ -1,5 +1,6 @@
 //! Block I/O behind a trait: io_uring, a pool of threads, or a simulated disk.
 
+mod discard;
 mod encrypted;
 mod file;
 mod pool;
@@ -8,13 +9,14 @@ mod uring;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_buf::PoolBuf;
 
 pub(crate) use encrypted::{EncryptedDevice, EncryptedIo};
-pub use file::{CachedIo, FileIo};
+pub use file::{CachedIo, FileIo, holder};
 pub use pool::PoolDevice;
 pub use sim::{Fault, SimDevice, SimDisk};
 pub use uring::UringDevice;
@@ -64,6 +66,31 @@ pub trait BlockIo: fmt::Debug + Send + Sync {
     /// # Errors
     /// What the device says; what was written before may be lost then.
     fn sync(&self) -> io::Result<()>;
+    /// Whether parts that were not written occupy no space below, as in a sparse file.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+    /// Parts that occupy no space below, in bytes, ascending.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        Ok(Vec::new())
+    }
+    /// Takes the space of a part from below, so that writing there can't fail for lack of it. Contents stay as they are.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`], and what else the file system says. None where there is nothing to take, or it can't be done.
+    fn allocate(&self, _part: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
+    /// Gives the space of a part back below. Its contents are lost: zeros, or what was there.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where that is not possible, and what else the device says.
+    fn discard(&self, _part: Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// One operation.

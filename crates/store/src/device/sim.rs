@@ -1,6 +1,7 @@
 //! A simulated disk: in memory, deterministic by seed, with power cuts, bit flips and errors.
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{BlockIo, Device, Done, Io, IoKind};
@@ -37,6 +38,10 @@ struct Disk {
     current: Vec<u8>,
     /// Written since the last flush, in order.
     unflushed: Vec<Written>,
+    /// Blocks that occupy space below, as those of a sparse file do.
+    backed: Vec<bool>,
+    /// Blocks that can still be had below.
+    room: u64,
     rng: u64,
     fault: Fault,
     cut: bool,
@@ -65,7 +70,7 @@ impl Disk {
         Ok(())
     }
 
-    fn range(&self, offset: u64, len: usize) -> io::Result<std::ops::Range<usize>> {
+    fn range(&self, offset: u64, len: usize) -> io::Result<Range<usize>> {
         let from = usize::try_from(offset).map_err(io::Error::other)?;
         match from.checked_add(len) {
             Some(to) if to <= self.current.len() => Ok(from..to),
@@ -95,6 +100,7 @@ impl Disk {
                 offset = self.random(places as u64) * BLOCK as u64;
                 range = self.range(offset, data.len())?;
             }
+            self.back(range.clone())?;
             self.current[range].copy_from_slice(data);
         }
         // A write under way when the power goes may have reached the medium in part.
@@ -104,6 +110,34 @@ impl Disk {
             forced: forced && power.is_ok(),
         });
         power
+    }
+
+    /// Takes the space for what has none.
+    fn back(&mut self, range: Range<usize>) -> io::Result<()> {
+        let blocks = &mut self.backed[range.start / BLOCK..range.end.div_ceil(BLOCK)];
+        let missing = blocks.iter().filter(|b| !**b).count() as u64;
+        if missing > self.room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.room -= missing;
+        blocks.fill(true);
+        Ok(())
+    }
+
+    fn discard(&mut self, range: Range<usize>) -> io::Result<()> {
+        self.tick()?;
+        self.current[range.clone()].fill(0);
+        self.unflushed.push(Written {
+            offset: range.start as u64,
+            data: vec![0; range.len()],
+            forced: false,
+        });
+        let blocks = &mut self.backed[range.start / BLOCK..range.end / BLOCK];
+        self.room = self
+            .room
+            .saturating_add(blocks.iter().filter(|b| **b).count() as u64);
+        blocks.fill(false);
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -171,13 +205,16 @@ impl SimDisk {
     /// An empty disk of `size` bytes (a multiple of 4096). All randomness follows from `seed`.
     pub fn new(size: usize, seed: u64) -> Self {
         // Not one copied from the other: what nobody writes takes no memory.
-        Self::with_images(vec![0; size], vec![0; size], seed)
+        let below = (vec![false; size / BLOCK], u64::MAX);
+        Self::with_images(vec![0; size], vec![0; size], below, seed)
     }
 
-    fn with_images(durable: Vec<u8>, current: Vec<u8>, seed: u64) -> Self {
+    fn with_images(durable: Vec<u8>, current: Vec<u8>, (backed, room): (Vec<bool>, u64), seed: u64) -> Self {
         let disk = Disk {
             durable,
             current,
+            backed,
+            room,
             unflushed: Vec::new(),
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             fault: Fault::default(),
@@ -203,6 +240,17 @@ impl SimDisk {
         self.lock().ops
     }
 
+    /// Sets how many bytes can still be had below, where the disk is a sparse file.
+    pub fn set_room(&self, bytes: u64) {
+        self.lock().room = bytes / BLOCK as u64;
+    }
+
+    /// Bytes that it occupies below.
+    pub fn occupied(&self) -> u64 {
+        let blocks = self.lock().backed.iter().filter(|b| **b).count();
+        (blocks * BLOCK) as u64
+    }
+
     /// Whether the power has gone.
     pub fn is_cut(&self) -> bool {
         self.lock().cut
@@ -214,6 +262,7 @@ impl SimDisk {
         let mut disk = self.lock();
         disk.current.resize(len, 0);
         disk.durable.resize(len, 0);
+        disk.backed.resize(len / BLOCK, false);
         for w in &mut disk.unflushed {
             let left = len.saturating_sub(usize::try_from(w.offset).unwrap_or(len));
             w.data.truncate(left);
@@ -228,7 +277,8 @@ impl SimDisk {
         let mut disk = self.lock();
         disk.cut = true;
         let image = disk.after_cut();
-        Self::with_images(image.clone(), image, seed)
+        let below = (disk.backed.clone(), disk.room);
+        Self::with_images(image.clone(), image, below, seed)
     }
 
     /// Flips one bit of what the medium holds at byte `offset`.
@@ -262,6 +312,36 @@ impl BlockIo for SimDisk {
 
     fn sync(&self) -> io::Result<()> {
         self.lock().flush()
+    }
+
+    fn is_sparse(&self) -> bool {
+        true
+    }
+
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        let disk = self.lock();
+        let mut holes: Vec<Range<u64>> = Vec::new();
+        for (i, _) in disk.backed.iter().enumerate().filter(|(_, backed)| !**backed) {
+            let at = (i * BLOCK) as u64;
+            match holes.last_mut() {
+                Some(last) if last.end == at => last.end += BLOCK as u64,
+                _ => holes.push(at..at + BLOCK as u64),
+            }
+        }
+        Ok(holes)
+    }
+
+    fn allocate(&self, part: Range<u64>) -> io::Result<()> {
+        let mut disk = self.lock();
+        disk.tick()?;
+        let range = disk.range(part.start, (part.end - part.start) as usize)?;
+        disk.back(range)
+    }
+
+    fn discard(&self, part: Range<u64>) -> io::Result<()> {
+        let mut disk = self.lock();
+        let range = disk.range(part.start, (part.end - part.start) as usize)?;
+        disk.discard(range)
     }
 }
 

@@ -18,7 +18,9 @@ use spirula_buf::{Pool, PoolBuf};
 use crate::codec::{Dec, Enc};
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::BlockIo;
+use crate::ground::ready_bytes;
 use crate::layout::{INDEX_MAP_LEN, INDEX_MAPS, Superblock};
+use crate::open::SPARE_MIN;
 use crate::{Result, StoreError};
 
 /// Blocks of a leaf at most.
@@ -64,6 +66,8 @@ struct State {
     /// Free groups to grow into. The map lists them too, as the library may have to grow before the store knows
     /// which groups are free.
     spare: Vec<u32>,
+    /// Those of them that have their space below, and are used first.
+    ready: Vec<u32>,
     /// Groups that are no longer mapped, once the map is durable.
     dropped: Vec<u32>,
     written: u64,
@@ -77,7 +81,14 @@ struct Inner {
     group_blocks: u32,
     leaf_blocks: u32,
     read_only: bool,
+    /// Groups that are kept ready.
+    kept_ready: usize,
     state: Mutex<State>,
+}
+
+fn ready_groups(sb: &Superblock) -> usize {
+    let group = u64::from(sb.group_blocks) * BLOCK64;
+    ((ready_bytes(sb) / group) as usize).max(SPARE_MIN as usize)
 }
 
 /// A handle on the index file; clones share it.
@@ -130,11 +141,17 @@ impl IndexFile {
             group_blocks: sb.group_blocks,
             leaf_blocks,
             read_only,
+            kept_ready: ready_groups(sb),
             state: Mutex::new(state),
         };
         Self {
             inner: Arc::new(inner),
         }
+    }
+
+    /// Groups that should have their space before the index needs them.
+    pub(crate) fn kept_ready(&self) -> usize {
+        self.inner.kept_ready
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,6 +167,7 @@ impl IndexFile {
             .flatten()
             .map(|m| m.group)
             .chain(state.spare.iter().copied())
+            .chain(state.ready.iter().copied())
             .collect()
     }
 
@@ -160,7 +178,44 @@ impl IndexFile {
 
     /// Groups ready to grow into.
     pub(crate) fn spare_count(&self) -> usize {
-        self.lock().spare.len()
+        let state = self.lock();
+        state.spare.len() + state.ready.len()
+    }
+
+    /// Those of them that have their space below.
+    pub(crate) fn ready_count(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    /// Takes the space below for one more group to grow into.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        let Some(group) = self.lock().spare.last().copied() else {
+            return Ok(());
+        };
+        self.allocate(group)?;
+        let mut state = self.lock();
+        // It may have been put to use meanwhile.
+        if state.spare.pop_if(|last| *last == group).is_some() {
+            state.ready.push(group);
+        }
+        Ok(())
+    }
+
+    /// Takes the space below for all groups that hold the file: what was written by earlier versions may lack some.
+    pub(crate) fn take_space(&self) -> io::Result<()> {
+        let groups: Vec<u32> = self.lock().map.iter().flatten().map(|m| m.group).collect();
+        groups.into_iter().try_for_each(|g| self.allocate(g))
+    }
+
+    /// Where a group lies on the device, in bytes.
+    fn place(&self, group: u32) -> Range<u64> {
+        let len = u64::from(self.inner.group_blocks) * BLOCK64;
+        let start = u64::from(group) * len;
+        start..start + len
+    }
+
+    fn allocate(&self, group: u32) -> io::Result<()> {
+        self.inner.dev.allocate(self.place(group))
     }
 
     /// Adds a free group to grow into.
@@ -244,7 +299,8 @@ impl IndexFile {
         if at >= MAX_INDEX_GROUPS {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let group = state.spare.pop().ok_or(io::ErrorKind::StorageFull)?;
+        let next = state.ready.pop().or_else(|| state.spare.pop());
+        let group = next.ok_or(io::ErrorKind::StorageFull)?;
         if state.map.len() <= at {
             state.map.resize(at + 1, None);
         }
@@ -384,9 +440,16 @@ impl IndexFile {
         if let Some((version, map)) = map {
             self.inner.dev.write_at(INDEX_MAPS[version as usize % 2], &map)?;
             self.inner.dev.sync()?;
-            let mut state = self.lock();
-            let dropped = std::mem::take(&mut state.dropped);
-            state.spare.extend(dropped);
+            let dropped = std::mem::take(&mut self.lock().dropped);
+            for group in dropped {
+                if self.lock().ready.len() < self.inner.kept_ready {
+                    self.lock().ready.push(group);
+                    continue;
+                }
+                // Where that is not possible it keeps its space.
+                let _ = self.inner.dev.discard(self.place(group));
+                self.lock().spare.push(group);
+            }
         }
         Ok(())
     }
@@ -465,7 +528,8 @@ fn encode_map(state: &State) -> PoolBuf {
     e.u32(state.version);
     e.u64(state.len);
     e.u32(state.map.len() as u32);
-    e.u32((state.spare.len() + state.dropped.len()) as u32);
+    let spare = || state.spare.iter().chain(&state.ready).chain(&state.dropped);
+    e.u32(spare().count() as u32);
     e.u64(state.nonce);
     e.0.resize(MAP_HEADER, 0);
     for m in &state.map {
@@ -476,7 +540,7 @@ fn encode_map(state: &State) -> PoolBuf {
         e.u32(m.group);
         e.u32(m.birth);
     }
-    for group in state.spare.iter().chain(&state.dropped) {
+    for group in spare() {
         e.u32(*group);
         e.u32(0);
     }

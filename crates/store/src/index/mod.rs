@@ -433,11 +433,9 @@ impl Index {
 
 /// Counts references to shared blocks; returns the runs that nothing refers to any more, unshared ones included.
 fn apply_shared(table: &mut Table<'_, u64, u32>, frozen: &Frozen) -> Result<Vec<Run>> {
-    let blocks = |runs: &[Run]| -> Vec<u64> {
-        runs.iter()
-            .flat_map(|r| r.pblk..r.pblk + u64::from(r.len))
-            .collect()
-    };
+    fn blocks(runs: &[Run]) -> impl Iterator<Item = u64> + '_ {
+        runs.iter().flat_map(|r| r.pblk..r.pblk + u64::from(r.len))
+    }
     let count =
         |table: &Table<'_, u64, u32>, b: u64| -> Result<u32> { Ok(table.get(b)?.map_or(1, |c| c.value())) };
     // First up, then down: a block can be released within the generation that shared it, but not before.
@@ -450,7 +448,10 @@ fn apply_shared(table: &mut Table<'_, u64, u32>, frozen: &Frozen) -> Result<Vec<
         match count(table, b)? {
             0 | 1 => {
                 table.remove(b)?;
-                freed.push(Run { pblk: b, len: 1 });
+                match freed.last_mut() {
+                    Some(last) if last.pblk + u64::from(last.len) == b => last.len += 1,
+                    _ => freed.push(Run { pblk: b, len: 1 }),
+                }
             }
             2 => drop(table.remove(b)?),
             n => drop(table.insert(b, n - 1)?),

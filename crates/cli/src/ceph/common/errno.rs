@@ -1,5 +1,7 @@
 //! Names and texts of errno numbers on Linux.
 
+pub(crate) use spirula_asok::errno::{describe, message};
+
 /// Names by number, from `asm-generic/errno.h`; empty where there is none.
 const NAMES: [&str; 134] = [
     "",
@@ -146,20 +148,6 @@ pub(crate) fn name(errno: i32) -> &'static str {
     known.copied().filter(|n| !n.is_empty()).unwrap_or("Unknown")
 }
 
-/// What the system says about an errno, of either sign: `No such file or directory`.
-pub(crate) fn message(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno.saturating_abs()).to_string();
-    match text.rsplit_once(" (os error ") {
-        Some((message, _)) => message.to_owned(),
-        None => text,
-    }
-}
-
-/// Number and text as official tools print them: `(2) No such file or directory`.
-pub(crate) fn describe(errno: i32) -> String {
-    format!("({}) {}", errno.saturating_abs(), message(errno))
-}
-
 /// The errno of an I/O error, `EIO` where the system gave none.
 pub(crate) fn of(e: &std::io::Error) -> i32 {
     e.raw_os_error().unwrap_or(spirula_client::errno::EIO)
@@ -175,7 +163,5 @@ mod tests {
             (name(-22), name(110), name(41)),
             ("EINVAL", "ETIMEDOUT", "Unknown")
         );
-        assert_eq!(describe(-2), "(2) No such file or directory");
-        assert_eq!(describe(61), "(61) No data available");
     }
 }

@@ -67,6 +67,11 @@ impl Cluster {
         cluster
     }
 
+    /// The cluster that somebody else has made in `dir`.
+    pub fn of(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
     /// `spirula up` on this directory, again.
     pub fn start(&self, osds: u32, extra: &[&str]) {
         let mut up = spirula();

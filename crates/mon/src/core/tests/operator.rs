@@ -38,8 +38,8 @@ fn what_is_not_supported_says_why() {
     for (json, errno, text) in [
         (
             r#"{"prefix":"orch ls"}"#,
-            95,
-            "'orch ls' is not supported: Spirula has no orchestrator; its daemons are started with `spirula up`, `spirula mon run` and `spirula osd run`",
+            2,
+            "No orchestrator configured (try `ceph orch set backend`)",
         ),
         (
             r#"{"prefix":"pg scrub","pgid":"1.0"}"#,

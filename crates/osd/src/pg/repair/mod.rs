@@ -84,6 +84,11 @@ impl Repairs {
         self.jobs.iter().map(|j| j.bad.len()).sum::<usize>() + self.lost.len() * members
     }
 
+    /// Whether all of a member's copies are good, but for objects that nobody has.
+    pub(super) fn is_whole(&self, member: i32) -> bool {
+        !self.jobs.iter().any(|j| j.bad.contains(&member))
+    }
+
     /// Whether an object is repaired, or is to be.
     pub(super) fn is_busy(&self) -> bool {
         !self.jobs.is_empty()

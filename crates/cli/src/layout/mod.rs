@@ -1,5 +1,8 @@
 //! Where a cluster made by `spirula up` keeps what, and what it was asked to be.
 
+mod conf_file;
+
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +13,7 @@ use spirula_denc::Fsid;
 
 use crate::daemon;
 use crate::error::Error;
+use crate::pidfile::PidFile;
 
 /// The most monitors that `spirula up` runs; their names are the first letters of the alphabet.
 pub(crate) const MAX_MONS: u8 = 7;
@@ -32,8 +36,9 @@ pub(crate) struct Spec {
     /// The addresses of the monitors after the first, if there are any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) more_mons: Vec<SocketAddr>,
-    /// How many OSDs.
-    pub(crate) osds: u32,
+    /// Which OSDs.
+    #[serde(with = "osd_ids")]
+    pub(crate) osds: BTreeSet<u32>,
     /// Bytes of each new OSD's store.
     pub(crate) osd_size: u64,
     /// Whether new OSDs' stores are encrypted.
@@ -141,6 +146,26 @@ impl Layout {
         self.run().join(format!("{daemon}.pid"))
     }
 
+    /// Where the supervisor tells what it knows.
+    pub(crate) fn supervisor_socket(&self) -> PathBuf {
+        self.run().join("supervisor.sock")
+    }
+
+    /// The lock under which what the directory is to be is changed; `None` where another process has it.
+    pub(crate) fn try_lock(&self) -> Result<Option<PidFile>, Error> {
+        let path = self.lock_file();
+        match PidFile::take(&path) {
+            Ok(held) => Ok(Some(held)),
+            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => Ok(None),
+            Err(e) => Err(Error::path("lock", &path, e)),
+        }
+    }
+
+    /// The file that is locked.
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.root.join("cluster.lock")
+    }
+
     pub(crate) fn log_file(&self, daemon: &str) -> PathBuf {
         self.root.join("log").join(format!("{daemon}.log"))
     }
@@ -151,7 +176,7 @@ impl Layout {
 
     /// The names of the daemons that `spec` asks for, in starting order.
     pub(crate) fn daemons(spec: &Spec) -> Vec<String> {
-        let osds = (0..spec.osds).map(|n| format!("osd.{n}"));
+        let osds = spec.osds.iter().map(|n| format!("osd.{n}"));
         let mons = spec.mons().into_iter().map(|(id, _)| format!("mon.{id}"));
         mons.chain(osds).collect()
     }
@@ -170,9 +195,13 @@ impl Layout {
         }
     }
 
-    /// Writes the spec so that a crash leaves the old one or the new one.
+    /// Writes the spec, where it has changed, so that a crash leaves the old one or the new one.
     pub(crate) fn save_spec(&self, spec: &Spec) -> Result<(), Error> {
         let path = self.spec_file();
+        // A disk that is full keeps nobody from starting the cluster that is there.
+        if self.load_spec()?.as_ref() == Some(spec) {
+            return Ok(());
+        }
         let text = serde_json::to_vec_pretty(spec).map_err(|e| Error::Spec {
             path: path.clone(),
             source: e,
@@ -180,8 +209,8 @@ impl Layout {
         write_durably(&path, &text)
     }
 
-    /// Makes the directories, and `ceph.conf` where it is missing: an administrator's edits stay. Those that are there are
-    /// closed to others, as earlier versions left them open.
+    /// Makes the directories, and `ceph.conf` where it is missing: an administrator's edits stay, and lines that an earlier version
+    /// wrote become those of this one. Directories that are there are closed to others, as earlier versions left them open.
     pub(crate) fn create(&self, spec: &Spec) -> Result<(), Error> {
         for dir in [self.root.clone(), self.run(), self.root.join("log")] {
             spirula_files::directory(&dir)?;
@@ -190,68 +219,19 @@ impl Layout {
         for dir in daemons.filter(|dir| dir.exists()) {
             spirula_files::directory(&dir)?;
         }
-        if !self.conf().exists() {
-            write_durably(&self.conf(), self.conf_text(spec).as_bytes())?;
+        let conf = self.conf();
+        if !conf.exists() {
+            return write_durably(&conf, conf_file::text(&self.root, spec).as_bytes());
         }
-        Ok(())
-    }
-
-    fn conf_text(&self, spec: &Spec) -> String {
-        let root = self.root.display();
-        let size = spec.osds.clamp(1, 3);
-        let min_size = size - size / 2;
-        let mons = spec.mons();
-        let hosts: Vec<String> = mons.iter().map(|(_, at)| format!("[v2:{at}/0]")).collect();
-        let ids: Vec<&str> = mons.iter().map(|(id, _)| id.as_str()).collect();
-        let sections: Vec<String> = mons
-            .iter()
-            .map(|(id, at)| format!("[mon.{id}]\nmon_addr = {at}\n"))
-            .collect();
-        format!(
-            "\
-[global]
-fsid = {fsid}
-mon_host = {hosts}
-mon_initial_members = {ids}
-auth_cluster_required = cephx
-auth_service_required = cephx
-auth_client_required = cephx
-public_addr = {ip}
-# An OSD takes four ports, and here all of them share one address.
-ms_bind_port_max = 32767
-run_dir = {root}/run
-keyring = {root}/$cluster.$name.keyring
-osd_pool_default_size = {size}
-osd_pool_default_min_size = {min_size}
-# One host: replicas spread over OSDs. With several hosts this line goes, and they spread over hosts.
-osd_crush_chooseleaf_type = 0
-
-{sections}
-[mon]
-mon_data = {root}/$name
-# The disk has other users too: warn where it gets tight, not where less than a third of it is free.
-mon_data_avail_warn = 2
-mon_data_avail_crit = 1
-keyring = {root}/$name/keyring
-admin_socket = {root}/run/$name.asok
-pid_file = {root}/run/$name.pid
-log_file = {root}/log/$name.log
-
-[osd]
-osd_data = {root}/$name
-# The log in a file of its own: flushing it never waits for the file system to allocate room for data.
-osd_log_device = {root}/$name/log
-keyring = {root}/$name/keyring
-admin_socket = {root}/run/$name.asok
-pid_file = {root}/run/$name.pid
-log_file = {root}/log/$name.log
-",
-            fsid = spec.fsid,
-            hosts = hosts.join(","),
-            ids = ids.join(","),
-            sections = sections.join("\n"),
-            ip = spec.mon.ip(),
-        )
+        // One that lies elsewhere is the administrator's own.
+        if conf.is_symlink() {
+            return Ok(());
+        }
+        let old = std::fs::read_to_string(&conf).map_err(|e| Error::path("read", &conf, e))?;
+        match conf_file::mended(&old, &self.root, spec) {
+            Some(new) => write_durably(&conf, new.as_bytes()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -289,10 +269,41 @@ impl Spec {
             fsid,
             mon,
             more_mons: addrs,
-            osds,
+            osds: (0..osds).collect(),
             osd_size,
             encrypt: false,
             key_type: None,
+        })
+    }
+}
+
+/// OSDs in `cluster.json`: their number where they are the first ones, as all versions write it, or else a list of them, which
+/// versions that know only numbers refuse.
+mod osd_ids {
+    use std::collections::BTreeSet;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Osds {
+        First(u32),
+        These(BTreeSet<u32>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(ids: &BTreeSet<u32>, s: S) -> Result<S::Ok, S::Error> {
+        let are_first = ids.iter().zip(0..).all(|(id, n)| *id == n);
+        match u32::try_from(ids.len()).ok().filter(|_| are_first) {
+            Some(n) => Osds::First(n),
+            None => Osds::These(ids.clone()),
+        }
+        .serialize(s)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeSet<u32>, D::Error> {
+        Ok(match Osds::deserialize(d)? {
+            Osds::First(n) => (0..n).collect(),
+            Osds::These(ids) => ids,
         })
     }
 }
@@ -349,4 +360,20 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         }
     })();
     written.map_err(|e| Error::path("write", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_osds_are_told_by_their_number_and_others_by_a_list() {
+        let mut spec = Spec::new(IpAddr::from([127, 0, 0, 1]), 1, 3, 1 << 30).unwrap();
+        let of = |spec: &Spec| serde_json::to_value(spec).unwrap()["osds"].to_string();
+        assert_eq!(of(&spec), "3");
+        spec.osds.remove(&1);
+        assert_eq!(of(&spec), "[0,2]");
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
+    }
 }

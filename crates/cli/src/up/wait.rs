@@ -1,0 +1,285 @@
+//! Waiting until a cluster serves, and saying at once what keeps it from that.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::progress::{Progress, quoted};
+use super::state::{self, State};
+use super::words;
+use crate::admin::{self, Admin, Health};
+use crate::error::Error;
+use crate::layout::{Layout, Spec};
+
+/// How long a cluster may take to become healthy before `up` says that it did not.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is checked meanwhile that there is still a supervisor, and what it knows.
+const ALIVE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A cluster that serves.
+pub(super) struct Outcome {
+    pub(super) health: Health,
+    /// That copies are still being made.
+    pub(super) copies: Option<String>,
+    /// The daemons that do not start, with the reason.
+    pub(super) failures: Vec<String>,
+}
+
+/// One wait.
+pub(super) struct Wait<'a> {
+    layout: &'a Layout,
+    spec: &'a Spec,
+    progress: &'a Progress,
+    /// What was said of daemons already.
+    told: BTreeSet<String>,
+    /// The OSDs that are known to be lost, as they are about to be replaced.
+    lost: &'a [u32],
+    admin: Option<Admin>,
+    why: String,
+    /// That only copies are still to be made.
+    settled: Option<(String, Health)>,
+    /// The round of the supervisor from which on its knowledge counts.
+    round: u64,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn new(layout: &'a Layout, spec: &'a Spec, progress: &'a Progress) -> Self {
+        Self {
+            layout,
+            spec,
+            progress,
+            told: BTreeSet::new(),
+            lost: &[],
+            admin: None,
+            why: String::from("the monitor does not answer"),
+            settled: None,
+            round: 1,
+        }
+    }
+
+    /// Does not say of these OSDs that they are not run.
+    pub(super) fn without(mut self, lost: &'a [u32]) -> Self {
+        self.lost = lost;
+        self
+    }
+
+    /// Where it is said what is waited for.
+    pub(super) fn progress(&self) -> &'a Progress {
+        self.progress
+    }
+
+    /// Heeds of the supervisor's knowledge only what it has learnt after the rounds that `before` tells of.
+    pub(super) fn after(mut self, before: Option<State>) -> Self {
+        self.round = before.map_or(self.round, |s| s.rounds + 1);
+        self
+    }
+
+    /// Waits until every OSD that can be started is up, and every PG active and clean, as far as that is possible with them.
+    ///
+    /// # Errors
+    /// Where `alive` has one, where the monitors can't be asked, or where it takes too long.
+    pub(super) async fn until_up(
+        mut self,
+        mut alive: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Outcome, Error> {
+        let deadline = Instant::now() + HEALTH_PATIENCE;
+        while Instant::now() < deadline {
+            alive()?;
+            let state = state::ask(self.layout).await;
+            let known = self.heed(state.as_ref())?;
+            if let Some(outcome) = self.look(known, &mut alive).await? {
+                // The daemons of a supervisor that stops them are healthy for a while.
+                alive()?;
+                return Ok(outcome);
+            }
+            self.progress.wait(&self.why);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        match self.settled {
+            Some((copies, health)) => Ok(Outcome {
+                health,
+                copies: Some(copies),
+                failures: Vec::new(),
+            }),
+            None => Err(self.too_long()),
+        }
+    }
+
+    /// Says what is new of the supervisor's knowledge.
+    fn heed(&mut self, state: Option<&State>) -> Result<Known, Error> {
+        let mut known = Known {
+            osds: self.spec.osds.clone(),
+            is_all: true,
+            unknown: state.and_then(|s| s.unknown.clone()),
+            failures: Vec::new(),
+        };
+        let Some(state) = state else {
+            return Ok(known);
+        };
+        if state.rounds < self.round {
+            known.unknown = Some("the supervisor looks what is missing".to_owned());
+            return Ok(known);
+        }
+        if known.unknown.is_none() {
+            // What was removed from the cluster is not waited for.
+            known
+                .osds
+                .retain(|n| state.daemons.contains_key(&format!("osd.{n}")));
+        }
+        for (name, daemon) in &state.daemons {
+            // What kept it from being run is just being looked at again.
+            let trouble = daemon.trouble.as_ref().filter(|_| known.unknown.is_none());
+            let said = match (trouble, daemon.failure()) {
+                (Some(trouble), _) => format!("{name} is not run: {trouble}"),
+                (None, Some(why)) => format!("{name} does not start: {why}"),
+                (None, None) => continue,
+            };
+            known.is_all = false;
+            let osd = name.strip_prefix("osd.").and_then(|n| n.parse().ok());
+            if let Some(osd) = osd {
+                known.osds.remove(&osd);
+            }
+            if daemon.trouble.is_none() {
+                known.failures.push(said.clone());
+            }
+            let is_known = trouble.is_some() && osd.is_some_and(|n| self.lost.contains(&n));
+            if !is_known && self.told.insert(said.clone()) {
+                self.progress.warn(said);
+            }
+        }
+        self.check_quorum(state)?;
+        Ok(known)
+    }
+
+    /// Where the monitors that can run are too few, nothing is to be waited for.
+    fn check_quorum(&self, state: &State) -> Result<(), Error> {
+        let mons = self.spec.mons();
+        let failing = |(id, _): &&(String, _)| {
+            let state = state.daemons.get(&format!("mon.{id}"));
+            state.is_some_and(|d| d.failure().is_some())
+        };
+        let failing = mons.iter().filter(failing).count();
+        if 2 * (mons.len() - failing) > mons.len() {
+            return Ok(());
+        }
+        Err(Error::Daemon(format!(
+            "without a monitor there is no cluster. It is tried again until `spirula down --dir {}`",
+            quoted(self.layout.root())
+        )))
+    }
+
+    /// One look at the cluster. It may last long where nobody answers: an early end of a daemon is told at once.
+    async fn look(
+        &mut self,
+        mut known: Known,
+        alive: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut admin = self.admin.take();
+        let wanted = known.osds.clone();
+        let seen = {
+            let look = look(self.layout, &wanted, known.is_all, &mut admin);
+            tokio::pin!(look);
+            loop {
+                alive()?;
+                match tokio::time::timeout(ALIVE_INTERVAL, &mut look).await {
+                    Ok(seen) => break seen,
+                    Err(_) => {
+                        known = self.heed(state::ask(self.layout).await.as_ref())?;
+                        if known.osds != wanted {
+                            // What is looked for is out of date.
+                            return Ok(None);
+                        }
+                        self.progress.wait(&self.why);
+                    }
+                }
+            }
+        };
+        self.admin = admin;
+        self.settled = None;
+        match seen {
+            Ok(_) if known.unknown.is_some() => self.why = known.unknown.unwrap_or_default(),
+            Ok(admin::Progress::Up(health)) => {
+                return Ok(Some(Outcome {
+                    health,
+                    copies: None,
+                    failures: known.failures,
+                }));
+            }
+            Ok(admin::Progress::Settled(what, health)) => {
+                self.why.clone_from(&what);
+                self.settled = Some((what, health));
+            }
+            Ok(admin::Progress::Waiting(why)) => self.why = why,
+            Err(e) if is_final(&e) => return Err(self.no_key(&e)),
+            Err(e) => self.why = e.to_string(),
+        }
+        Ok(None)
+    }
+
+    /// What to do without a key of the administrator. The monitors have it, and give it to each other.
+    fn no_key(&self, e: &Error) -> Error {
+        let mon = self
+            .spec
+            .mons()
+            .first()
+            .map_or_else(String::new, |(id, _)| id.clone());
+        let path = |p: std::path::PathBuf| quoted(&p);
+        Error::Daemon(format!(
+            "{e}. The daemons run; where the key is lost the monitors give it again: `ceph -c {} -n mon. -k {} auth get client.admin -o {}`",
+            path(self.layout.conf()),
+            path(self.layout.data(&format!("mon.{mon}")).join("keyring")),
+            path(self.layout.admin_keyring()),
+        ))
+    }
+
+    fn too_long(self) -> Error {
+        // Of a daemon that starts and starts, the log says why.
+        let starting = self.why.strip_suffix(" is starting");
+        let log = self.layout.log_file(starting.unwrap_or(super::supervisor::NAME));
+        let said = starting.and_then(|_| words::latest(&log));
+        Error::Unhealthy {
+            what: match said {
+                Some(said) => format!("{} ({said})", self.why),
+                None => self.why,
+            },
+            seconds: HEALTH_PATIENCE.as_secs(),
+            log,
+        }
+    }
+}
+
+/// What the supervisor's knowledge means for the wait.
+struct Known {
+    /// The OSDs that are waited for.
+    osds: BTreeSet<u32>,
+    /// Whether these are all of the cluster here.
+    is_all: bool,
+    /// Why that is not known yet.
+    unknown: Option<String>,
+    failures: Vec<String>,
+}
+
+/// Whether trying again is of no use.
+fn is_final(e: &Error) -> bool {
+    use spirula_client::Error as Client;
+    matches!(
+        e,
+        Error::Client(Client::NoKey(_) | Client::NotInKeyring(_) | Client::Config(_))
+    )
+}
+
+/// One look at the cluster over a connection that is kept while it works.
+async fn look(
+    layout: &Layout,
+    wanted: &BTreeSet<u32>,
+    is_whole: bool,
+    admin: &mut Option<Admin>,
+) -> Result<admin::Progress, Error> {
+    let connected = match admin.take() {
+        Some(admin) => admin,
+        None => Admin::connect(layout).await?,
+    };
+    let progress = connected.progress(layout, wanted, is_whole).await?;
+    *admin = Some(connected);
+    Ok(progress)
+}

@@ -1,0 +1,267 @@
+//! Crashes that were reported, as Ceph's module `crash` keeps them (`src/pybind/mgr/crash/module.py`): what `ceph-crash` or an
+//! administrator posts, under the module's keys, so that Ceph's manager could go on with them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use spirula_denc::UTime;
+
+use super::{Call, Done, Outcome, Reply, commands, config_key, now};
+use crate::core::Monitor;
+use crate::fmt::{Format, one_line, parse_time};
+
+commands! {
+    "crash ls" "mgr" "r" ls, "list the crashes that were recorded";
+    "crash ls-new" "mgr" "r" ls_new, "list the crashes that nobody has looked at";
+    "crash stat" "mgr" "r" stat, "count the crashes that were recorded";
+    "crash info id:String" "mgr" "r" info, "show a crash";
+    "crash post" "mgr" "rw" post, "record a crash (-i FILE)";
+    "crash rm id:String" "mgr" "rw" rm, "forget a crash";
+    "crash prune keep:String" "mgr" "rw" prune, "forget the crashes that are older than so many days";
+    "crash archive id:String" "mgr" "w" archive, "note that somebody has looked at a crash";
+    "crash archive-all" "mgr" "w" archive_all, "note that somebody has looked at all crashes";
+}
+
+/// Where the module keeps crashes among the configuration keys.
+const PREFIX: &str = "mgr/crash/crash/";
+/// Most crashes that are kept.
+const MAX_CRASHES: usize = 1000;
+const DAY: f64 = 86_400.0;
+/// The module returns its errors without their sign: the official tool takes them for success, prints them and exits with 0.
+const EINVAL: i32 = 22;
+
+fn complain<T>(text: impl Into<String>) -> Result<T, Reply> {
+    Err(Reply::error(EINVAL, text))
+}
+
+/// A crash as it was reported.
+struct Crash(Map<String, Value>);
+
+impl Crash {
+    /// Reads and checks a report.
+    fn parse(input: &[u8]) -> Result<Self, String> {
+        let fields = match serde_json::from_slice(input) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => Map::new(),
+            Err(_) => return Err("Expecting value: line 1 column 1 (char 0)".to_owned()),
+        };
+        let crash = Self(fields);
+        for field in ["crash_id", "timestamp"] {
+            if crash.text(field).is_none_or(str::is_empty) {
+                return Err(format!("missing '{field}' field"));
+            }
+        }
+        if crash.time().is_none() {
+            let time = crash.text("timestamp").unwrap_or_default();
+            return Err(format!(
+                "time data '{time}' does not match format '%Y-%m-%d %H:%M:%S.%f'"
+            ));
+        }
+        Ok(crash)
+    }
+
+    fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field).and_then(Value::as_str)
+    }
+
+    fn id(&self) -> &str {
+        self.text("crash_id").unwrap_or_default()
+    }
+
+    /// When it happened: `2026-11-25T19:00:00.123456Z`, or with a blank and without the `Z`, as earlier releases write it.
+    fn time(&self) -> Option<UTime> {
+        parse_time(self.text("timestamp")?)
+    }
+
+    fn is_new(&self) -> bool {
+        !self.0.contains_key("archived")
+    }
+
+    /// As Python's `json.dumps(…, sort_keys=True)` orders it.
+    fn sorted(&self) -> Value {
+        let sorted: BTreeMap<&String, &Value> = self.0.iter().collect();
+        sorted.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+}
+
+/// All crashes, the oldest first.
+fn all(m: &Monitor) -> Result<Vec<Crash>, Reply> {
+    let keys = m.kv.scan(config_key::SERVICE).map_err(|e| config_key::io(&e))?;
+    let kept = keys.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
+    let mut all: Vec<Crash> = kept.filter_map(|(_, v)| Crash::parse(&v).ok()).collect();
+    all.sort_by_key(|c| (c.time(), c.id().to_owned()));
+    Ok(all)
+}
+
+fn find(m: &Monitor, id: &str) -> Result<Option<Crash>, Reply> {
+    let kept = config_key::lookup(m, &format!("{PREFIX}{id}"))?;
+    Ok(kept.and_then(|v| Crash::parse(&v).ok()))
+}
+
+fn put(m: &mut Monitor, crash: &Crash) -> Result<(), Reply> {
+    let text = Value::Object(crash.0.clone()).to_string();
+    config_key::check_size(text.len())?;
+    config_key::put(m, &format!("{PREFIX}{}", crash.id()), text.into_bytes());
+    Ok(())
+}
+
+fn forget(m: &mut Monitor, id: &str) {
+    m.writes.txn.remove(config_key::SERVICE, format!("{PREFIX}{id}"));
+}
+
+fn done(mon: &Monitor) -> Done {
+    let reply = Reply::default();
+    Ok(match mon.writes.txn.is_empty() {
+        true => Outcome::Now(reply),
+        false => Outcome::Commit(reply),
+    })
+}
+
+fn listing(call: &Call<'_>, crashes: &[Crash]) -> Done {
+    if call.format.is_structured() {
+        let v: Value = crashes.iter().map(Crash::sorted).collect();
+        // Python indents for every structured format.
+        return now(Reply::data(Format::JsonPretty.render(&v)));
+    }
+    if crashes.is_empty() {
+        return now(Reply::default());
+    }
+    let rows: Vec<[String; 3]> = crashes
+        .iter()
+        .map(|c| {
+            let entity = one_line(c.text("entity_name").unwrap_or_default());
+            [
+                one_line(c.id()),
+                entity,
+                if c.is_new() { "*" } else { "" }.to_owned(),
+            ]
+        })
+        .collect();
+    let width = |i: usize, title: &str| {
+        let widest = rows.iter().map(|r: &[String; 3]| r[i].chars().count()).max();
+        widest.unwrap_or(0).max(title.len())
+    };
+    let (id, entity) = (width(0, "ID"), width(1, "ENTITY"));
+    let mut text = format!("{:<id$}  {:<entity$}  NEW  \n", "ID", "ENTITY");
+    for [a, b, new] in &rows {
+        text += &format!("{a:<id$}  {b:<entity$}  {new:^3}  \n");
+    }
+    now(Reply::text(text))
+}
+
+fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+    listing(call, &all(m)?)
+}
+
+fn ls_new(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let mut new = all(m)?;
+    new.retain(Crash::is_new);
+    listing(call, &new)
+}
+
+/// Whether a crash is older than so many days.
+fn is_older(crash: &Crash, days: f64, now: UTime) -> bool {
+    let time = crash.time().unwrap_or_default();
+    f64::from(now.sec) - f64::from(time.sec) > days * DAY
+}
+
+fn stat(m: &mut Monitor, _: &Call<'_>) -> Done {
+    let all = all(m)?;
+    let mut text = format!("{} crashes recorded\n", all.len());
+    for days in [1, 3, 7] {
+        let old = all.iter().filter(|c| is_older(c, f64::from(days), m.now));
+        let ids: Vec<String> = old.map(|c| one_line(c.id())).collect();
+        if !ids.is_empty() {
+            text += &format!("{} older than {days} days old:\n{}\n", ids.len(), ids.join("\n"));
+        }
+    }
+    now(Reply::text(text))
+}
+
+fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let id = call.args.str("id")?;
+    match find(m, &id)? {
+        Some(crash) => now(Reply::data(Format::JsonPretty.render(&crash.sorted()))),
+        None => complain(format!("crash info: {id} not found")),
+    }
+}
+
+fn post(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let crash = match Crash::parse(call.input) {
+        Ok(crash) => crash,
+        Err(why) => return complain(format!("malformed crash metadata: {why}")),
+    };
+    if find(m, crash.id())?.is_none() {
+        // Whoever posts too many loses the oldest.
+        let kept = all(m)?;
+        let surplus = (kept.len() + 1).saturating_sub(MAX_CRASHES);
+        kept.iter().take(surplus).for_each(|old| forget(m, old.id()));
+        put(m, &crash)?;
+    }
+    done(m)
+}
+
+fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let id = call.args.str("id")?;
+    if find(m, &id)?.is_some() {
+        forget(m, &id);
+    }
+    done(m)
+}
+
+fn prune(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let Ok(days) = call.args.str("keep")?.trim().parse::<i32>() else {
+        return complain("keep argument must be integer");
+    };
+    let now = m.now;
+    let old = all(m)?.into_iter().filter(|c| is_older(c, f64::from(days), now));
+    old.for_each(|c| forget(m, c.id()));
+    done(m)
+}
+
+fn note_seen(m: &mut Monitor, crash: Crash) -> Result<(), Reply> {
+    let mut crash = crash;
+    let now = m.now.to_string().replace('T', " ");
+    let stamp = now.trim_end_matches("+0000").to_owned();
+    crash.0.insert("archived".to_owned(), stamp.into());
+    put(m, &crash)
+}
+
+fn archive(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let id = call.args.str("id")?;
+    match find(m, &id)? {
+        None => return complain(format!("crash info: {id} not found")),
+        Some(crash) if crash.is_new() => note_seen(m, crash)?,
+        Some(_) => {}
+    }
+    done(m)
+}
+
+fn archive_all(m: &mut Monitor, _: &Call<'_>) -> Done {
+    for crash in all(m)? {
+        if crash.is_new() {
+            note_seen(m, crash)?;
+        }
+    }
+    done(m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_checked() {
+        let why = |text: &str| Crash::parse(text.as_bytes()).err().unwrap_or_default();
+        assert_eq!(why("xx"), "Expecting value: line 1 column 1 (char 0)");
+        assert_eq!(why("[1]"), "missing 'crash_id' field");
+        assert_eq!(why(r#"{"crash_id": "x"}"#), "missing 'timestamp' field");
+        assert_eq!(
+            why(r#"{"crash_id": "x", "timestamp": "foo"}"#),
+            "time data 'foo' does not match format '%Y-%m-%d %H:%M:%S.%f'"
+        );
+        for time in ["2026-11-25T19:00:00.123456Z", "2026-11-25 19:00:00.123456"] {
+            assert_eq!(why(&format!(r#"{{"crash_id": "x", "timestamp": "{time}"}}"#)), "");
+        }
+    }
+}

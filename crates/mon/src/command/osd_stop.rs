@@ -1,0 +1,287 @@
+//! Whether OSDs may be stopped for a while (`ok-to-stop`) or removed for good (`safe-to-destroy`), as the manager of Ceph tells
+//! it from the statistics of PGs (`src/mgr/DaemonServer.cc`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use spirula_maps::{PgId, PgStat, PgState};
+
+use super::osd_query::asked;
+use super::{Call, Done, Reply, commands, errno, now, refuse};
+use crate::core::Monitor;
+
+commands! {
+    "osd safe-to-destroy ids:String..." "osd" "r" safe_to_destroy, "tell whether OSDs hold nothing that is needed";
+    "osd ok-to-stop ids:String... max?:Int" "osd" "r" ok_to_stop, "tell whether OSDs may be stopped";
+}
+
+/// A set of OSDs as `set<int>` prints.
+fn list(osds: &BTreeSet<i32>) -> String {
+    osds.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The OSDs that a question names; there must be one at least.
+fn asked_set(m: &Monitor, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
+    let osds: BTreeSet<i32> = asked(m, call)?.into_iter().collect();
+    match osds.is_empty() {
+        true => refuse(errno::EINVAL, "must specify one or more OSDs"),
+        false => Ok(osds),
+    }
+}
+
+/// OSDs by whether they may be removed for good.
+#[derive(Default)]
+struct Removable {
+    safe: BTreeSet<i32>,
+    /// PGs are to be on these.
+    active: BTreeSet<i32>,
+    /// Nothing is known of these, and not all PGs are active and clean.
+    missing: BTreeSet<i32>,
+    /// These said last that they have PGs still, and not all PGs are active and clean.
+    stored: BTreeSet<i32>,
+    /// PGs on the active ones.
+    pgs: usize,
+}
+
+fn sort_removable(m: &Monitor, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
+    let (map, stats) = (&m.osd.map, &m.stats);
+    let unknown = stats.pgs.values().filter(|s| s.state == PgState::empty()).count();
+    if unknown > 0 {
+        let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
+        return refuse(errno::EAGAIN, text);
+    }
+    let is_clean = |s: &PgStat| s.state.contains(PgState::ACTIVE.with(PgState::CLEAN));
+    let all_clean = stats.pgs.values().all(is_clean);
+    let mut out = Removable::default();
+    for osd in osds {
+        let pgs = stats.pgs.values();
+        let mapped = pgs
+            .filter(|s| s.up.contains(osd) || s.acting.contains(osd))
+            .count();
+        let stat = stats.osds.get(osd).filter(|_| map.is_up(*osd));
+        let among = match stat {
+            _ if !map.exists(*osd) => &mut out.safe,
+            _ if mapped > 0 => {
+                out.pgs += mapped;
+                &mut out.active
+            }
+            _ if all_clean => &mut out.safe,
+            None => &mut out.missing,
+            Some(stat) if stat.num_pgs > 0 => &mut out.stored,
+            Some(_) => &mut out.safe,
+        };
+        among.insert(*osd);
+    }
+    Ok(out)
+}
+
+impl Removable {
+    /// Refuses where one of the OSDs holds something that is needed, or may.
+    fn check(&self) -> Result<(), Reply> {
+        let mut text = String::new();
+        if !self.active.is_empty() {
+            let (osds, pgs) = (list(&self.active), self.pgs);
+            text += &format!("OSD(s) {osds} have {pgs} pgs currently mapped to them. ");
+        }
+        if !self.missing.is_empty() {
+            text += &format!(
+                "OSD(s) {} have no reported stats, and not all PGs are active+clean; we cannot draw any conclusions. ",
+                list(&self.missing)
+            );
+        }
+        if !self.stored.is_empty() {
+            text += &format!(
+                "OSD(s) {} last reported they still store some PG data, and not all PGs are active+clean; we cannot be sure \
+                 they aren't still needed.",
+                list(&self.stored)
+            );
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        if !self.safe.is_empty() {
+            let osds = list(&self.safe);
+            text = format!("OSD(s) {osds} are safe to destroy without reducing data durability. {text}");
+        }
+        match self.active.is_empty() && self.stored.is_empty() {
+            true => refuse(errno::EAGAIN, text),
+            false => refuse(errno::EBUSY, text),
+        }
+    }
+}
+
+/// Refuses where an OSD holds something that is needed, or may.
+pub(super) fn removable(m: &Monitor, osd: i32) -> Result<(), Reply> {
+    sort_removable(m, &BTreeSet::from([osd]))?.check()
+}
+
+fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds = asked_set(m, call)?;
+    let r = sort_removable(m, &osds)?;
+    if call.format.is_structured() {
+        let v = json!({"safe_to_destroy": r.safe, "active": r.active, "missing_stats": r.missing, "stored_pgs": r.stored});
+        return now(Reply::json(call.format, &v));
+    }
+    r.check()?;
+    let osds = list(&osds);
+    now(Reply::status(format!(
+        "OSD(s) {osds} are safe to destroy without reducing data durability."
+    )))
+}
+
+/// What becomes of PGs when OSDs are stopped.
+#[derive(Default)]
+struct Offline {
+    osds: BTreeSet<i32>,
+    unknown: Vec<PgId>,
+    no_pool: Vec<PgId>,
+    already_inactive: Vec<PgId>,
+    become_inactive: Vec<PgId>,
+    not_ok: usize,
+    become_degraded: Vec<PgId>,
+    become_more_degraded: Vec<PgId>,
+}
+
+impl Offline {
+    fn of(m: &Monitor, osds: &BTreeSet<i32>) -> Self {
+        let mut out = Self {
+            osds: osds.clone(),
+            ..Self::default()
+        };
+        for (pg, stat) in &m.stats.pgs {
+            out.add(m, *pg, stat);
+        }
+        out
+    }
+
+    fn add(&mut self, m: &Monitor, pg: PgId, stat: &PgStat) {
+        if stat.state == PgState::empty() {
+            self.unknown.push(pg);
+            return;
+        }
+        let is_degraded = stat.state.contains(PgState::DEGRADED);
+        // An OSD of an earlier version does not say which members lack nothing.
+        let whole: BTreeSet<i32> = match is_degraded && !stat.avail_no_missing.is_empty() {
+            true => stat.avail_no_missing.iter().map(|s| s.osd).collect(),
+            false => stat.acting.iter().copied().collect(),
+        };
+        if whole.is_disjoint(&self.osds) {
+            return;
+        }
+        let left = whole.difference(&self.osds).count();
+        let pool = i64::try_from(pg.pool).ok().and_then(|id| m.osd.map.pool(id));
+        let dangers = [
+            (pool.is_none(), &mut self.no_pool),
+            (!stat.state.contains(PgState::ACTIVE), &mut self.already_inactive),
+            (
+                pool.is_some_and(|p| left < usize::from(p.min_size)),
+                &mut self.become_inactive,
+            ),
+        ];
+        let mut is_dangerous = false;
+        for (_, pgs) in dangers.into_iter().filter(|(is, _)| *is) {
+            pgs.push(pg);
+            is_dangerous = true;
+        }
+        match (is_dangerous, is_degraded) {
+            (true, _) => self.not_ok += 1,
+            (false, true) => self.become_more_degraded.push(pg),
+            (false, false) => self.become_degraded.push(pg),
+        }
+    }
+
+    fn is_ok(&self) -> bool {
+        self.not_ok == 0 && self.unknown.is_empty()
+    }
+
+    fn json(&self) -> Value {
+        let ok = self.become_degraded.len() + self.become_more_degraded.len();
+        let mut v = Map::from_iter([
+            ("ok_to_stop".to_owned(), json!(self.is_ok())),
+            ("osds".to_owned(), json!(self.osds)),
+            ("num_ok_pgs".to_owned(), json!(ok)),
+            ("num_not_ok_pgs".to_owned(), json!(self.not_ok)),
+        ]);
+        for (name, pgs) in [
+            ("unknown_pgs", &self.unknown),
+            ("bad_no_pool_pgs", &self.no_pool),
+            ("bad_already_inactive", &self.already_inactive),
+            ("bad_become_inactive", &self.become_inactive),
+            ("ok_become_degraded", &self.become_degraded),
+            ("ok_become_more_degraded", &self.become_more_degraded),
+        ] {
+            if !pgs.is_empty() {
+                let pgs: Vec<String> = pgs.iter().map(ToString::to_string).collect();
+                v.insert(name.to_owned(), json!(pgs));
+            }
+        }
+        Value::Object(v)
+    }
+}
+
+/// The devices at or below an item, in the order of their numbers.
+fn devices_below(m: &Monitor, item: i32, out: &mut BTreeSet<i32>) {
+    match m.osd.map.crush.map().bucket(item) {
+        Some(bucket) => bucket.items.iter().for_each(|i| devices_below(m, *i, out)),
+        None if item >= 0 => {
+            out.insert(item);
+        }
+        None => {}
+    }
+}
+
+/// As many OSDs as `max` that may be stopped together, beginning with these: their neighbours in the CRUSH hierarchy, level by level
+/// as long as all of a level may.
+fn most_to_stop(m: &Monitor, osds: BTreeSet<i32>, max: usize) -> Offline {
+    let mut report = Offline::of(m, &osds);
+    let Some(mut at) = osds.first().copied() else {
+        return report;
+    };
+    if !report.is_ok() || osds.len() >= max {
+        return report;
+    }
+    let mut osds = osds;
+    while let Some(parent) = m.osd.map.crush.map().parent(at) {
+        at = parent.id;
+        let mut candidates = BTreeSet::new();
+        devices_below(m, at, &mut candidates);
+        let mut failed = false;
+        for osd in candidates {
+            if !m.osd.map.is_up(osd) || !osds.insert(osd) {
+                continue;
+            }
+            let more = Offline::of(m, &osds);
+            if !more.is_ok() {
+                osds.remove(&osd);
+                failed = true;
+                continue;
+            }
+            report = more;
+            if osds.len() == max {
+                return report;
+            }
+        }
+        if failed {
+            break;
+        }
+    }
+    report
+}
+
+fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let osds = asked_set(m, call)?;
+    let max = call.args.opt_int("max")?.and_then(|n| usize::try_from(n).ok());
+    let max = max.unwrap_or(1).max(osds.len());
+    let report = most_to_stop(m, osds, max);
+    let mut reply = Reply::json(call.format.or_json(), &report.json()).with_newline();
+    if !report.unknown.is_empty() {
+        reply.code = errno::EAGAIN;
+        let pgs = report.unknown.len();
+        reply.status = format!("{pgs} pgs have unknown state; cannot draw any conclusions");
+    } else if report.not_ok > 0 {
+        reply.code = errno::EBUSY;
+        let pgs = report.not_ok;
+        reply.status = format!("unsafe to stop osd(s) at this time ({pgs} PGs are or would become offline)");
+    }
+    now(reply)
+}

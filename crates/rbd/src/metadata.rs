@@ -1,0 +1,79 @@
+//! What users note of an image: keys with values. Those that begin with `conf_` are options of clients that open it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::cls::{ask, tell};
+use crate::header::text;
+use crate::image::{Image, Inner};
+use crate::journal::Operation;
+use crate::{Result, clones};
+
+impl Inner {
+    async fn set_metadata(self: &Rc<Self>, key: String, value: String) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let values = BTreeMap::from([(key.clone(), Bytes::from(value.clone()))]);
+        let set = tell(&self.io, self.header_oid(), "metadata_set", &values);
+        self.noted(Operation::MetadataSet { key, value }, set).await?;
+        self.announce_header().await;
+        Ok(())
+    }
+
+    async fn remove_metadata(self: &Rc<Self>, key: String) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let _: Bytes = ask(&self.io, self.header_oid(), "metadata_get", &key).await?;
+        let remove = tell(&self.io, self.header_oid(), "metadata_remove", &key);
+        let operation = Operation::MetadataRemove { key: key.clone() };
+        self.noted(operation, remove).await?;
+        self.announce_header().await;
+        Ok(())
+    }
+}
+
+impl Image {
+    /// What is noted under a key.
+    ///
+    /// # Errors
+    /// `ENOENT` where that is nothing.
+    pub async fn metadata(&self, key: &str) -> Result<String> {
+        let value: Bytes = ask(
+            &self.inner.io,
+            self.inner.header_oid(),
+            "metadata_get",
+            &key.to_owned(),
+        )
+        .await?;
+        Ok(text(&value))
+    }
+
+    /// All that is noted, by keys.
+    ///
+    /// # Errors
+    /// Where that can't be read.
+    pub async fn metadata_list(&self) -> Result<BTreeMap<String, String>> {
+        let all = clones::metadata(&self.inner.io, &self.inner.header_oid()).await?;
+        Ok(all.iter().map(|(key, value)| (text(key), text(value))).collect())
+    }
+
+    /// Notes something under a key.
+    ///
+    /// # Errors
+    /// `EROFS` where the image is open for reading.
+    pub async fn set_metadata(&self, key: &str, value: &str) -> Result<()> {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        let set = |inner: Rc<Inner>| async move { inner.set_metadata(key, value).await };
+        self.inner.start(set).await
+    }
+
+    /// Removes what is noted under a key.
+    ///
+    /// # Errors
+    /// `ENOENT` where that is nothing.
+    pub async fn remove_metadata(&self, key: &str) -> Result<()> {
+        let key = key.to_owned();
+        let remove = |inner: Rc<Inner>| async move { inner.remove_metadata(key).await };
+        self.inner.start(remove).await
+    }
+}
