@@ -363,7 +363,8 @@ impl World {
         };
         let len = usize::try_from(len).unwrap_or(0);
         let len = if len > 4000 { whole_blocks(len) } else { len };
-        let body = |v| encode(v, len);
+        let sums = self.setup.sums;
+        let body = |v| encode(v, len, sums);
         let name = ObjectName::from(format!("o{object}").as_str());
         let mut msg = request(ObjectLocator::pool(POOL), name);
         msg.mtime = self.clock.now();

@@ -169,16 +169,30 @@ pub fn whole_blocks(len: usize) -> usize {
     (HEAD + len).next_multiple_of(BLOCK) - HEAD
 }
 
-/// A value as it is stored, with so many bytes of filler that is its own. Each whole block ends with its CRC-32C, so that
-/// stores that take equal checksums for equal contents are found out.
-pub fn encode(value: u32, len: usize) -> Bytes {
+/// In the length of a value: its blocks have checksums of their own.
+const OWN_SUMS: u32 = 1 << 31;
+
+/// Checksums of the whole blocks of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sums {
+    /// All have the same, so that stores that take equal checksums for equal contents are found out.
+    Equal,
+    /// Each has another: for disks that lose writes without an error, which nothing but the checksum shows.
+    Own,
+}
+
+/// A value as it is stored, with so many bytes of filler that is its own.
+pub fn encode(value: u32, len: usize, sums: Sums) -> Bytes {
     let mut out = Vec::with_capacity(HEAD + len);
+    let own = if sums == Sums::Own { OWN_SUMS } else { 0 };
     out.extend_from_slice(&value.to_le_bytes());
-    out.extend_from_slice(&u32::try_from(len).unwrap_or(0).to_le_bytes());
+    out.extend_from_slice(&(u32::try_from(len).unwrap_or(0) | own).to_le_bytes());
     out.extend((0..len).map(|at| filler(value, at)));
-    for block in out.chunks_exact_mut(BLOCK) {
+    for (i, block) in (0u32..).zip(out.chunks_exact_mut(BLOCK)) {
         let (text, sum) = block.split_at_mut(BLOCK - 4);
-        sum.copy_from_slice(&crc32c::crc32c(text).to_le_bytes());
+        // A block that ends with its CRC-32C has the same one as every other such block.
+        let other = if sums == Sums::Own { value << 8 ^ i } else { 0 };
+        sum.copy_from_slice(&(crc32c::crc32c(text) ^ other).to_le_bytes());
     }
     out.into()
 }
@@ -188,10 +202,16 @@ pub fn decode(mut data: &[u8]) -> Option<Vec<u32>> {
     let mut values = Vec::new();
     while !data.is_empty() {
         let (value, rest) = data.split_first_chunk::<4>()?;
-        let len = usize::try_from(u32::from_le_bytes(*rest.first_chunk::<4>()?)).ok()?;
+        let len = u32::from_le_bytes(*rest.first_chunk::<4>()?);
+        let sums = if len & OWN_SUMS == 0 {
+            Sums::Equal
+        } else {
+            Sums::Own
+        };
+        let len = usize::try_from(len & !OWN_SUMS).ok()?;
         let value = u32::from_le_bytes(*value);
         let (whole, rest) = data.split_at_checked(HEAD.checked_add(len)?)?;
-        if encode(value, len) != whole {
+        if encode(value, len, sums) != whole {
             return None;
         }
         values.push(value);
@@ -206,12 +226,15 @@ mod tests {
 
     #[test]
     fn values_are_told_from_what_nobody_wrote() {
-        let both = [encode(7, 20), encode(9, 0)].concat();
+        let both = [encode(7, 20, Sums::Equal), encode(9, 0, Sums::Own)].concat();
         assert_eq!(decode(&both), Some(vec![7, 9]));
-        let blocks = [encode(1, whole_blocks(1)), encode(2, whole_blocks(1))];
-        assert_eq!(blocks.each_ref().map(Bytes::len), [BLOCK, BLOCK]);
-        assert_eq!(decode(&blocks.concat()), Some(vec![1, 2]));
-        assert_eq!(crc32c::crc32c(&blocks[0]), crc32c::crc32c(&blocks[1]));
+        for sums in [Sums::Equal, Sums::Own] {
+            let blocks = [1, 2].map(|v| encode(v, whole_blocks(1), sums));
+            assert_eq!(blocks.each_ref().map(Bytes::len), [BLOCK, BLOCK]);
+            assert_eq!(decode(&blocks.concat()), Some(vec![1, 2]));
+            let crcs = blocks.each_ref().map(|b| crc32c::crc32c(b));
+            assert_eq!(crcs[0] == crcs[1], sums == Sums::Equal);
+        }
         assert_eq!(decode(b""), Some(vec![]));
         for at in 0..both.len() {
             let mut bad = both.clone();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use spirula_osd::pg::config::PgConfig;
 
+use crate::history::Sums;
+
 /// A cluster, what its clients do, and what happens to it.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -35,6 +37,8 @@ pub struct Setup {
     pub pause: u64,
     /// What is written is so large that the disks become full.
     pub fat: bool,
+    /// Checksums of the whole blocks that are written.
+    pub sums: Sums,
     /// For how many seconds things go wrong.
     pub seconds: u64,
     /// The mean time between two things that go wrong, in milliseconds.
@@ -142,6 +146,7 @@ impl Default for Setup {
             objects: 6,
             pause: 2_000_000,
             fat: false,
+            sums: Sums::Equal,
             seconds: 20,
             calm_ms: 1500,
             most_down: 2,
@@ -241,6 +246,8 @@ impl Setup {
             osds: base.osds.max(4),
             size: 3,
             min_size: 2,
+            // What was in the place that a write was meant for.
+            sums: Sums::Own,
             // A log may have lost its end: others must have what was in it.
             most_down: 1,
             calm_ms: 800,
