@@ -68,6 +68,29 @@ task=$(ceph rbd task add remove p/journal | value 'v["id"]')
 until_tasks 'the image with the journal was not tried' retry_message
 ceph rbd task cancel "$task"
 
+# Namespaces without end in a pool with a schedule; the other pool's goes on.
+for pool in p q; do ceph rbd trash purge schedule add "$pool/" 1d; done
+/usr/bin/python3 - <<'PY'
+import os, rados
+with rados.Rados(conffile=os.environ['CEPH_CONF']) as cluster, cluster.open_ioctx('p') as io:
+    for start in range(0, 60000, 500):
+        with rados.WriteOpCtx() as op:
+            keys = tuple('name_%02000d' % i for i in range(start, start + 500))
+            io.set_omap(op, keys, (b'',) * len(keys))
+            io.operate_write_op(op, 'rbd_namespace')
+PY
+ceph mgr fail >/dev/null 2>&1 || true
+sleep 1
+ready
+for _ in $(seq 100); do
+    status=$(ceph rbd trash purge schedule status --format json)
+    test "$(value '[s["pool_name"] for s in v["scheduled"]]' <<<"$status")" != "['q']" || break
+    sleep 0.1
+done
+test "$(value '[s["pool_name"] for s in v["scheduled"]]' <<<"$status")" = "['q']"
+for pool in p q; do ceph rbd trash purge schedule rm "$pool/"; done
+rados -p p rm rbd_namespace
+
 # Tasks and schedules: too many, too long, nested without end.
 /usr/bin/python3 - <<'PY'
 import os, rados
