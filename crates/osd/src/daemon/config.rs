@@ -54,9 +54,10 @@ impl OsdConfig {
             .max(self.memory_target / 2)
     }
 
-    /// Bytes of payloads that clients, other OSDs and reads have for themselves, each.
+    /// Bytes of payloads that clients, other OSDs and reads have for themselves, each. What is larger than half of it passes one at a time:
+    /// at the default target, half is an object's usual 4 MiB.
     pub(super) fn own_payload_bytes(&self) -> usize {
-        self.shared_memory() / 16
+        self.shared_memory() / 12
     }
 
     /// Bytes of payloads that the three may borrow.

@@ -88,7 +88,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 test "$(value '[s["pool_name"] for s in v["scheduled"]]' <<<"$status")" = "['q']"
-for pool in p q; do ceph rbd trash purge schedule rm "$pool/"; done
+for pool in p q; do ceph rbd trash purge schedule remove "$pool/"; done
 rados -p p rm rbd_namespace
 
 # Tasks and schedules: too many, too long, nested without end.
