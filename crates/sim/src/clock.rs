@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spirula_denc::UTime;
+use spirula_host::Metadata;
 use spirula_osd::Host;
 
 use crate::rng::Rng;
@@ -56,8 +57,8 @@ impl Host for Machine {
         u32::try_from(self.rng.borrow_mut().below(1 << 32)).unwrap_or(0)
     }
 
-    fn name(&self) -> String {
-        self.name.clone()
+    fn system(&self) -> Metadata {
+        Metadata::from([("hostname".to_owned(), self.name.clone())])
     }
 
     fn below(&self, _store: &Path, _lacking: u64) -> io::Result<u64> {

@@ -1,16 +1,5 @@
 # Commands whose errno, status and output programs look at.
 
-# Runs a command that must end with this code, and whose output has this text.
-says() {
-    local code=$1 text=$2 out rc=0
-    shift 2
-    out=$("$@" 2>&1) || rc=$?
-    if [ $rc != "$code" ] || ! grep -F -- "$text" <<<"$out" >/dev/null; then
-        echo "'$*' says $rc: $out" >&2
-        return 1
-    fi
-}
-
 # Whether OSDs may be stopped, or removed for good.
 ceph osd pool create data 8 8
 rados -p data put o /etc/passwd

@@ -189,6 +189,8 @@ fn everything_is_where_it_belongs(lab: &Lab) {
             format!("\"front_addr\": \"v2:10.77.0.{n}:"),
             format!("\"hb_back_addr\": \"v2:10.88.0.{n}:"),
             format!("\"hb_front_addr\": \"v2:10.77.0.{n}:"),
+            "\"front_iface\": \"eth0\"".to_owned(),
+            "\"back_iface\": \"eth1\"".to_owned(),
         ] {
             assert!(meta.contains(&part), "{part}: {meta}");
         }

@@ -95,6 +95,13 @@ fn active_metadata(m: &Monitor) -> Option<BTreeMap<String, String>> {
         return None;
     }
     let mut meta = m.mon_metadata(&map.active_name);
+    // The monitor's own: Ceph's managers tell nothing of these.
+    meta.retain(|k, _| {
+        !matches!(
+            k.as_str(),
+            "compression_algorithms" | "devices" | "device_ids" | "device_paths"
+        )
+    });
     if let Some(a) = map.active_addrs.0.first().and_then(|a| a.socket) {
         meta.insert("addr".to_owned(), a.ip().to_string());
     }

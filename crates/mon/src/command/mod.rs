@@ -16,6 +16,7 @@ mod crush_change;
 mod crush_dump;
 mod crush_weight_set;
 mod daemon;
+mod devices;
 pub mod errno;
 mod health_cmd;
 mod log;
@@ -130,6 +131,7 @@ const FAMILIES: &[&[Command]] = &[
     space::COMMANDS,
     misc::COMMANDS,
     manager::COMMANDS,
+    devices::COMMANDS,
     modules::COMMANDS,
     crash::COMMANDS,
     services::COMMANDS,

@@ -1,12 +1,12 @@
-//! Which modules the manager has, and what those of Ceph answer that find nothing to tell of: no orchestrator, no file system, no
-//! device whose health is known, nothing sent home.
+//! Which modules the manager has, and what those of Ceph answer that find nothing to tell of: no orchestrator, no file
+//! system, nothing sent home.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Call, Done, Reply, commands, errno, now, refuse};
 use crate::core::Monitor;
 use crate::core::manager::MODULES;
-use crate::fmt::{Align, Format, Table};
+use crate::fmt::Format;
 
 commands! {
     "mgr module ls" "mgr" "r" ls, "list the manager's modules";
@@ -14,10 +14,6 @@ commands! {
     "mgr module disable module:String" "mgr" "rw" disable, "disable a module of the manager";
     "orch set backend module_name?:String" "mgr" "rw" orch_backend, "choose the orchestrator";
     "fs status fs?:String" "mgr" "r" fs_status, "summarize the file systems";
-    "device ls" "mgr" "r" device_ls, "list the devices whose health is known";
-    "device ls-by-daemon who:String" "mgr" "r" device_ls_by_daemon, "list a daemon's devices whose health is known";
-    "device ls-by-host host:String" "mgr" "r" device_ls_by_host, "list a host's devices whose health is known";
-    "device info devid:String" "mgr" "r" device_info, "show what is known of a device";
     "telemetry status" "mgr" "r" telemetry_status, "show what is sent home: nothing";
     "telemetry off" "mgr" "rw" telemetry_off, "send nothing home";
 }
@@ -71,41 +67,6 @@ fn fs_status(_: &mut Monitor, call: &Call<'_>) -> Done {
         true => now(Reply::data(Format::Json.render(&json!({}))).with_newline()),
         false => now(Reply::text("\n")),
     }
-}
-
-fn no_devices(call: &Call<'_>, columns: &[&str]) -> Done {
-    if call.format.is_structured() {
-        return now(Reply::json(call.format, &Value::Array(Vec::new())));
-    }
-    let columns: Vec<(&str, Align, Align)> = columns.iter().map(|c| (*c, Align::Left, Align::Left)).collect();
-    now(Reply::text(Table::new(&columns).render()))
-}
-
-fn device_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    no_devices(
-        call,
-        &["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"],
-    )
-}
-
-fn device_ls_by_daemon(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let who = call.args.str("who")?;
-    let is_daemon = who
-        .split_once('.')
-        .is_some_and(|(kind, id)| !id.is_empty() && ["mon", "mgr", "osd", "mds", "client"].contains(&kind));
-    if !is_daemon {
-        return refuse(errno::EINVAL, format!("{who} is not a valid daemon name"));
-    }
-    no_devices(call, &["DEVICE", "HOST:DEV", "EXPECTED FAILURE"])
-}
-
-fn device_ls_by_host(_: &mut Monitor, call: &Call<'_>) -> Done {
-    no_devices(call, &["DEVICE", "DEV", "DAEMONS", "EXPECTED FAILURE"])
-}
-
-fn device_info(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let device = call.args.str("devid")?;
-    refuse(errno::ENOENT, format!("device {device} not found"))
 }
 
 /// As Ceph's module answers that was never enabled.

@@ -105,7 +105,9 @@ fn find(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     let one = |m: &Monitor, osd: i32| {
         let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
-        v.extend(misc::osd_metadata(m, osd).into_iter().map(|(k, x)| (k, json!(x))));
+        // OSDs of earlier builds tell their number too, as a text.
+        let said = misc::osd_metadata(m, osd).into_iter().filter(|(k, _)| k != "id");
+        v.extend(said.map(|(k, x)| (k, json!(x))));
         Value::Object(v)
     };
     if call.args.opt_osd("id")?.is_some() {

@@ -37,7 +37,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-pub use host::{host_metadata, hostname};
 pub use mkfs::{MkfsConfig, first_state, mkfs};
 pub use place::known_address;
 
@@ -274,10 +273,10 @@ impl Daemon {
         let me = Identity {
             fsid: config.fsid,
             name: config.name.clone(),
-            hostname: hostname(),
+            hostname: spirula_conf::hostname(),
             addrs: config.addrs(),
             mgr_addrs: mgr_side.addr.into(),
-            metadata: host_metadata(),
+            metadata: host::metadata(&config.store_path()),
         };
         let view = self.hub.raft().view();
         let alone = self.hub.raft().is_alone() && view.leads;
@@ -455,7 +454,7 @@ fn messenger(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<C
     let rank = rank(config, store, seed)?;
     let mut values = Values::from_file(config.options.clone());
     let central = crate::service::Config::load(store)?;
-    values.set_central(central.for_daemon("mon", &config.name, &hostname(), ""));
+    values.set_central(central.for_daemon("mon", &config.name, &spirula_conf::hostname(), ""));
     let mut c = Config::new(
         EntityName::new(EntityType::MON, i64::try_from(rank).unwrap_or(0)),
         config.addrs(),

@@ -11,7 +11,7 @@ use spirula_proto::mon::LogPriority;
 use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
-use super::{device, options};
+use super::{metadata, options};
 use crate::core::NamedBids;
 use crate::pg::errno::*;
 use crate::pg::repair::MarkLostError;
@@ -107,7 +107,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
             Ok(json!(pools))
         }
         "injectfull" => o.inject_full(args),
-        "list_devices" => Ok(device::list(&o.cfg.device)),
+        "list_devices" => Ok(metadata::list_devices(&o.cfg.device)),
         // What is logged is written at once.
         "log flush" => Ok(json!({})),
         "perf reset" => {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use spirula_cephx::{OsRandom, RandomSource};
 use spirula_denc::UTime;
+use spirula_host::Metadata;
 
 /// What a daemon asks its machine for.
 pub trait Host {
@@ -15,8 +16,8 @@ pub trait Host {
     fn now(&self) -> UTime;
     /// A number that nobody has to trust: it spreads load.
     fn random(&self) -> u32;
-    /// The machine's name.
-    fn name(&self) -> String;
+    /// What its system is, for `ceph osd metadata`.
+    fn system(&self) -> Metadata;
     /// Bytes that the file system under a store can still give it, of which so many bytes occupy no space yet.
     ///
     /// # Errors
@@ -55,10 +56,8 @@ impl Host for SystemHost {
         u32::from_le_bytes(random)
     }
 
-    fn name(&self) -> String {
-        std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .map(|s| s.trim().to_owned())
-            .unwrap_or_default()
+    fn system(&self) -> Metadata {
+        spirula_host::system()
     }
 
     fn below(&self, store: &Path, lacking: u64) -> io::Result<u64> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spirula_denc::{EntityAddrVec, Fsid};
+use spirula_denc::Fsid;
 use spirula_maps::OsdState;
 use spirula_monc::Event;
 use spirula_proto::internal::report::{OsdBeacon, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply};
@@ -137,9 +137,7 @@ impl Osd {
             return String::new();
         }
         match self.cfg.device_class.as_str() {
-            "" => super::device::class(&self.cfg.device)
-                .unwrap_or_default()
-                .to_owned(),
+            "" => self.class_of_device().to_owned(),
             set => set.to_owned(),
         }
     }
@@ -147,38 +145,6 @@ impl Osd {
     fn has_secrets(&self) -> bool {
         // Without a service ticket of its own it could not reach its peers, nor open a client's.
         self.mon.global_id() != 0
-    }
-
-    fn metadata(&self, size: u64) -> BTreeMap<String, String> {
-        let class = super::device::class(&self.cfg.device).unwrap_or_default();
-        let rotational = if class == "hdd" { "1" } else { "0" };
-        let pairs = [
-            ("id", self.cfg.id.to_string()),
-            ("arch", std::env::consts::ARCH.to_owned()),
-            ("os", "Linux".to_owned()),
-            ("hostname", self.host.name()),
-            ("ceph_version", super::admin::version_text()),
-            ("ceph_version_short", super::admin::CEPH_VERSION.to_owned()),
-            ("ceph_release", super::admin::CEPH_RELEASE.to_owned()),
-            ("osd_objectstore", "spirula".to_owned()),
-            ("osd_data", self.cfg.device.display().to_string()),
-            ("bluestore_bdev_size", size.to_string()),
-            ("bluestore_bdev_type", class.to_owned()),
-            ("default_device_class", class.to_owned()),
-            ("rotational", rotational.to_owned()),
-            ("front_addr", EntityAddrVec::from(self.addrs.public).to_string()),
-            ("back_addr", EntityAddrVec::from(self.addrs.cluster).to_string()),
-            (
-                "hb_front_addr",
-                EntityAddrVec::from(self.addrs.heartbeat_front).to_string(),
-            ),
-            (
-                "hb_back_addr",
-                EntityAddrVec::from(self.addrs.heartbeat_back).to_string(),
-            ),
-            ("memory_target", self.cfg.memory_target.to_string()),
-        ];
-        pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
     }
 
     /// Asks the monitors which snapshots are purged, where not all are known.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, decode_all, encode_to_vec};
-use spirula_maps::{HObject, ReqId, SnapContext};
+use spirula_maps::HObject;
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
@@ -181,27 +181,17 @@ impl Pg {
             pgid: r.from,
             token: r.token,
         };
+        let object = HObject {
+            snap: spirula_maps::snap::NOSNAP,
+            ..r.object
+        };
         let op = ClientOp {
             client: Arc::new(Client::peer(asker)),
             tid: r.token,
-            reqid: ReqId::default(),
-            pgid: self.pgid,
             snapid: r.object.snap,
-            object: HObject {
-                snap: spirula_maps::snap::NOSNAP,
-                ..r.object
-            },
             epoch,
             flags: OsdFlags::READ,
-            mtime: Default::default(),
-            ops,
-            snapc: SnapContext::default(),
-            retry_attempt: 0,
-            trace: Default::default(),
-            stamps: Default::default(),
-            spent: 0,
-            hold: None,
-            room: Default::default(),
+            ..self.internal_op(object, ops, cx.usec)
         };
         self.handle_op(op, cx);
     }

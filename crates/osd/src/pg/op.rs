@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::{Caller, Flags, Method};
-use spirula_denc::{EntityAddr, EntityName, UTime};
+use spirula_denc::{EntityAddr, EntityName, EntityType, UTime};
 use spirula_maps::{HObject, PgId, ReqId, SnapContext, SnapId};
 use spirula_proto::BytesList;
 use spirula_proto::osd::{
@@ -122,6 +122,7 @@ impl Client {
     /// Another OSD.
     pub(crate) fn peer(asker: Asker) -> Self {
         Self {
+            name: EntityName::new(EntityType::OSD, i64::from(asker.osd)),
             asker: Some(asker),
             ..Self::internal()
         }

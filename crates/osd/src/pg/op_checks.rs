@@ -215,6 +215,8 @@ impl Pg {
     }
 
     pub(super) fn reply(&self, op: &ClientOp, reply: MOsdOpReply, data_off: u16, cx: &mut Ctx<'_>) {
+        // Taken here also where nobody asks for it: the next request to be answered is another one.
+        let description = cx.described.take();
         if let Some(asker) = &op.client.asker {
             return self.answer_asker(asker, &reply, cx);
         }
@@ -222,7 +224,6 @@ impl Pg {
             return;
         }
         let client = Arc::clone(&op.client);
-        let description = cx.described.take();
         let record = description.map(|d| Box::new(self.record_of(op, d)));
         cx.out.push(Output::Reply {
             client,

@@ -15,7 +15,7 @@ use super::errno::*;
 use super::exec::{Exec, ObjectState, Run, up_front};
 use super::fetch::{Fetched, ReadError, Want};
 use super::object::ObjectInfo;
-use super::op::{Client, ClientOp, OsdOp};
+use super::op::{Client, ClientOp, OsdOp, Stamps};
 use super::op_checks::data_off;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
@@ -122,8 +122,8 @@ fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
 }
 
 impl Pg {
-    /// A request of the PG itself.
-    pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>) -> ClientOp {
+    /// A request of the PG itself, which begins at `usec`.
+    pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>, usec: u64) -> ClientOp {
         ClientOp {
             client: Arc::new(Client::internal()),
             tid: 0,
@@ -138,7 +138,11 @@ impl Pg {
             snapc: SnapContext::default(),
             retry_attempt: 0,
             trace: Default::default(),
-            stamps: Default::default(),
+            stamps: Stamps {
+                received: usec,
+                queued: usec,
+                ..Stamps::default()
+            },
             spent: 0,
             hold: None,
             room: Default::default(),

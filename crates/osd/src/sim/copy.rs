@@ -160,3 +160,33 @@ fn copies_in_a_circle_and_lost_messages_end() {
         assert!(sim.read(name).unwrap().starts_with(b"data of "));
     }
 }
+
+#[test]
+fn a_question_of_another_osd_is_as_old_as_it_is() {
+    let mut sim = cluster(8 << 20);
+    sim.write_full("source", "data");
+    sim.pass(100);
+    let begun = sim.usec;
+    let op = sim.build("to", vec![copy("source")]);
+    let tid = sim.submit(op).unwrap();
+    let asked = (0..10_000).find_map(|_| {
+        sim.run_some(1);
+        sim.records()
+            .into_iter()
+            .find(|r| r.description.contains("copy-get"))
+    });
+    let asked = asked.expect("nobody asked for the source");
+    assert_eq!(asked.client.kind, EntityType::OSD);
+    assert!(
+        asked.stamps.received >= begun && asked.stamps.queued >= begun,
+        "{asked:?}"
+    );
+    let received = sim
+        .nodes
+        .values()
+        .filter_map(|n| n.core.as_ref())
+        .flat_map(Core::ops_received);
+    assert!(received.filter(|t| *t != 0).all(|t| t >= begun));
+    sim.settle();
+    assert_eq!(sim.reply_to(tid).unwrap().result, 0);
+}

@@ -36,6 +36,7 @@ use spirula_cephx::caps::ClassCall;
 use crate::core::Core;
 use crate::pg::cluster::{ClusterMap, PoolView};
 use crate::pg::config::PgConfig;
+use crate::pg::describe::OpRecord;
 use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
@@ -603,6 +604,12 @@ impl Sim {
     }
 
     /// States of all PGs, as their primaries say.
+    /// The requests that wait or are under way, on all nodes.
+    fn records(&self) -> Vec<OpRecord> {
+        let cores = self.nodes.values().filter_map(|n| n.core.as_ref());
+        cores.flat_map(Core::op_records).collect()
+    }
+
     fn states(&self) -> Vec<String> {
         let cores = self.nodes.values().filter_map(|n| n.core.as_ref());
         let mut all: Vec<String> = cores

@@ -195,6 +195,23 @@ fn a_watch_lives_by_its_pings_and_an_old_one_by_its_connection() {
 }
 
 #[test]
+fn the_end_of_a_watch_is_as_old_as_it_is() {
+    let mut sim = cluster();
+    let a = client(1);
+    sim.by(&a, "a", write_full("x"));
+    sim.pass(100);
+    sim.by(&a, "a", watch(1, WatchOp::WATCH, 10));
+    let (begun, primary) = (sim.usec, sim.primary("a"));
+    // It waits for a member that does not answer.
+    sim.isolate((primary + 1) % 3);
+    sim.pass(12);
+    let records = sim.records();
+    let end = records.iter().find(|r| r.description.contains("watch"));
+    let end = end.expect("the watch has not ended");
+    assert!(end.stamps.received >= begun + 10_000_000, "{end:?}");
+}
+
+#[test]
 fn a_watch_is_taken_up_again_after_its_connection_or_primary_was_lost() {
     let mut sim = cluster();
     let a = client(1);

@@ -140,7 +140,7 @@ impl Pg {
         let ops = cookies.into_iter().map(unwatch).collect();
         let op = ClientOp {
             reqid,
-            ..self.internal_op(of, ops)
+            ..self.internal_op(of, ops, cx.usec)
         };
         self.queue_op(object, op, cx);
     }
