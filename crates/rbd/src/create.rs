@@ -11,7 +11,7 @@ use crate::clones::{self, Link};
 use crate::cls::{self, change, tell};
 use crate::image::{Image, Options};
 use crate::remove::remove_named;
-use crate::{Error, Result, directory, names};
+use crate::{Error, JournalOptions, Result, directory, journal, mirror, names};
 
 /// The size of objects as a power of two, unless told otherwise.
 const DEFAULT_ORDER: u8 = 22;
@@ -26,9 +26,14 @@ const DEFAULT_FEATURES: u64 = features::LAYERING
 /// Features that come by themselves.
 const IMPLICIT: u64 = features::STRIPINGV2 | features::DATA_POOL | features::FAST_DIFF;
 /// Features with which images can be made.
-const CREATABLE: u64 = DEFAULT_FEATURES | features::STRIPINGV2 | features::DATA_POOL;
+const CREATABLE: u64 = DEFAULT_FEATURES | features::STRIPINGV2 | features::DATA_POOL | features::JOURNALING;
 /// Letters of an id's random part.
 const ID_LETTERS: usize = 3;
+
+/// Of the features of an image those that another one can be made with.
+pub(crate) fn creatable(features: u64) -> u64 {
+    features & CREATABLE
+}
 
 /// How a clone holds on to its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +60,8 @@ pub struct CreateOptions {
     pub data_pool: Option<String>,
     /// How a clone holds on to its parent.
     pub clone_format: CloneFormat,
+    /// What its journal is like, where it has one.
+    pub journal: JournalOptions,
 }
 
 /// What is decided of a new image.
@@ -65,6 +72,7 @@ struct Plan {
     striping: Option<(u64, u64)>,
     data_pool: Option<i64>,
     layout: Layout,
+    journal: JournalOptions,
 }
 
 fn invalid() -> Error {
@@ -85,10 +93,11 @@ fn checked_features(wanted: Option<u64>) -> Result<u64> {
     if features & !CREATABLE != 0 {
         return Err(Error::os("create", errno::ENOSYS));
     }
+    let needs_lock = features & (features::OBJECT_MAP | features::JOURNALING) != 0;
+    if needs_lock && features & features::EXCLUSIVE_LOCK == 0 {
+        return Err(invalid());
+    }
     if features & features::OBJECT_MAP != 0 {
-        if features & features::EXCLUSIVE_LOCK == 0 {
-            return Err(invalid());
-        }
         features |= features::FAST_DIFF;
     }
     Ok(features)
@@ -102,6 +111,9 @@ impl Plan {
         }
         let object_size = 1u32 << order;
         let mut features = checked_features(options.features)?;
+        if features & features::JOURNALING != 0 {
+            mirror::check_unmirrored(io).await?;
+        }
         let usual = (u64::from(object_size), 1);
         let striping = options.striping.filter(|s| *s != usual);
         let (unit, count) = striping.unwrap_or(usual);
@@ -135,6 +147,7 @@ impl Plan {
             striping,
             data_pool,
             layout,
+            journal: options.journal.clone(),
         })
     }
 
@@ -154,6 +167,9 @@ impl Plan {
         if self.features & features::OBJECT_MAP != 0 {
             let input = (self.layout.objects(size), NONEXISTENT);
             tell(io, names::object_map(&self.id, None), "object_map_resize", &input).await?;
+        }
+        if self.features & features::JOURNALING != 0 {
+            journal::create(io, &self.id, &self.journal).await?;
         }
         Ok(())
     }
@@ -234,11 +250,21 @@ pub async fn clone(
         ..Options::default()
     };
     let parent = Image::open(parent, image, open).await?;
+    clone_open(&parent, io, name, options, true).await
+}
+
+/// Makes a clone of the snapshot at which an image is open. With its metadata, unless others are to be its.
+pub(crate) async fn clone_open(
+    parent: &Image,
+    io: &IoCtx,
+    name: &str,
+    options: &CreateOptions,
+    with_metadata: bool,
+) -> Result<()> {
     let format = clone_format(io, options.clone_format).await?;
     let header = parent.header();
-    let snap = header
-        .user_snapshot(snapshot)
-        .ok_or(Error::os("clone", errno::ENOENT))?;
+    let snap = parent.snapshot_id().and_then(|id| header.snapshots.get(&id));
+    let snap = snap.ok_or(Error::os("clone", errno::ENOENT))?;
     if !header.has(features::LAYERING) {
         return Err(Error::os("clone", errno::ENOSYS));
     }
@@ -246,14 +272,9 @@ pub async fn clone(
         return Err(Error::os("clone", errno::EINVAL));
     }
     let inherited = header.features & DEFAULT_FEATURES;
-    let layout = parent.fixed().layout;
-    let striping = (layout.stripe_unit.into(), layout.stripe_count.into());
-    let is_striped = header.has(features::STRIPINGV2);
     let options = CreateOptions {
-        order: options.order.or(Some(parent.fixed().order)),
         features: Some(options.features.unwrap_or(inherited) | features::LAYERING),
-        striping: options.striping.or(is_striped.then_some(striping)),
-        ..options.clone()
+        ..options.like(parent)
     };
     let size = snap.size;
     let id = make(io, name, size, &options).await?;
@@ -268,7 +289,7 @@ pub async fn clone(
         io,
         child: &id,
     };
-    let linked = attach(&link, size, format).await;
+    let linked = attach(&link, size, format, with_metadata).await;
     if linked.is_err() {
         // What it failed with counts.
         let _ = clones::detach(&link).await;
@@ -277,14 +298,40 @@ pub async fn clone(
     linked
 }
 
+impl CreateOptions {
+    /// These, and where they say nothing of its layout that of another image.
+    fn like(&self, image: &Image) -> Self {
+        let (layout, header) = (image.fixed().layout, image.header());
+        let striping = (layout.stripe_unit.into(), layout.stripe_count.into());
+        let is_striped = header.has(features::STRIPINGV2);
+        Self {
+            order: self.order.or(Some(image.fixed().order)),
+            striping: self.striping.or(is_striped.then_some(striping)),
+            ..self.clone()
+        }
+    }
+
+    /// These, and where they say nothing of layout and features those of an image that is copied.
+    pub(crate) fn of_copy(&self, image: &Image) -> Self {
+        let features = image.header().features & (DEFAULT_FEATURES | features::JOURNALING);
+        Self {
+            features: self.features.or(Some(features)),
+            ..self.like(image)
+        }
+    }
+}
+
 /// Makes the one the clone of the other.
-async fn attach(link: &Link<'_>, overlap: u64, format: CloneFormat) -> Result<()> {
+async fn attach(link: &Link<'_>, overlap: u64, format: CloneFormat, with_metadata: bool) -> Result<()> {
     let header = names::header(link.child);
     let input = (link.spec.clone(), (overlap, false));
     tell(link.io, &header, "parent_attach", &input).await?;
     match format {
         CloneFormat::V1 => clones::attach_v1(link).await?,
         CloneFormat::V2 | CloneFormat::Auto => clones::attach_v2(link).await?,
+    }
+    if !with_metadata {
+        return Ok(());
     }
     let metadata = clones::metadata(link.parent, &clones::parent_header(link)).await?;
     if !metadata.is_empty() {

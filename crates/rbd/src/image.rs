@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::cls::{self, Nothing};
 use crate::header::{Fixed, Header, text};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalOptions};
 use crate::lock::Lock;
 use crate::object_map::ObjectMap;
 use crate::watcher::Watcher;
@@ -98,6 +98,8 @@ pub(crate) struct Inner {
     pub(crate) map: RefCell<Option<Rc<ObjectMap>>>,
     /// The journal, while the lock is held.
     pub(crate) journal: RefCell<Option<Rc<Journal>>>,
+    /// What a journal is to be like that this client makes.
+    pub(crate) journal_options: RefCell<JournalOptions>,
     /// Held by writes, and taken alone by what none may be under way for.
     pub(crate) gate: Arc<RwLock<()>>,
     /// One operation on the image as a whole at a time. The lock is not passed on meanwhile.
@@ -199,6 +201,7 @@ impl Inner {
             lock: Lock::default(),
             map: RefCell::default(),
             journal: RefCell::default(),
+            journal_options: RefCell::default(),
             gate: Arc::new(RwLock::new(())),
             operation: Mutex::new(()),
             copy_ups: RefCell::default(),

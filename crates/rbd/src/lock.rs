@@ -171,21 +171,51 @@ impl Inner {
     }
 
     /// What the former holder has left, and the object map.
-    async fn took_lock(&self, cookie: &str) -> Result<()> {
+    async fn took_lock(self: &Rc<Self>, cookie: &str) -> Result<()> {
         self.reread().await?;
+        self.follow_map().await?;
+        self.open_journal(cookie).await
+    }
+
+    /// While the lock is held: begins to keep what a new feature says is to be kept.
+    pub(crate) async fn follow_features(self: &Rc<Self>) -> Result<()> {
+        let Some(cookie) = self.lock.cookie() else {
+            return Ok(());
+        };
+        self.follow_map().await?;
+        if self.journal.borrow().is_some() {
+            return Ok(());
+        }
+        self.open_journal(&cookie).await
+    }
+
+    /// Opens the object map where the image has one, and lets go of one that it has no more.
+    async fn follow_map(&self) -> Result<()> {
         let header = self.header();
-        if header.has(features::OBJECT_MAP) {
+        let has_map = header.has(features::OBJECT_MAP);
+        if !has_map {
+            self.map.take();
+        } else if self.map().is_none() {
             let objects = self.objects(header.size);
             let map = ObjectMap::open(&self.io, &self.fixed.id, &header, (objects, self.max_mapped)).await?;
             *self.map.borrow_mut() = Some(Rc::new(map));
         }
-        if header.has(features::JOURNALING) && self.purpose == Purpose::Use {
-            let replayer = self.replayer(cookie).await?;
-            let journal = Box::pin(Journal::open(Rc::clone(&replayer))).await?;
-            self.name.replace(replayer.name.take());
-            self.reread().await?;
-            *self.journal.borrow_mut() = Some(Rc::new(journal));
+        Ok(())
+    }
+
+    /// Opens the journal where the image has one, and does what it tells of.
+    async fn open_journal(self: &Rc<Self>, cookie: &str) -> Result<()> {
+        if !self.header().has(features::JOURNALING) || self.purpose != Purpose::Use {
+            return Ok(());
         }
+        let replayer = self.replayer(cookie).await?;
+        let journal = Box::pin(Journal::open(Rc::clone(&replayer))).await?;
+        self.name.replace(replayer.name.take());
+        self.reread().await?;
+        // It may have told of features.
+        *self.map.borrow_mut() = replayer.map();
+        self.follow_map().await?;
+        *self.journal.borrow_mut() = Some(Rc::new(journal));
         Ok(())
     }
 

@@ -95,6 +95,10 @@ pub(crate) enum Task {
     Rename {
         name: String,
     },
+    UpdateFeatures {
+        features: u64,
+        enabled: bool,
+    },
     /// To copy what the image lacks from the source of its migration.
     Migrate,
     /// One that is not known here.
@@ -108,7 +112,7 @@ impl Task {
             Self::SnapCreate { .. } | Self::SnapRename { .. } | Self::Rename { .. } => Some(errno::EEXIST),
             Self::SnapRemove { .. } => Some(errno::ENOENT),
             Self::SnapProtect { .. } => Some(errno::EBUSY),
-            Self::SnapUnprotect { .. } | Self::Flatten => Some(errno::EINVAL),
+            Self::SnapUnprotect { .. } | Self::Flatten | Self::UpdateFeatures { .. } => Some(errno::EINVAL),
             Self::Resize { .. } | Self::Migrate | Self::Unknown => None,
         }
     }
@@ -170,6 +174,7 @@ const SNAP_RENAME: u32 = 11;
 const SNAP_PROTECT: u32 = 12;
 const SNAP_UNPROTECT: u32 = 13;
 const RENAME: u32 = 14;
+const UPDATE_FEATURES: u32 = 15;
 const MIGRATE: u32 = 16;
 const SPARSIFY: u32 = 17;
 const QUIESCE: u32 = 18;
@@ -248,6 +253,12 @@ impl Encode for Request<'_> {
             Task::Rename { name } => {
                 w.u32(RENAME);
                 w.string(name);
+                w.put(&self.id);
+            }
+            Task::UpdateFeatures { features, enabled } => {
+                w.u32(UPDATE_FEATURES);
+                w.u64(*features);
+                w.bool(*enabled);
                 w.put(&self.id);
             }
             Task::Migrate => self.encode_kind(MIGRATE, w),
@@ -334,6 +345,13 @@ fn task(kind: u32, version: u8, r: &mut Reader<'_>) -> Result<(RequestId, Task)>
         RENAME => {
             let name = r.string()?;
             (request_id(version, r)?, Task::Rename { name })
+        }
+        UPDATE_FEATURES => {
+            let (features, enabled) = (r.u64()?, r.bool()?);
+            (
+                request_id(version, r)?,
+                Task::UpdateFeatures { features, enabled },
+            )
         }
         MIGRATE => (r.get()?, Task::Migrate),
         REBUILD_OBJECT_MAP | SPARSIFY => (r.get()?, Task::Unknown),
@@ -503,6 +521,10 @@ mod tests {
             Task::SnapProtect { name: name.clone() },
             Task::SnapUnprotect { name: name.clone() },
             Task::Rename { name },
+            Task::UpdateFeatures {
+                features: 24,
+                enabled: true,
+            },
             Task::Migrate,
         ] {
             let sent = encode_to_vec(&Request {

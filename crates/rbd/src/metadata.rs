@@ -9,10 +9,11 @@ use crate::cls::{ask, tell};
 use crate::header::text;
 use crate::image::{Image, Inner};
 use crate::journal::Operation;
-use crate::{Result, clones};
+use crate::{Result, clones, config};
 
 impl Inner {
     async fn set_metadata(self: &Rc<Self>, key: String, value: String) -> Result<()> {
+        config::check(&key, &value)?;
         let _operation = self.begin_operation().await?;
         let values = BTreeMap::from([(key.clone(), Bytes::from(value.clone()))]);
         let set = tell(&self.io, self.header_oid(), "metadata_set", &values);
@@ -60,7 +61,7 @@ impl Image {
     /// Notes something under a key.
     ///
     /// # Errors
-    /// `EROFS` where the image is open for reading.
+    /// `EROFS` where the image is open for reading, `EINVAL` where the key is that of an option which can't have the value.
     pub async fn set_metadata(&self, key: &str, value: &str) -> Result<()> {
         let (key, value) = (key.to_owned(), value.to_owned());
         let set = |inner: Rc<Inner>| async move { inner.set_metadata(key, value).await };

@@ -129,6 +129,7 @@ impl Inner {
                 self.announce_header().await;
                 Ok(())
             }
+            Task::UpdateFeatures { features, enabled } => self.update_features(*features, *enabled).await,
             Task::Migrate | Task::Unknown => Err(Error::os("image", errno::EOPNOTSUPP)),
         }
     }

@@ -6,8 +6,9 @@ use spirula_classes::rbd::{
 };
 use spirula_denc::{Decode, Reader};
 
+use crate::image_file::read_image_head;
 use crate::message::{Message, read_response};
-use crate::{bounds, journal, migration};
+use crate::{bounds, diff_file, journal, migration};
 
 pub(crate) fn read<T: Decode>(data: &[u8]) -> Option<T> {
     Reader::new(data).get().ok()
@@ -24,6 +25,8 @@ pub fn read_stored(data: &[u8]) {
     let _ = (read::<ChildImageSpec>(data), read::<TrashImage>(data));
     let _ = (Message::read(data), read_response(data));
     journal::read_stored(data);
+    let _ = read_image_head(&mut &data[..]);
+    diff_file::read_stored(data);
     if let Some(record) = read::<Migration>(data) {
         migration::read_stored(&record);
     }

@@ -1,31 +1,44 @@
 //! Images that were put into the trash: they have no names any more, and are removed by their ids (Ceph's
 //! `src/librbd/api/Trash.cc`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use spirula_classes::rbd::TrashImage;
+use spirula_classes::rbd::{TrashImage, features};
 use spirula_client::{IoCtx, errno};
 use spirula_denc::{UTime, Writer};
 
 use crate::cls::{announce, ask, tell};
 use crate::error::unless;
-use crate::header::text;
+use crate::header::{Header, text};
+use crate::image::{Image, Options, Purpose};
+use crate::mirror::disable;
+use crate::progress::Meter;
 use crate::remove::{remove_content, remove_objects};
 use crate::{Error, Progress, Result, directory, names};
 
 /// Entries asked for at a time.
 const BATCH: u64 = 1024;
-/// The number of the notification that an image is gone.
+/// The numbers of the notifications that an image came, and that one is gone.
+const ADDED: u32 = 0;
 const REMOVED: u32 = 1;
 
-/// Who put an image there: a user, or the removal of a clone's parent.
-const BY_USERS: [u8; 2] = [0, 4];
+/// Who put an image there: a user.
+const BY_USER: u8 = 0;
+/// Mirroring, as the image was removed elsewhere.
+const BY_MIRRORING: u8 = 1;
+/// The removal of a clone's parent by a user.
+const BY_USER_AS_PARENT: u8 = 4;
+/// What users purge.
+const BY_USERS: [u8; 2] = [BY_USER, BY_USER_AS_PARENT];
+/// What users take out again.
+const RESTORABLE: [u8; 3] = [BY_USER, BY_MIRRORING, BY_USER_AS_PARENT];
 
 /// What is happening to an image in the trash (`TrashImageState`).
 const NORMAL: u8 = 0;
 const MOVING: u8 = 1;
 const REMOVING: u8 = 2;
+const RESTORING: u8 = 3;
 
 /// An image in the trash.
 ///
@@ -73,14 +86,10 @@ pub async fn trash_remove(io: &IoCtx, id: &str, force: bool, progress: &Progress
         MOVING => return Err(Error::os("remove from the trash", errno::EUCLEAN)),
         _ => return Err(Error::os("remove from the trash", errno::EBUSY)),
     }
-    let set_state = |state: u8, expected: u8| {
-        let input = (id.to_owned(), (state, expected));
-        async move { tell(io, names::TRASH, "trash_state_set", &input).await }
-    };
     // From here on nobody restores it.
-    set_state(REMOVING, NORMAL).await?;
+    set_state(io, id, REMOVING, NORMAL).await?;
     if let Err(e) = remove_content(io, "", id, progress).await {
-        if let Err(e) = set_state(NORMAL, REMOVING).await {
+        if let Err(e) = set_state(io, id, NORMAL, REMOVING).await {
             tracing::warn!("image {id} stays in the trash as one that is being removed: {e}");
         }
         return Err(e);
@@ -90,6 +99,109 @@ pub async fn trash_remove(io: &IoCtx, id: &str, force: bool, progress: &Progress
         tell(io, names::TRASH, "trash_remove", &id.to_owned()).await,
         errno::ENOENT,
     )?;
+    announce_removal(io, id).await;
+    Ok(())
+}
+
+/// Notes what is happening to an image: `ESTALE` where that is neither this nor what is expected.
+async fn set_state(io: &IoCtx, id: &str, state: u8, expected: u8) -> Result<()> {
+    let input = (id.to_owned(), (state, expected));
+    tell(io, names::TRASH, "trash_state_set", &input).await
+}
+
+/// Puts an image into the trash, where it should stay until a time. Its name is free then.
+///
+/// # Errors
+/// `ENOENT` where there is none, `EOPNOTSUPP` for one of the first format, `EBUSY` where another client does not give up its lock or the
+/// image is migrating, `EINVAL` where it is mirrored and the primary one is elsewhere.
+pub async fn trash_move(io: &IoCtx, name: &str, until: UTime) -> Result<()> {
+    let id = match unless(directory::image_id(io, name).await, errno::ENOENT)? {
+        Some(id) => id,
+        None if directory::is_old_image(io, name).await? => {
+            return Err(Error::os("trash", errno::EOPNOTSUPP));
+        }
+        None => half_moved(io, name).await?,
+    };
+    let header = unless(Header::read(io, &id).await, errno::ENOENT)?;
+    if let Some(header) = &header {
+        prepare(io, (name, &id), header).await?;
+    }
+    let image = TrashImage {
+        source: BY_USER,
+        name: Bytes::from(name.to_owned()),
+        deletion_time: UTime::now(),
+        deferment_end_time: until,
+        state: MOVING,
+    };
+    let entry = (id.clone(), image.clone());
+    unless(tell(io, names::TRASH, "trash_add", &entry).await, errno::EEXIST)?;
+    directory::remove(io, name, &id).await?;
+    set_state(io, &id, NORMAL, MOVING).await?;
+    let mut w = Writer::new();
+    w.section(1, 1, |w| {
+        w.u32(ADDED);
+        w.string(&id);
+        w.put(&TrashImage {
+            state: NORMAL,
+            ..image
+        });
+    });
+    announce(io, names::TRASH, w.into_vec()).await;
+    Ok(())
+}
+
+/// The id of an image that somebody began to put into the trash.
+async fn half_moved(io: &IoCtx, name: &str) -> Result<String> {
+    let is_it = |i: &TrashImage| i.source == BY_USER && i.state == MOVING && i.name == name.as_bytes();
+    let listed = trash_list(io).await?;
+    let found = listed.into_iter().find(|(_, image)| is_it(image));
+    found.map(|(id, _)| id).ok_or(Error::os("trash", errno::ENOENT))
+}
+
+/// Looks whether an image may go, as far as its users are concerned, and ends its mirroring.
+async fn prepare(io: &IoCtx, (name, id): (&str, &str), header: &Header) -> Result<()> {
+    if header.has(features::MIGRATING) {
+        return Err(Error::os("trash", errno::EBUSY));
+    }
+    let mirrored = disable::removable(io, id, header).await?;
+    // Its journal may be unreadable, and is not needed.
+    let image = Image::open_for(io, (name, id), Options::default(), Purpose::Remove).await?;
+    let acquired = match image.inner.acquire().await {
+        Err(e) if e.is(errno::EROFS) => Err(Error::os("trash", errno::EBUSY)),
+        other => other,
+    };
+    let done = match (acquired, mirrored) {
+        (Ok(()), Some(mirrored)) => image.inner.end_mirroring(mirrored).await,
+        (done, _) => done,
+    };
+    let closed = image.close().await;
+    done.and(closed)
+}
+
+/// Takes an image out of the trash, under the name that it had or another one.
+///
+/// # Errors
+/// `ENOENT` where there is none, `EINVAL` where it is part of a migration or is being removed by its clients, `EBUSY` where it is being
+/// removed, `EEXIST` where another image has that name.
+pub async fn trash_restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<()> {
+    let image = trash_get(io, id).await?;
+    if !RESTORABLE.contains(&image.source) {
+        return Err(Error::os("restore", errno::EINVAL));
+    }
+    if image.state != NORMAL && image.state != RESTORING {
+        return Err(Error::os("restore", errno::EBUSY));
+    }
+    set_state(io, id, RESTORING, NORMAL).await?;
+    let name = name.map_or_else(|| text(&image.name), str::to_owned);
+    match directory::add_again(io, &name, id).await {
+        Err(e) if e.is(errno::EEXIST) => {
+            set_state(io, id, NORMAL, RESTORING).await?;
+            return Err(e);
+        }
+        other => other?,
+    }
+    let removed = tell(io, names::TRASH, "trash_remove", &id.to_owned()).await;
+    unless(removed, errno::ENOENT)?;
     announce_removal(io, id).await;
     Ok(())
 }
@@ -129,22 +241,105 @@ const PASSED_OVER: [i32; 6] = [
     errno::EACCES,
 ];
 
-/// Removes the images in the trash that need not stay any longer at `now`, as far as clones and groups do not need them
-/// and the client may. An image may become free by the removal of another one.
+/// The images in the trash that need not stay any longer at `now`. With a threshold instead those of which a pool has to be rid so that no
+/// greater share of it is used, first those that need not stay for long, and with them those that need not stay any longer; none where
+/// no more is used.
 ///
 /// # Errors
-/// Why the first of those that remain was not removed.
-pub async fn trash_purge(io: &IoCtx, now: UTime) -> Result<()> {
-    let expired = |image: &TrashImage| BY_USERS.contains(&image.source) && image.deferment_end_time <= now;
-    let listed = trash_list(io).await?;
-    let mut due: VecDeque<String> = listed
+/// `EINVAL` for a threshold that is no share.
+pub async fn trash_due(io: &IoCtx, now: UTime, threshold: Option<f64>) -> Result<Vec<String>> {
+    if threshold.is_some_and(|t| !(0.0..=1.0).contains(&t)) {
+        return Err(Error::os("purge", errno::EINVAL));
+    }
+    let mut listed: Vec<_> = trash_list(io).await?.into_iter().collect();
+    listed.retain(|(_, image)| BY_USERS.contains(&image.source));
+    let mut due: BTreeSet<String> = BTreeSet::new();
+    if let Some(threshold) = threshold {
+        listed.sort_by_key(|(_, image)| image.deferment_end_time);
+        due = too_much(io, &listed, threshold).await?;
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+    }
+    let expired = listed.iter().filter(|(_, image)| image.deferment_end_time <= now);
+    due.extend(expired.map(|(id, _)| id.clone()));
+    Ok(due.into_iter().collect())
+}
+
+/// The first of these images whose data fills pools beyond a share.
+async fn too_much(io: &IoCtx, images: &[(String, TrashImage)], threshold: f64) -> Result<BTreeSet<String>> {
+    let mut excess: BTreeMap<i64, u64> = pools_in_use(io)
+        .await?
         .into_iter()
-        .filter(|(_, i)| expired(i))
-        .map(|(id, _)| id)
+        .filter(|(_, share, _)| *share > threshold)
+        .map(|(pool, share, bytes)| (pool, (bytes as f64 * (share - threshold)) as u64))
         .collect();
+    let mut due = BTreeSet::new();
+    for (id, _) in images {
+        let options = Options {
+            read_only: true,
+            ..Options::default()
+        };
+        let Some(image) = unless(Image::open_by_id(io, "", id, options).await, errno::ENOENT)? else {
+            continue;
+        };
+        let pool = image.fixed().data_pool.unwrap_or(io.pool_id());
+        let Some(left) = excess.get_mut(&pool).filter(|left| **left > 0) else {
+            continue;
+        };
+        let mut used = image.usage(None).await?.used;
+        for snap in image.header().snapshots.keys() {
+            used += image.usage(Some(*snap)).await?.used;
+        }
+        *left = left.saturating_sub(used);
+        if used > 0 {
+            due.insert(id.clone());
+        }
+    }
+    Ok(due)
+}
+
+/// What the monitors know of how full pools are.
+#[derive(serde::Deserialize)]
+struct Usages {
+    pools: Vec<PoolUsage>,
+}
+
+#[derive(serde::Deserialize)]
+struct PoolUsage {
+    id: i64,
+    stats: Stats,
+}
+
+#[derive(serde::Deserialize)]
+struct Stats {
+    percent_used: f64,
+    max_avail: u64,
+    bytes_used: u64,
+}
+
+/// The pools, with the share of them that is used and what they could hold in bytes.
+async fn pools_in_use(io: &IoCtx) -> Result<Vec<(i64, f64, u64)>> {
+    let command = r#"{"prefix": "df", "format": "json"}"#;
+    let reply = io.rados().mon_command(command, Bytes::new()).await?;
+    let unreadable = |_| Error::os("df", errno::EBADMSG);
+    let usages: Usages = serde_json::from_slice(&reply.output).map_err(unreadable)?;
+    let of = |p: PoolUsage| (p.id, p.stats.percent_used, p.stats.max_avail + p.stats.bytes_used);
+    Ok(usages.pools.into_iter().map(of).collect())
+}
+
+/// Removes those of some images in the trash that clones and groups do not need, as far as the client may. An image may become free by
+/// the removal of another one.
+///
+/// # Errors
+/// Why the first of those that remain was not removed; `ECANCELED` where the progress' listener ends it.
+pub async fn trash_purge(io: &IoCtx, ids: Vec<String>, progress: &Progress) -> Result<()> {
+    let meter = Meter::new(progress, ids.len() as u64);
+    let mut due: VecDeque<String> = ids.into();
     // How many in a row were tried in vain.
     let mut in_vain = 0;
     let mut first = None;
+    let all = due.len();
     while let Some(id) = due.pop_front() {
         match trash_remove(io, &id, true, &Progress::untold()).await {
             Ok(()) => (in_vain, first) = (0, None),
@@ -157,6 +352,7 @@ pub async fn trash_purge(io: &IoCtx, now: UTime) -> Result<()> {
             }
             Err(e) => return Err(e),
         }
+        meter.reached((all - due.len()) as u64)?;
         if in_vain >= due.len() {
             break;
         }

@@ -45,10 +45,11 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
         return complain(1, "rados: -h or --help for usage");
     }
     let words = common::args::words(args);
-    let (args, connection) = match common::args::parse("rados", words, args::sort, |e| complain(1, e)) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+    let (args, connection) =
+        match common::args::parse("rados", words, args::sort, |_| None, |e| complain(1, e)) {
+            Ok(parsed) => parsed,
+            Err(code) => return code,
+        };
     match Tool::start(args, &connection).await {
         Ok(tool) => tool.run().await.map_or_else(|code| code, |()| 0),
         Err(code) => code,

@@ -1,65 +1,16 @@
 //! The arguments of `rbd`.
 
-use clap::Parser;
+use std::collections::BTreeSet;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
 use super::serve;
 
-/// What the commands are, behind the options in the help.
-const COMMANDS: &str = "\
-IMAGES
-   create --size <size> <image>     create an empty image
-   ls [-l] [<pool>]                 list images
-   info <image>[@<snap>]            size, layout, features
-   resize --size <size> [--allow-shrink] <image>
-                                    change the size
-   rename <image> <image>           give another name
-   rm <image>                       remove an image
-   du [<image>[@<snap>]]            how much space images take
-   export <image>[@<snap>] <path>   write an image to a file, - for standard output
-   import <path> [<image>]          make an image from a file, - for standard input
-   bench --io-type read|write|rw <image>
-                                    measure
-   serve <image>[@<snap>] ...       make images network block devices (NBD) until a signal comes
-
-SNAPSHOTS AND CLONES
-   snap create <image>@<snap>       take a snapshot
-   snap ls [--all] <image>          list snapshots
-   snap rm <image>@<snap>           remove one
-   snap rename <image>@<snap> <image>@<snap>
-                                    give another name
-   snap rollback <image>@<snap>     make the image what it was
-   snap protect <image>@<snap>      keep it from being removed
-   snap unprotect <image>@<snap>    let it be removed
-   snap purge <image>               remove all
-   snap limit set --limit <n> <image>, snap limit clear <image>
-                                    how many there may be
-   clone <image>@<snap> <image>     make an image that begins as a snapshot
-   children <image>[@<snap>]        list such images
-   flatten <image>                  make one independent of its snapshot
-
-POOLS AND CLIENTS
-   pool init [--force] <pool>       make a pool one of images
-   pool stats [<pool>[/<namespace>]]
-                                    how many images there are, and how large
-   namespace create|rm <pool>/<namespace>, namespace ls [<pool>]
-                                    parts of a pool that keys may be limited to
-   status <image>                   which clients use an image
-   lock ls <image>, lock add [--shared <tag>] <image> <id>, lock rm <image> <id> <locker>
-                                    locks that people take by hand
-   image-meta ls <image>, image-meta get|rm <image> <key>, image-meta set <image> <key> <value>
-                                    what is noted of an image
-
-An image is [<pool>/[<namespace>/]]<name>.";
-
 /// Block images
 #[derive(Debug, Parser)]
-#[command(
-    name = "rbd",
-    override_usage = "rbd [options] <command> ...",
-    after_help = COMMANDS,
-    disable_help_subcommand = true,
-    disable_version_flag = true
-)]
+#[command(name = "rbd", disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct Args {
     /// The pool
     #[arg(short, long)]
@@ -73,6 +24,9 @@ pub(crate) struct Args {
     /// The snapshot
     #[arg(long)]
     pub(crate) snap: Option<String>,
+    /// The image's id
+    #[arg(long)]
+    pub(crate) image_id: Option<String>,
     /// The pool of the other image
     #[arg(long)]
     pub(crate) dest_pool: Option<String>,
@@ -115,49 +69,67 @@ pub(crate) struct Args {
     /// The pool of the data
     #[arg(long)]
     pub(crate) data_pool: Option<String>,
-    /// With resize: data may be lost
+    /// Over how many objects a journal's entries are spread at a time
+    #[arg(long)]
+    pub(crate) journal_splay_width: Option<u8>,
+    /// The size of objects with a journal's entries
+    #[arg(long)]
+    pub(crate) journal_object_size: Option<String>,
+    /// The pool of a journal's entries
+    #[arg(long)]
+    pub(crate) journal_pool: Option<String>,
+    /// Until when the image should stay, as date(1) understands it [now]
+    #[arg(long, value_name = "DATE")]
+    pub(crate) expires_at: Option<String>,
+    /// Those that need not stay any longer at this time, as date(1) understands it
+    #[arg(long, value_name = "DATE")]
+    pub(crate) expired_before: Option<String>,
+    /// Until no more of the pool than this is used, from 0.0 to 1.0: those first that need not stay for long
+    #[arg(long)]
+    pub(crate) threshold: Option<String>,
+    /// Data may be lost
     #[arg(long)]
     pub(crate) allow_shrink: bool,
-    /// With ls: more of each
+    /// More of each
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// With snap ls and children: those that are out of sight, too
+    /// Those that are out of sight, too
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// With lock add: others may hold the lock, too, with the same tag
+    /// Others may hold the lock, too, with the same tag
     #[arg(long, value_name = "TAG")]
     pub(crate) shared: Option<String>,
-    /// With pool init: also a pool of another application
+    /// Whatever speaks against it: another application of the pool, or that an image should stay
     #[arg(long)]
     pub(crate) force: bool,
-    /// With snap limit: how many
+    /// How many there may be
     #[arg(long)]
     pub(crate) limit: Option<u64>,
-    /// With du: snapshots and image as one
+    /// Snapshots and image as one
     #[arg(long)]
     pub(crate) merge_snapshots: bool,
-    /// With import: zeros of this many bytes are not written
+    /// Zeros of this many bytes are not written
     #[arg(long)]
     pub(crate) sparse_size: Option<String>,
-    /// With export and import: 1
+    /// The format of the file: 1
     #[arg(long)]
     pub(crate) export_format: Option<String>,
-    /// With bench: bytes of a request
+    /// Bytes of a request
     #[arg(long)]
     pub(crate) io_size: Option<String>,
-    /// With bench: requests at once
+    /// Requests at once
     #[arg(long)]
     pub(crate) io_threads: Option<u64>,
-    /// With bench: bytes in all
+    /// Bytes in all
     #[arg(long)]
     pub(crate) io_total: Option<String>,
-    /// With bench: seq, full-seq or rand
+    /// seq, full-seq or rand
     #[arg(long)]
     pub(crate) io_pattern: Option<String>,
-    /// With bench: percent of reads
+    /// Percent of reads
     #[arg(long)]
     pub(crate) rw_mix_read: Option<u64>,
-    /// With bench: read, write or readwrite
+    /// read, write or readwrite
     #[arg(long)]
     pub(crate) io_type: Option<String>,
     #[command(flatten)]
@@ -165,7 +137,7 @@ pub(crate) struct Args {
     /// plain, json or xml
     #[arg(long)]
     pub(crate) format: Option<String>,
-    /// With json and xml: with line feeds
+    /// Spread over lines
     #[arg(long)]
     pub(crate) pretty_format: bool,
     /// Don't show how far things are
@@ -177,7 +149,74 @@ pub(crate) struct Args {
     /// Accepted for the official tool's sake
     #[arg(long)]
     pub(crate) ignore_quiesce_error: bool,
+    /// Print help
+    #[arg(short, long)]
+    pub(crate) help: bool,
     /// The command and what it is about
     #[arg(value_name = "COMMAND")]
     pub(crate) words: Vec<String>,
+}
+
+/// A command line: arguments, and which options were given. An option means nothing to most commands.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) args: Args,
+    pub(crate) given: BTreeSet<String>,
+}
+
+impl FromArgMatches for Line {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let command = Args::command();
+        let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let given = command
+            .get_arguments()
+            .map(|a| a.get_id().as_str())
+            .filter(is_given);
+        Ok(Self {
+            given: given.map(str::to_owned).collect(),
+            args: Args::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl CommandFactory for Line {
+    fn command() -> Command {
+        Args::command()
+    }
+
+    fn command_for_update() -> Command {
+        Args::command_for_update()
+    }
+}
+
+impl Parser for Line {}
+
+/// What the official tool says of a command line that can't be read.
+pub(crate) fn refusal(e: &clap::Error) -> Option<String> {
+    let text = |kind| match e.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg)?;
+    // As clap shows it, with what its value is.
+    let option = argument.split(' ').next().unwrap_or(&argument);
+    match (e.kind(), text(ContextKind::InvalidValue)) {
+        (ErrorKind::UnknownArgument, _) => Some(format!("unrecognised option '{option}'")),
+        (ErrorKind::InvalidValue, None) => {
+            Some(format!("the required argument for option '{option}' is missing"))
+        }
+        (ErrorKind::InvalidValue, Some(value)) if value.is_empty() => {
+            Some(format!("the required argument for option '{option}' is missing"))
+        }
+        (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(value)) => Some(format!(
+            "the argument ('{value}') for option '{option}' is invalid"
+        )),
+        (ErrorKind::TooManyValues, _) => Some(format!("option '{option}' does not take any arguments")),
+        _ => None,
+    }
 }

@@ -88,7 +88,7 @@ impl Tool {
 
     async fn copy_out(&self, image: &Rc<Image>, sink: &mut Sink) -> Done {
         let shown = !matches!(sink, Sink::Stdout);
-        let mut progress = self.progress("Exporting image");
+        let progress = self.progress("Exporting image");
         let layout = image.fixed().layout;
         let (size, step) = (image.size(), layout.set_size());
         let mut reads: VecDeque<JoinHandle<spirula_rbd::Result<Bytes>>> = VecDeque::new();

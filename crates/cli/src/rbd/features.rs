@@ -1,6 +1,8 @@
-//! The names of what images can do.
+//! What images can do: its names, and `rbd feature`.
 
-use spirula_rbd::features;
+use spirula_rbd::{JournalOptions, Options, features};
+
+use super::{Done, Tool, bad, close, complain, failed, invalid, size};
 
 /// Features by name.
 const NAMES: [(u64, &str); 12] = [
@@ -57,4 +59,48 @@ pub(super) fn parse(texts: &[String]) -> Option<u64> {
         bits |= known.or_else(|| name.parse().ok())?;
     }
     Some(bits)
+}
+
+/// The sizes of objects with a journal's entries, as powers of two.
+const JOURNAL_ORDERS: std::ops::RangeInclusive<u8> = 12..=26;
+
+impl Tool {
+    /// What the options say of a new journal.
+    pub(super) fn journal_options(&self) -> Result<JournalOptions, i32> {
+        let (args, usual) = (&self.args, JournalOptions::default());
+        if args.journal_splay_width == Some(0) {
+            return Err(invalid("journal-splay-width"));
+        }
+        let order = match &args.journal_object_size {
+            None => usual.order,
+            Some(text) => {
+                let bytes = size("journal-object-size", text, 1)?.checked_next_power_of_two();
+                let order = bytes.and_then(|b| u8::try_from(b.trailing_zeros()).ok());
+                let order = order.filter(|o| JOURNAL_ORDERS.contains(o));
+                order.ok_or_else(|| invalid("journal-object-size"))?
+            }
+        };
+        Ok(JournalOptions {
+            order,
+            splay_width: args.journal_splay_width.unwrap_or(usual.splay_width),
+            pool: args.journal_pool.clone(),
+        })
+    }
+
+    pub(super) async fn feature_update(&self, enable: bool) -> Done {
+        let (target, rest) = self.image().await?;
+        let target = target.without_snap()?;
+        if rest.is_empty() {
+            return Err(bad("at least one feature name must be specified"));
+        }
+        let wanted = parse(rest).ok_or_else(|| complain(1, "the argument for option is invalid"))?;
+        let options = self.journal_options()?;
+        let image = target.open(Options::default()).await?;
+        let updated = image.update_features(wanted, enable, &options).await;
+        close(
+            image,
+            updated.map_err(|e| failed("failed to update image features", &e)),
+        )
+        .await
+    }
 }

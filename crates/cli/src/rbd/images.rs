@@ -1,11 +1,14 @@
 //! Making, showing, changing and removing images.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
 use spirula_denc::UTime;
 use spirula_mon::fmt::bytes;
 use spirula_rbd::{
-    CloneFormat, CreateOptions, Image, NO_LIMIT, Options, ParentNames, create, features as bits,
+    CloneFormat, CreateOptions, Image, MIRROR_BY_SNAPSHOTS, MirrorImage, MirrorImageState, NO_LIMIT, Options,
+    ParentNames, create, features as bits,
 };
 
 use super::{Done, Spec, Tool, bad, close, complain, failed, features, invalid, size};
@@ -21,6 +24,37 @@ struct Shown {
     accessed: UTime,
     modified: UTime,
     data_pool: Option<String>,
+    mirroring: Option<(MirrorImage, bool)>,
+}
+
+impl Shown {
+    /// How the image is mirrored: keys with values. Nothing where it could not be, as far as its features go.
+    fn mirroring(&self, has_journal: bool) -> Vec<(&'static str, Value)> {
+        let state = |state| match state {
+            MirrorImageState::DISABLING => "disabling",
+            MirrorImageState::ENABLED => "enabled",
+            MirrorImageState::DISABLED => "disabled",
+            _ => "unknown",
+        };
+        let Some((image, primary)) = &self.mirroring else {
+            return match has_journal {
+                true => vec![("mode", json!("journal")), ("state", json!("disabled"))],
+                false => Vec::new(),
+            };
+        };
+        let mode = match image.mode {
+            0 => "journal",
+            MIRROR_BY_SNAPSHOTS => "snapshot",
+            _ => "unknown",
+        };
+        let mut all = vec![("mode", json!(mode)), ("state", json!(state(image.state)))];
+        if image.state != MirrorImageState::DISABLED {
+            let global_id = String::from_utf8_lossy(&image.global_id).into_owned();
+            all.push(("global_id", json!(global_id)));
+            all.push(("primary", json!(primary)));
+        }
+        all
+    }
 }
 
 impl Tool {
@@ -75,6 +109,7 @@ impl Tool {
             striping,
             data_pool: args.data_pool.clone(),
             clone_format,
+            journal: self.journal_options()?,
         })
     }
 
@@ -191,6 +226,7 @@ impl Tool {
             accessed,
             modified,
             data_pool: image.fixed().data_pool.map(name),
+            mirroring: image.mirroring().await?,
         })
     }
 }
@@ -253,6 +289,14 @@ fn tree(image: &Image, shown: &Shown, snap: Option<&str>) -> Value {
         put("stripe_unit", json!(fixed.layout.stripe_unit));
         put("stripe_count", json!(fixed.layout.stripe_count));
     }
+    if header.has(bits::JOURNALING) {
+        put("journal", json!(fixed.id));
+    }
+    let mirroring = shown.mirroring(header.has(bits::JOURNALING));
+    if !mirroring.is_empty() {
+        let tree: Map<String, Value> = mirroring.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+        put("mirroring", Value::Object(tree));
+    }
     Value::Object(v)
 }
 
@@ -310,6 +354,28 @@ fn text(image: &Image, shown: &Shown, snap: Option<&str>) -> String {
     if header.has(bits::STRIPINGV2) {
         lines.push(format!("stripe unit: {}", bytes(fixed.layout.stripe_unit.into())));
         lines.push(format!("stripe count: {}", fixed.layout.stripe_count));
+    }
+    if header.has(bits::JOURNALING) {
+        lines.push(format!("journal: {}", fixed.id));
+    }
+    let mirroring: BTreeMap<&str, Value> = shown
+        .mirroring(header.has(bits::JOURNALING))
+        .into_iter()
+        .collect();
+    for (key, name) in [
+        ("state", "state"),
+        ("mode", "mode"),
+        ("global_id", "global id"),
+        ("primary", "primary"),
+    ] {
+        // The mode of what is not mirrored means nothing.
+        if let Some(value) = mirroring
+            .get(key)
+            .filter(|_| key == "state" || mirroring.len() > 2)
+        {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            lines.push(format!("mirroring {name}: {text}"));
+        }
     }
     let mut out = format!("rbd image '{}':\n", image.name());
     for line in lines {

@@ -107,7 +107,7 @@ impl Tool {
             eprintln!("rbd: error opening {path}");
             import_failed(of(&e))
         })?;
-        let mut progress = self.progress("Importing image");
+        let progress = self.progress("Importing image");
         if input.is_directory {
             eprintln!("rbd: cannot import a directory");
             return progress.end(Err(-errno::EISDIR)).map_err(import_failed);

@@ -4,8 +4,11 @@
 mod args;
 mod bench;
 mod clones;
+mod commands;
+mod config;
 mod export;
 mod features;
+mod help;
 mod images;
 mod import;
 mod list;
@@ -18,7 +21,9 @@ mod serve;
 mod snaps;
 mod spec;
 mod status;
+mod trash;
 mod usage;
+mod watch;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -31,7 +36,8 @@ use spirula_rbd::{Error, Image, Options};
 use crate::ceph::common;
 use crate::ceph::common::conn::Connection;
 use crate::ceph::common::errno::describe;
-use args::Args;
+use args::{Args, Line};
+use commands::Found;
 use progress::Progress;
 use spec::Spec;
 
@@ -45,6 +51,14 @@ type Done = Result<(), i32>;
 fn complain(code: i32, why: impl Display) -> i32 {
     eprintln!("rbd: {why}");
     code
+}
+
+/// The same for a command that only Ceph's tool has.
+fn elsewhere(name: &str) -> i32 {
+    complain(
+        errno::EOPNOTSUPP,
+        format!("'{name}' is not a command of this tool: use Ceph's rbd, which works with this cluster too"),
+    )
 }
 
 /// The same for a bad argument.
@@ -61,11 +75,23 @@ fn failed(what: impl Display, e: &Error) -> i32 {
 /// Runs the tool with the arguments behind its name and returns the exit code.
 pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     let words = common::args::words(args);
-    let (args, connection) = match common::args::parse("rbd", words, Ok, |e| complain(1, e)) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
-    match Tool::start(args, connection).await {
+    let (line, connection) =
+        match common::args::parse::<Line>("rbd", words, Ok, args::refusal, |e| complain(1, e)) {
+            Ok(parsed) => parsed,
+            Err(code) => return code,
+        };
+    if line.args.help || line.args.words.first().is_some_and(|w| w == "help") {
+        let is_help = |w: &&String| w.as_str() != "help";
+        let words: Vec<String> = line
+            .args
+            .words
+            .iter()
+            .skip_while(|w| !is_help(w))
+            .cloned()
+            .collect();
+        return help::print(&words).map_or_else(|code| code, |()| 0);
+    }
+    match Tool::start(line, connection).await {
         Ok(tool) => tool.run().await.map_or_else(|code| code, |()| 0),
         Err(code) => code,
     }
@@ -122,64 +148,34 @@ enum Command {
     LockList,
     LockAdd,
     LockRemove,
-}
-
-impl Command {
-    /// The command that words begin with, and how many words it is.
-    fn parse(words: &[String]) -> Option<(Self, usize)> {
-        let word = |i: usize| words.get(i).map(String::as_str).unwrap_or_default();
-        let one = |c| Some((c, 1));
-        let two = |c| Some((c, 2));
-        match (word(0), word(1)) {
-            ("create", _) => one(Self::Create),
-            ("ls" | "list", _) => one(Self::List),
-            ("info", _) => one(Self::Info),
-            ("resize", _) => one(Self::Resize),
-            ("rename" | "mv", _) => one(Self::Rename),
-            ("rm" | "remove", _) => one(Self::Remove),
-            ("du" | "disk-usage", _) => one(Self::Usage),
-            ("export", _) => one(Self::Export),
-            ("import", _) => one(Self::Import),
-            ("bench", _) => one(Self::Bench),
-            ("serve", _) => one(Self::Serve),
-            ("clone", _) => one(Self::Clone),
-            ("children", _) => one(Self::Children),
-            ("flatten", _) => one(Self::Flatten),
-            ("status", _) => one(Self::Status),
-            ("pool", "init") => two(Self::PoolInit),
-            ("pool", "stats") => two(Self::PoolStats),
-            ("namespace", "create") => two(Self::NamespaceCreate),
-            ("namespace", "ls" | "list") => two(Self::NamespaceList),
-            ("namespace", "rm" | "remove") => two(Self::NamespaceRemove),
-            ("image-meta", "ls" | "list") => two(Self::MetadataList),
-            ("image-meta", "get") => two(Self::MetadataGet),
-            ("image-meta", "set") => two(Self::MetadataSet),
-            ("image-meta", "rm" | "remove") => two(Self::MetadataRemove),
-            ("lock", "ls" | "list") => two(Self::LockList),
-            ("lock", "add") => two(Self::LockAdd),
-            ("lock", "rm" | "remove") => two(Self::LockRemove),
-            ("snap", "create" | "add") => two(Self::SnapCreate),
-            ("snap", "ls" | "list") => two(Self::SnapList),
-            ("snap", "rm" | "remove") => two(Self::SnapRemove),
-            ("snap", "rename") => two(Self::SnapRename),
-            ("snap", "rollback" | "revert") => two(Self::SnapRollback),
-            ("snap", "protect") => two(Self::SnapProtect),
-            ("snap", "unprotect") => two(Self::SnapUnprotect),
-            ("snap", "purge") => two(Self::SnapPurge),
-            ("snap", "limit") => match word(2) {
-                "set" => Some((Self::SnapLimitSet, 3)),
-                "clear" => Some((Self::SnapLimitClear, 3)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
+    Watch,
+    FeatureEnable,
+    FeatureDisable,
+    TrashMove,
+    TrashList,
+    TrashRemove,
+    TrashRestore,
+    TrashPurge,
+    ConfigGlobalList,
+    ConfigGlobalGet,
+    ConfigGlobalSet,
+    ConfigGlobalRemove,
+    ConfigPoolList,
+    ConfigPoolGet,
+    ConfigPoolSet,
+    ConfigPoolRemove,
+    ConfigImageList,
+    ConfigImageGet,
+    ConfigImageSet,
+    ConfigImageRemove,
 }
 
 /// An image, or a snapshot of one, with its pool open.
 struct Target {
     io: IoCtx,
     spec: Spec,
+    /// The image's id, where it is named by that.
+    id: Option<String>,
 }
 
 impl Target {
@@ -197,8 +193,38 @@ impl Target {
     }
 
     async fn open(&self, options: Options) -> Result<Image, i32> {
-        let opened = Image::open(&self.io, &self.spec.image, options).await;
-        opened.map_err(|e| failed(format!("error opening image {}", self.spec.image), &e))
+        let snapshot = options.snapshot.is_some();
+        match self.try_open(options).await {
+            Ok(image) => Ok(image),
+            Err(e) if snapshot && e.is(errno::ENOENT) && self.exists().await => {
+                eprintln!("error setting snapshot context: {}", describe(e.errno()));
+                Err(errno::ENOENT)
+            }
+            Err(e) => Err(match &self.id {
+                Some(id) => failed(format!("error opening image with id {id}"), &e),
+                None => failed(format!("error opening image {}", self.spec.image), &e),
+            }),
+        }
+    }
+
+    /// Whether there is the image, whatever its snapshots.
+    async fn exists(&self) -> bool {
+        match &self.id {
+            Some(_) => true,
+            None => spirula_rbd::image_id(&self.io, &self.spec.image).await.is_ok(),
+        }
+    }
+
+    async fn try_open(&self, options: Options) -> spirula_rbd::Result<Image> {
+        let Some(id) = &self.id else {
+            return Image::open(&self.io, &self.spec.image, options).await;
+        };
+        let name = match spirula_rbd::name_of(&self.io, id).await {
+            Ok((name, _)) => name,
+            // Whether there is such an image is found when it is opened.
+            Err(_) => String::new(),
+        };
+        Image::open_by_id(&self.io, &name, id, options).await
     }
 
     /// For reading, at the snapshot where one is named.
@@ -223,15 +249,32 @@ async fn connect(connection: &Connection) -> Result<Rados, i32> {
 }
 
 impl Tool {
-    async fn start(args: Args, connection: Connection) -> Result<Self, i32> {
-        let Some((command, length)) = Command::parse(&args.words) else {
-            if args.words.is_empty() {
-                eprintln!("{}", <Args as clap::CommandFactory>::command().render_help());
+    async fn start(line: Line, connection: Connection) -> Result<Self, i32> {
+        let Line { args, given } = line;
+        let (definition, length) = match commands::find(&args.words) {
+            Found::Here(definition, length) => (definition, length),
+            Found::Elsewhere(name) => return Err(elsewhere(name)),
+            Found::Unknown if args.words.is_empty() => {
+                eprint!("{}", help::all());
                 return Err(1);
             }
-            eprintln!("error: unknown option '{}'", args.words.join(" "));
-            return Err(1);
+            Found::Unknown => {
+                eprintln!(
+                    "error: unknown option '{}'\n\n{}",
+                    args.words.join(" "),
+                    help::all()
+                );
+                return Err(1);
+            }
         };
+        if let Some(other) = given.iter().find(|id| *id != "words" && !definition.takes(id)) {
+            let option = other.replace('_', "-");
+            return Err(complain(1, format!("unrecognised option '--{option}'")));
+        }
+        if args.words.len() - length > definition.max_operands() {
+            return Err(complain(1, "too many arguments"));
+        }
+        let command = definition.command;
         let format = match (args.format.as_deref(), args.pretty_format) {
             (None | Some("plain"), _) => Format::Plain,
             (Some(name @ ("json" | "xml")), pretty) => {
@@ -295,6 +338,26 @@ impl Tool {
             Command::LockList => self.lock_list().await,
             Command::LockAdd => self.lock_add().await,
             Command::LockRemove => self.lock_remove().await,
+            Command::Watch => self.watch().await,
+            Command::FeatureEnable => self.feature_update(true).await,
+            Command::FeatureDisable => self.feature_update(false).await,
+            Command::TrashMove => self.trash_move().await,
+            Command::TrashList => self.trash_list().await,
+            Command::TrashRemove => self.trash_remove().await,
+            Command::TrashRestore => self.trash_restore().await,
+            Command::TrashPurge => self.trash_purge().await,
+            Command::ConfigGlobalList => self.config_global_list().await,
+            Command::ConfigGlobalGet => self.config_global_get().await,
+            Command::ConfigGlobalSet => self.config_global_set().await,
+            Command::ConfigGlobalRemove => self.config_global_remove().await,
+            Command::ConfigPoolList => self.config_pool_list().await,
+            Command::ConfigPoolGet => self.config_pool_get().await,
+            Command::ConfigPoolSet => self.config_pool_set().await,
+            Command::ConfigPoolRemove => self.config_pool_remove().await,
+            Command::ConfigImageList => self.config_image_list().await,
+            Command::ConfigImageGet => self.config_image_get().await,
+            Command::ConfigImageSet => self.config_image_set().await,
+            Command::ConfigImageRemove => self.config_image_remove().await,
         }
     }
 
@@ -328,13 +391,18 @@ impl Tool {
         spec.pool = spec.pool.or(pool);
         spec.snap = spec.snap.or(snap);
         let io = self.pool(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
-        Ok(Target { io, spec })
+        Ok(Target { io, spec, id: None })
     }
 
     /// The image that the command is about: by an option, or by its first word. Also the words behind it.
     async fn image(&self) -> Result<(Target, &[String]), i32> {
         let args = &self.args;
         let defaults = [&args.pool, &args.namespace, &args.snap];
+        if let (Some(id), None) = (&args.image_id, &args.image) {
+            let target = self.open_spec(Spec::default(), defaults).await?;
+            let id = Some(id.clone());
+            return Ok((Target { id, ..target }, &self.words));
+        }
         if let Some(image) = &args.image {
             let spec = Spec {
                 image: image.clone(),

@@ -1,10 +1,22 @@
 //! How far an operation is.
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
 /// Says on standard error how far an operation is.
 pub(super) struct Progress {
     what: &'static str,
     shown: bool,
-    percent: u64,
+    percent: Rc<Cell<u64>>,
+}
+
+fn show(what: &str, shown: &Cell<u64>, (done, all): (u64, u64)) {
+    let percent = u128::from(done) * 100 / u128::from(all.max(1));
+    let percent = u64::try_from(percent).unwrap_or(100);
+    if percent > shown.replace(percent.max(shown.get())) {
+        eprint!("\r{what}: {percent}% complete...");
+    }
 }
 
 impl Progress {
@@ -12,18 +24,26 @@ impl Progress {
         Self {
             what,
             shown,
-            percent: 0,
+            percent: Rc::default(),
         }
     }
 
     /// So much of all is done.
-    pub(super) fn update(&mut self, done: u64, all: u64) {
-        let percent = u128::from(done) * 100 / u128::from(all.max(1));
-        let percent = u64::try_from(percent).unwrap_or(100);
-        if self.shown && percent > self.percent {
-            self.percent = percent;
-            eprint!("\r{}: {percent}% complete...", self.what);
+    pub(super) fn update(&self, done: u64, all: u64) {
+        if self.shown {
+            show(self.what, &self.percent, (done, all));
         }
+    }
+
+    /// What the library tells of it.
+    pub(super) fn listener(&self) -> spirula_rbd::Progress {
+        let (what, shown, percent) = (self.what, self.shown, Rc::clone(&self.percent));
+        spirula_rbd::Progress::new(move |done, all| {
+            if shown {
+                show(what, &percent, (done, all));
+            }
+            ControlFlow::Continue(())
+        })
     }
 
     /// The end, good or bad.
@@ -31,7 +51,7 @@ impl Progress {
         if self.shown {
             match result.is_ok() {
                 true => eprintln!("\r{}: 100% complete...done.", self.what),
-                false => eprintln!("\r{}: {}% complete...failed.", self.what, self.percent),
+                false => eprintln!("\r{}: {}% complete...failed.", self.what, self.percent.get()),
             }
         }
         result

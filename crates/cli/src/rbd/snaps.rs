@@ -192,7 +192,7 @@ impl Tool {
                 names.join(",")
             );
         }
-        let mut progress = self.progress("Removing all snapshots");
+        let progress = self.progress("Removing all snapshots");
         let mut done = Ok(());
         let all = header.user_snapshots().count() as u64;
         for (i, snap) in (1..).zip(&gone) {

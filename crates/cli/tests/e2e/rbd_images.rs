@@ -30,12 +30,15 @@ fn images_of_the_first_format_work_and_migrate() {
     run("rbd-format1", include_str!("../data/rbd/format1.sh"));
 }
 
-/// Pools, namespaces, notes, locks and users of images, by both tools.
+/// Pools, namespaces, notes, locks and users of images, features, the trash and options, by both tools.
 #[test]
 fn both_tools_administer_images_alike() {
-    let script = include_str!("../data/rbd/administration.sh");
+    let scripts = [
+        include_str!("../data/rbd/administration.sh"),
+        include_str!("../data/rbd/changes.sh"),
+    ];
     run(
         "rbd-administration",
-        &format!("SPIRULA={}\n{script}", binary().display()),
+        &format!("SPIRULA={}\n{}", binary().display(), scripts.join("\n")),
     );
 }

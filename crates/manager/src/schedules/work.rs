@@ -7,8 +7,8 @@ use std::time::Duration;
 use spirula_client::{IoCtx, errno};
 use spirula_denc::UTime;
 use spirula_rbd::{
-    Image, MIRROR_BY_SNAPSHOTS, Options, image_name, is_mirror_primary, mirrored_image, mirrored_images,
-    namespaces, trash_purge,
+    Image, MIRROR_BY_SNAPSHOTS, Options, Progress, image_name, is_mirror_primary, mirrored_image,
+    mirrored_images, namespaces, trash_due, trash_purge,
 };
 use tokio::time::Instant;
 
@@ -19,6 +19,12 @@ use crate::failure::Failure;
 use crate::pools::{image_pools, pool_name};
 use crate::rights::{Basis, Place};
 use crate::service::News;
+
+/// Removes the images in the trash that need not stay any longer.
+async fn purge(io: &IoCtx) -> spirula_rbd::Result<()> {
+    let due = trash_due(io, UTime::now(), None).await?;
+    trash_purge(io, due, &Progress::untold()).await
+}
 
 /// How often is looked for pools, namespaces and images.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -101,7 +107,7 @@ impl Scheduler {
         match &target.image {
             None => {
                 let client = self.clients.open(Work::Purge, &place(target), basis).await?;
-                let purged = trash_purge(&client.io, UTime::now()).await;
+                let purged = purge(&client.io).await;
                 purged.map_err(|e| Failure::rbd(&e, "error purging images from trash"))
             }
             Some(id) => {

@@ -18,6 +18,74 @@ const LOCAL: &str = "";
 /// Tags or clients asked for at a time.
 const BATCH: u64 = 64;
 
+/// The class of a tag that begins a new one.
+const NEW_CLASS: u64 = u64::MAX;
+/// The pool of entries that lie where the header does.
+const NO_POOL: i64 = -1;
+/// The sizes of objects with entries, as powers of two.
+const ORDERS: std::ops::RangeInclusive<u8> = 12..=26;
+
+/// What a new journal is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// The bytes of an object at which the next ones are begun, as a power of two from 12 to 26.
+    pub order: u8,
+    /// Over how many objects entries are spread at a time.
+    pub splay_width: u8,
+    /// The pool of the entries, where it is not that of the header.
+    pub pool: Option<String>,
+}
+
+impl Default for JournalOptions {
+    /// As those of `rbd_journal_order` and `rbd_journal_splay_width`.
+    fn default() -> Self {
+        Self {
+            order: 24,
+            splay_width: 4,
+            pool: None,
+        }
+    }
+}
+
+/// Makes the journal of an image that has none. What is left of one that was not made to its end, or of one that was not removed to
+/// its end, goes before.
+///
+/// # Errors
+/// `EDOM` and `EINVAL` for what can't be, `ENOENT` where there is no such pool.
+pub(crate) async fn create(io: &IoCtx, id: &str, options: &JournalOptions) -> Result<()> {
+    if !ORDERS.contains(&options.order) {
+        return Err(Error::os("journal", errno::EDOM));
+    }
+    if options.splay_width == 0 {
+        return Err(Error::os("journal", errno::EINVAL));
+    }
+    let pool = match &options.pool {
+        None => NO_POOL,
+        Some(name) => io.rados().pool(name).await?.pool_id(),
+    };
+    remove(io, id).await?;
+    let created = (options.order, (options.splay_width, pool));
+    tell(io, id, "create", &created).await?;
+    let writer = LOCAL.to_owned();
+    let data = bytes::Bytes::from(encode_to_vec(&TagData { writer, before: None }));
+    let number: u64 = ask(io, id, "get_next_tag_tid", &Nothing).await?;
+    tell(io, id, "tag_create", &(number, (NEW_CLASS, data))).await?;
+    let tag: Tag = ask(io, id, "get_tag", &number).await?;
+    let client = (IMAGE.to_owned(), bytes::Bytes::from(image_data(tag.class)));
+    tell(io, id, "client_register", &client).await
+}
+
+/// What an image notes with its journal: the class of its tags, and that nothing is to be copied anew.
+fn image_data(tag_class: u64) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.section(2, 1, |w| {
+        w.u32(IMAGE_CLIENT);
+        w.u64(tag_class);
+        w.bool(false);
+    });
+    w.into_vec()
+}
+
 /// Where a journal is, and what of it never changes.
 pub(super) struct JournalHeader {
     io: IoCtx,
@@ -57,6 +125,11 @@ impl Encode for TagData {
 
 async fn ask<T: Decode>(io: &IoCtx, id: &str, method: &'static str, input: &impl Encode) -> Result<T> {
     ask_of(io, names::journal(id), "journal", method, input).await
+}
+
+async fn tell(io: &IoCtx, id: &str, method: &'static str, input: &impl Encode) -> Result<()> {
+    let call = cls::method("journal", method, input)?;
+    cls::change(io, "journal", names::journal(id), vec![call]).await
 }
 
 /// What the image notes as a client of its journal.
@@ -156,8 +229,7 @@ impl JournalHeader {
     }
 
     async fn tell(&self, method: &'static str, input: &impl Encode) -> Result<()> {
-        let call = cls::method("journal", method, input)?;
-        cls::change(&self.io, "journal", names::journal(&self.id), vec![call]).await
+        tell(&self.io, &self.id, method, input).await
     }
 
     /// Has those that follow the journal look at its header.

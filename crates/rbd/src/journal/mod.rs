@@ -31,7 +31,8 @@ use crate::image::{Inner, Writing};
 use crate::{Error, Result};
 
 pub(crate) use event::{Event, Operation};
-pub(crate) use header::{is_primary, remove};
+pub use header::JournalOptions;
+pub(crate) use header::{create, is_primary, remove};
 
 /// The greatest event. What reads journals reads at least twice as much at a time.
 const MAX_EVENT: u64 = 16384;

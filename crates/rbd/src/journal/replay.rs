@@ -154,13 +154,7 @@ impl Replay {
             Operation::SnapLimit(limit) => {
                 return unless(image.set_snapshot_limit(limit).await, errno::ERANGE).map(drop);
             }
-            Operation::UpdateFeatures { features, enabled } => {
-                let wanted = if enabled { features } else { 0 };
-                return match image.header().features & features == wanted {
-                    true => Ok(()),
-                    false => Err(Error::os("journal", errno::ENOSYS)),
-                };
-            }
+            Operation::UpdateFeatures { features, enabled } => Task::UpdateFeatures { features, enabled },
             Operation::MetadataSet { key, value } => {
                 let values = BTreeMap::from([(key, Bytes::from(value))]);
                 return tell(&image.io, image.header_oid(), "metadata_set", &values).await;

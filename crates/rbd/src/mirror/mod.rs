@@ -21,14 +21,14 @@ use crate::error::unless;
 use crate::header::{Header, Snapshot, text};
 use crate::image::{Image, Inner};
 use crate::message::Task;
-use crate::{Error, Progress, Result, clones, directory, names};
+use crate::{Error, Progress, Result, clones, directory, journal, names};
 
 /// Images asked for at a time.
 const BATCH: u64 = 1024;
 /// The mode of a pool whose images are chosen one by one.
 pub const MIRROR_MODE_IMAGE: u32 = 1;
 /// The mode of an image that is mirrored by its journal.
-const MIRROR_BY_JOURNAL: u8 = 0;
+pub(crate) const MIRROR_BY_JOURNAL: u8 = 0;
 /// The mode of an image that is mirrored by snapshots.
 pub const MIRROR_BY_SNAPSHOTS: u8 = 1;
 
@@ -57,6 +57,14 @@ const IMPLICIT: u64 = features::STRIPINGV2
 pub async fn mirror_mode(io: &IoCtx) -> Result<u32> {
     let mode = ask(io, names::MIRRORING, "mirror_mode_get", &Nothing).await;
     Ok(unless(mode, errno::ENOENT)?.unwrap_or_default())
+}
+
+/// Fails with `EOPNOTSUPP` in a pool or namespace that is mirrored as a whole: an image that gets a journal would have to be, from then on.
+pub(crate) async fn check_unmirrored(io: &IoCtx) -> Result<()> {
+    match mirror_mode(io).await? {
+        0 | MIRROR_MODE_IMAGE => Ok(()),
+        _ => Err(Error::os("mirror", errno::EOPNOTSUPP)),
+    }
 }
 
 /// The images of a pool and namespace that are mirrored: by their ids.
@@ -99,6 +107,24 @@ pub async fn mirrored_image(io: &IoCtx, id: &str) -> Result<Option<MirrorImage>>
 /// `ENOENT` where it is gone.
 pub async fn is_mirror_primary(io: &IoCtx, id: &str) -> Result<bool> {
     Ok(is_primary(&Header::read(io, id).await?))
+}
+
+impl Image {
+    /// How the image is mirrored, and whether it is the primary one; `None` where it is not mirrored.
+    ///
+    /// # Errors
+    /// Where that can't be read.
+    pub async fn mirroring(&self) -> Result<Option<(MirrorImage, bool)>> {
+        let (io, id) = (self.pool(), &self.fixed().id);
+        let Some(image) = mirrored_image(io, id).await? else {
+            return Ok(None);
+        };
+        let is_primary = match image.mode {
+            MIRROR_BY_JOURNAL => journal::is_primary(io, id).await?,
+            _ => is_primary(&self.header()),
+        };
+        Ok(Some((image, is_primary)))
+    }
 }
 
 fn mirror_snapshots(header: &Header) -> impl DoubleEndedIterator<Item = (&Snapshot, &MirrorSnapshot)> {

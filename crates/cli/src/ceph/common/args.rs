@@ -12,7 +12,8 @@ pub(crate) fn words(args: Vec<OsString>) -> Vec<String> {
     args.into_iter().map(lossy).chain(conn::environment()).collect()
 }
 
-/// Takes out those of the connection; gives the others, as `sort` orders them.
+/// Takes out those of the connection; gives the others, as `sort` orders them. What `refusal` says of arguments that can't be read is
+/// complained of instead of what clap says.
 ///
 /// # Errors
 /// The exit code, after the reason was printed, as `complain` does it. 0 where the version or the help was asked for.
@@ -20,7 +21,8 @@ pub(crate) fn parse<A: Parser>(
     tool: &str,
     words: Vec<String>,
     sort: impl FnOnce(Vec<String>) -> Result<Vec<String>, String>,
-    complain: impl FnOnce(String) -> i32,
+    refusal: impl FnOnce(&clap::Error) -> Option<String>,
+    complain: impl Fn(String) -> i32,
 ) -> Result<(A, Connection), i32> {
     if words
         .iter()
@@ -31,8 +33,11 @@ pub(crate) fn parse<A: Parser>(
         return Err(0);
     }
     let mut connection = Connection::default();
-    let words = connection.take(words).and_then(sort).map_err(complain)?;
+    let words = connection.take(words).and_then(sort).map_err(&complain)?;
     let args = A::try_parse_from(std::iter::once(tool.to_owned()).chain(words)).map_err(|e| {
+        if let Some(text) = refusal(&e) {
+            return complain(text);
+        }
         // Where it can't be printed there is nobody to read it.
         let _ = e.print();
         i32::from(e.use_stderr())

@@ -24,34 +24,34 @@ const PORT: u16 = 10809;
 /// Bytes that are answered before they are written, unless told otherwise: what librbd's cache holds.
 const CACHE: u64 = 32 << 20;
 
-// The options of `serve`. A doc comment would stand in the help of all commands.
+// The options of `serve`. A doc comment would become the text above all options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// With serve: where to listen, as ADDR or ADDR:PORT; may be given several times [127.0.0.1 without --socket]
+    /// Where to listen, as ADDR or ADDR:PORT; may be given several times [127.0.0.1 without --socket]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<String>,
-    /// With serve: a Unix socket to listen on
+    /// A Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// With serve: nothing can be written
+    /// Nothing can be written
     #[arg(long)]
     read_only: bool,
-    /// With serve: the images' locks are not passed on to clients that ask for them
+    /// The images' locks are not passed on to clients that ask for them
     #[arg(long)]
     exclusive: bool,
-    /// With serve: bytes of each image that are answered before they are written, until a flush; 0 for none, else 32M
+    /// Bytes of each image that are answered before they are written, until a flush; 0 for none, else 32M
     #[arg(long, value_name = "SIZE")]
     cache: Option<String>,
-    /// With serve: the server's certificate and those above it, in PEM; clients must use TLS then
+    /// The server's certificate and those above it, in PEM; clients must use TLS then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// With serve: its key
+    /// Its key
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// With serve: clients need a certificate that one of these has signed
+    /// Clients need a certificate that one of these has signed
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// With serve: clients may go without TLS
+    /// Clients may go without TLS
     #[arg(long, requires = "tls_cert")]
     tls_optional: bool,
 }
