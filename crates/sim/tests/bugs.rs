@@ -81,6 +81,7 @@ fn isolated(seed: u64) -> Setup {
         calm_ms: 2000,
         readers: 1,
         balanced: true,
+        pause: 700_000,
         faults: Faults {
             isolations: 10,
             slanders: 3,
