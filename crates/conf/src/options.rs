@@ -11,7 +11,7 @@ mod values;
 use Kind::{Addr, AddrVec, Bool, Float, Int, Millisecs, Secs, Size, Str, Uint, Uuid};
 
 use crate::security;
-pub use table::{all, find};
+pub use table::{all, find, of_modules};
 pub use values::{Source, Values};
 
 /// An option's type.

@@ -71,6 +71,9 @@ pub type Checks = BTreeMap<&'static str, Check>;
 /// Most detail lines of a check (`mon_health_max_detail`).
 const MAX_DETAIL: usize = 50;
 
+/// Most crashes that are told one by one.
+const MAX_CRASHES: usize = 30;
+
 fn warn(summary: String, count: usize, detail: Vec<String>) -> Check {
     Check {
         severity: Severity::Warn,
@@ -146,6 +149,7 @@ impl Monitor {
         self.daemons(&mut out);
         self.insecure_keys(&mut out);
         self.manager_module(&mut out);
+        self.crashed(&mut out);
         out
     }
 
@@ -155,6 +159,21 @@ impl Monitor {
             let text = format!("Module '{}' has failed: {why}", spirula_manager::MODULE);
             out.insert("MGR_MODULE_ERROR", error(text.clone(), 1, vec![text]));
         }
+    }
+
+    /// Daemons that have crashed of late, in the words of Ceph's module.
+    fn crashed(&self, out: &mut Checks) {
+        let mut detail = self.recent_crashes();
+        let count = detail.len();
+        if count == 0 {
+            return;
+        }
+        if count > MAX_CRASHES {
+            detail.truncate(MAX_CRASHES);
+            detail.push(format!("and {} more", count - MAX_CRASHES));
+        }
+        let text = format!("{count} daemons have recently crashed");
+        out.insert("RECENT_CRASH", warn(text, count, detail));
     }
 
     fn osds_down(&self, map: &OsdMap, out: &mut Checks) {

@@ -11,6 +11,7 @@
 pub mod caps;
 pub mod command;
 pub mod core;
+mod crashes;
 pub mod daemon;
 pub mod fmt;
 pub mod health;

@@ -221,6 +221,7 @@ impl Store {
             return;
         };
         self.draining &= self.state.tables.len() > 1;
+        self.taken_in = table.last_seq;
         self.log.trim(table.last_seq);
         let heavy = table.memory() > self.state.cfg.generation_bytes();
         self.state.retire(table.objects, !heavy);

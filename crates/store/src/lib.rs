@@ -72,6 +72,6 @@ pub use layout::Superblock;
 pub use notify::Notify;
 pub use onode::{Crcs, Extent, Onode};
 pub use open::{Devices, mkfs, mkfs_on};
-pub use store::{Stats, Store};
+pub use store::{Mark, Stats, Store};
 pub use txn::{MAX_ATTR_NAME, MAX_OBJECT_SIZE, Op, Payload, Transaction};
 pub use unlock::{Unlocked, add_key, retire_keys, superblock, unlock};

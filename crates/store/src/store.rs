@@ -109,6 +109,10 @@ pub struct Stats {
     pub discarded_bytes: u64,
 }
 
+/// What was submitted until some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
 /// The store. See the crate's documentation for how to use it.
 pub struct Store {
     pub(crate) sb: Superblock,
@@ -140,6 +144,8 @@ pub struct Store {
     pub(crate) draining: bool,
     /// Checkpoints completed: what the index said before is outdated.
     pub(crate) epoch: u64,
+    /// The last transaction that they took into the index; 0 before the first.
+    pub(crate) taken_in: u64,
     /// Blocks to release once no read that started before (that number) is under way.
     pub(crate) releases: VecDeque<(u64, Vec<Run>)>,
     pub(crate) events: VecDeque<Event>,
@@ -188,6 +194,7 @@ impl Store {
             purging: false,
             draining: false,
             epoch: 0,
+            taken_in: 0,
             releases: VecDeque::new(),
             events: VecDeque::new(),
             failed: None,
@@ -535,6 +542,18 @@ impl Store {
     pub fn checkpoint(&mut self) {
         self.seal();
         self.draining = self.state.tables.len() > 1;
+    }
+
+    /// Starts a checkpoint of all that was submitted so far; [`Store::is_compact`] says when that is done.
+    pub fn compact(&mut self) -> Mark {
+        self.checkpoint();
+        Mark(self.state.seq)
+    }
+
+    /// Whether the index has taken in all that was submitted before, so that its part of the log is free, and has no garbage left.
+    pub fn is_compact(&self, mark: Mark) -> bool {
+        let has_all = self.taken_in >= mark.0 || self.state.tables.iter().all(|t| t.is_empty());
+        has_all && !self.purging
     }
 
     /// Does what is due and appends what has happened to `events`.

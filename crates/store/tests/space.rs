@@ -277,3 +277,30 @@ fn an_index_that_grows_fast_does_not_fill_the_store() {
     }
     assert!(work(&mut store));
 }
+
+#[test]
+fn what_was_submitted_is_compact_once_the_index_has_it() {
+    let disk = SimDisk::new(64 << 20, 7);
+    format(&disk);
+    let mut store = open(&disk);
+    (0..3).for_each(|i| write(&mut store, i).unwrap());
+    let mark = store.compact();
+    assert!(!store.is_compact(mark));
+    let mut events = Vec::new();
+    // What comes later is none of its business.
+    let polls = (0..100_000).find(|_| {
+        write(&mut store, 3).unwrap();
+        store.poll(&mut events);
+        store.is_compact(mark)
+    });
+    assert!(polls.is_some() && store.stats().checkpoints > 0);
+    assert!(store.stats().writeback_bytes + store.stats().direct_bytes > 0);
+    assert!(work(&mut store));
+    let mark = store.compact();
+    assert!(!store.is_compact(mark));
+    while !store.is_compact(mark) {
+        store.poll(&mut events);
+    }
+    let mark = store.compact();
+    assert!(store.is_compact(mark), "there is nothing to be moved");
+}

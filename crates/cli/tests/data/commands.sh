@@ -106,7 +106,7 @@ says 2 "all mgr daemons do not support module 'dashboard', pass --force to force
 says 2 'there is no module' ceph mgr module enable dashboard --force
 says 22 "module 'rbd_support' cannot be disabled (always-on)" ceph mgr module disable rbd_support
 says 0 "module 'dashboard' is already disabled" ceph mgr module disable dashboard
-[ "$(ceph mgr module ls | jq -c .always_on_modules)" = '["crash","progress","rbd_support","status"]' ]
+[ "$(ceph mgr module ls | jq -c .always_on_modules)" = '["crash","iostat","progress","rbd_support","status"]' ]
 for orch in status ls 'host ls' 'apply osd --all-available-devices' 'upgrade status'; do
     says 2 'No orchestrator configured (try `ceph orch set backend`)' ceph orch $orch
 done

@@ -220,3 +220,23 @@ options! {
     spirula_osd_discard_rate Size Advanced "67108864" ["osd"] "bytes a second of freed space that an OSD gives back to the file system or device below; 0 for none (ours)";
     spirula_osd_down_grace Millisecs Advanced "1000" ["mon"] "how long after its connection broke an OSD is marked down, unless it reconnects (ours)";
 }
+
+/// The options of the manager's modules. They are no daemon's.
+pub(super) const OF_MODULES: &[Built] = &[
+    Built {
+        name: "mgr/crash/retain_interval",
+        kind: Secs,
+        level: Advanced,
+        default: "31536000",
+        services: "mgr",
+        help: "how long crashes are kept",
+    },
+    Built {
+        name: "mgr/crash/warn_recent_interval",
+        kind: Secs,
+        level: Advanced,
+        default: "1209600",
+        services: "mgr",
+        help: "for how long the health tells of a crash that nobody has looked at",
+    },
+];

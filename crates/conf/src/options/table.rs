@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::built::{BUILT, Built};
+use super::built::{self, BUILT, Built};
 use super::{Kind, Level, Opt, normalize};
 
 /// The options of Ceph 16.2, in the official order.
@@ -115,13 +115,23 @@ fn own(b: &Built) -> Opt {
     }
 }
 
-/// All options: Ceph's in the official order, then ours.
+/// All options of daemons and clients: Ceph's in the official order, then ours.
 pub fn all() -> &'static [Opt] {
     &TABLE.all
 }
 
+static OF_MODULES: LazyLock<Vec<Opt>> = LazyLock::new(|| built::OF_MODULES.iter().map(own).collect());
+
+/// The options of the manager's modules.
+pub fn of_modules() -> &'static [Opt] {
+    &OF_MODULES
+}
+
 /// The option of this name. Spaces and dashes count as underscores.
 pub fn find(name: &str) -> Option<&'static Opt> {
+    if name.starts_with("mgr/") {
+        return OF_MODULES.iter().find(|o| o.name == name);
+    }
     let at = TABLE
         .by_name
         .get(name)

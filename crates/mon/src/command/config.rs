@@ -6,7 +6,7 @@ use spirula_conf::ConfFile;
 use super::{Call, Done, Outcome, Reply, commands, committed, config_show, errno, now, refuse};
 use crate::core::Monitor;
 use crate::fmt::{Align, Table};
-use crate::options::{self, all};
+use crate::options::{self, all, of_modules};
 use crate::service::{ConfigEntry, Who};
 
 commands! {
@@ -361,7 +361,8 @@ fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
-    let names = all().iter().filter(|o| !o.is_log_level()).map(|o| o.name);
+    let names = all().iter().chain(of_modules());
+    let names = names.filter(|o| !o.is_log_level()).map(|o| o.name);
     now(match call.format.is_structured() {
         true => Reply::json(call.format, &names.collect()),
         false => Reply::text(names.map(|n| format!("{n}\n")).collect::<String>()),

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
 use crate::core::Monitor;
+pub(super) use crate::crashes::SERVICE;
 
-pub(super) const SERVICE: &str = "config-key";
 /// Largest value (`mon_config_key_max_entry_size`).
 const MAX_VALUE: usize = 64 << 10;
 

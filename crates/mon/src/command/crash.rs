@@ -3,17 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use spirula_denc::UTime;
 
 use super::{Call, Done, Outcome, Reply, commands, config_key, now};
 use crate::core::Monitor;
-use crate::fmt::{Format, one_line, parse_time};
+use crate::crashes::{Crash, PREFIX};
+use crate::fmt::{Format, one_line};
 
 commands! {
     "crash ls" "mgr" "r" ls, "list the crashes that were recorded";
     "crash ls-new" "mgr" "r" ls_new, "list the crashes that nobody has looked at";
     "crash stat" "mgr" "r" stat, "count the crashes that were recorded";
+    "crash json_report hours:String" "mgr" "r" json_report, "count the crashes of the last hours by program";
     "crash info id:String" "mgr" "r" info, "show a crash";
     "crash post" "mgr" "rw" post, "record a crash (-i FILE)";
     "crash rm id:String" "mgr" "rw" rm, "forget a crash";
@@ -22,11 +24,9 @@ commands! {
     "crash archive-all" "mgr" "w" archive_all, "note that somebody has looked at all crashes";
 }
 
-/// Where the module keeps crashes among the configuration keys.
-const PREFIX: &str = "mgr/crash/crash/";
 /// Most crashes that are kept.
 const MAX_CRASHES: usize = 1000;
-const DAY: f64 = 86_400.0;
+const DAY: i64 = 86_400;
 /// The module returns its errors without their sign: the official tool takes them for success, prints them and exits with 0.
 const EINVAL: i32 = 22;
 
@@ -34,62 +34,12 @@ fn complain<T>(text: impl Into<String>) -> Result<T, Reply> {
     Err(Reply::error(EINVAL, text))
 }
 
-/// A crash as it was reported.
-struct Crash(Map<String, Value>);
-
-impl Crash {
-    /// Reads and checks a report.
-    fn parse(input: &[u8]) -> Result<Self, String> {
-        let fields = match serde_json::from_slice(input) {
-            Ok(Value::Object(fields)) => fields,
-            Ok(_) => Map::new(),
-            Err(_) => return Err("Expecting value: line 1 column 1 (char 0)".to_owned()),
-        };
-        let crash = Self(fields);
-        for field in ["crash_id", "timestamp"] {
-            if crash.text(field).is_none_or(str::is_empty) {
-                return Err(format!("missing '{field}' field"));
-            }
-        }
-        if crash.time().is_none() {
-            let time = crash.text("timestamp").unwrap_or_default();
-            return Err(format!(
-                "time data '{time}' does not match format '%Y-%m-%d %H:%M:%S.%f'"
-            ));
-        }
-        Ok(crash)
-    }
-
-    fn text(&self, field: &str) -> Option<&str> {
-        self.0.get(field).and_then(Value::as_str)
-    }
-
-    fn id(&self) -> &str {
-        self.text("crash_id").unwrap_or_default()
-    }
-
-    /// When it happened: `2026-11-25T19:00:00.123456Z`, or with a blank and without the `Z`, as earlier releases write it.
-    fn time(&self) -> Option<UTime> {
-        parse_time(self.text("timestamp")?)
-    }
-
-    fn is_new(&self) -> bool {
-        !self.0.contains_key("archived")
-    }
-
-    /// As Python's `json.dumps(…, sort_keys=True)` orders it.
-    fn sorted(&self) -> Value {
-        let sorted: BTreeMap<&String, &Value> = self.0.iter().collect();
-        sorted.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect()
-    }
-}
-
-/// All crashes, the oldest first.
+/// All crashes, by id.
 fn all(m: &Monitor) -> Result<Vec<Crash>, Reply> {
     let keys = m.kv.scan(config_key::SERVICE).map_err(|e| config_key::io(&e))?;
     let kept = keys.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
     let mut all: Vec<Crash> = kept.filter_map(|(_, v)| Crash::parse(&v).ok()).collect();
-    all.sort_by_key(|c| (c.time(), c.id().to_owned()));
+    all.sort_by(|a, b| a.id().cmp(b.id()));
     Ok(all)
 }
 
@@ -129,7 +79,7 @@ fn listing(call: &Call<'_>, crashes: &[Crash]) -> Done {
     let rows: Vec<[String; 3]> = crashes
         .iter()
         .map(|c| {
-            let entity = one_line(c.text("entity_name").unwrap_or_default());
+            let entity = one_line(c.text("entity_name").unwrap_or("unknown"));
             [
                 one_line(c.id()),
                 entity,
@@ -160,22 +110,40 @@ fn ls_new(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// Whether a crash is older than so many days.
-fn is_older(crash: &Crash, days: f64, now: UTime) -> bool {
-    let time = crash.time().unwrap_or_default();
-    f64::from(now.sec) - f64::from(time.sec) > days * DAY
+fn is_older(crash: &Crash, days: i64, now: UTime) -> bool {
+    crash.age(now) > days * DAY
 }
 
 fn stat(m: &mut Monitor, _: &Call<'_>) -> Done {
     let all = all(m)?;
     let mut text = format!("{} crashes recorded\n", all.len());
     for days in [1, 3, 7] {
-        let old = all.iter().filter(|c| is_older(c, f64::from(days), m.now));
+        let old = all.iter().filter(|c| is_older(c, days, m.now));
         let ids: Vec<String> = old.map(|c| one_line(c.id())).collect();
         if !ids.is_empty() {
             text += &format!("{} older than {days} days old:\n{}\n", ids.len(), ids.join("\n"));
         }
     }
     now(Reply::text(text))
+}
+
+/// As Python's `json.dumps` writes a dictionary, and where the module has it: in the status. Ceph's counts all crashes, however old they are.
+fn json_report(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let Ok(hours) = call.args.str("hours")?.trim().parse::<i32>() else {
+        return complain("<hours> argument must be integer");
+    };
+    let mut counts = BTreeMap::<String, usize>::new();
+    for c in all(m)?.iter().filter(|c| c.age(m.now) <= i64::from(hours) * 3600) {
+        let program = c.text("process_name").filter(|p| !p.is_empty());
+        *counts.entry(program.unwrap_or("unknown").to_owned()).or_default() += 1;
+    }
+    let counts = counts
+        .into_iter()
+        .map(|(program, n)| format!("{}: {n}", Value::from(program)));
+    now(Reply::status(format!(
+        "{{{}}}",
+        counts.collect::<Vec<_>>().join(", ")
+    )))
 }
 
 fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -193,7 +161,8 @@ fn post(m: &mut Monitor, call: &Call<'_>) -> Done {
     };
     if find(m, crash.id())?.is_none() {
         // Whoever posts too many loses the oldest.
-        let kept = all(m)?;
+        let mut kept = all(m)?;
+        kept.sort_by_key(Crash::time);
         let surplus = (kept.len() + 1).saturating_sub(MAX_CRASHES);
         kept.iter().take(surplus).for_each(|old| forget(m, old.id()));
         put(m, &crash)?;
@@ -214,7 +183,7 @@ fn prune(m: &mut Monitor, call: &Call<'_>) -> Done {
         return complain("keep argument must be integer");
     };
     let now = m.now;
-    let old = all(m)?.into_iter().filter(|c| is_older(c, f64::from(days), now));
+    let old = all(m)?.into_iter().filter(|c| is_older(c, i64::from(days), now));
     old.for_each(|c| forget(m, c.id()));
     done(m)
 }
@@ -244,24 +213,4 @@ fn archive_all(m: &mut Monitor, _: &Call<'_>) -> Done {
         }
     }
     done(m)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reports_are_checked() {
-        let why = |text: &str| Crash::parse(text.as_bytes()).err().unwrap_or_default();
-        assert_eq!(why("xx"), "Expecting value: line 1 column 1 (char 0)");
-        assert_eq!(why("[1]"), "missing 'crash_id' field");
-        assert_eq!(why(r#"{"crash_id": "x"}"#), "missing 'timestamp' field");
-        assert_eq!(
-            why(r#"{"crash_id": "x", "timestamp": "foo"}"#),
-            "time data 'foo' does not match format '%Y-%m-%d %H:%M:%S.%f'"
-        );
-        for time in ["2026-11-25T19:00:00.123456Z", "2026-11-25 19:00:00.123456"] {
-            assert_eq!(why(&format!(r#"{{"crash_id": "x", "timestamp": "{time}"}}"#)), "");
-        }
-    }
 }

@@ -19,6 +19,7 @@ mod daemon;
 mod devices;
 pub mod errno;
 mod health_cmd;
+mod iostat;
 mod log;
 mod manager;
 mod misc;
@@ -30,6 +31,7 @@ mod osd_df;
 mod osd_dump;
 mod osd_new;
 mod osd_query;
+mod osd_status;
 mod osd_stop;
 mod osd_tree;
 mod osd_weight;
@@ -132,6 +134,8 @@ const FAMILIES: &[&[Command]] = &[
     misc::COMMANDS,
     manager::COMMANDS,
     devices::COMMANDS,
+    iostat::COMMANDS,
+    osd_status::COMMANDS,
     modules::COMMANDS,
     crash::COMMANDS,
     services::COMMANDS,

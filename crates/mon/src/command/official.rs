@@ -10,7 +10,6 @@ const TABLE: &str = include_str!("pacific.tsv");
 const NOFORWARD: u32 = 1;
 const OBSOLETE: u32 = 2;
 const MGR: u32 = 8;
-const POLL: u32 = 16;
 const HIDDEN: u32 = 32;
 
 /// A command of the official monitor or manager.
@@ -59,12 +58,12 @@ impl Official {
         self.flags & MGR != 0
     }
 
-    /// The flags that the tool is told: the monitors answer the manager's commands themselves, and there is nothing to poll. Only the
-    /// commands for images it sends to the manager, as users of images have capabilities there.
+    /// The flags that the tool is told: the monitors answer the manager's commands themselves. Only the commands for images it sends to the
+    /// manager, as users of images have capabilities there.
     pub(super) fn shown_flags(&self) -> u32 {
         match self.signature.starts_with("rbd ") {
-            true => self.flags & !POLL,
-            false => self.flags & !(MGR | POLL),
+            true => self.flags,
+            false => self.flags & !MGR,
         }
     }
 

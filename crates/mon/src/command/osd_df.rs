@@ -1,6 +1,6 @@
 //! How full the OSDs are, and how fast.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use spirula_maps::StoreStatfs;
 
 use super::osd_tree::{Line, line_json, lines, weight_text};
@@ -13,7 +13,6 @@ commands! {
         "show how full the OSDs are";
     "osd perf" "osd" "r" perf, "show the OSDs' commit latencies";
     "osd blocked-by" "osd" "r" blocked_by, "count which OSDs keep PGs from peering";
-    "osd status bucket?:String" "mgr" "r" status, "summarize each OSD";
 }
 
 /// Sums of a line: an OSD's store, or that of all below a bucket.
@@ -318,63 +317,6 @@ fn blocked_by(m: &mut Monitor, call: &Call<'_>) -> Done {
     ]);
     for (o, n) in counts {
         t.row([o.to_string(), n.to_string()]);
-    }
-    now(Reply::text(t.render()))
-}
-
-fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = m.osd.map.clone();
-    let crush = map.crush.map();
-    let below = match call.args.opt_str("bucket") {
-        None => None,
-        Some(b) => match crush.item_id(&b) {
-            Some(id) => Some(crush.devices_below(id)),
-            None => return refuse(errno::EINVAL, format!("Bucket or OSD '{b}' not found")),
-        },
-    };
-    let osds: Vec<i32> = map
-        .osds()
-        .filter(|o| below.as_ref().is_none_or(|b| b.contains(o)))
-        .collect();
-    let row = |o: i32| {
-        let s = m.stats.osds.get(&o).map(|s| s.statfs).unwrap_or_default();
-        let host = super::misc::osd_metadata(m, o)
-            .remove("hostname")
-            .unwrap_or_default();
-        (host, s)
-    };
-    if call.format.is_structured() {
-        let list: Vec<Value> = osds
-            .iter()
-            .map(|o| {
-                let (host, s) = row(*o);
-                let state: Vec<&str> = map.state(*o).names().collect();
-                json!({"id": o, "host name": host, "kb used": s.used_raw() / 1024, "kb available": s.available / 1024,
-                    "write ops rate": 0, "write byte rate": 0, "read ops rate": 0, "read byte rate": 0, "state": state})
-            })
-            .collect();
-        return now(Reply::json(
-            call.format,
-            &Value::Object(Map::from_iter([("OSDs".to_owned(), json!(list))])),
-        ));
-    }
-    use Align::{Center, Left, Right};
-    let mut t = Table::new(&[
-        ("ID", Center, Right),
-        ("HOST", Center, Left),
-        ("USED", Center, Right),
-        ("AVAIL", Center, Right),
-        ("STATE", Center, Left),
-    ]);
-    for o in osds {
-        let (host, s) = row(o);
-        t.row([
-            o.to_string(),
-            host,
-            bytes(s.used_raw()),
-            bytes(s.available),
-            map.state(o).to_string(),
-        ]);
     }
     now(Reply::text(t.render()))
 }

@@ -330,6 +330,16 @@ fn members(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
 
 fn pg_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (pg, osds) = (pgid(m, call)?, members(m, call)?);
+    let pool = m.osd.map.pool_of(pg);
+    let (least, most) = pool.map_or((0, u8::MAX), |p| (p.min_size, p.size));
+    if !osds.is_empty() && osds.len() < usize::from(least) {
+        let text = format!("num of osds ({}) < pool min size ({least})", osds.len());
+        return refuse(errno::EINVAL, text);
+    }
+    if osds.len() > usize::from(most) {
+        let text = format!("num of osds ({}) > pool size ({most})", osds.len());
+        return refuse(errno::EINVAL, text);
+    }
     let text = match osds.is_empty() {
         true => format!("done cleaning up pg_temp of {pg}"),
         false => format!("set {pg} pg_temp mapping to {}", crate::health::osd_list(&osds)),

@@ -53,17 +53,17 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// Client I/O of a pool, or of all: per second, bytes and operations.
-struct Rates {
-    read_bytes: u64,
-    write_bytes: u64,
-    reads: u64,
-    writes: u64,
+pub(super) struct Rates {
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+    pub(super) reads: u64,
+    pub(super) writes: u64,
     recovered_bytes: u64,
     recovered_objects: u64,
     recovered_keys: u64,
 }
 
-fn rates(m: &Monitor, pool: Option<i64>) -> Rates {
+pub(super) fn rates(m: &Monitor, pool: Option<i64>) -> Rates {
     let (d, seconds): (ObjectStatSum, f64) = m.stats.delta(pool);
     let per = |n: i64, unit: i64| {
         if seconds <= 0.0 {

@@ -13,7 +13,6 @@ const NO_DEVICES: &str = "OSDs do not report the serial numbers and the health o
 const NO_AUTOSCALER: &str = "there is no autoscaler; set pg_num with `ceph osd pool set`";
 const NO_BALANCER: &str =
     "there is no balancer; `ceph osd pg-upmap-items` and `ceph osd reweight-by-utilization` move data";
-const NO_CRASHES: &str = "crashes are not collected; a daemon's log tells of them";
 const NO_TIERS: &str = "cache tiers are not built: Ceph itself deprecates them";
 const NO_STRETCH: &str = "stretch mode is not built";
 const RAFT: &str = "monitors agree by Raft, whose leader is not elected by rank or score";
@@ -22,16 +21,11 @@ const RAFT: &str = "monitors agree by Raft, whose leader is not elected by rank 
 const REASONS: &[(&str, &str)] = &[
     ("alerts", NO_MANAGER),
     ("balancer", NO_BALANCER),
-    ("crash", NO_CRASHES),
     ("device", NO_DEVICES),
     ("fs", NO_FS),
     ("healthcheck history", NO_MANAGER),
     ("influx", NO_MANAGER),
     ("insights", NO_MANAGER),
-    (
-        "iostat",
-        "it polls a module of the manager; `ceph osd pool stats` shows the rates",
-    ),
     ("mds", NO_FS),
     ("mgr self-test", NO_MANAGER),
     ("mon add disallowed_leader", RAFT),

@@ -37,7 +37,7 @@ const SERVICES: &str = "services";
 const STATS: (u32, u32) = (5, 5);
 
 /// The modules of Ceph's manager whose work is done here, all of it and always.
-pub(crate) const MODULES: [&str; 4] = ["crash", "progress", spirula_manager::MODULE, "status"];
+pub(crate) const MODULES: [&str; 5] = ["crash", "iostat", "progress", spirula_manager::MODULE, "status"];
 
 fn always_on_modules() -> BTreeMap<u32, BTreeSet<String>> {
     let modules = MODULES.iter().map(|m| (*m).to_owned()).collect();

@@ -50,6 +50,7 @@ pub use timecheck::TimeAnswer;
 use timecheck::TimeCheck;
 pub use write::Waiter;
 
+use crate::crashes::{self, Crashes};
 use crate::health::{DiskUse, HealthLog, Mutes, Versions};
 use crate::image_io::ImageIo;
 use crate::kv::{KvError, KvRead, Txn};
@@ -151,6 +152,7 @@ pub struct Monitor {
     lines: Pace<AuthName>,
     pub(crate) stats: Stats,
     pub(crate) mutes: Mutes,
+    pub(crate) crashes: Crashes,
     pub(crate) health_log: HealthLog,
     pub(crate) versions: Versions,
     pub(crate) progress: Progress,
@@ -198,6 +200,7 @@ impl Monitor {
             lines: client_log::lines(),
             stats: Stats::load(kv.as_ref(), now)?,
             mutes: Mutes::load(kv.as_ref())?,
+            crashes: Crashes::load(kv.as_ref())?,
             health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
             progress: Progress::default(),
@@ -297,6 +300,7 @@ impl Monitor {
         self.auth_maintenance();
         self.osd_maintenance();
         self.review_mutes();
+        self.forget_old_crashes();
         self.log_health();
         self.claim_manager();
         self.review_services();
@@ -336,6 +340,7 @@ impl Monitor {
                     self.config.apply(&op.key, value);
                     config_changed = true;
                 }
+                crashes::SERVICE => self.crashes.apply(&op.key, value),
                 "log" => self.clog.apply(&op.key, value)?,
                 "monmap" => self.monmap.apply(&op.key, value)?,
                 "osd_metadata" | "mon_metadata" => metadata_changed = true,
@@ -365,6 +370,7 @@ impl Monitor {
         self.auth.reload(self.kv.as_ref())?;
         self.clog = ClusterLog::load(self.kv.as_ref())?;
         self.mutes = Mutes::load(self.kv.as_ref())?;
+        self.crashes = Crashes::load(self.kv.as_ref())?;
         self.health_log = HealthLog::load(self.kv.as_ref())?;
         self.manager.reload(self.kv.as_ref())?;
         self.stats.kept = crate::service::Keyed::load(self.kv.as_ref())?;

@@ -23,7 +23,7 @@ pub use monmaps::MonMaps;
 pub use osd_lives::Life;
 pub use osdmaps::OsdMaps;
 pub(crate) use snaps::PurgedSnaps;
-pub use stats::{PoolTotals, Stats};
+pub use stats::{PoolTotals, Served, Stats};
 
 use bytes::Bytes;
 use spirula_denc::{Decode, decode_all};

@@ -115,6 +115,51 @@ fn keep_times(now: &mut PgStat, before: &PgStat) {
     now.last_epoch_clean = now.last_epoch_clean.max(before.last_epoch_clean);
 }
 
+/// What clients had done by an OSD, as the primary of its PGs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+impl Served {
+    /// Adds what a PG's sums have grown by.
+    fn add_growth(&mut self, now: &ObjectStatSum, before: &ObjectStatSum) {
+        let grown = |now: i64, before: i64| u64::try_from(now.saturating_sub(before)).unwrap_or(0);
+        let kib = |now: i64, before: i64| grown(now, before).saturating_mul(1024);
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.reads, grown(now.num_rd, before.num_rd));
+        add(&mut self.writes, grown(now.num_wr, before.num_wr));
+        add(&mut self.read_bytes, kib(now.num_rd_kb, before.num_rd_kb));
+        add(&mut self.write_bytes, kib(now.num_wr_kb, before.num_wr_kb));
+    }
+
+    /// Each second's part of what came since `before`.
+    fn rate(&self, before: &Self, seconds: f64) -> Self {
+        let per = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
+        Self {
+            reads: per(self.reads, before.reads),
+            writes: per(self.writes, before.writes),
+            read_bytes: per(self.read_bytes, before.read_bytes),
+            write_bytes: per(self.write_bytes, before.write_bytes),
+        }
+    }
+}
+
+/// Sums at some time, for rates.
+#[derive(Debug)]
+struct Sample {
+    at: UTime,
+    pools: BTreeMap<i64, ObjectStatSum>,
+    served: BTreeMap<i32, Served>,
+}
+
 /// All statistics.
 #[derive(Debug)]
 pub struct Stats {
@@ -126,7 +171,9 @@ pub struct Stats {
     /// By OSD.
     pub osds: BTreeMap<i32, OsdStat>,
     stores: BTreeMap<(i64, i32), StoreStatfs>,
-    samples: VecDeque<(UTime, BTreeMap<i64, ObjectStatSum>)>,
+    /// What each OSD did for clients since the first report.
+    served: BTreeMap<i32, Served>,
+    samples: VecDeque<Sample>,
     map_epoch: u32,
     /// The pools' totals that were kept, by id.
     pub(crate) kept: Keyed<PoolTotals>,
@@ -153,6 +200,7 @@ impl Stats {
             pgs: BTreeMap::new(),
             osds: BTreeMap::new(),
             stores: BTreeMap::new(),
+            served: BTreeMap::new(),
             samples: VecDeque::new(),
             map_epoch: 0,
             kept: Keyed::default(),
@@ -247,6 +295,10 @@ impl Stats {
             if newer {
                 let before = std::mem::replace(known, stat);
                 keep_times(known, &before);
+                if before.state != PgState::empty() {
+                    let served = self.served.entry(osd).or_default();
+                    served.add_growth(&known.stats.sum, &before.stats.sum);
+                }
             }
         }
         self.stores.retain(|(_, of), _| *of != osd);
@@ -271,6 +323,7 @@ impl Stats {
             self.pgs.entry(pg).or_insert_with(|| unknown_pg(now));
         }
         self.osds.retain(|osd, _| map.exists(*osd));
+        self.served.retain(|osd, _| map.exists(*osd));
         self.known.retain(|p| map.pools.contains_key(p));
         self.stores
             .retain(|(pool, osd), _| map.pools.contains_key(pool) && map.exists(*osd));
@@ -290,12 +343,16 @@ impl Stats {
         let due = self
             .samples
             .back()
-            .is_none_or(|(t, _)| now.since(*t) >= SAMPLE_EVERY);
+            .is_none_or(|s| now.since(s.at) >= SAMPLE_EVERY);
         if due {
             let known = map.pools.keys().filter(|p| self.known.contains(p));
-            let sums = known.map(|p| (*p, self.pool(*p).sum)).collect();
-            self.samples.push_back((now, sums));
-            while self.samples.len() > 2 && now.since(self.samples[1].0) >= RATE_WINDOW {
+            let sample = Sample {
+                at: now,
+                pools: known.map(|p| (*p, self.pool(*p).sum)).collect(),
+                served: self.served.clone(),
+            };
+            self.samples.push_back(sample);
+            while self.samples.len() > 2 && now.since(self.samples[1].at) >= RATE_WINDOW {
                 self.samples.pop_front();
             }
         }
@@ -368,18 +425,32 @@ impl Stats {
 
     /// What changed over the averaging window: the change of a pool's sums (of all pools for `None`) and the time.
     pub fn delta(&self, pool: Option<i64>) -> (ObjectStatSum, f64) {
-        let (Some((t0, old)), Some((t1, new))) = (self.samples.front(), self.samples.back()) else {
+        let (Some(old), Some(new)) = (self.samples.front(), self.samples.back()) else {
             return (ObjectStatSum::default(), 0.0);
         };
         let mut sum = ObjectStatSum::default();
-        for (id, s) in new.iter().filter(|(id, _)| pool.is_none_or(|p| p == **id)) {
-            if let Some(o) = old.get(id) {
+        for (id, s) in new.pools.iter().filter(|(id, _)| pool.is_none_or(|p| p == **id)) {
+            if let Some(o) = old.pools.get(id) {
                 let mut d = *s;
                 d.sub(o);
                 sum.add(&d);
             }
         }
-        (sum, t1.since(*t0).as_secs_f64())
+        (sum, new.at.since(old.at).as_secs_f64())
+    }
+
+    /// What clients have done by an OSD each second, on average over the window.
+    pub fn served(&self, osd: i32) -> Served {
+        let (Some(old), Some(new)) = (self.samples.front(), self.samples.back()) else {
+            return Served::default();
+        };
+        let seconds = new.at.since(old.at).as_secs_f64();
+        match new.served.get(&osd) {
+            Some(new) if seconds > 0.0 => {
+                new.rate(&old.served.get(&osd).copied().unwrap_or_default(), seconds)
+            }
+            _ => Served::default(),
+        }
     }
 
     /// Bytes that can still be written to a pool, before replication is multiplied in: until the first OSD is full, if
@@ -489,6 +560,55 @@ mod tests {
         map.osd_weight[0] = WEIGHT_IN / 2;
         map.osd_weight[1] = WEIGHT_OUT;
         assert_eq!(stats.max_avail(&map, 3), 3_775_394_560);
+    }
+
+    #[test]
+    fn what_a_primary_does_for_clients_is_told_by_the_second() {
+        let mut map = OsdMap::new(Fsid::default(), CrushMap::with_default_root("osd").unwrap());
+        map.epoch = 1;
+        map.set_max_osd(2);
+        map.osd_state.fill(OsdState::EXISTS.with(OsdState::UP));
+        map.pg_temp.insert(PgId { pool: 1, seed: 0 }, vec![0, 1]);
+        let pool = PgPool {
+            pg_num: 1,
+            ..PgPool::default()
+        };
+        map.pools.insert(1, pool);
+        let at = |s: u32| UTime::from_secs(1000 + s);
+        let mut stats = Stats::new(at(0));
+        let report = |stats: &mut Stats, seconds: u32, writes: i64, kb: i64| {
+            let mut stat = PgStat {
+                state: PgState::ACTIVE,
+                acting: vec![0, 1],
+                reported_seq: u64::from(seconds),
+                ..PgStat::default()
+            };
+            (stat.stats.sum.num_wr, stat.stats.sum.num_wr_kb) = (writes, kb);
+            let pgs = [(PgId { pool: 1, seed: 0 }, Blob::of(&stat))].into();
+            let report = PgStatsReport {
+                pgs,
+                ..PgStatsReport::default()
+            };
+            stats.report(0, &report, &map, at(seconds)).unwrap();
+            stats.tick(at(seconds), &map);
+        };
+        // What was before the first report is nobody's.
+        report(&mut stats, 0, 1000, 1000);
+        assert_eq!(stats.served(0), Served::default());
+        report(&mut stats, 1, 1010, 1000);
+        report(&mut stats, 4, 1040, 1008);
+        let want = Served {
+            writes: 10,
+            write_bytes: 2048,
+            ..Served::default()
+        };
+        assert_eq!((stats.served(0), stats.served(1)), (want, Served::default()));
+        // Another primary knows less; then a long time nothing happens.
+        report(&mut stats, 5, 5, 5);
+        for seconds in 6..20 {
+            report(&mut stats, seconds, 5, 5);
+        }
+        assert_eq!(stats.served(0), Served::default());
     }
 
     #[test]

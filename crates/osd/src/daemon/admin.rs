@@ -63,6 +63,27 @@ pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> R
     run(o, prefix, args).map(Answer::from)
 }
 
+/// Whether a command is answered only after a while.
+pub(super) fn takes_long(prefix: &str) -> bool {
+    matches!(prefix, "bench" | "compact")
+}
+
+/// Runs such a command.
+///
+/// # Errors
+/// As the official daemon's.
+pub(super) async fn run_long(
+    shell: &Shared,
+    prefix: &str,
+    args: &Map<String, Value>,
+) -> Result<Answer, Failure> {
+    let done = match prefix {
+        "compact" => super::compact::run(shell).await,
+        _ => super::bench::run(shell, args).await,
+    };
+    done.map(Answer::from)
+}
+
 /// Runs a command that is an OSD's own.
 fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Failure> {
     if let Some(why) = table::unsupported(prefix) {
@@ -106,7 +127,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
             let pools: BTreeSet<u64> = o.core.pgs().map(|pg| pg.pgid().pool).collect();
             Ok(json!(pools))
         }
-        "injectfull" => o.inject_full(args),
+        "injectfull" => Ok(o.inject_full(args)),
         "list_devices" => Ok(metadata::list_devices(&o.cfg.device)),
         // What is logged is written at once.
         "log flush" => Ok(json!({})),
@@ -303,9 +324,8 @@ impl Handler for AdminHandler {
     }
 
     async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
-        if prefix == "bench" {
-            let result = super::bench::run(&Rc::clone(&self.0), args).await;
-            return result.map(Answer::from);
+        if takes_long(prefix) {
+            return run_long(&Rc::clone(&self.0), prefix, args).await;
         }
         self.0.with(|o| execute(o, prefix, args))
     }

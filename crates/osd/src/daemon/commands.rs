@@ -8,7 +8,7 @@ use spirula_msgr::Sender;
 use spirula_proto::mon::{MCommand, MCommandReply};
 use spirula_proto::{BytesList, Payload, RawMessage};
 
-use super::admin::{execute, version};
+use super::admin::{execute, run_long, takes_long, version};
 use super::shell::Shared;
 use super::table::COMMANDS;
 use crate::pg::errno::*;
@@ -44,11 +44,11 @@ pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) 
         reply(&sender, tid, &request, result);
         return Ok(());
     }
-    if request.prefix == "bench" {
+    if takes_long(&request.prefix) {
         let shell = Rc::clone(shell);
         tokio::task::spawn_local(async move {
-            let result = super::bench::run(&shell, &request.args).await;
-            reply(&sender, tid, &request, result.map(Answer::from));
+            let result = run_long(&shell, &request.prefix, &request.args).await;
+            reply(&sender, tid, &request, result);
         });
         return Ok(());
     }

@@ -14,6 +14,7 @@ mod bench;
 mod clients;
 mod clock;
 mod commands;
+mod compact;
 mod config;
 mod event_fd;
 mod heartbeat;

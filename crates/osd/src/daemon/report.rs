@@ -338,7 +338,10 @@ impl Osd {
         let reserve = self.io.reserve;
         // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
         let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.is_up();
-        let is_full = if was_full {
+        let injected = self.injected_full.is_some_and(|i| i.failsafe);
+        let is_full = if injected {
+            true
+        } else if was_full {
             !told || available < reserve + reserve / 4
         } else {
             available < reserve

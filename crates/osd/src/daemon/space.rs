@@ -1,14 +1,12 @@
 //! How full the store is, as the monitors are told.
 
 use serde_json::{Map, Value, json};
-use spirula_asok::Failure;
 use spirula_maps::{OsdMap, OsdState};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{FullState, Fullness, OsdReport};
 
 use super::report::TINY_RESERVE;
 use super::state::Osd;
-use crate::pg::errno::EINVAL;
 
 /// Space below is scarce where there is less than so many times what may be under way.
 const SCARCE: u64 = 8;
@@ -52,6 +50,8 @@ fn in_map(state: OsdState) -> Fullness {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Injected {
     level: Fullness,
+    /// Nothing may grow at all, as beyond `osd_failsafe_full_ratio`.
+    pub(super) failsafe: bool,
     left: i64,
 }
 
@@ -117,29 +117,27 @@ impl Osd {
         }
     }
 
-    /// Pretends that the store is so full, to see what happens then.
-    ///
-    /// # Errors
-    /// An unknown state.
-    pub(super) fn inject_full(&mut self, args: &Map<String, Value>) -> Result<Value, Failure> {
+    /// Pretends that the store is so full, to see what happens then. Another state is no error for Ceph's OSDs, whose answer it is.
+    pub(super) fn inject_full(&mut self, args: &Map<String, Value>) -> Value {
         let kind = args.get("type").and_then(Value::as_str).unwrap_or("full");
         let left = args.get("count").and_then(Value::as_i64).unwrap_or(-1);
         let level = match kind {
             "none" => None,
             "nearfull" => Some(Fullness::NEARFULL),
             "backfillfull" => Some(Fullness::BACKFILLFULL),
-            "full" => Some(Fullness::FULL),
-            _ => {
-                return Err(Failure {
-                    code: -EINVAL,
-                    message: format!("Invalid type {kind}: none, nearfull, backfillfull or full"),
-                });
-            }
+            "full" | "failsafe" => Some(Fullness::FULL),
+            _ => return json!("Invalid type use (none, nearfull, backfillfull, full, failsafe)"),
         };
+        let failsafe = kind == "failsafe";
         let wanted = level.filter(|_| left != 0);
-        self.injected_full = wanted.map(|level| Injected { level, left });
+        self.injected_full = wanted.map(|level| Injected {
+            level,
+            failsafe,
+            left,
+        });
+        self.check_room();
         self.check_space();
-        Ok(json!(""))
+        json!("")
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "calc_objectstore_db_histogram" &[], "generate a histogram of BlueStore's keys and values";
     "cluster_log" &[("level", "CephChoices,strings=error"), ("message*", "CephString")],
         "log a message to the cluster log";
-    "compact" &[], "compact the object store's index";
+    "compact" &[], "move what the store's log holds into its index, and remove garbage from that";
     "cpu_profiler" &[("arg", "CephChoices,strings=status|flush")], "run cpu profiling on daemon";
     "debug dump_missing" &[("filename", "CephFilepath")], "dump missing objects to a named file";
     "debug kick_recovery_wq" &[("delay", "CephInt,range=0")], "set osd_recovery_delay_start to <val>";
@@ -106,7 +106,6 @@ pub(super) fn unsupported(prefix: &str) -> Option<&'static str> {
         "calc_objectstore_db_histogram" | "dump_objectstore_kv_stats" | "flush_store_cache" => {
             "this OSD's store is not BlueStore"
         }
-        "compact" => "the store's index reuses its free pages and needs no compaction",
         "cpu_profiler" => "cpu_profiler support not linked in",
         "debug dump_missing" => "a placement group serves only while no object is missing",
         "debug kick_recovery_wq"

@@ -99,7 +99,7 @@ fn the_modules_that_are_there_are_named_and_stay() {
         let ack = w.command(admin, &format!(r#"{{"prefix":"{prefix}","format":"json"}}"#));
         serde_json::from_slice(&ack.output.to_bytes()).unwrap()
     };
-    let modules = serde_json::json!(["crash", "progress", "rbd_support", "status"]);
+    let modules = serde_json::json!(["crash", "iostat", "progress", "rbd_support", "status"]);
     assert_eq!(json(&mut w, "mgr module ls")["always_on_modules"], modules);
     let dump = json(&mut w, "mgr dump");
     assert_eq!(dump["always_on_modules"], serde_json::json!({"pacific": modules}));

@@ -1,0 +1,94 @@
+//! `ceph iostat`: a row of the rates of the moment, for which the tool asks again and again. In the layout of Ceph's module.
+
+use super::pool_list::rates;
+use super::{Call, Done, Reply, commands, now};
+use crate::core::Monitor;
+
+commands! {
+    "iostat width?:Int print_header?:Bool" "mgr" "r" iostat, "show what clients read and write";
+}
+
+const TITLES: [&str; 6] = ["Read", "Write", "Total", "Read IOPS", "Write IOPS", "Total IOPS"];
+
+/// The width of a terminal that nobody tells, and the widest one.
+const WIDTH: (i64, i64) = (80, 4096);
+
+/// Bytes with a binary unit: whole ones, of which there are more than ten.
+fn iec(n: u64) -> String {
+    let units = [
+        (60, "Ei"),
+        (50, "Pi"),
+        (40, "Ti"),
+        (30, "Gi"),
+        (20, "Mi"),
+        (10, "Ki"),
+    ];
+    match units.iter().find(|(bits, _)| n > 10 << bits) {
+        Some((bits, unit)) => format!("{} {unit}", n >> bits),
+        None => format!("{n} "),
+    }
+}
+
+fn row(cells: &[String], column: usize) -> String {
+    let cells: String = cells
+        .iter()
+        .map(|c| format!("{c:>w$} |", w = column.saturating_sub(2)))
+        .collect();
+    format!("|{cells}")
+}
+
+fn header(column: usize) -> String {
+    let line = format!(
+        "+{}",
+        format!("{}+", "-".repeat(column.saturating_sub(1))).repeat(TITLES.len())
+    );
+    format!("{line}\n{}\n{line}\n", row(&TITLES.map(str::to_owned), column))
+}
+
+fn iostat(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let width = call.args.opt_int("width")?.unwrap_or(WIDTH.0).clamp(0, WIDTH.1);
+    let column = usize::try_from(width).unwrap_or(0) / TITLES.len();
+    let r = rates(m, None);
+    let bytes = |n: u64| format!("{}B/s", iec(n));
+    let cells = [
+        bytes(r.read_bytes),
+        bytes(r.write_bytes),
+        bytes(r.read_bytes + r.write_bytes),
+        r.reads.to_string(),
+        r.writes.to_string(),
+        (r.reads + r.writes).to_string(),
+    ];
+    let head = if call.args.flag("print_header") {
+        header(column)
+    } else {
+        String::new()
+    };
+    now(Reply::text(head + &row(&cells, column)).with_newline())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Ceph 16.2.15 prints them for terminals of these widths.
+    #[test]
+    fn rows_are_laid_out_as_officially() {
+        let cells = ["0 B/s", "8 KiB/s", "8 KiB/s", "0", "8", "8"].map(str::to_owned);
+        assert_eq!(
+            row(&cells, 80 / 6),
+            "|      0 B/s |    8 KiB/s |    8 KiB/s |          0 |          8 |          8 |"
+        );
+        assert_eq!(row(&cells, 0), "|0 B/s |8 KiB/s |8 KiB/s |0 |8 |8 |");
+        let lines = header(80 / 6);
+        assert_eq!(
+            lines.lines().collect::<Vec<_>>(),
+            [
+                "+------------+------------+------------+------------+------------+------------+",
+                "|       Read |      Write |      Total |  Read IOPS | Write IOPS | Total IOPS |",
+                "+------------+------------+------------+------------+------------+------------+",
+            ]
+        );
+        let texts = [0, 10_240, 10_241, 11 << 20, u64::MAX].map(iec);
+        assert_eq!(texts, ["0 ", "10240 ", "10 Ki", "11 Mi", "15 Ei"]);
+    }
+}

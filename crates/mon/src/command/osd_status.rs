@@ -1,0 +1,260 @@
+//! `ceph osd status`: each OSD with its space, what clients do by it, and its state, in the layout of Ceph's module.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use spirula_maps::StoreStatfs;
+
+use super::{Call, Done, Reply, commands, misc, now};
+use crate::core::Monitor;
+use crate::fmt::{Align, Table};
+use crate::service::Served;
+
+commands! {
+    "osd status bucket?:String" "mgr" "r" status, "summarize each OSD, or those below the buckets of a name";
+}
+
+/// The module returns this without its sign: the official tool takes it for success, and prints the text.
+const ENOENT: i32 = 2;
+
+/// A number in at most four digits with a unit: `290M`, `1.23k`.
+fn short(n: u64, base: u64) -> String {
+    const WIDTH: usize = 4;
+    let units = [" ", "k", "M", "G", "T", "P", "E"];
+    let mut unit = 0;
+    let whole = |unit: usize| n / base.pow(unit as u32);
+    while unit + 1 < units.len() && whole(unit).to_string().len() > WIDTH {
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{n:>WIDTH$} ");
+    }
+    let value = format!("{:.6}", n as f64 / base.pow(unit as u32) as f64);
+    let digits: String = value.chars().take(WIDTH).collect();
+    match digits.strip_suffix('.') {
+        Some(whole) => format!(" {whole}{}", units[unit]),
+        None => digits + units[unit],
+    }
+}
+
+/// Whether a name fits a pattern with `*`, `?` and `[…]`, as in a shell.
+fn fits(pattern: &[char], name: &[char]) -> bool {
+    let (mut at, mut seen) = (0, 0);
+    // Behind the last star, and what of the name that star stands for ends there.
+    let mut star = None;
+    while let Some(c) = name.get(seen) {
+        if pattern.get(at) == Some(&'*') {
+            at += 1;
+            star = Some((at, seen));
+        } else if let Some(len) = takes(&pattern[at..], *c) {
+            (at, seen) = (at + len, seen + 1);
+        } else if let Some((behind, end)) = star {
+            (at, seen) = (behind, end + 1);
+            star = Some((behind, seen));
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|c| *c == '*')
+}
+
+/// How long the part of a pattern is that stands for this character.
+fn takes(pattern: &[char], c: char) -> Option<usize> {
+    let (first, rest) = pattern.split_first()?;
+    match (first, one_of(rest)) {
+        ('?', _) => Some(1),
+        ('[', Some((set, behind))) => set.has(c).then(|| pattern.len() - behind.len()),
+        _ => (*first == c).then_some(1),
+    }
+}
+
+/// The characters of a `[…]`.
+struct Set<'a> {
+    negated: bool,
+    members: &'a [char],
+}
+
+impl Set<'_> {
+    fn has(&self, c: char) -> bool {
+        let mut left = self.members;
+        let mut found = false;
+        while let Some((first, rest)) = left.split_first() {
+            left = rest;
+            found |= match rest {
+                ['-', last, after @ ..] => {
+                    left = after;
+                    (*first..=*last).contains(&c)
+                }
+                _ => *first == c,
+            };
+        }
+        found != self.negated
+    }
+}
+
+/// What follows a `[`: its characters, and the pattern behind it. `None` where it is not closed.
+fn one_of(pattern: &[char]) -> Option<(Set<'_>, &[char])> {
+    let negated = pattern.first() == Some(&'!');
+    let members = &pattern[usize::from(negated)..];
+    // A bracket in the first place is one of the characters.
+    let end = 1 + members.iter().skip(1).position(|c| *c == ']')?;
+    let set = Set {
+        negated,
+        members: &members[..end],
+    };
+    Some((set, &members[end + 1..]))
+}
+
+/// The OSDs below all buckets whose names fit a pattern; `None` where there are none.
+fn below(m: &Monitor, pattern: &str) -> Option<BTreeSet<i32>> {
+    let map = m.osd.map.clone();
+    let crush = map.crush.map();
+    let chars = |text: &str| text.chars().collect::<Vec<_>>();
+    let pattern = chars(pattern);
+    let fitting = crush.iter_buckets().filter(|b| {
+        let name = crush.name(b.id).unwrap_or_default();
+        fits(&pattern, &chars(name))
+    });
+    let mut found = fitting.map(|b| crush.devices_below(b.id)).peekable();
+    found.peek()?;
+    Some(found.flatten().collect())
+}
+
+struct Row {
+    osd: i32,
+    host: String,
+    store: StoreStatfs,
+    served: Served,
+    state: Vec<&'static str>,
+}
+
+fn row(m: &Monitor, osd: i32) -> Row {
+    // As in Ceph nothing is shown of the store of an OSD that is out.
+    let stat = m.stats.osds.get(&osd).filter(|_| m.osd.map.is_in(osd));
+    Row {
+        osd,
+        host: misc::osd_metadata(m, osd).remove("hostname").unwrap_or_default(),
+        store: stat.map(|s| s.statfs).unwrap_or_default(),
+        served: m.stats.served(osd),
+        state: m.osd.map.state(osd).names().collect(),
+    }
+}
+
+/// As later releases write it; 16.2 always answers with the table.
+fn row_json(r: &Row) -> Value {
+    json!({
+        "id": r.osd, "host name": r.host, "kb used": r.store.used_raw() / 1024, "kb available": r.store.available / 1024,
+        "write ops rate": r.served.writes, "write byte rate": r.served.write_bytes, "read ops rate": r.served.reads,
+        "read byte rate": r.served.read_bytes, "state": r.state,
+    })
+}
+
+fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
+    let below = match call.args.opt_str("bucket") {
+        None => None,
+        Some(bucket) => match below(m, &bucket) {
+            Some(osds) => Some(osds),
+            None => {
+                let mut reply = Reply::text(format!("Bucket '{bucket}' not found"));
+                reply.code = ENOENT;
+                return Err(reply);
+            }
+        },
+    };
+    let osds = m
+        .osd
+        .map
+        .osds()
+        .filter(|o| below.as_ref().is_none_or(|b| b.contains(o)));
+    let rows: Vec<Row> = osds.map(|o| row(m, o)).collect();
+    if call.format.is_structured() {
+        let list: Vec<Value> = rows.iter().map(row_json).collect();
+        return now(Reply::json(call.format, &json!({"OSDs": list})));
+    }
+    if rows.is_empty() {
+        return now(Reply::default());
+    }
+    use Align::{Left, Right};
+    let columns = [
+        "ID", "HOST", "USED", "AVAIL", "WR OPS", "WR DATA", "RD OPS", "RD DATA", "STATE",
+    ];
+    let align = |name: &str| {
+        if matches!(name, "HOST" | "STATE") {
+            Left
+        } else {
+            Right
+        }
+    };
+    let columns = columns.map(|name| (name, align(name), align(name)));
+    let mut t = Table::new(&columns);
+    for r in rows {
+        t.row([
+            r.osd.to_string(),
+            r.host,
+            short(r.store.used_raw(), 1024),
+            short(r.store.available, 1024),
+            short(r.served.writes, 1000),
+            short(r.served.write_bytes, 1024),
+            short(r.served.reads, 1000),
+            short(r.served.read_bytes, 1024),
+            r.state.join(","),
+        ]);
+    }
+    // The module's table has its space between columns behind the last one, too.
+    let lines = t.render().lines().map(|l| format!("{l}  \n")).collect::<String>();
+    now(Reply::text(lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the module of Ceph 16.2.15 prints them.
+    #[test]
+    fn numbers_have_four_digits() {
+        let bytes = [
+            0,
+            1023,
+            9999,
+            10_000,
+            290 << 20,
+            (3805 << 20) + 5,
+            5_000_000_000_000,
+            u64::MAX,
+        ];
+        let shown = bytes.map(|n| short(n, 1024));
+        let want = [
+            "   0 ", "1023 ", "9999 ", "9.76k", " 290M", "3805M", "4656G", "16.0E",
+        ];
+        assert_eq!(shown, want);
+        let counts = [996, 12_345, 1_234_567].map(|n| short(n, 1000));
+        assert_eq!(counts, [" 996 ", "12.3k", "1234k"]);
+    }
+
+    #[test]
+    fn patterns_are_those_of_a_shell() {
+        let fits = |p: &str, n: &str| fits(&p.chars().collect::<Vec<_>>(), &n.chars().collect::<Vec<_>>());
+        for (pattern, name) in [
+            ("default", "default"),
+            ("*", ""),
+            ("h*", "host1"),
+            ("h?st[0-3]", "host1"),
+            ("[!a-c]x", "dx"),
+            ("a[]]", "a]"),
+            ("[", "["),
+            ("*t*", "host1"),
+        ] {
+            assert!(fits(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("default", "default~hdd"),
+            ("?", ""),
+            ("[a-c]", "d"),
+            ("[!a]", "a"),
+            ("", "x"),
+            ("[a", "a"),
+        ] {
+            assert!(!fits(pattern, name), "{pattern} {name}");
+        }
+    }
+}

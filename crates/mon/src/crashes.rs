@@ -1,0 +1,238 @@
+//! Crashes that were reported, as Ceph's module `crash` keeps them (`src/pybind/mgr/crash/module.py`), and what the health tells of them:
+//! of those of the last two weeks (`mgr/crash/warn_recent_interval`) that nobody has looked at.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use spirula_denc::UTime;
+
+use crate::core::{LoadError, Monitor};
+use crate::fmt::{one_line, parse_time};
+use crate::kv::KvRead;
+use crate::options;
+
+/// The service that keeps configuration keys.
+pub(crate) const SERVICE: &str = "config-key";
+/// Where the module keeps crashes among them.
+pub(crate) const PREFIX: &str = "mgr/crash/crash/";
+
+const WARN: &str = "mgr/crash/warn_recent_interval";
+const RETAIN: &str = "mgr/crash/retain_interval";
+
+/// A crash as it was reported.
+pub(crate) struct Crash(pub(crate) Map<String, Value>);
+
+impl Crash {
+    /// Reads and checks a report.
+    pub(crate) fn parse(input: &[u8]) -> Result<Self, String> {
+        let fields = match serde_json::from_slice(input) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => Map::new(),
+            Err(_) => return Err("Expecting value: line 1 column 1 (char 0)".to_owned()),
+        };
+        let crash = Self(fields);
+        for field in ["crash_id", "timestamp"] {
+            if crash.text(field).is_none_or(str::is_empty) {
+                return Err(format!("missing '{field}' field"));
+            }
+        }
+        if crash.time().is_none() {
+            let time = crash.text("timestamp").unwrap_or_default();
+            return Err(format!(
+                "time data '{time}' does not match format '%Y-%m-%d %H:%M:%S.%f'"
+            ));
+        }
+        Ok(crash)
+    }
+
+    /// A field that is a text.
+    pub(crate) fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field).and_then(Value::as_str)
+    }
+
+    /// Its name.
+    pub(crate) fn id(&self) -> &str {
+        self.text("crash_id").unwrap_or_default()
+    }
+
+    /// When it happened: `2026-11-25T19:00:00.123456Z`, or with a blank and without the `Z`, as earlier releases write it.
+    pub(crate) fn time(&self) -> Option<UTime> {
+        parse_time(self.text("timestamp")?)
+    }
+
+    /// Seconds since it happened.
+    pub(crate) fn age(&self, now: UTime) -> i64 {
+        i64::from(now.sec) - i64::from(self.time().unwrap_or_default().sec)
+    }
+
+    /// Whether nobody has looked at it.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.0.contains_key("archived")
+    }
+
+    /// What the health says of it.
+    fn news(&self) -> String {
+        let or = |field: &str, unknown: &str| one_line(self.text(field).unwrap_or(unknown));
+        let (who, host) = (
+            or("entity_name", "unidentified daemon"),
+            or("utsname_hostname", "(unknown)"),
+        );
+        format!(
+            "{who} crashed on host {host} at {}",
+            or("timestamp", "unknown time")
+        )
+    }
+
+    /// As Python's `json.dumps(…, sort_keys=True)` orders it.
+    pub(crate) fn sorted(&self) -> Value {
+        let sorted: BTreeMap<&String, &Value> = self.0.iter().collect();
+        sorted.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+}
+
+/// What is known of a crash without reading its report.
+#[derive(Debug)]
+struct Known {
+    time: UTime,
+    /// What the health says of it, if nobody has looked at it.
+    news: Option<String>,
+}
+
+/// All crashes that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Crashes {
+    /// By id.
+    known: BTreeMap<String, Known>,
+}
+
+impl Crashes {
+    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+        let mut all = Self::default();
+        for (key, value) in kv.scan(SERVICE)? {
+            all.apply(&key, Some(&value));
+        }
+        Ok(all)
+    }
+
+    /// A configuration key has got another value, or is no more.
+    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) {
+        let Some(id) = key.strip_prefix(PREFIX) else {
+            return;
+        };
+        let known = value.and_then(|v| Crash::parse(v).ok()).map(|c| Known {
+            time: c.time().unwrap_or_default(),
+            news: c.is_new().then(|| c.news()),
+        });
+        match known {
+            Some(known) => drop(self.known.insert(id.to_owned(), known)),
+            None => drop(self.known.remove(id)),
+        }
+    }
+
+    /// Lines about the crashes after `cutoff` that nobody has looked at, by id.
+    fn news(&self, cutoff: UTime) -> Vec<String> {
+        let recent = self.known.values().filter(|k| k.time > cutoff);
+        recent.filter_map(|k| k.news.clone()).collect()
+    }
+
+    /// The ids of those until `cutoff`.
+    fn until(&self, cutoff: UTime) -> impl Iterator<Item = &String> {
+        self.known
+            .iter()
+            .filter(move |(_, k)| k.time <= cutoff)
+            .map(|(id, _)| id)
+    }
+}
+
+impl Monitor {
+    /// The time before which an option's seconds begin.
+    fn before(&self, option: &str) -> UTime {
+        let set = self
+            .config
+            .for_daemon("mgr", &self.me.name, &self.me.hostname, "")
+            .remove(option);
+        let option = options::find(option);
+        let parsed = set.and_then(|v| option?.parse(&v).ok());
+        let seconds = parsed.as_deref().or_else(|| Some(option?.default));
+        let seconds: u64 = seconds.and_then(|s| s.parse().ok()).unwrap_or(0);
+        UTime {
+            sec: u32::try_from(u64::from(self.now.sec).saturating_sub(seconds)).unwrap_or(0),
+            ..self.now
+        }
+    }
+
+    /// What the health says of crashes: a line for each.
+    pub(crate) fn recent_crashes(&self) -> Vec<String> {
+        if self.crashes.known.is_empty() {
+            return Vec::new();
+        }
+        self.crashes.news(self.before(WARN))
+    }
+
+    /// Forgets crashes of long ago. To be called now and then where this monitor leads.
+    pub(crate) fn forget_old_crashes(&mut self) {
+        if self.crashes.known.is_empty() {
+            return;
+        }
+        for id in self.crashes.until(self.before(RETAIN)) {
+            self.writes.txn.remove(SERVICE, format!("{PREFIX}{id}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_checked() {
+        let why = |text: &str| Crash::parse(text.as_bytes()).err().unwrap_or_default();
+        assert_eq!(why("xx"), "Expecting value: line 1 column 1 (char 0)");
+        assert_eq!(why("[1]"), "missing 'crash_id' field");
+        assert_eq!(why(r#"{"crash_id": "x"}"#), "missing 'timestamp' field");
+        assert_eq!(
+            why(r#"{"crash_id": "x", "timestamp": "foo"}"#),
+            "time data 'foo' does not match format '%Y-%m-%d %H:%M:%S.%f'"
+        );
+        for time in ["2026-11-25T19:00:00.123456Z", "2026-11-25 19:00:00.123456"] {
+            assert_eq!(why(&format!(r#"{{"crash_id": "x", "timestamp": "{time}"}}"#)), "");
+        }
+    }
+
+    #[test]
+    fn the_health_tells_of_new_ones_for_a_while() {
+        let report = |id: &str, time: &str, more: &str| {
+            Bytes::from(format!(r#"{{"crash_id": "{id}", "timestamp": "{time}"{more}}}"#))
+        };
+        let mut all = Crashes::default();
+        let named = r#", "entity_name": "osd.1", "utsname_hostname": "here""#;
+        for (id, time, more) in [
+            ("b", "2026-11-25T19:00:00.123456Z", named.to_owned()),
+            ("a", "2026-11-25 19:00:01.000000", String::new()),
+            ("c", "2026-11-20T00:00:00.000000Z", String::new()),
+            (
+                "d",
+                "2026-11-25T19:00:00.000000Z",
+                r#", "archived": "x""#.to_owned(),
+            ),
+        ] {
+            all.apply(&format!("{PREFIX}{id}"), Some(&report(id, time, &more)));
+        }
+        all.apply(
+            "mgr/other/x",
+            Some(&report("x", "2026-11-25T19:00:00.000000Z", "")),
+        );
+        all.apply(&format!("{PREFIX}e"), Some(&Bytes::from_static(b"nonsense")));
+        let at = |text: &str| parse_time(text).unwrap();
+        let lines = [
+            "unidentified daemon crashed on host (unknown) at 2026-11-25 19:00:01.000000",
+            "osd.1 crashed on host here at 2026-11-25T19:00:00.123456Z",
+        ];
+        assert_eq!(all.news(at("2026-11-25T00:00:00.0Z")), lines);
+        assert_eq!(all.news(at("2026-11-25T19:00:01.0Z")), [""; 0]);
+        assert_eq!(all.until(at("2026-11-24T00:00:00.0Z")).collect::<Vec<_>>(), ["c"]);
+        all.apply(&format!("{PREFIX}b"), None);
+        assert_eq!(all.news(at("2026-11-25T00:00:00.0Z")), &lines[..1]);
+    }
+}
