@@ -237,7 +237,7 @@ impl DeepCopy<'_> {
             is_new: from.is_none() && !is_clone,
             options: DiffOptions {
                 from,
-                without_parent: is_clone,
+                own: is_clone,
                 ..DiffOptions::default()
             },
             block: SPARSE,

@@ -39,8 +39,9 @@ pub struct DiffOptions {
     pub from: Option<String>,
     /// Of each object of which anything differs all is told, as far as possible from the object maps.
     pub whole_objects: bool,
-    /// What is seen of a parent is left out.
-    pub without_parent: bool,
+    /// Only what is the image's own, and all of that where it begins to hide what is seen of a parent: for who makes another clone of
+    /// the same parent the same.
+    pub own: bool,
 }
 
 /// What is between two snapshots of an object.
@@ -48,7 +49,7 @@ pub struct DiffOptions {
 struct Delta {
     /// Bytes that were written.
     changed: RangeSet<u64>,
-    /// The object's size at the end, or later where it did not exist then.
+    /// The object's size at the end, 0 where it did not exist then.
     end_size: u64,
     /// Whether it existed at the end.
     exists: bool,
@@ -81,21 +82,18 @@ fn compare(history: &ListSnapsResponse, start: u64, end: u64) -> Delta {
         if last < start {
             continue;
         }
-        let start_size = *start_size.get_or_insert_with(|| {
+        start_size.get_or_insert_with(|| {
             if start < first {
                 insert(&mut delta.changed, clone.size);
                 return 0;
             }
             clone.size
         });
-        delta.end_size = clone.size;
         if end < first {
-            delta.changed.clear();
-            insert(&mut delta.changed, start_size);
             break;
         }
         if end <= last {
-            delta.exists = true;
+            (delta.exists, delta.end_size) = (true, clone.size);
             break;
         }
         let next = clones.peek().map_or(0, |next| next.size);
@@ -105,6 +103,11 @@ fn compare(history: &ListSnapsResponse, start: u64, end: u64) -> Delta {
             to_next.remove(*offset..offset.saturating_add(*len));
         }
         delta.changed.extend(to_next);
+    }
+    if !delta.exists {
+        // Whatever it was between, it is gone.
+        delta.changed.clear();
+        insert(&mut delta.changed, start_size.unwrap_or_default());
     }
     delta
 }
@@ -158,10 +161,11 @@ mod mapped {
     pub(super) const NEW_DATA: u8 = 3;
 }
 
-/// What becomes of what is known of an object when the next map says this of it.
-fn next_mapped(known: u8, state: u8) -> u8 {
+/// What becomes of what is known of an object when the next map, or the last one, says this of it.
+fn next_mapped(known: u8, state: u8, is_last: bool) -> u8 {
     match (known, state) {
-        (mapped::HOLE, NONEXISTENT) => mapped::HOLE,
+        // What is only there between is no difference.
+        (mapped::HOLE, state) if state == NONEXISTENT || !is_last => mapped::HOLE,
         (_, NONEXISTENT) => mapped::NEW_HOLE,
         (mapped::DATA, EXISTS_CLEAN) => mapped::DATA,
         _ => mapped::NEW_DATA,
@@ -183,6 +187,7 @@ impl Inner {
         let mut known = BitVector::default();
         let mut is_first = from > 0;
         for snap in snaps.chain(last) {
+            let is_last = snap.is_none_or(|id| id == end);
             let (size, flags) = match snap {
                 None => (header.size, header.flags),
                 Some(id) => header.snapshots.get(&id).map_or((0, 0), |s| (s.size, s.flags)),
@@ -198,12 +203,14 @@ impl Inner {
             for i in 0..before {
                 // A smaller image has lost the others.
                 let state = if i < objects { map.get(i) } else { NONEXISTENT };
-                known.replace(i, i + 1, |known| next_mapped(known, state));
+                known.replace(i, i + 1, |known| next_mapped(known, state, is_last));
             }
             known.resize(before.max(objects), mapped::HOLE);
-            let new = if is_first { mapped::DATA } else { mapped::NEW_DATA };
             for i in (before..objects).filter(|i| map.get(*i) != NONEXISTENT) {
-                known.replace(i, i + 1, |_| new);
+                known.replace(i, i + 1, |hole| match is_first {
+                    true => mapped::DATA,
+                    false => next_mapped(hole, map.get(i), is_last),
+                });
             }
             is_first = false;
         }
@@ -270,10 +277,16 @@ impl Inner {
             return self.of_parent(ask, pieces).await;
         };
         let size = u64::from(self.fixed.layout.object_size);
+        let exists = |at: u64| compare(&history, 0, at).exists;
+        let begins_to_hide = ask.own && exists(ask.end) && !(ask.from > 0 && exists(ask.from));
         let mut found = Vec::new();
         for (piece, at) in pieces {
             let range = piece.offset..piece.offset + piece.len;
-            let said = told(&history, (ask.from, ask.end), &range, (size, ask.whole_objects));
+            let mut said = told(&history, (ask.from, ask.end), &range, (size, ask.whole_objects));
+            if begins_to_hide {
+                let gaps: Vec<Range<u64>> = said.gaps(&range).collect();
+                gaps.into_iter().for_each(|gap| said.insert(gap, false));
+            }
             let placed = |r: &Range<u64>| at + r.start - piece.offset..at + r.end - piece.offset;
             found.extend(said.iter().map(|(r, has_data)| (placed(r), *has_data)));
         }
@@ -289,7 +302,7 @@ impl Inner {
         ask: &Ask,
         pieces: &[(Piece, u64)],
     ) -> Result<Vec<(Range<u64>, bool)>> {
-        let Some(parent) = self.parent().filter(|_| ask.from == 0 && ask.with_parent) else {
+        let Some(parent) = self.parent().filter(|_| ask.from == 0 && !ask.own) else {
             return Ok(Vec::new());
         };
         let snap = (ask.end != NOSNAP).then_some(ask.end);
@@ -298,7 +311,7 @@ impl Inner {
             from: 0,
             end: parent.snap.unwrap_or(NOSNAP),
             whole_objects: ask.whole_objects,
-            with_parent: true,
+            own: false,
             mapped: None,
         });
         let mut found = Vec::new();
@@ -331,7 +344,7 @@ struct Ask {
     /// That at which they end, [`NOSNAP`] for now.
     end: u64,
     whole_objects: bool,
-    with_parent: bool,
+    own: bool,
     /// What the object maps tell, where they are asked.
     mapped: Option<BitVector>,
 }
@@ -411,7 +424,7 @@ impl Image {
             from,
             end,
             whole_objects: options.whole_objects,
-            with_parent: !options.without_parent,
+            own: options.own,
             mapped,
         };
         Ok(Differences {
@@ -476,8 +489,8 @@ mod tests {
         history.clones.pop();
         history.clones[1].overlap.clear();
         assert_eq!(all(&history, 4, NOSNAP, false), [(0, 50, false)]);
-        // Who starts from nothing has nothing to remove; that it is told all the same does no harm.
-        assert!(all(&history, 0, NOSNAP, false).iter().all(|(_, _, data)| !data));
+        // Who starts from nothing has nothing to remove.
+        assert_eq!(all(&history, 0, NOSNAP, false), []);
         history.clones[0].snaps.clear();
         assert_eq!(all(&history, 0, 4, false), [(0, 100, true)]);
     }
@@ -497,8 +510,9 @@ mod tests {
             (NEW_DATA, EXISTS_CLEAN, NEW_DATA),
             (NEW_DATA, NONEXISTENT, NEW_HOLE),
         ] {
-            assert_eq!(next_mapped(before, state), after, "{before:?} {state}");
+            assert_eq!(next_mapped(before, state, true), after, "{before:?} {state}");
         }
+        assert_eq!(next_mapped(HOLE, EXISTS, false), HOLE);
     }
 
     #[test]

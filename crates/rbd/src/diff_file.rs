@@ -210,7 +210,8 @@ pub fn encode(record: &Record, format: Format) -> Vec<u8> {
     let (tag, body, data) = match record {
         Record::From(name) => named(FROM, name),
         Record::To(name) => named(TO, name),
-        Record::Protected(protected) => (PROTECTED, vec![u8::from(*protected)], 0),
+        // Of a byte Ceph says that it is eight.
+        Record::Protected(protected) => (PROTECTED, vec![u8::from(*protected)], 7),
         Record::Size(size) => (SIZE, size.to_le_bytes().to_vec(), 0),
         Record::Write { offset, len } => {
             let (tag, body) = ranged(WRITE, *offset, *len);

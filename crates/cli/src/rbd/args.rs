@@ -78,6 +78,15 @@ pub(crate) struct Args {
     /// The pool of a journal's entries
     #[arg(long)]
     pub(crate) journal_pool: Option<String>,
+    /// The snapshot since which changes count
+    #[arg(long, value_name = "SNAP")]
+    pub(crate) from_snap: Option<String>,
+    /// Whole objects, as far as possible from the object maps
+    #[arg(long)]
+    pub(crate) whole_object: bool,
+    /// Copy what is seen of a parent, too
+    #[arg(long)]
+    pub(crate) flatten: bool,
     /// Until when the image should stay, as date(1) understands it [now]
     #[arg(long, value_name = "DATE")]
     pub(crate) expires_at: Option<String>,
@@ -111,7 +120,7 @@ pub(crate) struct Args {
     /// Zeros of this many bytes are not written
     #[arg(long)]
     pub(crate) sparse_size: Option<String>,
-    /// The format of the file: 1
+    /// The format of the file: 1 for what the image holds, 2 for an image with its snapshots
     #[arg(long)]
     pub(crate) export_format: Option<String>,
     /// Bytes of a request

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -10,7 +10,8 @@ use spirula_client::errno;
 use spirula_rbd::Image;
 use tokio::task::JoinHandle;
 
-use super::{Done, Tool, bad, close, complain, describe};
+use super::diffs::{BUFFER, open_output};
+use super::{Done, Tool, close, complain, describe, invalid};
 use crate::ceph::common::errno::of;
 
 /// Reads under way at the same time.
@@ -53,24 +54,27 @@ impl Tool {
             .map(String::as_str)
     }
 
-    /// Fails where a format is wanted that is not known here.
-    pub(super) fn check_export_format(&self) -> Done {
+    /// Whether a file has an image with its snapshots.
+    pub(super) fn with_snapshots(&self) -> Result<bool, i32> {
         match self.args.export_format.as_deref() {
-            None | Some("1") => Ok(()),
-            Some(other) => Err(bad(format!(
-                "unsupported file format: {other}, supported formats are: [1]"
-            ))),
+            None | Some("1") => Ok(false),
+            Some("2") => Ok(true),
+            Some(_) => Err(invalid("export-format")),
         }
     }
 
     pub(super) async fn export(&self) -> Done {
-        self.check_export_format()?;
+        let with_snapshots = self.with_snapshots()?;
         let (target, rest) = self.image().await?;
         let path = match self.path(rest) {
             Some(path) => path.to_owned(),
             None => target.spec.image.clone(),
         };
         let image = target.open_to_read().await?;
+        if with_snapshots {
+            let done = self.export_all(&image, &path).await;
+            return close(image, done).await;
+        }
         let mut sink = match path.as_str() {
             "-" => Sink::Stdout,
             path => Sink::File(
@@ -84,6 +88,17 @@ impl Tool {
             Some(image) => close(image, done).await,
             None => done,
         }
+    }
+
+    async fn export_all(&self, image: &Image, path: &str) -> Done {
+        let export_failed = |e: i32| complain(e.abs(), format!("export error: {}", describe(e)));
+        let file = open_output(path).map_err(|e| export_failed(of(&e)))?;
+        let mut out = BufWriter::with_capacity(BUFFER, file);
+        let progress = self.progress("Exporting image");
+        let exported = image.export_all(&mut out, &progress.listener()).await;
+        let exported = exported.map_err(|e| e.errno());
+        let exported = exported.and_then(|()| out.flush().map_err(|e| of(&e)));
+        progress.end(exported).map_err(export_failed)
     }
 
     async fn copy_out(&self, image: &Rc<Image>, sink: &mut Sink) -> Done {

@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use spirula_client::errno;
-use spirula_rbd::{Image, Options, create};
+use spirula_rbd::diff_file::{Format, RecordReader};
+use spirula_rbd::{CreateOptions, Image, ImageHead, Options, create, read_image_head};
 use tokio::task::JoinHandle;
 
-use super::{Done, Tool, bad, close, complain, describe, size};
+use super::diffs::{BUFFER, say};
+use super::{Done, Target, Tool, bad, close, complain, describe};
 use crate::ceph::common::errno::of;
 
 /// Writes under way at the same time.
 const AT_ONCE: usize = 10;
-/// Zeros of this many bytes are not written unless told otherwise.
-const SPARSE: u64 = 4096;
 
 /// The parts of a chunk that are not zeros, in whole blocks.
 fn parts(chunk: &Bytes, block: usize) -> Vec<(usize, Bytes)> {
@@ -77,7 +77,7 @@ impl Input {
 
 impl Tool {
     pub(super) async fn import(&self) -> Done {
-        self.check_export_format()?;
+        let with_snapshots = self.with_snapshots()?;
         let path = self.path(&self.words);
         let path = path.ok_or_else(|| bad("path was not specified"))?.to_owned();
         let rest = match self.args.path {
@@ -98,10 +98,7 @@ impl Tool {
         };
         let (pool, namespace) = (self.args.pool.as_deref(), self.args.namespace.as_deref());
         let dest = self.dest(&words, pool, namespace).await?.without_snap()?;
-        let block = match &self.args.sparse_size {
-            Some(text) => size("sparse-size", text, 1)?,
-            None => SPARSE,
-        };
+        let block = self.sparse_size()?;
         let import_failed = |e: i32| complain(e.abs(), format!("import failed: {}", describe(e)));
         let mut input = Input::open(&path).map_err(|e| {
             eprintln!("rbd: error opening {path}");
@@ -113,6 +110,11 @@ impl Tool {
             return progress.end(Err(-errno::EISDIR)).map_err(import_failed);
         }
         let options = self.create_options()?;
+        if with_snapshots {
+            let progress = self.progress("Importing image");
+            let imported = import_all(&mut input, &dest, &options, block, &progress).await;
+            return progress.end(imported).map_err(import_failed);
+        }
         let first_size = input.size.unwrap_or(0);
         let created = create(&dest.io, &dest.spec.image, first_size, &options).await;
         if let Err(e) = created {
@@ -133,6 +135,70 @@ impl Tool {
         }
         done
     }
+}
+
+/// Makes an image of a file that has its snapshots, too. Fails with a negative errno after the reason was printed.
+async fn import_all(
+    input: &mut Input,
+    dest: &Target,
+    options: &CreateOptions,
+    block: u64,
+    progress: &super::Progress,
+) -> Result<(), i32> {
+    let mut reader = BufReader::with_capacity(BUFFER, &mut input.reader);
+    let head = read_image_head(&mut reader).map_err(|e| {
+        let what = match e.is(errno::EINVAL) {
+            true => "invalid or unexpected diff banner",
+            false => "failed to decode diff banner",
+        };
+        eprintln!("rbd: {what}\nrbd: import header failed.");
+        e.errno()
+    })?;
+    let (io, name) = (&dest.io, &dest.spec.image);
+    if let Err(e) = create(io, name, 0, &head.options(options)).await {
+        eprintln!("rbd: image creation failed");
+        return Err(e.errno());
+    }
+    let imported = match Image::open(io, name, Options::default()).await {
+        Ok(image) => {
+            let imported = fill(&image, &head, &mut reader, block, progress).await;
+            let closed = image.close().await.map_err(|e| e.errno());
+            imported.and(closed)
+        }
+        Err(e) => Err(e.errno()),
+    };
+    if imported.is_err() {
+        eprintln!("rbd: failed to import image");
+        // What it failed with counts.
+        let _ = spirula_rbd::remove(io, name, &spirula_rbd::Progress::untold()).await;
+    }
+    imported
+}
+
+async fn fill(
+    image: &Image,
+    head: &ImageHead,
+    reader: &mut impl Read,
+    block: u64,
+    progress: &super::Progress,
+) -> Result<(), i32> {
+    for (key, value) in &head.metadata {
+        image.set_metadata(key, value).await.map_err(|e| {
+            eprintln!("rbd: failed to import image-meta");
+            e.errno()
+        })?;
+    }
+    for n in 0..head.diffs {
+        let mut file = RecordReader::new(&mut *reader, Format::V2).map_err(|e| e.errno())?;
+        let imported = image.import_diff(&mut file, block, |_| {}).await;
+        imported.map_err(|e| {
+            say(&e);
+            eprintln!("rbd: import-diff failed: {}", describe(e.errno()));
+            e.errno()
+        })?;
+        progress.update(n + 1, head.diffs);
+    }
+    Ok(())
 }
 
 async fn copy_in(

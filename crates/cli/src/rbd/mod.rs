@@ -6,6 +6,8 @@ mod bench;
 mod clones;
 mod commands;
 mod config;
+mod copies;
+mod diffs;
 mod export;
 mod features;
 mod help;
@@ -91,10 +93,24 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
             .collect();
         return help::print(&words).map_or_else(|code| code, |()| 0);
     }
-    match Tool::start(line, connection).await {
-        Ok(tool) => tool.run().await.map_or_else(|code| code, |()| 0),
-        Err(code) => code,
-    }
+    let done = match Asked::new(line) {
+        Ok(asked) if asked.command == Command::MergeDiff => diffs::merge(&asked.args, &asked.words),
+        Ok(asked) => match Tool::start(asked, connection).await {
+            Ok(tool) => tool.run().await,
+            Err(code) => Err(code),
+        },
+        Err(code) => Err(code),
+    };
+    done.map_or_else(|code| code, |()| 0)
+}
+
+/// What a command line asks for.
+struct Asked {
+    args: Args,
+    format: Format,
+    /// The words behind the command.
+    words: Vec<String>,
+    command: Command,
 }
 
 /// A command line with a connection.
@@ -149,6 +165,12 @@ enum Command {
     LockAdd,
     LockRemove,
     Watch,
+    Diff,
+    ExportDiff,
+    ImportDiff,
+    MergeDiff,
+    Copy,
+    DeepCopy,
     FeatureEnable,
     FeatureDisable,
     TrashMove,
@@ -176,19 +198,24 @@ struct Target {
     spec: Spec,
     /// The image's id, where it is named by that.
     id: Option<String>,
+    /// What a command with two images calls the other one.
+    role: &'static str,
 }
 
 impl Target {
     /// The snapshot's name, which the command needs.
     fn snap(&self) -> Result<&str, i32> {
         let snap = self.spec.snap.as_deref();
-        snap.ok_or_else(|| bad("snapshot name was not specified"))
+        snap.ok_or_else(|| bad(format!("{}snapshot name was not specified", self.role)))
     }
 
     fn without_snap(self) -> Result<Self, i32> {
         match self.spec.snap {
             None => Ok(self),
-            Some(_) => Err(bad("snapshot name specified for a command that doesn't use it")),
+            Some(_) => Err(bad(format!(
+                "{}snapshot name specified for a command that doesn't use it",
+                self.role
+            ))),
         }
     }
 
@@ -248,8 +275,8 @@ async fn connect(connection: &Connection) -> Result<Rados, i32> {
     Rados::connect(&options).await.map_err(refused)
 }
 
-impl Tool {
-    async fn start(line: Line, connection: Connection) -> Result<Self, i32> {
+impl Asked {
+    fn new(line: Line) -> Result<Self, i32> {
         let Line { args, given } = line;
         let (definition, length) = match commands::find(&args.words) {
             Found::Here(definition, length) => (definition, length),
@@ -288,7 +315,24 @@ impl Tool {
             (Some(_), _) => return Err(invalid("format")),
         };
         let words = args.words.iter().skip(length).cloned().collect();
+        Ok(Self {
+            args,
+            format,
+            words,
+            command,
+        })
+    }
+}
+
+impl Tool {
+    async fn start(asked: Asked, connection: Connection) -> Result<Self, i32> {
         let rados = connect(&connection).await?;
+        let Asked {
+            args,
+            format,
+            words,
+            command,
+        } = asked;
         Ok(Self {
             args,
             connection,
@@ -339,6 +383,12 @@ impl Tool {
             Command::LockAdd => self.lock_add().await,
             Command::LockRemove => self.lock_remove().await,
             Command::Watch => self.watch().await,
+            Command::Diff => self.diff().await,
+            Command::ExportDiff => self.export_diff().await,
+            Command::ImportDiff => self.import_diff().await,
+            Command::MergeDiff => diffs::merge(&self.args, &self.words),
+            Command::Copy => self.copy().await,
+            Command::DeepCopy => self.deep_copy().await,
             Command::FeatureEnable => self.feature_update(true).await,
             Command::FeatureDisable => self.feature_update(false).await,
             Command::TrashMove => self.trash_move().await,
@@ -391,26 +441,36 @@ impl Tool {
         spec.pool = spec.pool.or(pool);
         spec.snap = spec.snap.or(snap);
         let io = self.pool(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
-        Ok(Target { io, spec, id: None })
+        Ok(Target {
+            io,
+            spec,
+            id: None,
+            role: "",
+        })
     }
 
     /// The image that the command is about: by an option, or by its first word. Also the words behind it.
     async fn image(&self) -> Result<(Target, &[String]), i32> {
+        self.image_of(&self.words).await
+    }
+
+    /// The same, by the first of these words.
+    async fn image_of<'a>(&self, words: &'a [String]) -> Result<(Target, &'a [String]), i32> {
         let args = &self.args;
         let defaults = [&args.pool, &args.namespace, &args.snap];
         if let (Some(id), None) = (&args.image_id, &args.image) {
             let target = self.open_spec(Spec::default(), defaults).await?;
             let id = Some(id.clone());
-            return Ok((Target { id, ..target }, &self.words));
+            return Ok((Target { id, ..target }, words));
         }
         if let Some(image) = &args.image {
             let spec = Spec {
                 image: image.clone(),
                 ..Spec::default()
             };
-            return Ok((self.open_spec(spec, defaults).await?, &self.words));
+            return Ok((self.open_spec(spec, defaults).await?, words));
         }
-        let Some((word, rest)) = self.words.split_first() else {
+        let Some((word, rest)) = words.split_first() else {
             return Err(bad("image name was not specified"));
         };
         let spec = Spec::parse(word).ok_or_else(|| bad(format!("invalid spec '{word}'")))?;
@@ -440,7 +500,11 @@ impl Tool {
             (None, Some(word)) => Spec::parse(word).ok_or_else(|| bad(format!("invalid spec '{word}'")))?,
             (None, None) => return Err(bad("destination image name was not specified")),
         };
-        self.open_spec(spec, defaults).await
+        let target = self.open_spec(spec, defaults).await?;
+        Ok(Target {
+            role: "destination ",
+            ..target
+        })
     }
 
     /// The other image of a command, in the pool and namespace of this one unless it says otherwise.
