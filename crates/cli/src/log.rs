@@ -15,11 +15,16 @@ const RESERVE: u64 = 64 << 10;
 /// With so many bytes left on a full file system, only errors are still written.
 const LAST: u64 = 16 << 10;
 
-/// Starts logging; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`). By default the Raft library is silent: it warns of an
-/// unreachable monitor several times a second, and the monitor's own log says enough.
-pub(crate) fn start() {
+/// What daemons log by default. The Raft library is silent: it warns of an unreachable monitor several times a second, and the monitor's
+/// own log says enough.
+pub(crate) const DAEMONS: &str = "warn,openraft=off";
+/// What the tools log by default: what goes wrong they say themselves, amid their output.
+pub(crate) const CLIENTS: &str = "error";
+
+/// Starts logging; `SPIRULA_LOG` says what (`info`, `spirula_osd=debug`), else `usual`.
+pub(crate) fn start(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SPIRULA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=off"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     // A second call, as tests make, keeps the first subscriber.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -5,8 +5,10 @@
 
 mod admin;
 mod ceph;
+mod colour;
 mod daemon;
 mod device;
+mod documents;
 mod down;
 mod error;
 mod hardening;
@@ -31,7 +33,7 @@ use error::Error;
 
 /// A Ceph-compatible storage cluster in one small binary
 #[derive(Debug, Parser)]
-#[command(name = "spirula", version)]
+#[command(name = "spirula", version = env!("SPIRULA_VERSION"))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,6 +53,8 @@ enum Command {
     /// Make, check and show object stores
     #[command(subcommand)]
     Store(store::Command),
+    Completions(documents::CompletionArgs),
+    Man(documents::ManArgs),
     /// The manager's modules, for the monitor that starts them
     #[command(hide = true)]
     Manager,
@@ -104,7 +108,11 @@ fn main() -> ExitCode {
     }
     let is_client = matches!(
         command,
-        Command::Ceph { .. } | Command::Rados { .. } | Command::Rbd { .. }
+        Command::Ceph { .. }
+            | Command::Rados { .. }
+            | Command::Rbd { .. }
+            | Command::Completions(_)
+            | Command::Man(_)
     );
     // A client's files are the user's matter, as those of the official tools.
     if !is_client && let Err(e) = hardening::harden() {
@@ -120,6 +128,11 @@ fn main() -> ExitCode {
         Command::Mon(command) => report(local(daemon::mon(command))),
         Command::Osd(command) => report(local(daemon::osd(command))),
         Command::Manager => report(manager::run()),
+        Command::Completions(args) => {
+            documents::completions(args);
+            ExitCode::SUCCESS
+        }
+        Command::Man(args) => report(documents::man(&args)),
         Command::Store(command) => store::run(command),
     }
 }
@@ -133,9 +146,13 @@ fn end_after_panics() {
     }));
 }
 
-/// Runs a future with tasks of its own on this thread.
+/// Runs a daemon's or supervisor's future with tasks of its own on this thread.
 fn local<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    log::start();
+    log::start(log::DAEMONS);
+    block_on(future)
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
@@ -145,7 +162,8 @@ fn local<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> 
 }
 
 fn client(run: impl Future<Output = i32>) -> ExitCode {
-    match local(async { Ok(run.await) }) {
+    log::start(log::CLIENTS);
+    match block_on(async { Ok(run.await) }) {
         // The shell sees the low byte, as with the official tools.
         Ok(code) => ExitCode::from(code as u8),
         Err(e) => report(Err(e)),

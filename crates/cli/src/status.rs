@@ -8,6 +8,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 
 use crate::admin::{Admin, Health};
+use crate::colour;
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 use crate::pidfile;
@@ -70,7 +71,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let status = look(&layout, &spec).await;
     let json = |e: serde_json::Error| Error::Output(e.into());
     let text = match args.format {
-        Format::Plain => status.plain(),
+        Format::Plain => status.plain(colour::wanted()),
         Format::Json => serde_json::to_string(&status).map_err(json)? + "\n",
         Format::JsonPretty => serde_json::to_string_pretty(&status).map_err(json)? + "\n",
     };
@@ -176,7 +177,7 @@ fn on_disk(dir: &Path) -> u64 {
 }
 
 impl Status {
-    fn plain(&self) -> String {
+    fn plain(&self, colours: bool) -> String {
         let by = self
             .supervisor
             .map_or_else(String::new, |pid| format!(" (supervisor {pid})"));
@@ -184,6 +185,10 @@ impl Status {
             .health
             .as_ref()
             .map_or_else(|| "unknown".to_owned(), Health::to_string);
+        let health = match colours {
+            true => colour::health(&health),
+            false => health,
+        };
         let mut out = format!(
             "cluster  {}\nin       {}\nstate    {}{by}\nhealth   {health}\n\n",
             self.fsid,

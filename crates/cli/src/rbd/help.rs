@@ -13,7 +13,8 @@ const COLUMN: usize = 34;
 pub(super) fn print(words: &[String]) -> Result<(), i32> {
     match find(words) {
         Found::Here(definition, _) => {
-            print!("{}", of(definition).render_help());
+            // Where it can't be printed there is nobody to read it.
+            let _ = of(definition).print_help();
             Ok(())
         }
         Found::Elsewhere(name) => Err(super::elsewhere(name)),
@@ -82,11 +83,46 @@ fn of(definition: &'static Definition) -> Command {
         false => format!("The same: rbd {}", others.join(", rbd ")),
     };
     Command::new(last)
-        .bin_name(name.clone())
         .about(definition.about)
         .override_usage(format!("{name} [options] {}", definition.operands))
         .after_help(also)
-        .disable_help_flag(true)
         .disable_version_flag(true)
         .args(options(definition))
+}
+
+/// All commands as one, with the groups that their names make: for completions and man pages. Other names of commands are not shown.
+pub(crate) fn command() -> Command {
+    let mut root = Command::new("rbd")
+        .about("Block images, with the official tool's arguments")
+        .disable_help_subcommand(true)
+        .disable_version_flag(true);
+    for definition in DEFINITIONS {
+        for (n, name) in definition.names.iter().enumerate() {
+            let words: Vec<&'static str> = name.split(' ').collect();
+            let usage = format!("rbd {name} [options] {}", definition.operands);
+            let leaf = of(definition)
+                .long_about(format!("{}\n\nUsage: {usage}", definition.about))
+                .hide(n > 0);
+            root = insert(root, &words, leaf);
+        }
+    }
+    root
+}
+
+fn insert(group: Command, words: &[&'static str], leaf: Command) -> Command {
+    match words {
+        [] => group,
+        [last] => group.subcommand(leaf.name(last)),
+        [first, rest @ ..] => {
+            let group = match group.find_subcommand(first) {
+                Some(_) => group,
+                None => group.subcommand(
+                    Command::new(*first)
+                        .about(format!("The commands of rbd {first}"))
+                        .disable_help_subcommand(true),
+                ),
+            };
+            group.mut_subcommand(first, |inner| insert(inner, rest, leaf))
+        }
+    }
 }

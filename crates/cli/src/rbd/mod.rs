@@ -43,6 +43,8 @@ use commands::Found;
 use progress::Progress;
 use spec::Spec;
 
+pub(crate) use help::command;
+
 /// The pool unless told otherwise.
 const DEFAULT_POOL: &str = "rbd";
 

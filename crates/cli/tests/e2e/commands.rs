@@ -1,7 +1,7 @@
 //! What daemons and monitors answer to commands, where programs that were written for Ceph found it different: the answers are
 //! those of Ceph 16.2.15.
 
-use crate::common::Cluster;
+use crate::common::{Cluster, binary};
 
 const SAYS: &str = include_str!("../data/says.sh");
 const SOCKETS: &str = include_str!("../data/sockets.sh");
@@ -14,4 +14,19 @@ fn answers_are_those_of_ceph() {
     c.sh(SOCKETS);
     c.sh(&format!("{SAYS}{COMMANDS}"));
     c.sh(&format!("{SAYS}{DAEMONS}"));
+}
+
+/// What a shell, `man` and people at a terminal get.
+#[test]
+fn the_command_line_tells_of_itself() {
+    let dir = std::env::temp_dir().join(format!("spirula-tells-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let script = include_str!("../data/tells.sh");
+    let mut command = std::process::Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", script]).current_dir(&dir);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    command.env("SPIRULA", binary()).env("SOURCE", source);
+    let out = command.output().unwrap();
+    assert!(out.status.success(), "{}", crate::common::output(&out));
+    std::fs::remove_dir_all(&dir).unwrap();
 }
