@@ -61,6 +61,7 @@ pub use image_file::{ImageHead, read_image_head};
 pub use import_diff::{ImportError, ImportNews};
 pub use journal::JournalOptions;
 pub use merge_diff::{MergeError, merge_diff};
+pub use message::notification_name;
 pub use migration::{
     MigrationStatus, migration_abort, migration_commit, migration_execute, migration_status,
 };

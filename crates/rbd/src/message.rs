@@ -180,6 +180,41 @@ const SPARSIFY: u32 = 17;
 const QUIESCE: u32 = 18;
 const UNQUIESCE: u32 = 19;
 
+/// What official tools call notifications, by their numbers.
+const NAMES: [&str; 20] = [
+    "AcquiredLock",
+    "ReleasedLock",
+    "RequestLock",
+    "HeaderUpdate",
+    "AsyncProgress",
+    "AsyncComplete",
+    "Flatten",
+    "Resize",
+    "SnapCreate",
+    "SnapRemove",
+    "RebuildObjectMap",
+    "SnapRename",
+    "SnapProtect",
+    "SnapUnprotect",
+    "Rename",
+    "UpdateFeatures",
+    "Migrate",
+    "Sparsify",
+    "Quiesce",
+    "Unquiesce",
+];
+
+/// What a notification of an image's header is called; `None` for what can't be read. An empty one is of an old client.
+pub fn notification_name(payload: &[u8]) -> Option<String> {
+    if payload.is_empty() {
+        return Some("HeaderUpdate".to_owned());
+    }
+    let mut reader = Reader::new(payload);
+    let kind = reader.section("NotifyMessage", 1, |_, r| r.u32()).ok()?;
+    let name = usize::try_from(kind).ok().and_then(|n| NAMES.get(n));
+    Some(name.map_or_else(|| format!("Unknown ({kind})"), |n| (*n).to_owned()))
+}
+
 impl Message {
     /// Reads a notification. An empty one says, as that of old clients, that the header has changed.
     pub(crate) fn read(payload: &[u8]) -> Result<Self> {
@@ -540,6 +575,23 @@ mod tests {
                 }
             );
         }
+    }
+
+    #[test]
+    fn notifications_have_names() {
+        let name = |said: Announcement| notification_name(&encode_to_vec(&said)).unwrap();
+        assert_eq!(name(Announcement::AcquiredLock(REQUEST.client)), "AcquiredLock");
+        let task = Task::UpdateFeatures {
+            features: 1,
+            enabled: true,
+        };
+        let sent = encode_to_vec(&Request {
+            id: REQUEST,
+            task: &task,
+        });
+        assert_eq!(notification_name(&sent).unwrap(), "UpdateFeatures");
+        assert_eq!(notification_name(&[]).unwrap(), "HeaderUpdate");
+        assert_eq!(notification_name(&[1]), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{Read, stdin};
 
 use spirula_client::WatchNews;
+use spirula_rbd::notification_name;
 
 use super::{Done, Tool, close, complain, describe};
 
@@ -34,10 +35,12 @@ impl Tool {
                     notifier,
                     payload,
                 }) => {
+                    let op = notification_name(&payload).map(|op| format!(", notify_op={op}"));
                     println!(
-                        "{name} received notification: notify_id={id}, cookie={}, notifier_id={notifier}, bl.length={}",
+                        "{name} received notification: notify_id={id}, cookie={}, notifier_id={notifier}, bl.length={}{}",
                         watch.cookie(),
-                        payload.len()
+                        payload.len(),
+                        op.unwrap_or_default()
                     );
                     if let Err(e) = watch.ack(id, bytes::Bytes::new()).await {
                         tracing::debug!("answer to a notification: {e}");

@@ -58,7 +58,6 @@ PY
 for image in d bare striped d-clone bare-clone striped-clone; do
     for whole in '' --whole-object; do
         twice diff $whole o/$image
-        twice diff $whole --format json o/$image
         case $image in
             *-clone) twice diff $whole o/$image@c1; twice diff $whole --from-snap c1 o/$image ;;
             *)
