@@ -517,18 +517,20 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 
 /// What the commands begin with that only Ceph's tool has.
 const ELSEWHERE: &[&str] = &[
-    "device attach",
-    "device detach",
+    "device",
     "encryption",
     "group",
     "journal",
+    "map",
     "migration",
     "mirror",
     "object-map",
     "perf",
     "persistent-cache",
+    "showmapped",
     "sparsify",
     "trash purge schedule",
+    "unmap",
 ];
 
 /// What words ask for.
