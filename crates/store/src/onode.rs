@@ -304,6 +304,8 @@ impl Onode {
 
     /// Appends the encoding (see FORMAT.md, "Onode").
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        // With large attributes it would grow to twice of what it needs.
+        out.reserve_exact(self.footprint());
         let mut e = Enc(out);
         e.u8(VERSION);
         e.varint(self.size);

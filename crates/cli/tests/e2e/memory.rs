@@ -40,6 +40,12 @@ fn sixty_four_writers_of_large_objects_stay_within_the_budget() {
           done
           for job in ${jobs[@]}; do wait $job; done");
     assert_within_budget(&c, 3);
+    // What is in no buffer of a pool.
+    c.sh("for bytes in 524288 2097152; do
+              rados bench -p large 6 write --write-xattr -b $bytes -t 16 > /dev/null
+          done
+          rados bench -p large 6 write --write-omap -b 1048576 -t 16 > /dev/null");
+    assert_within_budget(&c, 3);
 }
 
 #[test]

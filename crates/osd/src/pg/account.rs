@@ -73,6 +73,17 @@ pub struct Hold {
     payload: usize,
 }
 
+impl Hold {
+    /// Counts bytes besides its payload that it was not known to take before.
+    pub fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        let held = &*self.of;
+        held.bytes.fetch_add(bytes, Ordering::Relaxed);
+        held.party.held.fetch_add(bytes, Ordering::Relaxed);
+        held.party.totals.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         let held = &*self.of;

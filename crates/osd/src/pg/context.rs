@@ -75,6 +75,8 @@ pub(crate) struct Contexts {
     extras: usize,
     /// When that is looked at again, where it was too much and in use.
     look_again: u64,
+    /// What of it the last look has left, or less if some went since.
+    kept: usize,
 }
 
 impl Contexts {
@@ -130,10 +132,12 @@ impl Contexts {
     }
 
     /// Forgets the longest unused objects where there are more than `max`, or their attributes, watchers and snapshots
-    /// take more than `max_bytes`; looks at all only now and then.
+    /// take more than `max_bytes`; looks at all only now and then, and when they have grown.
     pub(crate) fn evict(&mut self, max: usize, max_bytes: usize) {
         let many = self.by_key.len() > max + max / 4 + 4;
-        let heavy = self.extras > max_bytes && self.clock >= self.look_again;
+        self.kept = self.kept.min(self.extras);
+        let grown = self.extras > self.kept.saturating_add(max_bytes / 4);
+        let heavy = self.extras > max_bytes && (grown || self.clock >= self.look_again);
         if !many && !heavy {
             return;
         }
@@ -156,6 +160,7 @@ impl Contexts {
         if let Some((limit, _)) = last {
             self.retain(|c| !c.is_idle() || c.used > limit);
         }
+        self.kept = self.extras;
     }
 
     /// Forgets what is not in use.
@@ -242,5 +247,23 @@ mod tests {
         assert!(contexts.extras > 1 << 20);
         contexts.clear();
         assert_eq!(contexts.extras, 0);
+    }
+
+    #[test]
+    fn heavy_ones_do_not_add_up_until_it_is_time_to_look() {
+        let mut contexts = Contexts::default();
+        for i in 0..LOOK_AGAIN as u32 / 2 {
+            contexts.evict(1000, 4 << 20);
+            put(&mut contexts, i, 1 << 20);
+            assert!(contexts.extras < 7 << 20, "{i}: {} bytes", contexts.extras);
+        }
+        // Also beside one that is in use and larger than all may be together.
+        put(&mut contexts, 1000, 16 << 20);
+        contexts.get(&key(1000)).0.uncommitted = 1;
+        for i in 0..LOOK_AGAIN as u32 / 2 {
+            contexts.evict(1000, 4 << 20);
+            put(&mut contexts, i, 1 << 20);
+            assert!(contexts.extras < 23 << 20, "{i}: {} bytes", contexts.extras);
+        }
     }
 }

@@ -18,12 +18,16 @@ use super::message::{PeerBody, PeerMessage};
 use super::op::{ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
-use super::txn::{MetaOp, ObjectOp, Txn, log_bytes};
+use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 use super::watch::WatchEffects;
 use super::{Commit, Ctx, Output, Pg, Role, key};
 
 /// Log entries are trimmed this many at a time.
 const TRIM_BATCH: usize = 32;
+
+/// How often what is in no buffer of a pool is in memory while a request is under way: as a value, in the message to the others, in the
+/// store's log, and for its index.
+const COPIES: usize = 4;
 
 /// A write that is not durable everywhere.
 #[derive(Debug)]
@@ -277,6 +281,10 @@ impl Pg {
             objects: change.objects,
             meta: Vec::with_capacity(1),
         };
+        let mut op = op;
+        if let Some(hold) = &mut op.hold {
+            hold.add(copied_bytes(&txn.objects) * COPIES);
+        }
         self.replicate(Some((op, reply)), Some(key), entry, txn, cx);
     }
 

@@ -135,6 +135,16 @@ pub fn log_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
     objects.iter().map(of).sum()
 }
 
+/// Bytes of these changes that are copied wherever they go, as they are not in buffers of a pool: xattrs, omap, infos.
+pub fn copied_bytes(objects: &[(Bytes, Vec<ObjectOp>)]) -> usize {
+    let pooled = |op: &&ObjectOp| matches!(op, ObjectOp::Write { .. });
+    let of = |(key, ops): &(Bytes, Vec<ObjectOp>)| {
+        let copied = ops.iter().filter(|op| !pooled(op));
+        copied.map(|op| op.log_bytes(key.len(), 0)).sum::<usize>()
+    };
+    objects.iter().map(of).sum()
+}
+
 /// Whether a store takes these changes of objects, whatever it has: no key or name is too long, and nothing ends beyond the largest
 /// object that there can be.
 pub fn is_storable(objects: &[(Bytes, Vec<ObjectOp>)]) -> bool {
@@ -190,6 +200,12 @@ impl Txn {
 
     /// Encodes the changes to objects (records are each OSD's own); payload bytes are pushed to `data`.
     pub fn encode_objects(&self, w: &mut Writer, data: &mut BytesList) {
+        /// Room for what is encoded besides: a writer that grows takes twice what it needs.
+        const BESIDES: usize = 16 << 10;
+        let copied = copied_bytes(&self.objects);
+        if copied > BESIDES {
+            w.reserve(copied + BESIDES);
+        }
         w.count(self.objects.len());
         for (key, ops) in &self.objects {
             w.blob(key);
