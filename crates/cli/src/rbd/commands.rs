@@ -70,7 +70,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         &["create"],
         IMAGE_SPEC,
         "Create an empty image",
-        &[IMAGE, SIZE, CREATION, JOURNAL],
+        &[IMAGE, SIZE, CREATION, JOURNAL, PROGRESS],
     ),
     define(
         Command::List,
