@@ -19,6 +19,8 @@ mod pidfile;
 mod rados;
 mod random;
 mod rbd;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod static_libc;
 mod status;
 mod store;
 mod up;
@@ -84,6 +86,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     end_after_panics();
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    static_libc::load_nothing();
     let args: Vec<OsString> = std::env::args_os().collect();
     let called = args
         .first()
