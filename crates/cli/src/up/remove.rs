@@ -301,7 +301,7 @@ impl Removal {
         let still = match devices.is_empty() {
             true => String::new(),
             false => format!(
-                "; {} still hold what it stored, and want to be wiped before they are used again",
+                "; what it stored is still on {}: wipe that before it is used again",
                 devices.join(" and ")
             ),
         };
