@@ -87,7 +87,7 @@ pub(crate) struct Args {
     /// Copy what is seen of a parent, too
     #[arg(long)]
     pub(crate) flatten: bool,
-    /// Until when the image should stay, as date(1) understands it [now]
+    /// Until when the image should stay, as date(1) understands it; now where it is left out
     #[arg(long, value_name = "DATE")]
     pub(crate) expires_at: Option<String>,
     /// Those that need not stay any longer at this time, as date(1) understands it
