@@ -4,6 +4,7 @@
 //! clients (`ceph`, `rados`, `rbd`), the latter also when it is called through a link of their name.
 
 mod admin;
+mod allocator;
 mod ceph;
 mod colour;
 mod daemon;
@@ -79,10 +80,6 @@ enum Command {
         args: Vec<OsString>,
     },
 }
-
-// A tenth of an OSD's time went to the C library's allocator, which also keeps more of what was freed.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     end_after_panics();

@@ -378,6 +378,7 @@ impl Cluster {
             crush_location: BTreeMap::new(),
             device_class: String::new(),
             options: BTreeMap::new(),
+            give_back: || (),
         };
         let stop = Rc::new(Notify::new());
         let stopped = Rc::clone(&stop);

@@ -207,6 +207,7 @@ impl World {
             crush_location: self.setup.location(id),
             device_class: "ssd".to_owned(),
             options: BTreeMap::from([("osd_heartbeat_grace".to_owned(), self.setup.grace.to_string())]),
+            give_back: || (),
         };
         let parts = Parts {
             cfg,

@@ -219,5 +219,6 @@ async fn config(section: &Section, key: &KeyArgs) -> Result<OsdConfig, Error> {
         crush_location: crush_location(section).await?,
         device_class: section.get("osd_crush_device_class").unwrap_or_default(),
         options: section.file.all_for(&section.name),
+        give_back: crate::allocator::give_back,
     })
 }

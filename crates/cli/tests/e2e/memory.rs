@@ -1,5 +1,7 @@
 //! Memory is a budget: an OSD stays within it whatever the load.
 
+use std::time::{Duration, Instant};
+
 use crate::common::Cluster;
 
 /// What an OSD may use at most.
@@ -10,6 +12,21 @@ fn assert_within_budget(c: &Cluster, osds: u32) {
         let rss = c.peak_rss(&format!("osd.{osd}"));
         println!("osd.{osd}: {} MiB at its peak", rss >> 20);
         assert!(rss <= LIMIT, "osd.{osd} used {} MiB", rss >> 20);
+    }
+}
+
+/// What OSDs that have nothing to do may keep after large values.
+const IDLE: u64 = 60 << 20;
+
+fn assert_given_back(c: &Cluster, osds: u32) {
+    let until = Instant::now() + Duration::from_secs(20);
+    for osd in 0..osds {
+        let daemon = format!("osd.{osd}");
+        while c.rss(&daemon) > IDLE {
+            let has = c.rss(&daemon) >> 20;
+            assert!(Instant::now() < until, "{daemon} keeps {has} MiB");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 
@@ -46,6 +63,7 @@ fn sixty_four_writers_of_large_objects_stay_within_the_budget() {
           done
           rados bench -p large 6 write --write-omap -b 1048576 -t 16 > /dev/null");
     assert_within_budget(&c, 3);
+    assert_given_back(&c, 3);
 }
 
 #[test]

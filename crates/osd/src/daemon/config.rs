@@ -41,6 +41,8 @@ pub struct OsdConfig {
     pub device_class: String,
     /// Options that were set, for `config show`, by their official names.
     pub options: BTreeMap<String, String>,
+    /// Has the process' allocator give back what is free.
+    pub give_back: fn(),
 }
 
 /// What an OSD takes besides payload, tables and caches, in bytes: its program, stacks, maps, and what the allocator keeps.

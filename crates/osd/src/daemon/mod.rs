@@ -17,6 +17,7 @@ mod commands;
 mod compact;
 mod config;
 mod event_fd;
+mod heap;
 mod heartbeat;
 mod history;
 mod host;

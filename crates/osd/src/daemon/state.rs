@@ -244,6 +244,9 @@ impl Osd {
         // First, so that others hear of a store that is full before they hear that what filled it is durable.
         self.check_room();
         self.poll_store();
+        if self.io.heap.is_due() {
+            (self.cfg.give_back)();
+        }
     }
 
     /// A second has passed, the `n`-th.
@@ -254,6 +257,9 @@ impl Osd {
         self.expire_history();
         self.image_io.lapse(self.host.usec());
         self.log_slow_ops();
+        if self.io.heap.tick(self.io.calls()) {
+            (self.cfg.give_back)();
+        }
         if n.is_multiple_of(BOOT_TICKS) {
             self.boot_if_down();
         }

@@ -11,6 +11,7 @@ use spirula_maps::SnapId;
 use spirula_msgr::QueueAccount;
 use spirula_store::{Event, Lookup, ObjectKey, Onode, Op, Store, StoreError, Transaction};
 
+use super::heap::{Heap, LARGE};
 use super::read_turns::ReadTurns;
 use super::store_queue::{StoreQueue, Submission};
 use super::store_reads::{OmapScan, Read};
@@ -68,6 +69,8 @@ pub(super) struct StoreIo {
     refused: BTreeSet<u32>,
     /// Bytes that are kept free for what was accepted already when the store becomes full.
     pub(super) reserve: u64,
+    /// Large values that have come and gone.
+    pub(super) heap: Heap,
     events: Vec<Event>,
     /// Transactions that are durable.
     committed: u64,
@@ -95,6 +98,7 @@ impl StoreIo {
             held: StoreQueue::default(),
             refused: BTreeSet::new(),
             reserve: 0,
+            heap: Heap::default(),
             events: Vec::new(),
             committed: 0,
             submitted: 0,
@@ -109,6 +113,11 @@ impl StoreIo {
         self.last &= 0xffff_ffff;
         self.calls.insert(self.last, call);
         spirula_store::Token(self.last)
+    }
+
+    /// How often the store was called since the start, more or less.
+    pub(super) fn calls(&self) -> u64 {
+        self.submitted + self.last
     }
 
     /// For how many microseconds the store has had transactions and made none durable.
@@ -128,6 +137,7 @@ impl StoreIo {
         claim: Claim,
         now: u64,
     ) -> Result<(), StoreError> {
+        self.heap.pass(large_bytes(&txn));
         let s = Submission {
             token,
             claim,
@@ -439,6 +449,17 @@ fn note_snaps(t: &mut Transaction, clone: &ObjectKey, add: &[SnapId], remove: &[
     for snap in remove {
         t.push(Op::MetaDelete(key::snap_key(*snap, clone.bytes())));
     }
+}
+
+/// Bytes of values that are large and lie in no buffer of a pool.
+fn large_bytes(txn: &Txn) -> usize {
+    let of = |op: &ObjectOp| match op {
+        ObjectOp::SetAttr { value, .. } | ObjectOp::OmapHeader(value) => value.len(),
+        ObjectOp::OmapSet(pairs) => pairs.iter().map(|(_, v)| v.len()).sum(),
+        _ => 0,
+    };
+    let ops = txn.objects.iter().flat_map(|(_, ops)| ops);
+    ops.map(of).filter(|bytes| *bytes >= LARGE).sum()
 }
 
 fn translate(txn: Txn) -> Transaction {

@@ -1,0 +1,75 @@
+//! When the allocator is to give back what is free.
+//!
+//! It keeps what was freed for a while, and for ever where it is not called any more. That costs nothing while requests are
+//! small, as the next one uses the memory again. Large values differ: they come in several sizes and copies, so
+//! what one has left is of no use to the next.
+
+/// Bytes of large values after which it is worth the while.
+const ENOUGH: usize = 16 << 20;
+/// A value from which on it is large.
+pub(super) const LARGE: usize = 64 << 10;
+/// Calls of the store in a second that are next to nothing.
+const FEW_CALLS: u64 = 64;
+
+/// What has gone through the allocator's memory.
+#[derive(Debug, Default)]
+pub(super) struct Heap {
+    /// Bytes of large values since memory was last given back.
+    passed: usize,
+    /// Calls of the store at the last tick, and when memory was last given back.
+    calls: u64,
+    given_back: u64,
+}
+
+impl Heap {
+    /// So many bytes of large values have come, which lie in no buffer of a pool.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.passed += bytes;
+    }
+
+    /// Whether memory is to be given back now, as large values have gone.
+    pub(super) fn is_due(&mut self) -> bool {
+        let due = self.passed >= ENOUGH;
+        if due {
+            self.passed = 0;
+        }
+        due
+    }
+
+    /// A second has passed, and the store was called so often since it was opened. Whether memory is to be given back: the OSD is
+    /// idle, and was not when that last happened.
+    pub(super) fn tick(&mut self, calls: u64) -> bool {
+        let is_idle = calls.abs_diff(self.calls) <= FEW_CALLS;
+        self.calls = calls;
+        let has_worked = self.passed > 0 || calls.abs_diff(self.given_back) > FEW_CALLS;
+        if !is_idle || !has_worked {
+            return false;
+        }
+        self.passed = 0;
+        self.given_back = calls;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_back_after_large_values_and_when_work_has_ended() {
+        let mut heap = Heap::default();
+        assert!(!heap.is_due() && !heap.tick(10));
+        for _ in 0..3 {
+            heap.pass(ENOUGH / 4);
+            assert!(!heap.is_due());
+        }
+        heap.pass(ENOUGH / 4);
+        assert!(heap.is_due() && !heap.is_due());
+        assert!(!heap.tick(1000), "at work");
+        assert!(heap.tick(1010) && !heap.tick(1020), "once");
+        // A little now and then adds up.
+        assert!(!heap.tick(1060) && heap.tick(1100));
+        heap.pass(LARGE);
+        assert!(heap.tick(1100));
+    }
+}
