@@ -25,6 +25,18 @@ pub async fn image_id(io: &IoCtx, name: &str) -> Result<String> {
     Ok(text(&id))
 }
 
+/// The id of an image of which no more than the entry in the directory may be left, as its removal was interrupted.
+///
+/// # Errors
+/// `ENOENT` where nothing has this name.
+pub(crate) async fn listed_id(io: &IoCtx, name: &str) -> Result<String> {
+    if let Some(id) = unless(image_id(io, name).await, errno::ENOENT)? {
+        return Ok(id);
+    }
+    let id: Bytes = ask(io, names::DIRECTORY, "dir_get_id", &name.to_owned()).await?;
+    Ok(text(&id))
+}
+
 /// Whether there is an image of the first format with this name: one that has no id, and that this library does not open.
 ///
 /// # Errors
@@ -111,7 +123,8 @@ pub(crate) const READY: u8 = 0;
 /// That of one to which none may be added any more.
 pub(crate) const ADD_DISABLED: u8 = 1;
 
-/// Removes an image that is gone.
+/// Removes the name of an image that is gone. The entry in the directory is the last to go, as it is where Ceph's clients remove an image:
+/// they find what an interruption leaves by it.
 pub(crate) async fn remove(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     let removed = io.remove(names::id_object(name)).await;
     unless(removed.map_err(Error::from), errno::ENOENT)?;

@@ -25,7 +25,7 @@ pub(crate) async fn remove_objects(io: &IoCtx, id: &str) -> Result<()> {
 /// belongs to a group, `EINVAL` where it is mirrored and the primary one is elsewhere, `EPERM` where it says that its data is in
 /// another pool under another image's names, `ECANCELED` where the progress' listener ends it.
 pub async fn remove(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
-    let id = directory::image_id(io, name).await?;
+    let id = directory::listed_id(io, name).await?;
     remove_content(io, name, &id, progress).await?;
     remove_named(io, name, &id).await
 }
@@ -50,7 +50,8 @@ pub(crate) async fn remove_content(io: &IoCtx, name: &str, id: &str, progress: &
     }
 }
 
-async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
+/// Whether an image has no header, as a removal has come to it.
+pub(crate) async fn is_gone(io: &IoCtx, id: &str) -> Result<bool> {
     let header = io.stat(names::header(id)).await.map_err(Error::from);
     Ok(unless(header, errno::ENOENT)?.is_none())
 }

@@ -18,7 +18,7 @@ use crate::clones::children_of;
 use crate::error::unless;
 use crate::image::{Image, Inner, Options, Purpose};
 use crate::progress::Meter;
-use crate::remove::remove_objects;
+use crate::remove::{is_gone, remove_named, remove_objects};
 use crate::{Error, Progress, Result, directory, trash};
 
 /// What the source's record says when the source holds all that the destination did, and its clones are clones of the source:
@@ -34,7 +34,10 @@ const REVERTED: &str = "the source has the data again";
 /// destination belongs to a group, the source would have to be mirrored again, or is no image here, `ECANCELED` where the
 /// progress' listener ends it.
 pub async fn migration_abort(io: &IoCtx, name: &str, progress: &Progress) -> Result<()> {
-    let pair = Pair::find(io, name).await?;
+    let pair = match Pair::find(io, name).await {
+        Err(e) if e.is(errno::ENOENT) => return remove_remains(io, name).await,
+        found => found?,
+    };
     match pair.records() {
         (Some(source), destination) => {
             refuse_mirroring(&pair.source.io, destination.unwrap_or(source)).await?;
@@ -231,32 +234,47 @@ async fn empty_destination(side: &Side, progress: &Progress) -> Result<()> {
     emptied.and(closed)
 }
 
-/// Removes the destination's name and header, and gives the source its name back. The last of the two names remains until all
-/// else is done, so that whoever is interrupted finds the migration again.
+/// Removes the destination's name and header, and gives the source its name back. At each moment the name by which the migration was found
+/// leads to what is left, so that another attempt after an interruption goes on.
 async fn restore_names(pair: &Pair) -> Result<()> {
     let (source, destination) = (&pair.source, &pair.destination);
-    if pair.share_name() {
-        remove_names(destination).await?;
+    if pair.is_known_by_source() {
+        remove_name(destination).await?;
+        remove_objects(&destination.io, &destination.id).await?;
     }
     trash::restore(&source.io, &source.id).await?;
     remove_record(&source.io, &source.id).await?;
-    if !pair.share_name() {
-        remove_names(destination).await?;
+    if !pair.is_known_by_source() {
+        remove_last(destination).await?;
     }
     Ok(())
 }
 
-/// Removes what names an image that was emptied, and its header.
-async fn remove_names(side: &Side) -> Result<()> {
-    let name = unless(directory::image_name(&side.io, &side.id).await, errno::ENOENT)?;
-    if let Some(name) = name {
-        directory::remove(&side.io, &name, &side.id).await?;
+async fn remove_name(side: &Side) -> Result<()> {
+    match unless(directory::image_name(&side.io, &side.id).await, errno::ENOENT)? {
+        Some(name) => directory::remove(&side.io, &name, &side.id).await,
+        None => Ok(()),
     }
-    remove_objects(&side.io, &side.id).await
+}
+
+/// Removes the destination's header, and then its name.
+async fn remove_last(destination: &Side) -> Result<()> {
+    remove_objects(&destination.io, &destination.id).await?;
+    remove_name(destination).await
 }
 
 /// Goes on where the source has been restored.
 async fn remove_destination(pair: &Pair, progress: &Progress) -> Result<()> {
     empty_destination(&pair.destination, progress).await?;
-    remove_names(&pair.destination).await
+    remove_last(&pair.destination).await
+}
+
+/// Goes on where the destination has lost its header: what names it is left at most.
+async fn remove_remains(io: &IoCtx, name: &str) -> Result<()> {
+    let id = directory::listed_id(io, name).await?;
+    if !is_gone(io, &id).await? {
+        // Its header names another image, which is not there.
+        return Err(Error::os("migration", errno::EIO));
+    }
+    remove_named(io, name, &id).await
 }

@@ -79,6 +79,8 @@ impl Side {
 pub(super) struct Pair {
     pub(super) source: Side,
     pub(super) destination: Side,
+    /// Whether the name that it was found by is the source's.
+    found_by_source: bool,
 }
 
 impl Pair {
@@ -108,10 +110,12 @@ impl Pair {
             SOURCE => Self {
                 source: this,
                 destination: other,
+                found_by_source: true,
             },
             DESTINATION => Self {
                 source: other,
                 destination: this,
+                found_by_source: false,
             },
             _ => return Err(Error::os("migration", errno::EINVAL)),
         };
@@ -137,10 +141,11 @@ impl Pair {
         (self.source.mark.record(), self.destination.mark.record())
     }
 
-    /// Whether both images have the same name in the same place.
-    pub(super) fn share_name(&self) -> bool {
+    /// Whether the name that the migration was found by is, or may be, the source's: both images may have the same name in the same place.
+    pub(super) fn is_known_by_source(&self) -> bool {
         let place = |side: &Side| (side.io.pool_id(), side.io.namespace().clone());
-        place(&self.source) == place(&self.destination) && self.source.name == self.destination.name
+        let share_name = self.source.name == self.destination.name;
+        self.found_by_source || share_name && place(&self.source) == place(&self.destination)
     }
 }
 

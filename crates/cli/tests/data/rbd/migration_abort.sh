@@ -66,3 +66,20 @@ unchanged q/i i
 migrate execute q/i
 migrate commit q/i
 unchanged q/i i
+
+# An attempt that was interrupted at the very end: first the header is gone, and then the name is known to the directory alone.
+for left in id directory; do
+    rbd create --size 4M q/left
+    id=$(id_of q/left)
+    rados -p q rm "rbd_header.$id"
+    rados -p q rm "rbd_object_map.$id"
+    if [ $left = directory ]; then rados -p q rm rbd_id.left; fi
+    refs='"action": "migrate abort", "pool_name": "q", "pool_namespace": "", "image_name": "left", "image_id": ""'
+    task="{\"sequence\": 7, \"id\": \"left-$left\", \"message\": \"Aborting image migration for q/left\", \"refs\": {$refs}}"
+    rados -p q setomapval rbd_task 0000000000000007 "$task"
+    ceph mgr fail
+    until test -z "$(rados -p q listomapkeys rbd_task)"; do sleep 0.2; done
+    gone q "$id"
+    fails 1 sh -c 'rbd ls q | grep left'
+    fails 1 sh -c 'rados -p q ls | grep rbd_id.left'
+done
