@@ -132,28 +132,56 @@ impl FileIo {
     }
 
     /// Writes all buffers in order.
-    pub(super) fn write_vectored(&self, mut offset: u64, bufs: &[Bytes], durable: bool) -> io::Result<()> {
+    pub(super) fn write_vectored(&self, offset: u64, bufs: &[Bytes], durable: bool) -> io::Result<()> {
         let flags = if durable {
             ReadWriteFlags::DSYNC
         } else {
             ReadWriteFlags::empty()
         };
-        for part in bufs.chunks(MAX_IOV) {
-            let mut slices: Vec<IoSlice<'_>> = part.iter().map(|b| IoSlice::new(b)).collect();
-            let mut rest = &mut slices[..];
-            while !rest.is_empty() {
-                let n = match rustix::io::pwritev2(&self.file, rest, offset, flags) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(n) => n,
-                    Err(Errno::INTR) => continue,
-                    Err(e) => return Err(e.into()),
-                };
-                offset += n as u64;
-                IoSlice::advance_slices(&mut rest, n);
-            }
+        let written = write_all(offset, bufs, |at, slices| {
+            rustix::io::pwritev2(&self.file, slices, at, flags)
+        });
+        match written {
+            // Emulators and some sandboxes lack the call, and some file systems the flag.
+            Err(Errno::NOSYS | Errno::OPNOTSUPP) => self.write_then_sync(offset, bufs, durable),
+            other => Ok(other?),
         }
-        Ok(())
     }
+
+    /// As [`FileIo::write_vectored`], for kernels that cannot write durably in one step.
+    fn write_then_sync(&self, offset: u64, bufs: &[Bytes], durable: bool) -> io::Result<()> {
+        write_all(offset, bufs, |at, slices| {
+            rustix::io::pwritev(&self.file, slices, at)
+        })?;
+        match durable {
+            true => self.file.sync_data(),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Calls `write` with an offset and buffers until all of them are written.
+fn write_all(
+    mut offset: u64,
+    bufs: &[Bytes],
+    write: impl Fn(u64, &[IoSlice<'_>]) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
+    for part in bufs.chunks(MAX_IOV) {
+        let mut slices: Vec<IoSlice<'_>> = part.iter().map(|b| IoSlice::new(b)).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let n = match write(offset, rest) {
+                // Nothing is taken, and nothing would be.
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => n,
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(e),
+            };
+            offset += n as u64;
+            IoSlice::advance_slices(&mut rest, n);
+        }
+    }
+    Ok(())
 }
 
 fn is_block_device(path: &Path) -> bool {
@@ -362,6 +390,28 @@ mod tests {
         assert!(FileIo::open_unchanging(&path).is_ok(), "several may look");
         assert!(FileIo::open(&path).is_err(), "nobody changes it meanwhile");
         drop(looking);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn both_ways_to_write_durably_write_the_same() {
+        let path = std::env::temp_dir().join(format!("spirula-writes-{}", std::process::id()));
+        let file = FileIo::create(&path, 1 << 20).unwrap();
+        let bufs: Vec<Bytes> = (1..=3)
+            .map(|n: u8| {
+                let mut buf = Pool::new(0).get(usize::from(n) * ALIGN);
+                buf.fill(n);
+                buf.freeze()
+            })
+            .collect();
+        let whole = bufs.concat();
+        file.write_vectored(0, &bufs, true).unwrap();
+        file.write_then_sync(1 << 16, &bufs, true).unwrap();
+        for offset in [0, 1 << 16] {
+            let mut back = vec![0; whole.len()];
+            file.read_at(offset, &mut back).unwrap();
+            assert!(back == whole, "{offset}");
+        }
         std::fs::remove_file(&path).unwrap();
     }
 }
