@@ -3,6 +3,7 @@
 
 life:    an image as administrators use one: map, file system, snapshot, grow, trim, shrink, remove; by both kinds of connections.
 verify:  fio's verified writes on mapped images, a clone and an image in a namespace among them, and through the kernel's client of NBD.
+mapping: the official `rbd map`, `showmapped` and `unmap` and `spirula rbd` do and say the same, by the kernel's clients of RBD and NBD.
 lock:    two kernels and librbd pass the exclusive lock of an image around.
 killed:  the lock's owner dies: another kernel, then librbd, goes on. Both machines are gone after it.
 boot:    a Debian boots from an image and writes files while snapshots are made and an OSD is killed, until it is killed itself.
@@ -10,10 +11,12 @@ boot:    a Debian boots from an image and writes files while snapshots are made 
 import base64
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import pathlib
 import queue
+import re
 import shutil
 import signal
 import socket
@@ -336,6 +339,188 @@ class Kernel:
         while (line := self.guest.line()) is not None:
             acknowledged = int(line)
         return acknowledged
+
+
+# What both tools do in turn as RBD, with TYPE as the kind of device; what is printed must be the same.
+MAPPING = '''
+try() { echo "\\$ $*"; $RBD "$@" 2>&1 || echo "exit $?"; }
+# The same, and the device that is named.
+mapped() { said=$(try "$@"); echo "$said"; device=$(tail -n 1 <<<"$said"); }
+try device list -t $TYPE
+try device list -t $TYPE --format json
+try device list -t $TYPE --format xml --pretty-format
+
+mapped map -t $TYPE p/one; one=$device
+echo "$one" is "$(blockdev --getsize64 $one)" bytes, read-only $(blockdev --getro $one)
+mkfs.ext4 -q -b 4096 $one
+mount $one /mnt
+for n in 1 2 3; do head -c 1M /dev/zero | tr '\\0' $n >/mnt/$n; done
+umount /mnt
+mapped device map -t $TYPE --pool p --namespace n two; two=$device
+echo second | dd of=$two bs=512 conv=sync,fsync status=none
+for format in plain json xml; do try showmapped -t $TYPE --format $format; done
+try device ls -t $TYPE
+try unmap -t $TYPE p/one
+try unmap -t $TYPE $two
+try showmapped -t $TYPE
+
+mapped map -t $TYPE p/one; one=$device
+mount $one /mnt
+sha256sum /mnt/[123]
+umount /mnt
+try unmap -t $TYPE p/one
+mapped map -t $TYPE p/n/two --exclusive; two=$device
+dd if=$two bs=7 count=1 status=none
+try unmap -t $TYPE p/n/two
+
+mapped map -t $TYPE p/one@empty; snap=$device
+echo read-only $(blockdev --getro $snap), $(tr -d '\\0' <$snap | wc -c) bytes
+try showmapped -t $TYPE
+try unmap -t $TYPE p/one@empty
+mapped map -t $TYPE p/one --read-only; one=$device
+echo read-only $(blockdev --getro $one)
+dd if=/dev/zero of=$one bs=4096 count=1 oflag=direct status=none 2>&1 || echo not written
+mount -o ro $one /mnt
+cat /mnt/[123] | sha256sum
+umount /mnt
+try unmap -t $TYPE $one
+
+try map -t $TYPE
+try map -t $TYPE p/one more
+try map -t ggate p/one
+try map -t disk p/one
+try unmap -t $TYPE p/one
+try unmap -t $TYPE p/one@empty
+'''
+
+# The same of the kernel's RBD client alone.
+MAPPING_BY_RBD = '''
+try map -t krbd nowhere/one
+try map -t krbd p/none
+try map -t krbd p/one@none
+try map -t krbd p/journaled
+try map -t krbd p/one -o ms_mode=fast
+try map -t krbd p/one -o queue_depth=
+try map -t krbd p/one -o force
+try map -t krbd p/one -o ms_mode=legacy
+try unmap /dev/null
+try unmap /dev/vda
+try unmap -t krbd p/one -o hard
+try unmap -t krbd
+mapped map p/one -o queue_depth=16,lock_on_read; one=$device
+readlink -f /dev/rbd/p/one
+sed 's/^[^ ]* //; s/client[0-9]*//' /sys/bus/rbd/devices/${one#/dev/rbd}/config_info
+cat /sys/block/${one#/dev/}/queue/nr_requests
+try map p/one
+try unmap p/one
+mount /dev/rbd1 /mnt
+try unmap /dev/rbd1
+try unmap /dev/rbd1 -o force
+umount /mnt
+try showmapped
+'''
+
+
+# What `spirula rbd` does with NBD beyond the official tool, and what both do with each other's devices.
+MAPPING_BY_NBD = '''
+$ rbd map -t nbd p/n/two
+/dev/nbd0
+$ spirula rbd map -t nbd p/one
+/dev/nbd1
+$ spirula rbd showmapped -t nbd
+id pool  namespace  image  snap  device     cookie
+PID p     n          two    -     /dev/nbd0        
+PID p                one    -     /dev/nbd1        
+$ rbd showmapped -t nbd
+id pool  namespace  image  snap  device     cookie
+PID p     n          two    -     /dev/nbd0        
+PID p                one    -     /dev/nbd1        
+$ spirula rbd unmap -t nbd p/one
+rbd-nbd: /dev/nbd1 is in use
+rbd: unmap failed: (16) Device or resource busy
+exit 16
+$ spirula rbd unmap /dev/nbd1
+rbd-nbd: /dev/nbd1 is in use
+rbd: unmap failed: (16) Device or resource busy
+exit 16
+$ spirula rbd unmap -t nbd p/n/two
+$ rbd unmap -t nbd p/one
+$ spirula rbd showmapped -t nbd
+$ spirula rbd map p/one
+rbd: the kernel has no RBD client (modprobe: ERROR: could not insert 'rbd': Invalid argument), its NBD client is used
+/dev/nbd0
+$ spirula rbd showmapped
+id pool  namespace  image  snap  device     cookie
+PID p                one    -     /dev/nbd0        
+21f6f696f79965ca70a854c39943120c57774d3b1d70e8f67b70b155384f5ccb  /mnt/4
+21f6f696f79965ca70a854c39943120c57774d3b1d70e8f67b70b155384f5ccb  /mnt/4
+$ spirula rbd showmapped
+$ spirula rbd map p/one -t nbd -o device=/dev/nbd5,io-timeout=60,notrim
+/dev/nbd5
+0
+$ spirula rbd map p/n/two -t nbd -o device=/dev/nbd5
+rbd-nbd: the device /dev/nbd5 is busy
+exit 22
+$ spirula rbd map p/none -t nbd
+rbd-nbd: error opening image p/none: (2) No such file or directory
+exit 22
+$ spirula rbd map p/one@none -t nbd
+rbd-nbd: error opening image p/one@none: (2) No such file or directory
+exit 22
+$ spirula rbd map p/one -t nbd -o bogus
+rbd-nbd: unrecognised option '--bogus'
+exit 22
+$ spirula rbd unmap /dev/nbd5
+$ spirula rbd unmap -t nbd /dev/vda
+rbd-nbd: invalid device path: /dev/vda (expected /dev/nbd{num})
+exit 22
+'''
+
+
+def comparable(kind, said):
+    """What tools say, without the ids of processes that serve."""
+    if kind == 'nbd':
+        said = re.sub(r'^\d+ +(?=p )', 'PID ', re.sub(r'^id +', 'id ', said, flags=re.M), flags=re.M)
+        said = re.sub(r'"id":\d+', '"id":PID', said)
+        said = re.sub(r'<id>\d+</id>', '<id>PID</id>', said)
+        # The official one ends no line of JSON and XML here, and says of each failure that another tool has failed.
+        said = re.sub(r'([]>])\$ ', r'\1\n$ ', said)
+        said = re.sub(r'^rbd: rbd-nbd failed .*\n', '', said, flags=re.M)
+    # The official tool ends indented XML with a line more.
+    return [line for line in said.splitlines() if line]
+
+
+def images_to_map():
+    for image, *more in ('one', '--size', '64M'), ('n/two', '--size', '1G'), ('journaled', '--size', '1M', '--image-feature', 'exclusive-lock,journaling'):
+        host('rbd', 'create', f'p/{image}', *more)
+    host('rbd', 'snap', 'create', '--no-progress', 'p/one@empty')
+
+
+def images_mapped():
+    for image in 'one', 'n/two', 'journaled':
+        host('rbd', 'snap', 'purge', '--no-progress', f'p/{image}')
+        host('rbd', 'rm', '--no-progress', f'p/{image}')
+
+
+@case
+def mapping(a, _):
+    host('rbd', 'namespace', 'create', 'p/n')
+    # The official tool would take the first version of the messenger otherwise, which is not spoken here.
+    a.run("printf '[client]\\nrbd_default_map_options = ms_mode=prefer-crc\\n' >>/etc/ceph/ceph.conf")
+    for kind, script in ('krbd', MAPPING + MAPPING_BY_RBD), ('nbd', MAPPING):
+        said = []
+        for tool in 'rbd', 'spirula rbd':
+            images_to_map()
+            said.append(comparable(kind, a.run(f"RBD='{tool}'; TYPE={kind}\n{script}")))
+            images_mapped()
+        for official, ours in itertools.zip_longest(*said):
+            check('what both tools say', ours, official)
+        passed(f'mapping, {kind}: {len(said[0])} lines are the same')
+    images_to_map()
+    for said, wanted in itertools.zip_longest(comparable('nbd', a.run(MAPPING_BY_NBD)), BY_NBD.strip().splitlines()):
+        check('what is said of NBD', said, wanted)
+    images_mapped()
+    passed('mapping, nbd: devices of both tools, in use, grown, without a client of RBD')
 
 
 class Library:

@@ -73,6 +73,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// What makes an image a block device, for `rbd map` that starts it
+    #[command(hide = true, disable_help_flag = true)]
+    RbdNbd {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Block images, with the official tool's arguments
     #[command(disable_help_flag = true)]
     Rbd {
@@ -100,6 +106,9 @@ fn main() -> ExitCode {
         Some("rbd") => Command::Rbd {
             args: args[1..].to_vec(),
         },
+        Some(rbd::NBD_PROCESS) => Command::RbdNbd {
+            args: args[1..].to_vec(),
+        },
         _ => Cli::parse_from(args).command,
     };
     if let Command::Manager = command
@@ -112,6 +121,7 @@ fn main() -> ExitCode {
         Command::Ceph { .. }
             | Command::Rados { .. }
             | Command::Rbd { .. }
+            | Command::RbdNbd { .. }
             | Command::Completions(_)
             | Command::Man(_)
     );
@@ -120,9 +130,10 @@ fn main() -> ExitCode {
         return report(Err(e));
     }
     match command {
-        Command::Ceph { args } => client(ceph::run(args)),
-        Command::Rados { args } => client(rados::run(args)),
-        Command::Rbd { args } => client(rbd::run(args)),
+        Command::Ceph { args } => client(log::CLIENTS, ceph::run(args)),
+        Command::Rados { args } => client(log::CLIENTS, rados::run(args)),
+        Command::Rbd { args } => client(log::CLIENTS, rbd::run(args)),
+        Command::RbdNbd { args } => client(log::DAEMONS, rbd::run_nbd(args)),
         Command::Up(args) => report(local(up::run(args))),
         Command::Down(args) => report(local(down::run(args))),
         Command::Status(args) => report(local(status::run(args))),
@@ -162,8 +173,8 @@ fn block_on<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Erro
     tokio::task::LocalSet::new().block_on(&runtime, future)
 }
 
-fn client(run: impl Future<Output = i32>) -> ExitCode {
-    log::start(log::CLIENTS);
+fn client(logged: &str, run: impl Future<Output = i32>) -> ExitCode {
+    log::start(logged);
     match block_on(async { Ok(run.await) }) {
         // The shell sees the low byte, as with the official tools.
         Ok(code) => ExitCode::from(code as u8),

@@ -24,5 +24,5 @@ pub mod wire;
 pub use behind::WriteBehind;
 pub use device::{BlockDevice, BlockSizes, Extent, Geometry, Zeroing};
 pub use error::{DeviceError, Error, ErrorCode, Result};
-pub use server::{Export, Limits, Listener, Server};
+pub use server::{Export, Limits, Listener, Server, transmit};
 pub use tls::{Tls, TlsPolicy};

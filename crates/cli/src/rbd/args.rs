@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
-use super::serve;
+use super::{device, serve};
 
 /// Block images
 #[derive(Debug, Parser)]
@@ -143,6 +143,8 @@ pub(crate) struct Args {
     pub(crate) io_type: Option<String>,
     #[command(flatten)]
     pub(crate) serve: serve::Args,
+    #[command(flatten)]
+    pub(crate) device: device::Args,
     /// plain, json or xml
     #[arg(long)]
     pub(crate) format: Option<String>,

@@ -49,6 +49,8 @@ const SERVE: &[&str] = &[
     "tls_client_ca",
     "tls_optional",
 ];
+const DEVICE: &[&str] = &["device_type"];
+const DEVICE_OPTIONS: &[&str] = &["options"];
 const BENCH: &[&str] = &[
     "io_size",
     "io_threads",
@@ -218,6 +220,33 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         "[<pool>/[<namespace>/]]<image>[@<snap>]...",
         "Make images network block devices (NBD) until a signal comes",
         &[IMAGE, SNAP, SERVE],
+    ),
+    define(
+        Command::DeviceMap,
+        &["map", "device map"],
+        ANY_SPEC,
+        "Make an image a block device of this machine",
+        &[
+            IMAGE,
+            SNAP,
+            &["read_only", "exclusive", "cookie", "show_cookie"],
+            DEVICE,
+            DEVICE_OPTIONS,
+        ],
+    ),
+    define(
+        Command::DeviceUnmap,
+        &["unmap", "device unmap"],
+        "{[<pool>/[<namespace>/]]<image>[@<snap>]|<device>}",
+        "Take away the block device that an image is; -o force also where it is in use",
+        &[IMAGE, SNAP, DEVICE, DEVICE_OPTIONS],
+    ),
+    define(
+        Command::DeviceList,
+        &["showmapped", "device list", "device ls"],
+        "",
+        "Show which images are block devices",
+        &[DEVICE, FORMAT],
     ),
     define(
         Command::SnapCreate,
@@ -517,20 +546,18 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 
 /// What the commands begin with that only Ceph's tool has.
 const ELSEWHERE: &[&str] = &[
-    "device",
+    "device attach",
+    "device detach",
     "encryption",
     "group",
     "journal",
-    "map",
     "migration",
     "mirror",
     "object-map",
     "perf",
     "persistent-cache",
-    "showmapped",
     "sparsify",
     "trash purge schedule",
-    "unmap",
 ];
 
 /// What words ask for.

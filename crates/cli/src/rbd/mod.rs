@@ -7,6 +7,7 @@ mod clones;
 mod commands;
 mod config;
 mod copies;
+mod device;
 mod diffs;
 mod export;
 mod features;
@@ -43,6 +44,7 @@ use commands::Found;
 use progress::Progress;
 use spec::Spec;
 
+pub(crate) use device::{NBD_PROCESS, run_nbd};
 pub(crate) use help::command;
 
 /// The pool unless told otherwise.
@@ -97,6 +99,8 @@ pub(crate) async fn run(args: Vec<OsString>) -> i32 {
     }
     let done = match Asked::new(line) {
         Ok(asked) if asked.command == Command::MergeDiff => diffs::merge(&asked.args, &asked.words),
+        Ok(asked) if asked.command == Command::DeviceUnmap => asked.device_unmap(),
+        Ok(asked) if asked.command == Command::DeviceList => asked.device_list(),
         Ok(asked) => match Tool::start(asked, connection).await {
             Ok(tool) => tool.run().await,
             Err(code) => Err(code),
@@ -140,6 +144,9 @@ enum Command {
     Import,
     Bench,
     Serve,
+    DeviceMap,
+    DeviceUnmap,
+    DeviceList,
     SnapCreate,
     SnapList,
     SnapRemove,
@@ -388,7 +395,9 @@ impl Tool {
             Command::Diff => self.diff().await,
             Command::ExportDiff => self.export_diff().await,
             Command::ImportDiff => self.import_diff().await,
-            Command::MergeDiff => diffs::merge(&self.args, &self.words),
+            // What needs no cluster is done before there is a connection.
+            Command::MergeDiff | Command::DeviceUnmap | Command::DeviceList => Ok(()),
+            Command::DeviceMap => self.device_map().await,
             Command::Copy => self.copy().await,
             Command::DeepCopy => self.deep_copy().await,
             Command::FeatureEnable => self.feature_update(true).await,
@@ -434,14 +443,9 @@ impl Tool {
         Ok(pool.with_namespace(namespace.unwrap_or_default()))
     }
 
-    async fn open_spec(&self, mut spec: Spec, defaults: [&Option<String>; 3]) -> Result<Target, i32> {
-        let [pool, namespace, snap] = defaults.map(Clone::clone);
-        spec.namespace = match &spec.pool {
-            Some(_) => spec.namespace.or(namespace),
-            None => namespace,
-        };
-        spec.pool = spec.pool.or(pool);
-        spec.snap = spec.snap.or(snap);
+    async fn open_spec(&self, spec: Spec, defaults: [&Option<String>; 3]) -> Result<Target, i32> {
+        let [pool, namespace, snap] = defaults;
+        let spec = spec.or(pool, namespace, snap);
         let io = self.pool(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
         Ok(Target {
             io,
@@ -518,17 +522,22 @@ impl Tool {
 
     /// Prints a tree in the format that was asked for; `item` is what elements of its lists are called.
     fn print(&self, tree: &Value, root: &str, item: &str) {
-        let bytes = match self.format.xml() {
-            Some(pretty) => render_xml(tree, Names { root, item }, pretty),
-            None => self.format.render(tree),
-        };
-        let text = String::from_utf8_lossy(&bytes);
-        println!("{}", text.trim_end_matches('\n'));
+        print(self.format, tree, root, item);
     }
 
     fn progress(&self, what: &'static str) -> Progress {
         Progress::new(what, !self.args.no_progress)
     }
+}
+
+/// Prints a tree; `item` is what elements of its lists are called.
+fn print(format: Format, tree: &Value, root: &str, item: &str) {
+    let bytes = match format.xml() {
+        Some(pretty) => render_xml(tree, Names { root, item }, pretty),
+        None => format.render(tree),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    println!("{}", text.trim_end_matches('\n'));
 }
 
 /// Complains of an option's value.

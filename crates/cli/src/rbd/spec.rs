@@ -36,6 +36,20 @@ impl Spec {
         is_good.then_some(spec)
     }
 
+    /// With what options say where it says nothing itself. A pool that it names has no namespace but the one beside it.
+    pub(super) fn or(self, pool: &Option<String>, namespace: &Option<String>, snap: &Option<String>) -> Self {
+        let or = |own: Option<String>, other: &Option<String>| own.or_else(|| other.clone());
+        Self {
+            namespace: match &self.pool {
+                Some(_) => or(self.namespace, namespace),
+                None => namespace.clone(),
+            },
+            pool: or(self.pool, pool),
+            snap: or(self.snap, snap),
+            image: self.image,
+        }
+    }
+
     /// As people write it.
     pub(super) fn name(pool: &str, namespace: &str, image: &str) -> String {
         match namespace.is_empty() {

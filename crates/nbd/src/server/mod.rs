@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use bytes::BytesMut;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::handshake::ExportInfo;
+use crate::handshake::{Agreed, ExportInfo};
 use crate::{BlockDevice, Error, Result, Tls, TlsPolicy, wire};
 
 use connection::Socket;
@@ -190,6 +191,21 @@ impl<D: BlockDevice + 'static> Server<D> {
     fn infos(&self) -> Vec<ExportInfo> {
         self.exports.iter().map(Export::info).collect()
     }
+}
+
+/// Serves a client that makes no handshake until it disconnects, and completes what it has asked for: the Linux kernel's, which got the
+/// other end of this socket and what a handshake tells in another way (`NBD_CMD_CONNECT` of its
+/// [netlink interface](https://github.com/torvalds/linux/blob/master/include/uapi/linux/nbd-netlink.h)).
+pub async fn transmit<D: BlockDevice + 'static>(stream: UnixStream, device: Rc<D>, limits: &Limits) {
+    let agreed = Agreed {
+        export: 0,
+        structured: false,
+        allocation: false,
+    };
+    // Nobody ends this but the client.
+    let (_end, mut ends) = watch::channel(false);
+    let socket = Box::new(stream);
+    transmission::run(socket, BytesMut::new(), device, agreed, limits, &mut ends).await;
 }
 
 /// Waits for the end of the server.

@@ -80,6 +80,19 @@ impl Connection {
         Ok(rest)
     }
 
+    /// The arguments that say the same.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let named = [("conf", &self.conf), ("id", &self.id), ("name", &self.name)];
+        let named = named
+            .into_iter()
+            .filter_map(|(n, value)| Some((n, value.as_ref()?)));
+        let set = self.set.iter().map(|(n, value)| (n.as_str(), value));
+        let words = named.chain(set);
+        words
+            .flat_map(|(n, value)| [format!("--{n}"), value.clone()])
+            .collect()
+    }
+
     /// Who logs in.
     pub(crate) fn entity(&self) -> Result<AuthName, String> {
         match (&self.name, &self.id) {
@@ -157,6 +170,9 @@ mod tests {
         assert_eq!(c.set["mon_host"], "10.0.0.1");
         assert_eq!(c.set["keyring"], "/k");
         assert_eq!(c.conf, None);
+        let mut again = Connection::default();
+        assert_eq!(again.take(c.words()), Ok(vec![]));
+        assert_eq!(again, c);
     }
 
     #[test]

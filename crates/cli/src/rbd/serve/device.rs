@@ -8,7 +8,7 @@ use spirula_rbd::{Error, Image};
 static ZEROES: [u8; 1 << 20] = [0; 1 << 20];
 
 /// An image, or a snapshot of one. Writes are durable when they are done.
-pub(super) struct ImageDevice(pub(super) Image);
+pub(in crate::rbd) struct ImageDevice(pub(in crate::rbd) Image);
 
 fn failed(e: Error) -> DeviceError {
     DeviceError::new(e.errno(), e.to_string())

@@ -17,12 +17,12 @@ use tokio::task::JoinHandle;
 
 use super::spec::Spec;
 use super::{Done, Tool, bad, complain, failed, size};
-use device::ImageDevice;
+pub(super) use device::ImageDevice;
 
 /// Where the protocol's clients look for servers.
 const PORT: u16 = 10809;
 /// Bytes that are answered before they are written, unless told otherwise: what librbd's cache holds.
-const CACHE: u64 = 32 << 20;
+pub(super) const CACHE: u64 = 32 << 20;
 
 // The options of `serve`. A doc comment would become the text above all options.
 #[derive(Debug, clap::Args)]
@@ -35,10 +35,10 @@ pub(crate) struct Args {
     socket: Option<PathBuf>,
     /// Nothing can be written
     #[arg(long)]
-    read_only: bool,
+    pub(super) read_only: bool,
     /// The images' locks are not passed on to clients that ask for them
     #[arg(long)]
-    exclusive: bool,
+    pub(super) exclusive: bool,
     /// Bytes of each image that are answered before they are written, until a flush; 0 for none, else 32M
     #[arg(long, value_name = "SIZE")]
     cache: Option<String>,
@@ -233,14 +233,14 @@ async fn close(images: Vec<Served>) -> Done {
     done
 }
 
-/// The signals that end the server.
-struct Signals {
+/// The signals that end a server.
+pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Self, i32> {
+    pub(super) fn new() -> Result<Self, i32> {
         let of = |kind| signal(kind).map_err(|e| complain(1, format!("can't watch for signals: {e}")));
         Ok(Self {
             interrupt: of(SignalKind::interrupt())?,
@@ -248,7 +248,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -107,3 +107,37 @@ test "$(rbd status s/watched)" = "$("$SPIRULA" rbd status s/watched)"
 test "$(rbd status --format json s/watched)" = "$("$SPIRULA" rbd status --format json s/watched)"
 echo >&5
 exec 5>&-
+
+# Block devices, as far as they can be tried where the kernel has none
+both device list
+both showmapped --format json
+both device ls --format xml
+both device list -t disk
+both device ls -t ggate
+both map
+both map o/image more
+both map -t krbd o/none
+both map -t krbd o/image -o bogus
+both map -t krbd o/image -o ms_mode=fast
+both map -t krbd o/image -o queue_depth=
+both map -t krbd o/image -o force
+both map -t ggate o/image
+both unmap
+both unmap /dev/null
+both unmap /dev/none
+both unmap -t krbd o/image
+both unmap -t krbd o/image@snap
+both unmap -t krbd o/image -o hard
+both device list -t nbd
+if ! [ -e /sys/bus/rbd ] && ! modprobe -n rbd 2>/dev/null; then
+    fails 2 "$SPIRULA" rbd map -t krbd s/image
+    "$SPIRULA" rbd map -t krbd s/image 2>&1 | tr '\n' ';' |
+        grep 'failed to load rbd kernel module (.*);rbd: sysfs write failed;In some cases .* "dmesg | tail".;rbd: map failed: (2) No such'
+fi
+if ! [ -e /sys/module/nbd ] && ! modprobe -n nbd 2>/dev/null; then
+    fails 22 "$SPIRULA" rbd map -t nbd s/image
+    "$SPIRULA" rbd map s/image 2>&1 | tr '\n' ';' | grep 'its NBD client is used;rbd-nbd: failed to load nbd kernel module: .*;rbd: rbd-nbd failed with error: exit status: 1;'
+    "$SPIRULA" rbd map -t nbd s/none 2>&1 | grep 'rbd-nbd: error opening image s/none: (2) No such file or directory'
+fi
+"$SPIRULA" rbd unmap -t nbd s/image 2>&1 | grep 'rbd-nbd: s/image is not mapped'
+fails 22 "$SPIRULA" rbd unmap -t nbd /dev/null

@@ -1,0 +1,135 @@
+//! What the kernel's NBD client is asked to do.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::genl::{Request, Socket};
+
+/// Its family.
+const FAMILY: &str = "nbd";
+/// Commands: `NBD_CMD_*` of `linux/nbd-netlink.h`.
+const CONNECT: u8 = 1;
+const DISCONNECT: u8 = 2;
+const RECONFIGURE: u8 = 3;
+/// Attributes: `NBD_ATTR_*`.
+const INDEX: u16 = 1;
+const SIZE: u16 = 2;
+const BLOCK_SIZE: u16 = 3;
+const TIMEOUT: u16 = 4;
+const SERVER_FLAGS: u16 = 5;
+const SOCKETS: u16 = 7;
+const BACKEND: u16 = 10;
+
+/// What the server can do: `NBD_FLAG_*` of the protocol's transmission flags.
+mod flags {
+    pub(super) const HAS_FLAGS: u64 = 1;
+    pub(super) const READ_ONLY: u64 = 1 << 1;
+    pub(super) const FLUSH: u64 = 1 << 2;
+    pub(super) const FUA: u64 = 1 << 3;
+    pub(super) const TRIM: u64 = 1 << 5;
+    pub(super) const WRITE_ZEROES: u64 = 1 << 6;
+}
+
+/// The smallest request, as disks have it and as Ceph's tool has it.
+const SECTOR: u64 = 512;
+
+/// A device that is to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Device<'a> {
+    /// Its number; else the first that is free.
+    pub(super) number: Option<u32>,
+    pub(super) size: u64,
+    pub(super) read_only: bool,
+    pub(super) trim: bool,
+    /// Seconds after which a request fails; else it waits.
+    pub(super) timeout: Option<u64>,
+    pub(super) cookie: Option<&'a str>,
+}
+
+impl Device<'_> {
+    fn flags(&self) -> u64 {
+        let optional = |on, flag| if on { flag } else { 0 };
+        let space = flags::TRIM | flags::WRITE_ZEROES;
+        flags::HAS_FLAGS
+            | flags::FLUSH
+            | flags::FUA
+            | optional(self.read_only, flags::READ_ONLY)
+            | optional(self.trim, space)
+    }
+
+    fn request(&self) -> Request {
+        let mut request = Request::new(CONNECT)
+            .with_u64(SIZE, self.size)
+            .with_u64(BLOCK_SIZE, SECTOR)
+            .with_u64(SERVER_FLAGS, self.flags());
+        if let Some(number) = self.number {
+            request = request.with_u32(INDEX, number);
+        }
+        if let Some(seconds) = self.timeout {
+            request = request.with_u64(TIMEOUT, seconds);
+        }
+        if let Some(cookie) = self.cookie {
+            request = request.with_text(BACKEND, cookie);
+        }
+        request
+    }
+}
+
+/// Makes a device of a server at the other end of a socket; the device's number. The kernel has this process down as the server.
+///
+/// # Errors
+/// `NotFound` where the kernel has no such client, otherwise its errno.
+pub(super) fn connect(device: &Device<'_>, server: BorrowedFd<'_>) -> io::Result<u32> {
+    let request = device.request().with_socket(SOCKETS, server);
+    let reply = Socket::connect(FAMILY)?.call(&request)?;
+    let index = reply.iter().find(|(number, _)| *number == INDEX);
+    let index = index.and_then(|(_, value)| value.as_slice().try_into().ok());
+    Ok(u32::from_ne_bytes(index.ok_or(io::ErrorKind::InvalidData)?))
+}
+
+/// Takes a device away; its server hears of it.
+///
+/// # Errors
+/// The kernel's errno.
+pub(super) fn disconnect(number: u32) -> io::Result<()> {
+    let request = Request::new(DISCONNECT).with_u32(INDEX, number);
+    Socket::connect(FAMILY)?.call(&request).map(drop)
+}
+
+/// Gives a device another size.
+///
+/// # Errors
+/// The kernel's errno.
+pub(super) fn resize(number: u32, size: u64, cookie: Option<&str>) -> io::Result<()> {
+    let mut request = Request::new(RECONFIGURE)
+        .with_u32(INDEX, number)
+        .with_u64(SIZE, size);
+    if let Some(cookie) = cookie {
+        request = request.with_text(BACKEND, cookie);
+    }
+    Socket::connect(FAMILY)?.call(&request).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_says_what_it_can_do() {
+        let device = Device {
+            number: None,
+            size: 1 << 20,
+            read_only: false,
+            trim: true,
+            timeout: None,
+            cookie: None,
+        };
+        assert_eq!(device.flags(), 0b110_1101);
+        let snapshot = Device {
+            read_only: true,
+            trim: false,
+            ..device
+        };
+        assert_eq!(snapshot.flags(), 0b1111);
+    }
+}
