@@ -1,7 +1,8 @@
 //! Payload buffers: aligned for direct I/O, pooled, and counted against the daemon's memory budget.
 //!
 //! A payload is read from the socket into a [`PoolBuf`], frozen into [`bytes::Bytes`] and handed to the disk
-//! and to the replicas without being copied. When the last reference goes, the memory returns to its [`Pool`].
+//! and to the replicas without being copied. When the last reference goes, the memory returns to its [`Pool`]. What is too much
+//! for its pool lies in a file, where there is a place for such files.
 
 // Aligned memory has no safe interface in std: this crate is the one place that allocates it.
 #![allow(unsafe_code)]
@@ -9,6 +10,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +19,11 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use file::Filed;
+pub use file::let_go;
+
 pub mod crc;
+mod file;
 mod map;
 
 /// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page size.
@@ -29,10 +35,14 @@ pub const ALIGN: usize = 4096;
 const KEEP_MAX: usize = (4 << 20) + (64 << 10);
 /// Buffers from this size on are mapped: the allocator would keep what is freed.
 const MAP_MIN: usize = 256 << 10;
+/// Buffers from this size on lie in files, where they are too much for their pool.
+const FILE_MIN: usize = 1 << 20;
 
 struct Raw {
     ptr: NonNull<u8>,
     cap: usize,
+    /// Where it lies, if in a file.
+    file: Option<Filed>,
 }
 
 // SAFETY: `Raw` owns its allocation exclusively; nothing in it is tied to a thread.
@@ -47,7 +57,15 @@ impl Raw {
         } else {
             allocate(cap)
         };
-        Self { ptr, cap }
+        Self { ptr, cap, file: None }
+    }
+
+    fn filed(file: Filed, cap: usize) -> Self {
+        Self {
+            ptr: file.at(),
+            cap,
+            file: Some(file),
+        }
     }
 
     fn layout(cap: usize) -> Layout {
@@ -69,7 +87,9 @@ fn allocate(cap: usize) -> NonNull<u8> {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        if self.cap >= MAP_MIN {
+        if self.file.is_some() {
+            // Its owner gives it back.
+        } else if self.cap >= MAP_MIN {
             // SAFETY: mapped in `new` with this length, and unmapped once.
             unsafe { map::unmap(self.ptr, self.cap) };
         } else {
@@ -133,6 +153,8 @@ struct Common {
     /// Whether `waiters` holds anyone, so that returning a buffer costs no second lock otherwise.
     waiting: AtomicBool,
     waiters: Mutex<Vec<Waker>>,
+    /// Where files may be for what is too much for a pool.
+    files: Option<PathBuf>,
 }
 
 impl Common {
@@ -202,7 +224,13 @@ pub struct Budget(Arc<Common>);
 impl Budget {
     /// A budget for pools with `own` bytes in sum, and `lendable` bytes that any of them may borrow.
     pub fn new(own: usize, lendable: usize) -> Self {
+        Self::with_files(own, lendable, None)
+    }
+
+    /// The same; what is too much for its pool lies in files without names in the directory `files`, if there is one.
+    pub fn with_files(own: usize, lendable: usize, files: Option<PathBuf>) -> Self {
         Self(Arc::new(Common {
+            files,
             total: own.saturating_add(lendable),
             lendable,
             borrowed: AtomicUsize::new(0),
@@ -219,6 +247,11 @@ impl Budget {
         let keep = shelf.bytes - shelf.idle.div_ceil(2);
         shelf.shrink(keep);
         shelf.idle = shelf.bytes;
+    }
+
+    /// Bytes in buffers that are in use, and in such as wait for reuse; what lies in files is among the former.
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.0.in_use.load(Ordering::SeqCst), self.0.shelf().bytes)
     }
 
     /// A pool with `own` bytes of its own.
@@ -295,6 +328,11 @@ impl Pool {
             shared: Arc::clone(&self.shared),
             bytes,
         }
+    }
+
+    /// What it shares with other pools.
+    pub fn budget(&self) -> Budget {
+        Budget(Arc::clone(&self.shared.common))
     }
 
     /// A pool that reports itself full once `limit` bytes are in use.
@@ -391,16 +429,32 @@ impl Pool {
     }
 
     /// A buffer of `len` bytes whose contents are unspecified (zero or what an earlier user left). Never
-    /// blocks and never fails for the limit: ask [`Pool::has_room`] before reading from a socket.
+    /// waits for room and never fails for the limit: ask [`Pool::has_room`] before reading from a socket.
     pub fn get(&self, len: usize) -> PoolBuf {
         let cap = len.max(1).next_multiple_of(ALIGN);
-        let raw = self.take(cap).unwrap_or_else(|| Raw::new(cap));
+        let raw = self.in_file(cap).or_else(|| self.take(cap));
+        let raw = raw.unwrap_or_else(|| Raw::new(cap));
         self.shared.take(raw.cap);
         PoolBuf {
             raw: Some(raw),
             len,
             checked: false,
             shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// A buffer in a file, if it is large, too much for the pool's memory, and there is a place for files.
+    fn in_file(&self, cap: usize) -> Option<Raw> {
+        if cap < FILE_MIN || self.in_use().saturating_add(cap) <= self.limit() {
+            return None;
+        }
+        let dir = self.shared.common.files.as_ref()?;
+        match Filed::new(dir, cap) {
+            Ok(file) => Some(Raw::filed(file, cap)),
+            Err(error) => {
+                tracing::debug!(%error, "a buffer of {cap} bytes lies in memory");
+                None
+            }
         }
     }
 
@@ -490,7 +544,7 @@ impl Drop for PoolBuf {
         // Before it goes to the shelf, so that a waiter finds room.
         self.shared.put_back(cap);
         let common = &self.shared.common;
-        if cap <= KEEP_MAX {
+        if cap <= KEEP_MAX && raw.file.is_none() {
             let mut shelf = common.shelf();
             if shelf.bytes + common.in_use.load(Ordering::SeqCst) + cap <= common.total {
                 shelf.put(raw);
@@ -598,6 +652,28 @@ mod tests {
         assert!(pool.has_room(10_000) && !pool.has_room(1 << 20));
         drop(large);
         assert!(pool.has_room(1 << 20));
+    }
+
+    #[test]
+    fn what_is_too_much_lies_in_a_file() {
+        let dir = std::env::temp_dir();
+        let pool = Budget::with_files(4 << 20, 0, Some(dir)).pool(4 << 20);
+        let is_filed = |b: &PoolBuf| b.raw.as_ref().is_some_and(|r| r.file.is_some());
+        let first = pool.get(3 << 20);
+        let mut second = pool.get(2 << 20);
+        let third = pool.get(64 << 10);
+        assert_eq!([&first, &second, &third].map(is_filed), [false, true, false]);
+        assert_eq!(second.as_ptr().addr() % ALIGN, 0);
+        second.fill(7);
+        let frozen = second.freeze();
+        assert!(frozen.iter().all(|b| *b == 7));
+        assert_eq!(pool.in_use(), (5 << 20) + (64 << 10));
+        drop((first, frozen, third));
+        assert_eq!(pool.in_use(), 0);
+        // It is not kept for reuse.
+        assert!(!is_filed(&pool.get(2 << 20)));
+        let huge = pool.get(90 << 20);
+        assert!(is_filed(&huge) && !is_filed(&Pool::new(1 << 20).get(2 << 20)));
     }
 
     #[test]

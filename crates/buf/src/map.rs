@@ -7,6 +7,9 @@
 //! The rest of the process does without, as an allocator's memory grows by half with them; see `PR_SET_THP_DISABLE` in prctl(2).
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -37,7 +40,30 @@ pub(crate) fn map(cap: usize) -> NonNull<u8> {
     at
 }
 
-/// Gives back what [`map`] returned, or a part of it. Whole pages; an empty part is nothing.
+/// The first `len` bytes of a file, for all who map it.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn shared(file: &File, len: usize) -> io::Result<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            access,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    match NonNull::new(at.cast::<u8>()) {
+        Some(at) if at.as_ptr().cast() != libc::MAP_FAILED => Ok(at),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives back what [`map`] or [`shared`] returned, or a part of it. Whole pages; an empty part is nothing.
 ///
 /// # Safety
 /// `len` bytes from `at` belong to the caller's mapping, and are not used again.

@@ -3,11 +3,21 @@
 // The crate passes the allocator on, but not this function of it.
 #![allow(unsafe_code)]
 
+use std::ffi::{c_int, c_long};
+
 // A tenth of an OSD's time went to the C library's allocator, which also keeps more of what was freed.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Number of the option `arena_max_object_size` in mimalloc 3.3 (`mi_option_t` of its `mimalloc.h`): what is larger than so many KiB comes from the system
+/// and goes back to it when it is freed.
+const ARENA_MAX_OBJECT_SIZE: c_int = 45;
+/// What is so large is rare: requests with values of this size, and what the index makes of them.
+const LARGE_KIB: c_long = 1024;
+
 unsafe extern "C" {
+    /// Sets an option ([`mimalloc.h`](https://microsoft.github.io/mimalloc/group__options.html)).
+    fn mi_option_set(option: c_int, value: c_long);
     /// Gives free memory back: of the calling thread's pages those that are empty and, with `force`, what the whole process has
     /// free ([`mimalloc.h`](https://microsoft.github.io/mimalloc/group__extended.html)).
     fn mi_collect(force: bool);
@@ -18,4 +28,38 @@ unsafe extern "C" {
 pub(crate) fn give_back() {
     // SAFETY: changes nothing that is allocated; any thread may call it at any time.
     unsafe { mi_collect(true) }
+}
+
+/// Has what is large come from the system and go back to it as soon as it is freed: for daemons with a bound on their memory.
+pub(crate) fn return_large() {
+    // SAFETY: sets a number that is read at each allocation.
+    unsafe { mi_option_set(ARENA_MAX_OBJECT_SIZE, LARGE_KIB) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        fn mi_option_get(option: c_int) -> c_long;
+    }
+
+    /// The number is that of another option, or the library has changed what it means.
+    #[test]
+    fn what_is_large_goes_back_at_once() {
+        // SAFETY: reads a number.
+        let before = unsafe { mi_option_get(ARENA_MAX_OBJECT_SIZE) };
+        assert_eq!(before, 2 << 20, "2 GiB by default");
+        return_large();
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:")).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+        };
+        let large = vec![1u8; 64 << 20];
+        let with = resident();
+        drop(large);
+        let without = resident();
+        assert!(without + (48 << 20) < with, "{without} of {with} are left");
+    }
 }

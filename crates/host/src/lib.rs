@@ -10,7 +10,7 @@ mod text;
 
 pub use block::{Disk, Disks};
 pub use net::{interface_of, network_numa};
-pub use system::system;
+pub use system::{resident, system};
 
 use std::collections::BTreeMap;
 

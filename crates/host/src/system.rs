@@ -20,6 +20,22 @@ pub fn system() -> Metadata {
     found
 }
 
+/// Bytes of this process in memory, and how many of them are pages of files; from `/proc/self/status`.
+pub fn resident() -> Option<(usize, usize)> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let bytes = |name: &str| {
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
+        let kib: usize = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        kib.checked_mul(1024)
+    };
+    Some((
+        bytes("VmRSS")?,
+        bytes("RssFile")?.saturating_add(bytes("RssShmem")?),
+    ))
+}
+
 fn pairs<const N: usize>(pairs: [(&str, Option<String>); N]) -> Metadata {
     let known = pairs.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?)));
     known.collect()

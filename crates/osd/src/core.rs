@@ -18,7 +18,9 @@ use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp};
 use crate::pg::repair::MarkLostError;
 use crate::pg::watch::WatchMemory;
-use crate::pg::{Ctx, Lane, Output, Pace, Pg, PgCounts, PgReport, StageState, StoreReply, Token, TrimState};
+use crate::pg::{
+    Ctx, Lane, Output, Pace, Pg, PgCounts, PgMemory, PgReport, StageState, StoreReply, Token, TrimState,
+};
 
 pub use turns::NamedBids;
 
@@ -178,6 +180,18 @@ impl Core {
     /// Events that wait for a newer map.
     pub fn waiting_for_map(&self) -> usize {
         self.early.len()
+    }
+
+    /// What the PGs have in memory together.
+    pub fn memory(&self) -> PgMemory {
+        let add = |(a, b): (usize, usize), (c, d): (usize, usize)| (a + c, b + d);
+        self.pgs
+            .values()
+            .map(Pg::memory)
+            .fold(PgMemory::default(), |all, pg| PgMemory {
+                contexts: add(all.contexts, pg.contexts),
+                log: add(all.log, pg.log),
+            })
     }
 
     /// Object contexts in memory.

@@ -61,6 +61,10 @@ impl Host for Machine {
         Metadata::from([("hostname".to_owned(), self.name.clone())])
     }
 
+    fn resident(&self) -> Option<(usize, usize)> {
+        None
+    }
+
     fn below(&self, _store: &Path, _lacking: u64) -> io::Result<u64> {
         Ok(u64::MAX)
     }

@@ -6,6 +6,8 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
+use crate::memory::Usage;
+
 struct Slot<V> {
     value: V,
     bytes: usize,
@@ -104,6 +106,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
                 self.bytes -= slot.bytes;
                 self.slots.remove(&key);
             }
+        }
+    }
+
+    /// What there is.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            items: self.slots.len(),
+            bytes: self.bytes,
         }
     }
 

@@ -11,6 +11,7 @@ use crate::config::{BLOCK, BLOCK64};
 use crate::device::BlockIo;
 use crate::index::Applied;
 use crate::layout::Superblock;
+use crate::memory::Usage;
 use crate::{Result, StoreError, Token};
 
 const MAGIC: u32 = 0x474f_4c53;
@@ -113,6 +114,14 @@ impl Log {
         };
         r.waiting -= 1;
         r.waiting
+    }
+
+    /// What of them is in memory.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            items: self.queue.len(),
+            bytes: self.queue.iter().map(|r| r.steps.capacity()).sum(),
+        }
     }
 
     /// Transactions that are not in the log yet.

@@ -253,6 +253,7 @@ impl Plan {
                 self.object(state, key);
                 let omap = self.omap(state);
                 for (name, value) in pairs {
+                    // A slice of a message, as it comes from clients.
                     let value = Bytes::copy_from_slice(&value);
                     self.step(
                         state,
@@ -300,15 +301,17 @@ impl Plan {
             }
             Op::Touch(key) => self.on(state, key, Step::Touch),
             Op::Remove(key) => self.on(state, key, Step::Remove),
-            // Copies: names and values from a client may be slices of large network buffers.
             Op::SetAttr { key, name, value } => {
-                let (name, value) = (Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
+                let (name, value) = (own(name), own(value));
                 self.on(state, key, Step::SetAttr { name, value })
             }
             Op::RmAttr { key, name } => self.on(state, key, Step::RmAttr(name)),
             Op::RmAttrs(key) => self.on(state, key, Step::RmAttrs),
             Op::SetInfo { key, info } => self.on(state, key, Step::Info(info)),
-            Op::OmapHeader { key, header } => self.on(state, key, Step::OmapHeader(header)),
+            Op::OmapHeader { key, header } => {
+                let header = Bytes::copy_from_slice(&header);
+                self.on(state, key, Step::OmapHeader(header))
+            }
             Op::MetaPut { key, value } => Step::Put {
                 key: meta_key(&key),
                 value,
@@ -528,6 +531,17 @@ impl Plan {
             }
         }
         Ok(())
+    }
+}
+
+/// Values of so many bytes are kept as they are given.
+const LARGE_VALUE: usize = 64 << 10;
+
+/// A copy of what may be a slice of something larger, such as a message: it is kept for long. What is large itself is as it should be.
+fn own(bytes: Bytes) -> Bytes {
+    match bytes.len() < LARGE_VALUE {
+        true => Bytes::copy_from_slice(&bytes),
+        false => bytes,
     }
 }
 

@@ -18,6 +18,9 @@ use crate::{ObjectKey, Result, StoreError};
 /// Reads longer than this leave the cache of small data alone, in bytes.
 const CACHED_READ: usize = 16 << 10;
 
+/// Blocks after which the memory of a buffer in a file is let go of, while it is checked.
+const CHECKED_AT_ONCE: usize = 1024;
+
 /// A read under way.
 pub(crate) struct ReadOp {
     key: ObjectKey,
@@ -278,6 +281,7 @@ impl Store {
                 _ => part.fill(0),
             }
             at += piece.len();
+            spirula_buf::let_go();
         }
         out.freeze().slice(op.skip..op.skip + op.len)
     }
@@ -335,7 +339,12 @@ impl Store {
 
 /// Number of the first block that does not match its checksum.
 pub(crate) fn first_bad(data: &[u8], crcs: &[u32]) -> Option<usize> {
-    data.chunks(BLOCK)
-        .zip(crcs)
-        .position(|(block, crc)| crc32c::crc32c(block) != *crc)
+    let mut blocks = data.chunks(BLOCK).zip(crcs).enumerate();
+    let bad = blocks.find(|(i, (block, crc))| {
+        if i % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
+            spirula_buf::let_go();
+        }
+        crc32c::crc32c(block) != **crc
+    });
+    bad.map(|(i, _)| i)
 }

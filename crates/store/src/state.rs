@@ -11,6 +11,7 @@ use crate::alloc::{Allocator, Run};
 use crate::cache::Cache;
 use crate::config::{BLOCK, Config};
 use crate::index::Index;
+use crate::memory::Usage;
 use crate::onode::{Extent, Mapped, Onode};
 use crate::table::{Counters, DIRTY_WEIGHT, Dirty, MemTable, Objects, Patched, object_weight};
 use crate::{ObjectKey, Result};
@@ -134,7 +135,7 @@ impl State {
         if oldest.try_reclaim(len) {
             return Some(oldest);
         }
-        if self.spent.len() < SPENT_MAX {
+        if self.spent.len() < self.cfg.memtable_bytes / ARENA {
             self.spent.push_front(oldest);
         }
         None
@@ -172,6 +173,29 @@ impl State {
             }
         }
         self.retired = if keep { objects } else { Arc::default() };
+    }
+
+    /// Memory that blocks are cut from, besides those that wait to be written back.
+    pub(crate) fn arena_usage(&self) -> Usage {
+        let blocks: usize = self.tables.iter().map(|t| t.dirty.len()).sum();
+        Usage {
+            items: self.spent.len(),
+            bytes: (self.spent.len() * ARENA).saturating_sub(blocks * BLOCK),
+        }
+    }
+
+    /// Bytes of changes, besides blocks, that the index has not taken in: large values make a generation each.
+    pub(crate) fn lasting(&self) -> usize {
+        self.tables.iter().map(MemTable::lasting).sum()
+    }
+
+    /// Objects that the index has taken in last.
+    pub(crate) fn retired_usage(&self) -> Usage {
+        let objects = self.retired.iter();
+        Usage {
+            items: self.retired.len(),
+            bytes: objects.map(|(key, known)| object_weight(key, known)).sum(),
+        }
     }
 
     /// Loads an object that the next steps need, blocking on the index if nobody looked it up.
@@ -406,5 +430,3 @@ impl State {
 
 /// Memory that blocks are cut from, in bytes.
 const ARENA: usize = 256 << 10;
-/// Pieces that are watched for reuse at most.
-const SPENT_MAX: usize = 64;

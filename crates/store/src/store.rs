@@ -215,6 +215,11 @@ impl Store {
         }
     }
 
+    /// How often the index has taken changes in since the store was opened.
+    pub fn checkpoints(&self) -> u64 {
+        self.stats.checkpoints
+    }
+
     /// Readable when [`Store::poll`] has completions to take.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.notify.as_fd()
@@ -223,7 +228,10 @@ impl Store {
     /// Whether the store takes more writes without growing: if not, stop submitting (a transaction that is submitted all the
     /// same is still accepted) until a later [`Store::poll`] has made room.
     pub fn writable(&self) -> bool {
-        self.failed.is_none() && self.unsettled_count() <= 3 && self.log.queued() < 4096
+        self.failed.is_none()
+            && self.unsettled_count() <= 3
+            && self.log.queued() < 4096
+            && self.state.lasting() <= self.state.cfg.memtable_bytes / 4 * 3
     }
 
     /// Whether there is nothing under way or to be done.

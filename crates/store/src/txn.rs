@@ -97,7 +97,7 @@ pub enum Op {
         key: ObjectKey,
         /// Name of the attribute, opaque bytes.
         name: Bytes,
-        /// Its value.
+        /// Its value. One of 64 KiB or more is kept as it is, so it should be no slice of a buffer that is counted or much larger.
         value: Bytes,
     },
     /// Removes an attribute, if present.

@@ -12,6 +12,7 @@ use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key, sup
 use super::location::crush_location;
 use super::section::Section;
 use super::{DaemonArgs, stop_signal};
+use crate::allocator;
 use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
 use crate::up::remove;
@@ -101,6 +102,7 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
             mkfs(&section, uuid, size.unwrap_or(FILE_SIZE), size, force, key)
         }
         OsdCommand::Run { daemon, key } => {
+            allocator::return_large();
             let section = Section::load("osd", &daemon)?;
             section.enter_user(&daemon)?;
             // Before anything is left in the run directory that the right user could not take over.
@@ -219,6 +221,6 @@ async fn config(section: &Section, key: &KeyArgs) -> Result<OsdConfig, Error> {
         crush_location: crush_location(section).await?,
         device_class: section.get("osd_crush_device_class").unwrap_or_default(),
         options: section.file.all_for(&section.name),
-        give_back: crate::allocator::give_back,
+        give_back: allocator::give_back,
     })
 }

@@ -54,7 +54,7 @@ impl Monitor {
             kind: u32::from(s.name.kind.0),
             id: s.name.id,
         };
-        self.state.clog.add(LogEntry {
+        self.clog.add(LogEntry {
             name,
             rank: s.entity,
             addrs: s.addr.into(),

@@ -5,15 +5,13 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use spirula_denc::{EntityName, EntityType, Fsid, UTime, encode_to_vec};
-use spirula_proto::Payload;
-use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
+use spirula_denc::{EntityName, EntityType, UTime, encode_to_vec};
+use spirula_proto::mon::{LogEntry, LogPriority, NamedEntity};
 
-use super::state::{Published, Service, Source};
 use super::stored;
-use crate::core::{Identity, LoadError, Topic};
+use crate::core::{Identity, LoadError};
 use crate::fmt::{cut, one_line};
-use crate::kv::Txn;
+use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "log";
 /// Entries kept.
@@ -29,7 +27,6 @@ const MAX_TEXT: usize = 4 << 10;
 /// The log.
 #[derive(Debug, Default)]
 pub struct ClusterLog {
-    fsid: Fsid,
     entries: VecDeque<(u64, LogEntry)>,
     pending: VecDeque<LogEntry>,
     /// Numbers given so far, committed or not.
@@ -37,22 +34,19 @@ pub struct ClusterLog {
     own_seq: u64,
 }
 
-impl Service for ClusterLog {
-    const NAMES: &'static [&'static str] = &[SERVICE];
-
-    fn load(from: Source<'_>) -> Result<Self, LoadError> {
+impl ClusterLog {
+    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
         let mut log = Self {
-            fsid: from.me.fsid,
             next: 1,
             ..Self::default()
         };
-        for (key, value) in from.kv.scan(SERVICE)? {
-            log.apply(SERVICE, &key, Some(&value))?;
+        for (key, value) in kv.scan(SERVICE)? {
+            log.apply(&key, Some(&value))?;
         }
         Ok(log)
     }
 
-    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         let Ok(n) = key.parse::<u64>() else { return Ok(()) };
         match value {
             Some(v) => {
@@ -64,32 +58,6 @@ impl Service for ClusterLog {
         Ok(())
     }
 
-    fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
-        let Topic::Log(level) = topic else { return None };
-        let last = self.version();
-        if next > last && next != 0 {
-            return None;
-        }
-        // From the start means from now on, as for `ceph -w`.
-        let from = if next == 0 { last + 1 } else { next };
-        let entries = self.since(from, *level);
-        let message = |entries| {
-            MLog {
-                paxos: PaxosVersion(last),
-                fsid: self.fsid,
-                entries,
-            }
-            .to_message()
-        };
-        let entries = Some(entries).filter(|e| !e.is_empty());
-        Some(Published {
-            messages: entries.map(message).into_iter().collect(),
-            next: last + 1,
-        })
-    }
-}
-
-impl ClusterLog {
     /// Number of the last committed entry.
     pub fn version(&self) -> u64 {
         self.entries.back().map_or(0, |(n, _)| *n)
@@ -168,8 +136,9 @@ impl ClusterLog {
         txn
     }
 
-    /// Entries from number `from` on, at or above a level.
-    fn since(&self, from: u64, least: LogPriority) -> Vec<LogEntry> {
+    /// Entries from number `from` on that a subscription of `level` (`info`, `warn`, …) shows.
+    pub fn since(&self, from: u64, level: &str) -> Vec<LogEntry> {
+        let least = level_of(level);
         let wanted = self
             .entries
             .iter()

@@ -280,6 +280,7 @@ impl Encoder {
     pub fn wrote(&mut self, n: usize) {
         assert!(n <= self.pending, "more was written than was pending");
         self.pending -= n;
+        spirula_buf::let_go();
         let mut left = self.offset + n;
         while let Some(part) = self.parts.front() {
             let len = self.part_bytes(part).len();

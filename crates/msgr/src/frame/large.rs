@@ -108,6 +108,7 @@ impl Large {
             f.filled += take;
             n -= take;
         }
+        spirula_buf::let_go();
         n
     }
 

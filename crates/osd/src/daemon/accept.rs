@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 use spirula_denc::{EntityAddr, EntityName, EntityType};
 use spirula_monc::{RefusalLog, Seat, TicketAuth};
 use spirula_msgr::{Acceptor, Connection, Sender};
-use spirula_proto::osd::MOsdBackoff;
+use spirula_proto::osd::{MOsdBackoff, MOsdOp};
 use spirula_proto::{MsgType, RawMessage};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::auth::{CapAccess, PeerInfo, Secrets};
+use super::heap::LARGE;
 use super::shell::Shared;
 use super::state::{Osd, Session};
 use crate::pg::account::{Held, Party};
-use crate::pg::op::Client;
+use crate::pg::op::{COPIES, Client, copied_bytes};
 
 /// How often it is looked at whether a client that holds too much holds less: at first, and at last, as it may have thousands of connections.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(80)];
@@ -154,6 +155,23 @@ async fn may_have_more(held: &Held, connection: &Connection, n: usize) -> bool {
     true
 }
 
+/// Ready when a request may begin whose values are copied: those of all requests may not be too many in memory. Whether its client is
+/// still there.
+async fn may_copy(held: &Held, connection: &Connection, msg: &RawMessage) -> bool {
+    if msg.kind() != MsgType::OSD_OP || msg.data.len() < LARGE {
+        return true;
+    }
+    // What does not decode is refused later.
+    let bytes = msg.decode::<MOsdOp>().map_or(0, |m| copied_bytes(&m.ops));
+    while bytes >= LARGE && !held.may_copy(bytes * COPIES) {
+        if connection.is_hung_up().await {
+            return false;
+        }
+        tokio::time::sleep(LOOK_AGAIN[0]).await;
+    }
+    true
+}
+
 impl Osd {
     /// A client has connected; returns the connection's number, under which `client` makes who it is.
     pub fn client_opened(&mut self, sender: Sender, client: impl FnOnce(u64) -> Arc<Client>) -> u64 {
@@ -201,6 +219,9 @@ async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo
             tracing::debug!("{name}: gone, or with more requests than it may have for long");
             break;
         }
+        if !may_copy(&held, &connection, &incoming).await {
+            break;
+        }
         if let Err(e) = client_message(shell, conn, &sender, &incoming) {
             tracing::info!("{name}: {e}");
             break;
@@ -228,6 +249,11 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: P
     debug_assert_eq!(info.name.kind, EntityType::OSD);
     let conn = shell.with(|o| o.osd_opened(osd, sender));
     while let Ok(incoming) = connection.recv().await {
+        // The store goes on without this OSD, so that they do not wait for each other.
+        let large = incoming.front.len();
+        while large >= LARGE && !shell.with(|o| o.io.takes_large(large)) {
+            tokio::time::sleep(LOOK_AGAIN[0]).await;
+        }
         if let Err(e) = shell.with(|o| o.osd_message(osd, &incoming)) {
             tracing::warn!("osd.{osd}: {e}");
             break;

@@ -108,6 +108,7 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         }
         "dump_blocklist" => Ok(o.blocklist()),
         "dump_clients" => Ok(o.clients()),
+        "dump_mempools" => Ok(o.mempools()),
         "dump_watchers" => Ok(o.watchers()),
         "dump_osd_network" => {
             let times = o.heartbeats.times().map(|(to, t)| (o.cfg.id, to, t));

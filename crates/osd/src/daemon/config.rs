@@ -47,12 +47,15 @@ pub struct OsdConfig {
 
 /// What an OSD takes besides payload, tables and caches, in bytes: its program, stacks, maps, and what the allocator keeps.
 const FIXED_MEMORY: usize = 24 << 20;
+/// The target that this is for. With a smaller one the allocator keeps as much, of which others then have to leave out an eighth of the difference.
+const DEFAULT_TARGET: usize = 128 << 20;
 
 impl OsdConfig {
     /// Bytes of the target that payload, tables and caches share.
     pub(super) fn shared_memory(&self) -> usize {
+        let fixed = FIXED_MEMORY + DEFAULT_TARGET.saturating_sub(self.memory_target) / 8;
         self.memory_target
-            .saturating_sub(FIXED_MEMORY)
+            .saturating_sub(fixed)
             .max(self.memory_target / 2)
     }
 

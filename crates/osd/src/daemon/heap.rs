@@ -5,7 +5,7 @@
 //! what one has left is of no use to the next.
 
 /// Bytes of large values after which it is worth the while.
-const ENOUGH: usize = 16 << 20;
+const ENOUGH: usize = 8 << 20;
 /// A value from which on it is large.
 pub(super) const LARGE: usize = 64 << 10;
 /// Calls of the store in a second that are next to nothing.
@@ -16,6 +16,8 @@ const FEW_CALLS: u64 = 64;
 pub(super) struct Heap {
     /// Bytes of large values since memory was last given back.
     passed: usize,
+    /// Whether large values have come that the store's index may not have taken in yet, and how often it had taken something in then.
+    on_the_way: Option<u64>,
     /// Calls of the store at the last tick, and when memory was last given back.
     calls: u64,
     given_back: u64,
@@ -27,9 +29,19 @@ impl Heap {
         self.passed += bytes;
     }
 
-    /// Whether memory is to be given back now, as large values have gone.
-    pub(super) fn is_due(&mut self) -> bool {
-        let due = self.passed >= ENOUGH;
+    /// Bytes of large values have come that go on to the store's index, which has taken something in so often.
+    pub(super) fn pass_to_index(&mut self, bytes: usize, taken_in: u64) {
+        self.pass(bytes);
+        self.on_the_way = Some(taken_in);
+    }
+
+    /// Whether memory is to be given back now, as large values have gone: many have passed, or the index has taken some in.
+    pub(super) fn is_due(&mut self, taken_in: u64) -> bool {
+        let indexed = self.on_the_way.is_some_and(|before| taken_in > before);
+        if indexed {
+            self.on_the_way = None;
+        }
+        let due = indexed || self.passed >= ENOUGH;
         if due {
             self.passed = 0;
         }
@@ -58,13 +70,15 @@ mod tests {
     #[test]
     fn memory_goes_back_after_large_values_and_when_work_has_ended() {
         let mut heap = Heap::default();
-        assert!(!heap.is_due() && !heap.tick(10));
+        assert!(!heap.is_due(0) && !heap.tick(10));
         for _ in 0..3 {
             heap.pass(ENOUGH / 4);
-            assert!(!heap.is_due());
+            assert!(!heap.is_due(0));
         }
         heap.pass(ENOUGH / 4);
-        assert!(heap.is_due() && !heap.is_due());
+        assert!(heap.is_due(0) && !heap.is_due(0));
+        heap.pass_to_index(LARGE, 3);
+        assert!(!heap.is_due(3) && heap.is_due(4) && !heap.is_due(5));
         assert!(!heap.tick(1000), "at work");
         assert!(heap.tick(1010) && !heap.tick(1020), "once");
         // A little now and then adds up.

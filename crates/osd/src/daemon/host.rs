@@ -18,6 +18,8 @@ pub trait Host {
     fn random(&self) -> u32;
     /// What its system is, for `ceph osd metadata`.
     fn system(&self) -> Metadata;
+    /// Bytes of the process in memory, and how many of them are pages of files. Nothing where the system does not tell.
+    fn resident(&self) -> Option<(usize, usize)>;
     /// Bytes that the file system under a store can still give it, of which so many bytes occupy no space yet.
     ///
     /// # Errors
@@ -58,6 +60,10 @@ impl Host for SystemHost {
 
     fn system(&self) -> Metadata {
         spirula_host::system()
+    }
+
+    fn resident(&self) -> Option<(usize, usize)> {
+        spirula_host::resident()
     }
 
     fn below(&self, store: &Path, lacking: u64) -> io::Result<u64> {

@@ -35,6 +35,11 @@ pub(super) struct Maps {
 }
 
 impl Maps {
+    /// Encoded maps in memory: how many, and their bytes.
+    pub(super) fn encoded(&self) -> (usize, usize) {
+        (self.recent.len(), self.recent.values().map(Bytes::len).sum())
+    }
+
     /// The maps that the store remembers; an empty one of epoch 0 for a new OSD.
     pub(super) fn load(store: &mut Store, fsid: spirula_denc::Fsid) -> Result<Self, OsdError> {
         let damaged = |what: &str| {

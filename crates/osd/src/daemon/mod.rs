@@ -26,6 +26,7 @@ mod links;
 mod load;
 mod map_view;
 mod maps;
+mod mempools;
 mod metadata;
 mod mon;
 mod options;

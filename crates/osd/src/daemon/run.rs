@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ struct Memory {
 impl Memory {
     fn of(cfg: &OsdConfig) -> Self {
         let (own, lendable) = (cfg.own_payload_bytes(), cfg.lendable_payload_bytes());
-        let budget = Budget::new(3 * own, lendable);
+        let budget = Budget::with_files(3 * own, lendable, files(cfg));
         Self {
             clients: budget.pool(own),
             peers: budget.pool(own),
@@ -68,6 +69,12 @@ impl Memory {
             store: cfg.shared_memory() * 9 / 32,
         }
     }
+}
+
+/// Where payloads may lie that are too much for memory: beside the store. Not of one that is encrypted: they would lie there in the clear.
+fn files(cfg: &OsdConfig) -> Option<PathBuf> {
+    let dir = cfg.device.parent().filter(|_| cfg.encryption_key.is_none());
+    dir.map(Path::to_owned)
 }
 
 /// Runs an OSD until `shutdown` completes or it fails. To be called on a current-thread runtime inside a `LocalSet`.
@@ -133,9 +140,10 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         .map(AdminSocket::bind)
         .transpose()
         .map_err(io_error("admin socket"))?;
+    let pg = PgConfig::default().within(cfg.shared_memory());
     let mut osd = Osd::new(Parts {
         cfg,
-        pg: PgConfig::default(),
+        pg,
         store,
         reads: reads.clone(),
         mon,

@@ -42,7 +42,7 @@ use crate::pg::account::{Party, Totals};
 use crate::pg::config::PgConfig;
 use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
-use crate::pg::op::{Client, ClientOp, OsdOp, Stamps};
+use crate::pg::op::{COPIES, Client, ClientOp, OsdOp, Stamps, copied_bytes};
 use crate::pg::txn::Txn;
 use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 
@@ -162,6 +162,7 @@ impl Osd {
         let maps = Maps::load(&mut store, p.cfg.fsid)?;
         let mut io = StoreIo::new(store, p.reads);
         io.totals = Arc::new(Totals::new(p.cfg.held_bytes()));
+        io.most_large = p.cfg.held_bytes() / 2;
         let values = Values::from_file(p.cfg.options.clone());
         let core = load::core(
             p.cfg.id,
@@ -244,7 +245,7 @@ impl Osd {
         // First, so that others hear of a store that is full before they hear that what filled it is durable.
         self.check_room();
         self.poll_store();
-        if self.io.heap.is_due() {
+        if self.io.heap.is_due(self.io.store.checkpoints()) {
             (self.cfg.give_back)();
         }
     }
@@ -488,7 +489,8 @@ impl Osd {
         let client = Arc::clone(&s.client);
         s.epoch.set(s.epoch.get().max(m.epoch));
         let decoded = size_of::<ClientOp>() + msg.front.len() + m.ops.len() * size_of::<OsdOp>();
-        let hold = client.held.take(decoded, msg.data.len());
+        let mut hold = client.held.take(decoded, msg.data.len());
+        hold.set_copies(copied_bytes(&m.ops) * COPIES);
         if m.epoch > self.maps.epoch() {
             self.want_map(m.epoch);
         }

@@ -71,6 +71,11 @@ pub(super) struct StoreIo {
     pub(super) reserve: u64,
     /// Large values that have come and gone.
     pub(super) heap: Heap,
+    /// Bytes of large values in transactions that are not durable, by the transaction, and together.
+    large: HashMap<u64, usize>,
+    large_bytes: usize,
+    /// How many of them there may be before those of other OSDs wait.
+    pub(super) most_large: usize,
     events: Vec<Event>,
     /// Transactions that are durable.
     committed: u64,
@@ -99,6 +104,9 @@ impl StoreIo {
             refused: BTreeSet::new(),
             reserve: 0,
             heap: Heap::default(),
+            large: HashMap::new(),
+            large_bytes: 0,
+            most_large: usize::MAX,
             events: Vec::new(),
             committed: 0,
             submitted: 0,
@@ -113,6 +121,28 @@ impl StoreIo {
         self.last &= 0xffff_ffff;
         self.calls.insert(self.last, call);
         spirula_store::Token(self.last)
+    }
+
+    /// Notes a transaction with so many bytes of large values, until it is durable or refused.
+    fn note_large(&mut self, token: Token, bytes: usize) {
+        if bytes > 0 {
+            self.heap.pass_to_index(bytes, self.store.checkpoints());
+            *self.large.entry(token.0).or_default() += bytes;
+            self.large_bytes += bytes;
+        }
+    }
+
+    fn forget_large(&mut self, token: Token) {
+        if !self.large.is_empty()
+            && let Some(bytes) = self.large.remove(&token.0)
+        {
+            self.large_bytes -= bytes;
+        }
+    }
+
+    /// Whether another OSD's change with so many bytes of large values may come.
+    pub(super) fn takes_large(&self, bytes: usize) -> bool {
+        self.large_bytes == 0 || self.large_bytes.saturating_add(bytes) <= self.most_large
     }
 
     /// How often the store was called since the start, more or less.
@@ -137,7 +167,7 @@ impl StoreIo {
         claim: Claim,
         now: u64,
     ) -> Result<(), StoreError> {
-        self.heap.pass(large_bytes(&txn));
+        self.note_large(token, large_bytes(&txn));
         let s = Submission {
             token,
             claim,
@@ -208,6 +238,7 @@ impl StoreIo {
     }
 
     fn refuse(&mut self, token: Token) {
+        self.forget_large(token);
         self.ready.push_back((token, StoreReply::NoRoom));
         if self.held.has(token.slot()) {
             self.refused.insert(token.slot());
@@ -287,6 +318,7 @@ impl StoreIo {
     fn event(&mut self, e: Event, now: u64) -> Result<(), StoreError> {
         match e {
             Event::Committed(t) => {
+                self.forget_large(Token(t.0));
                 self.committed += 1;
                 let waits = self.submitted > self.committed || !self.held.is_empty();
                 self.progress = waits.then_some(now);

@@ -41,7 +41,14 @@ impl Held {
             of: Arc::clone(self),
             bytes,
             payload,
+            copies: 0,
         }
+    }
+
+    /// Whether a request may begin of whose values there are going to be `bytes` in copies: those of all requests together keep to what they may have,
+    /// or it is larger than that and hardly any others are there.
+    pub fn may_copy(&self, bytes: usize) -> bool {
+        self.party.totals.may_copy(bytes)
     }
 
     /// Requests.
@@ -71,16 +78,32 @@ pub struct Hold {
     of: Arc<Held>,
     bytes: usize,
     payload: usize,
+    /// What of the bytes are copies of values.
+    copies: usize,
 }
 
 impl Hold {
-    /// Counts bytes besides its payload that it was not known to take before.
-    pub fn add(&mut self, bytes: usize) {
-        self.bytes += bytes;
+    /// Counts copies of its values, of so many bytes, as part of what it takes besides its payload. Of several times the most counts.
+    pub fn set_copies(&mut self, bytes: usize) {
+        let more = bytes.saturating_sub(self.copies);
+        self.copies += more;
+        self.bytes += more;
         let held = &*self.of;
-        held.bytes.fetch_add(bytes, Ordering::Relaxed);
-        held.party.held.fetch_add(bytes, Ordering::Relaxed);
-        held.party.totals.held.fetch_add(bytes, Ordering::Relaxed);
+        held.bytes.fetch_add(more, Ordering::Relaxed);
+        held.party.held.fetch_add(more, Ordering::Relaxed);
+        held.party.totals.held.fetch_add(more, Ordering::Relaxed);
+        held.party.totals.copies.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// The request waits for its PG, and nothing of it is copied before that serves: it keeps no other request waiting.
+    pub fn forget_copies(&mut self) {
+        let copies = std::mem::take(&mut self.copies);
+        self.bytes -= copies;
+        let held = &*self.of;
+        held.bytes.fetch_sub(copies, Ordering::Relaxed);
+        held.party.held.fetch_sub(copies, Ordering::Relaxed);
+        held.party.totals.held.fetch_sub(copies, Ordering::Relaxed);
+        held.party.totals.copies.fetch_sub(copies, Ordering::Relaxed);
     }
 }
 
@@ -92,6 +115,7 @@ impl Drop for Hold {
         held.payload.fetch_sub(self.payload, Ordering::Relaxed);
         held.party.held.fetch_sub(self.bytes, Ordering::Relaxed);
         held.party.totals.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        held.party.totals.copies.fetch_sub(self.copies, Ordering::Relaxed);
     }
 }
 
@@ -101,6 +125,8 @@ pub struct Totals {
     /// Bytes that requests may hold besides payload.
     limit: usize,
     held: AtomicUsize,
+    /// What of it are copies of values.
+    copies: AtomicUsize,
     reading: AtomicUsize,
 }
 
@@ -110,6 +136,7 @@ impl Totals {
         Self {
             limit,
             held: AtomicUsize::new(0),
+            copies: AtomicUsize::new(0),
             reading: AtomicUsize::new(0),
         }
     }
@@ -117,6 +144,16 @@ impl Totals {
     /// Bytes that are being read, or were and are not answered yet.
     pub fn reading(&self) -> usize {
         self.reading.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of requests besides payload.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn may_copy(&self, bytes: usize) -> bool {
+        let copies = self.copies.load(Ordering::Relaxed);
+        copies.saturating_add(bytes) <= self.limit || copies <= self.limit / 8
     }
 }
 
@@ -305,6 +342,30 @@ mod tests {
         assert!(!conn.is_too_much());
         holds.clear();
         assert_eq!((greedy.held(), totals.held.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn requests_with_large_values_begin_one_after_the_other() {
+        let totals = Arc::new(Totals::new(1000));
+        let [one, other] = parties(&totals).map(|p: Arc<Party>| Arc::new(Held::of(p)));
+        let mut hold = one.take(10, 0);
+        assert!(other.may_copy(5000), "nobody copies anything");
+        hold.set_copies(100);
+        assert!(other.may_copy(5000), "nobody copies much");
+        hold.set_copies(600);
+        hold.set_copies(500);
+        assert_eq!((one.bytes(), totals.held()), (610, 610));
+        assert!(other.may_copy(400) && !other.may_copy(500) && !one.may_copy(5000));
+        hold.forget_copies();
+        assert!(one.may_copy(5000));
+        assert_eq!((one.bytes(), totals.held()), (10, 10));
+        hold.set_copies(600);
+        drop(hold);
+        assert!(one.may_copy(5000));
+        assert_eq!(
+            (one.bytes(), totals.held(), totals.copies.load(Ordering::Relaxed)),
+            (0, 0, 0)
+        );
     }
 
     #[test]

@@ -181,6 +181,20 @@ impl PgConfig {
         2 * self.max_omap_bytes as u64
     }
 
+    /// The same for an OSD that has so many bytes of memory for payload, tables and caches: logs, requests remembered besides and contexts keep to
+    /// their part of it.
+    #[must_use]
+    pub fn within(self, memory: usize) -> Self {
+        let part = |n: usize| n / 64 * (memory.min(DEFAULT_MEMORY) / (DEFAULT_MEMORY / 64));
+        Self {
+            log_entries: part(self.log_entries),
+            dups: part(self.dups),
+            contexts: part(self.contexts),
+            context_bytes: part(self.context_bytes),
+            ..self
+        }
+    }
+
     /// What each of `pgs` PGs may keep in memory.
     pub fn shares(&self, pgs: usize) -> Shares {
         let pgs = pgs.max(1);
@@ -211,6 +225,12 @@ pub struct Shares {
     pub sync_bytes: i64,
 }
 
+/// What the defaults are for, in bytes.
+const DEFAULT_MEMORY: usize = 104 << 20;
+
+/// Bytes of an object's xattrs: they are logged with all that belongs to them in one record of the store, which has 8 MiB.
+const MAX_ATTRS: usize = (6 << 20) + (512 << 10);
+
 impl Default for PgConfig {
     fn default() -> Self {
         Self {
@@ -218,20 +238,20 @@ impl Default for PgConfig {
             max_object_name_len: 2048,
             max_object_namespace_len: 256,
             max_attr_name_len: 100,
-            max_attr_size: 2 << 20,
-            max_attrs_total: 2 << 20,
+            max_attr_size: MAX_ATTRS,
+            max_attrs_total: MAX_ATTRS,
             max_attrs: 4096,
             max_write_size: 90 << 20,
             max_ops: 16 << 10,
             max_listings: 16,
             max_snaps: 8192,
             max_work: 192 << 20,
-            max_logged: 6 << 20,
+            max_logged: MAX_ATTRS + (512 << 10),
             max_info: 1 << 20,
             max_clone_logged: 448 << 10,
             stage_page: 1 << 20,
             max_part_logged: 2 << 20,
-            max_push_logged: 7 << 20,
+            max_push_logged: MAX_ATTRS + (1 << 20),
             max_pgls: 1024,
             max_omap_entries: 1024,
             max_omap_bytes: 8 << 20,
@@ -284,6 +304,24 @@ impl Default for PgConfig {
             read_lease_us: 4_000_000,
             #[cfg(any(test, feature = "bugs"))]
             bug: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pgs_keep_less_where_there_is_less_memory() {
+        let of = |memory: usize| {
+            let c = PgConfig::default().within(memory);
+            [c.log_entries, c.dups, c.contexts, c.context_bytes]
+        };
+        let (all, half) = (of(DEFAULT_MEMORY), of(DEFAULT_MEMORY / 2));
+        assert_eq!(of(1 << 30), all);
+        for (all, half) in all.into_iter().zip(half) {
+            assert!(all / 2 - 100 < half && half <= all / 2 + 100, "{half} of {all}");
         }
     }
 }

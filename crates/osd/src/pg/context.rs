@@ -93,6 +93,11 @@ impl Contexts {
         (c, new)
     }
 
+    /// Bytes of what the states hold beyond their fixed part.
+    pub(crate) fn extras(&self) -> usize {
+        self.extras
+    }
+
     /// The context of an object in use.
     pub(crate) fn find(&mut self, key: &Bytes) -> Option<&mut Context> {
         self.by_key.get_mut(key)

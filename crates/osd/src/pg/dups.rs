@@ -125,6 +125,11 @@ impl Dups {
         dups
     }
 
+    /// Bytes that they take in memory, roughly.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// All batches, oldest first.
     pub fn batches(&self) -> impl Iterator<Item = &DupBatch> {
         self.batches.iter()

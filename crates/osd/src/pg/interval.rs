@@ -198,6 +198,7 @@ impl Pg {
         ops.extend(self.contexts.clear());
         for mut op in ops.into_iter().rev() {
             op.reset();
+            op.forget_copies();
             self.held.push_front(op);
         }
     }

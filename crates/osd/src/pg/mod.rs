@@ -200,6 +200,18 @@ impl Pending {
     }
 }
 
+/// What a context takes in memory besides what its object's state holds, roughly, in bytes.
+const CONTEXT_BYTES: usize = size_of::<context::Context>() + 128;
+
+/// What PGs have in memory: how many, and their bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PgMemory {
+    /// Object contexts.
+    pub contexts: (usize, usize),
+    /// Entries of the log, and requests that are remembered besides.
+    pub log: (usize, usize),
+}
+
 /// A placement group on this OSD.
 #[derive(Debug)]
 pub struct Pg {
@@ -447,6 +459,18 @@ impl Pg {
     /// Forgets the object contexts that are not in use.
     pub fn drop_contexts(&mut self) {
         self.contexts.drop_idle();
+    }
+
+    /// What it has in memory, roughly: contexts, and entries of the log with the requests remembered besides.
+    pub fn memory(&self) -> PgMemory {
+        let contexts = self.contexts.len();
+        PgMemory {
+            contexts: (contexts, contexts * CONTEXT_BYTES + self.contexts.extras()),
+            log: (
+                self.log.len() + self.dups.count(),
+                self.log.bytes() + self.dups.bytes(),
+            ),
+        }
     }
 
     /// Object contexts in memory.

@@ -19,6 +19,21 @@ use super::account::{Held, Hold, Party, Room};
 use super::cluster::{ClusterMap, PoolView};
 use super::exec::Request;
 
+/// How often what is in no buffer of a pool is in memory while a request is under way: as a value, in the message to the others, in the
+/// store's log, and for its index.
+pub const COPIES: usize = 4;
+
+/// Bytes that these ops of a request store in no buffer of a pool.
+pub fn copied_bytes(ops: &[OsdOpIn]) -> usize {
+    let is_copied = |op: &&OsdOpIn| {
+        matches!(
+            op.op.code,
+            OpCode::SETXATTR | OpCode::OMAPSETVALS | OpCode::OMAPSETHEADER | OpCode::TMAPUP | OpCode::CALL
+        )
+    };
+    ops.iter().filter(is_copied).map(|op| op.data.len()).sum()
+}
+
 /// What a client may do.
 pub trait Access: Debug + Send + Sync {
     /// Whether it may do this to objects of this pool, namespace and key (or name).
@@ -325,6 +340,13 @@ pub struct Stamps {
 }
 
 impl ClientOp {
+    /// See [`Hold::forget_copies`].
+    pub(super) fn forget_copies(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.forget_copies();
+        }
+    }
+
     /// Whether it reads other than in class methods.
     pub fn needs_read_cap(&self) -> bool {
         self.ops

@@ -39,7 +39,10 @@ impl Pg {
             Role::Active(_) => self.do_op(op, cx),
             // Looked at again when it is its turn, by the map of then.
             Role::Peering(_) => match self.check(&op, cx) {
-                Verdict::Pass => self.held.push_back(op),
+                Verdict::Pass => {
+                    op.forget_copies();
+                    self.held.push_back(op);
+                }
                 Verdict::Drop => {}
                 Verdict::Fail(e) => self.fail(&mut op, e, cx),
             },

@@ -15,7 +15,7 @@ use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
 use super::log::{LogEntry, LogOp, Usage};
 use super::message::{PeerBody, PeerMessage};
-use super::op::{ClientOp, OsdOp};
+use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
@@ -24,10 +24,6 @@ use super::{Commit, Ctx, Output, Pg, Role, key};
 
 /// Log entries are trimmed this many at a time.
 const TRIM_BATCH: usize = 32;
-
-/// How often what is in no buffer of a pool is in memory while a request is under way: as a value, in the message to the others, in the
-/// store's log, and for its index.
-const COPIES: usize = 4;
 
 /// A write that is not durable everywhere.
 #[derive(Debug)]
@@ -283,7 +279,7 @@ impl Pg {
         };
         let mut op = op;
         if let Some(hold) = &mut op.hold {
-            hold.add(copied_bytes(&txn.objects) * COPIES);
+            hold.set_copies(copied_bytes(&txn.objects) * COPIES);
         }
         self.replicate(Some((op, reply)), Some(key), entry, txn, cx);
     }
@@ -490,6 +486,11 @@ impl Pg {
                 c.uncommitted = c.uncommitted.saturating_sub(1);
             }
             self.pump(&key, cx);
+            // Not only with the next request, which may be long in coming: of each PG one large object would stay.
+            if self.contexts.extras() > self.shares.context_bytes {
+                self.contexts
+                    .evict(self.shares.contexts, self.shares.context_bytes);
+            }
         }
         if let Some(seq) = w.stage {
             self.stage_next(seq, cx);

@@ -19,6 +19,8 @@ use crate::notify::Notify;
 
 /// Operations in the kernel at most; more wait in a queue.
 const DEPTH: u32 = 128;
+/// Bytes of a buffer that the kernel transfers at once: of a larger one it would hold all pages.
+const PART: usize = 4 << 20;
 /// Kernel threads for what cannot be started without blocking (flushes, writes to unallocated parts of a file).
 const KERNEL_WORKERS: u32 = 2;
 
@@ -141,6 +143,7 @@ impl UringDevice {
             self.finish(at, Err(io::ErrorKind::UnexpectedEof.into()));
         } else {
             slot.advance(res as usize);
+            spirula_buf::let_go();
             self.push(at);
         }
     }
@@ -212,7 +215,7 @@ fn entry_for(fd: i32, slot: &mut Slot) -> Entry {
     match &mut slot.io.kind {
         IoKind::Read { offset, buf } => {
             let rest = &mut buf[slot.done as usize..];
-            let len = u32::try_from(rest.len()).unwrap_or(1 << 30);
+            let len = rest.len().min(PART) as u32;
             opcode::Read::new(fd, rest.as_mut_ptr(), len)
                 .offset(*offset + slot.done)
                 .build()
@@ -221,7 +224,7 @@ fn entry_for(fd: i32, slot: &mut Slot) -> Entry {
             let offset = *offset + slot.done;
             let flags = if *durable { libc::RWF_DSYNC } else { 0 };
             if let [one] = &slot.iov[..] {
-                let len = u32::try_from(one.iov_len).unwrap_or(1 << 30);
+                let len = one.iov_len.min(PART) as u32;
                 opcode::Write::new(fd, one.iov_base.cast(), len)
                     .offset(offset)
                     .rw_flags(flags)

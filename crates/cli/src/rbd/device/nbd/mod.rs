@@ -142,7 +142,9 @@ pub(super) async fn map(args: &Args, connection: &Connection) -> Result<String, 
         .args(connection.words())
         .args(args.words())
         .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+        .stdout(Stdio::piped())
+        // So that what is typed at this terminal ends the tool, not the device.
+        .process_group(0);
     let mut command = tokio::process::Command::from(command);
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
     let mut said = String::new();

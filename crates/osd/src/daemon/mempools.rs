@@ -1,0 +1,89 @@
+//! `ceph daemon osd.N dump_mempools`: what the OSD counts of its memory, under the names that official OSDs have for the like.
+
+use serde_json::{Map, Value, json};
+use spirula_store::Usage;
+
+use super::state::Osd;
+
+/// The pools of official OSDs (`mempool.h` of 16.2), in their order.
+const POOLS: [&str; 29] = [
+    "bloom_filter",
+    "bluestore_alloc",
+    "bluestore_cache_data",
+    "bluestore_cache_onode",
+    "bluestore_cache_meta",
+    "bluestore_cache_other",
+    "bluestore_Buffer",
+    "bluestore_Extent",
+    "bluestore_Blob",
+    "bluestore_SharedBlob",
+    "bluestore_inline_bl",
+    "bluestore_fsck",
+    "bluestore_txc",
+    "bluestore_writing_deferred",
+    "bluestore_writing",
+    "bluefs",
+    "bluefs_file_reader",
+    "bluefs_file_writer",
+    "buffer_anon",
+    "buffer_meta",
+    "osd",
+    "osd_mapbl",
+    "osd_pglog",
+    "osdmap",
+    "osdmap_mapping",
+    "pgmap",
+    "mds_co",
+    "unittest_1",
+    "unittest_2",
+];
+
+impl Osd {
+    /// What is counted, by pool and together, and what the process has in memory besides: its program, stacks, the index's pages and other things
+    /// that are not counted, and what the allocator keeps.
+    pub(super) fn mempools(&self) -> Value {
+        let (used, kept) = self.io.pool.budget().bytes();
+        let (store, pgs) = (self.io.store.memory(), self.core.memory());
+        let usage = |(items, bytes)| Usage { items, bytes };
+        let requests = self.sessions.values().map(|s| s.client.held.requests()).sum();
+        let counted = [
+            ("bloom_filter", store.presence),
+            ("bluestore_cache_data", store.data),
+            ("bluestore_cache_onode", store.onodes),
+            ("bluestore_txc", store.log),
+            ("bluestore_writing_deferred", store.changes),
+            ("bluestore_writing", store.arena),
+            ("buffer_anon", usage((1, used + kept))),
+            ("buffer_meta", usage((requests, self.io.totals.held()))),
+            ("osd", usage(pgs.contexts)),
+            ("osd_mapbl", usage(self.maps.encoded())),
+            ("osd_pglog", usage(pgs.log)),
+        ];
+        let show = |u: Usage| json!({"items": u.items, "bytes": u.bytes});
+        let by_pool: Map<String, Value> = POOLS
+            .iter()
+            .map(|name| {
+                let found = counted.iter().find(|(n, _)| n == name);
+                (
+                    (*name).to_owned(),
+                    show(found.map_or_else(Usage::default, |(_, u)| *u)),
+                )
+            })
+            .collect();
+        let total = Usage {
+            items: counted.iter().map(|(_, u)| u.items).sum(),
+            bytes: counted.iter().map(|(_, u)| u.bytes).sum(),
+        };
+        let mut all = json!({"mempool": {"by_pool": by_pool, "total": show(total)}});
+        if let Some((resident, files)) = self.host.resident() {
+            let heap = resident.saturating_sub(files);
+            all["process"] = json!({
+                "resident_bytes": resident,
+                "file_bytes": files,
+                "uncounted_bytes": heap.saturating_sub(total.bytes),
+                "osd_memory_target": self.cfg.memory_target,
+            });
+        }
+        all
+    }
+}

@@ -1,0 +1,55 @@
+//! What a store has in memory, as far as it counts that.
+
+use crate::store::Store;
+
+/// How much there is of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// How many.
+    pub items: usize,
+    /// Bytes of memory, roughly.
+    pub bytes: usize,
+}
+
+/// What a store has in memory besides buffers of its pool, and besides the index's pages, which are not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Changes that the index has not taken in.
+    pub changes: Usage,
+    /// What is left of the memory of blocks that were written back, for those to come.
+    pub arena: Usage,
+    /// Transactions that are not in the log.
+    pub log: Usage,
+    /// Onodes that were looked up, and those that the index took in last.
+    pub onodes: Usage,
+    /// Blocks of small data that were read.
+    pub data: Usage,
+    /// The filter that tells which objects do not exist.
+    pub presence: Usage,
+}
+
+impl Store {
+    /// What it has in memory. Looks at every object that was changed lately: not for every request.
+    pub fn memory(&self) -> Memory {
+        let state = &self.state;
+        let tables = state.tables.iter();
+        let (cached, retired) = (state.cache.usage(), state.retired_usage());
+        Memory {
+            changes: Usage {
+                items: tables.clone().map(|t| t.entries() + t.dirty.len()).sum(),
+                bytes: tables.map(|t| t.memory()).sum(),
+            },
+            arena: state.arena_usage(),
+            log: self.log.usage(),
+            onodes: Usage {
+                items: cached.items + retired.items,
+                bytes: cached.bytes + retired.bytes,
+            },
+            data: state.data.usage(),
+            presence: Usage {
+                items: 1,
+                bytes: state.cfg.presence_bytes,
+            },
+        }
+    }
+}
