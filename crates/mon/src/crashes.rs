@@ -9,8 +9,8 @@ use spirula_denc::UTime;
 
 use crate::core::{LoadError, Monitor};
 use crate::fmt::{one_line, parse_time};
-use crate::kv::KvRead;
 use crate::options;
+use crate::service::{Service, Source};
 
 /// The service that keeps configuration keys.
 pub(crate) const SERVICE: &str = "config-key";
@@ -106,17 +106,26 @@ pub(crate) struct Crashes {
     known: BTreeMap<String, Known>,
 }
 
-impl Crashes {
-    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+impl Service for Crashes {
+    const NAMES: &'static [&'static str] = &[SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
         let mut all = Self::default();
-        for (key, value) in kv.scan(SERVICE)? {
-            all.apply(&key, Some(&value));
+        for (key, value) in from.kv.scan(SERVICE)? {
+            all.note(&key, Some(&value));
         }
         Ok(all)
     }
 
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        self.note(key, value);
+        Ok(())
+    }
+}
+
+impl Crashes {
     /// A configuration key has got another value, or is no more.
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) {
+    fn note(&mut self, key: &str, value: Option<&Bytes>) {
         let Some(id) = key.strip_prefix(PREFIX) else {
             return;
         };
@@ -149,6 +158,7 @@ impl Monitor {
     /// The time before which an option's seconds begin.
     fn before(&self, option: &str) -> UTime {
         let set = self
+            .state
             .config
             .for_daemon("mgr", &self.me.name, &self.me.hostname, "")
             .remove(option);
@@ -164,18 +174,18 @@ impl Monitor {
 
     /// What the health says of crashes: a line for each.
     pub(crate) fn recent_crashes(&self) -> Vec<String> {
-        if self.crashes.known.is_empty() {
+        if self.state.crashes.known.is_empty() {
             return Vec::new();
         }
-        self.crashes.news(self.before(WARN))
+        self.state.crashes.news(self.before(WARN))
     }
 
     /// Forgets crashes of long ago. To be called now and then where this monitor leads.
     pub(crate) fn forget_old_crashes(&mut self) {
-        if self.crashes.known.is_empty() {
+        if self.state.crashes.known.is_empty() {
             return;
         }
-        for id in self.crashes.until(self.before(RETAIN)) {
+        for id in self.state.crashes.until(self.before(RETAIN)) {
             self.writes.txn.remove(SERVICE, format!("{PREFIX}{id}"));
         }
     }
@@ -217,13 +227,13 @@ mod tests {
                 r#", "archived": "x""#.to_owned(),
             ),
         ] {
-            all.apply(&format!("{PREFIX}{id}"), Some(&report(id, time, &more)));
+            all.note(&format!("{PREFIX}{id}"), Some(&report(id, time, &more)));
         }
-        all.apply(
+        all.note(
             "mgr/other/x",
             Some(&report("x", "2026-11-25T19:00:00.000000Z", "")),
         );
-        all.apply(&format!("{PREFIX}e"), Some(&Bytes::from_static(b"nonsense")));
+        all.note(&format!("{PREFIX}e"), Some(&Bytes::from_static(b"nonsense")));
         let at = |text: &str| parse_time(text).unwrap();
         let lines = [
             "unidentified daemon crashed on host (unknown) at 2026-11-25 19:00:01.000000",
@@ -232,7 +242,7 @@ mod tests {
         assert_eq!(all.news(at("2026-11-25T00:00:00.0Z")), lines);
         assert_eq!(all.news(at("2026-11-25T19:00:01.0Z")), [""; 0]);
         assert_eq!(all.until(at("2026-11-24T00:00:00.0Z")).collect::<Vec<_>>(), ["c"]);
-        all.apply(&format!("{PREFIX}b"), None);
+        all.note(&format!("{PREFIX}b"), None);
         assert_eq!(all.news(at("2026-11-25T00:00:00.0Z")), &lines[..1]);
     }
 }

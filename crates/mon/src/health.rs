@@ -133,7 +133,7 @@ impl Monitor {
     /// All checks.
     pub fn health(&self) -> Checks {
         let mut out = Checks::new();
-        let map = &self.osd.map;
+        let map = &self.state.osd.map;
         self.mons_down(&mut out);
         self.osds_down(map, &mut out);
         let failsafe = self.values.float("osd_failsafe_full_ratio") as f32;
@@ -155,7 +155,7 @@ impl Monitor {
 
     /// The manager's modules, where they end again and again, in the words of Ceph's monitors.
     fn manager_module(&self, out: &mut Checks) {
-        if let Some(why) = self.manager.module.failure(self.steady.now()) {
+        if let Some(why) = self.state.manager.module.failure(self.steady.now()) {
             let text = format!("Module '{}' has failed: {why}", spirula_manager::MODULE);
             out.insert("MGR_MODULE_ERROR", error(text.clone(), 1, vec![text]));
         }
@@ -288,7 +288,9 @@ impl Monitor {
             .pools
             .iter()
             // An empty pool may still be in the making.
-            .filter(|(id, p)| p.application_metadata.is_empty() && self.stats.pool(**id).sum.num_objects > 0)
+            .filter(|(id, p)| {
+                p.application_metadata.is_empty() && self.state.stats.pool(**id).sum.num_objects > 0
+            })
             .map(|(id, _)| {
                 format!(
                     "application not enabled on pool '{}'",
@@ -351,8 +353,9 @@ impl Monitor {
     fn slow_ops(&self, out: &mut Checks) {
         let mut daemons = Vec::new();
         let (mut total, mut oldest) = (0usize, Duration::ZERO);
-        for osd in self.osd.map.osds().filter(|o| self.osd.map.is_up(*o)) {
+        for osd in self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o)) {
             let Some((n, age)) = self
+                .state
                 .osd
                 .lives
                 .get(osd)
@@ -382,7 +385,7 @@ impl Monitor {
     fn pgs(&self, out: &mut Checks) {
         let stuck_after = Duration::from_secs(self.values.uint("mon_pg_stuck_threshold"));
         let mut found: BTreeMap<&'static str, Found> = BTreeMap::new();
-        for (pg, stat) in &self.stats.pgs {
+        for (pg, stat) in &self.state.stats.pgs {
             for rule in PG_RULES {
                 let Some(line) = rule.test(self, *pg, stat, stuck_after) else {
                     continue;
@@ -394,7 +397,7 @@ impl Monitor {
                 }
             }
         }
-        let sum = self.stats.total().sum;
+        let sum = self.state.stats.total().sum;
         for (code, f) in found {
             let (head, severe) = match code {
                 "PG_AVAILABILITY" => ("Reduced data availability: ", false),

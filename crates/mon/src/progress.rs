@@ -272,7 +272,7 @@ impl Monitor {
     /// Whether progress is told: [`PROGRESS_OPTION`].
     pub(crate) fn tells_progress(&self) -> bool {
         let of_module = |e: &ConfigEntry| e.who.section == "mgr" && e.name == PROGRESS_OPTION;
-        let value = self.config.entries().find(of_module);
+        let value = self.state.config.entries().find(of_module);
         !value.is_some_and(|e| matches!(e.value.to_lowercase().as_str(), "false" | "no" | "off" | "0"))
     }
 
@@ -298,13 +298,13 @@ impl Monitor {
     /// A task of a module of the manager tells something.
     pub(crate) fn task_progress(&mut self, news: TaskNews) {
         if self.tells_progress() {
-            self.progress.hear_task(news, self.now, self.osd.map.epoch);
+            self.progress.hear_task(news, self.now, self.state.osd.map.epoch);
         }
     }
 
     /// Begins events about OSDs that were marked out or in.
     fn notice_in_and_out(&self, p: &mut Progress) {
-        let map = &self.osd.map;
+        let map = &self.state.osd.map;
         if p.epoch == map.epoch && p.inside.is_some() {
             return;
         }
@@ -333,8 +333,8 @@ impl Monitor {
 
     /// The PGs that the newest map gives to this OSD or takes from it, with what has been copied of each.
     fn moving_for(&self, osd: i32) -> BTreeMap<PgId, i64> {
-        let moves = self.stats.pgs.iter().filter(|(pg, stat)| {
-            let up = self.osd.map.map_pg(**pg).up;
+        let moves = self.state.stats.pgs.iter().filter(|(pg, stat)| {
+            let up = self.state.osd.map.map_pg(**pg).up;
             let differs = up.iter().collect::<BTreeSet<_>>() != stat.up.iter().collect();
             differs && (up.contains(&osd) || stat.up.contains(&osd))
         });
@@ -346,12 +346,12 @@ impl Monitor {
     /// Begins the event about the cluster, where something is copied.
     fn notice_copying(&self, p: &mut Progress) {
         let copying = |s: PgState| s.intersects(COPYING);
-        if p.events.iter().any(Event::is_shown) || !self.stats.pgs.values().any(|s| copying(s.state)) {
+        if p.events.iter().any(Event::is_shown) || !self.state.stats.pgs.values().any(|s| copying(s.state)) {
             return;
         }
-        let untouched = self.stats.pgs.iter().filter(|(_, s)| is_done(s.state));
+        let untouched = self.state.stats.pgs.iter().filter(|(_, s)| is_done(s.state));
         let untouched = untouched.map(|(pg, _)| *pg).collect();
-        let epoch = self.osd.map.epoch;
+        let epoch = self.state.osd.map.epoch;
         p.begin(
             "Global Recovery Event".to_owned(),
             About::Cluster { untouched },
@@ -365,8 +365,13 @@ impl Monitor {
         match &mut e.about {
             About::Task { .. } => e.share,
             About::Cluster { untouched } => {
-                untouched.retain(|pg| self.stats.pgs.get(pg).is_some_and(|s| is_done(s.state)));
-                let counted = self.stats.pgs.iter().filter(|(pg, _)| !untouched.contains(pg));
+                untouched.retain(|pg| self.state.stats.pgs.get(pg).is_some_and(|s| is_done(s.state)));
+                let counted = self
+                    .state
+                    .stats
+                    .pgs
+                    .iter()
+                    .filter(|(pg, _)| !untouched.contains(pg));
                 let (done, all) = counted.fold((0, 0), |(done, all), (_, s)| {
                     (done + u32::from(is_done(s.state)), all + 1)
                 });
@@ -379,7 +384,7 @@ impl Monitor {
             About::Osd { count, left, .. } => {
                 let mut partly = 0.0;
                 left.retain(|pg, before| {
-                    let Some(s) = self.stats.pgs.get(pg) else {
+                    let Some(s) = self.state.stats.pgs.get(pg) else {
                         return false;
                     };
                     let current = s.reported_epoch >= e.epoch;

@@ -110,6 +110,7 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
         Err(r) => return r,
     };
     let all = mon
+        .state
         .manager
         .sessions
         .get(&session)
@@ -120,7 +121,7 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
     answer_daemon_command(&args, MANAGERS_COMMANDS, |prefix, args| match prefix {
         "dump_osd_network" => {
             let threshold = args.get("value").and_then(serde_json::Value::as_i64);
-            let stats = mon.stats.osds.iter();
+            let stats = mon.state.stats.osds.iter();
             let times =
                 stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
             Ok(osd_network::dump(times, threshold, &mon.values, mon.now).into())

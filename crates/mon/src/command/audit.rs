@@ -8,7 +8,7 @@ use spirula_cephx::AuthName;
 use spirula_proto::mon::LogPriority;
 
 use super::Args;
-use crate::core::{Monitor, Session, SessionId};
+use crate::core::{Monitor, Session, SessionId, Topic};
 use crate::pace::Pace;
 
 /// Longest text of a command, in bytes.
@@ -74,13 +74,18 @@ impl Monitor {
     }
 
     fn audit_line(&mut self, priority: LogPriority, text: String) {
-        let entry = self.clog.own_entry(&self.me, self.now, priority, "audit", text);
-        self.clog.add(entry);
+        let entry = self
+            .state
+            .clog
+            .own_entry(&self.me, self.now, priority, "audit", text);
+        self.state.clog.add(entry);
     }
 
     /// Whether somebody watches the cluster log here at the level of debugging, who may see what the monitors tell.
     fn is_debug_watched(&self) -> bool {
-        let watches = |s: &Session| s.subs.contains_key("log-debug") && s.caps.is_allowed_service("mon", "r");
+        let watches = |s: &Session| {
+            s.subs.contains_key(&Topic::Log(LogPriority::DEBUG)) && s.caps.is_allowed_service("mon", "r")
+        };
         self.sessions.values().any(watches)
     }
 

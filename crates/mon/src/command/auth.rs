@@ -42,7 +42,7 @@ fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {
 
 fn find(m: &Monitor, name: &AuthName) -> Result<EntityAuth, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("failed to find {name} in keyring"));
-    m.auth.lookup(name).ok_or_else(missing)
+    m.state.auth.lookup(name).ok_or_else(missing)
 }
 
 /// One entity as JSON.
@@ -68,6 +68,7 @@ fn show(call: &Call<'_>, name: &AuthName, e: EntityAuth) -> Reply {
 /// The order of the official listing: by type number.
 fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
     let mut all: Vec<_> = m
+        .state
         .auth
         .entities()
         .iter()
@@ -80,10 +81,12 @@ fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
 
 fn export(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.args.opt_str("entity").is_none() {
-        return now(Reply::text(keyring(m.auth.entities().clone())).with_status("exported master keyring"));
+        return now(
+            Reply::text(keyring(m.state.auth.entities().clone())).with_status("exported master keyring")
+        );
     }
     let name = entity(call)?;
-    let Some(e) = m.auth.lookup(&name) else {
+    let Some(e) = m.state.auth.lookup(&name) else {
         return refuse(errno::ENOENT, format!("no key for {name}"));
     };
     now(show(call, &name, e).with_status(format!("exported keyring for {name}")))
@@ -106,7 +109,7 @@ fn key_reply(call: &Call<'_>, e: &EntityAuth) -> Reply {
 
 fn get_key(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = entity(call)?;
-    match m.auth.lookup(&name) {
+    match m.state.auth.lookup(&name) {
         Some(e) => now(key_reply(call, &e)),
         None => refuse(errno::ENOENT, format!("don't have {name}")),
     }
@@ -158,14 +161,14 @@ fn input_keyring(call: &Call<'_>) -> Result<Keyring, Reply> {
 /// The type that a command names for a new key, or the preferred one.
 fn key_type(m: &Monitor, call: &Call<'_>) -> Result<KeyType, Reply> {
     let Some(name) = call.args.opt_str("key_type") else {
-        return Ok(m.auth.ciphers().preferred());
+        return Ok(m.state.auth.ciphers().preferred());
     };
     KeyType::from_name(&name).ok_or_else(|| Reply::error(errno::EINVAL, format!("invalid key type: {name}")))
 }
 
 /// A new key of a type with which its owner can log in.
 fn new_key(m: &Monitor, kind: KeyType) -> Result<CryptoKey, Reply> {
-    let allowed = m.auth.allows(kind);
+    let allowed = m.state.auth.allows(kind);
     if kind.is_insecure() && !(allowed && m.values.flag("mon_auth_allow_insecure_key")) {
         let text = format!("creating key with insecure key type (\"{kind}\") not allowed");
         return refuse(errno::EINVAL, text);
@@ -217,7 +220,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
         }
         key = Some(e.key.clone());
     }
-    if let Some(old) = m.auth.lookup(&name) {
+    if let Some(old) = m.state.auth.lookup(&name) {
         let same_key = key.as_ref().is_none_or(|k| *k == old.key);
         if same_key && old.caps == caps {
             return now(Reply::status(""));
@@ -241,7 +244,7 @@ fn get_or_create_with(
     let name = named(call)?;
     let kind = key_type(m, call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
-    if let Some(e) = m.auth.lookup(&name) {
+    if let Some(e) = m.state.auth.lookup(&name) {
         if let Some((service, _)) = caps.iter().find(|(s, c)| e.caps.get(*s) != Some(c)) {
             return refuse(
                 errno::EINVAL,
@@ -294,7 +297,7 @@ fn get_or_create_key(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = entity(call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
-    let Some(e) = m.auth.lookup(&name) else {
+    let Some(e) = m.state.auth.lookup(&name) else {
         return refuse(errno::ENOENT, format!("couldn't find entry {name}"));
     };
     Auth::put(&name, &EntityAuth { caps, ..e }, &mut m.writes.txn);
@@ -308,7 +311,7 @@ fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
         // A monitor that is down meanwhile could not greet the others any more.
         return refuse(errno::EINVAL, "the key of mon. can not be rotated");
     }
-    let Some(e) = m.auth.entities().get(&name).cloned() else {
+    let Some(e) = m.state.auth.entities().get(&name).cloned() else {
         return refuse(errno::ENOENT, format!("entity {name} does not exist"));
     };
     let e = EntityAuth {
@@ -321,7 +324,7 @@ fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = named(call)?;
-    if m.auth.lookup(&name).is_none() {
+    if m.state.auth.lookup(&name).is_none() {
         return now(Reply::status(format!("entity {name} does not exist")));
     }
     Auth::remove(&name, &mut m.writes.txn);

@@ -64,7 +64,7 @@ fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
 /// Whether an address is that of a daemon of the maps, or of the manager's client. The port is a daemon's alone; a client has
 /// none, and is known by its nonce.
 fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
-    let (map, manager) = (&m.osd.map, &m.manager.map);
+    let (map, manager) = (&m.state.osd.map, &m.state.manager.map);
     let osds = map
         .osds()
         .filter(|o| map.is_up(*o))
@@ -79,7 +79,7 @@ fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
         of.into_iter().filter_map(move |addrs| addrs.get(i))
     });
     let mut all = osds
-        .chain(m.monmap.map.mons.values().map(|mon| &mon.public_addrs))
+        .chain(m.state.monmap.map.mons.values().map(|mon| &mon.public_addrs))
         .chain([&manager.active_addrs])
         .chain(&manager.client_addrs)
         .flat_map(|addrs| &addrs.0);
@@ -130,7 +130,7 @@ fn add(m: &mut Monitor, call: &Call<'_>, addr: EntityAddr) -> Done {
 
 fn remove(m: &mut Monitor, addr: EntityAddr) -> Done {
     let range = addr.kind == AddrType::CIDR;
-    let map = &m.osd.map;
+    let map = &m.state.osd.map;
     let known = if range {
         map.range_blocklist.contains_key(&addr)
     } else {
@@ -153,8 +153,8 @@ fn remove(m: &mut Monitor, addr: EntityAddr) -> Done {
 }
 
 fn clear(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let all: Vec<EntityAddr> = m.osd.map.blocklist.keys().copied().collect();
-    let ranges: Vec<EntityAddr> = m.osd.map.range_blocklist.keys().copied().collect();
+    let all: Vec<EntityAddr> = m.state.osd.map.blocklist.keys().copied().collect();
+    let ranges: Vec<EntityAddr> = m.state.osd.map.range_blocklist.keys().copied().collect();
     let inc = m.pending_osd();
     inc.new_blocklist.clear();
     inc.new_range_blocklist.clear();
@@ -166,7 +166,7 @@ fn clear(m: &mut Monitor, _: &Call<'_>) -> Done {
 /// The official monitor writes a second list for networks behind the first, which no reader of JSON takes: here they are
 /// in one.
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.osd.map;
+    let map = &m.state.osd.map;
     let all: Vec<(&EntityAddr, &UTime)> = map.blocklist.iter().chain(&map.range_blocklist).collect();
     let status = format!("listed {} entries", all.len());
     if call.format.is_structured() {

@@ -30,7 +30,7 @@ fn who(call: &Call<'_>) -> Result<Who, Reply> {
 
 fn change(m: &mut Monitor, values: Vec<(Who, String, Option<String>)>, name: String) -> Done {
     let now = m.now;
-    m.config.change(values, name, now, &mut m.writes.txn);
+    m.state.config.change(values, name, now, &mut m.writes.txn);
     committed("")
 }
 
@@ -63,7 +63,7 @@ fn special(name: &str) -> Done {
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let who = who(call)?;
     let name = options::normalize(&call.args.str("name")?);
-    if !m.config.entries().any(|e| e.who == who && e.name == name) {
+    if !m.state.config.entries().any(|e| e.who == who && e.name == name) {
         return now(Reply::default());
     }
     change(m, vec![(who, name, None)], String::new())
@@ -84,7 +84,7 @@ fn assimilate(m: &mut Monitor, call: &Call<'_>) -> Done {
                 left.push_str(&format!("\t{key} = {raw}\n"));
                 continue;
             };
-            match m.config.entries().find(|e| e.who == who && e.name == *key) {
+            match m.state.config.entries().find(|e| e.who == who && e.name == *key) {
                 None => values.push((who, key.clone(), Some(value))),
                 Some(e) if e.value == value => {}
                 Some(_) => left.push_str(&format!("\t{key} = {raw}\n")),
@@ -99,7 +99,9 @@ fn assimilate(m: &mut Monitor, call: &Call<'_>) -> Done {
         return now(reply);
     }
     let stamp = m.now;
-    m.config.change(values, String::new(), stamp, &mut m.writes.txn);
+    m.state
+        .config
+        .change(values, String::new(), stamp, &mut m.writes.txn);
     Ok(Outcome::Commit(reply))
 }
 
@@ -160,8 +162,8 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
         .parse()
         .ok()
         .filter(|_| kind == "osd")
-        .and_then(|o| m.osd.map.crush.map().class_of(o));
-    let found = m.config.sources(kind, id, &host, class.unwrap_or_default());
+        .and_then(|o| m.state.osd.map.crush.map().class_of(o));
+    let found = m.state.config.sources(kind, id, &host, class.unwrap_or_default());
     if let Some(key) = call.args.opt_str("key") {
         let key = options::normalize(&key);
         let value = match (found.get(&key), options::find(&key)) {
@@ -212,7 +214,7 @@ const TYPES: [&str; 6] = ["global", "mon", "mgr", "osd", "mds", "client"];
 
 /// All values in the official order: by section, option and mask.
 fn ordered(m: &Monitor) -> Vec<ConfigEntry> {
-    let mut all: Vec<ConfigEntry> = m.config.entries().collect();
+    let mut all: Vec<ConfigEntry> = m.state.config.entries().collect();
     all.sort_by_cached_key(|e| {
         let (kind, id) = e.who.section.split_once('.').unwrap_or((&e.who.section, ""));
         let place = TYPES.iter().position(|t| *t == kind).unwrap_or(TYPES.len());
@@ -371,6 +373,7 @@ fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn minimal(m: &mut Monitor, _: &Call<'_>) -> Done {
     let hosts: Vec<String> = m
+        .state
         .monmap
         .map
         .mons

@@ -46,7 +46,7 @@ fn to_text(version: u64, set: &ChangeSet) -> String {
 }
 
 fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let newest = m.config.version();
+    let newest = m.state.config.version();
     // The official monitor takes a negative number for a very large one.
     let wanted = u64::try_from(call.args.opt_int("num")?.unwrap_or(10)).unwrap_or(u64::MAX);
     let mut sets = Vec::new();
@@ -67,7 +67,7 @@ fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn reset(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let newest = m.config.version();
+    let newest = m.state.config.version();
     let unknown = || {
         let text = "must specify a valid historical version to revert to; see 'ceph config log' for a list of avialable configuration historical versions";
         Reply::error(errno::EINVAL, text)
@@ -90,7 +90,7 @@ fn reset(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let values = undo.into_iter().map(|((who, name), v)| (who, name, v));
     let stamp = m.now;
-    m.config.change(
+    m.state.config.change(
         values.collect(),
         format!("reset to {target}"),
         stamp,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, COUNTER, Command, Failure, perf};
 
 use super::{errno, status};
-use crate::core::Monitor;
+use crate::core::{Monitor, Topic};
 
 macro_rules! commands {
     ($($name:literal $params:expr, $help:literal;)*) => {
@@ -139,20 +139,20 @@ fn sessions(m: &Monitor) -> Value {
             "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
             "addrs": status::addrvec(&s.addr.into()), "con_features": s.features,
             "con_features_hex": format!("{:x}", s.features), "global_id": s.global_id, "authenticated": true,
-            "remote_host": s.host, "subscriptions": s.subs.keys().collect::<Vec<_>>(),
+            "remote_host": s.host, "subscriptions": s.subs.keys().map(Topic::to_string).collect::<Vec<_>>(),
         })
     })
     .collect()
 }
 
 fn counters(m: &Monitor) -> Vec<perf::Logger<'static>> {
-    let (osds, up, inside) = m.osd.map.counts();
-    let raw = m.stats.raw(&m.osd.map);
+    let (osds, up, inside) = m.state.osd.map.counts();
+    let raw = m.state.stats.raw(&m.state.osd.map);
     let n = |n: usize| n as u64;
     let gauge = |name, value, help| perf::gauge(name, value, help);
-    let objects = u64::try_from(m.stats.total().sum.num_objects).unwrap_or(0);
+    let objects = u64::try_from(m.state.stats.total().sum.num_objects).unwrap_or(0);
     let cluster = vec![
-        gauge("num_mon", n(m.monmap.map.mons.len()), "Monitors"),
+        gauge("num_mon", n(m.state.monmap.map.mons.len()), "Monitors"),
         gauge(
             "num_mon_quorum",
             n(m.quorum.names.len()),
@@ -163,14 +163,14 @@ fn counters(m: &Monitor) -> Vec<perf::Logger<'static>> {
         gauge("num_osd_in", n(inside), "OSDs that are in"),
         gauge(
             "osd_epoch",
-            u64::from(m.osd.map.epoch),
+            u64::from(m.state.osd.map.epoch),
             "Current epoch of the OSDMap",
         ),
         gauge("osd_bytes", raw.total, "Size of all stores"),
         gauge("osd_bytes_used", raw.used_raw(), "Used space of all stores"),
         gauge("osd_bytes_avail", raw.available, "Free space of all stores"),
-        gauge("num_pool", n(m.osd.map.pools.len()), "Pools"),
-        gauge("num_pg", n(m.stats.pgs.len()), "Placement groups"),
+        gauge("num_pool", n(m.state.osd.map.pools.len()), "Pools"),
+        gauge("num_pg", n(m.state.stats.pgs.len()), "Placement groups"),
         gauge("num_object", objects, "Objects"),
     ];
     let mon = vec![

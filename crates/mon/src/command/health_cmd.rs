@@ -42,7 +42,7 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
     if code.is_empty() {
         return refuse(errno::EINVAL, "must specify an alert code to mute");
     }
-    if code.len() > MAX_CODE || mon.mutes.iter().count() >= MAX_MUTES {
+    if code.len() > MAX_CODE || mon.state.mutes.iter().count() >= MAX_MUTES {
         return refuse(errno::E2BIG, "too many mutes, or too long a code");
     }
     let mut mute = Mute {
@@ -77,9 +77,9 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
 fn unmute(mon: &mut Monitor, call: &Call<'_>) -> Done {
     let codes: Vec<String> = match call.args.opt_str("code") {
         Some(code) => vec![code],
-        None => mon.mutes.iter().map(|(code, _)| code.clone()).collect(),
+        None => mon.state.mutes.iter().map(|(code, _)| code.clone()).collect(),
     };
-    for code in codes.iter().filter(|c| mon.mutes.contains(c)) {
+    for code in codes.iter().filter(|c| mon.state.mutes.contains(c)) {
         Mutes::remove(code, &mut mon.writes.txn);
     }
     committed("")

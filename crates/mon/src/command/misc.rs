@@ -36,7 +36,7 @@ fn version_cmd(_: &mut Monitor, call: &Call<'_>) -> Done {
 /// The running versions of OSDs with their numbers.
 pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
-    for osd in m.osd.map.osds() {
+    for osd in m.state.osd.map.osds() {
         let metadata = osd_metadata(m, osd);
         if let Some(v) = metadata.get("ceph_version") {
             *out.entry(v.clone()).or_default() += 1;
@@ -47,11 +47,11 @@ pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
 
 /// Every daemon with the version it runs.
 pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
-    let osds = m.osd.map.osds().filter_map(|osd| {
+    let osds = m.state.osd.map.osds().filter_map(|osd| {
         let version = osd_metadata(m, osd).remove("ceph_version")?;
         Some((format!("osd.{osd}"), version))
     });
-    let mons = m.monmap.map.ranks.iter().filter_map(|name| {
+    let mons = m.state.monmap.map.ranks.iter().filter_map(|name| {
         let version = m.mon_metadata(name).remove("ceph_version")?;
         Some((format!("mon.{name}"), version))
     });
@@ -121,6 +121,7 @@ fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
     let status = if t.is_under_way() { "on-going" } else { "finished" };
     let mut v = json!({});
     let skews: Map<String, Value> = m
+        .state
         .monmap
         .map
         .ranks
@@ -146,20 +147,20 @@ fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let kind = call.args.opt_str("type").unwrap_or_else(|| "all".to_owned());
     let mut mons: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for name in &m.monmap.map.ranks {
+    for name in &m.state.monmap.map.ranks {
         let host = m.mon_metadata(name).remove("hostname");
         mons.entry(host.unwrap_or_else(|| "unknown".to_owned()))
             .or_default()
             .push(name);
     }
     let mut hosts: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-    for osd in m.osd.map.osds() {
+    for osd in m.state.osd.map.osds() {
         let host = osd_metadata(m, osd)
             .remove("hostname")
             .unwrap_or_else(|| "unknown".to_owned());
         hosts.entry(host).or_default().push(osd);
     }
-    let map = &m.manager.map;
+    let map = &m.state.manager.map;
     let mgrs = match map.available {
         true => json!({m.me.hostname.clone(): [map.active_name]}),
         false => json!({}),

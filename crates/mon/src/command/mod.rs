@@ -233,7 +233,7 @@ fn admit(
     perm: &str,
 ) -> Result<(), Reply> {
     let strings = args.as_strings();
-    let (allowed, denial) = match mon.manager.sessions.get(&session) {
+    let (allowed, denial) = match mon.state.manager.sessions.get(&session) {
         Some(s) => (
             s.is_allowed(subject, args.prefix(), &strings, perm),
             at_manager::DENIED,

@@ -131,7 +131,7 @@ fn entities(osd: i32, uuid: &Fsid, secrets: &Secrets) -> Vec<(AuthName, EntityAu
 
 /// Whether an entity is there already. One of the same name with another key or other capabilities is left alone.
 fn is_there(m: &Monitor, name: &AuthName, want: &EntityAuth) -> Result<bool, Reply> {
-    let Some(have) = m.auth.lookup(name) else {
+    let Some(have) = m.state.auth.lookup(name) else {
         return Ok(false);
     };
     if have.key != want.key {
@@ -211,7 +211,7 @@ fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// Takes away the keys of an OSD that is no more: its own and its lockbox's, that of its device, and what it kept for itself.
 pub(super) fn remove_secrets(m: &mut Monitor, osd: i32) -> Result<(), Reply> {
     let index = usize::try_from(osd).ok();
-    let uuid = index.and_then(|i| m.osd.map.osd_uuid.get(i)).copied();
+    let uuid = index.and_then(|i| m.state.osd.map.osd_uuid.get(i)).copied();
     let mut kept = vec![format!("daemon-private/osd.{osd}/")];
     let mut names = vec![AuthName::new(EntityType::OSD, osd.to_string())];
     if let Some(uuid) = uuid.filter(|u| !u.is_zero()) {

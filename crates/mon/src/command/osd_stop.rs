@@ -44,7 +44,7 @@ struct Removable {
 }
 
 fn sort_removable(m: &Monitor, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
-    let (map, stats) = (&m.osd.map, &m.stats);
+    let (map, stats) = (&m.state.osd.map, &m.state.stats);
     let unknown = stats.pgs.values().filter(|s| s.state == PgState::empty()).count();
     if unknown > 0 {
         let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
@@ -148,7 +148,7 @@ impl Offline {
             osds: osds.clone(),
             ..Self::default()
         };
-        for (pg, stat) in &m.stats.pgs {
+        for (pg, stat) in &m.state.stats.pgs {
             out.add(m, *pg, stat);
         }
         out
@@ -169,7 +169,9 @@ impl Offline {
             return;
         }
         let left = whole.difference(&self.osds).count();
-        let pool = i64::try_from(pg.pool).ok().and_then(|id| m.osd.map.pool(id));
+        let pool = i64::try_from(pg.pool)
+            .ok()
+            .and_then(|id| m.state.osd.map.pool(id));
         let dangers = [
             (pool.is_none(), &mut self.no_pool),
             (!stat.state.contains(PgState::ACTIVE), &mut self.already_inactive),
@@ -221,7 +223,7 @@ impl Offline {
 
 /// The devices at or below an item, in the order of their numbers.
 fn devices_below(m: &Monitor, item: i32, out: &mut BTreeSet<i32>) {
-    match m.osd.map.crush.map().bucket(item) {
+    match m.state.osd.map.crush.map().bucket(item) {
         Some(bucket) => bucket.items.iter().for_each(|i| devices_below(m, *i, out)),
         None if item >= 0 => {
             out.insert(item);
@@ -241,13 +243,13 @@ fn most_to_stop(m: &Monitor, osds: BTreeSet<i32>, max: usize) -> Offline {
         return report;
     }
     let mut osds = osds;
-    while let Some(parent) = m.osd.map.crush.map().parent(at) {
+    while let Some(parent) = m.state.osd.map.crush.map().parent(at) {
         at = parent.id;
         let mut candidates = BTreeSet::new();
         devices_below(m, at, &mut candidates);
         let mut failed = false;
         for osd in candidates {
-            if !m.osd.map.is_up(osd) || !osds.insert(osd) {
+            if !m.state.osd.map.is_up(osd) || !osds.insert(osd) {
                 continue;
             }
             let more = Offline::of(m, &osds);

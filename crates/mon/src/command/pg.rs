@@ -25,9 +25,9 @@ commands! {
 }
 
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let total = m.stats.total();
-    let raw = m.stats.raw(&m.osd.map);
-    let states = m.stats.states();
+    let total = m.state.stats.total();
+    let raw = m.state.stats.raw(&m.state.osd.map);
+    let states = m.state.stats.states();
     if call.format.is_structured() {
         let list: Vec<Value> = states
             .iter()
@@ -84,7 +84,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(raw) = text.parse::<PgId>() else {
         return refuse(errno::EINVAL, format!("invalid pgid '{text}'"));
     };
-    let map = &m.osd.map;
+    let map = &m.state.osd.map;
     let Some(pg) = map
         .raw_pg_to_pg(raw)
         .filter(|_| map.pool_of(raw).is_some_and(|p| raw.seed < p.pg_num))
@@ -130,7 +130,7 @@ fn wanted_states(words: &[String]) -> Result<Vec<PgState>, Reply> {
 }
 
 fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat) -> bool) -> Done {
-    if let Some(p) = pool.filter(|p| *p >= 0 && m.osd.map.pool(*p).is_none()) {
+    if let Some(p) = pool.filter(|p| *p >= 0 && m.state.osd.map.pool(*p).is_none()) {
         return refuse(errno::ENOENT, format!("pool {p} does not exist"));
     }
     let states = wanted_states(&call.args.list("states"))?;
@@ -140,6 +140,7 @@ fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat
         return refuse(errno::EOPNOTSUPP, text);
     }
     let pgs: Vec<(&PgId, &PgStat)> = m
+        .state
         .stats
         .pgs
         .iter()
@@ -227,7 +228,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn ls_by_pool(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("poolstr")?;
-    match m.osd.map.pool_id(&name) {
+    match m.state.osd.map.pool_id(&name) {
         Some(id) => list(m, call, Some(id), |_| true),
         None => refuse(errno::ENOENT, format!("pool {name} does not exist")),
     }
@@ -241,7 +242,7 @@ fn ls_by_primary(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// The OSD whose PGs are asked for.
 fn running(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("osd")?;
-    match m.osd.map.is_up(osd) {
+    match m.state.osd.map.is_up(osd) {
         true => Ok(osd),
         false => refuse(errno::EAGAIN, format!("osd {osd} is not up")),
     }
@@ -277,7 +278,7 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
             bad && now_.since(since) >= Duration::from_secs(seconds)
         })
     };
-    let pgs: Vec<(&PgId, &PgStat)> = m.stats.pgs.iter().filter(|(_, s)| stuck(s)).collect();
+    let pgs: Vec<(&PgId, &PgStat)> = m.state.stats.pgs.iter().filter(|(_, s)| stuck(s)).collect();
     if call.format.is_structured() {
         let v: Vec<Value> = pgs.iter().map(|(pg, s)| pg_json(**pg, s)).collect();
         return now(Reply::json(call.format, &json!({"stuck_pg_stats": v})).with_status("ok"));
@@ -310,8 +311,13 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn debug(m: &mut Monitor, call: &Call<'_>) -> Done {
     let what = call.args.str("debugop")?;
     let yes = match what.as_str() {
-        "unfound_objects_exist" => m.stats.total().sum.num_objects_unfound > 0,
-        _ => m.stats.pgs.values().any(|s| s.state.contains(PgState::DEGRADED)),
+        "unfound_objects_exist" => m.state.stats.total().sum.num_objects_unfound > 0,
+        _ => m
+            .state
+            .stats
+            .pgs
+            .values()
+            .any(|s| s.state.contains(PgState::DEGRADED)),
     };
     now(Reply::text(if yes { "TRUE\n" } else { "FALSE\n" }))
 }

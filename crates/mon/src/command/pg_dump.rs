@@ -137,23 +137,24 @@ pub(super) fn osd_sum_json(m: &Monitor) -> Value {
 
 fn osd_sum(m: &Monitor) -> OsdStat {
     let mut sum = OsdStat {
-        statfs: m.stats.raw(&m.osd.map),
+        statfs: m.state.stats.raw(&m.state.osd.map),
         ..OsdStat::default()
     };
-    sum.num_shards_repaired = m.stats.osds.values().map(|s| s.num_shards_repaired).sum();
-    let n = u32::try_from(m.stats.osds.len()).unwrap_or(0);
-    sum.num_pgs = m.stats.osds.values().map(|s| s.num_pgs).sum();
+    sum.num_shards_repaired = m.state.stats.osds.values().map(|s| s.num_shards_repaired).sum();
+    let n = u32::try_from(m.state.stats.osds.len()).unwrap_or(0);
+    sum.num_pgs = m.state.stats.osds.values().map(|s| s.num_pgs).sum();
     (sum.num_osds, sum.num_per_pool_osds, sum.num_per_pool_omap_osds) = (n, n, n);
     sum
 }
 
 fn pgs_json(m: &Monitor) -> Value {
-    m.stats.pgs.iter().map(|(pg, s)| pg_json(*pg, s)).collect()
+    m.state.stats.pgs.iter().map(|(pg, s)| pg_json(*pg, s)).collect()
 }
 
 /// Each pool's sums.
 pub(super) fn pools_json(m: &Monitor) -> Value {
-    m.osd
+    m.state
+        .osd
         .map
         .pools
         .iter()
@@ -163,14 +164,15 @@ pub(super) fn pools_json(m: &Monitor) -> Value {
                 ("poolid".to_owned(), json!(id)),
                 ("num_pg".to_owned(), json!(p.pg_num)),
             ]);
-            v.extend(totals_json(&m.stats.pool(*id)));
+            v.extend(totals_json(&m.state.stats.pool(*id)));
             Value::Object(v)
         })
         .collect()
 }
 
 fn osds_json(m: &Monitor) -> Value {
-    m.stats
+    m.state
+        .stats
         .osds
         .iter()
         .rev()
@@ -180,15 +182,15 @@ fn osds_json(m: &Monitor) -> Value {
 
 fn head(m: &Monitor) -> Map<String, Value> {
     Map::from_iter([
-        ("version".to_owned(), json!(m.stats.version())),
-        ("stamp".to_owned(), json!(m.stats.stamp.to_string())),
+        ("version".to_owned(), json!(m.state.stats.version())),
+        ("stamp".to_owned(), json!(m.state.stats.stamp.to_string())),
         ("last_osdmap_epoch".to_owned(), json!(0)),
         ("last_pg_scan".to_owned(), json!(0)),
     ])
 }
 
 fn sums(m: &Monitor) -> Map<String, Value> {
-    let (delta, seconds) = m.stats.delta(None);
+    let (delta, seconds) = m.state.stats.delta(None);
     let mut d = totals_json(&PoolTotals {
         sum: delta,
         ..PoolTotals::default()
@@ -197,7 +199,7 @@ fn sums(m: &Monitor) -> Map<String, Value> {
     Map::from_iter([
         (
             "pg_stats_sum".to_owned(),
-            Value::Object(totals_json(&m.stats.total())),
+            Value::Object(totals_json(&m.state.stats.total())),
         ),
         ("osd_stats_sum".to_owned(), osd_sum_json(m)),
         ("pg_stats_delta".to_owned(), Value::Object(d)),
@@ -236,6 +238,7 @@ fn to_json(m: &Monitor, what: &[String]) -> Value {
     }
     if has("pgs_brief") {
         let brief: Vec<Value> = m
+            .state
             .stats
             .pgs
             .iter()
@@ -307,7 +310,7 @@ fn pgs_table(m: &Monitor) -> String {
     ] {
         t.column(c, Left, a);
     }
-    for (pg, s) in &m.stats.pgs {
+    for (pg, s) in &m.state.stats.pgs {
         let mut row = vec![pg.to_string()];
         row.extend(counts(&s.stats.sum, s.log_size, s.ondisk_log_size));
         row.extend([
@@ -340,7 +343,7 @@ fn brief_table(m: &Monitor) -> String {
         ("ACTING", Left, Right),
         ("ACTING_PRIMARY", Left, Right),
     ]);
-    for (pg, s) in &m.stats.pgs {
+    for (pg, s) in &m.state.stats.pgs {
         t.row([
             pg.to_string(),
             state_text(s.state),
@@ -364,16 +367,16 @@ fn counts_table(first: &str, rows: Vec<Vec<String>>, headings: bool) -> String {
 
 fn pool_rows(m: &Monitor) -> Vec<Vec<String>> {
     let one = |id: &i64| {
-        let t = m.stats.pool(*id);
+        let t = m.state.stats.pool(*id);
         let mut row = vec![id.to_string()];
         row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));
         row
     };
-    m.osd.map.pools.keys().rev().map(one).collect()
+    m.state.osd.map.pools.keys().rev().map(one).collect()
 }
 
 fn sum_row(m: &Monitor) -> Vec<Vec<String>> {
-    let t = m.stats.total();
+    let t = m.state.stats.total();
     let mut row = vec!["sum".to_owned()];
     row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));
     vec![row]
@@ -395,16 +398,16 @@ fn osds_table(m: &Monitor, each: bool) -> String {
     }
     let space = |f: &StoreStatfs| [f.used_raw(), f.available, f.used_raw(), f.total].map(bytes);
     if each {
-        for (o, s) in m.stats.osds.iter().rev() {
+        for (o, s) in m.state.stats.osds.iter().rev() {
             let mut row = vec![o.to_string()];
             row.extend(space(&s.statfs));
-            let (pgs, primary) = m.stats.pgs_of(*o);
+            let (pgs, primary) = m.state.stats.pgs_of(*o);
             row.extend([osd_list(&s.hb_peers), pgs.to_string(), primary.to_string()]);
             t.row(row);
         }
     }
     let mut row = vec!["sum".to_owned()];
-    row.extend(space(&m.stats.raw(&m.osd.map)));
+    row.extend(space(&m.state.stats.raw(&m.state.osd.map)));
     t.row(row);
     t.render()
 }
@@ -412,8 +415,8 @@ fn osds_table(m: &Monitor, each: bool) -> String {
 fn head_text(m: &Monitor) -> String {
     format!(
         "version {}\nstamp {}\nlast_osdmap_epoch 0\nlast_pg_scan 0\n",
-        m.stats.version(),
-        m.stats.stamp
+        m.state.stats.version(),
+        m.state.stats.stamp
     )
 }
 

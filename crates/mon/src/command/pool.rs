@@ -59,7 +59,7 @@ pub(super) fn pg_num_in_range(m: &Monitor, n: i64) -> Result<u32, Reply> {
 
 /// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of that size.
 pub(super) fn check_pg_num(m: &Monitor, id: Option<i64>, pg_num: u32, size: u8) -> Result<(), Reply> {
-    let map = &m.osd.map;
+    let map = &m.state.osd.map;
     let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;
     let per = m.values.uint("mon_max_pg_per_osd");
     let others = map.pools.iter().filter(|(other, _)| id != Some(**other));
@@ -88,7 +88,7 @@ fn default_min_size(m: &Monitor, size: u8) -> u8 {
 }
 
 fn default_rule(m: &Monitor) -> Result<u32, Reply> {
-    let crush = m.osd.map.crush.map();
+    let crush = m.state.osd.map.crush.map();
     if let Ok(n) = u32::try_from(m.values.int("osd_pool_default_crush_rule"))
         && crush.rule(n).is_some()
     {
@@ -121,7 +121,7 @@ pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
 
 /// Refuses a size that a pool's rule is not for.
 pub(super) fn check_rule_size(m: &Monitor, rule: u32, size: u8) -> Result<(), Reply> {
-    let Some(rule) = m.osd.map.crush.map().rule(rule) else {
+    let Some(rule) = m.state.osd.map.crush.map().rule(rule) else {
         return Ok(());
     };
     match size {
@@ -137,7 +137,7 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
         return refuse(errno::EINVAL, "empty pool name");
     }
     let rule = match new.rule {
-        Some(r) if m.osd.map.crush.map().rule(r).is_some() => r,
+        Some(r) if m.state.osd.map.crush.map().rule(r).is_some() => r,
         Some(r) => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
         None => default_rule(m)?,
     };
@@ -183,7 +183,7 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     for (name, value) in new.options {
         pool.opts.set(name, value);
     }
-    let id = i64::from(m.osd.map.pool_max) + 1;
+    let id = i64::from(m.state.osd.map.pool_max) + 1;
     let inc = m.pending_osd();
     inc.new_pool_max = id;
     inc.new_pools.insert(id, pool);
@@ -216,8 +216,13 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     if name.starts_with('.') && name.len() == 1 {
         return refuse(errno::EINVAL, "bad pool name");
     }
-    if let Some(id) = m.osd.map.pool_id(&name) {
-        let same = m.osd.map.pool(id).is_some_and(|p| p.kind.name() == pool_type);
+    if let Some(id) = m.state.osd.map.pool_id(&name) {
+        let same = m
+            .state
+            .osd
+            .map
+            .pool(id)
+            .is_some_and(|p| p.kind.name() == pool_type);
         if !same {
             return refuse(
                 errno::EINVAL,
@@ -239,7 +244,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
         .or_else(|| call.args.opt_str("erasure_code_profile"));
     let rule = match rule_name.filter(|r| !r.is_empty()) {
         None => None,
-        Some(r) => match m.osd.map.crush.map().rule_id(&r) {
+        Some(r) => match m.state.osd.map.crush.map().rule_id(&r) {
             Some(id) => Some(id),
             None => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
         },
@@ -280,7 +285,7 @@ pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
             "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
         );
     }
-    let Some(pool) = m.osd.map.pool(id) else {
+    let Some(pool) = m.state.osd.map.pool(id) else {
         return refuse(errno::ENOENT, "no such pool");
     };
     if pool.flags.contains(PoolFlags::NODELETE) {
@@ -289,7 +294,7 @@ pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
             "pool deletion is disabled; you must unset nodelete flag for the pool first",
         );
     }
-    let name = m.osd.map.pool_name(id).unwrap_or_default().to_owned();
+    let name = m.state.osd.map.pool_name(id).unwrap_or_default().to_owned();
     m.pending_osd().old_pools.insert(id);
     m.log_event(LogPriority::INFO, format!("pool '{name}' removed"));
     Ok(())
@@ -297,7 +302,7 @@ pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
-    let Some(id) = m.osd.map.pool_id(&name) else {
+    let Some(id) = m.state.osd.map.pool_id(&name) else {
         return now(Reply::status(format!("pool '{name}' does not exist")));
     };
     let sure = call.args.flag("yes_i_really_really_mean_it")
@@ -316,7 +321,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcpool")?, call.args.str("destpool")?);
-    let map = &m.osd.map;
+    let map = &m.state.osd.map;
     let Some(id) = map.pool_id(&from) else {
         if map.pool_id(&to).is_some() {
             return now(Reply::status(format!(

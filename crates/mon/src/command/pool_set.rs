@@ -31,7 +31,7 @@ fn pool(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
     let name = call.args.str("pool")?;
     let id = pool_id(m, &name)?;
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
-    let p = m.osd.map.pool(id).cloned().ok_or_else(missing)?;
+    let p = m.state.osd.map.pool(id).cloned().ok_or_else(missing)?;
     Ok((name, id, p))
 }
 
@@ -75,6 +75,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
             "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&val)?)?,
             "crush_rule" => {
                 let Some(rule) = m
+                    .state
                     .osd
                     .map
                     .crush

@@ -38,7 +38,7 @@ fn parse_spec(spec: &str) -> Result<Option<(&str, &str)>, Reply> {
 
 /// The pools of block images.
 fn image_pools(m: &Monitor) -> BTreeMap<u64, String> {
-    let pools = m.osd.map.pools_for(spirula_manager::IMAGES);
+    let pools = m.state.osd.map.pools_for(spirula_manager::IMAGES);
     let named = pools.filter_map(|(id, name)| Some((u64::try_from(id).ok()?, name.to_owned())));
     named.collect()
 }
@@ -65,7 +65,12 @@ fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
     let (scope, pools) = match target {
         None => (Scope::All, image_pools(m)),
         Some((pool, nspace)) => {
-            let id = m.osd.map.pool_id(pool).and_then(|id| u64::try_from(id).ok());
+            let id = m
+                .state
+                .osd
+                .map
+                .pool_id(pool)
+                .and_then(|id| u64::try_from(id).ok());
             let Some(id) = id else {
                 let text = format!("[errno 2] RADOS object not found (Pool '{pool}' not found)");
                 return refuse(errno::ENOENT, text);

@@ -157,7 +157,7 @@ impl Spread {
 }
 
 fn utilization(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let spread = Spread::of(&m.osd.map, None, &BTreeSet::new());
+    let spread = Spread::of(&m.state.osd.map, None, &BTreeSet::new());
     if spread.osds.is_empty() {
         return refuse(errno::EINVAL, "");
     }
@@ -183,7 +183,7 @@ impl Wish {
         let args = &call.args;
         let mut pools = BTreeSet::new();
         for name in args.list("pools") {
-            match m.osd.map.pool_id(&name) {
+            match m.state.osd.map.pool_id(&name) {
                 Some(id) => pools.insert(id.cast_unsigned()),
                 None => return refuse(errno::ENOENT, format!("pool '{name}' does not exist")),
             };
@@ -224,9 +224,9 @@ impl Wish {
     }
 
     fn pgs_per_weight(&self, m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
-        let map = &m.osd.map;
+        let map = &m.state.osd.map;
         let mut pgs: BTreeMap<i32, usize> = BTreeMap::new();
-        let counted = m.stats.pgs.iter();
+        let counted = m.state.stats.pgs.iter();
         let counted = counted.filter(|(pg, _)| self.pools.is_empty() || self.pools.contains(&pg.pool));
         for osd in counted.flat_map(|(_, s)| &s.acting).filter(|o| map.exists(**o)) {
             *pgs.entry(*osd).or_default() += 1;
@@ -275,8 +275,8 @@ fn too_little<T>(what: String) -> Result<T, Reply> {
 }
 
 fn bytes_used(m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
-    let raw = m.stats.raw(&m.osd.map);
-    let n = m.stats.osds.len().max(1) as u64;
+    let raw = m.state.stats.raw(&m.state.osd.map);
+    let n = m.state.stats.osds.len().max(1) as u64;
     let least = m.values.uint("mon_reweight_min_bytes_per_osd");
     if raw.total / n < least {
         return too_little(format!("{} kb across all osds!", raw.total / 1024));
@@ -284,7 +284,7 @@ fn bytes_used(m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
     if raw.used_raw() / n < least {
         return too_little(format!("{} kb used across all osds!", raw.used_raw() / 1024));
     }
-    let with_space = m.stats.osds.iter().filter(|(_, s)| s.statfs.total > 0);
+    let with_space = m.state.stats.osds.iter().filter(|(_, s)| s.statfs.total > 0);
     let uses = with_space.map(|(o, s)| (*o, s.statfs.used_raw() as f64 / s.statfs.total as f64));
     Ok((raw.used_raw() as f64 / raw.total as f64, uses.collect()))
 }
@@ -292,7 +292,7 @@ fn bytes_used(m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
 fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
     let wish = Wish::read(m, call)?;
     let (average, uses) = wish.uses(m)?;
-    let map = m.osd.map.clone();
+    let map = m.state.osd.map.clone();
     let weights = wish.weights(&map, average, uses);
     let mut inc = Incremental::new(map.fsid, map.epoch + 1);
     inc.new_weight = weights.iter().copied().collect();

@@ -116,9 +116,9 @@ fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
         "quorum_leader_name": leader(m), "quorum_age": quorum_age(m).as_secs(),
         "features": {
             "quorum_con": spirula_maps::features::PACIFIC_ALL.to_string(),
-            "quorum_mon": m.monmap.map.persistent_features.names().collect::<Vec<_>>(),
+            "quorum_mon": m.state.monmap.map.persistent_features.names().collect::<Vec<_>>(),
         },
-        "monmap": monmap_json(&m.monmap.map),
+        "monmap": monmap_json(&m.state.monmap.map),
     });
     now(Reply::json(call.format.or_json(), &v))
 }
@@ -134,7 +134,7 @@ fn state(m: &Monitor) -> &'static str {
 
 /// The answer to `ceph tell mon.X mon_status`.
 pub(super) fn mon_status(m: &Monitor) -> Value {
-    let map = &m.monmap.map;
+    let map = &m.state.monmap.map;
     let all = spirula_maps::features::PACIFIC_ALL.to_string();
     let names: Vec<_> = map.persistent_features.names().collect();
     let mut by_kind: BTreeMap<&str, usize> = BTreeMap::from([("mon", 1)]);
@@ -172,7 +172,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             let first = v.is_empty();
             v.insert(key, value);
             if first {
-                v.extend(ciphers::to_json(m.auth.ciphers()).map(|(k, c)| (k.to_owned(), c)));
+                v.extend(ciphers::to_json(m.state.auth.ciphers()).map(|(k, c)| (k.to_owned(), c)));
             }
         }
         v.insert("quorum".into(), json!(quorum(m)));
@@ -197,18 +197,18 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             text.push_str(&format!("{rank}: {} mon.{name}{place}\n", info.public_addrs));
         }
     }
-    text.push_str(&ciphers::to_text(m.auth.ciphers()));
+    text.push_str(&ciphers::to_text(m.state.auth.ciphers()));
     now(Reply::text(text).with_status(status))
 }
 
 /// The monitor map of the epoch that a command asks for, or the newest.
 fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
     let epoch = match call.args.opt_int("epoch")? {
-        None | Some(0) => return Ok(m.monmap.map.clone()),
+        None | Some(0) => return Ok(m.state.monmap.map.clone()),
         Some(e) => e,
     };
     let kept = match u32::try_from(epoch) {
-        Ok(e) => m.monmap.at(m.kv.as_ref(), e),
+        Ok(e) => m.state.monmap.at(m.kv.as_ref(), e),
         Err(_) => Ok(None),
     };
     match kept {
@@ -219,7 +219,7 @@ fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
 }
 
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.monmap.map;
+    let map = &m.state.monmap.map;
     if call.format.is_structured() {
         let members: Vec<Value> = map
             .ranks
@@ -262,7 +262,13 @@ fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// A monitor's metadata with its name and addresses.
 fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
-    let addrs = m.monmap.map.mons.get(name).map(|i| i.public_addrs.to_string());
+    let addrs = m
+        .state
+        .monmap
+        .map
+        .mons
+        .get(name)
+        .map(|i| i.public_addrs.to_string());
     let mut v = Map::from_iter([
         ("name".to_owned(), json!(name)),
         ("addrs".to_owned(), json!(addrs.unwrap_or_default())),
@@ -274,11 +280,11 @@ fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
 fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     let format = call.format.or_pretty();
     let Some(id) = call.args.opt_str("id") else {
-        let names = m.monmap.map.ranks.iter();
+        let names = m.state.monmap.map.ranks.iter();
         let all: Vec<_> = names.map(|n| metadata_json(m, n)).collect();
         return now(Reply::json(format, &json!(all)));
     };
-    if !m.monmap.map.mons.contains_key(&id) {
+    if !m.state.monmap.map.mons.contains_key(&id) {
         return refuse(errno::ENOENT, "requested mon not found");
     }
     let mut v = metadata_json(m, &id);
@@ -289,7 +295,7 @@ fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// How many monitors have each value of a property.
 pub(super) fn count_mons(m: &Monitor, property: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for name in &m.monmap.map.ranks {
+    for name in &m.state.monmap.map.ranks {
         let value = m.mon_metadata(name).remove(property);
         *counts
             .entry(value.unwrap_or_else(|| "unknown".to_owned()))
@@ -318,7 +324,7 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
         .cloned()
         .collect();
     let (names, ids) = (left.join(","), ids.join(","));
-    if left.len() > m.monmap.map.ranks.len() / 2 {
+    if left.len() > m.state.monmap.map.ranks.len() / 2 {
         let text = format!("quorum should be preserved ({names}) after stopping [{ids}]");
         return now(Reply::status(text));
     }
@@ -328,7 +334,7 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// `osdmap` of status, and the whole of `osd stat`.
 pub(super) fn osdmap_summary(m: &Monitor) -> Value {
-    let map = &m.osd.map;
+    let map = &m.state.osd.map;
     let (n, up, inside) = map.counts();
     json!({
         "epoch": map.epoch, "num_osds": n, "num_up_osds": up, "osd_up_since": map.last_up_change.sec,
@@ -360,9 +366,10 @@ fn share(part: usize, whole: usize) -> f64 {
 }
 
 fn pgmap_json(m: &Monitor) -> Value {
-    let total = m.stats.total();
-    let raw = m.stats.raw(&m.osd.map);
+    let total = m.state.stats.total();
+    let raw = m.state.stats.raw(&m.state.osd.map);
     let states: Vec<Value> = m
+        .state
         .stats
         .states()
         .iter()
@@ -371,7 +378,7 @@ fn pgmap_json(m: &Monitor) -> Value {
     let mut v = Map::new();
     v.insert("pgs_by_state".into(), json!(states));
     v.insert("num_pgs".into(), json!(total.pgs));
-    v.insert("num_pools".into(), json!(m.osd.map.pools.len()));
+    v.insert("num_pools".into(), json!(m.state.osd.map.pools.len()));
     v.insert("num_objects".into(), json!(total.sum.num_objects));
     v.insert("data_bytes".into(), json!(total.sum.num_bytes));
     v.insert("bytes_used".into(), json!(raw.used_raw()));
@@ -409,7 +416,7 @@ fn pgmap_json(m: &Monitor) -> Value {
 
 /// PGs that nobody reported, and other PGs that are not active.
 fn inactive(m: &Monitor) -> (usize, usize) {
-    m.stats.pgs.values().fold((0, 0), |(u, i), s| {
+    m.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
         if s.state == PgState::empty() {
             (u + 1, i)
         } else if !s.state.intersects(PgState::ACTIVE.with(PgState::PEERED))
@@ -429,12 +436,12 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
             "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.quorum.names,
             "quorum_age": quorum_age(m).as_secs(),
             "monmap": {
-                "epoch": m.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
-                "num_mons": m.monmap.map.mons.len(),
+                "epoch": m.state.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
+                "num_mons": m.state.monmap.map.mons.len(),
             },
             "osdmap": osdmap_summary(m), "pgmap": pgmap_json(m),
             "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
-            "mgrmap": {"available": m.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
+            "mgrmap": {"available": m.state.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
             "servicemap": services::map_json(m),
             "progress_events": m.progress.status_json(m.now),
         });
@@ -447,7 +454,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
 const HEALTH_PAD: &str = "\n            ";
 
 fn mgr_line(m: &Monitor) -> String {
-    let map = &m.manager.map;
+    let map = &m.state.manager.map;
     if !map.available {
         return "no daemons active".to_owned();
     }
@@ -465,7 +472,7 @@ fn out_of_quorum(m: &Monitor) -> String {
 }
 
 fn status_text(m: &Monitor) -> String {
-    let (map, pad) = (&m.osd.map, services::padding(m));
+    let (map, pad) = (&m.state.osd.map, services::padding(m));
     let mut t = format!(
         "  cluster:\n    id:     {}\n    health: {}\n",
         m.me.fsid,
@@ -473,7 +480,7 @@ fn status_text(m: &Monitor) -> String {
     );
     t.push_str(&format!(
         " \n  services:\n    mon: {pad}{} daemons, quorum {} (age {}){}\n    mgr: {pad}{}\n    osd: {pad}{}",
-        m.monmap.map.mons.len(),
+        m.state.monmap.map.mons.len(),
         m.quorum.names.join(","),
         fmt::age(quorum_age(m)),
         out_of_quorum(m),
@@ -490,8 +497,8 @@ fn status_text(m: &Monitor) -> String {
     }
     t.push_str(&services::lines(m));
     t.push_str(&services::tasks(m));
-    let total = m.stats.total();
-    let raw = m.stats.raw(map);
+    let total = m.state.stats.total();
+    let raw = m.state.stats.raw(map);
     t.push_str(&format!(
         " \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {} used, {} / {} avail\n    pgs:     ",
         map.pools.len(),
@@ -514,7 +521,7 @@ fn status_text(m: &Monitor) -> String {
 
 fn pgs_text(m: &Monitor) -> String {
     const PAD: &str = "             ";
-    let total = m.stats.total();
+    let total = m.state.stats.total();
     let mut lines = Vec::new();
     let (unknown, inactive) = inactive(m);
     let percent = |n: usize| format!("{:.3}%", n as f64 / total.pgs.max(1) as f64 * 100.0);
@@ -537,7 +544,7 @@ fn pgs_text(m: &Monitor) -> String {
             ));
         }
     }
-    let states = m.stats.states();
+    let states = m.state.stats.states();
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(1);
     for (state, n) in states {
         lines.push(format!("{n:<width$} {}", state_text(state)));

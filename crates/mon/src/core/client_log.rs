@@ -54,7 +54,7 @@ impl Monitor {
             kind: u32::from(s.name.kind.0),
             id: s.name.id,
         };
-        self.clog.add(LogEntry {
+        self.state.clog.add(LogEntry {
             name,
             rank: s.entity,
             addrs: s.addr.into(),

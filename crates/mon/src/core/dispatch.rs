@@ -13,16 +13,13 @@ use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 use super::ops::{DISPATCHED, PROPOSED};
 use super::route::wanted;
 use super::session::{NewSession, Session, SessionId, Sub};
-use super::{Monitor, Output, Waiter};
+use super::{Monitor, Output, Topic, Waiter};
 use crate::command::{self, Outcome, Reply};
-use crate::service::FSMAP_EPOCH;
 
 /// Writes that may wait for their turn, of which an entity may have what it leaves free to others; honest clients wait for answers and stay far below.
 const MAX_WAITING: usize = 4096;
 /// Longest name of a client's host, in bytes.
 const MAX_HOST: usize = 256;
-/// Longest name of a subscription, in bytes: one of a file system's map has the file system's name.
-const MAX_SUBSCRIPTION: usize = 128;
 /// Subscriptions of one session.
 const MAX_SUBSCRIPTIONS: usize = 64;
 
@@ -35,7 +32,7 @@ impl Monitor {
         self.see_time(now);
         let session = Session::new(new);
         if let Some(osd) = session.osd() {
-            self.osd.seen(osd, self.steady.now());
+            self.state.osd.seen(osd, self.steady.now());
         }
         self.sessions.insert(id, session);
     }
@@ -43,7 +40,7 @@ impl Monitor {
     /// A session has ended.
     pub fn close(&mut self, id: SessionId, now: UTime) {
         self.see_time(now);
-        self.manager.sessions.remove(&id);
+        self.state.manager.sessions.remove(&id);
         self.pending.forget(id);
         let Some(session) = self.sessions.remove(&id) else {
             return;
@@ -51,14 +48,14 @@ impl Monitor {
         if let Some(osd) = session.osd()
             && !self.sessions.values().any(|s| s.osd() == Some(osd))
         {
-            self.osd.lost(osd, self.steady.now());
+            self.state.osd.lost(osd, self.steady.now());
         }
     }
 
     /// A message came on a session. Malformed ones end it.
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.see_time(now);
-        let handled = if self.manager.sessions.contains_key(&id) {
+        let handled = if self.state.manager.sessions.contains_key(&id) {
             if !self.quorum.leads() {
                 self.out.push(Output::Close(id));
                 return;
@@ -84,7 +81,7 @@ impl Monitor {
             MsgType::MON_GET_MAP => {
                 msg.decode::<MMonGetMap>()?;
                 let reply = MMonMap {
-                    monmap: Blob::of(&self.monmap.map),
+                    monmap: Blob::of(&self.state.monmap.map),
                 };
                 self.send(id, reply.to_message());
             }
@@ -130,7 +127,7 @@ impl Monitor {
 
     /// A write whose turn it is. It was decoded once before, so failures cannot happen.
     pub(super) fn handle_write(&mut self, id: SessionId, msg: RawMessage) {
-        if self.manager.sessions.contains_key(&id) {
+        if self.state.manager.sessions.contains_key(&id) {
             return self.run_mgr_command(id, &msg);
         }
         if !self.sessions.contains_key(&id) {
@@ -165,31 +162,30 @@ impl Monitor {
             s.host = crate::fmt::cut(m.hostname, MAX_HOST);
         }
         let stateful = s.features & MON_STATEFUL_SUB == MON_STATEFUL_SUB;
-        let mut names = Vec::new();
-        for (what, sub) in m.what {
-            if !is_known(&what) {
+        let mut topics = Vec::new();
+        for (name, sub) in m.what {
+            // As in Ceph, what there is not is passed over.
+            let Some(topic) = Topic::parse(&name) else {
                 tracing::debug!("{}: a subscription to nothing that there is", s.name);
                 continue;
+            };
+            let has_room = s.subs.len() < MAX_SUBSCRIPTIONS || s.subs.contains_key(&topic);
+            let service = topic.service();
+            if !has_room || service.is_some_and(|service| !s.caps.is_allowed_service(service, "r")) {
+                continue;
             }
-            let room = s.subs.len() < MAX_SUBSCRIPTIONS || s.subs.contains_key(&what);
-            // Whoever has nothing but capabilities at the manager must find it.
-            let open = what.starts_with("log-") || ["config", "monmap", "mgrmap"].contains(&what.as_str());
-            if room && (open || s.caps.is_allowed_service(service_of(&what), "r")) {
-                // A client sees the log once: at the level that it asked for last.
-                if what.starts_with("log-") {
-                    s.subs
-                        .retain(|other, _| !other.starts_with("log-") || *other == what);
-                }
-                s.subs.insert(
-                    what.clone(),
-                    Sub {
-                        next: sub.start,
-                        onetime: sub.is_onetime(),
-                        ends: None,
-                    },
-                );
-                names.push(what);
+            // A client sees the log once: at the level that it asked for last.
+            if matches!(topic, Topic::Log(_)) {
+                s.subs
+                    .retain(|other, _| !matches!(other, Topic::Log(_)) || *other == topic);
             }
+            let sub = Sub {
+                next: sub.start,
+                onetime: sub.is_onetime(),
+                ends: None,
+            };
+            s.subs.insert(topic.clone(), sub);
+            topics.push(topic);
         }
         if !stateful {
             let ack = MMonSubscribeAck {
@@ -198,18 +194,14 @@ impl Monitor {
             };
             self.send(id, ack.to_message());
         }
-        for what in names {
-            self.push(id, &what);
+        for topic in topics {
+            self.push(id, &topic);
         }
     }
 
     fn get_version(&mut self, id: SessionId, tid: u64, m: &MMonGetVersion) {
-        let (version, oldest_version) = match m.what.as_str() {
-            "osdmap" => (u64::from(self.osd.map.epoch), u64::from(self.osd.first)),
-            "monmap" => (u64::from(self.monmap.map.epoch), 1),
-            "fsmap" | "mdsmap" => (u64::from(FSMAP_EPOCH), u64::from(FSMAP_EPOCH)),
-            _ => (0, 0),
-        };
+        let versions = Topic::parse(&m.what).and_then(|topic| self.state.versions(&topic));
+        let (oldest_version, version) = versions.map_or((0, 0), |(a, b)| (a.into(), b.into()));
         let reply = MMonGetVersionReply {
             handle: m.handle,
             version,
@@ -220,6 +212,7 @@ impl Monitor {
 
     fn get_osdmaps(&mut self, id: SessionId, m: &MMonGetOsdMap) {
         if let Some(reply) = self
+            .state
             .osd
             .ranges_message((m.full_first, m.full_last), (m.inc_first, m.inc_last))
         {
@@ -230,6 +223,7 @@ impl Monitor {
     fn get_config(&mut self, id: SessionId, tid: u64, m: &MGetConfig) {
         let kind = spirula_denc::EntityType(u8::try_from(m.name.kind).unwrap_or(0));
         let config = self
+            .state
             .config
             .for_daemon(kind.name(), &m.name.id, &m.host, &m.device_class);
         self.send(
@@ -244,7 +238,7 @@ impl Monitor {
         };
         let reply = s
             .handshake
-            .handle_auth(&m.payload, &self.auth, &Env::system(self.now));
+            .handle_auth(&m.payload, &self.state.auth, &Env::system(self.now));
         let msg = MAuthReply {
             protocol: m.protocol,
             result: reply.result,
@@ -256,10 +250,10 @@ impl Monitor {
     }
 
     fn statfs(&mut self, id: SessionId, tid: u64, m: &MStatfs) {
-        let st = self.stats.statfs(&self.osd.map, m.data_pool);
+        let st = self.state.stats.statfs(&self.state.osd.map, m.data_pool);
         let reply = MStatfsReply {
             fsid: self.me.fsid,
-            version: self.stats.version(),
+            version: self.state.stats.version(),
             st,
         };
         self.send(id, reply.to_message().with_tid(tid));
@@ -281,7 +275,7 @@ impl Monitor {
         let outcome = command::run(self, id, &m.cmd, &input);
         let ack = move |mon: &Monitor, reply: Reply| {
             MMonCommandAck {
-                paxos: PaxosVersion(u64::from(mon.osd.map.epoch)),
+                paxos: PaxosVersion(u64::from(mon.state.osd.map.epoch)),
                 result: reply.code,
                 status: reply.status,
                 cmd: m.cmd,
@@ -313,33 +307,5 @@ impl Monitor {
             output: reply.data.into(),
         };
         self.send(id, msg.to_message().with_tid(tid));
-    }
-}
-
-/// Whether there may be something to subscribe to under this name. As in Ceph, others are passed over.
-fn is_known(what: &str) -> bool {
-    let names = [
-        "config",
-        "fsmap",
-        "fsmap.user",
-        "mdsmap",
-        "mgrdigest",
-        "mgrmap",
-        "monmap",
-        "osd_pg_creates",
-        "osdmap",
-        "servicemap",
-    ];
-    let families = ["log-", "mdsmap.", "kv:"];
-    what.len() <= MAX_SUBSCRIPTION && (names.contains(&what) || families.iter().any(|f| what.starts_with(f)))
-}
-
-/// The service whose maps a subscription is to, for the capability check.
-fn service_of(what: &str) -> &'static str {
-    match what {
-        "osdmap" | "osd_pg_creates" => "osd",
-        "mgrmap" | "mgrdigest" => "mgr",
-        w if w.starts_with("mdsmap") || w.starts_with("fsmap") => "mds",
-        _ => "mon",
     }
 }

@@ -11,7 +11,7 @@ use crate::image_io::Action;
 impl Monitor {
     /// Does what is due. To be called several times a second where this monitor leads.
     pub(crate) fn watch_image_io(&mut self) {
-        let (map, sessions) = (&self.osd.map, &self.sessions);
+        let (map, sessions) = (&self.state.osd.map, &self.sessions);
         let osds = || -> BTreeSet<i32> {
             let osds = sessions.values().filter_map(super::Session::osd);
             osds.filter(|osd| map.is_up(*osd)).collect()

@@ -15,17 +15,16 @@ use spirula_cephx::caps::{MgrCap, MgrRequest};
 use spirula_cephx::{AuthName, KeyServer};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
 use spirula_maps::features::release;
-use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, MgrMap};
+use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, MServiceMap, MgrMap};
 use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
 use spirula_proto::{MsgType, Payload, RawMessage};
 
 use super::module::Module;
 use super::rights::{ORIGIN, Origins};
-use super::{LoadError, Monitor, Output, SessionId, Waiter};
+use super::{LoadError, Monitor, Output, SessionId, Topic, Waiter};
 use crate::caps::{MonCap, access};
 use crate::command::{self, Outcome, Reply};
-use crate::kv::KvRead;
-use crate::service::stored;
+use crate::service::{Published, Service, Source, stored};
 use crate::services::{self, Services};
 
 pub(super) const SERVICE: &str = "mgr";
@@ -131,37 +130,36 @@ pub struct Manager {
     pub(super) origins: Origins,
 }
 
-impl Manager {
-    pub(super) fn load(kv: &dyn KvRead, own: EntityAddrVec) -> Result<Self, LoadError> {
+impl Service for Manager {
+    const NAMES: &'static [&'static str] = &[SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
         let none = MgrMap {
             epoch: 1,
             ..MgrMap::default()
         };
         let mut manager = Self {
-            own,
+            own: from.me.mgr_addrs.clone(),
             map: none,
             sessions: BTreeMap::new(),
             module: Module::default(),
             services: Services::new(),
             origins: Origins::default(),
         };
-        manager.reload(kv)?;
+        manager.reload(from)?;
         Ok(manager)
     }
 
-    pub(super) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
+    /// Sessions and modules stay.
+    fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
         self.origins.reload();
-        for (key, value) in kv.scan(SERVICE)? {
-            self.apply(&key, Some(&value))?;
+        for (key, value) in from.kv.scan(SERVICE)? {
+            self.apply(SERVICE, &key, Some(&value))?;
         }
         Ok(())
     }
 
-    pub(super) fn owns(service: &str) -> bool {
-        service == SERVICE
-    }
-
-    pub(super) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         match (key, value) {
             (KEY, Some(value)) => self.map = stored("manager map", value)?,
             (SERVICES, Some(value)) => self.services.map = stored("service map", value)?,
@@ -172,6 +170,20 @@ impl Manager {
             }
         }
         Ok(())
+    }
+
+    fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
+        match topic {
+            Topic::MgrMap => Published::newest(next, self.map.epoch, || {
+                let map = self.map.clone();
+                MMgrMap { map }.to_message()
+            }),
+            Topic::ServiceMap => Published::newest(next, self.services.map.epoch, || {
+                let map = self.services.map.clone();
+                MServiceMap { map }.to_message()
+            }),
+            _ => None,
+        }
     }
 }
 
@@ -199,25 +211,26 @@ fn reply_message(kind: MsgType, tid: u64, reply: Reply) -> RawMessage {
 impl Monitor {
     /// A session has authenticated with the manager.
     pub fn open_mgr(&mut self, id: SessionId, session: MgrSession) {
-        self.manager.sessions.insert(id, session);
+        self.state.manager.sessions.insert(id, session);
     }
 
     /// Puts the leading monitor into the manager map with the client of its modules, unless that is there; starts these.
     pub(super) fn claim_manager(&mut self) {
-        if self.manager.own.0.is_empty() {
+        if self.state.manager.own.0.is_empty() {
             return;
         }
-        if !self.manager.module.is_off() {
+        if !self.state.manager.module.is_off() {
             return self.start_module();
         }
-        if !self.manager.module.may_start(self.steady.now()) {
+        if !self.state.manager.module.may_start(self.steady.now()) {
             return;
         }
-        let Some((active_gid, clients)) = self.auth.new_global_id().zip(self.new_client_addresses()) else {
+        let Some((active_gid, clients)) = self.state.auth.new_global_id().zip(self.new_client_addresses())
+        else {
             return;
         };
         let last_failure_osd_epoch = self.shut_manager_out();
-        let (own, map) = (&self.manager.own, &self.manager.map);
+        let (own, map) = (&self.state.manager.own, &self.state.manager.map);
         let next = MgrMap {
             epoch: map.epoch.saturating_add(1),
             active_addrs: own.clone(),
@@ -232,7 +245,7 @@ impl Monitor {
             always_on_modules: always_on_modules(),
             ..MgrMap::default()
         };
-        self.manager.module.claim(active_gid, clients);
+        self.state.manager.module.claim(active_gid, clients);
         self.writes.txn.put(SERVICE, KEY, encode_to_vec(&next));
     }
 
@@ -240,12 +253,12 @@ impl Monitor {
     pub(crate) fn fail_manager(&mut self) {
         self.stop_module();
         let none = MgrMap {
-            epoch: self.manager.map.epoch.saturating_add(1),
+            epoch: self.state.manager.map.epoch.saturating_add(1),
             last_failure_osd_epoch: self.shut_manager_out(),
             ..MgrMap::default()
         };
         self.writes.txn.put(SERVICE, KEY, encode_to_vec(&none));
-        let sessions = self.manager.sessions.keys();
+        let sessions = self.state.manager.sessions.keys();
         self.out.extend(sessions.map(|id| Output::Close(*id)));
     }
 
@@ -258,7 +271,7 @@ impl Monitor {
                 addr: s.addr,
             });
         }
-        let s = self.manager.sessions.get(&id)?;
+        let s = self.state.manager.sessions.get(&id)?;
         Some(Sender {
             name: s.name.clone(),
             entity: s.entity(),
@@ -296,8 +309,8 @@ impl Monitor {
                 let close: MMgrClose = msg.decode()?;
                 self.send(id, close.to_message());
                 let key = (close.service_name, close.daemon_name);
-                if let Some(s) = self.manager.sessions.get(&id) {
-                    self.manager.services.end(&key, s.global_id);
+                if let Some(s) = self.state.manager.sessions.get(&id) {
+                    self.state.manager.services.end(&key, s.global_id);
                 }
             }
             MsgType::MGR_REPORT => self.service_report(id, msg.decode()?)?,
@@ -318,29 +331,29 @@ impl Monitor {
         // Clients that are no services report too.
         let Some(what) = open.service else { return };
         if !self.may_register(id) {
-            let name = self.manager.sessions.get(&id).map(|s| s.name.to_string());
+            let name = self.state.manager.sessions.get(&id).map(|s| s.name.to_string());
             tracing::info!("{} may not register services", name.unwrap_or_default());
             return;
         }
-        if let Some(s) = self.manager.sessions.get(&id) {
+        if let Some(s) = self.state.manager.sessions.get(&id) {
             let key = (open.service_name, open.daemon_name);
             let client = services::Client {
                 name: &s.name,
                 gid: s.global_id,
                 addr: s.addr,
             };
-            self.manager.services.register(key, what, client, now);
+            self.state.manager.services.register(key, what, client, now);
         }
     }
 
     /// Whether a session with the manager may register services: whoever may write `service` at the manager, or at the monitors,
     /// as gateways and mirrors mostly have capabilities there alone. In Ceph everybody may.
     fn may_register(&self, id: SessionId) -> bool {
-        let Some(s) = self.manager.sessions.get(&id) else {
+        let Some(s) = self.state.manager.sessions.get(&id) else {
             return false;
         };
         let at_monitors = || {
-            let entity = self.auth.lookup(&s.name)?;
+            let entity = self.state.auth.lookup(&s.name)?;
             let caps = MonCap::parse(entity.caps.get("mon")?, s.name.clone(), s.ip);
             Some(caps.is_allowed_service("service", "w"))
         };
@@ -354,8 +367,8 @@ impl Monitor {
         if report.service_name.is_empty() || !self.may_register(id) {
             return Ok(());
         }
-        let gid = self.manager.sessions.get(&id).map_or(0, |s| s.global_id);
-        if !self.manager.services.report(report, gid, now)? {
+        let gid = self.state.manager.sessions.get(&id).map_or(0, |s| s.global_id);
+        if !self.state.manager.services.report(report, gid, now)? {
             self.out.push(Output::Close(id));
         }
         Ok(())
@@ -365,7 +378,7 @@ impl Monitor {
     pub(super) fn review_services(&mut self) {
         let grace = self.values.float("mgr_service_beacon_grace").max(0.0);
         let (grace, now) = (Duration::from_secs_f64(grace.min(1e9)), self.service_clocks());
-        if let Some(map) = self.manager.services.review(grace, now) {
+        if let Some(map) = self.state.manager.services.review(grace, now) {
             self.writes.txn.put(SERVICE, SERVICES, encode_to_vec(&map));
         }
     }

@@ -30,6 +30,7 @@ mod steady;
 #[cfg(test)]
 mod tests;
 mod timecheck;
+mod topic;
 mod write;
 
 use std::collections::BTreeMap;
@@ -48,17 +49,17 @@ pub use session::{NewSession, Session, SessionId, Sub};
 use steady::Steady;
 pub use timecheck::TimeAnswer;
 use timecheck::TimeCheck;
+pub use topic::Topic;
 pub use write::Waiter;
 
-use crate::crashes::{self, Crashes};
-use crate::health::{DiskUse, HealthLog, Mutes, Versions};
+use crate::health::{DiskUse, Versions};
 use crate::image_io::ImageIo;
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
 use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::raft::Applied;
-use crate::service::{Auth, ClusterLog, Config, MonMaps, OsdMaps, Stats};
+use crate::service::{Auth, Config, Service, Source, State};
 
 /// What the core wants done.
 #[derive(Debug)]
@@ -141,25 +142,16 @@ pub struct Monitor {
     /// Raft's term: the election epoch in dumps.
     pub(crate) term: u64,
     pub(crate) values: Values,
-    pub(crate) monmap: MonMaps,
-    pub(crate) osd: OsdMaps,
-    pub(crate) auth: Auth,
-    pub(crate) config: Config,
-    pub(crate) clog: ClusterLog,
+    pub(crate) state: State,
     /// How often the audit log tells of denied commands.
     pub(crate) denials: Pace<AuthName>,
     /// How many lines others write to the cluster log.
     lines: Pace<AuthName>,
-    pub(crate) stats: Stats,
-    pub(crate) mutes: Mutes,
-    pub(crate) crashes: Crashes,
-    pub(crate) health_log: HealthLog,
     pub(crate) versions: Versions,
     pub(crate) progress: Progress,
     pub(crate) image_io: ImageIo,
     /// `None` until the daemon has told it.
     pub(crate) disk: Option<DiskUse>,
-    pub(crate) manager: Manager,
     pub(crate) quorum: Quorum,
     /// The other monitors, by name.
     pub(crate) peers: BTreeMap<String, PeerInfo>,
@@ -190,25 +182,21 @@ impl Monitor {
         alone: bool,
         now: UTime,
     ) -> Result<Self, LoadError> {
-        let config = Config::load(kv.as_ref())?;
+        let from = Source {
+            kv: &kv,
+            me: &me,
+            now,
+        };
+        let state = State::load(from)?;
         let mut m = Self {
-            monmap: MonMaps::load(kv.as_ref())?,
-            osd: OsdMaps::load(kv.clone())?,
-            auth: Auth::load(kv.as_ref(), &me.name)?,
-            clog: ClusterLog::load(kv.as_ref())?,
+            state,
             denials: crate::command::denials(),
             lines: client_log::lines(),
-            stats: Stats::load(kv.as_ref(), now)?,
-            mutes: Mutes::load(kv.as_ref())?,
-            crashes: Crashes::load(kv.as_ref())?,
-            health_log: HealthLog::load(kv.as_ref())?,
             versions: Versions::default(),
             progress: Progress::default(),
             image_io: ImageIo::default(),
             disk: None,
-            manager: Manager::load(kv.as_ref(), me.mgr_addrs.clone())?,
             values: Values::from_file(local),
-            config,
             quorum: Quorum::new(&me.name, alone, now),
             peers: BTreeMap::new(),
             metadata_due: true,
@@ -229,7 +217,7 @@ impl Monitor {
             failed: None,
         };
         m.refresh_values();
-        m.osd.start(m.steady.now());
+        m.state.osd.start(m.steady.now());
         m.refresh_versions();
         if m.quorum.leads() {
             // A fresh range of global ids, and secrets if they are due, before the first client can log in.
@@ -251,12 +239,12 @@ impl Monitor {
 
     /// The keys that handshakes check against.
     pub fn auth(&self) -> &Auth {
-        &self.auth
+        &self.state.auth
     }
 
     /// The newest OSDMap that is committed here.
     pub fn osdmap(&self) -> &spirula_maps::OsdMap {
-        &self.osd.map
+        &self.state.osd.map
     }
 
     /// The monitors in quorum, as this one knows it.
@@ -278,7 +266,7 @@ impl Monitor {
             return;
         }
         self.check_times();
-        self.stats.tick(now, &self.osd.map);
+        self.state.stats.tick(now, &self.state.osd.map);
         self.watch_progress();
         self.watch_image_io();
         self.audit_suppressed();
@@ -304,7 +292,7 @@ impl Monitor {
         self.log_health();
         self.claim_manager();
         self.review_services();
-        let totals = self.stats.keep(&self.osd.map, self.now);
+        let totals = self.state.stats.keep(&self.state.osd.map, self.now);
         self.writes.txn.extend(totals);
         self.note_monitors();
     }
@@ -330,33 +318,12 @@ impl Monitor {
     }
 
     fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
-        let (mut config_changed, mut metadata_changed) = (false, false);
-        for op in &txn.ops {
-            let value = op.value.as_ref();
-            match op.service.as_str() {
-                "osdmap" => self.osd.apply(&op.key, value)?,
-                "auth" => self.auth.apply(&op.key, value)?,
-                "config" => {
-                    self.config.apply(&op.key, value);
-                    config_changed = true;
-                }
-                crashes::SERVICE => self.crashes.apply(&op.key, value),
-                "log" => self.clog.apply(&op.key, value)?,
-                "monmap" => self.monmap.apply(&op.key, value)?,
-                "osd_metadata" | "mon_metadata" => metadata_changed = true,
-                s if self.stats.kept.owns(s) => self.stats.kept.apply(&op.key, value)?,
-                s if Manager::owns(s) => self.manager.apply(&op.key, value)?,
-                s if Config::owns_history(s) => self.config.apply_history(&op.key),
-                s if self.mutes.owns(s) => self.mutes.apply(&op.key, value)?,
-                s if self.health_log.said.owns(s) => self.health_log.said.apply(&op.key, value)?,
-                // Read from the store when needed.
-                _ => {}
-            }
-        }
-        if metadata_changed {
+        self.state.apply(txn)?;
+        let is_changed = |services: &[&str]| txn.ops.iter().any(|op| services.contains(&op.service.as_str()));
+        if is_changed(&["osd_metadata", "mon_metadata"]) {
             self.refresh_versions();
         }
-        if config_changed {
+        if is_changed(Config::NAMES) {
             self.refresh_values();
             self.push_config_all();
         }
@@ -364,17 +331,12 @@ impl Monitor {
     }
 
     fn reload(&mut self) -> Result<(), LoadError> {
-        self.config = Config::load(self.kv.as_ref())?;
-        self.monmap = MonMaps::load(self.kv.as_ref())?;
-        self.osd = OsdMaps::load(self.kv.clone())?;
-        self.auth.reload(self.kv.as_ref())?;
-        self.clog = ClusterLog::load(self.kv.as_ref())?;
-        self.mutes = Mutes::load(self.kv.as_ref())?;
-        self.crashes = Crashes::load(self.kv.as_ref())?;
-        self.health_log = HealthLog::load(self.kv.as_ref())?;
-        self.manager.reload(self.kv.as_ref())?;
-        self.stats.kept = crate::service::Keyed::load(self.kv.as_ref())?;
-        self.osd.start(self.steady.now());
+        self.state.reload(Source {
+            kv: &self.kv,
+            me: &self.me,
+            now: self.now,
+        })?;
+        self.state.osd.start(self.steady.now());
         self.refresh_versions();
         self.refresh_values();
         Ok(())
@@ -382,10 +344,11 @@ impl Monitor {
 
     pub(crate) fn refresh_values(&mut self) {
         let central = self
+            .state
             .config
             .for_daemon("mon", &self.me.name, &self.me.hostname, "");
         self.values.set_central(central);
-        self.auth.set_values(&self.values);
+        self.state.auth.set_values(&self.values);
         self.op_history.set_options(&self.values);
     }
 
@@ -410,8 +373,9 @@ impl Monitor {
     /// Notes an event in the cluster log.
     pub(crate) fn log_event(&mut self, priority: spirula_proto::mon::LogPriority, text: impl Into<String>) {
         let entry = self
+            .state
             .clog
             .own_entry(&self.me, self.now, priority, "cluster", text.into());
-        self.clog.add(entry);
+        self.state.clog.add(entry);
     }
 }

@@ -19,22 +19,22 @@ const BEACONS_MISSED: u32 = 2;
 impl Monitor {
     /// Marks an OSD down in the next map; the text is for the cluster log.
     pub(crate) fn mark_down(&mut self, osd: i32, text: Option<String>) {
-        if !self.osd.map.is_up(osd) {
+        if !self.state.osd.map.is_up(osd) {
             return;
         }
-        let mut xinfo = xinfo(&self.osd.map, osd);
+        let mut xinfo = xinfo(&self.state.osd.map, osd);
         let (now, steady) = (self.now, self.steady.now());
         failure::before_down(&mut xinfo, now, failure::halflife(&self.values));
         let inc = self.pending_osd();
         inc.new_state.insert(osd, OsdState::UP);
         inc.new_xinfo.insert(osd, xinfo);
         inc.new_last_up_change = now;
-        let life = self.osd.lives.entry(osd);
+        let life = self.state.osd.lives.entry(osd);
         life.failure.clear();
         life.clock = Clock::default();
         life.lost = None;
         life.down_since = Some(steady);
-        self.osd.lives.forget_reporter(osd);
+        self.state.osd.lives.forget_reporter(osd);
         if let Some(text) = text {
             self.log_event(LogPriority::INFO, text);
         }
@@ -42,14 +42,14 @@ impl Monitor {
 
     /// The text for an OSD that others or this monitor found dead: `osd.0 failed (root=default,host=a) (WHY)`.
     fn failed(&self, osd: i32, why: &str) -> String {
-        let path = self.osd.map.crush.map().location(osd);
+        let path = self.state.osd.map.crush.map().location(osd);
         let place: Vec<String> = path.iter().rev().map(|(k, v)| format!("{k}={v}")).collect();
         format!("osd.{osd} failed ({}) ({why})", place.join(","))
     }
 
     /// Whether an OSD may be marked down by itself: no flag forbids it, and enough are up.
     fn may_mark_down(&self, osd: i32) -> bool {
-        let map = &self.osd.map;
+        let map = &self.state.osd.map;
         if !map.is_up(osd) || map.is_flagged(osd, OsdState::NODOWN) {
             return false;
         }
@@ -59,7 +59,7 @@ impl Monitor {
     }
 
     pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
-        let (target, map) = (f.target, &self.osd.map);
+        let (target, map) = (f.target, &self.state.osd.map);
         let index = usize::try_from(target).unwrap_or(usize::MAX);
         let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
         let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
@@ -68,7 +68,7 @@ impl Monitor {
         }
         match f.kind {
             FailureKind::RECOVERED => {
-                self.osd.lives.entry(target).failure.cancel(reporter);
+                self.state.osd.lives.entry(target).failure.cancel(reporter);
                 let text = format!("osd.{target} failure report canceled by osd.{reporter}");
                 self.log_event(LogPriority::DEBUG, text);
             }
@@ -84,7 +84,7 @@ impl Monitor {
                 self.log_event(LogPriority::DEBUG, text);
                 let ago = Duration::from_millis(u64::from(f.failed_for_ms));
                 let since = self.steady.now().saturating_sub(ago);
-                self.osd.lives.entry(target).failure.report(reporter, since);
+                self.state.osd.lives.entry(target).failure.report(reporter, since);
                 if self.may_mark_down(target) {
                     self.judge(target);
                 }
@@ -96,7 +96,7 @@ impl Monitor {
     fn mark_dead(&mut self, target: i32, reporter: i32) {
         let text = self.failed(target, &format!("connection refused reported by osd.{reporter}"));
         self.mark_down(target, Some(text));
-        let epoch = self.osd.map.epoch + 1;
+        let epoch = self.state.osd.map.epoch + 1;
         if let Some(x) = self.pending_osd().new_xinfo.get_mut(&target) {
             x.dead_epoch = epoch;
         }
@@ -104,7 +104,7 @@ impl Monitor {
 
     /// An OSD that was marked down while it ran has stopped serving.
     pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: u32) {
-        let map = &self.osd.map;
+        let map = &self.state.osd.map;
         if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
             return;
         }
@@ -127,8 +127,8 @@ impl Monitor {
             steady: self.steady.now(),
             wall: self.now,
         };
-        let map = self.osd.map.clone();
-        let life = self.osd.lives.entry(target);
+        let map = self.state.osd.map.clone();
+        let life = self.state.osd.lives.entry(target);
         if life.failure.is_empty() {
             return;
         }
@@ -152,12 +152,12 @@ impl Monitor {
         let now = self.steady.now();
         let broken = Duration::from_millis(self.values.uint("spirula_osd_down_grace"));
         let silent = Duration::from_secs(self.values.uint("mon_osd_report_timeout"));
-        let map = self.osd.map.clone();
+        let map = self.state.osd.map.clone();
         for osd in map.osds() {
             if !self.may_mark_down(osd) {
                 continue;
             }
-            let Some(life) = self.osd.lives.get(osd) else {
+            let Some(life) = self.state.osd.lives.get(osd) else {
                 continue;
             };
             let gone = life.lost.is_some_and(|t| now.saturating_sub(t) >= broken);
@@ -177,7 +177,7 @@ impl Monitor {
 
     /// Whether OSDs may still be marked out by themselves: enough are in.
     fn may_mark_out(&self) -> bool {
-        let map = &self.osd.map;
+        let map = &self.state.osd.map;
         let (total, _, inside) = map.counts();
         let leaving = self.writes.osd.as_ref().map_or(0, |inc| {
             let out = inc.new_weight.iter().filter(|(_, w)| **w == WEIGHT_OUT);
@@ -191,21 +191,21 @@ impl Monitor {
     /// supply, which comes back as a whole.
     pub(super) fn mark_long_down_out(&mut self) {
         let now = self.steady.now();
-        let map = self.osd.map.clone();
+        let map = self.state.osd.map.clone();
         let limit = self.values.get("mon_osd_down_out_subtree_limit");
         let limit = map.crush.map().type_id(limit).filter(|t| *t > 0);
         for osd in map.osds() {
             if map.is_up(osd) || map.is_out(osd) || map.is_flagged(osd, OsdState::NOOUT) {
                 continue;
             }
-            let Some(since) = self.osd.lives.get(osd).and_then(|l| l.down_since) else {
+            let Some(since) = self.state.osd.lives.get(osd).and_then(|l| l.down_since) else {
                 continue;
             };
             if !self.may_mark_out() {
                 return;
             }
             if limit.is_some_and(|t| all_around_is_down(&map, osd, t)) {
-                self.osd.lives.entry(osd).down_since = Some(now);
+                self.state.osd.lives.entry(osd).down_since = Some(now);
                 continue;
             }
             let down = now.saturating_sub(since);
@@ -229,7 +229,7 @@ impl Monitor {
     }
 
     fn mark_out(&mut self, osd: i32, down: Duration) {
-        let (weight, base) = (self.osd.map.weight(osd), xinfo(&self.osd.map, osd));
+        let (weight, base) = (self.state.osd.map.weight(osd), xinfo(&self.state.osd.map, osd));
         self.set_weight(osd, WEIGHT_OUT);
         let inc = self.pending_osd();
         inc.new_state.entry(osd).or_default().insert(OsdState::AUTOOUT);

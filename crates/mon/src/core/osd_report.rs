@@ -29,20 +29,24 @@ impl Monitor {
             tracing::warn!("a report from something that is no OSD");
             return Ok(());
         };
-        self.osd.seen(osd, self.steady.now());
+        self.state.osd.seen(osd, self.steady.now());
         match report {
             OsdReport::Beacon(b) => {
-                let newest = self.osd.map.epoch;
-                let life = self.osd.lives.entry(osd);
+                let newest = self.state.osd.map.epoch;
+                let life = self.state.osd.lives.entry(osd);
                 life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
                 life.interval = Duration::from_millis(u64::from(b.interval_ms));
             }
             OsdReport::PgStats(r) => self.pg_stats(id, osd, msg.header.tid, &r),
             OsdReport::WantMaps(w) => {
-                let last = if w.last == 0 { self.osd.map.epoch } else { w.last };
+                let last = if w.last == 0 {
+                    self.state.osd.map.epoch
+                } else {
+                    w.last
+                };
                 let range = (w.first.max(1), last);
                 let (full, inc) = if w.full { (range, (0, 0)) } else { ((0, 0), range) };
-                if let Some(m) = self.osd.ranges_message(full, inc) {
+                if let Some(m) = self.state.osd.ranges_message(full, inc) {
                     self.send(id, m);
                 }
             }
@@ -67,8 +71,14 @@ impl Monitor {
                 }
             }
             OsdReport::Alive(a) => {
-                let up_thru = self.osd.map.osd_info.get(osd as usize).map_or(0, |i| i.up_thru);
-                if a.want > up_thru && a.want <= self.osd.map.epoch {
+                let up_thru = self
+                    .state
+                    .osd
+                    .map
+                    .osd_info
+                    .get(osd as usize)
+                    .map_or(0, |i| i.up_thru);
+                if a.want > up_thru && a.want <= self.state.osd.map.epoch {
                     self.note_up_thru(osd, a.want);
                 }
             }
@@ -91,7 +101,7 @@ impl Monitor {
 
     /// An OSD wants a PG to have these acting members for a while, or none.
     fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
-        let map = self.osd.map.clone();
+        let map = self.state.osd.map.clone();
         // As in Ceph the PG's primary has its say, and nobody else.
         let sane = map.has_pg(pg)
             && map
@@ -110,7 +120,7 @@ impl Monitor {
 
     /// The next map is to say that an OSD was up in this epoch.
     fn note_up_thru(&mut self, osd: i32, epoch: u32) {
-        if self.osd.map.is_up(osd) {
+        if self.state.osd.map.is_up(osd) {
             let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
             *up_thru = epoch.max(*up_thru);
         }
@@ -118,7 +128,7 @@ impl Monitor {
 
     /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
     fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<(), (i32, String)> {
-        let map = self.osd.map.clone();
+        let map = self.state.osd.map.clone();
         if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
             return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
         }
@@ -189,7 +199,7 @@ impl Monitor {
             inc.new_weight.insert(osd, w);
             inc.new_last_in_change = now;
         }
-        let life = self.osd.lives.entry(osd);
+        let life = self.state.osd.lives.entry(osd);
         life.failure = Failure::default();
         life.down_since = None;
         let metadata = serde_json::to_vec(&b.metadata).unwrap_or_default();
@@ -250,11 +260,11 @@ impl Monitor {
 
     /// Marks an OSD in or out in the next map.
     pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
-        let was = self.osd.map.weight(osd);
+        let was = self.state.osd.map.weight(osd);
         let (now, steady) = (self.now, self.steady.now());
-        if was == WEIGHT_OUT && self.osd.map.is_down(osd) {
+        if was == WEIGHT_OUT && self.state.osd.map.is_down(osd) {
             // It is given the whole time again.
-            self.osd.lives.entry(osd).down_since = Some(steady);
+            self.state.osd.lives.entry(osd).down_since = Some(steady);
         }
         let inc = self.pending_osd();
         inc.new_weight.insert(osd, weight);
@@ -273,8 +283,8 @@ impl Monitor {
             Fullness::FULL => OsdState::FULL,
             _ => OsdState::empty(),
         };
-        let have = OsdState(self.osd.map.state(osd).0 & all.0);
-        if self.osd.map.exists(osd) && have != want {
+        let have = OsdState(self.state.osd.map.state(osd).0 & all.0);
+        if self.state.osd.map.exists(osd) && have != want {
             self.pending_osd()
                 .new_state
                 .insert(osd, OsdState(have.0 ^ want.0));
@@ -282,10 +292,16 @@ impl Monitor {
     }
 
     fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
-        if g.osd == osd && self.osd.map.is_up(osd) {
-            let up_from = self.osd.map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
+        if g.osd == osd && self.state.osd.map.is_up(osd) {
+            let up_from = self
+                .state
+                .osd
+                .map
+                .osd_info
+                .get(osd as usize)
+                .map_or(0, |i| i.up_from);
             self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
-            let epoch = self.osd.map.epoch;
+            let epoch = self.state.osd.map.epoch;
             self.pending_osd()
                 .new_last_clean_interval
                 .insert(osd, (up_from, epoch));
@@ -298,7 +314,7 @@ impl Monitor {
     pub(super) fn osd_maintenance(&mut self) {
         self.mark_silent_down();
         self.mark_long_down_out();
-        let (map, now) = (self.osd.map.clone(), self.now);
+        let (map, now) = (self.state.osd.map.clone(), self.now);
         let expired = |list: &BTreeMap<EntityAddr, UTime>| -> Vec<EntityAddr> {
             let over = list.iter().filter(|(_, until)| **until < now);
             over.map(|(a, _)| *a).collect()
@@ -312,13 +328,13 @@ impl Monitor {
         self.check_quotas(&map);
         self.prune_removed_snaps(&map);
         self.adjust_pg_nums();
-        let trim = self.osd.trim(self.keep_from());
+        let trim = self.state.osd.trim(self.keep_from());
         self.writes.txn.extend(trim);
     }
 
     fn check_quotas(&mut self, map: &OsdMap) {
         for (id, pool) in &map.pools {
-            let t = self.stats.pool(*id);
+            let t = self.state.stats.pool(*id);
             let over = |max: u64, now: i64| max > 0 && u64::try_from(now).unwrap_or(0) >= max;
             let bytes = over(pool.quota_max_bytes, t.sum.num_bytes);
             let objects = over(pool.quota_max_objects, t.sum.num_objects);
@@ -357,29 +373,30 @@ impl Monitor {
         let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
             .unwrap_or(500)
             .max(1);
-        let recent = self.osd.map.epoch.saturating_sub(keep);
+        let recent = self.state.osd.map.epoch.saturating_sub(keep);
         let clean = self
+            .state
             .stats
             .pgs
             .values()
             .map(|s| s.effective_last_epoch_clean())
             .min();
         // Without any statistics nothing is known about what is still needed.
-        let clean = if self.osd.map.pools.is_empty() {
+        let clean = if self.state.osd.map.pools.is_empty() {
             recent
         } else {
             clean.unwrap_or(0)
         };
-        let beacons = self.osd.map.osds().filter(|o| self.osd.map.is_up(*o));
+        let beacons = self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o));
         let reported = beacons
-            .map(|o| self.osd.lives.get(o).map_or(0, |l| l.min_last_epoch_clean))
+            .map(|o| self.state.osd.lives.get(o).map_or(0, |l| l.min_last_epoch_clean))
             .min();
         recent.min(clean).min(reported.unwrap_or(recent))
     }
 
     /// Completes a map's changes: what follows from them.
     pub(super) fn finish_incremental(&mut self, inc: &mut Incremental) {
-        let mut next = (*self.osd.map).clone();
+        let mut next = (*self.state.osd.map).clone();
         if next
             .apply(&Incremental {
                 full_crc: 0,

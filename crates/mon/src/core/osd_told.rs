@@ -32,16 +32,16 @@ impl Monitor {
     }
 
     pub(super) fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
-        let life = self.osd.lives.entry(osd);
+        let life = self.state.osd.lives.entry(osd);
         life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
         if let Some(sample) = r.clock.clone() {
             life.clock.take(sample);
         }
-        if let Err(e) = self.stats.report(osd, r, &self.osd.map, self.now) {
+        if let Err(e) = self.state.stats.report(osd, r, &self.state.osd.map, self.now) {
             tracing::warn!("osd.{osd}: statistics do not decode: {e}");
             return;
         }
-        let stat = self.stats.osds.get(&osd);
+        let stat = self.state.stats.osds.get(&osd);
         let commit = stat.map_or(0, |s| s.os_perf_stat.commit_latency_ns);
         self.commit_time(osd, commit);
         let ack = OsdReportReply::PgStatsAck(PgStatsAck {

@@ -82,11 +82,11 @@ impl Monitor {
     pub fn lead(&mut self, term: u64, now: UTime) {
         self.change_role(Role::Leader, term, now);
         self.quorum.leader = self.me.name.clone();
-        self.stats.restart(now);
+        self.state.stats.restart(now);
         self.progress.restart();
         self.image_io.restart();
-        self.manager.services.restart();
-        self.osd.start(self.steady.now());
+        self.state.manager.services.restart();
+        self.state.osd.start(self.steady.now());
         self.metadata_due = true;
         self.resend();
         self.pump();
@@ -131,7 +131,7 @@ impl Monitor {
         self.restart_time_checks();
         self.stop_module();
         // Only the leader is the manager.
-        let at_manager: Vec<_> = self.manager.sessions.keys().copied().collect();
+        let at_manager: Vec<_> = self.state.manager.sessions.keys().copied().collect();
         self.out.extend(at_manager.into_iter().map(Output::Close));
     }
 
@@ -158,13 +158,21 @@ impl Monitor {
     pub fn see_quorum(&mut self, names: &[String], since: UTime, now: UTime) {
         self.see_time(now);
         let in_quorum = |n: &&String| names.contains(n);
-        let names: Vec<String> = self.monmap.map.ranks.iter().filter(in_quorum).cloned().collect();
+        let names: Vec<String> = self
+            .state
+            .monmap
+            .map
+            .ranks
+            .iter()
+            .filter(in_quorum)
+            .cloned()
+            .collect();
         let changed = names != self.quorum.names;
         (self.quorum.names, self.quorum.since) = (names, since);
         if changed {
             self.restart_time_checks();
         }
-        if changed && self.quorum.leads() && self.monmap.map.mons.len() > 1 {
+        if changed && self.quorum.leads() && self.state.monmap.map.mons.len() > 1 {
             let (me, q) = (&self.me.name, &self.quorum.names);
             let ranks: Vec<String> = self.quorum_ranks().iter().map(usize::to_string).collect();
             let (q, ranks) = (q.join(","), ranks.join(","));
@@ -175,14 +183,14 @@ impl Monitor {
 
     /// The ranks of the monitors in quorum.
     pub(crate) fn quorum_ranks(&self) -> Vec<usize> {
-        let rank = |n: &String| self.monmap.map.rank_of(n);
+        let rank = |n: &String| self.state.monmap.map.rank_of(n);
         self.quorum.names.iter().filter_map(rank).collect()
     }
 
     /// The names of the monitors that are not in quorum, by rank.
     pub(crate) fn out_of_quorum(&self) -> Vec<&String> {
         let out = |n: &&String| !self.quorum.names.contains(n);
-        self.monmap.map.ranks.iter().filter(out).collect()
+        self.state.monmap.map.ranks.iter().filter(out).collect()
     }
 
     /// Whether this monitor is all of its group.
@@ -203,7 +211,7 @@ impl Monitor {
         if !std::mem::take(&mut self.metadata_due) {
             return;
         }
-        let known: BTreeSet<&String> = self.monmap.map.mons.keys().collect();
+        let known: BTreeSet<&String> = self.state.monmap.map.mons.keys().collect();
         self.peers.retain(|name, _| known.contains(name));
         let own = (&self.me.name, &self.me.metadata);
         let mut all = vec![own];
@@ -234,7 +242,7 @@ impl Monitor {
     /// monitors it may bring a new address, and its key is all it has to have.
     pub fn join(&mut self, name: &str, addrs: &EntityAddrVec, now: UTime) {
         self.see_time(now);
-        let map = &self.monmap.map;
+        let map = &self.state.monmap.map;
         let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
         let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);
         if !self.quorum.leads() || there || !acceptable || !self.may_write() {
@@ -256,13 +264,13 @@ impl Monitor {
 
     /// Makes a map the next one.
     pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
-        map.epoch = self.monmap.map.epoch + 1;
+        map.epoch = self.state.monmap.map.epoch + 1;
         map.last_changed = self.now;
         MonMaps::put(&map, &mut self.writes.txn);
-        for name in self.monmap.map.mons.keys() {
+        for name in self.state.monmap.map.mons.keys() {
             if !map.mons.contains_key(name) {
                 self.writes.txn.remove(MON_METADATA, name.clone());
-                self.auth.forget_monitor(name, &mut self.writes.txn);
+                self.state.auth.forget_monitor(name, &mut self.writes.txn);
             }
         }
     }

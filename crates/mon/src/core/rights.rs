@@ -175,7 +175,7 @@ impl Monitor {
         let env = Env::system(self.now);
         let id = format!("{}.{:016x}", self.me.name, env.random_u64()?);
         let name = AuthName::new(EntityType::MGR, id);
-        let key = self.auth.admit(&name, caps, &env)?;
+        let key = self.state.auth.admit(&name, caps, &env)?;
         Ok((name, key))
     }
 
@@ -191,11 +191,11 @@ impl Monitor {
     }
 
     fn client_for(&mut self, client: u64, place: &Place, basis: &Basis) -> Option<Login> {
-        let origins = &self.manager.origins;
+        let origins = &self.state.manager.origins;
         if origins.clients.len() >= MAX_CLIENTS || origins.clients.contains_key(&client) {
             return None;
         }
-        let own = caps_in(self.osd.map.pool_name(place.pool)?, &place.namespace)?;
+        let own = caps_in(self.state.osd.map.pool_name(place.pool)?, &place.namespace)?;
         let more = match basis {
             Basis::Asked(question) => self.asker(*question)?.1,
             Basis::Stored { origin, at } => origins.caps_of(place, origin, at.as_ref())?.to_owned(),
@@ -206,7 +206,7 @@ impl Monitor {
         };
         match self.admit_client(&[("mon", MON), ("osd", &osd)]) {
             Ok((name, key)) => {
-                self.manager.origins.clients.insert(client, name.clone());
+                self.state.manager.origins.clients.insert(client, name.clone());
                 Some(Login { name, key })
             }
             Err(e) => {
@@ -218,16 +218,16 @@ impl Monitor {
 
     /// Who asks a question, and their capabilities at the OSDs.
     fn asker(&self, question: u64) -> Option<(AuthName, String)> {
-        let sender = self.sender(self.manager.module.asker(question)?)?;
-        let entity = self.auth.entities().get(&sender.name)?;
+        let sender = self.sender(self.state.manager.module.asker(question)?)?;
+        let entity = self.state.auth.entities().get(&sender.name)?;
         let caps = entity.caps.get("osd").cloned().unwrap_or_default();
         Some((sender.name, caps))
     }
 
     /// A client of the modules has ended.
     pub(super) fn close_client(&mut self, client: u64) {
-        if let Some(name) = self.manager.origins.clients.remove(&client) {
-            self.auth.dismiss(&name);
+        if let Some(name) = self.state.manager.origins.clients.remove(&client) {
+            self.state.auth.dismiss(&name);
         }
     }
 
@@ -238,13 +238,17 @@ impl Monitor {
             caps: portable(&caps).to_owned(),
             text: origin.text,
         });
-        match record.filter(|r| self.manager.origins.has_room_for(r)) {
+        match record.filter(|r| self.state.manager.origins.has_room_for(r)) {
             Some(record) => {
                 let key = format!("{ORIGIN}{}", origin.key);
                 self.writes
                     .txn
                     .put(super::manager::SERVICE, key, encode_to_vec(&record));
-                self.manager.origins.noting.push((question, origin.key, record));
+                self.state
+                    .manager
+                    .origins
+                    .noting
+                    .push((question, origin.key, record));
             }
             None => self.tell_noted(question, false),
         }
@@ -257,7 +261,7 @@ impl Monitor {
 
     /// Something was committed: tells the modules what is remembered now.
     pub(super) fn tell_what_is_noted(&mut self) {
-        let origins = &mut self.manager.origins;
+        let origins = &mut self.state.manager.origins;
         let records = &origins.records;
         let is_done = |(_, key, record): &(u64, String, Record)| records.get(key) == Some(record);
         let (done, rest) = std::mem::take(&mut origins.noting).into_iter().partition(is_done);
@@ -270,7 +274,7 @@ impl Monitor {
 
     /// Forgets who had something stored.
     pub(super) fn forget_origin(&mut self, key: &str) {
-        if self.manager.origins.records.contains_key(key) {
+        if self.state.manager.origins.records.contains_key(key) {
             self.writes
                 .txn
                 .remove(super::manager::SERVICE, format!("{ORIGIN}{key}"));
@@ -279,7 +283,7 @@ impl Monitor {
 
     /// Forgets who asked for tasks that are no more.
     pub(super) fn keep_tasks(&mut self, keys: &BTreeSet<String>) {
-        let records = self.manager.origins.records.keys();
+        let records = self.state.manager.origins.records.keys();
         let gone = records.filter(|k| k.starts_with("task/") && !keys.contains(*k));
         for key in gone.cloned().collect::<Vec<_>>() {
             self.forget_origin(&key);
@@ -289,7 +293,7 @@ impl Monitor {
     /// The modules have found something in a pool that looks like an attack.
     pub(super) fn suspect(&mut self, what: &str) {
         let now = self.steady.now();
-        let origins = &mut self.manager.origins;
+        let origins = &mut self.state.manager.origins;
         if now >= origins.warned_since + WARNINGS.1 {
             (origins.warned_since, origins.warned) = (now, 0);
         }

@@ -259,7 +259,7 @@ impl Monitor {
         self.writes = super::write::Writes::default();
         self.queue.clear();
         self.unconfirmed = Unconfirmed::default();
-        self.clog.drop_pending();
+        self.state.clog.drop_pending();
     }
 
     /// Sends every request without an answer to the leader, again.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName};
 
-use super::Monitor;
+use super::{Monitor, Topic};
 use crate::caps::MonCap;
 use crate::options::Values;
 
@@ -60,7 +60,7 @@ pub struct Session {
     /// Its host, once it has said so.
     pub host: String,
     /// Its subscriptions.
-    pub subs: BTreeMap<String, Sub>,
+    pub subs: BTreeMap<Topic, Sub>,
     /// The configuration it was last sent.
     pub config: Option<BTreeMap<String, String>>,
     /// The options it runs with, where it is a daemon that has told them.

@@ -158,7 +158,7 @@ impl Monitor {
         t.skews.insert(name.to_owned(), measured);
         let finished = t.waiting.is_empty();
         if let Some(text) = self.skew_text(skew) {
-            let rank = self.monmap.map.rank_of(name).unwrap_or_default();
+            let rank = self.state.monmap.map.rank_of(name).unwrap_or_default();
             self.log_event(LogPriority::WARN, format!("{rank} {text}"));
         }
         if finished {

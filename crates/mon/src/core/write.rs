@@ -118,7 +118,7 @@ impl Monitor {
 
     /// The changes of the next osdmap, to be added to.
     pub(crate) fn pending_osd(&mut self) -> &mut Incremental {
-        let (map, now) = (&self.osd.map, self.now);
+        let (map, now) = (&self.state.osd.map, self.now);
         self.writes.osd.get_or_insert_with(|| {
             let mut inc = Incremental::new(map.fsid, map.epoch + 1);
             inc.modified = now;
@@ -157,7 +157,7 @@ impl Monitor {
         let mut txn = std::mem::take(&mut self.writes.txn);
         if let Some(mut inc) = self.writes.osd.take() {
             self.finish_incremental(&mut inc);
-            match self.osd.encode(inc) {
+            match self.state.osd.encode(inc) {
                 Ok(t) => txn.extend(t),
                 Err(e) => {
                     // Every change was validated before, so this is a defect; the map stays as it is.
@@ -167,7 +167,7 @@ impl Monitor {
             }
         }
         if !txn.is_empty() || std::mem::take(&mut self.writes.flush_log) {
-            txn.extend(self.clog.flush());
+            txn.extend(self.state.clog.flush());
         }
         txn.term = self.term;
         txn

@@ -364,7 +364,7 @@ impl Hub {
         let (leader, monmap_epoch, metadata) = match shell {
             Some(s) => s.peek(|c| {
                 let q = c.quorum.leader.clone();
-                (q, c.monmap.map.epoch, c.me.metadata.clone())
+                (q, c.state.monmap.map.epoch, c.me.metadata.clone())
             }),
             None => Default::default(),
         };
@@ -409,7 +409,7 @@ impl Hub {
     pub(super) fn tick(self: &Rc<Self>) {
         self.heard.prune();
         if let Some(shell) = self.shell.get() {
-            let map = shell.peek(|c| c.monmap.map.clone());
+            let map = shell.peek(|c| c.state.monmap.map.clone());
             self.dial(&self.addresses(&map));
             self.look();
             self.check_membership(&map);
@@ -458,7 +458,10 @@ impl Hub {
         let Ok(map) = decode_all::<MonMap>(&welcome.monmap) else {
             return false;
         };
-        let known = self.shell.get().map_or(0, |s| s.peek(|c| c.monmap.map.epoch));
+        let known = self
+            .shell
+            .get()
+            .map_or(0, |s| s.peek(|c| c.state.monmap.map.epoch));
         let newer = map.epoch >= known && !map.mons.contains_key(&self.me.name);
         newer && !welcome.nodes.contains(&self.me.node)
     }
@@ -494,7 +497,7 @@ impl Hub {
     fn leader_link(&self) -> Option<Rc<Link>> {
         let shell = self.shell.get()?;
         let addr = shell.peek(|c| {
-            let leader = c.monmap.map.mons.get(&c.quorum.leader)?;
+            let leader = c.state.monmap.map.mons.get(&c.quorum.leader)?;
             leader.public_addrs.v2()?.socket
         })?;
         self.links.borrow().get(&addr).cloned()

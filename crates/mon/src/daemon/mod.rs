@@ -414,7 +414,7 @@ fn spawn_carrying(hub: &Rc<Hub>, mut queue: UnboundedReceiver<Call>) -> JoinHand
 }
 
 fn check_identity(config: &MonConfig, core: &Monitor) -> Result<(), Error> {
-    let map = &core.monmap.map;
+    let map = &core.state.monmap.map;
     if map.fsid != config.fsid {
         return Err(Error::Config(format!(
             "the store belongs to cluster {}, not {}",
@@ -444,7 +444,7 @@ fn modes(values: &Values) -> ModeLists {
 /// The monitor's rank, which is its number in messages; 0 where it has none yet.
 fn rank(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<usize, Error> {
     let map = match seed::has_state(store)? {
-        true => Some(crate::service::MonMaps::load(store)?.map),
+        true => Some(crate::service::MonMaps::read(store)?.map),
         false => seed.map(|s| s.monmap.clone()),
     };
     Ok(map.and_then(|m| m.rank_of(&config.name)).unwrap_or(0))
@@ -453,7 +453,7 @@ fn rank(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<usize,
 fn messenger(config: &MonConfig, store: &Store, seed: Option<&Seed>) -> Result<Config, Error> {
     let rank = rank(config, store, seed)?;
     let mut values = Values::from_file(config.options.clone());
-    let central = crate::service::Config::load(store)?;
+    let central = crate::service::Config::read(store)?;
     values.set_central(central.for_daemon("mon", &config.name, &spirula_conf::hostname(), ""));
     let mut c = Config::new(
         EntityName::new(EntityType::MON, i64::try_from(rank).unwrap_or(0)),

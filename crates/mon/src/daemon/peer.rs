@@ -79,7 +79,7 @@ impl Peer {
                 };
                 let monmap = hub
                     .shell()
-                    .map(|s| s.peek(|c| Blob::of::<MonMap>(&c.monmap.map)))
+                    .map(|s| s.peek(|c| Blob::of::<MonMap>(&c.state.monmap.map)))
                     .unwrap_or_default();
                 let welcome = MonPeerReply::Welcome(MonWelcome {
                     name: hub.name().to_owned(),
@@ -124,7 +124,7 @@ impl Peer {
             // It will hear that this monitor leads no more, and send it to who does.
             return;
         }
-        if !shell.peek(|c| c.monmap.map.mons.contains_key(&self.name)) {
+        if !shell.peek(|c| c.state.monmap.map.mons.contains_key(&self.name)) {
             tracing::warn!(
                 "mon.{}, which is not in the monitor map, forwards for clients",
                 self.name

@@ -20,7 +20,7 @@ pub fn known_address(data: &Path, name: &str) -> Result<Option<SocketAddr>, Erro
     }
     let store = Store::open(&path)?;
     let map = match has_state(&store)? {
-        true => Some(MonMaps::load(&store)?.map),
+        true => Some(MonMaps::read(&store)?.map),
         false => Seed::load(&store)?.map(|s| s.monmap),
     };
     let info = map.as_ref().and_then(|m| m.mons.get(name));

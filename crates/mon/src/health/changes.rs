@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_proto::mon::LogPriority;
 
 use super::{Checks, Severity};
 use crate::core::{LoadError, Monitor};
-use crate::kv::{KvRead, Txn};
-use crate::service::{Kept, Keyed};
+use crate::kv::Txn;
+use crate::service::{Kept, Keyed, Service, Source};
 
 /// How often the health is looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -76,14 +77,22 @@ fn priority(severity: Severity) -> LogPriority {
     }
 }
 
-impl HealthLog {
-    pub(crate) fn load(kv: &dyn KvRead) -> std::result::Result<Self, LoadError> {
+impl Service for HealthLog {
+    const NAMES: &'static [&'static str] = Keyed::<Said>::NAMES;
+
+    fn load(from: Source<'_>) -> std::result::Result<Self, LoadError> {
         Ok(Self {
-            said: Keyed::load(kv)?,
+            said: Keyed::load(from)?,
             ..Self::default()
         })
     }
 
+    fn apply(&mut self, name: &str, key: &str, value: Option<&Bytes>) -> std::result::Result<(), LoadError> {
+        self.said.apply(name, key, value)
+    }
+}
+
+impl HealthLog {
     /// What is to be said now. One check is not mentioned again within `pause` where only its words change.
     fn compare(&mut self, checks: &Checks, pause: Duration, now: UTime, txn: &mut Txn) -> Vec<Line> {
         let mut lines = Vec::new();
@@ -132,22 +141,25 @@ impl Monitor {
     /// Whether the statistics are complete enough to judge. Only what changes is worth a line, and after a start all of it
     /// is unknown.
     fn is_settled(&self) -> bool {
-        let map = &self.osd.map;
-        let reported = |o: i32| !map.is_up(o) || self.stats.osds.contains_key(&o);
+        let map = &self.state.osd.map;
+        let reported = |o: i32| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
         self.now.since(self.started) >= SETTLE || map.osds().all(reported)
     }
 
     /// Tells the cluster log how the health has changed. Only when nothing else changes.
     pub(crate) fn log_health(&mut self) {
         let wanted = self.values.flag("mon_health_to_clog");
-        if !wanted || self.now.since(self.health_log.looked) < EVERY || !self.is_settled() {
+        if !wanted || self.now.since(self.state.health_log.looked) < EVERY || !self.is_settled() {
             return;
         }
         let now = self.now;
-        self.health_log.looked = now;
+        self.state.health_log.looked = now;
         let checks = self.health();
         let pause = Duration::from_secs(self.values.uint("mon_health_log_update_period"));
-        let lines = self.health_log.compare(&checks, pause, now, &mut self.writes.txn);
+        let lines = self
+            .state
+            .health_log
+            .compare(&checks, pause, now, &mut self.writes.txn);
         for (priority, text) in lines {
             self.log_event(priority, text);
         }
@@ -167,8 +179,8 @@ mod tests {
         let pause = Duration::from_secs(5);
         let lines = log.compare(checks, pause, UTime::from_secs(at), &mut txn);
         for op in txn.ops {
-            assert!(log.said.owns(&op.service));
-            log.said.apply(&op.key, op.value.as_ref()).unwrap();
+            assert!(HealthLog::NAMES.contains(&op.service.as_str()));
+            log.apply(&op.service, &op.key, op.value.as_ref()).unwrap();
         }
         let text = |(p, t): Line| format!("{p} {t}");
         lines.into_iter().map(text).collect()

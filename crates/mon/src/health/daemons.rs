@@ -137,7 +137,7 @@ impl Monitor {
         if down.is_empty() || self.quorum.names.is_empty() {
             return;
         }
-        let map = &self.monmap.map;
+        let map = &self.state.monmap.map;
         let detail = down.iter().map(|name| {
             let rank = map.rank_of(name).unwrap_or(0);
             let addrs = map.mons.get(*name).map(|i| i.public_addrs.to_string());
@@ -174,7 +174,12 @@ impl Monitor {
         {
             out.insert("DAEMON_OLD_VERSION", check);
         }
-        let repaired = self.stats.osds.iter().map(|(o, s)| (*o, s.num_shards_repaired));
+        let repaired = self
+            .state
+            .stats
+            .osds
+            .iter()
+            .map(|(o, s)| (*o, s.num_shards_repaired));
         if let Some(check) = too_many_repairs(repaired, v.uint("mon_osd_warn_num_repaired")) {
             out.insert("OSD_TOO_MANY_REPAIRS", check);
         }

@@ -9,7 +9,7 @@ use crate::core::Monitor;
 
 impl Monitor {
     pub(super) fn insecure_keys(&self, out: &mut Checks) {
-        let ciphers = self.auth.ciphers();
+        let ciphers = self.state.auth.ciphers();
         if ciphers.service().is_insecure() {
             // Not the tickets here, but their session keys, also those of entities with keys of the stronger type.
             let summary = "Monitors are configured to issue insecure service tickets".to_owned();
@@ -19,6 +19,7 @@ impl Monitor {
             return;
         }
         let (clients, services): (Vec<_>, Vec<_>) = self
+            .state
             .auth
             .entities()
             .iter()
@@ -56,7 +57,7 @@ impl Monitor {
     /// Secrets from before the services' type was changed, until they have rotated away.
     fn insecure_secrets(&self) -> Option<Check> {
         let mut detail = Vec::new();
-        for (service, secrets) in self.auth.service_secrets().iter() {
+        for (service, secrets) in self.state.auth.service_secrets().iter() {
             let kinds = secrets.secrets.values().map(|s| s.key.kind());
             if let Some(kind) = kinds.min().filter(|k| k.is_insecure()) {
                 let service = service.name();

@@ -191,18 +191,23 @@ impl Monitor {
     pub(crate) fn health_report(&self) -> Report<'_> {
         Report {
             checks: self.health(),
-            mutes: &self.mutes,
+            mutes: &self.state.mutes,
             now: self.now,
         }
     }
 
     /// Ends the mutes whose time is over, and those of checks that cleared or became worse.
     pub(crate) fn review_mutes(&mut self) {
-        if self.mutes.is_empty() {
+        if self.state.mutes.is_empty() {
             return;
         }
         let checks = self.health();
-        let mutes: Vec<(String, Mute)> = self.mutes.iter().map(|(c, m)| (c.clone(), m.clone())).collect();
+        let mutes: Vec<(String, Mute)> = self
+            .state
+            .mutes
+            .iter()
+            .map(|(c, m)| (c.clone(), m.clone()))
+            .collect();
         for (code, mute) in mutes {
             match mute.judge(checks.get(code.as_str()), self.now) {
                 Ok(count) if count == mute.count => {}
@@ -225,6 +230,7 @@ mod tests {
 
     use super::*;
     use crate::health::warn;
+    use crate::service::Service;
 
     #[test]
     fn a_mute_round_trips() {
@@ -270,7 +276,7 @@ mod tests {
     fn muted_checks_do_not_count() {
         let mut mutes = Mutes::default();
         let value = encode_to_vec(&Mute::default()).into();
-        mutes.apply("OSD_DOWN", Some(&value)).unwrap();
+        mutes.apply(Mute::SERVICE, "OSD_DOWN", Some(&value)).unwrap();
         let report = |mutes| Report {
             checks: Checks::from([("OSD_DOWN", warn("1 osds down".into(), 1, vec!["osd.0".into()]))]),
             mutes,

@@ -49,7 +49,7 @@ impl Monitor {
             return;
         }
         let (mut back, mut front) = (BTreeSet::new(), BTreeSet::new());
-        for (from, stat) in &self.stats.osds {
+        for (from, stat) in &self.state.stats.osds {
             for (to, times) in &stat.hb_pingtime {
                 let age = self.now.sec.saturating_sub(times.last_update);
                 if u64::from(age) <= grace * GRACES {
@@ -90,7 +90,7 @@ impl Monitor {
 
     /// `osd.0 [rack1] (down)`: the buckets it is in, but for the root and the level of hosts.
     fn osd_with_place(&self, osd: i32) -> String {
-        let map = &self.osd.map;
+        let map = &self.state.osd.map;
         let level = self.values.get("mon_osd_reporter_subtree_level");
         let path = map.crush.map().location(osd);
         let names: BTreeSet<String> = path

@@ -68,28 +68,39 @@ impl Monitor {
         let is_slow = ratio > 0.0
             && average.as_secs_f64() >= floor
             && others.is_some_and(|o| average.as_secs_f64() >= o.as_secs_f64() * ratio);
-        self.osd.lives.entry(osd).commits.take(average, is_slow, now);
+        self.state
+            .osd
+            .lives
+            .entry(osd)
+            .commits
+            .take(average, is_slow, now);
     }
 
     /// The middle of what the other OSDs of the same device class take.
     fn commit_time_of_others(&self, osd: i32) -> Option<Duration> {
-        let (map, now) = (&self.osd.map, self.steady.now());
+        let (map, now) = (&self.state.osd.map, self.steady.now());
         let class = |o: i32| map.crush.map().class_of(o);
         let alike = map
             .osds()
             .filter(|o| *o != osd && map.is_up(*o) && class(*o) == class(osd));
         median(
             alike
-                .filter_map(|o| self.osd.lives.get(o)?.commits.current(now))
+                .filter_map(|o| self.state.osd.lives.get(o)?.commits.current(now))
                 .collect(),
         )
     }
 
     pub(super) fn slow_disks(&self, out: &mut Checks) {
-        let (map, now) = (&self.osd.map, self.steady.now());
+        let (map, now) = (&self.state.osd.map, self.steady.now());
         let (mut names, mut detail) = (Vec::new(), Vec::new());
         for osd in map.osds().filter(|o| map.is_up(*o)) {
-            let commits = self.osd.lives.get(osd).map(|l| l.commits).unwrap_or_default();
+            let commits = self
+                .state
+                .osd
+                .lives
+                .get(osd)
+                .map(|l| l.commits)
+                .unwrap_or_default();
             let Some(average) = commits.current(now).filter(|_| commits.is_slow()) else {
                 continue;
             };

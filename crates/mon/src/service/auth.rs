@@ -15,9 +15,10 @@ use spirula_cephx::{
 };
 use spirula_denc::{UTime, encode_to_vec};
 
+use super::state::{Service, Source};
 use super::{Ciphers, stored};
 use crate::core::{LoadError, Monitor, Output, Role};
-use crate::kv::{KvRead, Txn};
+use crate::kv::Txn;
 use crate::options::Values;
 
 const SERVICE: &str = "auth";
@@ -52,29 +53,31 @@ pub struct Auth {
     guests: BTreeMap<AuthName, EntityAuth>,
 }
 
-impl Auth {
-    pub(crate) fn load(kv: &dyn KvRead, me: &str) -> Result<Self, LoadError> {
+impl Service for Auth {
+    const NAMES: &'static [&'static str] = &[SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
         let mut auth = Self {
-            me: me.to_owned(),
+            me: from.me.name.clone(),
             ..Self::default()
         };
-        auth.reload(kv)?;
+        auth.reload(from)?;
         Ok(auth)
     }
 
-    /// Takes the whole state anew; what was reserved for this process stays.
-    pub(crate) fn reload(&mut self, kv: &dyn KvRead) -> Result<(), LoadError> {
+    /// What was reserved for this process stays.
+    fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
         self.db = KeyDatabase::default();
         self.ciphers = Ciphers::default();
         self.gid_end = FIRST_GID;
         self.granted.clear();
-        for (key, value) in kv.scan(SERVICE)? {
-            self.apply(&key, Some(&value))?;
+        for (key, value) in from.kv.scan(SERVICE)? {
+            self.apply(SERVICE, &key, Some(&value))?;
         }
         Ok(())
     }
 
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         if let Some(name) = key.strip_prefix(ENTITY) {
             let name: AuthName = name
                 .parse()
@@ -94,7 +97,9 @@ impl Auth {
         }
         Ok(())
     }
+}
 
+impl Auth {
     fn apply_grant(&mut self, monitor: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         let Some(value) = value else {
             self.granted.remove(monitor);
@@ -257,14 +262,14 @@ impl KeyServer for Auth {
 
 impl Monitor {
     pub(crate) fn auth_maintenance(&mut self) {
-        let txn = self.auth.maintenance(self.now);
+        let txn = self.state.auth.maintenance(self.now);
         self.writes.txn.extend(txn);
     }
 
     /// Asks the leader for global ids, where some are needed.
     pub(crate) fn ask_ids(&mut self) {
         if self.quorum.role == Role::Peon
-            && let Some(nonce) = self.auth.wish(&Env::system(self.now))
+            && let Some(nonce) = self.state.auth.wish(&Env::system(self.now))
         {
             self.out.push(Output::AskIds(nonce));
         }
@@ -272,8 +277,8 @@ impl Monitor {
 
     /// Another monitor asks for global ids; it asks again until it has them.
     pub fn ids_wanted(&mut self, monitor: &str, nonce: u64) {
-        if self.quorum.leads() && self.monmap.map.mons.contains_key(monitor) {
-            self.auth.wishes.insert(monitor.to_owned(), nonce);
+        if self.quorum.leads() && self.state.monmap.map.mons.contains_key(monitor) {
+            self.state.auth.wishes.insert(monitor.to_owned(), nonce);
         }
     }
 }

@@ -5,13 +5,15 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use spirula_denc::{EntityName, EntityType, UTime, encode_to_vec};
-use spirula_proto::mon::{LogEntry, LogPriority, NamedEntity};
+use spirula_denc::{EntityName, EntityType, Fsid, UTime, encode_to_vec};
+use spirula_proto::Payload;
+use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
 
+use super::state::{Published, Service, Source};
 use super::stored;
-use crate::core::{Identity, LoadError};
+use crate::core::{Identity, LoadError, Topic};
 use crate::fmt::{cut, one_line};
-use crate::kv::{KvRead, Txn};
+use crate::kv::Txn;
 
 const SERVICE: &str = "log";
 /// Entries kept.
@@ -27,6 +29,7 @@ const MAX_TEXT: usize = 4 << 10;
 /// The log.
 #[derive(Debug, Default)]
 pub struct ClusterLog {
+    fsid: Fsid,
     entries: VecDeque<(u64, LogEntry)>,
     pending: VecDeque<LogEntry>,
     /// Numbers given so far, committed or not.
@@ -34,19 +37,22 @@ pub struct ClusterLog {
     own_seq: u64,
 }
 
-impl ClusterLog {
-    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+impl Service for ClusterLog {
+    const NAMES: &'static [&'static str] = &[SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
         let mut log = Self {
+            fsid: from.me.fsid,
             next: 1,
             ..Self::default()
         };
-        for (key, value) in kv.scan(SERVICE)? {
-            log.apply(&key, Some(&value))?;
+        for (key, value) in from.kv.scan(SERVICE)? {
+            log.apply(SERVICE, &key, Some(&value))?;
         }
         Ok(log)
     }
 
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         let Ok(n) = key.parse::<u64>() else { return Ok(()) };
         match value {
             Some(v) => {
@@ -58,6 +64,32 @@ impl ClusterLog {
         Ok(())
     }
 
+    fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
+        let Topic::Log(level) = topic else { return None };
+        let last = self.version();
+        if next > last && next != 0 {
+            return None;
+        }
+        // From the start means from now on, as for `ceph -w`.
+        let from = if next == 0 { last + 1 } else { next };
+        let entries = self.since(from, *level);
+        let message = |entries| {
+            MLog {
+                paxos: PaxosVersion(last),
+                fsid: self.fsid,
+                entries,
+            }
+            .to_message()
+        };
+        let entries = Some(entries).filter(|e| !e.is_empty());
+        Some(Published {
+            messages: entries.map(message).into_iter().collect(),
+            next: last + 1,
+        })
+    }
+}
+
+impl ClusterLog {
     /// Number of the last committed entry.
     pub fn version(&self) -> u64 {
         self.entries.back().map_or(0, |(n, _)| *n)
@@ -136,9 +168,8 @@ impl ClusterLog {
         txn
     }
 
-    /// Entries from number `from` on that a subscription of `level` (`info`, `warn`, …) shows.
-    pub fn since(&self, from: u64, level: &str) -> Vec<LogEntry> {
-        let least = level_of(level);
+    /// Entries from number `from` on, at or above a level.
+    fn since(&self, from: u64, least: LogPriority) -> Vec<LogEntry> {
         let wanted = self
             .entries
             .iter()

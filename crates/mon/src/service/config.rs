@@ -8,6 +8,7 @@ use std::fmt;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Error, Reader, UTime, Writer, encode_to_vec};
 
+use super::state::{Service, Source};
 use super::stored;
 use crate::core::LoadError;
 use crate::kv::{KvRead, Txn};
@@ -183,11 +184,28 @@ fn key(who: &Who, name: &str) -> String {
     format!("{who}\n{name}")
 }
 
+impl Service for Config {
+    const NAMES: &'static [&'static str] = &[SERVICE, HISTORY];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
+        Self::read(from.kv.as_ref())
+    }
+
+    fn apply(&mut self, name: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        match name {
+            HISTORY => self.apply_history(key),
+            _ => self.apply_value(key, value),
+        }
+        Ok(())
+    }
+}
+
 impl Config {
-    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
+    /// The configuration in a store.
+    pub(crate) fn read(kv: &dyn KvRead) -> Result<Self, LoadError> {
         let mut c = Self::default();
         for (k, v) in kv.scan(SERVICE)? {
-            c.apply(&k, Some(&v));
+            c.apply_value(&k, Some(&v));
         }
         // The first version is the empty configuration, of which nothing is stored.
         c.version = 1;
@@ -197,7 +215,7 @@ impl Config {
         Ok(c)
     }
 
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) {
+    fn apply_value(&mut self, key: &str, value: Option<&Bytes>) {
         let Some((who, name)) = key.split_once('\n') else {
             return;
         };
@@ -214,13 +232,8 @@ impl Config {
     }
 
     /// A change set was committed.
-    pub(crate) fn apply_history(&mut self, key: &str) {
+    fn apply_history(&mut self, key: &str) {
         self.version = self.version.max(key.parse().unwrap_or(0));
-    }
-
-    /// Whether this service keeps its history under that name.
-    pub(crate) fn owns_history(service: &str) -> bool {
-        service == HISTORY
     }
 
     /// The newest version.
@@ -315,7 +328,7 @@ mod tests {
             ("osd/class:ssd", "3"),
             ("osd.1", "4"),
         ] {
-            c.apply(&format!("{who}\nx"), Some(&Bytes::copy_from_slice(v.as_bytes())));
+            c.apply_value(&format!("{who}\nx"), Some(&Bytes::copy_from_slice(v.as_bytes())));
         }
         assert_eq!(c.for_daemon("client", "admin", "", "")["x"], "1");
         assert_eq!(c.for_daemon("osd", "0", "", "")["x"], "2");
@@ -327,7 +340,7 @@ mod tests {
     #[test]
     fn changes_are_numbered_and_round_trip() {
         let mut kv = crate::kv::MemKv::default();
-        let mut c = Config::load(&kv).unwrap();
+        let mut c = Config::read(&kv).unwrap();
         let osd = || Who::parse("osd").unwrap();
         for value in [Some("1"), Some("2"), None] {
             let mut txn = Txn::default();
@@ -339,7 +352,7 @@ mod tests {
                 &mut txn,
             );
             kv.apply(&txn);
-            c = Config::load(&kv).unwrap();
+            c = Config::read(&kv).unwrap();
         }
         assert_eq!(c.version(), 4);
         assert_eq!(c.entries().count(), 0);

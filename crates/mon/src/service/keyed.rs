@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, encode_to_vec};
 
+use super::state::{Service, Source};
 use super::stored;
 use crate::core::LoadError;
 use crate::kv::{KvRead, Txn};
@@ -27,26 +28,30 @@ impl<V> Default for Keyed<V> {
     }
 }
 
-impl<V: Kept> Keyed<V> {
-    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
-        let mut all = Self::default();
-        for (k, v) in kv.scan(V::SERVICE)? {
-            all.apply(&k, Some(&v))?;
-        }
-        Ok(all)
+impl<V: Kept> Service for Keyed<V> {
+    const NAMES: &'static [&'static str] = &[V::SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
+        Self::read(from.kv.as_ref())
     }
 
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         match value {
             Some(v) => self.0.insert(key.to_owned(), stored(V::WHAT, v)?),
             None => self.0.remove(key),
         };
         Ok(())
     }
+}
 
-    /// Whether the values are stored under that name.
-    pub(crate) fn owns(&self, service: &str) -> bool {
-        service == V::SERVICE
+impl<V: Kept> Keyed<V> {
+    /// The values in a store.
+    pub(crate) fn read(kv: &dyn KvRead) -> Result<Self, LoadError> {
+        let mut all = Self::default();
+        for (k, v) in kv.scan(V::SERVICE)? {
+            all.apply(V::SERVICE, &k, Some(&v))?;
+        }
+        Ok(all)
     }
 
     pub(crate) fn set(key: &str, value: &V, txn: &mut Txn) {

@@ -3,9 +3,12 @@
 use bytes::Bytes;
 use spirula_denc::encode_to_vec;
 use spirula_maps::MonMap;
+use spirula_proto::mon::MMonMap;
+use spirula_proto::{Blob, Payload};
 
+use super::state::{Published, Service, Source};
 use super::stored;
-use crate::core::LoadError;
+use crate::core::{LoadError, Topic};
 use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "monmap";
@@ -24,19 +27,43 @@ pub struct MonMaps {
     pub map: MonMap,
 }
 
-impl MonMaps {
-    pub(crate) fn load(kv: &dyn KvRead) -> Result<Self, LoadError> {
-        let value = kv.get(SERVICE, KEY)?.ok_or(LoadError::Missing("monmap"))?;
-        Ok(Self {
-            map: stored("monmap", &value)?,
-        })
+impl Service for MonMaps {
+    const NAMES: &'static [&'static str] = &[SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
+        Self::read(from.kv.as_ref())
     }
 
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
         if let (KEY, Some(value)) = (key, value) {
             self.map = stored("monmap", value)?;
         }
         Ok(())
+    }
+
+    fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
+        let message = || {
+            let monmap = Blob::of(&self.map);
+            MMonMap { monmap }.to_message()
+        };
+        match topic {
+            Topic::MonMap => Published::newest(next, self.map.epoch, message),
+            _ => None,
+        }
+    }
+
+    fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
+        (*topic == Topic::MonMap).then_some((1, self.map.epoch))
+    }
+}
+
+impl MonMaps {
+    /// The newest map in a store.
+    pub(crate) fn read(kv: &dyn KvRead) -> Result<Self, LoadError> {
+        let value = kv.get(SERVICE, KEY)?.ok_or(LoadError::Missing("monmap"))?;
+        Ok(Self {
+            map: stored("monmap", &value)?,
+        })
     }
 
     /// The map of an epoch; `None` where it is not kept.

@@ -14,13 +14,16 @@ use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
 
 use super::osd_lives::Lives;
+use super::state::{Published, Service, Source};
 use super::stored;
-use crate::core::LoadError;
+use crate::core::{LoadError, Topic};
 use crate::kv::{KvRead, Txn};
 
 const SERVICE: &str = "osdmap";
 /// A full map is stored at epochs that are multiples of this.
 const FULL_EVERY: u32 = 20;
+/// Epochs in one message.
+const MAPS_PER_MESSAGE: u32 = 40;
 
 /// The OSDMaps.
 pub struct OsdMaps {
@@ -50,8 +53,11 @@ fn broken(epoch: u32, why: impl std::fmt::Display) -> LoadError {
     }
 }
 
-impl OsdMaps {
-    pub(crate) fn load(kv: Rc<dyn KvRead>) -> Result<Self, LoadError> {
+impl Service for OsdMaps {
+    const NAMES: &'static [&'static str] = &[SERVICE];
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
+        let kv = Rc::clone(from.kv);
         let number = |key: &'static str| -> Result<u32, LoadError> {
             stored(
                 "osdmap range",
@@ -70,6 +76,41 @@ impl OsdMaps {
         })
     }
 
+    fn apply(&mut self, _: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        let Some(value) = value else { return Ok(()) };
+        if key == "first" {
+            self.first = stored("osdmap range", value)?;
+        } else if key.starts_with("inc_") {
+            let inc: Incremental = stored("incremental", value)?;
+            if inc.epoch != self.map.epoch + 1 {
+                // Everything up to the map was in the state that was loaded.
+                return Ok(());
+            }
+            let mut next = (*self.map).clone();
+            next.apply(&inc).map_err(|e| broken(inc.epoch, e))?;
+            let (full, crc) = next.encode_with_crc();
+            if crc != inc.full_crc {
+                return Err(broken(inc.epoch, "checksum"));
+            }
+            self.full = full;
+            self.map = Rc::new(next);
+        }
+        Ok(())
+    }
+
+    fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
+        match topic {
+            Topic::OsdMap => self.since(next),
+            _ => None,
+        }
+    }
+
+    fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
+        (*topic == Topic::OsdMap).then_some((self.first, self.map.epoch))
+    }
+}
+
+impl OsdMaps {
     fn read_full(kv: &dyn KvRead, first: u32, epoch: u32) -> Result<OsdMap, LoadError> {
         let mut base = epoch;
         let mut map: OsdMap = loop {
@@ -148,28 +189,6 @@ impl OsdMaps {
         txn
     }
 
-    pub(crate) fn apply(&mut self, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
-        let Some(value) = value else { return Ok(()) };
-        if key == "first" {
-            self.first = stored("osdmap range", value)?;
-        } else if key.starts_with("inc_") {
-            let inc: Incremental = stored("incremental", value)?;
-            if inc.epoch != self.map.epoch + 1 {
-                // Everything up to the map was in the state that was loaded.
-                return Ok(());
-            }
-            let mut next = (*self.map).clone();
-            next.apply(&inc).map_err(|e| broken(inc.epoch, e))?;
-            let (full, crc) = next.encode_with_crc();
-            if crc != inc.full_crc {
-                return Err(broken(inc.epoch, "checksum"));
-            }
-            self.full = full;
-            self.map = Rc::new(next);
-        }
-        Ok(())
-    }
-
     fn message(&self, incrementals: BTreeMap<u32, Bytes>, maps: BTreeMap<u32, Bytes>) -> RawMessage {
         MOsdMap {
             fsid: self.map.fsid,
@@ -218,12 +237,39 @@ impl OsdMaps {
         Some((self.message(incs, maps), last))
     }
 
+    /// The newest map in full for whoever has none, else the maps from epoch `next` on.
+    fn since(&self, next: u64) -> Option<Published> {
+        let epoch = self.map.epoch;
+        if next > u64::from(epoch) {
+            return None;
+        }
+        let mut first = u32::try_from(next).unwrap_or(0);
+        let mut messages = Vec::new();
+        if first == 0 {
+            messages.push(self.full_message(epoch)?);
+        } else {
+            while first <= epoch {
+                let last = epoch.min(first.saturating_add(MAPS_PER_MESSAGE - 1));
+                let Some((message, sent)) = self.range_message(first, last) else {
+                    tracing::error!("osdmaps {first} to {last} cannot be read");
+                    return None;
+                };
+                messages.push(message);
+                first = sent + 1;
+            }
+        }
+        let next = u64::from(epoch) + 1;
+        Some(Published { messages, next })
+    }
+
     /// What an `MMonGetOSDMap` asks for, as far as it is kept; 0 for an empty range.
     pub(crate) fn ranges_message(&self, full: (u32, u32), inc: (u32, u32)) -> Option<RawMessage> {
-        const MOST: u32 = 40;
         let clamp = |(a, b): (u32, u32), low: u32| {
             let a = a.max(low);
-            (a, b.min(self.map.epoch).min(a.saturating_add(MOST - 1)))
+            (
+                a,
+                b.min(self.map.epoch).min(a.saturating_add(MAPS_PER_MESSAGE - 1)),
+            )
         };
         let (mut maps, mut incs) = (BTreeMap::new(), BTreeMap::new());
         if full.0 > 0 {

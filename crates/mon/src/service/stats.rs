@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, UTime, Writer};
 use spirula_maps::{IntervalSet, ObjectStatSum, OsdMap, OsdStat, PgId, PgStat, PgState, StoreStatfs};
 use spirula_proto::internal::report::PgStatsReport;
 use spirula_proto::mon::Statfs;
 
+use super::state::{Service, Source};
 use super::{Kept, Keyed, reported};
 use crate::core::LoadError;
 use crate::kv::{KvRead, Txn};
@@ -192,7 +194,32 @@ pub(crate) fn unknown_pg(now: UTime) -> PgStat {
     }
 }
 
+impl Service for Stats {
+    const NAMES: &'static [&'static str] = Keyed::<PoolTotals>::NAMES;
+
+    fn load(from: Source<'_>) -> Result<Self, LoadError> {
+        Self::read(from.kv.as_ref(), from.now)
+    }
+
+    /// What OSDs have reported stays.
+    fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
+        self.kept = Keyed::load(from)?;
+        Ok(())
+    }
+
+    fn apply(&mut self, name: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError> {
+        self.kept.apply(name, key, value)
+    }
+}
+
 impl Stats {
+    fn read(kv: &dyn KvRead, now: UTime) -> Result<Self, LoadError> {
+        Ok(Self {
+            kept: Keyed::read(kv)?,
+            ..Self::new(now)
+        })
+    }
+
     pub(crate) fn new(now: UTime) -> Self {
         Self {
             version: 0,
@@ -207,13 +234,6 @@ impl Stats {
             kept_at: now,
             known: BTreeSet::new(),
         }
-    }
-
-    pub(crate) fn load(kv: &dyn KvRead, now: UTime) -> Result<Self, LoadError> {
-        Ok(Self {
-            kept: Keyed::load(kv)?,
-            ..Self::new(now)
-        })
     }
 
     /// Forgets what was reported, but not what was kept: OSDs are about to report everything.
@@ -651,14 +671,14 @@ mod tests {
         };
         let at = |s: u32| UTime::from_secs(1000 + s);
         let mut kv = MemKv::default();
-        let mut stats = Stats::load(&kv, at(0)).unwrap();
+        let mut stats = Stats::read(&kv, at(0)).unwrap();
         stats.report(0, &report(&[0], 5), &map, at(0)).unwrap();
         assert!(stats.keep(&map, at(11)).is_empty(), "one PG is unknown");
         stats.report(0, &report(&[0, 1], 5), &map, at(12)).unwrap();
         stats.report(1, &report(&[], 5), &map, at(12)).unwrap();
         assert!(stats.keep(&map, at(13)).is_empty(), "too early");
         kv.apply(&stats.keep(&map, at(30)));
-        let mut stats = Stats::load(&kv, at(40)).unwrap();
+        let mut stats = Stats::read(&kv, at(40)).unwrap();
         stats.sync(&map, at(40));
         let read = |s: &Stats| (s.pool(1).stored(), s.pool(1).used(), s.total().stored());
         assert_eq!(read(&stats), (10, 30, 10));
@@ -670,6 +690,6 @@ mod tests {
         assert_eq!(read(&stats), (14, 42, 14));
         map.pools.clear();
         kv.apply(&stats.keep(&map, at(60)));
-        assert!(Stats::load(&kv, at(61)).unwrap().kept.is_empty());
+        assert!(Stats::read(&kv, at(61)).unwrap().kept.is_empty());
     }
 }

@@ -128,16 +128,18 @@ both unmap /dev/none
 both unmap -t krbd o/image
 both unmap -t krbd o/image@snap
 both unmap -t krbd o/image -o hard
-both device list -t nbd
+test -z "$("$SPIRULA" rbd device list -t nbd)"
 if ! [ -e /sys/bus/rbd ] && ! modprobe -n rbd 2>/dev/null; then
     fails 2 "$SPIRULA" rbd map -t krbd s/image
-    "$SPIRULA" rbd map -t krbd s/image 2>&1 | tr '\n' ';' |
+    tr '\n' ';' <failed |
         grep 'failed to load rbd kernel module (.*);rbd: sysfs write failed;In some cases .* "dmesg | tail".;rbd: map failed: (2) No such'
 fi
 if ! [ -e /sys/module/nbd ] && ! modprobe -n nbd 2>/dev/null; then
     fails 22 "$SPIRULA" rbd map -t nbd s/image
-    "$SPIRULA" rbd map s/image 2>&1 | tr '\n' ';' | grep 'its NBD client is used;rbd-nbd: failed to load nbd kernel module: .*;rbd: rbd-nbd failed with error: exit status: 1;'
-    "$SPIRULA" rbd map -t nbd s/none 2>&1 | grep 'rbd-nbd: error opening image s/none: (2) No such file or directory'
+    tr '\n' ';' <failed | grep '^rbd-nbd: failed to load nbd kernel module: .*;rbd: rbd-nbd failed with error: exit status: 1;$'
+    fails 22 "$SPIRULA" rbd map -t nbd s/none
+    grep '^rbd-nbd: error opening image s/none: (2) No such file or directory' failed
 fi
-"$SPIRULA" rbd unmap -t nbd s/image 2>&1 | grep 'rbd-nbd: s/image is not mapped'
+fails 22 "$SPIRULA" rbd unmap -t nbd s/image
+grep '^rbd-nbd: s/image is not mapped' failed
 fails 22 "$SPIRULA" rbd unmap -t nbd /dev/null

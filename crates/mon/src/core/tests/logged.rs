@@ -7,10 +7,11 @@ use spirula_proto::Payload;
 use spirula_proto::mon::{LogEntry, MLog, MMonSubscribe, NamedEntity, Subscription};
 
 use super::World;
+use crate::core::Topic;
 
 impl World {
     fn lines(&self, channel: &str) -> Vec<String> {
-        let all = self.mon.clog.last(usize::MAX, "debug", channel);
+        let all = self.mon.state.clog.last(usize::MAX, "debug", channel);
         all.into_iter().map(|e| e.message.clone()).collect()
     }
 
@@ -106,7 +107,7 @@ fn others_write_to_the_cluster_log_under_their_own_names_and_not_without_end() {
             line("cluster", "y".repeat(1 << 20)),
         ],
     );
-    let all = w.mon.clog.last(2, "debug", "cluster");
+    let all = w.mon.state.clog.last(2, "debug", "cluster");
     assert!(
         all.iter()
             .all(|e| e.name.kind == 4 && e.name.id == "3" && e.rank.to_string() == "osd.3")
@@ -140,7 +141,7 @@ fn only_what_there_is_can_be_subscribed_to() {
     w.send(7, m.to_message());
     let s = &w.mon.sessions[&7];
     assert_eq!(
-        s.subs.keys().collect::<Vec<_>>(),
+        s.subs.keys().map(Topic::to_string).collect::<Vec<_>>(),
         ["log-info", "mdsmap.x", "monmap", "osdmap"]
     );
     assert!(s.host.len() < 300);

@@ -240,7 +240,13 @@ impl Group {
     }
 
     fn has_noout(&self, n: usize) -> bool {
-        self.members[n].mon.osd.map.flags.contains(OsdMapFlags::NOOUT)
+        self.members[n]
+            .mon
+            .state
+            .osd
+            .map
+            .flags
+            .contains(OsdMapFlags::NOOUT)
     }
 }
 
@@ -373,12 +379,12 @@ fn an_osd_tells_a_new_leader_everything_and_is_not_missed_with_its_monitor() {
         ..OsdBoot::default()
     };
     g.send(1, 100, OsdReport::Boot(boot).to_message());
-    assert!((0..3).all(|n| g.members[n].mon.osd.map.is_up(0)));
+    assert!((0..3).all(|n| g.members[n].mon.state.osd.map.is_up(0)));
     // Its monitor dies: the OSD may be alive.
     let session = *g.members[0].through.keys().next().unwrap();
     g.members[0].mon.forget(session);
     g.pass(Duration::from_secs(5));
-    assert!(g.members[0].mon.osd.map.is_up(0));
+    assert!(g.members[0].mon.state.osd.map.is_up(0));
     g.elect(2);
     assert!(
         g.members[1].closed.contains(&100),

@@ -142,9 +142,7 @@ pub(super) async fn map(args: &Args, connection: &Connection) -> Result<String, 
         .args(connection.words())
         .args(args.words())
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        // So that what is typed at this terminal ends the tool, not the device.
-        .process_group(0);
+        .stdout(Stdio::piped());
     let mut command = tokio::process::Command::from(command);
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
     let mut said = String::new();

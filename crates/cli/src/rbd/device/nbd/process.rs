@@ -160,7 +160,8 @@ impl Mapping {
         let failed = |e: io::Error| self.give_up(&format!("can't go on in the background: {e}"));
         let log = File::options().write(true).open("/dev/kmsg");
         let null = File::options().write(true).open("/dev/null").map_err(failed)?;
-        // A leader of a process group stays one.
+        // What is typed at the caller's terminal does not concern the device. A leader of a process group, which somebody else has
+        // started, stays one.
         let _ = setsid();
         // Memory that writes need must not wait for writes of this process.
         let _ = rustix::process::configure_io_flusher_behavior(true);

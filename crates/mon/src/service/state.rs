@@ -1,0 +1,144 @@
+//! The committed state as services: what one is, and all of them.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use spirula_denc::UTime;
+use spirula_proto::RawMessage;
+
+use super::{Auth, ClusterLog, Config, FsMaps, MonMaps, OsdMaps, Stats};
+use crate::core::{Identity, LoadError, Manager, Topic};
+use crate::crashes::Crashes;
+use crate::health::{HealthLog, Mutes};
+use crate::kv::{KvRead, Txn};
+
+/// What services are made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// The committed state.
+    pub(crate) kv: &'a Rc<dyn KvRead>,
+    /// This monitor.
+    pub(crate) me: &'a Identity,
+    pub(crate) now: UTime,
+}
+
+/// What a subscriber is sent.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) messages: Vec<RawMessage>,
+    /// The version that is the next one for this subscriber.
+    pub(crate) next: u64,
+}
+
+impl Published {
+    /// The newest map, if a subscriber that wants `next` does not know it.
+    pub(crate) fn newest(next: u64, version: u32, message: impl FnOnce() -> RawMessage) -> Option<Self> {
+        let version = u64::from(version);
+        (next <= version).then(|| Self {
+            messages: vec![message()],
+            next: version + 1,
+        })
+    }
+}
+
+/// A service: a part of the committed state, of which a monitor keeps in memory what it needs (Ceph's `PaxosService`).
+pub(crate) trait Service: Sized {
+    /// Under which names its values are stored.
+    const NAMES: &'static [&'static str];
+
+    /// Reads the committed state.
+    fn load(from: Source<'_>) -> Result<Self, LoadError>;
+
+    /// Reads the committed state anew, as much of it may have changed at once. What is known besides stays only where a service
+    /// says so.
+    fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
+        *self = Self::load(from)?;
+        Ok(())
+    }
+
+    /// Takes a committed change: what is stored under `key` of the `name` is another value, or none.
+    fn apply(&mut self, name: &str, key: &str, value: Option<&Bytes>) -> Result<(), LoadError>;
+
+    /// What a subscriber to a topic of this service gets now, which has all before version `next`, or nothing where that is 0.
+    fn publish(&self, _topic: &Topic, _next: u64) -> Option<Published> {
+        None
+    }
+
+    /// The oldest and the newest version of a topic of this service.
+    fn versions(&self, _topic: &Topic) -> Option<(u32, u32)> {
+        None
+    }
+}
+
+/// Declares the state: a service a line.
+macro_rules! state {
+    ($($(#[$doc:meta])* $field:ident: $service:ty,)*) => {
+        /// The committed state.
+        pub struct State {
+            $($(#[$doc])* pub(crate) $field: $service,)*
+        }
+
+        impl State {
+            pub(crate) fn load(from: Source<'_>) -> Result<Self, LoadError> {
+                Ok(Self { $($field: <$service as Service>::load(from)?,)* })
+            }
+
+            /// Takes over the state of another monitor.
+            pub(crate) fn reload(&mut self, from: Source<'_>) -> Result<(), LoadError> {
+                $(Service::reload(&mut self.$field, from)?;)*
+                Ok(())
+            }
+
+            /// Takes what was committed.
+            pub(crate) fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
+                for op in &txn.ops {
+                    $(if <$service as Service>::NAMES.contains(&op.service.as_str()) {
+                        Service::apply(&mut self.$field, &op.service, &op.key, op.value.as_ref())?;
+                    })*
+                }
+                Ok(())
+            }
+
+            /// What a subscriber gets now ([`Service::publish`]).
+            pub(crate) fn publish(&self, topic: &Topic, next: u64) -> Option<Published> {
+                $(if let Some(published) = Service::publish(&self.$field, topic, next) {
+                    return Some(published);
+                })*
+                None
+            }
+
+            /// The oldest and the newest version of a topic, where it has such.
+            pub(crate) fn versions(&self, topic: &Topic) -> Option<(u32, u32)> {
+                $(if let Some(versions) = Service::versions(&self.$field, topic) {
+                    return Some(versions);
+                })*
+                None
+            }
+        }
+    };
+}
+
+state! {
+    /// The monitors.
+    monmap: MonMaps,
+    /// The OSDs.
+    osd: OsdMaps,
+    /// The file systems.
+    fs: FsMaps,
+    /// The entities and their keys.
+    auth: Auth,
+    /// The options.
+    config: Config,
+    /// The cluster log.
+    clog: ClusterLog,
+    /// The statistics of PGs, pools and OSDs.
+    stats: Stats,
+    /// Muted health checks.
+    mutes: Mutes,
+    /// Crashes of daemons.
+    crashes: Crashes,
+    /// What the cluster log has told of the health.
+    health_log: HealthLog,
+    /// The manager and the services that registered there.
+    manager: Manager,
+}
