@@ -34,7 +34,7 @@ pub mod journal {
 /// What clients of the class `rbd` exchange with it.
 pub mod rbd {
     pub use crate::class::rbd::{
-        BitVector, ChildImageSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
+        BitVector, ChildImageSpec, GroupSpec, MirrorDirection, MirrorImage, MirrorImageState, MirrorPeer,
         MirrorSnapshot, ParentImageSpec, SnapshotInfo, SnapshotNamespace, TrashImage, features, migration,
         object_state, protection,
     };

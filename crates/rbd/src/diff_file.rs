@@ -14,6 +14,9 @@ pub const BANNER_V2: &str = "rbd diff v2\n";
 /// The longest name that is believed.
 const MAX_NAME: u32 = 4096;
 
+/// What a range is called whose end is missing.
+const IO_LENGTH: &str = "IO length";
+
 const FROM: u8 = b'f';
 const TO: u8 = b't';
 const SIZE: u8 = b's';
@@ -78,12 +81,15 @@ pub enum Record {
 
 /// What went wrong with a file.
 fn failed(e: &io::Error) -> Error {
-    let errno = match e.kind() {
-        // What ends amid a record.
-        io::ErrorKind::UnexpectedEof => errno::EBADMSG,
-        _ => e.raw_os_error().unwrap_or(errno::EIO),
-    };
-    Error::os("file of differences", errno)
+    Error::os("file of differences", e.raw_os_error().unwrap_or(errno::EIO))
+}
+
+/// Reads a part of a file, all of it.
+fn read(input: &mut impl Read, what: &'static str, buffer: &mut [u8]) -> Result<()> {
+    input.read_exact(buffer).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => Error::Cut(what),
+        _ => failed(&e),
+    })
 }
 
 /// Reads a file in either format (`stored.rs`).
@@ -118,7 +124,7 @@ impl<R: Read> RecordReader<R> {
     /// `EINVAL` where that is something else, `EBADMSG` where it ends before.
     pub fn new(mut input: R, format: Format) -> Result<Self> {
         let mut banner = [0; BANNER.len()];
-        input.read_exact(&mut banner).map_err(|e| failed(&e))?;
+        read(&mut input, "diff banner", &mut banner)?;
         match banner == format.banner().as_bytes() {
             true => Ok(Self { input, format }),
             false => Err(Error::os("banner", errno::EINVAL)),
@@ -130,7 +136,7 @@ impl<R: Read> RecordReader<R> {
     /// # Errors
     /// `EBADMSG` where the file ends before.
     pub fn data(&mut self, buffer: &mut [u8]) -> Result<()> {
-        self.input.read_exact(buffer).map_err(|e| failed(&e))
+        read(&mut self.input, "write data", buffer)
     }
 
     /// Leaves bytes out.
@@ -141,27 +147,27 @@ impl<R: Read> RecordReader<R> {
         let mut buffer = [0; 4096];
         while len > 0 {
             let part = usize::try_from(len).unwrap_or(usize::MAX).min(buffer.len());
-            self.data(&mut buffer[..part])?;
+            read(&mut self.input, "skipped tag data", &mut buffer[..part])?;
             len -= part as u64;
         }
         Ok(())
     }
 
-    fn number(&mut self) -> Result<u64> {
+    fn number(&mut self, what: &'static str) -> Result<u64> {
         let mut bytes = [0; 8];
-        self.data(&mut bytes)?;
+        read(&mut self.input, what, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn name(&mut self) -> Result<String> {
+    fn name(&mut self, what: &'static str) -> Result<String> {
         let mut len = [0; 4];
-        self.data(&mut len)?;
+        read(&mut self.input, what, &mut len)?;
         let len = u32::from_le_bytes(len);
         if len > MAX_NAME {
             return Err(Error::os("name", errno::ERANGE));
         }
         let mut name = vec![0; len as usize];
-        self.data(&mut name)?;
+        read(&mut self.input, what, &mut name)?;
         String::from_utf8(name).map_err(|_| Error::os("name", errno::EINVAL))
     }
 
@@ -171,29 +177,29 @@ impl<R: Read> RecordReader<R> {
     /// `EBADMSG` where the file ends amid it, `ERANGE` for a name that is too long.
     pub fn record(&mut self) -> Result<Record> {
         let mut tag = [0];
-        self.data(&mut tag)?;
+        read(&mut self.input, "tag", &mut tag)?;
         let [tag] = tag;
         let len = match (tag, self.format) {
             (END, _) => return Ok(Record::End),
             (_, Format::V1) => 0,
-            (_, Format::V2) => self.number()?,
+            (_, Format::V2) => self.number("tag length")?,
         };
         Ok(match tag {
-            FROM => Record::From(self.name()?),
-            TO => Record::To(self.name()?),
-            SIZE => Record::Size(self.number()?),
+            FROM => Record::From(self.name("start snap name")?),
+            TO => Record::To(self.name("end snap name")?),
+            SIZE => Record::Size(self.number("image size")?),
             PROTECTED if self.format == Format::V2 => {
                 let mut flag = [0];
-                self.data(&mut flag)?;
+                read(&mut self.input, "snap protection status", &mut flag)?;
                 Record::Protected(flag != [0])
             }
             WRITE => Record::Write {
-                offset: self.number()?,
-                len: self.number()?,
+                offset: self.number(IO_LENGTH)?,
+                len: self.number(IO_LENGTH)?,
             },
             ZERO => Record::Zero {
-                offset: self.number()?,
-                len: self.number()?,
+                offset: self.number(IO_LENGTH)?,
+                len: self.number(IO_LENGTH)?,
             },
             tag => Record::Unknown { tag, len },
         })
@@ -322,7 +328,19 @@ mod tests {
                     }
                 }
             });
-            assert!(read.unwrap_err().is(errno::EBADMSG), "{len}");
+            let e = read.unwrap_err();
+            assert!(e.is(errno::EBADMSG), "{len}");
+            let what = match len {
+                ..=11 => "diff banner",
+                12 | 20 | 29 | 38 | 58 => "tag",
+                13..=19 => "start snap name",
+                21..=28 => "end snap name",
+                30..=37 => "image size",
+                39..=54 | 59..=74 => IO_LENGTH,
+                55..=57 => "skipped tag data",
+                _ => "tag",
+            };
+            assert_eq!(e.to_string(), format!("failed to decode {what}"), "{len}");
         }
         assert!(RecordReader::new(&whole[..], Format::V2).is_err());
         let long = [b"rbd diff v1\nf".as_slice(), &u32::MAX.to_le_bytes()].concat();

@@ -16,6 +16,9 @@ pub enum Error {
         /// The negative errno.
         errno: i32,
     },
+    /// A file ends amid this.
+    #[error("failed to decode {0}")]
+    Cut(&'static str),
     /// What the image's objects hold makes no sense.
     #[error("unreadable image: {0}")]
     Malformed(#[from] spirula_denc::Error),
@@ -37,6 +40,7 @@ impl Error {
         match self {
             Self::Rados(e) => e.errno(),
             Self::Os { errno, .. } => *errno,
+            Self::Cut(_) => -errno::EBADMSG,
             Self::Malformed(_) => -errno::EIO,
         }
     }

@@ -99,6 +99,11 @@ pub(crate) enum Task {
         features: u64,
         enabled: bool,
     },
+    RebuildObjectMap,
+    /// To give back the space of zeros, in pieces of this many bytes.
+    Sparsify {
+        piece: u64,
+    },
     /// To copy what the image lacks from the source of its migration.
     Migrate,
     /// One that is not known here.
@@ -113,7 +118,11 @@ impl Task {
             Self::SnapRemove { .. } => Some(errno::ENOENT),
             Self::SnapProtect { .. } => Some(errno::EBUSY),
             Self::SnapUnprotect { .. } | Self::Flatten | Self::UpdateFeatures { .. } => Some(errno::EINVAL),
-            Self::Resize { .. } | Self::Migrate | Self::Unknown => None,
+            Self::Resize { .. }
+            | Self::RebuildObjectMap
+            | Self::Sparsify { .. }
+            | Self::Migrate
+            | Self::Unknown => None,
         }
     }
 }
@@ -296,6 +305,11 @@ impl Encode for Request<'_> {
                 w.bool(*enabled);
                 w.put(&self.id);
             }
+            Task::RebuildObjectMap => self.encode_kind(REBUILD_OBJECT_MAP, w),
+            Task::Sparsify { piece } => {
+                self.encode_kind(SPARSIFY, w);
+                w.u64(*piece);
+            }
             Task::Migrate => self.encode_kind(MIGRATE, w),
             // Nobody understands it.
             Task::Unknown => self.encode_kind(u32::MAX, w),
@@ -389,7 +403,11 @@ fn task(kind: u32, version: u8, r: &mut Reader<'_>) -> Result<(RequestId, Task)>
             )
         }
         MIGRATE => (r.get()?, Task::Migrate),
-        REBUILD_OBJECT_MAP | SPARSIFY => (r.get()?, Task::Unknown),
+        REBUILD_OBJECT_MAP => (r.get()?, Task::RebuildObjectMap),
+        SPARSIFY => {
+            let request = r.get()?;
+            (request, Task::Sparsify { piece: r.u64()? })
+        }
         _ => (RequestId::default(), Task::Unknown),
     })
 }
@@ -560,6 +578,8 @@ mod tests {
                 features: 24,
                 enabled: true,
             },
+            Task::RebuildObjectMap,
+            Task::Sparsify { piece: 4096 },
             Task::Migrate,
         ] {
             let sent = encode_to_vec(&Request {

@@ -248,6 +248,23 @@ impl ObjectMap {
         Ok(())
     }
 
+    /// What the map says.
+    pub(crate) fn states(&self) -> BitVector {
+        self.states.borrow().clone()
+    }
+
+    /// Takes the place of this map: what there is, so that it counts again.
+    pub(crate) async fn rebuilt(&self, states: BitVector) -> Result<()> {
+        self.replace(states).await?;
+        self.valid.set(true);
+        Ok(())
+    }
+
+    /// What it says counts no more.
+    pub(crate) fn distrust(&self) {
+        self.valid.set(false);
+    }
+
     /// Takes the place of this map: that of a snapshot to which the image was rolled back.
     pub(crate) async fn replace(&self, states: BitVector) -> Result<()> {
         let ops = vec![cls::assert_locked("", "")?, cls::rbd("object_map_save", &states)?];

@@ -130,6 +130,8 @@ impl Inner {
                 Ok(())
             }
             Task::UpdateFeatures { features, enabled } => self.update_features(*features, *enabled).await,
+            Task::RebuildObjectMap => self.rebuild_map(None, progress).await,
+            Task::Sparsify { piece } => self.sparsify(*piece, progress).await,
             Task::Migrate | Task::Unknown => Err(Error::os("image", errno::EOPNOTSUPP)),
         }
     }

@@ -7,7 +7,7 @@ use spirula_maps::snap::NOSNAP;
 use crate::error::unless;
 use crate::header::FLAG_OBJECT_MAP_INVALID;
 use crate::image::{Image, Inner};
-use crate::{Error, Result, object_map};
+use crate::{DiffOptions, Error, Result, object_map};
 
 /// The space of an image or snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +65,27 @@ impl Inner {
 }
 
 impl Image {
+    /// The space of the image, or of the snapshot that is read, to the byte: what it holds of its own besides an earlier snapshot.
+    ///
+    /// # Errors
+    /// As [`Image::differences`].
+    pub async fn exact_usage(&self, since: Option<String>) -> Result<Usage> {
+        let options = DiffOptions {
+            from: since,
+            own: true,
+            ..DiffOptions::default()
+        };
+        let mut differences = self.differences(&options).await?;
+        let mut used = 0;
+        while let Some(difference) = differences.next().await? {
+            used += if difference.has_data { difference.len } else { 0 };
+        }
+        Ok(Usage {
+            provisioned: self.size(),
+            used,
+        })
+    }
+
     /// The space of a snapshot, or of the image as it is.
     ///
     /// # Errors

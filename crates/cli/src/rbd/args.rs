@@ -105,6 +105,12 @@ pub(crate) struct Args {
     /// Those that are out of sight, too
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// Clones of clones, too
+    #[arg(long)]
+    pub(crate) descendants: bool,
+    /// By the byte, of each object by itself
+    #[arg(long)]
+    pub(crate) exact: bool,
     /// Others may hold the lock, too, with the same tag
     #[arg(long, value_name = "TAG")]
     pub(crate) shared: Option<String>,

@@ -1,8 +1,10 @@
 //! Clones and what they are clones of.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use spirula_client::errno;
-use spirula_rbd::{Child, Options, children, name_of};
+use spirula_rbd::{Child, Image, Options, children, name_of};
 
 use super::{Done, Spec, Tool, close, complain, failed};
 
@@ -40,7 +42,7 @@ impl Tool {
         let mut found = Vec::new();
         for snap in header.snapshots.values() {
             if wanted.as_ref().is_none_or(|name| *name == snap.name) {
-                let listed = children(&image, snap.id).await;
+                let listed = self.listed_children(&image, snap.id).await;
                 found.extend(listed.map_err(|e| failed("listing children failed", &e))?);
             }
         }
@@ -58,6 +60,34 @@ impl Tool {
         named.sort();
         self.print_children(&named);
         close(image, Ok(())).await
+    }
+
+    /// The clones of a snapshot, and theirs where they are asked for.
+    async fn listed_children(&self, image: &Image, snap: u64) -> spirula_rbd::Result<BTreeSet<Child>> {
+        let mut found = children(image, snap).await?;
+        if !self.args.descendants {
+            return Ok(found);
+        }
+        let mut next: Vec<Child> = found.iter().cloned().collect();
+        while let Some(child) = next.pop() {
+            let io = self.rados.pool_by_id(child.pool).await?;
+            let io = io.with_namespace(&child.namespace);
+            let options = Options {
+                read_only: true,
+                ..Options::default()
+            };
+            let opened = Image::open_by_id(&io, "", &child.id, options).await?;
+            for snap in opened.header().snapshots.keys() {
+                for more in children(&opened, *snap).await? {
+                    // Headers may lie: an image is a descendant once.
+                    if found.insert(more.clone()) {
+                        next.push(more);
+                    }
+                }
+            }
+            opened.close().await?;
+        }
+        Ok(found)
     }
 
     /// The names of pool and image and whether that is in the trash, with the rest.

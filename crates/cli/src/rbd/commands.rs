@@ -114,7 +114,28 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         &["du", "disk-usage"],
         "[[<pool>/[<namespace>/]]<image>[@<snap>]]",
         "Show how much space images take",
-        &[IMAGE, SNAP, FORMAT, &["merge_snapshots"]],
+        &[IMAGE, SNAP, FORMAT, &["from_snap", "exact", "merge_snapshots"]],
+    ),
+    define(
+        Command::ObjectMapRebuild,
+        &["object-map rebuild"],
+        ANY_SPEC,
+        "Make an object map anew, of the objects that there are",
+        &[IMAGE, SNAP, PROGRESS],
+    ),
+    define(
+        Command::ObjectMapCheck,
+        &["object-map check"],
+        ANY_SPEC,
+        "Compare an object map with the objects that there are; one that misses some is invalid from then on",
+        &[IMAGE, SNAP, PROGRESS],
+    ),
+    define(
+        Command::Sparsify,
+        &["sparsify"],
+        IMAGE_SPEC,
+        "Give back the space of zeros that were written as data",
+        &[IMAGE, &["sparse_size"], PROGRESS],
     ),
     define(
         Command::Status,
@@ -330,7 +351,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         &["children"],
         ANY_SPEC,
         "List the images that begin as snapshots of an image",
-        &[IMAGE, SNAP, FORMAT, &["all"]],
+        &[IMAGE, SNAP, FORMAT, &["all", "descendants"]],
     ),
     define(
         Command::Flatten,
@@ -553,10 +574,8 @@ const ELSEWHERE: &[&str] = &[
     "journal",
     "migration",
     "mirror",
-    "object-map",
     "perf",
     "persistent-cache",
-    "sparsify",
     "trash purge schedule",
 ];
 

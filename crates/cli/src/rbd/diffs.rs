@@ -9,7 +9,7 @@ use spirula_client::errno;
 use spirula_mon::fmt::{Align, Table};
 use spirula_rbd::diff_file::{Format, RecordReader};
 use spirula_rbd::{
-    DiffOptions, Difference, ImportError, ImportNews, MergeError, Options, SPARSE, merge_diff,
+    DiffOptions, Difference, Error, ImportError, ImportNews, MergeError, Options, SPARSE, merge_diff,
 };
 
 use super::args::Args;
@@ -71,8 +71,10 @@ impl<R: Read> Read for Counted<'_, R> {
 
 /// Says why differences are not brought to an image.
 pub(super) fn say(e: &ImportError) {
-    if matches!(e, ImportError::NoStart(_) | ImportError::EndExists(_)) {
-        eprintln!("{e}");
+    match e {
+        ImportError::NoStart(_) | ImportError::EndExists(_) => eprintln!("{e}"),
+        ImportError::Failed(e @ Error::Cut(_)) => eprintln!("rbd: {e}"),
+        ImportError::Failed(_) => {}
     }
 }
 

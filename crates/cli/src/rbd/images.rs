@@ -25,6 +25,8 @@ struct Shown {
     modified: UTime,
     data_pool: Option<String>,
     mirroring: Option<(MirrorImage, bool)>,
+    /// The group that it belongs to.
+    group: Option<String>,
 }
 
 impl Shown {
@@ -227,6 +229,10 @@ impl Tool {
             modified,
             data_pool: image.fixed().data_pool.map(name),
             mirroring: image.mirroring().await?,
+            group: image
+                .group()
+                .await?
+                .map(|g| Spec::name(&g.pool, &g.namespace, &g.group)),
         })
     }
 }
@@ -269,6 +275,9 @@ fn tree(image: &Image, shown: &Shown, snap: Option<&str>) -> Value {
         json!(features::operation_names(header.op_features)),
     );
     put("flags", json!(features::flag_names(header.flags)));
+    if let Some(group) = &shown.group {
+        put("group", json!(group));
+    }
     for (name, time) in times(image, shown) {
         put(name, json!(time));
     }
@@ -329,6 +338,7 @@ fn text(image: &Image, shown: &Shown, snap: Option<&str>) -> String {
         "flags: {}",
         features::flag_names(header.flags).join(", ")
     ));
+    lines.extend(shown.group.iter().map(|group| format!("group: {group}")));
     lines.extend(times(image, shown).map(|(name, time)| format!("{name}: {time}")));
     if let Some(snap) = snap {
         let protected = if is_protected(image, snap) {

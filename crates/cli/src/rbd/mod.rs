@@ -18,6 +18,7 @@ mod list;
 mod locks;
 mod metadata;
 mod namespaces;
+mod object_map;
 mod pools;
 mod progress;
 mod serve;
@@ -161,6 +162,9 @@ enum Command {
     Children,
     Flatten,
     Status,
+    ObjectMapRebuild,
+    ObjectMapCheck,
+    Sparsify,
     PoolInit,
     PoolStats,
     NamespaceCreate,
@@ -379,6 +383,9 @@ impl Tool {
             Command::Children => self.children().await,
             Command::Flatten => self.flatten().await,
             Command::Status => self.status().await,
+            Command::ObjectMapRebuild => self.object_map_rebuild().await,
+            Command::ObjectMapCheck => self.object_map_check().await,
+            Command::Sparsify => self.sparsify().await,
             Command::PoolInit => self.pool_init().await,
             Command::PoolStats => self.pool_stats().await,
             Command::NamespaceCreate => self.namespace_create().await,

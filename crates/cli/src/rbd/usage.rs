@@ -5,7 +5,7 @@ use spirula_client::{IoCtx, errno};
 use spirula_mon::fmt::{Align, Table, bytes};
 use spirula_rbd::{Image, Options, Usage, features};
 
-use super::{Done, Tool, complain, describe, failed};
+use super::{Done, Tool, bad, close, complain, describe, failed};
 
 /// What is shown of an image or snapshot.
 struct Line {
@@ -15,7 +15,34 @@ struct Line {
     usage: Usage,
 }
 
+/// What was found.
+#[derive(Default)]
+struct Found {
+    lines: Vec<Line>,
+    /// How many images and snapshots were looked at.
+    count: usize,
+    provisioned: u64,
+    used: u64,
+}
+
+impl Found {
+    fn add(&mut self, usage: Usage, is_provisioned: bool) {
+        self.count += 1;
+        self.used += usage.used;
+        self.provisioned += if is_provisioned { usage.provisioned } else { 0 };
+    }
+}
+
 impl Line {
+    fn new((name, id): (&str, &str), snap: Option<(String, u64)>, usage: Usage) -> Self {
+        Self {
+            image: name.to_owned(),
+            id: id.to_owned(),
+            snap,
+            usage,
+        }
+    }
+
     fn tree(&self) -> Value {
         let mut v = Map::new();
         let mut put = |key: &str, value: Value| drop(v.insert(key.to_owned(), value));
@@ -42,6 +69,9 @@ impl Line {
 impl Tool {
     pub(super) async fn usage(&self) -> Done {
         let has_image = self.args.image.is_some() || !self.words.is_empty();
+        if self.args.from_snap.is_some() && !has_image {
+            return Err(bad("image name was not specified"));
+        }
         let (io, image, snap) = match has_image {
             true => {
                 let (target, _) = self.image().await?;
@@ -54,81 +84,89 @@ impl Tool {
         images.retain(|name, _| image.as_ref().is_none_or(|wanted| wanted == name));
         if let Some(image) = image.as_ref().filter(|_| images.is_empty()) {
             eprintln!("specified image {image} is not found.");
-            return Err(complain(
-                errno::ENOENT,
-                format!("du failed: {}", describe(-errno::ENOENT)),
-            ));
+            return Err(missing());
         }
-        let mut lines = Vec::new();
+        let mut found = Found::default();
         for (name, id) in &images {
-            let more = self.image_usage(&io, name, id, snap.as_deref()).await;
-            lines.extend(more.map_err(|e| failed("du failed", &e))?);
+            self.add_usage(&mut found, &io, (name, id), snap.as_deref())
+                .await?;
         }
-        if snap.is_some() && lines.is_empty() {
-            eprintln!("specified snapshot is not found.");
-            return Err(complain(
-                errno::ENOENT,
-                format!("du failed: {}", describe(-errno::ENOENT)),
-            ));
-        }
-        self.print_usage(&lines, image.is_some(), snap.is_some());
+        self.print_usage(&found, image.is_some());
         Ok(())
     }
 
-    async fn image_usage(
+    /// Adds what an image takes: of each snapshot, up to the one that is given, what it takes besides the one before, and of the image as it is.
+    async fn add_usage(
         &self,
+        found: &mut Found,
         io: &IoCtx,
-        name: &str,
-        id: &str,
-        only: Option<&str>,
-    ) -> spirula_rbd::Result<Vec<Line>> {
-        let options = Options {
-            read_only: true,
-            ..Options::default()
-        };
-        let image = Image::open_by_id(io, name, id, options).await?;
+        (name, id): (&str, &str),
+        last: Option<&str>,
+    ) -> Done {
+        let failed = |e: spirula_rbd::Error| failed("du failed", &e);
+        let image = opened(io, (name, id), None).await.map_err(failed)?;
         let header = image.header();
         if !header.has(features::FAST_DIFF) {
             eprintln!("warning: fast-diff map is not enabled for {name}. operation may be slow.");
         }
-        let line = |snap, usage| Line {
-            image: name.to_owned(),
-            id: id.to_owned(),
-            snap,
-            usage,
+        let known = |name: &str| {
+            let snap = header.user_snapshot(name).map(|s| s.id);
+            snap.ok_or_else(|| {
+                eprintln!("specified snapshot is not found.");
+                missing()
+            })
         };
-        let mut lines = Vec::new();
+        let from = self.args.from_snap.as_deref().map(known).transpose()?;
+        let last_id = last.map(known).transpose()?;
+        if from.zip(last_id).is_some_and(|(from, last)| from > last) {
+            return Err(complain(errno::EINVAL, "du failed: (22) Invalid argument"));
+        }
+        let mut before = self.args.from_snap.clone();
+        let mut merged = 0;
         for snap in header.user_snapshots() {
-            if only.is_none_or(|name| name == snap.name) {
-                let usage = image.usage(Some(snap.id)).await?;
-                lines.push(line(Some((snap.name.clone(), snap.id)), usage));
+            if from.is_some_and(|from| snap.id <= from) || last_id.is_some_and(|last| snap.id > last) {
+                continue;
             }
+            let usage = match self.args.exact {
+                true => exact(io, (name, id), Some(&snap.name), before.take()).await,
+                false => image.usage(Some(snap.id)).await,
+            };
+            let usage = usage.map_err(failed)?;
+            before = Some(snap.name.clone());
+            merged += usage.used;
+            if !self.args.merge_snapshots {
+                let snap = Some((snap.name.clone(), snap.id));
+                found.lines.push(Line::new((name, id), snap, usage));
+            }
+            found.add(usage, last.is_some());
         }
-        if only.is_none() {
-            let mut usage = image.usage(None).await?;
+        if last.is_none() {
+            let usage = match self.args.exact {
+                true => exact(io, (name, id), None, before).await,
+                false => image.usage(None).await,
+            };
+            let mut usage = usage.map_err(failed)?;
+            found.add(usage, true);
             if self.args.merge_snapshots {
-                usage.used += lines.drain(..).map(|l| l.usage.used).sum::<u64>();
+                usage.used += merged;
             }
-            lines.push(line(None, usage));
+            found.lines.push(Line::new((name, id), None, usage));
         }
-        Ok(lines)
+        close(image, Ok(())).await
     }
 
-    fn print_usage(&self, lines: &[Line], of_one: bool, of_snapshot: bool) {
-        let counts = |l: &&Line| of_snapshot || l.snap.is_none();
-        let provisioned: u64 = lines.iter().filter(counts).map(|l| l.usage.provisioned).sum();
-        let used: u64 = lines.iter().map(|l| l.usage.used).sum();
+    fn print_usage(&self, found: &Found, of_one: bool) {
         if self.format.is_structured() {
             let mut v = Map::new();
-            let trees: Vec<Value> = lines.iter().map(Line::tree).collect();
+            let trees: Vec<Value> = found.lines.iter().map(Line::tree).collect();
             v.insert("images".to_owned(), json!(trees));
             if !of_one {
-                v.insert("total_provisioned_size".to_owned(), json!(provisioned));
-                v.insert("total_used_size".to_owned(), json!(used));
+                v.insert("total_provisioned_size".to_owned(), json!(found.provisioned));
+                v.insert("total_used_size".to_owned(), json!(found.used));
             }
             return self.print(&Value::Object(v), "stats", "image");
         }
-        if lines.is_empty() {
+        if found.count == 0 {
             return;
         }
         let mut table = Table::new(&[
@@ -136,10 +174,40 @@ impl Tool {
             ("PROVISIONED", Align::Left, Align::Right),
             ("USED", Align::Left, Align::Right),
         ]);
-        lines.iter().for_each(|line| table.row(line.cells()));
-        if lines.len() > 1 {
-            table.row(["<TOTAL>".to_owned(), bytes(provisioned), bytes(used)]);
+        found.lines.iter().for_each(|line| table.row(line.cells()));
+        if found.count > 1 {
+            let (provisioned, used) = (bytes(found.provisioned), bytes(found.used));
+            table.row(["<TOTAL>".to_owned(), provisioned, used]);
         }
         print!("{}", table.render());
     }
+}
+
+/// Complains of an image or a snapshot that is not there.
+fn missing() -> i32 {
+    let why = describe(-errno::ENOENT);
+    complain(errno::ENOENT, format!("du failed: {why}"))
+}
+
+/// Opens an image, or a snapshot of it, to be read.
+async fn opened(io: &IoCtx, (name, id): (&str, &str), snap: Option<&str>) -> spirula_rbd::Result<Image> {
+    let options = Options {
+        read_only: true,
+        snapshot: snap.map(str::to_owned),
+        ..Options::default()
+    };
+    Image::open_by_id(io, name, id, options).await
+}
+
+/// What a snapshot, or the image as it is, takes to the byte besides an earlier snapshot.
+async fn exact(
+    io: &IoCtx,
+    image: (&str, &str),
+    snap: Option<&str>,
+    before: Option<String>,
+) -> spirula_rbd::Result<Usage> {
+    let image = opened(io, image, snap).await?;
+    let usage = image.exact_usage(before).await?;
+    image.close().await?;
+    Ok(usage)
 }

@@ -31,9 +31,11 @@ versioned! {
     }
 
     /// A group.
-    pub(crate) struct GroupSpec: "GroupSpec", version 1 {
-        pub(crate) pool_id: i64,
-        pub(crate) group_id: Bytes,
+    pub struct GroupSpec: "GroupSpec", version 1 {
+        /// Its pool.
+        pub pool_id: i64,
+        /// Its id.
+        pub group_id: Bytes,
     }
 }
 

@@ -54,7 +54,27 @@ both feature disable o/none object-map
 both feature disable o/f@s object-map
 both feature enable
 # A map that is not to be relied on is rebuilt, and written by both.
-for image in o/f s/f; do rbd object-map rebuild --no-progress $image; rbd object-map rebuild --no-progress $image@s; done
+both object-map rebuild --no-progress o/f
+both object-map rebuild --no-progress o/f@s
+both info o/f
+both info o/f@s
+for at in '' @s; do rbd object-map check --no-progress s/f$at; "$SPIRULA" rbd object-map check --no-progress o/f$at; done
+both info o/f
+# One that misses an object is invalid from its check to its next rebuild.
+for image in o/f s/f; do
+    echo there >there
+    rados -p ${image%/f} put rbd_data.$(id_of $image).0000000000000001 there
+done
+both object-map check --no-progress o/f
+both info o/f
+both object-map rebuild --no-progress o/f
+both object-map check --no-progress o/f
+both info o/f
+for command in rebuild check; do
+    both object-map $command --no-progress o/f@none
+    both object-map $command --no-progress o/none
+    both object-map $command
+done
 put s/f 5000000 more
 "$SPIRULA" rbd snap create --no-progress s/f@after
 rbd object-map check --no-progress s/f
@@ -70,6 +90,7 @@ wait $server
 fails 1 sh -c 'rbd info s/f | grep journaling'
 # An image without a lock gets one, and none.
 both create --size 8 --image-feature layering o/bare
+for command in rebuild check; do both object-map $command --no-progress o/bare; done
 both create --size 8 --image-feature layering,journaling o/no
 both create --size 8 --image-feature layering,exclusive-lock,journaling --journal-splay-width 2 o/journaled
 both info o/journaled

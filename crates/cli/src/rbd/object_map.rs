@@ -1,0 +1,60 @@
+//! `rbd object-map` and `rbd sparsify`: what an image's objects hold, and what is noted of it.
+
+use spirula_client::errno;
+use spirula_rbd::{Image, Options};
+
+use super::{Done, Tool, close, describe, failed, size};
+
+/// The bytes whose zeros give their space back, unless told otherwise.
+const PIECE: u64 = 4096;
+
+impl Tool {
+    /// The image that is written, and the snapshot that is meant.
+    async fn with_map(&self) -> Result<(Image, Option<u64>), i32> {
+        let (target, _) = self.image().await?;
+        let image = target.open(Options::default()).await?;
+        let Some(name) = &target.spec.snap else {
+            return Ok((image, None));
+        };
+        let found = image.header().user_snapshot(name).map(|s| s.id);
+        match found {
+            Some(id) => Ok((image, Some(id))),
+            None => {
+                eprintln!("error setting snapshot context: {}", describe(-errno::ENOENT));
+                close(image, Err(errno::ENOENT)).await?;
+                Err(errno::ENOENT)
+            }
+        }
+    }
+
+    pub(super) async fn object_map_rebuild(&self) -> Done {
+        let (image, snap) = self.with_map().await?;
+        let progress = self.progress("Object Map Rebuild");
+        let done = progress.end(image.rebuild_object_map(snap, &progress.listener()).await);
+        close(
+            image,
+            done.map_err(|e| failed("rebuilding object map failed", &e)),
+        )
+        .await
+    }
+
+    pub(super) async fn object_map_check(&self) -> Done {
+        let (image, snap) = self.with_map().await?;
+        let progress = self.progress("Object Map Check");
+        let done = progress.end(image.check_object_map(snap, &progress.listener()).await);
+        close(image, done.map_err(|e| failed("checking object map failed", &e))).await
+    }
+
+    pub(super) async fn sparsify(&self) -> Done {
+        let (target, _) = self.image().await?;
+        let target = target.without_snap()?;
+        let piece = match &self.args.sparse_size {
+            Some(text) => size("sparse-size", text, 1)?,
+            None => PIECE,
+        };
+        let image = target.open(Options::default()).await?;
+        let progress = self.progress("Image sparsify");
+        let done = progress.end(image.sparsify(piece, &progress.listener()).await);
+        close(image, done.map_err(|e| failed("sparsify error", &e))).await
+    }
+}

@@ -1,0 +1,48 @@
+//! The group that an image belongs to (Ceph's `src/cls/rbd/cls_rbd_types.h`, `GroupSpec`).
+
+use bytes::Bytes;
+use spirula_classes::rbd::GroupSpec;
+use spirula_client::errno;
+
+use crate::cls::{Nothing, ask};
+use crate::error::unless;
+use crate::header::text;
+use crate::image::Image;
+use crate::{Result, names};
+
+/// What a group is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupNames {
+    /// Its pool.
+    pub pool: String,
+    /// The namespace in it.
+    pub namespace: String,
+    /// The group.
+    pub group: String,
+}
+
+impl Image {
+    /// The group that the image belongs to, if it does.
+    ///
+    /// # Errors
+    /// `ENOENT` where the group can't be found.
+    pub async fn group(&self) -> Result<Option<GroupNames>> {
+        let inner = &self.inner;
+        let asked = ask(&inner.io, inner.header_oid(), "image_group_get", &Nothing).await;
+        let spec: Option<GroupSpec> = unless(asked, errno::ENOENT)?;
+        // Without one the image names no pool.
+        let Some(spec) = spec.filter(|s| s.pool_id >= 0) else {
+            return Ok(None);
+        };
+        let rados = inner.io.rados();
+        let pool = rados.pool_by_id(spec.pool_id).await?;
+        let pool = pool.with_namespace(inner.io.namespace());
+        let name: Bytes = ask(&pool, names::GROUPS, "dir_get_name", &spec.group_id).await?;
+        let map = rados.latest_map().await?;
+        Ok(Some(GroupNames {
+            pool: map.pool_names.get(&spec.pool_id).cloned().unwrap_or_default(),
+            namespace: String::from_utf8_lossy(inner.io.namespace().as_bytes()).into_owned(),
+            group: text(&name),
+        }))
+    }
+}

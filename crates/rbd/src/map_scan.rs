@@ -1,0 +1,246 @@
+//! Which objects an image has, as the OSDs know it, and its object maps beside that (Ceph's
+//! `src/librbd/operation/{RebuildObjectMap,ObjectMapIterate}.cc`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use spirula_classes::rbd::object_state::{EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
+use spirula_classes::rbd::{BitVector, features};
+use spirula_client::errno;
+use spirula_maps::snap::NOSNAP;
+use spirula_proto::osd_op_data::ListSnapsResponse;
+
+use crate::error::unless;
+use crate::header::{FLAG_FAST_DIFF_INVALID, FLAG_OBJECT_MAP_INVALID, Snapshot};
+use crate::image::{Image, Inner};
+use crate::message::Task;
+use crate::progress::Meter;
+use crate::{Error, Progress, Result, cls, names, object_map};
+
+/// The state of an object at a snapshot, or as it is (`NOSNAP`).
+fn state_at(listed: &ListSnapsResponse, at: u64, snapshots: &BTreeMap<u64, Snapshot>, has_clean: bool) -> u8 {
+    let first_from = |id: u64| snapshots.range(id..).next().map_or(NOSNAP, |(id, _)| *id);
+    for clone in &listed.clones {
+        let (from, to) = match (clone.snaps.first(), clone.snaps.last()) {
+            (Some(first), Some(last)) if clone.id != NOSNAP => (first_from(*first), *last),
+            _ => (first_from(listed.seq.saturating_add(1)), NOSNAP),
+        };
+        if to < at {
+            continue;
+        }
+        return match (from > at, has_clean && from != at) {
+            (true, _) => NONEXISTENT,
+            (false, true) => EXISTS_CLEAN,
+            (false, false) => EXISTS,
+        };
+    }
+    NONEXISTENT
+}
+
+/// Whether a map that says one thing of an object may be relied on where the other is so: it may name what there is not.
+fn may_stay(said: u8, is: u8) -> bool {
+    said == is || is == NONEXISTENT && matches!(said, EXISTS | PENDING)
+}
+
+impl Inner {
+    /// The state of an object at a snapshot, or now, as the OSDs know it.
+    pub(crate) async fn state_of(&self, object: u64, snap: Option<u64>) -> Result<u8> {
+        let header = self.header();
+        let listed = self.data.list_snaps(self.fixed.object(object)).await;
+        let listed = unless(listed.map_err(Error::from), errno::ENOENT)?;
+        let has_clean = header.has(features::FAST_DIFF);
+        let at = snap.unwrap_or(NOSNAP);
+        Ok(listed.map_or(NONEXISTENT, |listed| {
+            state_at(&listed, at, &header.snapshots, has_clean)
+        }))
+    }
+
+    /// Looks at each object, as it is at a snapshot or now.
+    async fn each_state(
+        self: &Rc<Self>,
+        snap: Option<u64>,
+        progress: &Progress,
+        told: impl Fn(u64, u8) + 'static,
+    ) -> Result<()> {
+        let header = self.header();
+        let objects = self.objects(header.size_at(snap)?);
+        let meter = Meter::new(progress, objects);
+        let told = Rc::new(told);
+        let look = self.for_each(0..objects, |inner, object| {
+            let (meter, told) = (Rc::clone(&meter), Rc::clone(&told));
+            async move {
+                told(object, inner.state_of(object, snap).await?);
+                meter.reached(object + 1)
+            }
+        });
+        look.await
+    }
+
+    /// Fails with `EINVAL` where the image has no object map, and with `E2BIG` where it would have a larger one than is worked with.
+    fn check_mapped(&self, snap: Option<u64>) -> Result<u64> {
+        let header = self.header();
+        if !header.has(features::OBJECT_MAP) {
+            return Err(Error::os("object map", errno::EINVAL));
+        }
+        let objects = self.objects(header.size_at(snap)?);
+        match objects <= self.max_mapped {
+            true => Ok(objects),
+            false => Err(Error::os("object map", errno::E2BIG)),
+        }
+    }
+
+    /// Makes the object map of a snapshot, or of the image, of what there is. Nothing is written meanwhile.
+    pub(crate) async fn rebuild_map(self: &Rc<Self>, snap: Option<u64>, progress: &Progress) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let alone = self.alone().await;
+        let objects = self.check_mapped(snap)?;
+        let mut states = BitVector::default();
+        states.resize(objects, NONEXISTENT);
+        let states = Rc::new(RefCell::new(states));
+        let kept = Rc::clone(&states);
+        let keep = move |object, state| {
+            kept.borrow_mut().replace(object, object + 1, |_| state);
+        };
+        self.each_state(snap, progress, keep).await?;
+        let states = states.take();
+        match (snap, self.map()) {
+            (None, Some(map)) => map.rebuilt(states).await?,
+            (None, None) => return Err(Error::os("object map", errno::EROFS)),
+            (Some(_), _) => {
+                let oid = names::object_map(&self.fixed.id, snap);
+                cls::tell(&self.io, oid, "object_map_save", &states).await?;
+            }
+        }
+        let mask = FLAG_OBJECT_MAP_INVALID | FLAG_FAST_DIFF_INVALID;
+        let valid = cls::rbd("set_flags", &(0_u64, (mask, snap.unwrap_or(NOSNAP))))?;
+        self.change_header("flags", valid).await?;
+        self.reread().await?;
+        drop(alone);
+        self.announce_header().await;
+        Ok(())
+    }
+
+    /// Compares the object map of a snapshot, or of the image, with what there is; one that misses something is relied on no more.
+    async fn check_map(self: &Rc<Self>, snap: Option<u64>, progress: &Progress) -> Result<()> {
+        let _operation = self.begin_operation().await?;
+        let alone = self.alone().await;
+        let objects = self.check_mapped(snap)?;
+        let said = match (snap, self.map()) {
+            (None, Some(map)) => map.states(),
+            _ => object_map::load(&self.io, &self.fixed.id, snap).await?,
+        };
+        let is_good = Rc::new(Cell::new(said.len() >= objects));
+        let good = Rc::clone(&is_good);
+        let compare = move |object, state| {
+            if object < said.len() && !may_stay(said.get(object), state) {
+                good.set(false);
+            }
+        };
+        self.each_state(snap, progress, compare).await?;
+        if is_good.get() {
+            return Ok(());
+        }
+        object_map::invalidate(&self.io, &self.fixed.id, self.header().features, snap).await?;
+        if let (None, Some(map)) = (snap, self.map()) {
+            map.distrust();
+        }
+        self.reread().await?;
+        drop(alone);
+        self.announce_header().await;
+        Ok(())
+    }
+}
+
+impl Image {
+    /// Makes the object map of a snapshot, or of the image, anew, of the objects that there are.
+    ///
+    /// # Errors
+    /// `EINVAL` where the image has none, `ENOENT` where there is no such snapshot, `EROFS` where it can't be written, `ECANCELED`
+    /// where the progress' listener ends it.
+    pub async fn rebuild_object_map(&self, snap: Option<u64>, progress: &Progress) -> Result<()> {
+        let progress = progress.clone();
+        match snap {
+            None => self.operate(Task::RebuildObjectMap, progress).await,
+            Some(_) => {
+                let rebuild = |inner: Rc<Inner>| async move { inner.rebuild_map(snap, &progress).await };
+                self.inner.start(rebuild).await
+            }
+        }
+    }
+
+    /// Compares the object map of a snapshot, or of the image, with the objects that there are. Where it misses one the header says
+    /// from now on that it is invalid.
+    ///
+    /// # Errors
+    /// As [`Image::rebuild_object_map`].
+    pub async fn check_object_map(&self, snap: Option<u64>, progress: &Progress) -> Result<()> {
+        let progress = progress.clone();
+        let check = |inner: Rc<Inner>| async move { inner.check_map(snap, &progress).await };
+        self.inner.start(check).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_classes::rbd::SnapshotNamespace;
+    use spirula_denc::UTime;
+    use spirula_proto::osd_op_data::CloneInfo;
+
+    use super::*;
+
+    /// Written before snapshot 4, again between 4 and 6, removed before 8, written again: 4, 6 and 8 are snapshots of the image.
+    #[test]
+    fn an_object_is_as_it_was_since_the_snapshot_before() {
+        let clone = |id: u64, snaps: &[u64]| CloneInfo {
+            id,
+            snaps: snaps.to_vec(),
+            overlap: Vec::new(),
+            size: 1,
+        };
+        let listed = ListSnapsResponse {
+            seq: 8,
+            clones: vec![clone(4, &[4]), clone(6, &[6]), clone(NOSNAP, &[])],
+        };
+        let snapshot = |id: u64| {
+            let snapshot = Snapshot {
+                id,
+                name: id.to_string(),
+                namespace: SnapshotNamespace::User,
+                size: 1,
+                timestamp: UTime::default(),
+                children: 0,
+                protected: false,
+                flags: 0,
+                parent_overlap: None,
+            };
+            (id, snapshot)
+        };
+        let snapshots = [4, 6, 8].map(snapshot).into();
+        let state = |at, has_clean| state_at(&listed, at, &snapshots, has_clean);
+        assert_eq!(
+            [4, 6, 8, NOSNAP].map(|at| state(at, true)),
+            [EXISTS, EXISTS, NONEXISTENT, EXISTS]
+        );
+        let untouched = ListSnapsResponse {
+            seq: 4,
+            clones: vec![clone(4, &[4]), clone(NOSNAP, &[])],
+        };
+        let state = |at, has_clean| state_at(&untouched, at, &snapshots, has_clean);
+        assert_eq!(
+            [4, 6, 8, NOSNAP].map(|at| state(at, true)),
+            [EXISTS, EXISTS, EXISTS_CLEAN, EXISTS_CLEAN]
+        );
+        assert_eq!([4, 6, 8, NOSNAP].map(|at| state(at, false)), [EXISTS; 4]);
+    }
+
+    #[test]
+    fn a_map_may_name_what_there_is_not_and_nothing_else() {
+        assert!(may_stay(EXISTS, NONEXISTENT) && may_stay(PENDING, NONEXISTENT) && may_stay(EXISTS, EXISTS));
+        assert!(
+            !may_stay(NONEXISTENT, EXISTS)
+                && !may_stay(EXISTS_CLEAN, EXISTS)
+                && !may_stay(EXISTS, EXISTS_CLEAN)
+        );
+    }
+}
