@@ -61,6 +61,7 @@ const BY_NAME: &[(&str, &str)] = &[
     ("errors", "error"),
     ("flags_set", "flag"),
     ("hb_peers", "osd"),
+    ("images", "image"),
     ("items", "item"),
     ("lockers", "locker"),
     ("locks", "lock"),
