@@ -423,6 +423,55 @@ try showmapped
 
 # What `spirula rbd` does with NBD beyond the official tool, and what both do with each other's devices.
 MAPPING_BY_NBD = '''
+try() { echo "\\$ $*"; "$@" 2>&1 || echo "exit $?"; }
+ours() { try spirula rbd "$@"; }
+official() { try rbd "$@"; }
+await() { for n in $(seq 100); do ! eval "$1" || return 0; sleep 0.1; done; echo "not in time: $1"; exit 1; }
+
+official map -t nbd p/n/two
+ours map -t nbd p/one
+ours showmapped -t nbd
+official showmapped -t nbd
+mkfs.ext4 -q -b 4096 /dev/nbd1
+mount /dev/nbd1 /mnt
+ours unmap -t nbd p/one
+ours unmap /dev/nbd1
+kill $(cat /sys/block/nbd1/pid)
+await 'dmesg | grep -q "nbd1 stays"'
+head -c 1M /dev/zero | tr '\\0' 4 >/mnt/4
+umount /mnt
+ours unmap -t nbd p/n/two
+official unmap -t nbd p/one
+ours showmapped -t nbd
+
+modprobe -r rbd
+echo 'install rbd /bin/false' >/etc/modprobe.d/rbd.conf
+ours map p/one
+ours showmapped
+mount /dev/nbd0 /mnt
+sha256sum /mnt/4
+pid=$(cat /sys/block/nbd0/pid)
+spirula rbd resize --no-progress --size 128M p/one
+await 'test $(blockdev --getsize64 /dev/nbd0) = $((128 << 20))'
+resize2fs /dev/nbd0 >/dev/null 2>&1
+test $(df -B1M --output=size /mnt | tail -n 1) -gt 100
+sha256sum /mnt/4
+umount /mnt
+kill $pid
+await 'test ! -e /proc/$pid'
+ours showmapped
+rm /etc/modprobe.d/rbd.conf
+
+ours map p/one -t nbd -o device=/dev/nbd5,io-timeout=60,notrim
+cat /sys/block/nbd5/queue/discard_max_bytes
+ours map p/n/two -t nbd -o device=/dev/nbd5
+ours map p/none -t nbd
+ours map p/one@none -t nbd
+ours map p/one -t nbd -o bogus
+ours unmap /dev/nbd5
+ours unmap -t nbd /dev/vda
+'''
+BY_NBD = '''
 $ rbd map -t nbd p/n/two
 /dev/nbd0
 $ spirula rbd map -t nbd p/one
