@@ -8,7 +8,7 @@ mod genl;
 mod process;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -202,7 +202,8 @@ fn served(command_line: &[u8], path: &str) -> Option<Wanted> {
 
 /// Complains as the process does.
 fn refuse(why: impl std::fmt::Display) -> i32 {
-    eprintln!("{PROCESS}: {why}");
+    // In one piece, as the kernel's log takes each write for a line. Where it can't be said there is nobody to read it.
+    let _ = io::stderr().write_all(format!("{PROCESS}: {why}\n").as_bytes());
     errno::EINVAL
 }
 

@@ -45,8 +45,16 @@ async fn serve(args: Vec<OsString>) -> Result<(), i32> {
     }
     let mut signals = Signals::new()?;
     let image = open(&args, &connection).await?;
+    let show_cookie = args.show_cookie;
     let mapping = Mapping::start(args, image).await?;
-    mapping.run(&mut signals).await
+    let begun = match mapping.set_read_only().await {
+        Ok(()) => mapping.detach(show_cookie),
+        Err(code) => Err(code),
+    };
+    match begun {
+        Ok(()) => mapping.run(&mut signals).await,
+        Err(code) => mapping.finish().await.and(Err(code)),
+    }
 }
 
 async fn open(args: &Args, connection: &Connection) -> Result<Image, i32> {
@@ -81,20 +89,31 @@ struct Mapping {
     image: Rc<WriteBehind<ImageDevice>>,
     sizes: watch::Receiver<u64>,
     device: u32,
+    read_only: bool,
     cookie: Option<String>,
     /// Ends when the kernel says that it needs nothing any more, or hangs up.
     serving: tokio::task::JoinHandle<()>,
 }
 
 impl Mapping {
-    /// Serves an image and makes it a device, of which this process's caller is told.
+    /// Serves an image and makes it a device. Where that fails the image is closed.
     async fn start(args: Args, image: Image) -> Result<Self, i32> {
-        load(&args)?;
-        let number = args.device.as_deref().map(number).transpose().map_err(refuse)?;
         let failed = |e: io::Error| refuse(format!("can't make a socket: {e}"));
-        let (kernel, server) = UnixStream::pair().map_err(failed)?;
-        server.set_nonblocking(true).map_err(failed)?;
-        let server = tokio::net::UnixStream::from_std(server).map_err(failed)?;
+        let number = args.device.as_deref().map(number).transpose().map_err(refuse);
+        let prepared = number.and_then(|number| {
+            load(&args)?;
+            let (kernel, server) = UnixStream::pair().map_err(failed)?;
+            server.set_nonblocking(true).map_err(failed)?;
+            Ok((
+                number,
+                kernel,
+                tokio::net::UnixStream::from_std(server).map_err(failed)?,
+            ))
+        });
+        let (number, kernel, server) = match prepared {
+            Ok(prepared) => prepared,
+            Err(code) => return closed(image.close().await).and(Err(code)),
+        };
         let (sizes, read_only) = (image.sizes(), image.is_read_only());
         let wanted = client::Device {
             number,
@@ -104,10 +123,6 @@ impl Mapping {
             timeout: args.io_timeout,
             cookie: args.cookie.as_deref(),
         };
-        let image = Rc::new(WriteBehind::new(
-            Rc::new(ImageDevice(image)),
-            usize::try_from(CACHE).unwrap_or(usize::MAX),
-        ));
         // The kernel asks for nothing before this thread goes on.
         let device = client::connect(&wanted, kernel.as_fd()).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound if number.is_none() => refuse("the kernel has no NBD client"),
@@ -116,21 +131,27 @@ impl Mapping {
                 None => refuse("failed to find unused device"),
             },
             _ => refuse(format!("netlink connect failed: {e}")),
-        })?;
+        });
+        let device = match device {
+            Ok(device) => device,
+            Err(code) => return closed(image.close().await).and(Err(code)),
+        };
+        let image = Rc::new(WriteBehind::new(
+            Rc::new(ImageDevice(image)),
+            usize::try_from(CACHE).unwrap_or(usize::MAX),
+        ));
         let serving = {
             let device = image.clone();
             tokio::task::spawn_local(async move { transmit(server, device, &Limits::default()).await })
         };
-        let mapping = Self {
+        Ok(Self {
             image,
             sizes,
             device,
+            read_only,
             cookie: args.cookie,
             serving,
-        };
-        mapping.set_read_only(read_only).await?;
-        mapping.detach(args.show_cookie)?;
-        Ok(mapping)
+        })
     }
 
     fn path(&self) -> String {
@@ -138,8 +159,8 @@ impl Mapping {
     }
 
     /// Says whether the device can be written, which is kept from its last use otherwise.
-    async fn set_read_only(&self, read_only: bool) -> Result<(), i32> {
-        let path = self.path();
+    async fn set_read_only(&self) -> Result<(), i32> {
+        let (path, read_only) = (self.path(), self.read_only);
         // On a thread of its own: the kernel looks for partitions when a device is opened.
         let set = tokio::task::spawn_blocking(move || kernel::set_read_only(&File::open(path)?, read_only));
         let set = set.await.unwrap_or_else(|e| Err(io::Error::other(e)));
@@ -182,20 +203,30 @@ impl Mapping {
                 _ = &mut self.serving => break,
                 changed = self.sizes.changed() => match changed {
                     Ok(()) => self.resize().await,
-                    Err(_) => { let _ = (&mut self.serving).await; break }
+                    Err(_) => break,
                 },
                 () = signals.next() => self.end().await,
             }
         }
+        self.finish().await
+    }
+
+    /// Waits until the kernel needs nothing any more, and closes the image.
+    async fn finish(mut self) -> Result<(), i32> {
         let path = self.path();
+        if !self.serving.is_finished()
+            && let Err(e) = (&mut self.serving).await
+        {
+            tracing::error!("{path}: {e}");
+        }
         let flushed = self.image.flush().await;
         let image = Rc::into_inner(self.image).and_then(|d| Rc::into_inner(d.into_inner()));
         let Some(ImageDevice(image)) = image else {
             return Err(refuse(format!("{path}: in use to the end")));
         };
-        let closed = image.close().await;
+        let done = closed(image.close().await);
         flushed.map_err(|e| refuse(format!("{path}: {e}")))?;
-        closed.map_err(|e| refuse(format!("{path}: {e}")))
+        done
     }
 
     /// Takes the device away, unless something is on it.
@@ -227,6 +258,11 @@ impl Mapping {
             refuse(format!("/dev/nbd{device}: resize failed: {e}"));
         }
     }
+}
+
+/// What came of closing an image.
+fn closed(closed: spirula_rbd::Result<()>) -> Result<(), i32> {
+    closed.map_err(|e| refuse(format!("error closing image: {}", describe(e.errno()))))
 }
 
 /// Loads the kernel's client.
