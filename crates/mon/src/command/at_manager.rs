@@ -3,8 +3,8 @@
 use serde_json::{Map, json};
 
 use super::{
-    Args, Done, Outcome, Reply, admit, answer_daemon_command, daemon, errno, execute, named, now, official,
-    refuse, signature,
+    Args, Done, Outcome, Parsed, Reply, admit, answer_daemon_command, daemon, errno, execute, named, now,
+    official, refuse, signature,
 };
 use crate::core::{Monitor, SessionId};
 use crate::fmt::Format;
@@ -55,12 +55,13 @@ fn subject(prefix: &str, o: &official::Official) -> (&'static str, String) {
 }
 
 /// Runs a command of a session with the manager, whose turn it is if it writes.
-pub(crate) fn run_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Outcome {
-    try_run(mon, session, cmd, input).unwrap_or_else(Outcome::Now)
+pub(crate) fn run_mgr(mon: &mut Monitor, session: SessionId, command: Parsed, input: &Bytes) -> Outcome {
+    command
+        .and_then(|args| try_run(mon, session, args, input))
+        .unwrap_or_else(Outcome::Now)
 }
 
-fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
-    let args = Args::parse(cmd)?;
+fn try_run(mon: &mut Monitor, session: SessionId, args: Args, input: &Bytes) -> Done {
     let prefix = args.prefix().to_owned();
     if prefix == "get_command_descriptions" {
         return now(Reply::data(Format::Json.render(&descriptions().into())));

@@ -182,9 +182,17 @@ fn named(prefix: &str) -> impl Iterator<Item = &'static Command> + '_ {
     all().filter(move |c| signature::prefix(c.signature) == prefix)
 }
 
+/// A command as it was read: its arguments, or the answer to what is none.
+pub(crate) type Parsed = Result<Args, Reply>;
+
+/// Reads a command.
+pub(crate) fn parse(cmd: &[String]) -> Parsed {
+    Args::parse(cmd)
+}
+
 /// Whether a command changes replicated state and has to wait for its turn.
-pub fn is_write(cmd: &[String]) -> bool {
-    let Ok(args) = Args::parse(cmd) else { return false };
+pub(crate) fn is_write(command: &Parsed) -> bool {
+    let Ok(args) = command else { return false };
     named(args.prefix()).any(|c| c.perm.contains('w'))
 }
 
@@ -216,11 +224,10 @@ pub fn descriptions() -> Value {
 }
 
 /// Runs a command of a session, whose turn it is if it writes.
-pub fn run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Outcome {
-    match try_run(mon, session, cmd, input) {
-        Ok(o) => o,
-        Err(reply) => Outcome::Now(reply),
-    }
+pub(crate) fn run(mon: &mut Monitor, session: SessionId, command: Parsed, input: &Bytes) -> Outcome {
+    command
+        .and_then(|args| try_run(mon, session, args, input))
+        .unwrap_or_else(Outcome::Now)
 }
 
 /// Checks the session's capabilities for a command of a service, at the manager also of one of its modules; notes the
@@ -254,8 +261,7 @@ fn admit(
     }
 }
 
-fn try_run(mon: &mut Monitor, session: SessionId, cmd: &[String], input: &Bytes) -> Done {
-    let args = Args::parse(cmd)?;
+fn try_run(mon: &mut Monitor, session: SessionId, args: Args, input: &Bytes) -> Done {
     if args.prefix() == "get_command_descriptions" {
         return now(Reply::data(Format::Json.render(&descriptions())));
     }

@@ -2,19 +2,19 @@
 
 use spirula_cephx::Env;
 use spirula_denc::UTime;
-use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{
-    MAuth, MAuthReply, MCommand, MCommandReply, MGetConfig, MGetPoolStats, MMonCommand, MMonCommandAck,
-    MMonGetMap, MMonGetOsdMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck,
-    MPing, MPoolOp, MStatfs, MStatfsReply, PaxosVersion,
+    MAuth, MAuthReply, MCommand, MCommandReply, MGetConfig, MMonCommand, MMonCommandAck, MMonGetOsdMap,
+    MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPing, MStatfs,
+    MStatfsReply, PaxosVersion,
 };
 use spirula_proto::{Blob, MsgType, Payload, RawMessage};
 
+use super::message::{Message, Received};
 use super::ops::{DISPATCHED, PROPOSED};
-use super::route::wanted;
 use super::session::{NewSession, Session, SessionId, Sub};
+use super::write::Change;
 use super::{Monitor, Output, Topic, Waiter};
-use crate::command::{self, Outcome, Reply};
+use crate::command::{self, Outcome, Parsed, Reply};
 
 /// Writes that may wait for their turn, of which an entity may have what it leaves free to others; honest clients wait for answers and stay far below.
 const MAX_WAITING: usize = 4096;
@@ -72,46 +72,43 @@ impl Monitor {
         self.pump();
     }
 
-    pub(super) fn dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
-        let tid = msg.header.tid;
+    pub(super) fn dispatch(&mut self, id: SessionId, received: Received) {
         let now = self.steady_usec();
-        self.pending.mark(id, wanted(&msg), DISPATCHED, now);
-        match msg.kind() {
-            MsgType::MON_SUBSCRIBE => self.subscribe(id, msg.decode()?),
-            MsgType::MON_GET_MAP => {
-                msg.decode::<MMonGetMap>()?;
+        self.pending.mark(id, received.answer(), DISPATCHED, now);
+        let Received { tid, message } = received;
+        match message {
+            Message::Subscribe(m) => self.subscribe(id, m),
+            Message::GetMap => {
                 let reply = MMonMap {
                     monmap: Blob::of(&self.state.monmap.map),
                 };
                 self.send(id, reply.to_message());
             }
-            MsgType::MON_GET_VERSION => self.get_version(id, tid, &msg.decode()?),
-            MsgType::MON_GET_OSDMAP => self.get_osdmaps(id, &msg.decode()?),
-            MsgType::GET_CONFIG => self.get_config(id, tid, &msg.decode()?),
-            MsgType::AUTH => self.renew(id, &msg.decode()?),
-            MsgType::PING => {
-                msg.decode::<MPing>()?;
+            Message::GetVersion(m) => self.get_version(id, tid, &m),
+            Message::GetOsdMaps(m) => self.get_osdmaps(id, &m),
+            Message::GetConfig(m) => self.get_config(id, tid, &m),
+            Message::Auth(m) => self.renew(id, &m),
+            Message::Ping => {
                 let text = command::ping_text(self);
                 self.send(id, MPing::reply(&text));
             }
-            MsgType::STATFS => self.statfs(id, tid, &msg.decode()?),
-            MsgType::GET_POOL_STATS => self.pool_stats(id, tid, &msg.decode::<MGetPoolStats>()?),
-            MsgType::LOG => self.client_log(id, msg.decode()?),
-            MsgType::MON_COMMAND => self.mon_command(id, msg)?,
-            MsgType::COMMAND => self.tell(id, tid, &msg.decode()?),
-            MsgType::POOL_OP => {
-                msg.decode::<MPoolOp>()?;
-                self.write(id, msg);
+            Message::Statfs(m) => self.statfs(id, tid, &m),
+            Message::GetPoolStats(m) => self.pool_stats(id, tid, &m),
+            Message::Log(m) => self.client_log(id, m),
+            Message::Command(m, parsed) if command::is_write(&parsed) => {
+                self.write(id, tid, Change::Command(m, parsed));
             }
-            MsgType::OSD_REPORT => self.osd_report(id, msg)?,
-            MsgType::IMAGE_IO_REPORT => self.image_io_report(id, &msg)?,
-            other => tracing::debug!("ignored message {other}"),
+            Message::Command(m, parsed) => self.run_command(id, tid, m, parsed),
+            Message::Tell(m) => self.tell(id, tid, &m),
+            Message::PoolOp(m) => self.write(id, tid, Change::PoolOp(m)),
+            Message::Report(report) => self.osd_report(id, tid, report),
+            Message::ImageIo(report) => self.image_io_report(id, report),
+            Message::Other(kind) => tracing::debug!("ignored message {kind}"),
         }
-        Ok(())
     }
 
-    /// Prepares a write now or when its turn comes.
-    pub(super) fn write(&mut self, id: SessionId, msg: RawMessage) {
+    /// Prepares a change now or when its turn comes.
+    pub(super) fn write(&mut self, id: SessionId, tid: u64, change: Change) {
         let entity = self.entity_of(id);
         if self.queue.of(&entity) >= MAX_WAITING.saturating_sub(self.waiting()) {
             tracing::warn!("{entity} writes faster than the log");
@@ -119,38 +116,25 @@ impl Monitor {
             return;
         }
         if self.may_write() {
-            self.handle_write(id, msg)
+            self.change(id, tid, change)
         } else {
-            self.enqueue(id, msg)
+            self.enqueue(id, tid, change)
         }
     }
 
-    /// A write whose turn it is. It was decoded once before, so failures cannot happen.
-    pub(super) fn handle_write(&mut self, id: SessionId, msg: RawMessage) {
-        if self.state.manager.sessions.contains_key(&id) {
-            return self.run_mgr_command(id, &msg);
-        }
-        if !self.sessions.contains_key(&id) {
-            return;
-        }
-        let tid = msg.header.tid;
-        match msg.kind() {
-            MsgType::MON_COMMAND => {
-                if let Ok(m) = msg.decode::<MMonCommand>() {
-                    self.run_command(id, tid, m);
-                }
+    /// A change whose turn it is. Nobody waits for it where the session has ended meanwhile.
+    pub(super) fn change(&mut self, id: SessionId, tid: u64, change: Change) {
+        match change {
+            Change::ManagerCommand(command) if self.state.manager.sessions.contains_key(&id) => {
+                self.run_mgr_command(id, tid, command);
             }
-            MsgType::POOL_OP => {
-                if let Ok(m) = msg.decode() {
-                    self.pool_op(id, tid, &m);
-                }
+            _ if !self.sessions.contains_key(&id) => {
+                tracing::debug!("session {id} has ended: its change is dropped")
             }
-            MsgType::OSD_REPORT => {
-                if let Ok(m) = msg.decode::<OsdReport>() {
-                    self.osd_write(id, tid, m);
-                }
-            }
-            _ => {}
+            Change::Command(m, parsed) => self.run_command(id, tid, m, parsed),
+            Change::PoolOp(m) => self.pool_op(id, tid, &m),
+            Change::Report(report) => self.osd_write(id, tid, report),
+            Change::ManagerCommand(_) => {}
         }
     }
 
@@ -259,20 +243,8 @@ impl Monitor {
         self.send(id, reply.to_message().with_tid(tid));
     }
 
-    /// A command: parsed and checked at once; answered at once where it only reads.
-    fn mon_command(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
-        let m: MMonCommand = msg.decode()?;
-        if command::is_write(&m.cmd) {
-            self.write(id, msg);
-        } else {
-            self.run_command(id, msg.header.tid, m);
-        }
-        Ok(())
-    }
-
-    fn run_command(&mut self, id: SessionId, tid: u64, m: MMonCommand) {
-        let input = m.input.to_bytes();
-        let outcome = command::run(self, id, &m.cmd, &input);
+    fn run_command(&mut self, id: SessionId, tid: u64, m: MMonCommand, parsed: Parsed) {
+        let outcome = command::run(self, id, parsed, &m.input.to_bytes());
         let ack = move |mon: &Monitor, reply: Reply| {
             MMonCommandAck {
                 paxos: PaxosVersion(u64::from(mon.state.osd.map.epoch)),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use spirula_proto::Payload;
 use spirula_proto::internal::image_io::{ImageIoQuery, ImageIoReport};
-use spirula_proto::{Payload, RawMessage};
 
 use super::{Monitor, SessionId};
 use crate::image_io::Action;
@@ -34,12 +34,11 @@ impl Monitor {
     }
 
     /// What an OSD has counted.
-    pub(super) fn image_io_report(&mut self, id: SessionId, msg: &RawMessage) -> spirula_proto::Result<()> {
-        let ImageIoReport::Counts(counts) = msg.decode()?;
+    pub(super) fn image_io_report(&mut self, id: SessionId, report: ImageIoReport) {
+        let ImageIoReport::Counts(counts) = report;
         match self.sessions.get(&id).and_then(super::Session::osd) {
             Some(osd) => self.image_io.answer(osd, counts),
             None => tracing::warn!("a report from something that is no OSD"),
         }
-        Ok(())
     }
 }

@@ -21,9 +21,10 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 
 use super::module::Module;
 use super::rights::{ORIGIN, Origins};
+use super::write::Change;
 use super::{LoadError, Monitor, Output, SessionId, Topic, Waiter};
 use crate::caps::{MonCap, access};
-use crate::command::{self, Outcome, Reply};
+use crate::command::{self, Outcome, Parsed, Reply};
 use crate::service::{Published, Service, Source, stored};
 use crate::services::{self, Services};
 
@@ -115,6 +116,22 @@ pub(crate) struct Sender {
     pub(crate) name: AuthName,
     pub(crate) entity: EntityName,
     pub(crate) addr: EntityAddr,
+}
+
+/// A command for the manager.
+#[derive(Debug)]
+pub(super) struct ManagerCommand {
+    /// The kind of its message: clients have two.
+    kind: MsgType,
+    parsed: Parsed,
+    input: Bytes,
+}
+
+impl ManagerCommand {
+    fn new(kind: MsgType, cmd: &[String], input: Bytes) -> Self {
+        let parsed = command::parse(cmd);
+        Self { kind, parsed, input }
+    }
 }
 
 /// The manager's state.
@@ -283,14 +300,16 @@ impl Monitor {
     pub(super) fn mgr_dispatch(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         match msg.kind() {
             MsgType::MGR_COMMAND => {
-                let cmd = msg.decode::<MMgrCommand>()?.cmd;
-                self.mgr_command(id, msg, &cmd);
+                let m: MMgrCommand = msg.decode()?;
+                let command = ManagerCommand::new(msg.kind(), &m.cmd, m.input.to_bytes());
+                self.mgr_command(id, msg.header.tid, command);
             }
             MsgType::COMMAND => {
                 let m: MCommand = msg.decode()?;
                 // Clients from before 15 leave the cluster out when they mean the manager's commands.
                 if m.fsid == Fsid::default() {
-                    self.mgr_command(id, msg, &m.cmd);
+                    let command = ManagerCommand::new(msg.kind(), &m.cmd, m.input.to_bytes());
+                    self.mgr_command(id, msg.header.tid, command);
                 } else {
                     let reply = command::tell_mgr(self, id, &m.cmd);
                     self.send(id, reply_message(MsgType::COMMAND, msg.header.tid, reply));
@@ -383,26 +402,18 @@ impl Monitor {
         }
     }
 
-    fn mgr_command(&mut self, id: SessionId, msg: RawMessage, cmd: &[String]) {
-        if command::is_write(cmd) {
-            self.write(id, msg);
+    fn mgr_command(&mut self, id: SessionId, tid: u64, command: ManagerCommand) {
+        if command::is_write(&command.parsed) {
+            self.write(id, tid, Change::ManagerCommand(command));
         } else {
-            self.run_mgr_command(id, &msg);
+            self.run_mgr_command(id, tid, command);
         }
     }
 
-    /// Runs a command to the manager, whose turn it is if it writes. It was decoded once before.
-    pub(super) fn run_mgr_command(&mut self, id: SessionId, msg: &RawMessage) {
-        let (kind, tid) = (msg.kind(), msg.header.tid);
-        let decoded = match kind {
-            MsgType::MGR_COMMAND => msg.decode::<MMgrCommand>().map(|m| (m.cmd, m.input)),
-            _ => msg.decode::<MCommand>().map(|m| (m.cmd, m.input)),
-        };
-        let Ok((cmd, input)) = decoded else {
-            self.out.push(Output::Close(id));
-            return;
-        };
-        match command::run_mgr(self, id, &cmd, &input.to_bytes()) {
+    /// Runs a command to the manager, whose turn it is if it writes.
+    pub(super) fn run_mgr_command(&mut self, id: SessionId, tid: u64, command: ManagerCommand) {
+        let ManagerCommand { kind, parsed, input } = command;
+        match command::run_mgr(self, id, parsed, &input) {
             Outcome::Now(reply) => self.send(id, reply_message(kind, tid, reply)),
             Outcome::Commit(reply) => {
                 let make = Box::new(move |_: &Monitor| reply_message(kind, tid, reply));

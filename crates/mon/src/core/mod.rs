@@ -13,6 +13,7 @@ mod dispatch;
 mod failure;
 mod image_io;
 pub(crate) mod manager;
+mod message;
 mod module;
 mod ops;
 mod osd_down;

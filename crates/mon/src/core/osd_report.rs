@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
+use spirula_proto::Payload;
 use spirula_proto::internal::report::{
     BootDenied, Fullness, OsdBoot, OsdGoingDown, OsdReport, OsdReportReply,
 };
 use spirula_proto::mon::LogPriority;
-use spirula_proto::{Payload, RawMessage};
 
 use super::failure::{self, Failure};
+use super::write::Change;
 use super::{Monitor, SessionId, Waiter};
 use crate::command::errno;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
@@ -23,11 +24,10 @@ const MAX_ADDRESSES: usize = 8;
 
 impl Monitor {
     /// A report on a session. Reads are served at once; what changes the map waits for its turn.
-    pub(super) fn osd_report(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
-        let report: OsdReport = msg.decode()?;
+    pub(super) fn osd_report(&mut self, id: SessionId, tid: u64, report: OsdReport) {
         let Some(osd) = self.sessions.get(&id).and_then(|s| s.osd()) else {
             tracing::warn!("a report from something that is no OSD");
-            return Ok(());
+            return;
         };
         self.state.osd.seen(osd, self.steady.now());
         match report {
@@ -37,7 +37,7 @@ impl Monitor {
                 life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
                 life.interval = Duration::from_millis(u64::from(b.interval_ms));
             }
-            OsdReport::PgStats(r) => self.pg_stats(id, osd, msg.header.tid, &r),
+            OsdReport::PgStats(r) => self.pg_stats(id, osd, tid, &r),
             OsdReport::WantMaps(w) => {
                 let last = if w.last == 0 {
                     self.state.osd.map.epoch
@@ -52,9 +52,8 @@ impl Monitor {
             }
             OsdReport::Config(c) => self.config_report(id, osd, c),
             OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
-            _ => self.write(id, msg),
+            _ => self.write(id, tid, Change::Report(report)),
         }
-        Ok(())
     }
 
     /// A report that may change the map, in its turn.
@@ -169,14 +168,14 @@ impl Monitor {
         if map.is_up(osd) {
             // Another process with its id: this one first goes down, then comes back in the next epoch.
             self.mark_down(osd, None);
-            let again = OsdReport::Boot(b.clone()).to_message();
+            let again = Change::Report(OsdReport::Boot(b.clone()));
             let session = self
                 .sessions
                 .iter()
                 .find(|(_, s)| s.osd() == Some(osd))
                 .map(|(id, _)| *id);
             if let Some(session) = session {
-                self.enqueue(session, again);
+                self.enqueue(session, 0, again);
             }
             return Ok(());
         }

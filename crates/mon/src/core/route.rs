@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use spirula_cephx::AuthName;
 use spirula_denc::UTime;
 use spirula_proto::internal::quorum::ForwardedClient;
-use spirula_proto::mon::{MMonGetVersion, MMonGetVersionReply};
+use spirula_proto::mon::MMonGetVersionReply;
 use spirula_proto::{MsgType, RawMessage};
 
+use super::message::Received;
 use super::ops::FORWARDED;
 use super::quorum::Role;
 use super::session::{NewSession, Session};
@@ -136,22 +137,6 @@ impl Pending {
     }
 }
 
-/// The answer that a request waits for, if it has one.
-pub(super) fn wanted(msg: &RawMessage) -> Option<Answer> {
-    let kind = match msg.kind() {
-        MsgType::MON_COMMAND => MsgType::MON_COMMAND_ACK,
-        MsgType::POOL_OP => MsgType::POOL_OP_REPLY,
-        MsgType::STATFS => MsgType::STATFS_REPLY,
-        MsgType::GET_POOL_STATS => MsgType::GET_POOL_STATS_REPLY,
-        MsgType::MON_GET_VERSION => {
-            let handle = msg.decode::<MMonGetVersion>().ok()?.handle;
-            return Some((MsgType::MON_GET_VERSION_REPLY, handle));
-        }
-        _ => return None,
-    };
-    Some((kind, msg.header.tid))
-}
-
 /// The request that a message answers, by the name of the answer.
 fn answer_of(msg: &RawMessage) -> Option<Answer> {
     match msg.kind() {
@@ -167,19 +152,13 @@ fn answer_of(msg: &RawMessage) -> Option<Answer> {
     }
 }
 
-/// Whether only the leader can deal with a message.
-fn is_for_leader(msg: &RawMessage) -> bool {
-    let reports = [MsgType::LOG, MsgType::OSD_REPORT, MsgType::IMAGE_IO_REPORT];
-    reports.contains(&msg.kind()) || wanted(msg).is_some()
-}
-
 /// Requests that wait until it is certain that this monitor still leads.
 #[derive(Default)]
 pub(super) struct Unconfirmed {
     /// These came before the question that is under way was asked.
-    asked: Vec<(SessionId, RawMessage)>,
+    asked: Vec<(SessionId, Received)>,
     /// These have to wait for the next one.
-    next: Vec<(SessionId, RawMessage)>,
+    next: Vec<(SessionId, Received)>,
     under_way: bool,
 }
 
@@ -189,11 +168,13 @@ impl Monitor {
         let Some(session) = self.sessions.get(&id) else {
             return Ok(());
         };
-        if !is_for_leader(&msg) {
-            return self.dispatch(id, msg);
+        let received = Received::read(&msg)?;
+        if !received.is_for_leader() {
+            self.dispatch(id, received);
+            return Ok(());
         }
         if !session.forwarded
-            && let Some(answer) = wanted(&msg)
+            && let Some(answer) = received.answer()
             && !self
                 .pending
                 .add((id, &session.name), answer, &msg, self.steady_usec())
@@ -202,27 +183,26 @@ impl Monitor {
             self.out.push(Output::Close(id));
             return Ok(());
         }
-        self.hand_to_leader(id, msg)
+        self.hand_to_leader(id, msg, received);
+        Ok(())
     }
 
-    fn hand_to_leader(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
+    fn hand_to_leader(&mut self, id: SessionId, msg: RawMessage, received: Received) {
         match self.quorum.role {
-            Role::Leader if self.quorum.alone || wanted(&msg).is_none() => self.dispatch(id, msg),
+            Role::Leader if self.quorum.alone || received.answer().is_none() => self.dispatch(id, received),
             Role::Leader => {
-                self.unconfirmed.next.push((id, msg));
+                self.unconfirmed.next.push((id, received));
                 self.ask_to_confirm();
-                Ok(())
             }
             // Its own monitor sends it where it has to go.
-            _ if self.sessions.get(&id).is_some_and(|s| s.forwarded) => Ok(()),
+            _ if self.sessions.get(&id).is_some_and(|s| s.forwarded) => {}
             Role::Peon => {
                 let now = self.steady_usec();
-                self.pending.mark(id, wanted(&msg), FORWARDED, now);
+                self.pending.mark(id, received.answer(), FORWARDED, now);
                 self.out.push(Output::Forward(id, msg));
-                Ok(())
             }
             // What has an answer is kept; reports come again.
-            Role::Adrift => Ok(()),
+            Role::Adrift => {}
         }
     }
 
@@ -241,13 +221,9 @@ impl Monitor {
             return;
         }
         self.unconfirmed.under_way = false;
-        for (id, msg) in std::mem::take(&mut self.unconfirmed.asked) {
-            if !self.sessions.contains_key(&id) {
-                continue;
-            }
-            if let Err(e) = self.dispatch(id, msg) {
-                tracing::warn!("session {id}: {e}");
-                self.out.push(Output::Close(id));
+        for (id, received) in std::mem::take(&mut self.unconfirmed.asked) {
+            if self.sessions.contains_key(&id) {
+                self.dispatch(id, received);
             }
         }
         self.ask_to_confirm();
@@ -265,9 +241,13 @@ impl Monitor {
     /// Sends every request without an answer to the leader, again.
     pub(super) fn resend(&mut self) {
         for (id, msg) in self.pending.all() {
-            if let Err(e) = self.hand_to_leader(id, msg) {
-                tracing::warn!("session {id}: {e}");
-                self.out.push(Output::Close(id));
+            match Received::read(&msg) {
+                Ok(received) => self.hand_to_leader(id, msg, received),
+                // It was read when it came.
+                Err(e) => {
+                    tracing::error!("session {id}: {e}");
+                    self.out.push(Output::Close(id));
+                }
             }
         }
     }

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use spirula_cephx::AuthName;
 use spirula_maps::Incremental;
+use spirula_proto::RawMessage;
 use spirula_proto::internal::report::OsdReport;
-use spirula_proto::{MsgType, RawMessage};
+use spirula_proto::mon::{MMonCommand, MPoolOp};
 
+use super::manager::ManagerCommand;
 use super::{Monitor, Output, SessionId};
+use crate::command::Parsed;
 use crate::kv::Txn;
 
 /// An answer that waits for a commit.
@@ -40,21 +43,49 @@ impl Writes {
     }
 }
 
-/// Writes that wait for their turn.
+/// A change that a session asks for.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// A command for the monitors.
+    Command(MMonCommand, Parsed),
+    /// A command for the manager.
+    ManagerCommand(ManagerCommand),
+    PoolOp(MPoolOp),
+    Report(OsdReport),
+}
+
+impl Change {
+    /// Whether it is what an OSD wishes for its PGs. Such come from all PGs at once and say nothing of each other: those that follow
+    /// each other make one map, as requests wait for each of them.
+    fn is_wish_of_pgs(&self) -> bool {
+        matches!(self, Self::Report(OsdReport::Alive(_) | OsdReport::PgTemp(_)))
+    }
+}
+
+/// A change that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    session: SessionId,
+    entity: AuthName,
+    tid: u64,
+    change: Change,
+}
+
+/// Changes that wait for their turn.
 #[derive(Default)]
 pub(super) struct WriteQueue {
-    writes: VecDeque<(SessionId, AuthName, RawMessage)>,
+    waiting: VecDeque<Waiting>,
     /// How many are of each entity.
     by_entity: BTreeMap<AuthName, usize>,
 }
 
 impl WriteQueue {
     pub(super) fn len(&self) -> usize {
-        self.writes.len()
+        self.waiting.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.waiting.is_empty()
     }
 
     /// How many an entity has here.
@@ -62,36 +93,34 @@ impl WriteQueue {
         self.by_entity.get(entity).copied().unwrap_or(0)
     }
 
-    pub(super) fn push(&mut self, session: SessionId, entity: AuthName, msg: RawMessage) {
+    pub(super) fn push(&mut self, session: SessionId, entity: AuthName, tid: u64, change: Change) {
         *self.by_entity.entry(entity.clone()).or_default() += 1;
-        self.writes.push_back((session, entity, msg));
+        self.waiting.push_back(Waiting {
+            session,
+            entity,
+            tid,
+            change,
+        });
     }
 
-    fn front(&self) -> Option<&RawMessage> {
-        self.writes.front().map(|(_, _, msg)| msg)
+    fn front(&self) -> Option<&Change> {
+        self.waiting.front().map(|w| &w.change)
     }
 
-    fn pop(&mut self) -> Option<(SessionId, RawMessage)> {
-        let (session, entity, msg) = self.writes.pop_front()?;
-        if let Some(n) = self.by_entity.get_mut(&entity) {
+    fn pop(&mut self) -> Option<(SessionId, u64, Change)> {
+        let w = self.waiting.pop_front()?;
+        if let Some(n) = self.by_entity.get_mut(&w.entity) {
             *n -= 1;
             if *n == 0 {
-                self.by_entity.remove(&entity);
+                self.by_entity.remove(&w.entity);
             }
         }
-        Some((session, msg))
+        Some((w.session, w.tid, w.change))
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
-}
-
-/// Whether it is what an OSD wishes for its PGs. Such come from all PGs at once and say nothing of each other: those that follow
-/// each other make one map, as requests wait for each of them.
-fn is_wish_of_pgs(msg: &RawMessage) -> bool {
-    let report = (msg.kind() == MsgType::OSD_REPORT).then(|| msg.decode());
-    matches!(report, Some(Ok(OsdReport::Alive(_) | OsdReport::PgTemp(_))))
 }
 
 impl Monitor {
@@ -111,9 +140,9 @@ impl Monitor {
         session.map(|s| s.name.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn enqueue(&mut self, session: SessionId, msg: RawMessage) {
+    pub(super) fn enqueue(&mut self, session: SessionId, tid: u64, change: Change) {
         let entity = self.entity_of(session);
-        self.queue.push(session, entity, msg);
+        self.queue.push(session, entity, tid, change);
     }
 
     /// The changes of the next osdmap, to be added to.
@@ -139,16 +168,16 @@ impl Monitor {
             for w in std::mem::take(&mut self.writes.waiters) {
                 self.answer(w);
             }
-            let Some((session, msg)) = self.queue.pop() else {
+            let Some((session, tid, change)) = self.queue.pop() else {
                 return;
             };
-            let is_wish = is_wish_of_pgs(&msg);
-            self.handle_write(session, msg);
+            let is_wish = change.is_wish_of_pgs();
+            self.change(session, tid, change);
             while is_wish
-                && self.queue.front().is_some_and(is_wish_of_pgs)
-                && let Some((session, msg)) = self.queue.pop()
+                && self.queue.front().is_some_and(Change::is_wish_of_pgs)
+                && let Some((session, tid, change)) = self.queue.pop()
             {
-                self.handle_write(session, msg);
+                self.change(session, tid, change);
             }
         }
     }
@@ -188,9 +217,6 @@ impl Monitor {
 
 #[cfg(test)]
 mod tests {
-    use spirula_proto::Payload;
-    use spirula_proto::mon::MMonCommand;
-
     use super::*;
 
     #[test]
@@ -198,10 +224,10 @@ mod tests {
         let mut queue = WriteQueue::default();
         let [a, b]: [AuthName; 2] = ["client.a", "client.b"].map(|n| n.parse().unwrap());
         for (session, entity) in [(1, &a), (2, &a), (3, &b)] {
-            queue.push(session, entity.clone(), MMonCommand::default().to_message());
+            queue.push(session, entity.clone(), 0, Change::PoolOp(MPoolOp::default()));
         }
         assert_eq!((queue.of(&a), queue.of(&b), queue.len()), (2, 1, 3));
-        assert_eq!(queue.pop().map(|(session, _)| session), Some(1));
+        assert_eq!(queue.pop().map(|(session, ..)| session), Some(1));
         assert_eq!(queue.of(&a), 1);
         while queue.pop().is_some() {}
         assert!(queue.is_empty() && queue.by_entity.is_empty());
