@@ -111,6 +111,7 @@ impl<'a> Wait<'a> {
             osds: self.spec.osds.clone(),
             is_all: true,
             unknown: state.and_then(|s| s.unknown.clone()),
+            is_heard: state.is_some_and(|s| s.rounds >= self.round),
             failures: Vec::new(),
         };
         let Some(state) = state else {
@@ -210,7 +211,8 @@ impl<'a> Wait<'a> {
                 self.settled = Some((what, health));
             }
             Ok(admin::Progress::Waiting(why)) => self.why = why,
-            Err(e) if is_final(&e) => return Err(self.no_key(&e)),
+            // A supervisor that was not heard of may be about to make the key.
+            Err(e) if known.is_heard && is_final(&e) => return Err(self.no_key(&e)),
             Err(e) => self.why = e.to_string(),
         }
         Ok(None)
@@ -256,6 +258,8 @@ struct Known {
     is_all: bool,
     /// Why that is not known yet.
     unknown: Option<String>,
+    /// Whether the supervisor has looked what is missing, and made the keys.
+    is_heard: bool,
     failures: Vec<String>,
 }
 

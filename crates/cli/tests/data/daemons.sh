@@ -131,11 +131,11 @@ ceph crash archive-all
 ! ceph health | grep crashed >/dev/null
 ceph crash prune 0
 
-# Extended attributes up to 6.5 MiB of an object; the limits that there are.
-head -c 6815744 /dev/urandom >large
+# Extended attributes up to 5.5 MiB of an object; the limits that there are.
+head -c 5767168 /dev/urandom >large
 rados -p data setxattr o large <large
 rados -p data getxattr o large | cmp - large
-head -c 6815745 /dev/zero | says 1 'File too large' rados -p data setxattr o larger
+head -c 5767169 /dev/zero | says 1 'File too large' rados -p data setxattr o larger
 says 1 'File name too long' rados -p data setxattr o "$(printf 'n%.0s' {1..101})" value
 ceph tell 'osd.*' compact >/dev/null
 rados -p data rmxattr o large

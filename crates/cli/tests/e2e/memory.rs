@@ -15,8 +15,8 @@ fn assert_within_budget(c: &Cluster, osds: u32) {
     }
 }
 
-/// What OSDs that have nothing to do may keep after large values.
-const IDLE: u64 = 60 << 20;
+/// What OSDs that have nothing to do may keep after large values: what caches have, and what the allocator keeps for each thread.
+const IDLE: u64 = 96 << 20;
 
 fn assert_given_back(c: &Cluster, osds: u32) {
     let until = Instant::now() + Duration::from_secs(20);
@@ -142,6 +142,7 @@ fn a_smaller_target_is_kept_to() {
     for osd in 0..3 {
         let shown = c.sh(&format!("ceph daemon osd.{osd} dump_mempools"));
         let peak = c.peak_rss(&format!("osd.{osd}"));
+        println!("osd.{osd}: {} MiB at its peak", peak >> 20);
         assert!(peak <= TARGET, "osd.{osd} used {} MiB: {shown}", peak >> 20);
     }
 }

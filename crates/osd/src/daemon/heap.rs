@@ -2,9 +2,9 @@
 //!
 //! It keeps what was freed for a while, and for ever where it is not called any more. That costs nothing while requests are
 //! small, as the next one uses the memory again. Large values differ: they come in several sizes and copies, so
-//! what one has left is of no use to the next.
+//! what one has left is of no use to the next. Those that are only read come again and again, so memory goes back when the OSD is idle.
 
-/// Bytes of large values after which it is worth the while.
+/// Bytes of large values that were written after which it is worth the while.
 const ENOUGH: usize = 8 << 20;
 /// A value from which on it is large.
 pub(super) const LARGE: usize = 64 << 10;

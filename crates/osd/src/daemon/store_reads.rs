@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_store::{ObjectKey, PageLimit, Pairs, StoreError};
 
-use super::heap::LARGE;
 use super::store_io::{Call, StoreIo, stored_object};
 use crate::pg::account::Room;
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
@@ -396,9 +395,6 @@ impl StoreIo {
         let fetched: Vec<Fetched> = job.wants.into_iter().zip(job.answers).map(one).collect();
         let (buffers, heap) = needed_room(fetched.iter().map(Fetched::room));
         job.room.set(buffers.saturating_add(heap), heap);
-        if heap >= LARGE {
-            self.heap.pass(heap);
-        }
         self.ready
             .push_back((job.token, StoreReply::Fetched(fetched, job.room)));
     }

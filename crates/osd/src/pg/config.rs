@@ -229,7 +229,7 @@ pub struct Shares {
 const DEFAULT_MEMORY: usize = 104 << 20;
 
 /// Bytes of an object's xattrs: they are logged with all that belongs to them in one record of the store, which has 8 MiB.
-const MAX_ATTRS: usize = (6 << 20) + (512 << 10);
+const MAX_ATTRS: usize = (5 << 20) + (512 << 10);
 
 impl Default for PgConfig {
     fn default() -> Self {
@@ -251,7 +251,7 @@ impl Default for PgConfig {
             max_clone_logged: 448 << 10,
             stage_page: 1 << 20,
             max_part_logged: 2 << 20,
-            max_push_logged: MAX_ATTRS + (1 << 20),
+            max_push_logged: 7 << 20,
             max_pgls: 1024,
             max_omap_entries: 1024,
             max_omap_bytes: 8 << 20,

@@ -181,7 +181,7 @@ pub enum Want {
 
 /// By so much a page of omap pairs may exceed its limit: the last pair counts only once it was read, and no larger one can be written
 /// ([`super::config::PgConfig::max_logged`]).
-pub(crate) const LARGEST_PAIR: usize = 7 << 20;
+pub(crate) const LARGEST_PAIR: usize = 6 << 20;
 
 /// What the answer to an omap question of unknown size is taken for before it is there, in bytes.
 const UNKNOWN: u64 = 1 << 20;
