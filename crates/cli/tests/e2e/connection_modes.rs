@@ -7,7 +7,7 @@ use crate::common::{Cluster, binary, text};
 
 /// Counts what passes on the loopback interface in the clear, until its input ends: each argument, and all packets.
 const SNIFFER: &str = "
-import select, socket, sys
+import ctypes, select, socket, struct, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
 s.bind(('lo', 0))
@@ -15,14 +15,20 @@ needles = [n.encode() for n in sys.argv[1:]]
 found = [0] * len(needles)
 print('listening', flush=True)
 packets = 0
+ended = False
 while True:
-    ready, _, _ = select.select([s, sys.stdin], [], [])
+    ready, _, _ = select.select([s] if ended else [s, sys.stdin], [], [], 0 if ended else None)
+    if sys.stdin in ready:
+        # A filter that lets nothing pass: only what has come by now is left, whatever others send.
+        nothing = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))
+        s.setsockopt(socket.SOL_SOCKET, 26, struct.pack('HP', 1, ctypes.addressof(nothing)))
+        ended = True
     if s in ready:
         p = s.recv(1 << 17)
         packets += 1
         for i, n in enumerate(needles):
             found[i] += n in p
-    elif sys.stdin in ready:
+    elif ended and not ready:
         break
 print(packets, *found)
 ";
