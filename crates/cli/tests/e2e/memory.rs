@@ -123,8 +123,8 @@ fn the_largest_requests_stay_within_the_budget() {
     c.sh("/usr/bin/python3 largest.py crc 3; /usr/bin/python3 largest.py secure 2");
 }
 
-/// With half the memory an OSD takes much less, and stays below the target where the machine is its own. Beside other tests, whose threads
-/// keep its own from freeing what they have, it passed the target by 9 MiB: that is not a bound yet.
+/// With a smaller target an OSD takes less: it stays below it where the machine is its own. On a busy one it passed it by 9 MiB, so it is no
+/// bound yet.
 #[test]
 fn a_smaller_target_makes_an_osd_smaller() {
     const TARGET: u64 = 64 << 20;
