@@ -25,7 +25,7 @@ pub(super) struct Heap {
 
 impl Heap {
     /// So many bytes of large values have come, which lie in no buffer of a pool.
-    pub(super) fn pass(&mut self, bytes: usize) {
+    fn pass(&mut self, bytes: usize) {
         self.passed += bytes;
     }
 
