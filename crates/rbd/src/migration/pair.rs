@@ -7,6 +7,7 @@ use spirula_client::{IoCtx, errno};
 use super::record;
 use crate::error::unless;
 use crate::header::text;
+use crate::remove::is_gone;
 use crate::{Error, Result, directory, trash};
 
 /// Who put an image into the trash: a migration, whose source it is.
@@ -91,8 +92,9 @@ impl Pair {
     /// read here.
     pub(super) async fn find(io: &IoCtx, name: &str) -> Result<Self> {
         let id = match unless(directory::image_id(io, name).await, errno::ENOENT)? {
-            Some(id) => id,
-            None => in_trash(io, name).await?,
+            Some(id) if !is_gone(io, &id).await? => id,
+            // The destination that had the source's name too is not there any more.
+            _ => in_trash(io, name).await?,
         };
         let this = Side {
             io: io.clone(),

@@ -83,3 +83,15 @@ for left in id directory; do
     fails 1 sh -c 'rbd ls q | grep left'
     fails 1 sh -c 'rados -p q ls | grep rbd_id.left'
 done
+
+# One of the same name, of which another client has removed the header, but not the name: the source is found in the trash.
+history p/i
+before=$(id_of p/i)
+rbd migration prepare p/i p/i
+rados -p p rm "rbd_header.$(id_of p/i)"
+refs='"action": "migrate abort", "pool_name": "p", "pool_namespace": "", "image_name": "i", "image_id": ""'
+rados -p p setomapval rbd_task 0000000000000008 "{\"sequence\": 8, \"id\": \"gone\", \"message\": \"Aborting image migration for p/i\", \"refs\": {$refs}}"
+ceph mgr fail
+until test -z "$(rados -p p listomapkeys rbd_task)"; do sleep 0.2; done
+test "$(id_of p/i)" = "$before"
+unchanged p/i i
