@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use spirula_invariant::dropped;
 use spirula_maps::PgId;
 
 use crate::pg::cluster::ClusterMap;
@@ -16,6 +17,7 @@ use crate::pg::info::PgInfo;
 use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp};
+use crate::pg::perf::DropReason;
 use crate::pg::repair::MarkLostError;
 use crate::pg::watch::WatchMemory;
 use crate::pg::{
@@ -366,9 +368,8 @@ impl Core {
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         if msg.id.epoch > self.map.epoch() {
             let is_of = |e: &&Early| matches!(e, Early::Peer(o, _) if *o == from);
-            if !msg.body.may_be_early() || self.early.iter().filter(is_of).count() >= MOST_EARLY {
-                cx.perf.peer_early += 1;
-                return;
+            if msg.body.is_of_attempt() || self.early.iter().filter(is_of).count() >= MOST_EARLY {
+                return dropped!(cx.perf.dropped, DropReason::PeerEarly);
             }
             self.early.push(Early::Peer(from, msg));
             return;
@@ -376,16 +377,13 @@ impl Core {
         let slot = match self.by_id.get(&msg.pgid) {
             Some(&slot) => slot,
             None if !self.up || !self.is_mine(msg.pgid) || !self.exists_in_map(msg.pgid) => {
-                cx.perf.peer_stale += 1;
-                return;
+                return dropped!(cx.perf.dropped, DropReason::PeerStale);
             }
             None if self.is_asked_by(from, msg.pgid) => self.create(msg.pgid, cx),
             None => {
                 // By an older map it may be here.
                 let is_stale = msg.id.epoch < self.map.epoch();
-                cx.perf.peer_stale += u64::from(is_stale);
-                cx.perf.peer_foreign += u64::from(!is_stale);
-                return;
+                return dropped!(cx.perf.dropped, DropReason::of_stranger(is_stale));
             }
         };
         self.with(slot, cx, |pg, cx| pg.handle_peer(from, msg, cx));

@@ -2,6 +2,7 @@
 
 use spirula_asok::op_history::OpHistory;
 use spirula_asok::perf::{Axis, BUCKETS, Counter, Grid, Histogram, Logger, Values, count, gauge, times};
+use spirula_invariant::Reason;
 use spirula_proto::osd::MOsdOpReply;
 
 use super::state::Osd;
@@ -434,7 +435,7 @@ impl Osd {
     fn gauges(&self) -> Vec<Counter> {
         let pgs = self.core.pg_counts();
         let (hits, total) = self.perf.core.contexts;
-        let peers = self.perf.core;
+        let dropped = &self.perf.core.dropped;
         let s = self.io.store.statfs();
         vec![
             gauge("numpg", pgs.all as u64, "Placement groups"),
@@ -477,27 +478,10 @@ impl Osd {
             gauge("stat_bytes_avail", s.available, "Available space"),
             count("object_ctx_cache_hit", hits, "Object context cache hits"),
             count("object_ctx_cache_total", total, "Object context cache lookups"),
-            count(
-                "peer_stale",
-                peers.peer_stale,
-                "Messages of OSDs about an earlier attempt at peering",
-            ),
-            count(
-                "peer_foreign",
-                peers.peer_foreign,
-                "Messages dropped that were not for the OSD to send",
-            ),
-            count(
-                "peer_unsound",
-                peers.peer_unsound,
-                "Changes sent by OSDs dropped that no store takes",
-            ),
-            count(
-                "peer_early",
-                peers.peer_early,
-                "Messages of OSDs dropped that came before their map",
-            ),
         ]
+        .into_iter()
+        .chain(dropped.iter().map(|(r, n)| count(r.name(), n, r.help())))
+        .collect()
     }
 }
 

@@ -23,6 +23,7 @@
 //!
 //! What each target lacks is asked at once (the *survey*), so that the PG can say what it waits for, and how urgent that is.
 
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::bug::Bug;
@@ -32,6 +33,7 @@ use super::info::PgInfo;
 use super::log::{PgLog, Usage};
 use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::peering::Stage;
+use super::perf::DropReason;
 use super::push::{Lacking, SyncPlan};
 use super::{Active, Ctx, Output, Pg, Role};
 
@@ -389,12 +391,12 @@ impl Pg {
     }
 
     /// The target says that it is the PG's turn there.
-    pub(super) fn turn_granted(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
-        let current = id == self.id;
-        let Some(b) = self.backfill() else { return };
-        if !current || b.turn != Turn::Asked || b.first() != Some(from) {
-            return;
-        }
+    pub(super) fn turn_granted(&mut self, from: i32, cx: &mut Ctx<'_>) {
+        let pgid = self.pgid;
+        let asked = |b: &&mut Backfill| b.turn == Turn::Asked && b.first() == Some(from);
+        let Some(b) = self.backfill().filter(asked) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
+        };
         b.turn = Turn::Taken;
         if b.step == Step::Idle {
             self.next_target(cx);
@@ -404,10 +406,8 @@ impl Pg {
     }
 
     /// The target says that others come first there.
-    pub(super) fn turn_revoked(&mut self, from: i32, id: PeeringId) {
-        let current = id == self.id;
+    pub(super) fn turn_revoked(&mut self, from: i32) {
         if let Some(b) = self.backfill()
-            && current
             && b.first() == Some(from)
         {
             b.turn = Turn::Waiting;
@@ -713,10 +713,12 @@ impl Pg {
         log: LogUpdate,
         cx: &mut Ctx<'_>,
     ) {
-        let sound = log.entries.is_sorted_by(|a, b| a.version < b.version)
-            && log.dups.is_sorted_by(|a, b| a.name() < b.name());
-        if sound && id == self.id && self.is_leader(from, id) && matches!(self.role, Role::Stray) {
-            self.apply_activation(info, log, id, from, cx);
+        if !log.is_sound() {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.pgid, from = from);
+        }
+        match self.role {
+            Role::Stray if self.is_leader(from, id) => self.apply_activation(info, log, id, from, cx),
+            _ => dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from),
         }
     }
 

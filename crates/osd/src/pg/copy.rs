@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, decode_all, encode_to_vec};
+use spirula_invariant::dropped;
 use spirula_maps::HObject;
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags, OsdOpIn};
@@ -18,6 +19,7 @@ use super::errno::*;
 use super::fetch::{Copied, CopyWant};
 use super::message::{CopyPart, CopyRead, PeerBody, PeerMessage, PeeringId};
 use super::op::{Asker, Client, ClientOp, OsdOp};
+use super::perf::DropReason;
 use super::txn::ObjectOp;
 use super::{Ctx, Output, Pending, Pg};
 
@@ -160,9 +162,7 @@ impl Pg {
         if self.map.placement(r.from).primary != from {
             // By an older map it may have been.
             let is_stale = epoch < self.map.epoch();
-            cx.perf.peer_stale += u64::from(is_stale);
-            cx.perf.peer_foreign += u64::from(!is_stale);
-            return;
+            return dropped!(cx.perf.dropped, DropReason::of_stranger(is_stale));
         }
         let mut input = encode_to_vec(&r.cursor);
         input.extend_from_slice(&self.cfg.copy_chunk.to_le_bytes());
@@ -213,12 +213,10 @@ impl Pg {
         let seq = (p.token >> 32) as u32;
         let fetch = self.stages.running_copy(seq);
         let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
-            cx.perf.peer_stale += 1;
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerLate);
         };
         if fetch.asked_of != from {
-            cx.perf.peer_foreign += 1;
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerForeign);
         }
         let taken = if p.result < 0 {
             Err(p.result)

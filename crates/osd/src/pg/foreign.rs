@@ -3,11 +3,14 @@
 //! A connection proves which OSD sends, and no more. So a message counts only where that OSD has to do with the PG in the way the
 //! message says: as its primary, as a member (of `up` or `acting`), as a holder of a copy from an interval that still matters, or
 //! as somebody who was asked. What is from anybody else is dropped and counted; as stale where it is of an earlier attempt at peering,
-//! as its sender may have been what it says then.
+//! as its sender may have been what it says then. What belongs to an attempt at peering counts only within that one.
 //!
 //! The members are those of the map, which are looked up once for each map; so a write costs a look at a list of three.
 
+use spirula_invariant::dropped;
+
 use super::message::{PeerBody, PeeringId};
+use super::perf::DropReason;
 use super::{Ctx, Pg, Role};
 
 /// What an OSD has to be to send a message.
@@ -64,9 +67,10 @@ impl Sender {
 }
 
 impl PeerBody {
-    /// Whether it may come before the map that it belongs to. All else is sent to those who have said something in that map.
-    pub(crate) fn may_be_early(&self) -> bool {
-        matches!(
+    /// Whether it means something only within its attempt at peering, whose members have said something in that attempt's map.
+    /// All else may come before the map that it belongs to.
+    pub(crate) fn is_of_attempt(&self) -> bool {
+        !matches!(
             self,
             Self::Query
                 | Self::Notify { .. }
@@ -80,7 +84,22 @@ impl PeerBody {
 }
 
 impl Pg {
-    /// Whether a message is not for this OSD to send. Counts those, and what is of an earlier attempt.
+    /// Whether a message belongs to an attempt at peering which is not the present one. Counts those.
+    pub(super) fn is_stale_message(
+        &self,
+        from: i32,
+        id: PeeringId,
+        body: &PeerBody,
+        cx: &mut Ctx<'_>,
+    ) -> bool {
+        let is_stale = body.is_of_attempt() && id != self.id;
+        if is_stale {
+            dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.pgid, from = from);
+        }
+        is_stale
+    }
+
+    /// Whether a message is not for this OSD to send. Counts those.
     pub(super) fn is_foreign(&self, from: i32, id: PeeringId, body: &PeerBody, cx: &mut Ctx<'_>) -> bool {
         if from == self.whoami {
             return false;
@@ -93,10 +112,8 @@ impl Pg {
             Sender::Member => place.acting.contains(&from) || place.up.contains(&from),
             Sender::Source => self.may_be_source(from),
         };
-        if id < self.id {
-            cx.perf.peer_stale += 1;
-        } else if !is_theirs {
-            cx.perf.peer_foreign += 1;
+        if !is_theirs {
+            dropped!(cx.perf.dropped, DropReason::of_stranger(id < self.id); pg = self.pgid, from = from);
         }
         !is_theirs
     }

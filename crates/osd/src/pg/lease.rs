@@ -16,10 +16,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use spirula_invariant::dropped;
 
 use super::bug::Bug;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
+use super::perf::DropReason;
 use super::{Active, Ctx, Pg, Role};
 
 /// Until when reads may be answered, in microseconds of this OSD's clock; in messages, for how long.
@@ -193,7 +195,7 @@ impl Pg {
         shared: bool,
         cx: &mut Ctx<'_>,
     ) {
-        if id == self.id && self.is_leader(from, id) && self.is_active_replica() {
+        if self.is_leader(from, id) && self.is_active_replica() {
             let until = cx.usec + self.cfg.read_lease_us;
             self.promise(Promise {
                 primary: until,
@@ -208,11 +210,13 @@ impl Pg {
     }
 
     /// A member would like to answer reads.
-    pub(super) fn share_wanted(&mut self, from: i32, id: PeeringId, stamp: u64, cx: &mut Ctx<'_>) {
+    pub(super) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         let length = self.cfg.read_lease_us;
-        let Role::Active(a) = &mut self.role else { return };
-        if id != self.id || a.peers.iter().all(|(o, _)| *o != from) {
-            return;
+        let Role::Active(a) = &mut self.role else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+        };
+        if a.peers.iter().all(|(o, _)| *o != from) {
+            return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.pgid, from = from);
         }
         a.lease.sharing = cx.usec + SHARED_FOR * length;
         a.lease.sharers.insert(from, stamp);
@@ -251,12 +255,16 @@ impl Pg {
     }
 
     /// A member has granted the lease that was asked for at `stamp`.
-    pub(super) fn lease_granted(&mut self, from: i32, id: PeeringId, stamp: u64, cx: &mut Ctx<'_>) {
+    pub(super) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         let length = self.cfg.read_lease_us;
-        let Role::Active(a) = &mut self.role else { return };
+        let Role::Active(a) = &mut self.role else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+        };
         let lease = &mut a.lease;
-        if id != self.id || stamp != lease.asked || !lease.missing.remove(&from) || !lease.missing.is_empty()
-        {
+        if stamp != lease.asked || !lease.missing.remove(&from) {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.pgid, from = from);
+        }
+        if !lease.missing.is_empty() {
             return;
         }
         (lease.asked, lease.late) = (0, 0);

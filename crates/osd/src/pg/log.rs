@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_invariant::invariant;
 use spirula_maps::{EVersion, HObject, ReqId, SnapId};
 
 use super::dirty::Dirty;
@@ -269,7 +270,11 @@ impl PgLog {
 
     /// Adds an entry newer than all others.
     pub fn append(&mut self, e: LogEntry) {
-        debug_assert!(e.version > self.head || self.entries.is_empty());
+        invariant!(
+            e.version > self.head || self.entries.is_empty(),
+            "versions that ascend in the log";
+            head = self.head, version = e.version, object = e.object
+        );
         self.head = e.version;
         self.bytes += e.weight();
         // What the PG does by itself is nobody's request.

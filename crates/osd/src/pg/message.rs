@@ -47,6 +47,16 @@ pub struct LogUpdate {
     pub dups: Vec<DupBatch>,
 }
 
+impl LogUpdate {
+    /// Whether a log can become this: what is added ascends, and comes after what stays.
+    pub(super) fn is_sound(&self) -> bool {
+        let comes_after = self.entries.first().is_none_or(|e| e.version > self.keep_to);
+        comes_after
+            && self.entries.is_sorted_by(|a, b| a.version < b.version)
+            && self.dups.is_sorted_by(|a, b| a.name() < b.name())
+    }
+}
+
 /// Asks for part of an object, to copy it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyRead {

@@ -61,6 +61,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use spirula_invariant::{dropped, impossible};
 use spirula_maps::{EVersion, HObject, PgId};
 
 use backfill::Backfill;
@@ -84,6 +85,7 @@ use op::ClientOp;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, StoredObject, Token};
 pub use pace::Pace;
 use peering::Peering;
+use perf::DropReason;
 use repair::{Patient, Repairs};
 use replica::Replica;
 pub use snaps::trim::TrimState;
@@ -549,28 +551,35 @@ impl Pg {
     /// An answer of the store to one of the PG's requests.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         if let StoreReply::Committed = reply {
-            if self.commits.front().is_some_and(|(seq, ..)| *seq == token.seq())
-                && let Some((_, submitted, what)) = self.commits.pop_front()
-            {
-                let took = cx.usec.saturating_sub(submitted);
-                cx.perf.commits.add(took);
-                if matches!((&what, &self.role), (Commit::Write(_), Role::Replica(_))) {
-                    cx.perf.sub_ops.add(took);
-                }
-                self.committed(what, cx);
+            let first = self.commits.pop_front().filter(|(seq, ..)| *seq == token.seq());
+            let Some((_, submitted, what)) = first else {
+                impossible!(
+                    "transactions to be durable in the order of submission";
+                    pg = self.pgid, epoch = self.map.epoch()
+                );
+            };
+            let took = cx.usec.saturating_sub(submitted);
+            cx.perf.commits.add(took);
+            if matches!((&what, &self.role), (Commit::Write(_), Role::Replica(_))) {
+                cx.perf.sub_ops.add(took);
             }
+            self.committed(what, cx);
             return;
         }
         if let StoreReply::NoRoom = reply {
             let at = self.commits.iter().position(|(seq, ..)| *seq == token.seq());
-            if let Some((_, _, what)) = at.and_then(|at| self.commits.remove(at)) {
-                self.not_stored(what, cx);
-            }
+            let Some((_, _, what)) = at.and_then(|at| self.commits.remove(at)) else {
+                impossible!(
+                    "a transaction that was refused to be one that was submitted";
+                    pg = self.pgid, epoch = self.map.epoch()
+                );
+            };
+            self.not_stored(what, cx);
             return;
         }
-        // What was asked for in an earlier interval is no longer pending.
         let Some(what) = self.pending.remove(&token.seq()) else {
-            return;
+            // What was asked for in an earlier interval is no longer pending.
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.pgid);
         };
         match (what, reply) {
             (Pending::Context(key), StoreReply::Object(r)) => self.context_loaded(&key, r, cx),
@@ -587,7 +596,10 @@ impl Pg {
             (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
             (Pending::Count, StoreReply::Objects(r)) => self.counted(r, cx),
-            (what, reply) => debug_assert!(false, "{what:?} answered by {reply:?}"),
+            (what, reply) => impossible!(
+                "an answer to the question";
+                pg = self.pgid, epoch = self.map.epoch(), question = format!("{what:?}"), answer = format!("{reply:?}")
+            ),
         }
     }
 
@@ -610,7 +622,10 @@ impl Pg {
         match what {
             Commit::Push { id, source, key } => self.push_refused_here(id, source, key, cx),
             Commit::Repair(number) => self.repair_refused(number, cx),
-            what => debug_assert!(false, "{what:?} is stored in any case"),
+            what => impossible!(
+                "what claims all room to be stored in any case";
+                pg = self.pgid, epoch = self.map.epoch(), transaction = format!("{what:?}")
+            ),
         }
         if self.commits.is_empty() {
             self.quiesced(cx);
@@ -633,7 +648,7 @@ impl Pg {
     /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let id = msg.id;
-        if self.is_foreign(from, id, &msg.body, cx) {
+        if self.is_foreign(from, id, &msg.body, cx) || self.is_stale_message(from, id, &msg.body, cx) {
             return;
         }
         match msg.body {
@@ -644,29 +659,29 @@ impl Pg {
                 stable,
                 txn,
             } => self.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx),
-            PeerBody::RepCommitted(v) => self.rep_committed(from, id, v, cx),
+            PeerBody::RepCommitted(v) => self.rep_committed(from, v, cx),
             PeerBody::Query => self.queried(from, id, cx),
             PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
             PeerBody::Lease { stamp, shared } => self.lease_wanted(from, id, stamp, shared, cx),
-            PeerBody::LeaseGranted(stamp) => self.lease_granted(from, id, stamp, cx),
-            PeerBody::ShareLease(stamp) => self.share_wanted(from, id, stamp, cx),
+            PeerBody::LeaseGranted(stamp) => self.lease_granted(from, stamp, cx),
+            PeerBody::ShareLease(stamp) => self.share_wanted(from, stamp, cx),
             PeerBody::LeaseShared {
                 stamp,
                 length,
                 stable,
                 epoch,
-            } => self.lease_shared(from, id, (stamp, length, stable, epoch)),
+            } => self.lease_shared(from, id, (stamp, length, stable, epoch), cx),
             PeerBody::GetLog => self.log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,
                 head,
                 entries,
                 dups,
-            } => self.log_received(from, id, (tail, head), entries, dups, cx),
+            } => self.log_received(from, (tail, head), entries, dups, cx),
             PeerBody::StartSync(targets) => self.start_sync(from, id, targets, cx),
-            PeerBody::SyncDone(osd) => self.sync_done(id, osd, cx),
-            PeerBody::SyncFailed => self.sync_failed(id, cx),
-            PeerBody::SyncRefused(osd) => self.sync_refused(id, osd, cx),
+            PeerBody::SyncDone(osd) => self.sync_done(osd, cx),
+            PeerBody::SyncFailed => self.sync_failed(cx),
+            PeerBody::SyncRefused(osd) => self.sync_refused(osd, cx),
             PeerBody::Push(push) => self.pushed(from, id, push, cx),
             PeerBody::PushAck => self.push_acked(from, id, cx),
             PeerBody::PushRefused => self.push_refused(from, id, cx),
@@ -678,15 +693,15 @@ impl Pg {
             PeerBody::ScanAck(needed) => self.scan_acked(from, id, needed, cx),
             PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
             PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority),
-            PeerBody::Reserved => self.turn_granted(from, id, cx),
+            PeerBody::Reserved => self.turn_granted(from, cx),
             PeerBody::Release => self.turn_released(from),
-            PeerBody::Revoked => self.turn_revoked(from, id),
+            PeerBody::Revoked => self.turn_revoked(from),
             PeerBody::Copied { info, log } => self.copied(from, id, info, log, cx),
-            PeerBody::Activated => self.member_activated(from, id, cx),
+            PeerBody::Activated => self.member_activated(from, cx),
             PeerBody::Remove => self.removed(from, id, cx),
             PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),
             PeerBody::CopyPart(p) => self.copy_part(from, p, cx),
-            PeerBody::Repair(r) => self.repair_message(from, id, r, cx),
+            PeerBody::Repair(r) => self.repair_message(from, r, cx),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::UTime;
+use spirula_invariant::{dropped, impossible};
 use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
@@ -18,6 +19,7 @@ use super::message::{PeerBody, PeerMessage};
 use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
+use super::perf::DropReason;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 use super::watch::WatchEffects;
 use super::{Commit, Ctx, Output, Pg, Role, key};
@@ -325,7 +327,12 @@ impl Pg {
         if let Some((op, _)) = &mut request {
             op.stamps.sub_ops_sent = cx.usec;
         }
-        let Role::Active(a) = &mut self.role else { return };
+        let Role::Active(a) = &mut self.role else {
+            impossible!(
+                "a primary that serves, to change an object";
+                pg = self.pgid, epoch = self.map.epoch(), object = entry.object
+            );
+        };
         let mut msg = spirula_proto::RawMessage::default();
         if !a.peers.is_empty() {
             let body = PeerBody::RepOp {
@@ -422,11 +429,10 @@ impl Pg {
     }
 
     /// A replica is durable up to a version.
-    pub(super) fn rep_committed(&mut self, from: i32, id: super::PeeringId, v: EVersion, cx: &mut Ctx<'_>) {
-        if id != self.id {
-            return;
-        }
-        let Role::Active(a) = &mut self.role else { return };
+    pub(super) fn rep_committed(&mut self, from: i32, v: EVersion, cx: &mut Ctx<'_>) {
+        let Role::Active(a) = &mut self.role else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+        };
         if let Some((_, at)) = a.peers.iter_mut().find(|(o, _)| *o == from) {
             *at = v.max(*at);
             self.advance(cx);

@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::backfill::{Backfill, BackfillState};
@@ -32,6 +33,7 @@ use super::lease::Promise;
 use super::log::{LogEntry, PgLog};
 use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::peering_prior::{Prior, newest_activation};
+use super::perf::DropReason;
 use super::push::SyncPlan;
 use super::txn::{MetaOp, Txn};
 use super::{Active, Commit, Ctx, Output, Pg, Role, key};
@@ -426,7 +428,6 @@ impl Pg {
     pub(super) fn log_received(
         &mut self,
         from: i32,
-        id: PeeringId,
         (tail, head): (EVersion, EVersion),
         entries: Vec<LogEntry>,
         dups: Vec<DupBatch>,
@@ -434,14 +435,20 @@ impl Pg {
     ) {
         let ascend = entries.is_sorted_by(|a, b| a.version < b.version)
             && dups.is_sorted_by(|a, b| a.name() < b.name());
-        if id != self.id || !ascend {
-            return;
+        if !ascend {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.pgid, from = from);
         }
         if matches!(self.role, Role::Active(_)) {
             return self.backfill_log(from, &PgLog::from_entries(tail, head, entries), cx);
         }
-        let Some(p) = self.peering() else { return };
-        if p.stage == Stage::Logs && p.asked.remove(&from) {
+        let pgid = self.pgid;
+        let Some(p) = self
+            .peering()
+            .filter(|p| p.stage == Stage::Logs && p.asked.contains(&from))
+        else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
+        };
+        if p.asked.remove(&from) {
             p.progress = cx.usec;
             p.logs.insert(from, PgLog::from_entries(tail, head, entries));
             if from == p.auth {
@@ -485,10 +492,7 @@ impl Pg {
     }
 
     /// A member is equal to the newest copy now.
-    pub(super) fn sync_done(&mut self, id: PeeringId, osd: i32, cx: &mut Ctx<'_>) {
-        if id != self.id {
-            return;
-        }
+    pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Active(_)) {
             return self.backfill_copied(osd, cx);
         }
@@ -502,10 +506,7 @@ impl Pg {
     }
 
     /// A member has no room for all that it lacks. Others serve without it, if they are enough; else it is tried again.
-    pub(super) fn sync_refused(&mut self, id: PeeringId, osd: i32, cx: &mut Ctx<'_>) {
-        if id != self.id {
-            return;
-        }
+    pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Active(_)) {
             return self.backfill_refused(osd, cx);
         }
@@ -518,10 +519,7 @@ impl Pg {
     }
 
     /// The holder could not go on.
-    pub(super) fn sync_failed(&mut self, id: PeeringId, cx: &mut Ctx<'_>) {
-        if id != self.id {
-            return;
-        }
+    pub(super) fn sync_failed(&mut self, cx: &mut Ctx<'_>) {
         let Some(p) = self.peering() else {
             return self.backfill_failed(cx);
         };
@@ -649,17 +647,14 @@ impl Pg {
             return;
         }
         if primary == self.whoami {
-            self.member_activated(primary, id, cx);
+            self.member_activated(primary, cx);
         } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
             self.send(primary, id, PeerBody::Activated, true, cx);
         }
     }
 
     /// A member remembers that it took part.
-    pub(super) fn member_activated(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
-        if id != self.id {
-            return;
-        }
+    pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Active(_)) {
             return self.backfill_noted(from, cx);
         }

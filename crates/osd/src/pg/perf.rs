@@ -1,5 +1,41 @@
 //! Counts that the PG core makes of what it sees, over all PGs of a reactor.
 
+use spirula_invariant::{Counts, reasons};
+
+reasons! {
+    /// Why a PG drops a message of another OSD, or an answer of the store. Those that begin with `Peer` are what others send that
+    /// they should not.
+    pub enum DropReason {
+        /// It is of an earlier interval or attempt at peering.
+        PeerStale => "peer_stale", "Messages of OSDs about an earlier attempt at peering";
+        /// Its OSD has nothing to do with the PG, or not what the message says.
+        PeerForeign => "peer_foreign", "Messages dropped that were not for the OSD to send";
+        /// No store takes what it changes, or that is not the PG's, or it can't be read.
+        PeerUnsound => "peer_unsound", "Changes sent by OSDs dropped that no store takes";
+        /// It came before its map, and there were too many of them, or it can't.
+        PeerEarly => "peer_early", "Messages of OSDs dropped that came before their map";
+        /// What it answers, or goes on with, has ended, or was answered already.
+        PeerLate => "peer_late", "Messages of OSDs that nobody waits for any more";
+        /// The OSD is not, or no longer, what the message takes it for.
+        PeerMisled => "peer_misled", "Messages of OSDs for a part in the PG that this one has not";
+        /// A write before it was lost: the primary sends both again.
+        PeerGap => "peer_gap", "Writes of primaries that came before one that was lost";
+        /// It was asked in an interval that has ended.
+        StoreLate => "store_late", "Answers of the store that nobody waits for any more";
+    }
+}
+
+impl DropReason {
+    /// For a message of an OSD that is not what it says: by an older map it may have been.
+    pub(crate) fn of_stranger(is_stale: bool) -> Self {
+        if is_stale {
+            Self::PeerStale
+        } else {
+            Self::PeerForeign
+        }
+    }
+}
+
 /// Times: how many, and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
@@ -37,14 +73,8 @@ pub struct CorePerf {
     pub contexts: (u64, u64),
     /// Objects of which this OSD had the copy repaired.
     pub repaired: u64,
-    /// Messages of other OSDs that were of an earlier interval.
-    pub peer_stale: u64,
-    /// Messages of OSDs that have nothing to do with the PG, or not what the message says. They were dropped.
-    pub peer_foreign: u64,
-    /// Changes of other OSDs that no store takes, or of objects that are not the PG's. They were dropped.
-    pub peer_unsound: u64,
-    /// Messages of other OSDs that were dropped as they came before their map, and there were too many of them or they can't.
-    pub peer_early: u64,
+    /// Messages that were dropped, by reason.
+    pub dropped: Counts<DropReason>,
 }
 
 #[cfg(test)]

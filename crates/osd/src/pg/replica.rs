@@ -2,16 +2,19 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
+use spirula_proto::mon::LogPriority;
 
 use super::bug::Bug;
 use super::dups::DupBatch;
 use super::info::PgInfo;
 use super::log::LogEntry;
 use super::message::{LogUpdate, PeerBody, PeeringId};
+use super::perf::DropReason;
 use super::replica_read::Share;
 use super::txn::{MetaOp, Txn, is_storable, log_bytes};
-use super::{Commit, Ctx, Pg, Role, key};
+use super::{Commit, Ctx, Output, Pg, Role, key};
 
 /// A member that is not primary.
 #[derive(Debug, Default)]
@@ -38,12 +41,12 @@ impl Pg {
     /// A primary asks what is here.
     pub(super) fn queried(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         if !self.is_leader(from, id) || id < self.id {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.pgid, from = from);
         }
         match &mut self.role {
             Role::Replica(r) => *r = Replica::default(),
             Role::Stray => {}
-            _ => return,
+            _ => return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from),
         }
         self.id = id;
         self.source = None;
@@ -70,7 +73,7 @@ impl Pg {
 
     /// A primary wants the log.
     pub(super) fn log_wanted(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
-        if id == self.id && self.is_leader(from, id) {
+        if self.is_leader(from, id) {
             let entries = self.log.iter().cloned().collect();
             let body = PeerBody::Log {
                 tail: self.log.tail(),
@@ -91,15 +94,13 @@ impl Pg {
         log: LogUpdate,
         cx: &mut Ctx<'_>,
     ) {
-        if id != self.id
-            || !self.is_leader(from, id)
-            || !log.entries.is_sorted_by(|a, b| a.version < b.version)
-            || !log.dups.is_sorted_by(|a, b| a.name() < b.name())
-        {
-            return;
+        if !self.is_leader(from, id) || !log.is_sound() {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.pgid, from = from);
         }
         let committed = info.last_update;
-        let Role::Replica(r) = &mut self.role else { return };
+        let Role::Replica(r) = &mut self.role else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+        };
         *r = Replica {
             active: true,
             committed,
@@ -120,12 +121,15 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         let from_leader = self.is_leader(from, id);
-        let Role::Replica(r) = &mut self.role else { return };
-        if !r.active || id != self.id || !from_leader {
-            return;
+        let Role::Replica(r) = &mut self.role else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+        };
+        if !r.active || !from_leader {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
         }
-        let Ok(e) = decode_all::<LogEntry>(&entry) else {
-            return;
+        let e = match decode_all::<LogEntry>(&entry) {
+            Ok(e) => e,
+            Err(error) => return self.cannot_take(from, &error.to_string(), cx),
         };
         if e.version <= self.info.last_update {
             // Sent again. If it is not durable yet, its commit will answer.
@@ -137,11 +141,10 @@ impl Pg {
         }
         if prev != self.info.last_update {
             // One before was lost; the primary sends both again.
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerGap; pg = self.pgid, version = e.version);
         }
         if !is_storable(&txn.objects) || log_bytes(&txn.objects) > self.cfg.max_push_logged {
-            cx.perf.peer_unsound += 1;
-            return;
+            return self.cannot_take(from, "no store takes what it changes", cx);
         }
         r.share.note_stable(stable);
         let v = e.version;
@@ -155,6 +158,17 @@ impl Pg {
         if self.cfg.has_bug(Bug::EarlyAck) {
             self.send(from, id, PeerBody::RepCommitted(v), true, cx);
         }
+    }
+
+    /// A write of the primary can't be taken. It waits for this member as for one that does not answer, and is sent again; so it is
+    /// said what it waits for.
+    fn cannot_take(&self, from: i32, why: &str, cx: &mut Ctx<'_>) {
+        dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.pgid, from = from);
+        let (pgid, me) = (self.pgid, self.whoami);
+        cx.out.push(Output::ClusterLog {
+            priority: LogPriority::ERROR,
+            line: format!("{pgid} osd.{me} can not take a write of osd.{from}, which waits for it: {why}"),
+        });
     }
 
     /// Appends an entry and keeps the info in step.

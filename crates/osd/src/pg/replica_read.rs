@@ -11,6 +11,7 @@
 //! In all other cases the client is told to ask the primary (`EAGAIN`), which clients do by themselves. Nothing waits here.
 
 use bytes::Bytes;
+use spirula_invariant::dropped;
 use spirula_maps::{EVersion, HObject, snap};
 use spirula_proto::osd::OpCode;
 
@@ -18,6 +19,7 @@ use super::errno::EAGAIN;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
 use super::op_checks::Verdict;
+use super::perf::DropReason;
 use super::replica::Replica;
 use super::{Ctx, Pending, Pg, Role, key};
 
@@ -115,18 +117,17 @@ impl Pg {
         from: i32,
         id: PeeringId,
         (stamp, length, stable, epoch): (u64, u64, EVersion, u32),
+        cx: &mut Ctx<'_>,
     ) {
-        if id != self.id || !self.is_leader(from, id) {
-            return;
-        }
-        if let Role::Replica(r) = &mut self.role
-            && r.active
-            && r.share.asked == stamp
-        {
-            r.share.asked = 0;
-            r.share.until = r.share.until.max(stamp.saturating_add(length));
-            r.share.note_stable(stable);
-            r.share.epoch = r.share.epoch.max(epoch);
+        let is_led = self.is_leader(from, id);
+        match &mut self.role {
+            Role::Replica(r) if r.active && is_led && r.share.asked == stamp => {
+                r.share.asked = 0;
+                r.share.until = r.share.until.max(stamp.saturating_add(length));
+                r.share.note_stable(stable);
+                r.share.epoch = r.share.epoch.max(epoch);
+            }
+            _ => dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.pgid, from = from),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::config::Window;
@@ -11,6 +12,7 @@ use super::fetch::{Fetched, ReadError, Want};
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
 use super::parts::{Part, Parts};
+use super::perf::DropReason;
 use super::push::{Lacking, Push, PushPart, SyncPlan};
 use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
 
@@ -135,8 +137,8 @@ impl Pg {
         targets: Vec<(i32, SyncPlan)>,
         cx: &mut Ctx<'_>,
     ) {
-        if id != self.id || from != self.interval.place.primary || !self.exists {
-            return;
+        if from != self.interval.place.primary || !self.exists {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
         }
         let (start, _) = self.range();
         let feeds: Vec<Feed> = targets

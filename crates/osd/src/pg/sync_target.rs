@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::delete::removal;
@@ -11,6 +12,7 @@ use super::fetch::Pieces;
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
 use super::parts;
+use super::perf::DropReason;
 use super::push::{Patch, Push, PushEnd, PushPart};
 use super::txn::{MetaOp, ObjectOp, Txn, is_storable, log_bytes};
 use super::{Claim, Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
@@ -97,7 +99,7 @@ impl Pg {
     /// Part of an object.
     pub(super) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
         if !self.is_target(id) {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
         }
         let is_background = matches!(self.role, Role::Stray);
         if let PushPart::Data { first, .. } = push.part {
@@ -135,8 +137,7 @@ impl Pg {
         txn.objects.push((key.clone(), ops));
         let (from_key, to_key) = self.range();
         if key < from_key || key >= to_key || !is_storable(&txn.objects) {
-            cx.perf.peer_unsound += 1;
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound);
         }
         if log_bytes(&txn.objects) > self.cfg.max_push_logged {
             // An OSD that cuts parts by their bytes: others may bring this copy up.
@@ -184,7 +185,7 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         if !self.is_target(id) {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = source);
         }
         let mut txn = Txn::default();
         self.mark_incomplete(&mut txn);

@@ -249,3 +249,46 @@ fn pgs_are_made_only_for_who_leads_them_and_maps_to_come_hold_little() {
     assert!(waiting <= 4096, "{waiting}");
     assert_eq!(sim.foreign, 2 + 10_000 - waiting as u64);
 }
+
+#[test]
+fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_nobody() {
+    let mut sim = cluster(1);
+    let id = sim.nodes[&1].core.as_ref().unwrap().pg(pgid()).unwrap().attempt();
+    let prev = sim.nodes[&1]
+        .core
+        .as_ref()
+        .unwrap()
+        .pg(pgid())
+        .unwrap()
+        .info()
+        .unwrap()
+        .last_update;
+    let write = PeerBody::RepOp {
+        prev,
+        entry: Bytes::from_static(b"no entry"),
+        trim_to: Default::default(),
+        stable: Default::default(),
+        txn: Default::default(),
+    };
+    sim.say(0, 1, id, write);
+    assert_eq!(sim.foreign, 1);
+    let line = sim.cluster_log.last().unwrap();
+    assert!(
+        line.starts_with("1.0 osd.1 can not take a write of osd.0, which waits for it: "),
+        "{line}"
+    );
+    // The log has entries up to `prev`: those that are to follow must be newer.
+    let pg = sim.nodes[&1].core.as_ref().unwrap().pg(pgid()).unwrap();
+    let log = LogUpdate {
+        keep_to: prev,
+        replace: false,
+        entries: pg.log().iter().cloned().collect(),
+        dups: Vec::new(),
+    };
+    let info = pg.info().unwrap().clone();
+    assert!(!log.entries.is_empty());
+    sim.say(0, 1, id, PeerBody::Activate { info, log });
+    assert_eq!(sim.foreign, 2);
+    sim.write_full("o", "written after that");
+    assert_eq!(sim.read("o").unwrap(), "written after that");
+}

@@ -40,7 +40,7 @@ use crate::pg::describe::OpRecord;
 use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Access, Client, ClientOp, OsdOp};
-use crate::pg::perf::CorePerf;
+use crate::pg::perf::{CorePerf, DropReason};
 use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
 use map::FakeMap;
 use store::FakeStore;
@@ -298,7 +298,12 @@ impl Sim {
             described: None,
         };
         f(core, &mut cx);
-        self.foreign += perf.peer_foreign + perf.peer_unsound + perf.peer_early;
+        let foreign = [
+            DropReason::PeerForeign,
+            DropReason::PeerUnsound,
+            DropReason::PeerEarly,
+        ];
+        self.foreign += foreign.map(|r| perf.dropped.of(r)).iter().sum::<u64>();
         for r in core.reports() {
             self.seen_states.insert(r.state.join("+"));
         }

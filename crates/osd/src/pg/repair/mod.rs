@@ -23,7 +23,7 @@ use spirula_maps::{HObject, snap};
 use spirula_proto::mon::LogPriority;
 
 use super::account::Room;
-use super::message::{PeerBody, PeeringId};
+use super::message::PeerBody;
 use super::object::ObjectInfo;
 use super::op::ClientOp;
 use super::{Ctx, Output, Pending, Pg, Role, key};
@@ -119,11 +119,7 @@ impl Pg {
     }
 
     /// A message about a repair.
-    pub(super) fn repair_message(&mut self, from: i32, id: PeeringId, body: RepairBody, cx: &mut Ctx<'_>) {
-        let is_member = from == self.whoami || self.interval.place.acting.contains(&from);
-        if id != self.id || !is_member {
-            return;
-        }
+    pub(super) fn repair_message(&mut self, from: i32, body: RepairBody, cx: &mut Ctx<'_>) {
         match body {
             RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
             RepairBody::Wanted { number, key, source } => self.repair_wanted(from, number, key, source, cx),

@@ -1,10 +1,12 @@
 //! A member whose object is repaired.
 
 use bytes::Bytes;
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use super::name;
+use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
 use crate::pg::sync_target::part_changes;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
@@ -110,7 +112,7 @@ impl Pg {
             txn.objects.push((key, becomes));
         }
         if !is_storable(&txn.objects) {
-            cx.perf.peer_unsound += 1;
+            dropped!(cx.perf.dropped, DropReason::PeerUnsound);
             return self.repair_refused(number, cx);
         }
         if log_bytes(&txn.objects) > self.cfg.max_push_logged {
