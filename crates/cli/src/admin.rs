@@ -12,6 +12,7 @@ use spirula_client::{CommandReply, Options, Rados};
 use spirula_denc::EntityType;
 
 use crate::ceph::asok;
+use crate::daemon::DaemonName;
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::up::Map;
@@ -213,7 +214,7 @@ const OSD_PATIENCE: Duration = Duration::from_secs(1);
 /// Which OSD's present process is not in the cluster's map: the map may still name an earlier one that was killed.
 async fn still_booting(layout: &Layout, wanted: &BTreeSet<u32>) -> Option<String> {
     for n in wanted {
-        let path = layout.admin_socket(&format!("osd.{n}"));
+        let path = layout.admin_socket(&DaemonName::osd(*n));
         let ask = move || asok::exchange(&path, br#"{"prefix": "status"}"#, Some(OSD_PATIENCE));
         let answer = tokio::task::spawn_blocking(ask)
             .await

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
+use crate::daemon::Kind;
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::pidfile;
@@ -21,7 +22,8 @@ pub(crate) struct Args {
 /// Longer than the supervisor waits for its daemons.
 const PATIENCE: Duration = Duration::from_secs(supervisor::STOP_PATIENCE.as_secs() + 5);
 
-/// Runs the command: the supervisor stops its daemons; daemons without one are stopped here, OSDs first.
+/// Runs the command: the supervisor stops its daemons; daemons without one are stopped here, in the order in which
+/// it would.
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let layout = Layout::new(&args.dir)?;
     // Else others choose which processes of this user end.
@@ -35,10 +37,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         return Err(Error::Usage(format!("no cluster in {}", layout.root().display())));
     };
     let mut stages = vec![vec![supervisor::NAME.to_owned()]];
-    let (osds, mons) = Layout::daemons(&spec)
-        .into_iter()
-        .partition(|n| n.starts_with("osd."));
-    stages.extend([osds, mons]);
+    let names = |kind| spec.daemons(kind).iter().map(ToString::to_string).collect();
+    stages.extend(Kind::ALL.into_iter().rev().map(names));
     for name in stages.iter().flatten() {
         let path = layout.pid_file(name);
         if pidfile::is_doubtful(&path) {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::admin::{Admin, Health};
 use crate::colour;
+use crate::daemon::{DaemonName, Kind};
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 use crate::pidfile;
@@ -50,7 +51,7 @@ struct Status {
 
 #[derive(Debug, Serialize)]
 struct Daemon {
-    name: String,
+    name: DaemonName,
     /// `running`, `stopped`, `failing` (it ends again and again), or `left alone`, where there is a reason not to run it.
     state: &'static str,
     pid: Option<i32>,
@@ -82,8 +83,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
 }
 
 async fn look(layout: &Layout, spec: &Spec) -> Status {
-    let holder = |name: &str| pidfile::holder(&layout.pid_file(name)).map(Pid::as_raw_pid);
-    let supervisor = holder(supervisor::NAME);
+    let held = |pid: Option<Pid>| pid.map(Pid::as_raw_pid);
+    let supervisor = held(pidfile::holder(&layout.pid_file(supervisor::NAME)));
     let known: State = match supervisor {
         Some(_) => up::ask(layout).await.unwrap_or_default(),
         None => State::default(),
@@ -92,7 +93,7 @@ async fn look(layout: &Layout, spec: &Spec) -> Status {
     let daemons: Vec<Daemon> = daemons
         .into_iter()
         .map(|name| {
-            let pid = holder(&name);
+            let pid = held(pidfile::holder(&layout.pid_file(&name)));
             Daemon::new(layout, name, pid, &known)
         })
         .collect();
@@ -100,7 +101,7 @@ async fn look(layout: &Layout, spec: &Spec) -> Status {
         .iter()
         .filter_map(|d| Some(format!("{}: {}", d.name, d.problem.as_ref()?)))
         .collect();
-    let is_mon = |d: &&Daemon| d.name.starts_with("mon.") && d.pid.is_some();
+    let is_mon = |d: &&Daemon| d.name.kind() == Kind::Mon && d.pid.is_some();
     let health = match daemons.iter().find(is_mon) {
         Some(_) => match health(layout).await {
             Ok(health) => Some(health),
@@ -136,7 +137,7 @@ async fn health(layout: &Layout) -> Result<Health, Error> {
 }
 
 impl Daemon {
-    fn new(layout: &Layout, name: String, pid: Option<i32>, known: &State) -> Self {
+    fn new(layout: &Layout, name: DaemonName, pid: Option<i32>, known: &State) -> Self {
         let none = DaemonState::default();
         let state = known.daemons.get(&name).unwrap_or(&none);
         let (word, problem) = match (&state.trouble, state.failure(), pid) {
@@ -149,7 +150,7 @@ impl Daemon {
         Self {
             state: word,
             pid,
-            bytes: length(&data.join("block")),
+            bytes: name.kind().store(&data).and_then(|store| length(&store)),
             bytes_on_disk: on_disk(&data),
             problem,
             name,
@@ -206,7 +207,7 @@ impl Status {
                 .bytes
                 .map_or_else(|| "-".to_owned(), |b| HumanBytes(b).to_string());
             let on_disk = HumanBytes(d.bytes_on_disk).to_string();
-            out += &row([&d.name, d.state, &pid, &on_disk, &size]);
+            out += &row([&d.name.to_string(), d.state, &pid, &on_disk, &size]);
         }
         if !self.problems.is_empty() {
             out += "\nWhat is wrong:\n";

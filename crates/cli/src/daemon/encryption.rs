@@ -60,7 +60,7 @@ pub(super) async fn find_key(
     if let Some(path) = args.encryption_key_file.clone().or_else(option) {
         return read_key(&path).map(Some);
     }
-    let lockbox = section.path("osd_data")?.join(LOCKBOX);
+    let lockbox = section.data_path()?.join(LOCKBOX);
     if lockbox.exists() {
         return ask_monitors(section, &lockbox, uuid).await.map(Some);
     }
@@ -70,7 +70,7 @@ pub(super) async fn find_key(
 /// As [`find_key`], where there must be one.
 pub(super) async fn need_key(section: &Section, args: &KeyArgs, uuid: Fsid) -> Result<EncryptionKey, Error> {
     let found = find_key(section, args, uuid).await?;
-    let data = section.path("osd_data")?;
+    let data = section.data_path()?;
     found.ok_or_else(|| {
         Error::Usage(format!(
             "{}: no key for its encrypted store: neither --encryption-key-file nor spirula_osd_encryption_key_file names a file, and \

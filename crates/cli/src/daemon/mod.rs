@@ -2,6 +2,7 @@
 
 mod address;
 mod encryption;
+mod kind;
 mod location;
 mod mon;
 mod osd;
@@ -15,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::error::Error;
 
 pub(crate) use encryption::{LOCKBOX, config_key, lockbox_name, read_key};
+pub(crate) use kind::{DaemonName, Kind};
 pub(crate) use mon::{MonCommand, key_type, mon, mon_mkfs_for};
 pub(crate) use osd::{OsdCommand, osd, osd_mkfs_for};
 

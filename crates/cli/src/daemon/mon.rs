@@ -11,7 +11,7 @@ use spirula_mon::{MkfsConfig, MonConfig};
 
 use super::address::{host_addresses, mon_address};
 use super::section::{Section, read_keyring};
-use super::{DaemonArgs, stop_signal};
+use super::{DaemonArgs, Kind, stop_signal};
 use crate::error::Error;
 
 #[derive(Debug, clap::Subcommand)]
@@ -56,7 +56,7 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
             monmap,
             key_type,
         } => {
-            let section = Section::load("mon", &daemon)?;
+            let section = Section::load(Kind::Mon, &daemon)?;
             section.enter_user(&daemon)?;
             let monitors = match monmap {
                 Some(path) => read_monmap(&section, &path)?,
@@ -65,10 +65,10 @@ pub(crate) async fn mon(command: MonCommand) -> Result<(), Error> {
             mkfs(&section, read_keyring(&keyring)?, monitors, key_type).await
         }
         MonCommand::Run { daemon } => {
-            let section = Section::load("mon", &daemon)?;
+            let section = Section::load(Kind::Mon, &daemon)?;
             section.enter_user(&daemon)?;
             // Before anything is left in the run directory that the right user could not take over.
-            let data = section.data("mon_data")?;
+            let data = section.data()?;
             let _pid_file = section.pid_file()?;
             let known = spirula_mon::known_address(&data, section.id());
             let known = known.map_err(|e| Error::Daemon(e.to_string()))?;
@@ -105,7 +105,7 @@ fn config(section: &Section, known: Option<SocketAddr>) -> Result<MonConfig, Err
         ))
     };
     Ok(MonConfig {
-        data: section.path("mon_data")?,
+        data: section.data_path()?,
         name: section.id().to_owned(),
         fsid: section.fsid()?,
         bind: bind.ok_or_else(missing)?,
@@ -233,7 +233,7 @@ pub(crate) async fn mon_mkfs_for(
     keyring: Keyring,
     key_type: KeyType,
 ) -> Result<(), Error> {
-    let section = Section::load("mon", &DaemonArgs::new(id, conf))?;
+    let section = Section::load(Kind::Mon, &DaemonArgs::new(id, conf))?;
     let monitors = initial_monitors(&section)?;
     mkfs(&section, keyring, monitors, key_type).await
 }

@@ -11,7 +11,7 @@ use super::address::{host_addresses, osd_addresses};
 use super::encryption::{KeyArgs, check_kept, key_to_run, need_key, read_key, superblock};
 use super::location::crush_location;
 use super::section::Section;
-use super::{DaemonArgs, stop_signal};
+use super::{DaemonArgs, Kind, stop_signal};
 use crate::allocator;
 use crate::device::{Identity, Plan, Request};
 use crate::error::Error;
@@ -86,7 +86,7 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
             if key.encryption_key_file.is_some() && !encrypt {
                 return Err(Error::Usage("--encryption-key-file goes with --encrypt".into()));
             }
-            let section = Section::load("osd", &daemon)?;
+            let section = Section::load(Kind::Osd, &daemon)?;
             section.enter_user(&daemon)?;
             let uuid =
                 Fsid::parse(&osd_uuid).ok_or_else(|| Error::Usage(format!("{osd_uuid:?} is not a UUID")))?;
@@ -103,10 +103,10 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
         }
         OsdCommand::Run { daemon, key } => {
             allocator::return_large();
-            let section = Section::load("osd", &daemon)?;
+            let section = Section::load(Kind::Osd, &daemon)?;
             section.enter_user(&daemon)?;
             // Before anything is left in the run directory that the right user could not take over.
-            section.data("osd_data")?;
+            section.data()?;
             let _pid_file = section.pid_file()?;
             spirula_osd::daemon::run(config(&section, &key).await?, stop_signal())
                 .await
@@ -119,7 +119,7 @@ pub(crate) async fn osd(command: OsdCommand) -> Result<(), Error> {
 
 async fn change_key(command: KeyCommand) -> Result<(), Error> {
     let (KeyCommand::Add { daemon, key, .. } | KeyCommand::Retire { daemon, key }) = &command;
-    let section = Section::load("osd", daemon)?;
+    let section = Section::load(Kind::Osd, daemon)?;
     section.enter_user(daemon)?;
     let device = device(&section)?;
     let uuid = Fsid(superblock(&device)?.osd_uuid);
@@ -141,7 +141,7 @@ fn id(section: &Section) -> Result<i32, Error> {
 
 /// Where an OSD's store lies: `osd_data/block`, a file or a link to a device.
 fn device(section: &Section) -> Result<PathBuf, Error> {
-    Ok(section.data("osd_data")?.join("block"))
+    Ok(section.data()?.join("block"))
 }
 
 /// Size of a store on a file by default.
@@ -194,7 +194,7 @@ pub(crate) fn osd_mkfs_for(
     key: Option<EncryptionKey>,
 ) -> Result<(), Error> {
     let args = DaemonArgs::new(&n.to_string(), conf);
-    mkfs(&Section::load("osd", &args)?, uuid, size, None, false, key)
+    mkfs(&Section::load(Kind::Osd, &args)?, uuid, size, None, false, key)
 }
 
 /// What an OSD may take by default.
@@ -212,7 +212,7 @@ async fn config(section: &Section, key: &KeyArgs) -> Result<OsdConfig, Error> {
         log_device: section.get("osd_log_device").map(PathBuf::from),
         fsid: section.fsid()?,
         monitors: section.monitors()?,
-        key: section.key("osd_data")?,
+        key: section.key()?,
         public_addr: addresses.public,
         cluster_addr: addresses.cluster,
         admin_socket: section.admin_socket()?,

@@ -8,7 +8,7 @@ use spirula_conf::{ConfFile, parse_mon_host, parse_size};
 use spirula_denc::{EntityAddr, Fsid};
 use zeroize::Zeroizing;
 
-use super::{DaemonArgs, user};
+use super::{DaemonArgs, DaemonName, Kind, user};
 use crate::error::Error;
 use crate::pidfile::PidFile;
 
@@ -17,21 +17,25 @@ const DEFAULT_CONF: &str = "/etc/ceph/ceph.conf";
 
 /// The options of one daemon.
 pub(super) struct Section {
-    /// The daemon: `osd.0`.
+    /// The daemon.
+    pub(super) daemon: DaemonName,
+    /// Its name, as the section has it: `osd.0`.
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) file: ConfFile,
 }
 
 impl Section {
-    pub(super) fn load(kind: &str, args: &DaemonArgs) -> Result<Self, Error> {
+    pub(super) fn load(kind: Kind, args: &DaemonArgs) -> Result<Self, Error> {
         let path = match (&args.conf, std::env::var_os("CEPH_CONF")) {
             (Some(path), _) => path.clone(),
             (None, Some(path)) => path.into(),
             (None, None) => DEFAULT_CONF.into(),
         };
+        let daemon = DaemonName::new(kind, args.id.as_str());
         let section = Self {
-            name: format!("{kind}.{}", args.id),
+            name: daemon.to_string(),
+            daemon,
             file: ConfFile::read(&path)?,
             path,
         };
@@ -47,7 +51,7 @@ impl Section {
 
     /// The daemon's id: `0` of `osd.0`.
     pub(super) fn id(&self) -> &str {
-        self.name.split_once('.').map_or("", |(_, id)| id)
+        self.daemon.id()
     }
 
     /// An option's value, or else its default; `None` where it is empty.
@@ -68,13 +72,14 @@ impl Section {
             .ok_or_else(|| self.bad(format!("{key} is missing for {}", self.name)))
     }
 
-    pub(super) fn path(&self, key: &str) -> Result<PathBuf, Error> {
-        self.need(key).map(PathBuf::from)
+    /// The path of the daemon's directory.
+    pub(super) fn data_path(&self) -> Result<PathBuf, Error> {
+        self.need(self.daemon.kind().data_option()).map(PathBuf::from)
     }
 
     /// The daemon's directory, which is its alone from here on.
-    pub(super) fn data(&self, key: &str) -> Result<PathBuf, Error> {
-        let path = self.path(key)?;
+    pub(super) fn data(&self) -> Result<PathBuf, Error> {
+        let path = self.data_path()?;
         spirula_files::directory(&path)?;
         Ok(path)
     }
@@ -116,14 +121,15 @@ impl Section {
     }
 
     /// The daemon's own key, by default from its directory (`osd_data`/keyring).
-    pub(super) fn key(&self, data: &str) -> Result<CryptoKey, Error> {
+    pub(super) fn key(&self) -> Result<CryptoKey, Error> {
         let path = match self.file.get(&self.name, "keyring") {
             Some(path) => path.into(),
-            None => self.path(data)?.join("keyring"),
+            None => self.data_path()?.join("keyring"),
         };
         let ring = read_keyring(&path)?;
         let name: AuthName = self
-            .name
+            .daemon
+            .entity()
             .parse()
             .map_err(|_| self.bad(format!("{} is no entity", self.name)))?;
         ring.key(&name)
@@ -173,8 +179,10 @@ pub(super) fn read_keyring(path: &Path) -> Result<Keyring, Error> {
 
 #[cfg(test)]
 pub(super) fn test_section(name: &str, text: &str) -> Section {
+    let daemon: DaemonName = name.parse().unwrap();
     Section {
-        name: name.to_owned(),
+        name: daemon.to_string(),
+        daemon,
         path: "ceph.conf".into(),
         file: ConfFile::parse(text).unwrap_or_default(),
     }

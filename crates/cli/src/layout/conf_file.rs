@@ -6,6 +6,7 @@ use std::path::Path;
 use spirula_conf::ConfFile;
 
 use super::Spec;
+use crate::daemon::Kind;
 
 /// The file of a new cluster in `root`.
 pub(super) fn text(root: &Path, spec: &Spec) -> String {
@@ -17,6 +18,7 @@ pub(super) fn text(root: &Path, spec: &Spec) -> String {
         .iter()
         .map(|(id, at)| format!("[mon.{id}]\nmon_addr = {at}\n"))
         .collect();
+    let kinds = Kind::ALL.map(|kind| section(root, kind));
     format!(
         "\
 [global]
@@ -38,33 +40,31 @@ osd_crush_chooseleaf_type = 0
 
 {admin}
 {sections}
-[mon]
-mon_data = {root}/$name
-# The disk has other users too: warn where it gets tight, not where less than a third of it is free.
-mon_data_avail_warn = 2
-mon_data_avail_crit = 1
-keyring = {root}/$name/keyring
-admin_socket = {root}/run/$name.asok
-pid_file = {root}/run/$name.pid
-log_file = {root}/log/$name.log
-
-[osd]
-osd_data = {root}/$name
-# The log in a file of its own: flushing it never waits for the file system to allocate room for data.
-osd_log_device = {root}/$name/log
-keyring = {root}/$name/keyring
-admin_socket = {root}/run/$name.asok
-pid_file = {root}/run/$name.pid
-log_file = {root}/log/$name.log
-",
+{kinds}",
         fsid = spec.fsid,
         mon_host = mon_host(spec, ""),
         ids = ids.join(","),
         keyring = keyring(root),
         admin = admin(root),
         sections = sections.join("\n"),
+        kinds = kinds.join("\n"),
         ip = spec.mon.ip(),
         root = root.display(),
+    )
+}
+
+/// The section of a kind of daemons.
+fn section(root: &Path, kind: Kind) -> String {
+    let own = kind.options(root);
+    let root = root.display();
+    format!(
+        "\
+[{kind}]
+{own}keyring = {root}/$name/keyring
+admin_socket = {root}/run/$name.asok
+pid_file = {root}/run/$name.pid
+log_file = {root}/log/$name.log
+"
     )
 }
 

@@ -3,6 +3,7 @@
 mod conf_file;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use spirula_cephx::KeyType;
 use spirula_denc::Fsid;
 
-use crate::daemon;
+use crate::daemon::{self, DaemonName, Kind};
 use crate::error::Error;
 use crate::pidfile::PidFile;
 
@@ -105,9 +106,10 @@ impl Layout {
         for entry in std::fs::read_dir(&self.root).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let name = name.to_string_lossy();
-            let ours = ["osd.", "mon.", "ceph.", "cluster.", "run", "log"];
+            let is_daemon = Kind::ALL.iter().any(|k| name.starts_with(&format!("{k}.")));
+            let ours = ["ceph.", "cluster.", "run", "log"];
             // Every new ext4 file system has it.
-            if name != "lost+found" && !ours.iter().any(|start| name.starts_with(start)) {
+            if name != "lost+found" && !is_daemon && !ours.iter().any(|start| name.starts_with(start)) {
                 return Err(Error::Usage(format!(
                     "a cluster needs a directory of its own, which nobody else may use: {} is open to others and holds {name}",
                     self.root.display()
@@ -129,8 +131,13 @@ impl Layout {
         self.root.join("ceph.client.admin.keyring")
     }
 
-    pub(crate) fn data(&self, daemon: &str) -> PathBuf {
-        self.root.join(daemon)
+    pub(crate) fn data(&self, daemon: &DaemonName) -> PathBuf {
+        self.root.join(daemon.to_string())
+    }
+
+    /// The keyring of `daemon`, as the configuration file names it.
+    pub(crate) fn keyring(&self, daemon: &DaemonName) -> PathBuf {
+        self.data(daemon).join("keyring")
     }
 
     pub(crate) fn run(&self) -> PathBuf {
@@ -138,12 +145,13 @@ impl Layout {
     }
 
     /// The admin socket of `daemon`, as the configuration file names it.
-    pub(crate) fn admin_socket(&self, daemon: &str) -> PathBuf {
+    pub(crate) fn admin_socket(&self, daemon: &DaemonName) -> PathBuf {
         self.root.join("run").join(format!("{daemon}.asok"))
     }
 
-    pub(crate) fn pid_file(&self, daemon: &str) -> PathBuf {
-        self.run().join(format!("{daemon}.pid"))
+    /// The pid file of a daemon or of the supervisor.
+    pub(crate) fn pid_file(&self, process: impl fmt::Display) -> PathBuf {
+        self.run().join(format!("{process}.pid"))
     }
 
     /// Where the supervisor tells what it knows.
@@ -166,8 +174,9 @@ impl Layout {
         self.root.join("cluster.lock")
     }
 
-    pub(crate) fn log_file(&self, daemon: &str) -> PathBuf {
-        self.root.join("log").join(format!("{daemon}.log"))
+    /// The log of a daemon or of the supervisor.
+    pub(crate) fn log_file(&self, process: impl fmt::Display) -> PathBuf {
+        self.root.join("log").join(format!("{process}.log"))
     }
 
     fn spec_file(&self) -> PathBuf {
@@ -175,10 +184,11 @@ impl Layout {
     }
 
     /// The names of the daemons that `spec` asks for, in starting order.
-    pub(crate) fn daemons(spec: &Spec) -> Vec<String> {
-        let osds = spec.osds.iter().map(|n| format!("osd.{n}"));
-        let mons = spec.mons().into_iter().map(|(id, _)| format!("mon.{id}"));
-        mons.chain(osds).collect()
+    pub(crate) fn daemons(spec: &Spec) -> Vec<DaemonName> {
+        Kind::ALL
+            .into_iter()
+            .flat_map(|kind| spec.daemons(kind))
+            .collect()
     }
 
     /// The spec of the cluster here, `None` where there is no cluster yet.
@@ -240,6 +250,18 @@ impl Spec {
     pub(crate) fn mons(&self) -> Vec<(String, SocketAddr)> {
         let all = std::iter::once(&self.mon).chain(&self.more_mons);
         all.enumerate().map(|(n, at)| (mon_id(n), *at)).collect()
+    }
+
+    /// The daemons of this kind.
+    pub(crate) fn daemons(&self, kind: Kind) -> Vec<DaemonName> {
+        match kind {
+            Kind::Mon => self
+                .mons()
+                .into_iter()
+                .map(|(id, _)| DaemonName::mon(id))
+                .collect(),
+            Kind::Osd => self.osds.iter().map(|n| DaemonName::osd(*n)).collect(),
+        }
     }
 
     /// The type of the keys of what is made.

@@ -11,6 +11,7 @@ use spirula_denc::Fsid;
 
 use super::progress::quoted;
 use super::provision::is_ready;
+use crate::daemon::DaemonName;
 use crate::layout::Layout;
 
 /// One OSD of the map.
@@ -73,7 +74,7 @@ pub(crate) enum Here {
 
 impl Here {
     pub(crate) fn look(layout: &Layout, n: u32) -> Self {
-        let name = format!("osd.{n}");
+        let name = DaemonName::osd(n);
         let dir = layout.data(&name);
         if is_ready(layout, &name) {
             Self::Made(uuid(&dir))
@@ -143,7 +144,7 @@ impl Trouble {
     /// In words, with what to do.
     pub(crate) fn text(self, layout: &Layout, n: u32) -> String {
         let root = quoted(layout.root());
-        let dir = layout.data(&format!("osd.{n}"));
+        let dir = layout.data(&DaemonName::osd(n));
         let dir = dir.display();
         let anew = format!("`spirula up --replace-osd {n} --dir {root}`");
         let remove = format!("`spirula osd rm {n} --dir {root}`");

@@ -23,7 +23,7 @@ use spirula_cephx::KeyType;
 use spirula_conf::{ConfFile, parse_size};
 
 use crate::admin::Admin;
-use crate::daemon::key_type;
+use crate::daemon::{DaemonName, Kind, key_type};
 use crate::error::Error;
 use crate::layout::{Layout, MAX_MONS, Spec, await_address};
 use crate::pidfile::{self, PidFile};
@@ -150,7 +150,7 @@ fn prepare(layout: &Layout, args: &Args) -> Result<Settled, Error> {
     ConfFile::read(&layout.conf())?;
     layout.save_spec(spec)?;
     for osd in &settled.added {
-        provision::begin_osd(layout, *osd)?;
+        provision::osd::begin(layout, *osd)?;
     }
     Ok(settled)
 }
@@ -226,16 +226,15 @@ async fn start(
 ) -> Result<(), Error> {
     let begun = Instant::now();
     let spec = &settled.spec;
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let parts = Kind::ALL.map(|kind| kind.count(spec.daemons(kind).len()));
     progress.step(format!(
-        "{} a cluster of {} and {} in {}",
+        "{} a cluster of {} in {}",
         if settled.is_new { "Creating" } else { "Starting" },
-        plural(spec.mons().len(), "monitor"),
-        plural(spec.osds.len(), "OSD"),
+        parts.join(" and "),
         layout.root().display()
     ));
     for (id, addr) in spec.mons() {
-        if pidfile::holder(&layout.pid_file(&format!("mon.{id}"))).is_none() {
+        if pidfile::holder(&layout.pid_file(DaemonName::mon(id))).is_none() {
             await_address(addr).await?;
         }
     }
@@ -347,7 +346,7 @@ impl Settled {
             )));
         };
         let is_free =
-            |n: &u32| !spec.osds.contains(n) && census::is_vacant(&layout.data(&format!("osd.{n}")));
+            |n: &u32| !spec.osds.contains(n) && census::is_vacant(&layout.data(&DaemonName::osd(*n)));
         let added: Vec<u32> = (0..).filter(is_free).take(more).collect();
         spec.osds.extend(&added);
         spec.osd_size = args.osd_size;

@@ -11,6 +11,7 @@ use super::progress::{Progress, quoted};
 use super::replace::SURE;
 use super::supervisor;
 use crate::admin::Admin;
+use crate::daemon::DaemonName;
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 use crate::pidfile;
@@ -42,7 +43,7 @@ struct Removal {
     progress: Progress,
     admin: Admin,
     id: u32,
-    name: String,
+    name: DaemonName,
     force: bool,
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             quoted(layout.root())
         ))
     })?;
-    let name = format!("osd.{}", args.id);
+    let name = DaemonName::osd(args.id);
     let removal = Removal {
         progress: Progress::new(),
         id: args.id,
@@ -80,7 +81,7 @@ fn spec(layout: &Layout) -> Result<Spec, Error> {
 
 impl Removal {
     async fn run(self, spec: Spec) -> Result<(), Error> {
-        let (id, name) = (self.id, self.name.as_str());
+        let (id, name) = (self.id, &self.name);
         let here = Here::look(&self.layout, id);
         let known = self.admin.osd_map().await?.osds.get(&id).copied();
         let root = self.layout.root().display();

@@ -6,6 +6,7 @@ use super::census::Here;
 use super::progress::{Progress, quoted};
 use super::provision;
 use crate::admin::Admin;
+use crate::daemon::DaemonName;
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 
@@ -17,7 +18,7 @@ pub(crate) const SURE: &str = "--yes-i-really-mean-it";
 /// # Errors
 /// Where OSD `n` is not one of this directory, or something of it is there.
 pub(super) fn check(layout: &Layout, spec: &Spec, n: u32) -> Result<(), Error> {
-    let dir = layout.data(&format!("osd.{n}"));
+    let dir = layout.data(&DaemonName::osd(n));
     if !spec.osds.contains(&n) {
         return Err(Error::Usage(format!(
             "osd.{n} is not one of the cluster in {}; `spirula up --osds` adds OSDs",
@@ -66,14 +67,14 @@ pub(super) async fn replace(
                 return Err(Error::Usage(format!(
                     "{pgs}: the lost store may hold what no other one has. If it can be found, put it back to {}; if it is lost \
                      for good, with what was only there, add {SURE}",
-                    quoted(&layout.data(&format!("osd.{n}")))
+                    quoted(&layout.data(&DaemonName::osd(n)))
                 )));
             }
             let destroy = json!({"prefix": "osd destroy", "id": n.to_string(), "yes_i_really_mean_it": true, "format": "json"});
             admin.tell(destroy).await?;
         }
     }
-    provision::begin_osd(layout, n)?;
+    provision::osd::begin(layout, n)?;
     progress.step(format!("osd.{n} is made anew, and filled by the others"));
     Ok(())
 }
@@ -141,13 +142,13 @@ mod tests {
         let refused = |n| check(&layout, &spec, n).err().map(|e| e.to_string());
         assert!(refused(2).unwrap().contains("not one of the cluster"));
         assert_eq!(refused(1), None);
-        let dir = layout.data("osd.1");
+        let dir = layout.data(&DaemonName::osd(1));
         std::fs::create_dir_all(&dir).unwrap();
         std::os::unix::fs::symlink("/dev/null", dir.join("block")).unwrap();
         assert!(is_vacant(&dir));
         assert_eq!(refused(1), None);
         // An attempt that was interrupted.
-        provision::begin_osd(&layout, 1).unwrap();
+        provision::osd::begin(&layout, 1).unwrap();
         assert_eq!(refused(1), None);
         std::fs::write(dir.join("log"), "").unwrap();
         assert!(refused(1).unwrap().contains("only copy"));

@@ -50,7 +50,7 @@ async fn ask(layout: &Layout, spec: &Spec) -> Result<Vec<Answer>, Error> {
 async fn make(layout: &Layout, spec: &Spec, admin: &Admin, map: &Map, osd: u32) -> Result<Verdict, Error> {
     let verdict = judge(map, osd, Here::look(layout, osd));
     if verdict == Verdict::Make {
-        provision::osd(layout, spec, admin, osd).await?;
+        provision::osd::make(layout, spec, admin, osd).await?;
     }
     Ok(verdict)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use indicatif::HumanBytes;
 use serde::Serialize;
 
+use crate::daemon::DaemonName;
 use crate::layout::{Layout, Spec};
 
 /// A file system with stores on it.
@@ -25,7 +26,11 @@ pub(crate) struct Room {
 impl Room {
     /// The sentence to say where the file system can give less than may be asked for.
     pub(crate) fn warning(&self) -> Option<String> {
-        let names: Vec<String> = self.osds.iter().map(|n| format!("osd.{n}")).collect();
+        let names: Vec<String> = self
+            .osds
+            .iter()
+            .map(|n| DaemonName::osd(*n).to_string())
+            .collect();
         let (stores, osds) = match names.len() {
             1 => ("store of", names.concat()),
             n if n > 4 => ("stores of", format!("{n} OSDs")),
@@ -46,7 +51,7 @@ impl Room {
 pub(crate) fn rooms(layout: &Layout, spec: &Spec) -> Vec<Room> {
     let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
     for osd in &spec.osds {
-        let dir = layout.data(&format!("osd.{osd}"));
+        let dir = layout.data(&DaemonName::osd(*osd));
         for name in ["block", "log"] {
             let Some((device, growth)) = growth(&dir.join(name)) else {
                 continue;
@@ -90,15 +95,15 @@ mod tests {
         let layout = Layout::new(&dir).unwrap();
         let mut spec = Spec::new([127, 0, 0, 1].into(), 1, 2, 1 << 30).unwrap();
         for osd in &spec.osds {
-            let data = layout.data(&format!("osd.{osd}"));
+            let data = layout.data(&DaemonName::osd(*osd));
             std::fs::create_dir_all(&data).unwrap();
             let file = std::fs::File::create(data.join("block")).unwrap();
             file.set_len(1 << 30).unwrap();
         }
         // One that is not made yet, and one on a device.
         spec.osds.extend([2, 3]);
-        std::fs::create_dir_all(layout.data("osd.3")).unwrap();
-        std::os::unix::fs::symlink("/dev/null", layout.data("osd.3").join("block")).unwrap();
+        std::fs::create_dir_all(layout.data(&DaemonName::osd(3))).unwrap();
+        std::os::unix::fs::symlink("/dev/null", layout.data(&DaemonName::osd(3)).join("block")).unwrap();
         let rooms = rooms(&layout, &spec);
         std::fs::remove_dir_all(&dir).unwrap();
         let [room] = rooms.as_slice() else {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::daemon::DaemonName;
 use crate::error::Error;
 use crate::layout::Layout;
 
@@ -26,7 +27,7 @@ pub(crate) struct State {
     /// Why it is not known yet which OSDs the cluster has.
     pub(crate) unknown: Option<String>,
     /// The daemons of the cluster in this directory, by name.
-    pub(crate) daemons: BTreeMap<String, DaemonState>,
+    pub(crate) daemons: BTreeMap<DaemonName, DaemonState>,
 }
 
 /// One daemon.

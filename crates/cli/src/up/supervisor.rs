@@ -16,6 +16,7 @@ use super::census::Verdict;
 use super::roll_call::{Answer, roll_call};
 use super::state::{self, DaemonState, State};
 use super::{provision, words};
+use crate::daemon::{DaemonName, Kind};
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 use crate::pidfile::{self, PidFile};
@@ -34,7 +35,7 @@ const STEADY: Duration = Duration::from_secs(10);
 const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a daemon may take to stop before it is killed.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// So many early deaths of an OSD in a row are a reason to ask the monitors whether the cluster still has it.
+/// So many early deaths in a row are a reason to ask the monitors whether the cluster still has the daemon, where they decide that.
 const DEATHS_TO_ASK: u32 = 2;
 
 /// What is known of one daemon's process.
@@ -86,11 +87,11 @@ type RollCall = Pin<Box<dyn Future<Output = Vec<Answer>>>>;
 pub(crate) struct Supervisor {
     layout: Layout,
     respawn: bool,
-    daemons: BTreeMap<String, Daemon>,
-    /// Why OSDs are not run.
-    troubles: BTreeMap<String, String>,
-    /// Why OSDs could not be made or started.
-    failures: BTreeMap<String, String>,
+    daemons: BTreeMap<DaemonName, Daemon>,
+    /// Why daemons are not run.
+    troubles: BTreeMap<DaemonName, String>,
+    /// Why daemons could not be made or started.
+    failures: BTreeMap<DaemonName, String>,
     roll_call: Option<RollCall>,
     /// Calls of [`Supervisor::ensure`] so far.
     rounds: u64,
@@ -117,7 +118,7 @@ impl Supervisor {
         })
     }
 
-    /// Runs until SIGINT or SIGTERM, then stops every daemon, OSDs first. SIGHUP: start what is missing.
+    /// Runs until SIGINT or SIGTERM, then stops every daemon. SIGHUP: start what is missing.
     pub(crate) async fn run(mut self) -> Result<(), Error> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
@@ -173,9 +174,9 @@ impl Supervisor {
     /// cluster's any more, and asks the monitors which OSDs there are: that is heeded when they answer.
     async fn ensure(&mut self) -> Result<(), Error> {
         let spec = self.spec()?;
-        provision::mons(&self.layout, &spec).await?;
+        provision::mon::make(&self.layout, &spec).await?;
         let names = Layout::daemons(&spec);
-        self.stop_those(|name| !names.iter().any(|n| n == name));
+        self.stop_those(|name| !names.contains(name));
         self.failures.clear();
         for name in names {
             let is_made = provision::is_ready(&self.layout, &name);
@@ -183,8 +184,8 @@ impl Supervisor {
                 continue;
             }
             match self.start_if_down(&name) {
-                // The others go on without one OSD.
-                Err(e) if name.starts_with("osd.") => self.fail(name, &e),
+                // The others go on without this one.
+                Err(e) if !name.kind().is_vital() => self.fail(name, &e),
                 started => started?,
             }
         }
@@ -201,7 +202,7 @@ impl Supervisor {
     fn heed(&mut self, answers: Vec<Answer>) {
         let mut gone = Vec::new();
         for Answer { osd, verdict } in answers {
-            let name = format!("osd.{osd}");
+            let name = DaemonName::osd(osd);
             match verdict {
                 Ok(Verdict::Forget) => gone.push(osd),
                 Ok(Verdict::Leave(trouble)) => {
@@ -227,17 +228,17 @@ impl Supervisor {
         }
     }
 
-    /// Notes that an OSD can't be made or started.
-    fn fail(&mut self, name: String, why: &Error) {
+    /// Notes that a daemon can't be made or started.
+    fn fail(&mut self, name: DaemonName, why: &Error) {
         tracing::error!("{name} does not start: {why}");
         self.failures.insert(name, why.to_string());
     }
 
-    /// Leaves an OSD alone; it is stopped where it runs.
-    fn leave(&mut self, name: &str, why: String) {
+    /// Leaves a daemon alone; it is stopped where it runs.
+    fn leave(&mut self, name: &DaemonName, why: String) {
         tracing::warn!("{name} is not run: {why}");
         self.stop_those(|n| n == name);
-        self.troubles.insert(name.to_owned(), why);
+        self.troubles.insert(name.clone(), why);
     }
 
     /// Takes OSDs that were removed and of which nothing is left out of what the cluster here is to be.
@@ -248,10 +249,10 @@ impl Supervisor {
         };
         let mut spec = self.spec()?;
         for osd in gone {
-            tracing::warn!("osd.{osd} was removed from the cluster: it is forgotten here too");
+            let name = DaemonName::osd(*osd);
+            tracing::warn!("{name} was removed from the cluster: it is forgotten here too");
             spec.osds.remove(osd);
-            let name = format!("osd.{osd}");
-            self.stop_those(|n| n == name);
+            self.stop_those(|n| *n == name);
         }
         self.layout.save_spec(&spec)
     }
@@ -268,7 +269,7 @@ impl Supervisor {
             };
             (name.clone(), state)
         });
-        let mut daemons: BTreeMap<String, DaemonState> = running.collect();
+        let mut daemons: BTreeMap<DaemonName, DaemonState> = running.collect();
         for (name, why) in &self.troubles {
             daemons.entry(name.clone()).or_default().trouble = Some(why.clone());
         }
@@ -285,7 +286,7 @@ impl Supervisor {
         }
     }
 
-    fn start_if_down(&mut self, name: &str) -> Result<(), Error> {
+    fn start_if_down(&mut self, name: &DaemonName) -> Result<(), Error> {
         match self.daemons.get(name).map(|d| &d.process) {
             Some(Process::Child(..) | Process::Adopted(..)) => return Ok(()),
             Some(Process::Waiting(_) | Process::Dead) | None => {}
@@ -296,26 +297,25 @@ impl Supervisor {
             None => Process::Child(self.spawn(name)?, Instant::now()),
         };
         self.daemons
-            .insert(name.to_owned(), Daemon::new(process, log_begins));
+            .insert(name.clone(), Daemon::new(process, log_begins));
         Ok(())
     }
 
-    fn log_length(&self, name: &str) -> u64 {
+    fn log_length(&self, name: &DaemonName) -> u64 {
         let log = self.layout.log_file(name).metadata();
         log.map_or(0, |m| m.len())
     }
 
-    fn spawn(&self, name: &str) -> Result<Child, Error> {
+    fn spawn(&self, name: &DaemonName) -> Result<Child, Error> {
         let log_path = self.layout.log_file(name);
         let log = spirula_files::open(&log_path, OpenOptions::new().create(true).append(true))?;
         let failed = |source| Error::Spawn {
-            daemon: name.to_owned(),
+            daemon: name.to_string(),
             source,
         };
         let err = log.try_clone().map_err(failed)?;
-        let (kind, id) = name.split_once('.').unwrap_or((name, ""));
         Command::new(std::env::current_exe().map_err(failed)?)
-            .args([kind, "run", "--id", id, "--conf"])
+            .args(name.command_line())
             .arg(self.layout.conf())
             .stdin(Stdio::null())
             .stdout(log)
@@ -329,7 +329,7 @@ impl Supervisor {
     /// One look at every daemon.
     fn look_after(&mut self) {
         let now = Instant::now();
-        let names: Vec<String> = self.daemons.keys().cloned().collect();
+        let names: Vec<DaemonName> = self.daemons.keys().cloned().collect();
         for name in names {
             let Some(daemon) = self.daemons.get_mut(&name) else {
                 continue;
@@ -368,7 +368,7 @@ impl Supervisor {
     }
 
     /// A daemon died after `lived`: decides whether and when it comes back.
-    fn mourn(&mut self, name: &str, status: Option<ExitStatus>, lived: Duration) {
+    fn mourn(&mut self, name: &DaemonName, status: Option<ExitStatus>, lived: Duration) {
         let log = self.layout.log_file(name);
         let Some(daemon) = self.daemons.get_mut(name) else {
             return;
@@ -397,7 +397,7 @@ impl Supervisor {
             tracing::warn!("{name} ended{ended}: {said}");
         }
         // It may have been removed from the cluster while it ran.
-        if name.starts_with("osd.") && deaths == DEATHS_TO_ASK && self.roll_call.is_none() {
+        if name.kind().is_on_the_roll() && deaths == DEATHS_TO_ASK && self.roll_call.is_none() {
             match self.spec() {
                 Ok(spec) => self.call_the_roll(spec),
                 Err(e) => tracing::error!("{e}"),
@@ -405,7 +405,7 @@ impl Supervisor {
         }
     }
 
-    fn respawn(&mut self, name: &str) {
+    fn respawn(&mut self, name: &DaemonName) {
         let log_begins = self.log_length(name);
         let spawned = self.spawn(name);
         let Some(daemon) = self.daemons.get_mut(name) else {
@@ -423,7 +423,7 @@ impl Supervisor {
     }
 
     /// Takes the daemons that `which` names out of what is known.
-    fn take_those(&mut self, which: impl Fn(&str) -> bool) -> Vec<(String, Daemon)> {
+    fn take_those(&mut self, which: impl Fn(&DaemonName) -> bool) -> Vec<(DaemonName, Daemon)> {
         let all = std::mem::take(&mut self.daemons).into_iter();
         let (taken, kept): (BTreeMap<_, _>, _) = all.partition(|(name, _)| which(name));
         self.daemons = kept;
@@ -431,7 +431,7 @@ impl Supervisor {
     }
 
     /// Stops the daemons that `which` names, in the background, and knows them no longer.
-    fn stop_those(&mut self, which: impl Fn(&str) -> bool) {
+    fn stop_those(&mut self, which: impl Fn(&DaemonName) -> bool) {
         let leaving = self.take_those(&which);
         self.troubles.retain(|name, _| !which(name));
         if !leaving.is_empty() {
@@ -440,13 +440,13 @@ impl Supervisor {
         }
     }
 
-    /// Stops OSDs, then the monitor, so that every OSD can still tell that it leaves.
+    /// Stops the daemons, kind by kind: first those that start last.
     async fn stop_all(&mut self) {
         if let Err(e) = self.pid_file.leave() {
             tracing::warn!("can't say that the cluster is stopping: {e}");
         }
-        for kind in ["osd.", "mon."] {
-            let leaving = self.take_those(|name| name.starts_with(kind));
+        for kind in Kind::ALL.into_iter().rev() {
+            let leaving = self.take_those(|name| name.kind() == kind);
             stop(&self.layout, leaving).await;
         }
     }
@@ -463,8 +463,8 @@ async fn answered(roll_call: &mut Option<RollCall>) -> Vec<Answer> {
 }
 
 /// Asks every process to end, waits, and kills what is left after [`STOP_PATIENCE`].
-async fn stop(layout: &Layout, mut daemons: Vec<(String, Daemon)>) {
-    let tell = |daemons: &[(String, Daemon)], what: Signal| {
+async fn stop(layout: &Layout, mut daemons: Vec<(DaemonName, Daemon)>) {
+    let tell = |daemons: &[(DaemonName, Daemon)], what: Signal| {
         for (name, pid) in daemons.iter().filter_map(|(n, d)| Some((n, d.pid()?))) {
             if let Err(e) = pidfile::signal(pid, what) {
                 tracing::error!("can't signal {name}: {e}");

@@ -7,6 +7,7 @@ use super::progress::{Progress, quoted};
 use super::state::{self, State};
 use super::words;
 use crate::admin::{self, Admin, Health};
+use crate::daemon::{DaemonName, Kind};
 use crate::error::Error;
 use crate::layout::{Layout, Spec};
 
@@ -125,7 +126,7 @@ impl<'a> Wait<'a> {
             // What was removed from the cluster is not waited for.
             known
                 .osds
-                .retain(|n| state.daemons.contains_key(&format!("osd.{n}")));
+                .retain(|n| state.daemons.contains_key(&DaemonName::osd(*n)));
         }
         for (name, daemon) in &state.daemons {
             // What kept it from being run is just being looked at again.
@@ -136,7 +137,7 @@ impl<'a> Wait<'a> {
                 (None, None) => continue,
             };
             known.is_all = false;
-            let osd = name.strip_prefix("osd.").and_then(|n| n.parse().ok());
+            let osd = name.osd_number();
             if let Some(osd) = osd {
                 known.osds.remove(&osd);
             }
@@ -154,9 +155,9 @@ impl<'a> Wait<'a> {
 
     /// Where the monitors that can run are too few, nothing is to be waited for.
     fn check_quorum(&self, state: &State) -> Result<(), Error> {
-        let mons = self.spec.mons();
-        let failing = |(id, _): &&(String, _)| {
-            let state = state.daemons.get(&format!("mon.{id}"));
+        let mons = self.spec.daemons(Kind::Mon);
+        let failing = |mon: &&DaemonName| {
+            let state = state.daemons.get(mon);
             state.is_some_and(|d| d.failure().is_some())
         };
         let failing = mons.iter().filter(failing).count();
@@ -220,16 +221,13 @@ impl<'a> Wait<'a> {
 
     /// What to do without a key of the administrator. The monitors have it, and give it to each other.
     fn no_key(&self, e: &Error) -> Error {
-        let mon = self
-            .spec
-            .mons()
-            .first()
-            .map_or_else(String::new, |(id, _)| id.clone());
+        let mons = self.spec.daemons(Kind::Mon);
+        let keyring = mons.first().map(|mon| self.layout.keyring(mon));
         let path = |p: std::path::PathBuf| quoted(&p);
         Error::Daemon(format!(
             "{e}. The daemons run; where the key is lost the monitors give it again: `ceph -c {} -n mon. -k {} auth get client.admin -o {}`",
             path(self.layout.conf()),
-            path(self.layout.data(&format!("mon.{mon}")).join("keyring")),
+            path(keyring.unwrap_or_default()),
             path(self.layout.admin_keyring()),
         ))
     }

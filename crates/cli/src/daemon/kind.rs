@@ -1,0 +1,229 @@
+//! The kinds of daemons that `spirula up` makes and runs, and all in which they differ for whoever starts, stops and shows them.
+//! How one is made stands in [`crate::up`]'s `provision`, a file a kind.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of daemon, in the order in which they start: each needs those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    /// A monitor.
+    Mon,
+    /// An object storage daemon.
+    Osd,
+}
+
+impl Kind {
+    /// All kinds in the order of their start. They stop in the opposite one, so that each can still tell the monitors that it leaves.
+    pub(crate) const ALL: [Self; 2] = [Self::Mon, Self::Osd];
+
+    /// The first part of its daemons' names, directories and sections, and the command of the program that runs one.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mon => "mon",
+            Self::Osd => "osd",
+        }
+    }
+
+    /// What people call `n` of its daemons.
+    pub(crate) fn count(self, n: usize) -> String {
+        let noun = match self {
+            Self::Mon => "monitor",
+            Self::Osd => "OSD",
+        };
+        format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+    }
+
+    /// Whether there is no cluster where one of them can't be started; the others go on without one of another kind.
+    pub(crate) const fn is_vital(self) -> bool {
+        match self {
+            Self::Mon => true,
+            Self::Osd => false,
+        }
+    }
+
+    /// Whether the monitors decide which of them there are: one that is made nevertheless may have been removed from the cluster.
+    pub(crate) const fn is_on_the_roll(self) -> bool {
+        match self {
+            Self::Mon => false,
+            Self::Osd => true,
+        }
+    }
+
+    /// The option that names a daemon's directory.
+    pub(crate) const fn data_option(self) -> &'static str {
+        match self {
+            Self::Mon => "mon_data",
+            Self::Osd => "osd_data",
+        }
+    }
+
+    /// The file or device below a daemon's directory `data` whose length is what the daemon may grow to.
+    pub(crate) fn store(self, data: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Mon => None,
+            Self::Osd => Some(data.join("block")),
+        }
+    }
+
+    /// What the keyring in a daemon's directory says that its key is for; of other kinds only the monitors say it.
+    pub(crate) const fn caps(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Mon => &[("mon", "allow *")],
+            Self::Osd => &[],
+        }
+    }
+
+    /// The lines of the kind's section in `ceph.conf` that no other kind has; `root` is the cluster's directory.
+    pub(crate) fn options(self, root: &Path) -> String {
+        let root = root.display();
+        match self {
+            Self::Mon => format!(
+                "\
+mon_data = {root}/$name
+# The disk has other users too: warn where it gets tight, not where less than a third of it is free.
+mon_data_avail_warn = 2
+mon_data_avail_crit = 1
+"
+            ),
+            Self::Osd => format!(
+                "\
+osd_data = {root}/$name
+# The log in a file of its own: flushing it never waits for the file system to allocate room for data.
+osd_log_device = {root}/$name/log
+"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A daemon's name: `osd.0`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) struct DaemonName {
+    kind: Kind,
+    id: String,
+}
+
+impl DaemonName {
+    /// The daemon `id` of this kind.
+    pub(crate) fn new(kind: Kind, id: impl Into<String>) -> Self {
+        Self { kind, id: id.into() }
+    }
+
+    /// A monitor.
+    pub(crate) fn mon(id: impl Into<String>) -> Self {
+        Self::new(Kind::Mon, id)
+    }
+
+    /// An OSD.
+    pub(crate) fn osd(n: u32) -> Self {
+        Self::new(Kind::Osd, n.to_string())
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What tells it from others of its kind: `0` of `osd.0`.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The OSD's number; `None` where it is another kind of daemon.
+    pub(crate) fn osd_number(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Osd => self.id.parse().ok(),
+            Kind::Mon => None,
+        }
+    }
+
+    /// The entity under which it logs in. All monitors are one, `mon.`.
+    pub(crate) fn entity(&self) -> String {
+        match self.kind {
+            Kind::Mon => "mon.".to_owned(),
+            Kind::Osd => self.to_string(),
+        }
+    }
+
+    /// The arguments with which this program becomes the daemon, but for the configuration file's name behind them.
+    pub(crate) fn command_line(&self) -> [&str; 5] {
+        [self.kind.name(), "run", "--id", &self.id, "--conf"]
+    }
+}
+
+impl fmt::Display for DaemonName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.id)
+    }
+}
+
+/// A name of no kind of daemon that this version knows.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no daemon's name")]
+pub(crate) struct NotADaemon(String);
+
+impl FromStr for DaemonName {
+    type Err = NotADaemon;
+
+    fn from_str(text: &str) -> Result<Self, NotADaemon> {
+        let (kind, id) = text.split_once('.').unwrap_or((text, ""));
+        let kind = Kind::ALL.into_iter().find(|k| k.name() == kind);
+        match kind {
+            Some(kind) if !id.is_empty() => Ok(Self::new(kind, id)),
+            _ => Err(NotADaemon(text.to_owned())),
+        }
+    }
+}
+
+impl From<DaemonName> for String {
+    fn from(name: DaemonName) -> Self {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for DaemonName {
+    type Error = NotADaemon;
+
+    fn try_from(text: String) -> Result<Self, NotADaemon> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in [DaemonName::mon("a"), DaemonName::osd(10)] {
+            assert_eq!(name.to_string().parse::<DaemonName>().ok(), Some(name));
+        }
+        for text in ["supervisor", "osd", "osd.", "mds.a"] {
+            assert!(text.parse::<DaemonName>().is_err(), "{text}");
+        }
+        assert_eq!(DaemonName::osd(7).osd_number(), Some(7));
+        assert_eq!(DaemonName::mon("7").osd_number(), None);
+        assert_eq!(
+            (DaemonName::mon("a").entity(), DaemonName::osd(1).entity()),
+            ("mon.".into(), "osd.1".into())
+        );
+    }
+
+    #[test]
+    fn kinds_start_in_the_order_in_which_they_are_compared() {
+        assert!(Kind::ALL.is_sorted());
+        // A cluster begins with the kind that decides which others there are.
+        assert!(Kind::ALL[0].is_vital() && !Kind::ALL[0].is_on_the_roll());
+    }
+}
