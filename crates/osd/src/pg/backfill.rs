@@ -26,16 +26,18 @@
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
+use super::Pg;
 use super::bug::Bug;
 use super::cluster::ClusterMap;
 use super::history::History;
 use super::info::PgInfo;
 use super::log::{PgLog, Usage};
 use super::message::{LogUpdate, PeerBody, PeeringId};
+use super::output::{Ctx, Output};
 use super::peering::Stage;
 use super::perf::DropReason;
 use super::push::{Lacking, SyncPlan};
-use super::{Active, Ctx, Output, Pg, Role};
+use super::role::{Active, Role};
 
 /// How often what was written meanwhile is copied, before the rest must do.
 const ROUNDS: u32 = 10;
@@ -220,7 +222,7 @@ impl Pg {
     pub(super) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
         let Role::Peering(p) = &self.role else { return None };
         let best = p.infos.get(&p.auth)?.as_ref()?;
-        let few = self.cfg.sync_objects;
+        let few = self.site.cfg.sync_objects;
         // One that was just copied to in the background lacks what was written meanwhile, however large that is: it must
         // end somewhere. What it notes is one epoch older than what the members did.
         let copied_to = |o: &i32| {
@@ -228,7 +230,7 @@ impl Pg {
             info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)
         };
         let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
-            _ if self.roomless.contains(osd) => true,
+            _ if self.lead.roomless.contains(osd) => true,
             SyncPlan::Objects(keys) => {
                 keys.len() > few || !copied_to(osd) && self.is_heavy(keys.len(), best.usage)
             }
@@ -242,25 +244,25 @@ impl Pg {
         if slow.is_empty() {
             return None;
         }
-        let acting = &self.interval.place.acting;
+        let acting = &self.site.interval.place.acting;
         let mut ready: Vec<i32> = acting.iter().copied().filter(|o| !slow.contains(o)).collect();
         // Copies that belong elsewhere can serve as well as any.
         let equal = |i: &PgInfo| !i.incomplete && i.age() == best.age();
-        let up = |o: &i32| self.map.osd(*o).is_some_and(|v| v.up);
+        let up = |o: &i32| self.site.is_up(*o);
         let strays = p
             .infos
             .iter()
             .filter(|(_, i)| i.as_ref().is_some_and(equal))
             .map(|(o, _)| *o);
         ready.extend(strays.filter(|o| !acting.contains(o) && up(o)));
-        ready.truncate(self.pool.size as usize);
-        (ready.len() >= self.pool.min_size as usize).then_some(ready)
+        ready.truncate(self.site.pool.size as usize);
+        (ready.len() >= self.site.pool.min_size as usize).then_some(ready)
     }
 
     /// Whether the temporary members are too few to serve and those that should be are not.
     pub(super) fn is_better_without_temporary(&self) -> bool {
-        let place = &self.interval.place;
-        place.up.len() >= self.pool.min_size as usize && place.up != place.acting
+        let place = &self.site.interval.place;
+        place.up.len() >= self.site.pool.min_size as usize && place.up != place.acting
     }
 
     /// Asks for an acting set, none for the one that should be; and waits for it.
@@ -273,11 +275,11 @@ impl Pg {
 
     /// Asks the monitors for an acting set.
     pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
-        if acting.is_empty() && self.cfg.has_bug(Bug::KeptTemporary) {
+        if acting.is_empty() && self.site.cfg.has_bug(Bug::KeptTemporary) {
             return;
         }
         cx.out.push(Output::PgTemp {
-            pgid: self.pgid,
+            pgid: self.site.pgid,
             acting,
         });
     }
@@ -285,7 +287,7 @@ impl Pg {
     /// Whether so many objects of a PG are more bytes than requests should wait for, if they are as large as others.
     fn is_heavy(&self, objects: usize, usage: Usage) -> bool {
         let bytes = usage.bytes.max(0) / usage.objects.max(1);
-        bytes.saturating_mul(i64::try_from(objects).unwrap_or(i64::MAX)) > self.shares.sync_bytes
+        bytes.saturating_mul(i64::try_from(objects).unwrap_or(i64::MAX)) > self.site.shares.sync_bytes
     }
 
     /// What the PG is doing for members to be.
@@ -321,7 +323,7 @@ impl Pg {
     pub(super) fn is_target_full(&self) -> bool {
         let Role::Active(a) = &self.role else { return false };
         let target = a.backfill.targets.first();
-        target.is_some_and(|t| t.is_full(&*self.map))
+        target.is_some_and(|t| t.is_full(&*self.site.map))
     }
 
     /// Whether the target had no room for something when it was last copied to.
@@ -332,16 +334,17 @@ impl Pg {
 
     /// Whether nothing is to be copied for now, as flags say.
     pub fn is_copying_held(&self) -> bool {
-        let has_all = self.interval.place.acting.len() >= self.pool.size as usize;
+        let has_all = self.site.interval.place.acting.len() >= self.site.pool.size as usize;
         let compares = self.copying_need() == Some(Need::All);
-        self.map.no_recover() || compares && (self.map.no_backfill() || self.map.no_rebalance() && has_all)
+        self.site.map.no_recover()
+            || compares && (self.site.map.no_backfill() || self.site.map.no_rebalance() && has_all)
     }
 
     /// Whether a full target would only be shown again what it has no room for.
     fn is_purged(&self) -> bool {
         let Role::Active(a) = &self.role else { return false };
         let target = a.backfill.targets.first();
-        target.is_some_and(|t| !t.has_copy || t.purged == Some(self.info.last_update))
+        target.is_some_and(|t| !t.has_copy || t.purged == Some(self.copy.info.last_update))
     }
 
     /// Whether the PG would begin to copy now. To a target that is full, what is only to remove what does not belong there.
@@ -355,44 +358,45 @@ impl Pg {
 
     /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
     pub fn copy_priority(&self) -> u8 {
-        let lacking = (self.pool.size as usize).saturating_sub(self.interval.place.acting.len());
+        let lacking = self.site.lacking_members();
         let (base, most) = match self.copying_need() {
             _ if self.is_forced() => return FORCED,
             Some(Need::Objects(_)) => (RECOVERY, RECOVERY_MOST),
             _ if lacking > 0 => (DEGRADED + i64::try_from(lacking).unwrap_or(0), RECOVERY - 1),
             _ => (MISPLACED, DEGRADED - 1),
         };
-        (base + self.pool.recovery_priority).clamp(0, most) as u8
+        (base + self.site.pool.recovery_priority).clamp(0, most) as u8
     }
 
     /// It is the PG's turn to copy; the target is asked whether it is its turn there.
     pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
-        let (id, priority, usec) = (self.id, self.copy_priority(), cx.usec);
+        let (id, priority, usec) = (self.lead.id, self.copy_priority(), cx.usec);
         if let Some(b) = self.backfill()
             && usec >= b.not_before
             && let Some(target) = b.first()
         {
             b.turn = Turn::Asked;
             b.silent = 0;
-            self.send(target, id, PeerBody::Reserve(priority), false, cx);
+            self.outbox
+                .send(target, id, PeerBody::Reserve(priority), false, cx);
         }
     }
 
     /// Others come first: what is under way goes on later where it was.
     pub fn revoke_backfill(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         if let Some(b) = self.backfill()
             && b.turn != Turn::Waiting
             && let Some(target) = b.first()
         {
             b.turn = Turn::Waiting;
-            self.send(target, id, PeerBody::Release, false, cx);
+            self.outbox.send(target, id, PeerBody::Release, false, cx);
         }
     }
 
     /// The target says that it is the PG's turn there.
     pub(super) fn turn_granted(&mut self, from: i32, cx: &mut Ctx<'_>) {
-        let pgid = self.pgid;
+        let pgid = self.site.pgid;
         let asked = |b: &&mut Backfill| b.turn == Turn::Asked && b.first() == Some(from);
         let Some(b) = self.backfill().filter(asked) else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
@@ -416,7 +420,7 @@ impl Pg {
 
     /// Asks the targets that have not said it what they have.
     pub(super) fn survey_targets(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         let Some(b) = self.backfill().filter(|b| b.turn == Turn::Waiting) else {
             return;
         };
@@ -427,7 +431,7 @@ impl Pg {
             .map(|t| t.osd)
             .collect();
         for target in unknown {
-            self.send(target, id, PeerBody::Query, false, cx);
+            self.outbox.send(target, id, PeerBody::Query, false, cx);
         }
     }
 
@@ -448,13 +452,13 @@ impl Pg {
 
     /// Begins with the first target, whose turn it is, or gives up the temporary acting set.
     fn next_target(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         let Some(b) = self.backfill() else { return };
         (b.rounds, b.silent) = (0, 0);
         match b.first() {
             Some(target) if b.turn == Turn::Taken => {
                 b.step = Step::Info;
-                self.send(target, id, PeerBody::Query, false, cx);
+                self.outbox.send(target, id, PeerBody::Query, false, cx);
             }
             Some(_) => b.step = Step::Idle,
             None => {
@@ -473,7 +477,7 @@ impl Pg {
         info: Option<&PgInfo>,
         cx: &mut Ctx<'_>,
     ) -> bool {
-        let current = id == self.id;
+        let current = id == self.lead.id;
         let has_log = info.is_some_and(|i| !i.incomplete);
         let Some(b) = self.backfill() else { return false };
         let surveyed = b.targets.iter().any(|t| t.osd == from && t.need.is_none());
@@ -489,7 +493,7 @@ impl Pg {
             t.has_copy = info.is_some();
         }
         if has_log {
-            self.send(from, id, PeerBody::GetLog, false, cx);
+            self.outbox.send(from, id, PeerBody::GetLog, false, cx);
         } else if under_way {
             self.copy_to(from, SyncPlan::Backfill, cx);
         } else {
@@ -512,7 +516,7 @@ impl Pg {
     }
 
     fn copy_to(&mut self, target: i32, plan: SyncPlan, cx: &mut Ctx<'_>) {
-        let (me, id) = (self.whoami, self.id);
+        let (me, id) = (self.site.whoami, self.lead.id);
         let Role::Active(a) = &mut self.role else { return };
         a.backfill.step = Step::Copying { base: a.committed };
         if a.backfill.rounds == 0
@@ -525,7 +529,7 @@ impl Pg {
 
     /// What was to be copied is.
     pub(super) fn backfill_copied(&mut self, target: i32, cx: &mut Ctx<'_>) {
-        let until = self.info.last_update;
+        let until = self.copy.info.last_update;
         let Some(b) = self.backfill() else { return };
         if let Step::Copying { base } = b.step
             && b.first() == Some(target)
@@ -553,7 +557,7 @@ impl Pg {
 
     /// Takes one that has room for the next target, if any has.
     fn prefer_room(&mut self) {
-        let map = std::sync::Arc::clone(&self.map);
+        let map = std::sync::Arc::clone(&self.site.map);
         let Some(b) = self.backfill() else { return };
         if b.turn == Turn::Waiting && b.step == Step::Idle {
             let rank = |t: &Target| (t.is_full(&*map), t.purged.is_some());
@@ -566,7 +570,7 @@ impl Pg {
 
     /// It could not be.
     pub(super) fn backfill_failed(&mut self, cx: &mut Ctx<'_>) {
-        let pause = match self.unreadable {
+        let pause = match self.copying.unreadable {
             Some(_) => UNREADABLE_AGAIN,
             None => AGAIN,
         };
@@ -577,7 +581,7 @@ impl Pg {
 
     /// Gives the turn at copying to the target back for so many microseconds.
     fn pause_backfill(&mut self, target: i32, pause: u64, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         let Some(b) = self.backfill().filter(|b| b.step != Step::Handover) else {
             return;
         };
@@ -585,7 +589,7 @@ impl Pg {
         (b.step, b.turn) = (Step::Idle, Turn::Waiting);
         b.not_before = cx.usec + pause;
         if had_turn {
-            self.send(target, id, PeerBody::Release, false, cx);
+            self.outbox.send(target, id, PeerBody::Release, false, cx);
         }
     }
 
@@ -608,20 +612,22 @@ impl Pg {
         if a.committed < until {
             return;
         }
-        let (rounds, few) = (a.backfill.rounds + 1, self.cfg.sync_objects / 2);
+        let (rounds, few) = (a.backfill.rounds + 1, self.site.cfg.sync_objects / 2);
         let Some(b) = self.backfill() else { return };
         b.rounds = rounds;
         let Some(target) = b.first() else { return };
-        let again = match self.written_since(base) {
+        let again = match self.copy.written_since(base) {
             None => SyncPlan::Backfill,
             Some(keys) => {
-                let is_light =
-                    || self.bytes_changed_since(base, &keys) <= self.shares.sync_bytes.max(0).unsigned_abs();
+                let is_light = || {
+                    self.copy.bytes_changed_since(base, &keys)
+                        <= self.site.shares.sync_bytes.max(0).unsigned_abs()
+                };
                 let light = keys.len() <= few && (rounds >= LIGHT_ROUNDS || is_light());
                 if light || rounds >= ROUNDS {
                     return self.note_copied(target, base, cx);
                 }
-                let late = self.cfg.has_bug(Bug::LateBase);
+                let late = self.site.cfg.has_bug(Bug::LateBase);
                 let had = Some(if late { until } else { base });
                 let lacking = |key| Lacking { key, had };
                 SyncPlan::Objects(keys.into_iter().map(lacking).collect())
@@ -635,31 +641,38 @@ impl Pg {
     }
 
     fn note_copied(&mut self, target: i32, base: EVersion, cx: &mut Ctx<'_>) {
-        let id = self.id;
-        let since = self.info.last_epoch_started.saturating_sub(1);
-        let entries: Vec<_> = self.log.iter().filter(|e| e.version <= base).cloned().collect();
+        let id = self.lead.id;
+        let since = self.copy.info.last_epoch_started.saturating_sub(1);
+        let entries: Vec<_> = self
+            .copy
+            .log
+            .iter()
+            .filter(|e| e.version <= base)
+            .cloned()
+            .collect();
         let usage = entries.last().filter(|e| e.version == base).map(|e| e.usage);
         let info = PgInfo {
             last_update: base,
-            log_tail: self.log.tail().min(base),
+            log_tail: self.copy.log.tail().min(base),
             last_epoch_started: since,
-            usage: usage.unwrap_or(self.info.usage),
-            usage_invalid: self.info.usage_invalid || usage.is_none(),
+            usage: usage.unwrap_or(self.copy.info.usage),
+            usage_invalid: self.copy.info.usage_invalid || usage.is_none(),
             incomplete: false,
             ahead: false,
             history: History::since(since),
-            ..self.info.clone()
+            ..self.copy.info.clone()
         };
         let log = LogUpdate {
             keep_to: EVersion::ZERO,
             replace: true,
             entries,
-            dups: self.dups.batches().cloned().collect(),
+            dups: self.copy.dups.batches().cloned().collect(),
         };
         if let Some(b) = self.backfill() {
             b.step = Step::Noting;
         }
-        self.send(target, id, PeerBody::Copied { info, log }, false, cx);
+        self.outbox
+            .send(target, id, PeerBody::Copied { info, log }, false, cx);
     }
 
     /// A target remembers that it is complete up to the version that it was told.
@@ -673,21 +686,21 @@ impl Pg {
     }
 
     fn target_done(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         let Some(b) = self.backfill() else { return };
         let had_turn = b.turn != Turn::Waiting;
         let target = b.targets.remove(0).osd;
         b.done += 1;
         b.turn = Turn::Waiting;
         if had_turn {
-            self.send(target, id, PeerBody::Release, false, cx);
+            self.outbox.send(target, id, PeerBody::Release, false, cx);
         }
         self.next_target(cx);
     }
 
     /// Time passes.
     pub(super) fn backfill_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = self.cfg.peering_retry;
+        let patience = self.site.cfg.peering_retry;
         self.survey_targets(cx);
         self.prefer_room();
         self.pump_feeds(cx);
@@ -714,11 +727,11 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         if !log.is_sound() {
-            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         match self.role {
-            Role::Stray if self.is_leader(from, id) => self.apply_activation(info, log, id, from, cx),
-            _ => dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from),
+            Role::Stray if self.site.is_leader(from, id) => self.apply_activation(info, log, id, from, cx),
+            _ => dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from),
         }
     }
 

@@ -15,13 +15,15 @@ use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
+use super::Pg;
 use super::errno::*;
 use super::fetch::{Copied, CopyWant};
 use super::message::{CopyPart, CopyRead, PeerBody, PeerMessage, PeeringId};
 use super::op::{Asker, Client, ClientOp, OsdOp};
+use super::output::{Ctx, Output};
 use super::perf::DropReason;
+use super::store_queue::Pending;
 use super::txn::ObjectOp;
-use super::{Ctx, Output, Pending, Pg};
 
 /// Seconds after which a part is asked for again.
 const RETRY: u64 = 3;
@@ -104,12 +106,12 @@ fn part_token(seq: u32, parts: u32) -> u64 {
 impl Pg {
     /// Asks for the next part of what an op copies.
     pub(super) fn ask_for_part(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let Some(fetch) = self.stages.running_copy(seq) else {
+        let Some(fetch) = self.ops.stages.running_copy(seq) else {
             return;
         };
         (fetch.asked, fetch.waiting) = (cx.usec, true);
         let w = &fetch.want;
-        let Some(raw) = self.map.object_to_raw_pg(&w.oid, &w.locator) else {
+        let Some(raw) = self.site.map.object_to_raw_pg(&w.oid, &w.locator) else {
             return self.stage_failed(seq, -ENOENT, cx);
         };
         let object = HObject {
@@ -121,21 +123,21 @@ impl Pg {
             snap: w.snapid,
             ..HObject::min()
         };
-        if matches!(self.pending.get(&seq), Some(Pending::Op(r)) if r.op.object == object) {
+        if matches!(self.store.pending.get(&seq), Some(Pending::Op(r)) if r.op.object == object) {
             return self.stage_failed(seq, -EINVAL, cx);
         }
         let read = CopyRead {
             token: part_token(seq, fetch.parts),
-            from: self.pgid,
+            from: self.site.pgid,
             object,
             version: fetch.copied.user_version,
             cursor: fetch.cursor.clone(),
         };
-        let Some(pgid) = self.map.raw_pg_to_pg(raw) else {
+        let Some(pgid) = self.site.map.raw_pg_to_pg(raw) else {
             return self.stage_failed(seq, -ENOENT, cx);
         };
-        let primary = self.map.placement(pgid).primary;
-        if let Some(fetch) = self.stages.running_copy(seq) {
+        let primary = self.site.map.placement(pgid).primary;
+        if let Some(fetch) = self.ops.stages.running_copy(seq) {
             fetch.asked_of = primary;
         }
         if primary >= 0 {
@@ -146,7 +148,7 @@ impl Pg {
     /// A message to another PG, which may be on this OSD too.
     fn send_to_pg(&self, osd: i32, pgid: spirula_maps::PgId, body: PeerBody, cx: &mut Ctx<'_>) {
         let id = PeeringId {
-            epoch: self.map.epoch(),
+            epoch: self.site.map.epoch(),
             round: 0,
         };
         let msg = PeerMessage { pgid, id, body }.to_raw();
@@ -159,13 +161,13 @@ impl Pg {
 
     /// Another OSD wants part of an object.
     pub(super) fn copy_read(&mut self, from: i32, epoch: u32, r: CopyRead, cx: &mut Ctx<'_>) {
-        if self.map.placement(r.from).primary != from {
+        if self.site.map.placement(r.from).primary != from {
             // By an older map it may have been.
-            let is_stale = epoch < self.map.epoch();
+            let is_stale = epoch < self.site.map.epoch();
             return dropped!(cx.perf.dropped, DropReason::of_stranger(is_stale));
         }
         let mut input = encode_to_vec(&r.cursor);
-        input.extend_from_slice(&self.cfg.copy_chunk.to_le_bytes());
+        input.extend_from_slice(&self.site.cfg.copy_chunk.to_le_bytes());
         let mut ops = Vec::new();
         if r.version > 0 {
             let args = AssertVersionArgs {
@@ -211,7 +213,7 @@ impl Pg {
     /// Part of an object that is fetched.
     pub(super) fn copy_part(&mut self, from: i32, p: CopyPart, cx: &mut Ctx<'_>) {
         let seq = (p.token >> 32) as u32;
-        let fetch = self.stages.running_copy(seq);
+        let fetch = self.ops.stages.running_copy(seq);
         let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate);
         };
@@ -233,7 +235,7 @@ impl Pg {
     /// Asks again for what was not answered.
     pub(super) fn retry_copies(&mut self, cx: &mut Ctx<'_>) {
         let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY * 1_000_000;
-        let copies = self.stages.running_copies();
+        let copies = self.ops.stages.running_copies();
         let late: Vec<u32> = copies.filter(|(_, f)| late(f)).map(|(seq, _)| seq).collect();
         for seq in late {
             self.ask_for_part(seq, cx);

@@ -9,8 +9,10 @@ use spirula_maps::{PgId, snap};
 use spirula_proto::osd::{AllocHintArgs, AssertVersionArgs, CallArgs, OpCode, XattrArgs};
 use spirula_proto::osd_op_data::XattrInput;
 
+use super::Pg;
 use super::op::{ClientOp, OsdOp, Stamps};
-use super::{Pending, Pg, Role};
+use super::role::Role;
+use super::store_queue::Pending;
 
 /// How far a request has come (`OpRequest::state_string`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,17 +177,11 @@ fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
 }
 
 impl Pg {
-    /// The OSDs besides this one that serve the PG.
-    fn others(&self) -> Vec<i32> {
-        let acting = self.interval.place.acting.iter();
-        acting.copied().filter(|o| *o != self.whoami).collect()
-    }
-
     /// What is remembered of a request that was answered. Its sub-ops went to the acting set, which has not changed, as
     /// a request does not outlive its interval.
     pub(super) fn record_of(&self, op: &ClientOp, description: String) -> OpRecord {
         let peers = if op.stamps.sub_ops_sent != 0 {
-            self.others()
+            self.site.others()
         } else {
             Vec::new()
         };
@@ -194,7 +190,7 @@ impl Pg {
             client: op.client.name,
             addr: op.client.addr,
             tid: op.tid,
-            pgid: self.pgid,
+            pgid: self.site.pgid,
             stamps: op.stamps,
             peers,
             progress: Progress::Done,
@@ -207,13 +203,13 @@ impl Pg {
             Role::Active(a) => Some(a.in_flight.iter()),
             _ => None,
         };
-        let held = self.held.iter();
+        let held = self.ops.held.iter();
         let held = held.map(|op| (op, Progress::Delayed("waiting for peered")));
         let writes = in_flight.into_iter().flatten();
         let writes = writes.filter_map(|w| Some((w.op()?, Progress::SubOps)));
-        let queued = self.contexts.queued();
+        let queued = self.ops.contexts.queued();
         let queued = queued.map(|op| (op, Progress::Delayed("waiting for rw locks")));
-        let reads = self.pending.values().filter_map(Pending::op);
+        let reads = self.store.pending.values().filter_map(Pending::op);
         let reads = reads.map(|op| (op, Progress::Started));
         let leased = match &self.role {
             Role::Active(a) => Some(a.lease.ops()),
@@ -228,9 +224,9 @@ impl Pg {
     pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
         self.ops().map(|(op, progress)| {
             let mut record = OpRecord::of(op, progress);
-            record.pgid = self.pgid;
+            record.pgid = self.site.pgid;
             if progress == Progress::SubOps {
-                record.peers = self.others();
+                record.peers = self.site.others();
             }
             record
         })

@@ -1,8 +1,10 @@
 //! What an operator wants copied before all else.
 
+use super::Pg;
+use super::backfill::BackfillState;
 use super::backfill::Need;
 use super::message::PeerBody;
-use super::{BackfillState, Ctx, Pg};
+use super::output::Ctx;
 
 /// What was asked for (`ceph pg force-recovery`, `ceph pg force-backfill`).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +22,9 @@ impl Pg {
         let on = on && self.backfill_state() != BackfillState::Idle;
         let before = self.copy_priority();
         if backfill {
-            self.forced.backfill = on;
+            self.lead.forced.backfill = on;
         } else {
-            self.forced.recovery = on;
+            self.lead.forced.recovery = on;
         }
         let priority = self.copy_priority();
         // Who waits for the target to have time is in its queue.
@@ -30,23 +32,24 @@ impl Pg {
             && self.backfill_state() == BackfillState::Reserving
             && let Some(target) = self.copying_target()
         {
-            self.send(target, self.id, PeerBody::Reserve(priority), false, cx);
+            self.outbox
+                .send(target, self.lead.id, PeerBody::Reserve(priority), false, cx);
         }
     }
 
     /// The states that say so. What was asked for holds until all is copied.
     pub(super) fn forced_states(&self) -> impl Iterator<Item = &'static str> + use<> {
         let idle = self.backfill_state() == BackfillState::Idle;
-        let recovery = (self.forced.recovery && !idle).then_some("forced_recovery");
-        let backfill = (self.forced.backfill && !idle).then_some("forced_backfill");
+        let recovery = (self.lead.forced.recovery && !idle).then_some("forced_recovery");
+        let backfill = (self.lead.forced.backfill && !idle).then_some("forced_backfill");
         recovery.into_iter().chain(backfill)
     }
 
     /// Whether what is under way is what was asked for.
     pub(super) fn is_forced(&self) -> bool {
         match self.copying_need() {
-            Some(Need::Objects(_)) => self.forced.recovery,
-            Some(Need::All) | None => self.forced.backfill,
+            Some(Need::Objects(_)) => self.lead.forced.recovery,
+            Some(Need::All) | None => self.lead.forced.backfill,
         }
     }
 }

@@ -9,9 +9,11 @@
 
 use spirula_invariant::dropped;
 
+use super::Pg;
 use super::message::{PeerBody, PeeringId};
+use super::output::Ctx;
 use super::perf::DropReason;
-use super::{Ctx, Pg, Role};
+use super::role::Role;
 
 /// What an OSD has to be to send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,19 +94,19 @@ impl Pg {
         body: &PeerBody,
         cx: &mut Ctx<'_>,
     ) -> bool {
-        let is_stale = body.is_of_attempt() && id != self.id;
+        let is_stale = body.is_of_attempt() && id != self.lead.id;
         if is_stale {
-            dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.pgid, from = from);
+            dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.site.pgid, from = from);
         }
         is_stale
     }
 
     /// Whether a message is not for this OSD to send. Counts those.
     pub(super) fn is_foreign(&self, from: i32, id: PeeringId, body: &PeerBody, cx: &mut Ctx<'_>) -> bool {
-        if from == self.whoami {
+        if from == self.site.whoami {
             return false;
         }
-        let place = &self.interval.place;
+        let place = &self.site.interval.place;
         let is_theirs = match Sender::of(body) {
             Sender::Anybody => return false,
             Sender::Primary => from == place.primary,
@@ -113,7 +115,7 @@ impl Pg {
             Sender::Source => self.may_be_source(from),
         };
         if !is_theirs {
-            dropped!(cx.perf.dropped, DropReason::of_stranger(id < self.id); pg = self.pgid, from = from);
+            dropped!(cx.perf.dropped, DropReason::of_stranger(id < self.lead.id); pg = self.site.pgid, from = from);
         }
         !is_theirs
     }
@@ -124,7 +126,7 @@ impl Pg {
             Role::Peering(p) => osd == p.auth,
             // Copying in the background is the primary's work.
             Role::Active(_) => false,
-            Role::Idle | Role::Stray | Role::Deleting => osd == self.interval.place.primary,
+            Role::Idle | Role::Stray | Role::Deleting => osd == self.site.interval.place.primary,
             Role::Replica(_) => self.may_have_copy(osd),
         }
     }
@@ -132,14 +134,14 @@ impl Pg {
     /// Whether an OSD may have a copy that counts, as far as is known here. Where maps were missed, or the copy is new, anybody may; and
     /// where an operator has given up members, one that was only copied to may have to do.
     fn may_have_copy(&self, osd: i32) -> bool {
-        let (place, history) = (&self.interval.place, &self.info.history);
-        let is_known = self.exists && history.covers(self.info.last_epoch_started);
+        let (place, history) = (&self.site.interval.place, &self.copy.info.history);
+        let is_known = self.copy.exists && history.covers(self.copy.info.last_epoch_started);
         if !is_known || place.up.contains(&osd) || place.acting.contains(&osd) {
             return true;
         }
         let past = history.intervals().iter().map(|i| &i.acting);
-        let mut holders = past.chain([&self.info.last_acting]).flatten();
-        let is_lost = |o: &i32| self.map.osd(*o).is_none_or(|v| v.lost_at > 0);
+        let mut holders = past.chain([&self.copy.info.last_acting]).flatten();
+        let is_lost = |o: &i32| self.site.map.osd(*o).is_none_or(|v| v.lost_at > 0);
         holders.any(|o| *o == osd || is_lost(o))
     }
 }

@@ -94,7 +94,7 @@ fn insists(op: &ClientOp) -> bool {
 impl Pg {
     /// Whether a write must be dropped, as an earlier one of its client was.
     pub(super) fn overtakes_dropped(&mut self, op: &ClientOp) -> bool {
-        !insists(op) && self.dropped.is_overtaken_by(op)
+        !insists(op) && self.ops.dropped.is_overtaken_by(op)
     }
 
     /// Whether there is room for a change; if not, the error, or `None` to say nothing: the client sends it again when
@@ -110,11 +110,11 @@ impl Pg {
         let force = op.flags.has(OsdFlags::FULL_FORCE);
         // What is in the log must be stored by every member: where one has no room left, no flag helps.
         let no_room = stores && self.lacks_room(cx);
-        if !no_room && (!grows || !self.pool.full || force) {
+        if !no_room && (!grows || !self.site.pool.full || force) {
             return Ok(());
         }
         if insists(op) {
-            let e = if self.pool.full_quota { EDQUOT } else { ENOSPC };
+            let e = if self.site.pool.full_quota { EDQUOT } else { ENOSPC };
             return Err(Some(-e));
         }
         Err(None)
@@ -122,19 +122,26 @@ impl Pg {
 
     /// Whether a member has no room.
     fn lacks_room(&self, cx: &Ctx<'_>) -> bool {
-        !cx.full.is_empty() && self.interval.place.acting.iter().any(|o| cx.full.contains(o))
+        !cx.full.is_empty()
+            && self
+                .site
+                .interval
+                .place
+                .acting
+                .iter()
+                .any(|o| cx.full.contains(o))
     }
 
     /// Has clients send again what was dropped, where there is room and the map will not tell them.
     pub(super) fn recall_dropped(&mut self, cx: &mut Ctx<'_>) {
-        if !self.pool.full && !self.lacks_room(cx) {
-            let clients = self.dropped.uninformed();
+        if !self.site.pool.full && !self.lacks_room(cx) {
+            let clients = self.ops.dropped.uninformed();
             cx.out.extend(clients.map(|client| Output::HangUp { client }));
         }
     }
 
     /// Drops a write for which there is no room.
     pub(super) fn drop_write(&mut self, op: &ClientOp) {
-        self.dropped.add(op, self.map.epoch());
+        self.ops.dropped.add(op, self.site.map.epoch());
     }
 }

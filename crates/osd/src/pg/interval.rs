@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use spirula_maps::PgId;
 
+use super::Pg;
 use super::bug::Bug;
 use super::cluster::{ClusterMap, Placement};
 use super::history::{History, PastInterval};
 use super::lease::Promise;
 use super::message::{PeerBody, PeeringId};
+use super::output::Ctx;
 use super::replica::Replica;
-use super::{Ctx, Output, Pg, Role};
+use super::role::Role;
 
 /// The present interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -96,46 +98,47 @@ impl Pg {
     /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
     pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
         // One that was started anew does not know what it has promised.
-        self.promised
-            .get_or_insert(Promise::to_all(cx.usec + self.cfg.read_lease_us));
+        self.lead
+            .promised
+            .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease_us));
         let epoch = map.epoch();
-        let last = std::mem::replace(&mut self.map, map);
-        let Some(pool) = self.map.pool(self.pgid.pool) else {
+        let last = std::mem::replace(&mut self.site.map, map);
+        let Some(pool) = self.site.map.pool(self.site.pgid.pool) else {
             self.pool_deleted(cx);
             return;
         };
-        if self.pool.full && !pool.full {
-            self.dropped.room(epoch);
+        if self.site.pool.full && !pool.full {
+            self.ops.dropped.room(epoch);
         }
-        self.pool = pool;
-        let mut next = Interval::new(self.pgid, &*self.map);
+        self.site.pool = pool;
+        let mut next = Interval::new(self.site.pgid, &*self.site.map);
         let was_idle = matches!(self.role, Role::Idle);
-        let same = next.is_same(&self.interval);
+        let same = next.is_same(&self.site.interval);
         if same && !gap {
-            next.since = self.interval.since;
-            next.seen = self.interval.seen;
-            next.same_primary_since = self.interval.same_primary_since;
+            next.since = self.site.interval.since;
+            next.seen = self.site.interval.seen;
+            next.same_primary_since = self.site.interval.same_primary_since;
         } else if !gap {
             next.since = epoch;
-            next.same_primary_since = if next.place.primary == self.interval.place.primary {
-                self.interval.same_primary_since
+            next.same_primary_since = if next.place.primary == self.site.interval.place.primary {
+                self.site.interval.same_primary_since
             } else {
                 epoch
             };
         }
-        next.split_at = if next.pg_num == self.interval.pg_num {
-            self.interval.split_at
+        next.split_at = if next.pg_num == self.site.interval.pg_num {
+            self.site.interval.split_at
         } else {
             epoch
         };
         if gap || !same {
             self.note_interval(&*last, gap, cx);
         }
-        self.interval = next;
+        self.site.interval = next;
         if !up {
             if !was_idle {
                 self.leave_interval(cx);
-                self.recheck_held(u32::MAX, cx);
+                self.ops.recheck_held(u32::MAX, cx);
                 self.role = Role::Idle;
             }
         } else if !same || was_idle || gap {
@@ -147,20 +150,21 @@ impl Pg {
 
     /// Remembers the interval that ended, durably before the map that ended it; or that something was missed.
     fn note_interval(&mut self, last: &dyn ClusterMap, gap: bool, cx: &mut Ctx<'_>) {
-        let epoch = self.map.epoch();
+        let epoch = self.site.map.epoch();
         if gap {
-            self.info.history = History::since(epoch);
+            self.copy.info.history = History::since(epoch);
         } else {
             let Some(ended) = self
+                .site
                 .interval
                 .ended(last, epoch.saturating_sub(1))
-                .filter(|_| !self.cfg.has_bug(Bug::NoHistory))
+                .filter(|_| !self.site.cfg.has_bug(Bug::NoHistory))
             else {
                 return;
             };
-            self.info.history.push(ended);
+            self.copy.info.history.push(ended);
         }
-        if self.exists {
+        if self.copy.exists {
             self.save_info(cx);
         }
     }
@@ -171,16 +175,11 @@ impl Pg {
         if matches!(self.role, Role::Replica(_)) {
             self.give_up_reads(cx);
         }
-        self.source = None;
-        self.target = None;
-        self.patient = None;
-        self.incoming = None;
-        self.unreadable = None;
-        self.unfit.clear();
-        self.roomless.clear();
-        self.stages = Default::default();
-        self.dropped = Default::default();
-        self.watches.clear();
+        self.copying.leave_interval();
+        self.lead.leave_interval();
+        self.ops.stages = Default::default();
+        self.ops.dropped = Default::default();
+        self.ops.watches.clear();
         let mut ops = Vec::new();
         if let Role::Active(a) = &mut self.role {
             // Writes in flight are answered from the log, if they survive: held, they are found there.
@@ -191,26 +190,12 @@ impl Pg {
             );
             ops.extend(std::mem::take(&mut a.lease).into_ops());
         }
-        let mut pending: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
+        let mut pending: Vec<_> = std::mem::take(&mut self.store.pending).into_iter().collect();
         // As they came.
         pending.sort_unstable_by_key(|(seq, _)| *seq);
         ops.extend(pending.into_iter().filter_map(|(_, p)| p.into_op()));
-        ops.extend(self.contexts.clear());
-        for mut op in ops.into_iter().rev() {
-            op.reset();
-            op.forget_copies();
-            self.held.push_front(op);
-        }
-    }
-
-    /// Drops the held client ops that were sent before epoch `since`. The clients of all held ops get the map: it makes
-    /// them send again what was dropped or waits elsewhere, and nobody else tells it to a client that only waits.
-    pub(super) fn recheck_held(&mut self, since: u32, cx: &mut Ctx<'_>) {
-        cx.out.extend(self.held.iter().map(|op| Output::ShareMap {
-            client: Arc::clone(&op.client),
-            epoch: op.epoch,
-        }));
-        self.held.retain(|op| op.epoch >= since);
+        ops.extend(self.ops.contexts.clear());
+        self.ops.hold_first(ops);
     }
 
     fn new_interval(&mut self, cx: &mut Ctx<'_>) {
@@ -219,18 +204,18 @@ impl Pg {
             // What is left of the copy is marked incomplete: it can be made whole, but never counts.
             self.role = Role::Stray;
         }
-        if self.interval.place.primary == self.whoami {
-            self.recheck_held(self.interval.same_primary_since, cx);
+        if self.site.interval.place.primary == self.site.whoami {
+            self.ops.recheck_held(self.site.interval.same_primary_since, cx);
             self.begin_peering(cx);
         } else {
-            self.recheck_held(u32::MAX, cx);
+            self.ops.recheck_held(u32::MAX, cx);
             // What is still on its way from primaries of earlier intervals means nothing any more: an object that is pushed may
             // not even belong to this PG since a split.
-            self.id = PeeringId {
-                epoch: self.interval.since,
+            self.lead.id = PeeringId {
+                epoch: self.site.interval.since,
                 round: 0,
             };
-            if self.interval.place.acting.contains(&self.whoami) {
+            if self.site.interval.place.acting.contains(&self.site.whoami) {
                 self.role = Role::Replica(Replica::default());
             } else {
                 self.role = Role::Stray;
@@ -251,17 +236,17 @@ impl Pg {
 
     /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.
     pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
-        let primary = self.interval.place.primary;
-        if self.exists && primary >= 0 && primary != self.whoami && self.commits.is_empty() {
+        let primary = self.site.interval.place.primary;
+        if self.copy.exists && primary >= 0 && primary != self.site.whoami && self.store.commits.is_empty() {
             let id = PeeringId {
-                epoch: self.map.epoch(),
+                epoch: self.site.map.epoch(),
                 round: 0,
             };
             let body = PeerBody::Notify {
-                info: Some(self.info.clone()),
-                promised: self.promise_left(cx),
+                info: Some(self.copy.info.clone()),
+                promised: self.lead.promise_left(cx.usec),
             };
-            self.send(primary, id, body, false, cx);
+            self.outbox.send(primary, id, body, false, cx);
         }
     }
 }

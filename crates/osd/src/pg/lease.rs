@@ -18,11 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use spirula_invariant::dropped;
 
+use super::Pg;
 use super::bug::Bug;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
+use super::output::Ctx;
 use super::perf::DropReason;
-use super::{Active, Ctx, Pg, Role};
+use super::role::{Active, Role};
 
 /// Until when reads may be answered, in microseconds of this OSD's clock; in messages, for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +52,7 @@ impl Promise {
     }
 
     /// For how long it holds.
-    fn left(self, now: u64) -> Self {
+    pub(super) fn left(self, now: u64) -> Self {
         self.map(|until| until.saturating_sub(now))
     }
 
@@ -134,7 +136,9 @@ impl Pg {
     /// Whether reads may be answered now.
     pub(super) fn has_lease(&self, usec: u64) -> bool {
         match &self.role {
-            Role::Active(a) => a.peers.is_empty() || usec < a.lease.until || self.cfg.has_bug(Bug::NoLease),
+            Role::Active(a) => {
+                a.peers.is_empty() || usec < a.lease.until || self.site.cfg.has_bug(Bug::NoLease)
+            }
             Role::Replica(r) => usec < r.share.until,
             _ => false,
         }
@@ -145,13 +149,13 @@ impl Pg {
         let Role::Active(a) = &self.role else { return };
         let left = a.lease.until.saturating_sub(cx.usec);
         let asked = cx.usec.saturating_sub(a.lease.asked) < AGAIN;
-        if !a.peers.is_empty() && !asked && left < self.cfg.read_lease_us / RENEW_AT {
+        if !a.peers.is_empty() && !asked && left < self.site.cfg.read_lease_us / RENEW_AT {
             self.ask_lease(cx);
         }
     }
 
     fn ask_lease(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         let Role::Active(a) = &mut self.role else { return };
         a.lease.asked = cx.usec;
         let shared = cx.usec < a.lease.sharing;
@@ -159,14 +163,15 @@ impl Pg {
         a.lease.missing = a.peers.iter().map(|(o, _)| *o).collect();
         for osd in a.lease.missing.clone() {
             let stamp = cx.usec;
-            self.send(osd, id, PeerBody::Lease { stamp, shared }, false, cx);
+            self.outbox
+                .send(osd, id, PeerBody::Lease { stamp, shared }, false, cx);
         }
     }
 
     /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.
     pub(super) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         if let Role::Replica(_) = self.role {
-            let ops = self.contexts.forget(key);
+            let ops = self.ops.contexts.forget(key);
             return self.send_to_primary(ops, cx);
         }
         self.keep_lease(cx);
@@ -195,28 +200,25 @@ impl Pg {
         shared: bool,
         cx: &mut Ctx<'_>,
     ) {
-        if self.is_leader(from, id) && self.is_active_replica() {
-            let until = cx.usec + self.cfg.read_lease_us;
-            self.promise(Promise {
+        if self.site.is_leader(from, id) && self.is_active_replica() {
+            let until = cx.usec + self.site.cfg.read_lease_us;
+            self.lead.promise(Promise {
                 primary: until,
                 members: if shared { until } else { 0 },
             });
-            self.send(from, id, PeerBody::LeaseGranted(stamp), true, cx);
+            self.outbox
+                .send(from, id, PeerBody::LeaseGranted(stamp), true, cx);
         }
-    }
-
-    fn promise(&mut self, p: Promise) {
-        self.promised = Some(self.promised.unwrap_or_default().max(p));
     }
 
     /// A member would like to answer reads.
     pub(super) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        let length = self.cfg.read_lease_us;
+        let length = self.site.cfg.read_lease_us;
         let Role::Active(a) = &mut self.role else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
         if a.peers.iter().all(|(o, _)| *o != from) {
-            return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.site.pgid, from = from);
         }
         a.lease.sharing = cx.usec + SHARED_FOR * length;
         a.lease.sharers.insert(from, stamp);
@@ -230,7 +232,7 @@ impl Pg {
 
     /// Gives a share of the lease to those who asked, where there is one to share.
     fn share_lease(&mut self, cx: &mut Ctx<'_>) {
-        let (id, now, epoch) = (self.id, cx.usec, self.map.epoch());
+        let (id, now, epoch) = (self.lead.id, cx.usec, self.site.map.epoch());
         let Role::Active(a) = &mut self.role else { return };
         let until = a.lease.shared_until;
         if until <= now {
@@ -238,7 +240,7 @@ impl Pg {
         }
         let (sharers, stable) = (std::mem::take(&mut a.lease.sharers), a.committed);
         // This OSD may be in later intervals that these members have not heard of.
-        self.promise(Promise {
+        self.lead.promise(Promise {
             primary: 0,
             members: until,
         });
@@ -250,19 +252,19 @@ impl Pg {
                 stable,
                 epoch,
             };
-            self.send(osd, id, body, true, cx);
+            self.outbox.send(osd, id, body, true, cx);
         }
     }
 
     /// A member has granted the lease that was asked for at `stamp`.
     pub(super) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        let length = self.cfg.read_lease_us;
+        let length = self.site.cfg.read_lease_us;
         let Role::Active(a) = &mut self.role else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
         let lease = &mut a.lease;
         if stamp != lease.asked || !lease.missing.remove(&from) {
-            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         }
         if !lease.missing.is_empty() {
             return;
@@ -313,10 +315,5 @@ impl Pg {
         {
             self.ask_lease(cx);
         }
-    }
-
-    /// For how long what this OSD has promised holds.
-    pub(super) fn promise_left(&self, cx: &Ctx<'_>) -> Promise {
-        self.promised.unwrap_or_default().left(cx.usec)
     }
 }

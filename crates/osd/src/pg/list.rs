@@ -11,10 +11,13 @@ use spirula_proto::osd::{ListArgs, OpCode, OsdFlags};
 use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsResponse};
 
 use super::errno::*;
+use super::fetch::ReadError;
 use super::fetch::{Answer, Fetched, Want};
 use super::op::{ClientOp, OsdOp};
 use super::op_checks::in_class_list;
-use super::{Ctx, Output, Page, Pending, Pg, ReadError, key};
+use super::output::{Ctx, Page};
+use super::store_queue::Pending;
+use super::{Pg, key};
 
 /// Names all namespaces in a listing.
 const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -59,7 +62,7 @@ impl Pg {
         while result >= 0 && index < op.ops.len() {
             match self.asked(&op, &op.ops[index]) {
                 Ok(Asked { from, count, filter }) => {
-                    let (_, to) = self.range();
+                    let (_, to) = self.site.range();
                     let listing = Listing {
                         op,
                         index,
@@ -68,13 +71,8 @@ impl Pg {
                         kept: Vec::new(),
                         next: None,
                     };
-                    let token = self.token(Pending::List(Box::new(listing)));
-                    cx.out.push(Output::List {
-                        token,
-                        from,
-                        to,
-                        max: count,
-                    });
+                    self.store
+                        .list((from, to), count, Pending::List(Box::new(listing)), cx);
                     return;
                 }
                 Err(e) => result = e,
@@ -83,8 +81,8 @@ impl Pg {
             index += 1;
         }
         cx.note_slow(&op);
-        let mut reply = op.reply(result, self.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
-        reply.set_versions(self.info.last_update, self.info.last_user_version);
+        let mut reply = op.reply(result, self.site.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
+        reply.set_versions(self.copy.info.last_update, self.copy.info.last_user_version);
         self.reply(&op, reply, 0, cx);
     }
 
@@ -100,7 +98,7 @@ impl Pg {
             return Err(-EINVAL);
         }
         let cursor = HObject::decode(&mut input).map_err(|_| -EINVAL)?;
-        let (start, end) = self.range();
+        let (start, end) = self.site.range();
         let from = if cursor.is_min() {
             start.clone()
         } else {
@@ -109,7 +107,8 @@ impl Pg {
         if from < start || from >= end && !cursor.max && has_namespaces(o.code) {
             return Err(-EINVAL);
         }
-        let count = usize::try_from(o.args::<ListArgs>().count.min(self.cfg.max_pgls)).unwrap_or(usize::MAX);
+        let count =
+            usize::try_from(o.args::<ListArgs>().count.min(self.site.cfg.max_pgls)).unwrap_or(usize::MAX);
         Ok(Asked {
             from,
             count: count.max(1),
@@ -136,7 +135,7 @@ impl Pg {
         if class.is_empty() || filter.is_empty() {
             return Err(-EINVAL);
         }
-        if !in_class_list(&self.cfg.class_load_list, class) {
+        if !in_class_list(&self.site.cfg.class_load_list, class) {
             return Err(-EPERM);
         }
         let class = spirula_classes::find(class);
@@ -174,17 +173,11 @@ impl Pg {
         let keys = l.left.iter().take(READ_AT_ONCE).map(key::object_key);
         let wants: Vec<_> = keys.map(Want::Object).collect();
         let Some(Want::Object(first)) = wants.first() else {
-            let result = l.fill_page(self.pgid.hobj_end(self.pool.pg_num));
+            let result = l.fill_page(self.site.pgid.hobj_end(self.site.pool.pg_num));
             return self.list_done(l, result, cx);
         };
         let key = first.clone();
-        let token = self.token(Pending::List(Box::new(l)));
-        cx.out.push(Output::Read {
-            token,
-            key,
-            wants,
-            reader: None,
-        });
+        self.store.read(key, wants, None, Pending::List(Box::new(l)), cx);
     }
 
     /// Objects that the filter is to judge.

@@ -12,7 +12,9 @@ use spirula_proto::osd_op_data::CopySource;
 use super::bug::Bug;
 use super::errno::*;
 use super::op::{ClientOp, OsdOp};
-use super::{Ctx, Output, Pg, Role, key};
+use super::output::{Ctx, Output};
+use super::role::Role;
+use super::{Pg, key};
 
 /// What to do with a request.
 pub(super) enum Verdict {
@@ -41,21 +43,21 @@ impl Pg {
             Role::Peering(_) => match self.check(&op, cx) {
                 Verdict::Pass => {
                     op.forget_copies();
-                    self.held.push_back(op);
+                    self.ops.held.push_back(op);
                 }
                 Verdict::Drop => {}
                 Verdict::Fail(e) => self.fail(&mut op, e, cx),
             },
             _ if self.is_replica_read(&op) => self.replica_read(op, cx),
-            _ => cx.turn_away(op, self.map.epoch()),
+            _ => cx.turn_away(op, self.site.map.epoch()),
         }
     }
 
     /// Whether the client sends it again by itself, as its newer map tells it to.
     fn is_stale(&self, op: &ClientOp) -> bool {
-        let i = &self.interval;
+        let i = &self.site.interval;
         self.is_primary() && op.epoch < i.same_primary_since
-            || op.epoch < self.pool.last_force_op_resend
+            || op.epoch < self.site.pool.last_force_op_resend
             || op.epoch < i.split_at
     }
 
@@ -84,13 +86,13 @@ impl Pg {
     }
 
     pub(super) fn check(&self, op: &ClientOp, _cx: &Ctx<'_>) -> Verdict {
-        if !self.contains(&op.object) {
+        if !self.site.contains(&op.object) {
             return Verdict::Drop;
         }
         if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
             return Verdict::Fail(-EINVAL);
         }
-        if op.ops.len() > self.cfg.max_ops || op.snapc.snaps.len() > self.cfg.max_snaps {
+        if op.ops.len() > self.site.cfg.max_ops || op.snapc.snaps.len() > self.site.cfg.max_snaps {
             return Verdict::Fail(-E2BIG);
         }
         // That there is no such method shows before capabilities are looked at.
@@ -103,10 +105,10 @@ impl Pg {
         if !self.is_allowed(op) || !op.ops.iter().all(|o| self.may_read_source(op, o)) {
             return Verdict::Fail(-EPERM);
         }
-        if op.client.is_shut_out(&*self.map) {
+        if op.client.is_shut_out(&*self.site.map) {
             return Verdict::Fail(-EBLOCKLISTED);
         }
-        if op.is_pg_op() && op.ops.len() > self.cfg.max_listings {
+        if op.is_pg_op() && op.ops.len() > self.site.cfg.max_listings {
             return Verdict::Fail(-E2BIG);
         }
         Verdict::Pass
@@ -116,7 +118,7 @@ impl Pg {
     fn check_calls(&self, op: &ClientOp) -> Result<(), i32> {
         for o in op.ops.iter().filter(|o| o.code == OpCode::CALL) {
             let call = o.call.as_ref().ok_or(EINVAL)?;
-            if !in_class_list(&self.cfg.class_load_list, &call.class) {
+            if !in_class_list(&self.site.cfg.class_load_list, &call.class) {
                 return Err(EPERM);
             }
             call.method.ok_or(EOPNOTSUPP)?;
@@ -135,7 +137,7 @@ impl Pg {
                     method: method.name,
                     read: method.flags.has(Flags::RD),
                     write: method.flags.has(Flags::WR),
-                    default_allowed: in_class_list(&self.cfg.class_default_list, &c.class),
+                    default_allowed: in_class_list(&self.site.cfg.class_default_list, &c.class),
                 })
             })
             .collect();
@@ -148,7 +150,7 @@ impl Pg {
         };
         op.client
             .access
-            .allows(&self.pool, nspace, key, read, write, &calls)
+            .allows(&self.site.pool, nspace, key, read, write, &calls)
     }
 
     /// Whether the client may read what an op copies; true for all others. This OSD's peers read it without asking whose wish that was.
@@ -161,7 +163,7 @@ impl Pg {
             return true;
         };
         let l = &source.locator;
-        let Some(pool) = self.map.pool(l.pool.cast_unsigned()) else {
+        let Some(pool) = self.site.map.pool(l.pool.cast_unsigned()) else {
             return true;
         };
         let key = if l.key.is_empty() { &source.oid } else { &l.key };
@@ -171,7 +173,7 @@ impl Pg {
 
     pub(super) fn check_object_op(&self, op: &ClientOp) -> Verdict {
         let o = &op.object;
-        let (cfg, pool) = (&self.cfg, &self.pool);
+        let (cfg, pool) = (&self.site.cfg, &self.site.pool);
         if o.oid.len() > cfg.max_object_name_len
             || o.key.len() > cfg.max_object_name_len
             || o.nspace.len() > cfg.max_object_namespace_len
@@ -213,7 +215,7 @@ impl Pg {
     /// Answers that the request was not executed.
     pub(super) fn fail(&self, op: &mut ClientOp, result: i32, cx: &mut Ctx<'_>) {
         cx.note_slow(op);
-        let reply = op.error_reply(result, self.map.epoch());
+        let reply = op.error_reply(result, self.site.map.epoch());
         self.reply(op, reply, 0, cx);
     }
 
@@ -239,13 +241,12 @@ impl Pg {
 
     /// Whether the request was executed before, or failed.
     pub(super) fn is_dup(&self, op: &ClientOp) -> bool {
-        let known = self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some();
-        known && !self.cfg.has_bug(Bug::TwiceDone)
+        self.copy.knows(op) && !self.site.cfg.has_bug(Bug::TwiceDone)
     }
 
     /// Answers as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
-        let Some(version) = self.log.find(&op.reqid).map(|e| e.version) else {
+        let Some(version) = self.copy.log.find(&op.reqid).map(|e| e.version) else {
             return self.reply_forgotten(op, cx);
         };
         if let Role::Active(a) = &mut self.role
@@ -259,11 +260,11 @@ impl Pg {
     }
 
     pub(super) fn reply_dup(&self, mut op: ClientOp, version: spirula_maps::EVersion, cx: &mut Ctx<'_>) {
-        let Some(e) = self.log.find(&op.reqid).filter(|e| e.version == version) else {
+        let Some(e) = self.copy.log.find(&op.reqid).filter(|e| e.version == version) else {
             return;
         };
         cx.note_slow(&op);
-        let mut reply = op.error_reply(e.return_code, self.map.epoch());
+        let mut reply = op.error_reply(e.return_code, self.site.map.epoch());
         reply.set_versions(e.version, e.user_version);
         for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {
             out.result = *result;
@@ -274,10 +275,10 @@ impl Pg {
 
     /// Answers a request that is no longer in the log.
     fn reply_forgotten(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        let Some(d) = self.dups.find(&op.reqid) else {
+        let Some(d) = self.copy.dups.find(&op.reqid) else {
             return;
         };
-        let mut reply = op.error_reply(d.return_code, self.map.epoch());
+        let mut reply = op.error_reply(d.return_code, self.site.map.epoch());
         reply.set_versions(d.version, d.user_version);
         for (out, (result, data)) in reply.ops.iter_mut().zip(&d.op_returns) {
             out.result = *result;

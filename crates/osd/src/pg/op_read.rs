@@ -7,6 +7,7 @@ use spirula_denc::decode_all;
 use spirula_maps::{EVersion, HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
+use super::Pg;
 use super::account::Room;
 use super::bug::Bug;
 use super::config::PgConfig;
@@ -17,9 +18,11 @@ use super::fetch::{Fetched, ReadError, Want};
 use super::object::ObjectInfo;
 use super::op::{Client, ClientOp, OsdOp, Stamps};
 use super::op_checks::data_off;
+use super::output::{Ctx, Output, Reader, StoredObject};
+use super::role::Role;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
-use super::{Ctx, Output, Pending, Pg, Reader, Role, StoredObject};
+use super::store_queue::Pending;
 
 /// An op that waits for the store to read.
 #[derive(Debug)]
@@ -128,9 +131,9 @@ impl Pg {
             client: Arc::new(Client::internal()),
             tid: 0,
             reqid: ReqId::default(),
-            pgid: self.pgid,
+            pgid: self.site.pgid,
             object,
-            epoch: self.map.epoch(),
+            epoch: self.site.map.epoch(),
             flags: Default::default(),
             mtime: Default::default(),
             ops,
@@ -151,9 +154,10 @@ impl Pg {
 
     /// Puts an op into its object's order, and executes what can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
-        self.contexts
-            .evict(self.shares.contexts, self.shares.context_bytes);
-        let (c, new) = self.contexts.get(&key);
+        self.ops
+            .contexts
+            .evict(self.site.shares.contexts, self.site.shares.context_bytes);
+        let (c, new) = self.ops.contexts.get(&key);
         cx.perf.contexts.0 += u64::from(!new);
         cx.perf.contexts.1 += 1;
         if c.exclusive && op.client.asker.is_some() {
@@ -163,8 +167,7 @@ impl Pg {
             c.queue.push_back(op);
         }
         if new {
-            let token = self.token(Pending::Context(key.clone()));
-            cx.out.push(Output::Lookup { token, key });
+            self.store.look_up_context(key, cx);
         } else {
             self.pump(&key, cx);
         }
@@ -188,17 +191,17 @@ impl Pg {
         };
         match state {
             Some(state) => {
-                self.contexts.set_state(key, state);
+                self.ops.contexts.set_state(key, state);
                 self.note_watchers(key, cx);
                 self.pump(key, cx);
             }
             None if self.note_unreadable(key, cx) => {}
             None => {
                 self.trim_blocked(key);
-                let ops = match self.contexts.find(key) {
+                let ops = match self.ops.contexts.find(key) {
                     // A clone of it is being repaired.
                     Some(c) if c.repairs > 0 => std::mem::take(&mut c.queue),
-                    _ => self.contexts.forget(key),
+                    _ => self.ops.contexts.forget(key),
                 };
                 for op in ops {
                     self.fail_unreadable(op, cx);
@@ -221,14 +224,16 @@ impl Pg {
         self.trim_clones(key, cx);
         loop {
             let readable = self.has_lease(cx.usec);
-            let removed = &self.pool.snaps.removed;
-            let Some(c) = self.contexts.find(key) else { return };
+            let removed = &self.site.pool.snaps.removed;
+            let Some(c) = self.ops.contexts.find(key) else {
+                return;
+            };
             let Some(mut op) = c.next_op() else { return };
             let Some(state) = &c.state else {
                 c.queue.push_front(op);
                 return;
             };
-            match next_step(&self.cfg, c, state, &mut op, removed, readable) {
+            match next_step(&self.site.cfg, c, state, &mut op, removed, readable) {
                 Step::Wait => {
                     c.queue.push_front(op);
                     return;
@@ -251,7 +256,7 @@ impl Pg {
 
     /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it with reads.
     pub(super) fn fetch(&mut self, r: Reading, wants: Vec<Want>, cx: &mut Ctx<'_>) {
-        if let Some(c) = self.contexts.find(&r.key) {
+        if let Some(c) = self.ops.contexts.find(&r.key) {
             if r.op.may_write() {
                 c.exclusive = true
             } else {
@@ -260,7 +265,7 @@ impl Pg {
         }
         let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
         let reader = r.reader();
-        let token = self.token(Pending::Op(Box::new(r)));
+        let token = self.store.token(Pending::Op(Box::new(r)));
         match wants.iter().find(|w| w.slot().is_some()) {
             // What else is wanted is asked for again when this is there.
             Some(want) => self.stage(token.seq(), want.clone(), cx),
@@ -275,7 +280,7 @@ impl Pg {
 
     /// The store has nothing to do for an op any more.
     fn end_fetch(&mut self, r: &Reading) {
-        if let Some(c) = self.contexts.find(&r.key) {
+        if let Some(c) = self.ops.contexts.find(&r.key) {
             if r.op.may_write() {
                 c.exclusive = false
             } else {
@@ -312,7 +317,7 @@ impl Pg {
         r.op.reset();
         let key = r.key.clone();
         let writes = r.op.may_write();
-        if let Some(c) = self.contexts.find(&key).filter(|c| writes && c.reading > 0) {
+        if let Some(c) = self.ops.contexts.find(&key).filter(|c| writes && c.reading > 0) {
             c.answers = r.answers;
             c.queue.push_front(r.op);
             return;
@@ -323,7 +328,7 @@ impl Pg {
 
     pub(super) fn execute(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         r.op.stamps.started = cx.usec;
-        if r.op.client.is_shut_out(&*self.map) {
+        if r.op.client.is_shut_out(&*self.site.map) {
             // It came before the map that shuts the client out, and waited.
             return self.fail(&mut r.op, -EBLOCKLISTED, cx);
         }
@@ -340,15 +345,15 @@ impl Pg {
             // The lease has ended while the store read.
             r.op.reset();
             r.op.room = Room::default();
-            if let Some(c) = self.contexts.find(&r.key) {
+            if let Some(c) = self.ops.contexts.find(&r.key) {
                 c.queue.push_front(r.op);
             }
             return self.await_lease(&r.key, cx);
         }
-        let epoch = self.map.epoch();
+        let epoch = self.site.map.epoch();
         let state = match &r.clone {
             Some(c) => Some(&c.state),
-            None => self.contexts.state(&r.key),
+            None => self.ops.contexts.state(&r.key),
         };
         let Some(state) = state else { return };
         let is_there = state.exists || r.op.snapid == snap::SNAPDIR && state.info.whiteout;
@@ -357,8 +362,15 @@ impl Pg {
         }
         let client = Arc::clone(&r.op.client);
         let asking = self.asking(&client, r.op.reqid.name, &r.key);
-        let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
-        exec.request = r.op.request(cx.now, self.info.last_user_version);
+        let mut exec = Exec::new(
+            &self.site.cfg,
+            &self.site.pool.snaps,
+            &r.key,
+            state,
+            &r.answers,
+            asking,
+        );
+        exec.request = r.op.request(cx.now, self.copy.info.last_user_version);
         exec.work.spent = r.op.spent;
         let mut result = match exec.run(&mut r.op.ops) {
             Run::Done(result) => result,
@@ -389,7 +401,7 @@ impl Pg {
         if result >= 0 {
             reply.set_versions(EVersion::ZERO, user_version);
         } else if result == -ENOENT {
-            reply.set_enoent_versions(self.info.last_update, self.info.last_user_version);
+            reply.set_enoent_versions(self.copy.info.last_update, self.copy.info.last_user_version);
         }
         self.reply(&op, reply, data_off(offset), cx);
     }

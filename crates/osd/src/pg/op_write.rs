@@ -19,10 +19,13 @@ use super::message::{PeerBody, PeerMessage};
 use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
+use super::output::{Ctx, Output};
 use super::perf::DropReason;
+use super::role::Role;
+use super::store_queue::Commit;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 use super::watch::WatchEffects;
-use super::{Commit, Ctx, Output, Pg, Role, key};
+use super::{Pg, key};
 
 /// Log entries are trimmed this many at a time.
 const TRIM_BATCH: usize = 32;
@@ -177,17 +180,24 @@ impl Pg {
             return;
         }
         let snap_context = self.snap_context(&r.op);
-        let Some(state) = self.contexts.state(&r.key) else {
+        let Some(state) = self.ops.contexts.state(&r.key) else {
             return;
         };
         if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
             return self.fail(&mut r.op, -EOLDSNAPC, cx);
         }
-        let (last_update, last_user_version) = (self.info.last_update, self.info.last_user_version);
+        let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
         let client = Arc::clone(&r.op.client);
         let asking = self.asking(&client, r.op.reqid.name, &r.key);
-        let mut exec = Exec::new(&self.cfg, &self.pool.snaps, &r.key, state, &r.answers, asking);
+        let mut exec = Exec::new(
+            &self.site.cfg,
+            &self.site.pool.snaps,
+            &r.key,
+            state,
+            &r.answers,
+            asking,
+        );
         exec.request = r.op.request(cx.now, last_user_version);
         exec.work.spent = r.op.spent;
         let result = match exec.run_change(&mut r.op.ops, &snap_context) {
@@ -216,13 +226,13 @@ impl Pg {
             }
             return;
         }
-        let result = limit_output(&mut op, result, &self.cfg);
+        let result = limit_output(&mut op, result, &self.site.cfg);
         if result < 0 {
             return self.log_failure(op, Reply::failure(result, old_user_version), cx);
         }
         let last = (self.next_version(), last_user_version);
         let change = Change::of(exec, (key, state), &snap_context, last, (op_mtime(&op), cx.now));
-        if is_too_large(&self.cfg, state, &change.objects) {
+        if is_too_large(&self.site.cfg, state, &change.objects) {
             return self.log_failure(op, Reply::failure(-EMSGSIZE, old_user_version), cx);
         }
         let reply = Reply {
@@ -236,7 +246,7 @@ impl Pg {
 
     /// The version of the next change.
     fn next_version(&self) -> EVersion {
-        EVersion::new(self.map.epoch(), self.info.last_update.version + 1)
+        EVersion::new(self.site.map.epoch(), self.copy.info.last_update.version + 1)
     }
 
     /// Logs a change and sends it to all who store it.
@@ -258,20 +268,20 @@ impl Pg {
             mtime: op.mtime,
             return_code: if returns { reply.result } else { 0 },
             op_returns: if returns {
-                op_returns(&op, &self.cfg)
+                op_returns(&op, &self.site.cfg)
             } else {
                 Vec::new()
             },
-            usage: self.info.usage.plus(change.usage),
+            usage: self.copy.info.usage.plus(change.usage),
             clones: change.clones,
             dirty: Dirty::of(change.objects.last().map_or(&[], |(_, ops)| ops)),
         };
         let head_size = change.state.info.size;
-        if let Some(c) = self.contexts.set_state(&key, change.state) {
+        if let Some(c) = self.ops.contexts.set_state(&key, change.state) {
             c.uncommitted += 1;
         }
         self.counters.add_io(change.io);
-        self.stages.taken(&change.objects);
+        self.ops.stages.taken(&change.objects);
         if let Some(lost) = self.lost() {
             lost.rewritten(&change.objects, head_size);
         }
@@ -299,11 +309,11 @@ impl Pg {
             mtime: Default::default(),
             return_code: reply.result,
             op_returns: if returns {
-                op_returns(&op, &self.cfg)
+                op_returns(&op, &self.site.cfg)
             } else {
                 Vec::new()
             },
-            usage: self.info.usage,
+            usage: self.copy.info.usage,
             clones: Vec::new(),
             dirty: Dirty::default(),
         };
@@ -320,7 +330,7 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         let version = entry.version;
-        let prev = self.info.last_update;
+        let prev = self.copy.info.last_update;
         let record = entry.to_bytes();
         let trim_to = self.trim_point();
         self.overtake_repair(&txn);
@@ -330,7 +340,7 @@ impl Pg {
         let Role::Active(a) = &mut self.role else {
             impossible!(
                 "a primary that serves, to change an object";
-                pg = self.pgid, epoch = self.map.epoch(), object = entry.object
+                pg = self.site.pgid, epoch = self.site.map.epoch(), object = entry.object
             );
         };
         let mut msg = spirula_proto::RawMessage::default();
@@ -343,8 +353,8 @@ impl Pg {
                 txn: std::mem::take(&mut txn),
             };
             let rep = PeerMessage {
-                pgid: self.pgid,
-                id: self.id,
+                pgid: self.site.pgid,
+                id: self.lead.id,
                 body,
             };
             msg = rep.to_raw();
@@ -371,10 +381,10 @@ impl Pg {
             dups: Vec::new(),
         });
         txn.meta
-            .push(MetaOp::Put(key::log_key(self.pgid, version), record));
-        self.note_entry(entry);
-        self.trim_log_to(trim_to, &mut txn);
-        self.submit(txn, Commit::Write(version), cx);
+            .push(MetaOp::Put(key::log_key(self.site.pgid, version), record));
+        self.copy.note_entry(entry);
+        self.copy.trim_log_to(trim_to, &self.site, &mut txn);
+        self.store.submit(txn, Commit::Write(version), cx);
     }
 
     /// As [`Pg::replicate`], a change of the PG's own that clients don't see. `stage`: the op that waits for it.
@@ -389,13 +399,13 @@ impl Pg {
             prior_version: EVersion::ZERO,
             user_version: 0,
             reqid: ReqId::default(),
-            object: self.pgid.hobj_start(),
+            object: self.site.pgid.hobj_start(),
             // To no object anything happens.
             op: LogOp::Error,
             mtime: UTime::ZERO,
             return_code: 0,
             op_returns: Vec::new(),
-            usage: self.info.usage,
+            usage: self.copy.info.usage,
             clones: Vec::new(),
             dirty: Dirty::default(),
         };
@@ -416,10 +426,10 @@ impl Pg {
         let Role::Active(a) = &self.role else {
             return EVersion::ZERO;
         };
-        let log = &self.log;
+        let log = &self.copy.log;
         let stretch = self.log_stretch();
-        let long = log.len() > self.shares.log_entries * stretch + TRIM_BATCH;
-        let heavy = log.bytes() > self.cfg.max_log_bytes * stretch && log.len() > TRIM_BATCH;
+        let long = log.len() > self.site.shares.log_entries * stretch + TRIM_BATCH;
+        let heavy = log.bytes() > self.site.cfg.max_log_bytes * stretch && log.len() > TRIM_BATCH;
         if !long && !heavy {
             return EVersion::ZERO;
         }
@@ -431,7 +441,7 @@ impl Pg {
     /// A replica is durable up to a version.
     pub(super) fn rep_committed(&mut self, from: i32, v: EVersion, cx: &mut Ctx<'_>) {
         let Role::Active(a) = &mut self.role else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
         if let Some((_, at)) = a.peers.iter_mut().find(|(o, _)| *o == from) {
             *at = v.max(*at);
@@ -441,7 +451,7 @@ impl Pg {
 
     /// Answers the writes that are durable everywhere now, in order.
     pub(super) fn advance(&mut self, cx: &mut Ctx<'_>) {
-        let is_lonely = self.cfg.has_bug(Bug::AloneAck);
+        let is_lonely = self.site.cfg.has_bug(Bug::AloneAck);
         let Role::Active(a) = &mut self.role else { return };
         let peers = a.peers.iter().filter(|_| !is_lonely);
         let all = peers.map(|(_, v)| *v).fold(a.local, EVersion::min);
@@ -474,7 +484,7 @@ impl Pg {
                 cx.images.note(&op, cx.usec);
             }
             let acks = OsdFlags::ACK | OsdFlags::ONDISK;
-            let mut reply: MOsdOpReply = op.reply(said.result, self.map.epoch(), acks);
+            let mut reply: MOsdOpReply = op.reply(said.result, self.site.map.epoch(), acks);
             reply.set_versions(w.version, said.user_version);
             if let Some((v, user_version)) = said.enoent {
                 reply.set_enoent_versions(v, user_version);
@@ -488,14 +498,15 @@ impl Pg {
             self.reply_dup(dup, w.version, cx);
         }
         if let Some(key) = w.key {
-            if let Some(c) = self.contexts.find(&key) {
+            if let Some(c) = self.ops.contexts.find(&key) {
                 c.uncommitted = c.uncommitted.saturating_sub(1);
             }
             self.pump(&key, cx);
             // Not only with the next request, which may be long in coming: of each PG one large object would stay.
-            if self.contexts.extras() > self.shares.context_bytes {
-                self.contexts
-                    .evict(self.shares.contexts, self.shares.context_bytes);
+            if self.ops.contexts.extras() > self.site.shares.context_bytes {
+                self.ops
+                    .contexts
+                    .evict(self.site.shares.contexts, self.site.shares.context_bytes);
             }
         }
         if let Some(seq) = w.stage {
@@ -505,7 +516,7 @@ impl Pg {
 
     /// Sends the writes again that an OSD (or anyone) has not confirmed.
     pub(super) fn resend_writes(&mut self, only: Option<i32>, cx: &mut Ctx<'_>) {
-        if self.cfg.has_bug(Bug::NoResend) {
+        if self.site.cfg.has_bug(Bug::NoResend) {
             return;
         }
         let Role::Active(a) = &mut self.role else { return };

@@ -16,10 +16,11 @@ use spirula_maps::{EVersion, IntervalSet};
 use super::dirty::Dirty;
 use super::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
 use super::object::ObjectInfo;
+use super::output::StoredObject;
 use super::push::{Lacking, Patch, PushEnd, PushPart};
 use super::repair::message::Place;
+use super::txn;
 use super::txn::{ObjectOp, PAIR_LOGGED};
-use super::{StoredObject, txn};
 
 /// Ranges of an object that are read for one part.
 const MOST_READS: usize = 256;

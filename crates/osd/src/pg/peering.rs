@@ -23,20 +23,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
+use super::Pg;
 use super::backfill::{Backfill, BackfillState};
 use super::bug::Bug;
-use super::dups::{DupBatch, Dups};
+use super::dups::DupBatch;
 use super::force::Forced;
 use super::history::History;
 use super::info::PgInfo;
 use super::lease::Promise;
 use super::log::{LogEntry, PgLog};
 use super::message::{LogUpdate, PeerBody, PeeringId};
+use super::output::{Ctx, Output};
 use super::peering_prior::{Prior, newest_activation};
 use super::perf::DropReason;
 use super::push::SyncPlan;
-use super::txn::{MetaOp, Txn};
-use super::{Active, Commit, Ctx, Output, Pg, Role, key};
+use super::role::{Active, Role};
+use super::store_queue::Commit;
+use super::txn::Txn;
 
 /// Where peering stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,45 +175,26 @@ impl Pg {
         }
     }
 
-    /// Answers to what an earlier attempt asked the store for mean nothing any more.
-    pub(super) fn forget_attempt(&mut self) {
-        self.pending.retain(|_, p| {
-            !matches!(
-                p,
-                super::Pending::Source(_)
-                    | super::Pending::Target
-                    | super::Pending::Count
-                    | super::Pending::Repair(_)
-            )
-        });
-    }
-
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
-        self.rounds += 1;
-        // Who is asked looks at the question when it has this map, too: no older one takes it out of this attempt.
-        self.id = PeeringId {
-            epoch: self.map.epoch(),
-            round: self.rounds,
-        };
-        self.source = None;
-        self.target = None;
-        self.forget_attempt();
+        self.lead.begin(self.site.map.epoch());
+        self.copying.leave_attempt();
+        self.store.forget_attempt();
         self.role = Role::Peering(Box::new(Peering::new(cx.usec)));
-        if !self.pool.replicated {
+        if !self.site.pool.replicated {
             return self.wait_for(Wait::Unsupported);
         }
         self.record_alive(cx);
-        if self.commits.is_empty() {
+        if self.store.commits.is_empty() {
             self.ask_members(cx);
         }
     }
 
     /// Has the monitors record that this OSD is up in this interval, where they have not and it may come to serve.
     fn record_alive(&self, cx: &mut Ctx<'_>) {
-        let enough = self.interval.is_enough() || self.cfg.has_bug(Bug::NoMinSize);
-        if enough && !self.interval.is_recorded(&*self.map) {
+        let enough = self.site.interval.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
+        if enough && !self.site.interval.is_recorded(&*self.site.map) {
             cx.out.push(Output::Alive {
-                epoch: self.interval.seen,
+                epoch: self.site.interval.seen,
             });
         }
     }
@@ -231,10 +215,16 @@ impl Pg {
     }
 
     fn ask_members(&mut self, cx: &mut Ctx<'_>) {
-        let me = self.whoami;
-        let mine = self.exists.then(|| self.info.clone());
-        let others: Vec<i32> = self.interval.members().into_iter().filter(|&o| o != me).collect();
-        let promised = self.promised.unwrap_or_default();
+        let me = self.site.whoami;
+        let mine = self.copy.account();
+        let others: Vec<i32> = self
+            .site
+            .interval
+            .members()
+            .into_iter()
+            .filter(|&o| o != me)
+            .collect();
+        let promised = self.lead.promised.unwrap_or_default();
         let Some(p) = self.peering() else { return };
         p.promised = promised;
         p.stage = Stage::Infos;
@@ -244,9 +234,9 @@ impl Pg {
     }
 
     pub(super) fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
-        let id = self.id;
+        let id = self.lead.id;
         for osd in osds {
-            self.send(osd, id, PeerBody::Query, false, cx);
+            self.outbox.send(osd, id, PeerBody::Query, false, cx);
             if let Some(p) = self.peering() {
                 p.asked.insert(osd);
             }
@@ -262,7 +252,7 @@ impl Pg {
         promised: Promise,
         cx: &mut Ctx<'_>,
     ) {
-        let current = id == self.id;
+        let current = id == self.lead.id;
         match &mut self.role {
             Role::Peering(p) => {
                 if current && p.asked.remove(&from) {
@@ -289,11 +279,11 @@ impl Pg {
 
     /// Has a copy deleted that is not needed: there are as many members as there should be.
     fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
-        let place = &self.interval.place;
-        let complete = place.acting.len() >= self.pool.size as usize;
+        let place = &self.site.interval.place;
+        let complete = place.acting.len() >= self.site.pool.size as usize;
         let wanted = place.acting.contains(&osd) || place.raw.contains(&osd) || place.up.contains(&osd);
         if info.is_some() && complete && !wanted {
-            self.send(osd, self.id, PeerBody::Remove, false, cx);
+            self.outbox.send(osd, self.lead.id, PeerBody::Remove, false, cx);
         }
     }
 
@@ -324,7 +314,7 @@ impl Pg {
 
     /// Asks every OSD that is up and was not asked.
     fn ask_all(&mut self, cx: &mut Ctx<'_>) {
-        let map = std::sync::Arc::clone(&self.map);
+        let map = std::sync::Arc::clone(&self.site.map);
         let Some(p) = self.peering() else { return };
         p.asked_all = true;
         let up = |o: &i32| map.osd(*o).is_some_and(|v| v.up);
@@ -335,7 +325,7 @@ impl Pg {
 
     /// A new map within the interval: OSDs came or went, or this one is recorded as up.
     pub(super) fn recheck_peering(&mut self, cx: &mut Ctx<'_>) {
-        let map = std::sync::Arc::clone(&self.map);
+        let map = std::sync::Arc::clone(&self.site.map);
         let lost_helper = self.has_lost_helper();
         let Some(p) = self.peering() else { return };
         match p.stage {
@@ -358,15 +348,20 @@ impl Pg {
         let Role::Peering(p) = &self.role else {
             return false;
         };
-        let was_down = |o: i32| self.map.osd(o).is_none_or(|v| !v.up || v.up_from > self.id.epoch);
-        (0..self.map.max_osd()).any(|o| p.awaits(o) && was_down(o))
+        let was_down = |o: i32| {
+            self.site
+                .map
+                .osd(o)
+                .is_none_or(|v| !v.up || v.up_from > self.lead.id.epoch)
+        };
+        (0..self.site.map.max_osd()).any(|o| p.awaits(o) && was_down(o))
     }
 
     fn choose(&mut self, cx: &mut Ctx<'_>) {
-        let (me, members) = (self.whoami, self.interval.members());
-        let enough = self.interval.is_enough() || self.cfg.has_bug(Bug::NoMinSize);
+        let (me, members) = (self.site.whoami, self.site.interval.members());
+        let enough = self.site.interval.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
         let better_without = self.is_better_without_temporary();
-        let unfit = self.unfit.clone();
+        let unfit = self.lead.unfit.clone();
         let Some(p) = self.peering() else { return };
         let newest = newest_activation(&p.infos);
         let best =
@@ -419,7 +414,7 @@ impl Pg {
         p.stage = Stage::Logs;
         p.asked = logs_of_others.iter().copied().collect();
         for osd in logs_of_others {
-            self.send(osd, self.id, PeerBody::GetLog, false, cx);
+            self.outbox.send(osd, self.lead.id, PeerBody::GetLog, false, cx);
         }
         self.logs_complete(cx);
     }
@@ -436,12 +431,12 @@ impl Pg {
         let ascend = entries.is_sorted_by(|a, b| a.version < b.version)
             && dups.is_sorted_by(|a, b| a.name() < b.name());
         if !ascend {
-            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         if matches!(self.role, Role::Active(_)) {
             return self.backfill_log(from, &PgLog::from_entries(tail, head, entries), cx);
         }
-        let pgid = self.pgid;
+        let pgid = self.site.pgid;
         let Some(p) = self
             .peering()
             .filter(|p| p.stage == Stage::Logs && p.asked.contains(&from))
@@ -468,13 +463,13 @@ impl Pg {
     }
 
     fn sync_or_activate(&mut self, cx: &mut Ctx<'_>) {
-        let members = self.interval.members();
+        let members = self.site.interval.members();
         let plans = self.plan_members(&members);
-        let id = self.id;
+        let id = self.lead.id;
         if let Some(acting) = self.temporary_members(&plans) {
             return self.change_acting(acting, cx);
         }
-        let waits_for_room = plans.iter().any(|(o, _)| self.roomless.contains(o));
+        let waits_for_room = plans.iter().any(|(o, _)| self.lead.roomless.contains(o));
         let Some(p) = self.peering() else { return };
         if waits_for_room && !p.asked_all {
             // Others than members may have copies that can serve.
@@ -487,7 +482,8 @@ impl Pg {
         if targets.is_empty() {
             self.all_synced(cx);
         } else {
-            self.send(auth, id, PeerBody::StartSync(targets), false, cx);
+            self.outbox
+                .send(auth, id, PeerBody::StartSync(targets), false, cx);
         }
     }
 
@@ -510,7 +506,7 @@ impl Pg {
         if matches!(self.role, Role::Active(_)) {
             return self.backfill_refused(osd, cx);
         }
-        let again = !self.roomless.insert(osd);
+        let again = !self.lead.roomless.insert(osd);
         let pause = if again { ROOM_AGAIN } else { 0 };
         if let Some(p) = self.peering() {
             p.progress = cx.usec;
@@ -525,9 +521,9 @@ impl Pg {
         };
         p.retry = true;
         let auth = p.auth;
-        if !self.unfit.insert(auth) {
+        if !self.lead.unfit.insert(auth) {
             // So all are that have it: each is asked in its turn.
-            self.unfit = BTreeSet::from([auth]);
+            self.lead.unfit = BTreeSet::from([auth]);
         }
     }
 
@@ -548,8 +544,9 @@ impl Pg {
 
     /// Every member shall remember that it took part. Objects are equal everywhere.
     pub(super) fn activate(&mut self, cx: &mut Ctx<'_>) {
-        let (id, members, pg_num) = (self.id, self.interval.members(), self.pool.pg_num);
-        let recorded = self.interval.is_recorded(&*self.map) || self.cfg.has_bug(Bug::NoUpThru);
+        let (id, members, pg_num) = (self.lead.id, self.site.interval.members(), self.site.pool.pg_num);
+        let recorded =
+            self.site.interval.is_recorded(&*self.site.map) || self.site.cfg.has_bug(Bug::NoUpThru);
         let is_read_elsewhere = self.is_read_elsewhere(cx.usec);
         let Some(p) = self.peering() else { return };
         if !recorded {
@@ -580,10 +577,10 @@ impl Pg {
                 dups: Vec::new(),
             };
             let log = updates.remove(&m).unwrap_or(keep);
-            if m == self.whoami {
+            if m == self.site.whoami {
                 self.apply_activation(info.clone(), log, id, m, cx);
             } else {
-                self.send(
+                self.outbox.send(
                     m,
                     id,
                     PeerBody::Activate {
@@ -610,46 +607,20 @@ impl Pg {
             objects: self.no_stages(),
             meta: Vec::new(),
         };
-        if update.replace {
-            for (from, to) in [key::log_range(self.pgid), key::dups_range(self.pgid)] {
-                txn.meta.push(MetaOp::DeleteRange(from, to));
-            }
-            for batch in &update.dups {
-                let key = key::dups_key(self.pgid, batch.name());
-                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
-            }
-            self.dups = Dups::from_batches(update.dups);
-            self.log = PgLog::empty_at(info.log_tail);
-        } else {
-            for v in self.log.rewind_to(update.keep_to) {
-                txn.meta.push(MetaOp::Delete(key::log_key(self.pgid, v)));
-            }
-        }
-        for e in update.entries {
-            txn.meta
-                .push(MetaOp::Put(key::log_key(self.pgid, e.version), e.to_bytes()));
-            self.log.append(e);
-        }
-        self.log.set_head(info.last_update);
-        self.info = PgInfo {
-            log_tail: self.log.tail(),
-            ..info
-        };
-        self.exists = true;
-        txn.meta.push(self.info_record());
-        self.target = None;
-        self.submit(txn, Commit::Activate { id, primary }, cx);
+        self.copy.take_over(self.site.pgid, info, update, &mut txn);
+        self.copying.target = None;
+        self.store.submit(txn, Commit::Activate { id, primary }, cx);
     }
 
     /// This OSD remembers that it took part.
     pub(super) fn activation_committed(&mut self, id: PeeringId, primary: i32, cx: &mut Ctx<'_>) {
-        if id != self.id {
+        if id != self.lead.id {
             return;
         }
-        if primary == self.whoami {
+        if primary == self.site.whoami {
             self.member_activated(primary, cx);
         } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
-            self.send(primary, id, PeerBody::Activated, true, cx);
+            self.outbox.send(primary, id, PeerBody::Activated, true, cx);
         }
     }
 
@@ -668,16 +639,17 @@ impl Pg {
     }
 
     fn become_active(&mut self, cx: &mut Ctx<'_>) {
-        let at = self.info.last_update;
-        let me = self.whoami;
+        let at = self.copy.info.last_update;
+        let me = self.site.whoami;
         let peers = self
+            .site
             .interval
             .members()
             .into_iter()
             .filter(|&o| o != me)
             .map(|o| (o, at))
             .collect();
-        let place = &self.interval.place;
+        let place = &self.site.interval.place;
         let to_be = place.up.iter().copied();
         let to_be = to_be.filter(|o| !place.acting.contains(o)).collect();
         let temporary = place.up != place.acting;
@@ -699,12 +671,12 @@ impl Pg {
         self.update_trim_queue();
         self.survey_targets(cx);
         if self.backfill_state() == BackfillState::Idle {
-            self.forced = Forced::default();
+            self.lead.forced = Forced::default();
         }
         for (osd, info) in &infos {
             self.retire_stray(*osd, info.as_ref(), cx);
         }
-        for op in std::mem::take(&mut self.held) {
+        for op in std::mem::take(&mut self.ops.held) {
             self.handle_op(op, cx);
         }
     }
@@ -735,14 +707,14 @@ impl Pg {
 
     /// Time passes; to be called about once a second.
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.cfg.peering_retry) * 1_000_000;
+        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
         match &self.role {
             Role::Peering(p) => {
                 let patient = matches!(
                     p.stage,
                     Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting | Stage::UpThru | Stage::Lease
                 );
-                let again = p.again.is_some_and(|at| cx.usec >= at) && p.awaits_room(&self.roomless);
+                let again = p.again.is_some_and(|at| cx.usec >= at) && p.awaits_room(&self.lead.roomless);
                 if p.retry || again || !patient && cx.usec.saturating_sub(p.progress) > patience {
                     self.begin_peering(cx);
                 } else if p.stage == Stage::Lease {
@@ -764,8 +736,9 @@ impl Pg {
         self.repair_tick(cx);
         self.retry_copies(cx);
         self.recall_dropped(cx);
-        self.contexts
-            .evict(self.shares.contexts, self.shares.context_bytes);
+        self.ops
+            .contexts
+            .evict(self.site.shares.contexts, self.site.shares.context_bytes);
     }
 }
 

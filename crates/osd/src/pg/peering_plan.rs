@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use spirula_maps::{EVersion, snap};
+use spirula_maps::EVersion;
 
+use super::Pg;
 use super::bug::Bug;
 use super::config::PgConfig;
-use super::dirty::Dirty;
 use super::dups::DupBatch;
-use super::log::{LogEntry, LogOp, PgLog};
+use super::log::PgLog;
 use super::message::LogUpdate;
 use super::push::{Lacking, SyncPlan};
-use super::{Pg, key};
+use super::stored_copy::objects;
 
 /// The newest version that both logs agree on; `None` where they do not overlap.
 fn common(auth: &PgLog, other: &PgLog) -> Option<EVersion> {
@@ -21,14 +20,6 @@ fn common(auth: &PgLog, other: &PgLog) -> Option<EVersion> {
     }
     // What was trimmed was durable everywhere, so up to the later tail both are the same.
     (other.head() >= auth.tail() && auth.head() >= other.tail()).then(|| auth.tail().max(other.tail()))
-}
-
-fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<Bytes>) {
-    for e in entries.filter(|e| e.op != LogOp::Error) {
-        let head = key::object_key(&e.object);
-        out.extend(e.clones.iter().map(|id| key::clone_key(&head, *id)));
-        out.insert(head);
-    }
 }
 
 /// What a copy with the log `other` lacks, and what its log must become. `exact`: its objects are as its log says.
@@ -62,62 +53,15 @@ fn compare(auth: &PgLog, other: &PgLog, exact: bool, cfg: &PgConfig) -> Option<(
 impl Pg {
     /// What a copy with this log lacks of the one here. `exact`: its objects are as its log says.
     pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool) -> SyncPlan {
-        compare(&self.log, theirs, exact, &self.cfg).map_or(SyncPlan::Backfill, |(plan, _)| plan)
-    }
-
-    /// The objects that were written after `base`; `None` where the log does not reach so far back.
-    pub(super) fn written_since(&self, base: EVersion) -> Option<Vec<Bytes>> {
-        let mut keys = BTreeSet::new();
-        objects(self.log.after(base), &mut keys);
-        (self.log.tail() <= base).then(|| keys.into_iter().collect())
-    }
-
-    /// What of an object changed after `base`, where it was there then and the log tells; of a clone it does not.
-    pub(super) fn changed_since(&self, base: EVersion, key: &Bytes) -> Option<Dirty> {
-        let object = key::parse_object_key(key).filter(|o| o.snap == snap::NOSNAP)?;
-        let is_change = |e: &&LogEntry| e.op != LogOp::Error && e.object == object;
-        let mut changes = self.log.after(base).filter(is_change).peekable();
-        let was_there = changes.peek()?.prior_version != EVersion::ZERO;
-        let changes: Vec<&LogEntry> = changes.collect();
-        let is_whole = |e: &&LogEntry| e.op == LogOp::Delete || e.dirty.is_whole();
-        if !was_there || self.log.tail() > base || changes.iter().any(is_whole) {
-            return None;
-        }
-        Some(Dirty::sum(changes.iter().map(|e| &e.dirty)))
-    }
-
-    /// About how many bytes of these objects changed after `base`.
-    pub(super) fn bytes_changed_since(&self, base: EVersion, keys: &[Bytes]) -> u64 {
-        let usage = self.info.usage;
-        let mean = usage.bytes.max(0).unsigned_abs() / usage.objects.max(1).unsigned_abs();
-        let bytes = |key| {
-            let changed = self.changed_since(base, key)?;
-            Some(
-                changed
-                    .within(u64::MAX)
-                    .map(|(from, to)| to - from)
-                    .fold(0, u64::saturating_add)
-                    .min(mean),
-            )
-        };
-        keys.iter()
-            .map(|k| bytes(k).unwrap_or(mean))
-            .fold(0, u64::saturating_add)
-    }
-
-    /// Whether an object was written after `base`.
-    pub(super) fn is_written_since(&self, base: EVersion, key: &Bytes) -> bool {
-        let mut keys = BTreeSet::new();
-        objects(self.log.after(base), &mut keys);
-        self.log.tail() > base || keys.contains(key)
+        compare(&self.copy.log, theirs, exact, &self.site.cfg).map_or(SyncPlan::Backfill, |(plan, _)| plan)
     }
 
     /// What each member lacks; what their logs must become is noted for the activation.
     pub(super) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
-        let me = self.whoami;
-        let cfg = std::sync::Arc::clone(&self.cfg);
-        let own = std::mem::take(&mut self.log);
-        let own_dups: Vec<DupBatch> = self.dups.batches().cloned().collect();
+        let me = self.site.whoami;
+        let cfg = std::sync::Arc::clone(&self.site.cfg);
+        let own = std::mem::take(&mut self.copy.log);
+        let own_dups: Vec<DupBatch> = self.copy.dups.batches().cloned().collect();
         let mut plans = Vec::new();
         if let Some(p) = self.peering() {
             let auth_log = if p.auth == me {
@@ -161,7 +105,7 @@ impl Pg {
                 plans.push((m, plan));
             }
         }
-        self.log = own;
+        self.copy.log = own;
         plans
     }
 }
@@ -169,7 +113,7 @@ impl Pg {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::log::Usage;
+    use crate::pg::log::{LogEntry, LogOp, Usage};
     use spirula_denc::UTime;
     use spirula_maps::{HObject, ObjectName, ReqId};
 

@@ -45,10 +45,10 @@ impl Pg {
         let super::Role::Peering(p) = &self.role else {
             return Prior::Enough;
         };
-        if self.cfg.has_bug(Bug::NoPrior) {
+        if self.site.cfg.has_bug(Bug::NoPrior) {
             return Prior::Enough;
         }
-        let since = newest_activation(&p.infos).max(self.pool.created);
+        let since = newest_activation(&p.infos).max(self.site.pool.created);
         match self.known_history(p, since) {
             Some(h) => {
                 let may_be_newer = h.intervals().iter().filter(|i| i.last >= since);
@@ -64,11 +64,11 @@ impl Pg {
         let super::Role::Peering(p) = &self.role else {
             return false;
         };
-        let by_members = usec < p.promised.members && !self.cfg.has_bug(Bug::NoSharedWait);
+        let by_members = usec < p.promised.members && !self.site.cfg.has_bug(Bug::NoSharedWait);
         if usec >= p.promised.primary && !by_members {
             return false;
         }
-        let since = newest_activation(&p.infos).max(self.pool.created);
+        let since = newest_activation(&p.infos).max(self.site.pool.created);
         let Some(h) = self.known_history(p, since) else {
             return true;
         };
@@ -77,7 +77,8 @@ impl Pg {
                 true => &i.acting,
                 false => std::slice::from_ref(&i.primary),
             };
-            let may_read = |o: &i32| !p.infos.contains_key(o) && self.map.osd(*o).is_some_and(|v| !v.dead);
+            let may_read =
+                |o: &i32| !p.infos.contains_key(o) && self.site.map.osd(*o).is_some_and(|v| !v.dead);
             // Who is its only member has answered.
             i.acting.len() > 1 && readers.iter().any(may_read)
         })
@@ -89,7 +90,7 @@ impl Pg {
         let super::Role::Peering(p) = &self.role else {
             return false;
         };
-        let since = newest_activation(&p.infos).max(self.pool.created);
+        let since = newest_activation(&p.infos).max(self.site.pool.created);
         let history = self.known_history(p, since);
         history.is_none_or(|h| h.intervals().iter().any(|i| i.acting.contains(&osd)))
     }
@@ -98,7 +99,7 @@ impl Pg {
     fn known_history<'a>(&'a self, p: &'a Peering, since: u32) -> Option<&'a History> {
         let of_others = p.infos.values().flatten().map(|i| &i.history);
         // Its own counts without a copy too, where it was there when the pool was made.
-        let mut histories = of_others.chain([&self.info.history]);
+        let mut histories = of_others.chain([&self.copy.info.history]);
         histories.find(|h| since > 0 && h.covers(since))
     }
 
@@ -107,14 +108,14 @@ impl Pg {
         let (mut ask, mut down) = (Vec::new(), Vec::new());
         for (first, members) in intervals {
             let answered = members.iter().any(|o| p.infos.contains_key(o));
-            let is_up = |o: &i32| self.map.osd(*o).is_some_and(|v| v.up);
+            let is_up = |o: &i32| self.site.is_up(*o);
             let new = members.iter().copied().filter(|o| is_up(o) && !p.knows_of(*o));
             let before = ask.len();
             ask.extend(new);
             if answered || ask.len() > before {
                 continue;
             }
-            let awaited = |o: &i32| self.map.osd(*o).is_some_and(|v| v.lost_at <= first);
+            let awaited = |o: &i32| self.site.map.osd(*o).is_some_and(|v| v.lost_at <= first);
             down.extend(members.iter().copied().filter(awaited));
         }
         for list in [&mut ask, &mut down] {
@@ -133,11 +134,12 @@ impl Pg {
         let may_be_newer = |o: &i32| {
             !p.infos.contains_key(o)
                 && self
+                    .site
                     .map
                     .osd(*o)
                     .is_some_and(|v| !v.up && v.down_at > since && v.lost_at < v.down_at)
         };
-        let down: Vec<i32> = (0..self.map.max_osd()).filter(may_be_newer).collect();
+        let down: Vec<i32> = (0..self.site.map.max_osd()).filter(may_be_newer).collect();
         if down.is_empty() {
             Prior::Enough
         } else {

@@ -19,9 +19,12 @@ use super::errno::EAGAIN;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
 use super::op_checks::Verdict;
+use super::output::Ctx;
 use super::perf::DropReason;
 use super::replica::Replica;
-use super::{Ctx, Pending, Pg, Role, key};
+use super::role::Role;
+use super::store_queue::Pending;
+use super::{Pg, key};
 
 /// After this time, in microseconds, a question without an answer is asked again.
 const AGAIN: u64 = 1_000_000;
@@ -79,7 +82,7 @@ impl Pg {
         let Role::Replica(Replica { share, .. }) = &self.role else {
             return;
         };
-        let known = self.interval.since..=share.epoch;
+        let known = self.site.interval.since..=share.epoch;
         let elsewhere = op.is_pg_op() || op.write_ordered() || notifies || !known.contains(&op.epoch);
         if elsewhere || !self.has_lease(cx.usec) || !self.is_stable(&op.object) {
             return self.fail(&mut op, -EAGAIN, cx);
@@ -92,7 +95,12 @@ impl Pg {
         let Role::Replica(Replica { share, .. }) = &self.role else {
             return false;
         };
-        let unstable = self.log.iter().rev().take_while(|e| e.version > share.stable);
+        let unstable = self
+            .copy
+            .log
+            .iter()
+            .rev()
+            .take_while(|e| e.version > share.stable);
         let same = |o: &HObject| {
             (o.hash, &o.oid, &o.nspace, &o.key) == (object.hash, &object.oid, &object.nspace, &object.key)
         };
@@ -101,13 +109,18 @@ impl Pg {
 
     /// Asks for a share in the lease, in time before the present one ends, or as it is older than a client's map.
     fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
-        let (id, primary, length) = (self.id, self.interval.place.primary, self.cfg.read_lease_us);
+        let (id, primary, length) = (
+            self.lead.id,
+            self.site.interval.place.primary,
+            self.site.cfg.read_lease_us,
+        );
         let Role::Replica(r) = &mut self.role else { return };
         let asked = r.share.asked != 0 && cx.usec.saturating_sub(r.share.asked) < AGAIN;
         let ends = r.share.until.saturating_sub(cx.usec) < length / super::lease::RENEW_AT;
         if r.active && !asked && (ends || r.share.epoch < epoch) {
             r.share.asked = cx.usec;
-            self.send(primary, id, PeerBody::ShareLease(cx.usec), false, cx);
+            self.outbox
+                .send(primary, id, PeerBody::ShareLease(cx.usec), false, cx);
         }
     }
 
@@ -119,7 +132,7 @@ impl Pg {
         (stamp, length, stable, epoch): (u64, u64, EVersion, u32),
         cx: &mut Ctx<'_>,
     ) {
-        let is_led = self.is_leader(from, id);
+        let is_led = self.site.is_leader(from, id);
         match &mut self.role {
             Role::Replica(r) if r.active && is_led && r.share.asked == stamp => {
                 r.share.asked = 0;
@@ -127,35 +140,35 @@ impl Pg {
                 r.share.note_stable(stable);
                 r.share.epoch = r.share.epoch.max(epoch);
             }
-            _ => dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.pgid, from = from),
+            _ => dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from),
         }
     }
 
     /// A write has changed an object: what is known of it here is not true any more, and who reads it asks the primary.
     pub(super) fn overtake_reads(&mut self, object: &HObject, cx: &mut Ctx<'_>) {
-        if self.contexts.len() == 0 {
+        if self.ops.contexts.len() == 0 {
             return;
         }
         let key = head_key(object);
-        if self.contexts.find(&key).is_none() {
+        if self.ops.contexts.find(&key).is_none() {
             return;
         }
-        let mut ops: Vec<ClientOp> = self.contexts.forget(&key).into();
+        let mut ops: Vec<ClientOp> = self.ops.contexts.forget(&key).into();
         let reads = |p: &Pending| match p {
             Pending::Context(k) => *k == key,
             Pending::Op(r) => r.key == key,
             _ => false,
         };
-        let overtaken = self.pending.extract_if(|_, p| reads(p));
+        let overtaken = self.store.pending.extract_if(|_, p| reads(p));
         ops.extend(overtaken.filter_map(|(_, p)| p.into_op()));
         self.send_to_primary(ops, cx);
     }
 
     /// This member answers no reads any more, for whatever reason; what it was reading is the primary's.
     pub(super) fn give_up_reads(&mut self, cx: &mut Ctx<'_>) {
-        let mut ops = self.contexts.clear();
+        let mut ops = self.ops.contexts.clear();
         let reads = |p: &Pending| matches!(p, Pending::Context(_) | Pending::Op(_));
-        let pending = self.pending.extract_if(|_, p| reads(p));
+        let pending = self.store.pending.extract_if(|_, p| reads(p));
         ops.extend(pending.filter_map(|(_, p)| p.into_op()));
         self.send_to_primary(ops, cx);
     }

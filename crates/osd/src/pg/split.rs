@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use spirula_maps::PgId;
 
+use super::Pg;
 use super::cluster::ClusterMap;
-use super::txn::{MetaOp, Txn};
-use super::{Commit, Ctx, Pg, key};
+use super::output::Ctx;
 
 impl Pg {
     /// The number of PGs that this copy was last split for.
     pub fn split_for(&self) -> u32 {
-        self.info.pg_num
+        self.copy.info.pg_num
     }
 
     /// Remembers that the copy is split for this many PGs.
     pub fn set_split_for(&mut self, pg_num: u32) {
-        self.info.pg_num = pg_num;
+        self.copy.info.pg_num = pg_num;
     }
 
     /// Splits a child off. The map with the new number is handed to both afterwards.
@@ -28,31 +28,13 @@ impl Pg {
         map: Arc<dyn ClusterMap>,
         cx: &mut Ctx<'_>,
     ) -> Self {
-        let mut new = Self::new(child, self.whoami, slot, Arc::clone(&self.cfg), map);
-        new.log = self.log.split_off(|o| child.contains_hash(pg_num, o.hash));
-        // Nothing tells which of them is whose.
-        new.dups = self.dups.clone();
-        new.exists = self.exists;
-        new.promised = self.promised;
-        self.info.usage_invalid = true;
-        self.info.pg_num = pg_num;
-        new.info = self.info.clone();
-        new.interval = self.interval.clone();
-        if self.exists {
-            let mut txn = Txn::default();
-            for e in new.log.iter() {
-                txn.meta.push(MetaOp::Delete(key::log_key(self.pgid, e.version)));
-                txn.meta
-                    .push(MetaOp::Put(key::log_key(child, e.version), e.to_bytes()));
-            }
-            for batch in new.dups.batches() {
-                let key = key::dups_key(child, batch.name());
-                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
-            }
-            txn.meta.push(new.info_record());
-            txn.meta.push(self.info_record());
-            self.submit(txn, Commit::Record, cx);
-        }
+        let (pgid, whoami) = (self.site.pgid, self.site.whoami);
+        let mut new = Self::new(child, whoami, slot, Arc::clone(&self.site.cfg), map);
+        let (copy, txn) = self.copy.split_off(pgid, child, pg_num);
+        new.copy = copy;
+        new.lead.promised = self.lead.promised;
+        new.site.interval = self.site.interval.clone();
+        self.store.record(txn, cx);
         new
     }
 }

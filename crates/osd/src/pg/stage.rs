@@ -18,8 +18,10 @@ use super::account::Room;
 use super::copy::CopyFetch;
 use super::errno::*;
 use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
+use super::output::Ctx;
+use super::store_queue::Pending;
 use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
-use super::{Ctx, Output, Pending, Pg, key};
+use super::{Pg, key};
 
 /// What a staging object is for. A PG has one of each at most, and an op takes them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -241,20 +243,20 @@ fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
 
 impl Pg {
     fn stage_key(&self, slot: Slot) -> Bytes {
-        key::stage_key(self.pgid, slot as u8)
+        key::stage_key(self.site.pgid, slot as u8)
     }
 
     /// Removes whatever staging objects there may be.
     pub(super) fn no_stages(&self) -> Vec<(Bytes, Vec<ObjectOp>)> {
         let keys = Slot::ALL.map(|slot| self.stage_key(slot)).into_iter();
-        let keys = keys.chain([key::repair_key(self.pgid)]);
+        let keys = keys.chain([key::repair_key(self.site.pgid)]);
         keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
     }
 
     /// Removes the staging objects that nobody waits for any more.
     pub(super) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
         for slot in Slot::ALL {
-            let place = self.stages.place(slot);
+            let place = self.ops.stages.place(slot);
             if matches!(place, Place::Whole(whole) if whole.strong_count() == 0) {
                 *place = Place::Free;
                 self.remove_stage(slot, cx);
@@ -269,7 +271,7 @@ impl Pg {
 
     /// Whether the PG builds a staging object, or would like to.
     pub(crate) fn stage_state(&self, lane: Lane) -> StageState {
-        let s = &self.stages;
+        let s = &self.ops.stages;
         let runs = |j: &Job| j.lane() == lane && j.progress == Progress::Running;
         if s.jobs.iter().any(runs) {
             StageState::Running
@@ -288,7 +290,7 @@ impl Pg {
                 (Slot::Becomes, Source::Copy(Box::new(fetch)), Progress::Waiting)
             }
             Want::Staged { source, slot } => {
-                let max = self.cfg.max_clone_logged;
+                let max = self.site.cfg.max_clone_logged;
                 self.read_pairs(seq, source.clone(), Bytes::new(), max, cx);
                 let key = source.clone();
                 let from = Some(Bytes::new());
@@ -296,7 +298,7 @@ impl Pg {
             }
             _ => return,
         };
-        self.stages.jobs.push(Job {
+        self.ops.stages.jobs.push(Job {
             seq,
             want,
             slot,
@@ -309,7 +311,7 @@ impl Pg {
 
     /// Begins to build the next staging object.
     pub(crate) fn start_stage(&mut self, lane: Lane, cx: &mut Ctx<'_>) {
-        let s = &mut self.stages;
+        let s = &mut self.ops.stages;
         let Some(job) = s.startable(lane).and_then(|at| s.jobs.get_mut(at)) else {
             return;
         };
@@ -327,19 +329,16 @@ impl Pg {
             max_bytes: bytes,
             values: true,
         };
-        let token = self.token(Pending::Stage(seq));
-        cx.out.push(Output::Read {
-            token,
-            key,
-            wants: vec![Want::Omap(range)],
-            reader: None,
-        });
+        self.store
+            .read(key, vec![Want::Omap(range)], None, Pending::Stage(seq), cx);
     }
 
     /// Pairs of an object of the PG.
     pub(super) fn stage_read(&mut self, seq: u32, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        let max = self.cfg.max_logged;
-        let Some(job) = self.stages.job(seq) else { return };
+        let max = self.site.cfg.max_logged;
+        let Some(job) = self.ops.stages.job(seq) else {
+            return;
+        };
         let Source::Object { from, .. } = &mut job.source else {
             return;
         };
@@ -362,8 +361,10 @@ impl Pg {
 
     /// Part of another object, which is `complete` with it.
     pub(super) fn stage_part(&mut self, seq: u32, ops: Vec<ObjectOp>, complete: bool, cx: &mut Ctx<'_>) {
-        let max = self.cfg.max_logged;
-        let Some(job) = self.stages.job(seq) else { return };
+        let max = self.site.cfg.max_logged;
+        let Some(job) = self.ops.stages.job(seq) else {
+            return;
+        };
         if let Source::Copy(fetch) = &mut job.source
             && complete
             && !job.begun
@@ -379,8 +380,10 @@ impl Pg {
 
     /// The last step is durable: sends the next one, or gets the next part of what is copied.
     pub(super) fn stage_next(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let page = self.cfg.stage_page;
-        let Some(job) = self.stages.job(seq) else { return };
+        let page = self.site.cfg.stage_page;
+        let Some(job) = self.ops.stages.job(seq) else {
+            return;
+        };
         if let Some(ops) = job.steps.pop_front() {
             return self.send_step(seq, ops, cx);
         }
@@ -399,10 +402,10 @@ impl Pg {
     }
 
     fn send_step(&mut self, seq: u32, mut ops: Vec<ObjectOp>, cx: &mut Ctx<'_>) {
-        let Some(Pending::Op(r)) = self.pending.get(&seq) else {
+        let Some(Pending::Op(r)) = self.store.pending.get(&seq) else {
             return;
         };
-        if r.op.client.is_shut_out(&*self.map) {
+        if r.op.client.is_shut_out(&*self.site.map) {
             return self.stage_failed(seq, -EBLOCKLISTED, cx);
         }
         match self.check_full(&r.op, true, true, cx) {
@@ -410,7 +413,9 @@ impl Pg {
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
             Err(None) => return self.stage_given_up(seq, cx),
         }
-        let Some(job) = self.stages.job(seq) else { return };
+        let Some(job) = self.ops.stages.job(seq) else {
+            return;
+        };
         if !job.begun {
             ops.splice(..0, job.beginning());
             job.begun = true;
@@ -421,15 +426,17 @@ impl Pg {
     }
 
     fn stage_whole(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let Some(slot) = self.stages.job(seq).map(|j| j.slot) else {
+        let Some(slot) = self.ops.stages.job(seq).map(|j| j.slot) else {
             return;
         };
         let whole = Arc::new(Whole {
             slot,
             key: self.stage_key(slot),
         });
-        *self.stages.place(slot) = Place::Whole(Arc::downgrade(&whole));
-        let Some(job) = self.stages.job(seq) else { return };
+        *self.ops.stages.place(slot) = Place::Whole(Arc::downgrade(&whole));
+        let Some(job) = self.ops.stages.job(seq) else {
+            return;
+        };
         let answer = match &mut job.source {
             Source::Object { .. } => Answer::Staged(Ok(Some(whole))),
             Source::Copy(fetch) => {
@@ -443,7 +450,9 @@ impl Pg {
 
     /// Ends a job with an error, which is negative.
     pub(super) fn stage_failed(&mut self, seq: u32, e: i32, cx: &mut Ctx<'_>) {
-        let Some(job) = self.stages.job(seq) else { return };
+        let Some(job) = self.ops.stages.job(seq) else {
+            return;
+        };
         let answer = match job.source {
             Source::Object { .. } => Answer::Staged(Err(e)),
             Source::Copy(_) => Answer::Copy(Err(e)),
@@ -453,9 +462,9 @@ impl Pg {
 
     /// Ends a job. Returns what it was for, and removes what it has built of a staging object that is not whole.
     fn end_job(&mut self, seq: u32, cx: &mut Ctx<'_>) -> Option<Want> {
-        let at = self.stages.jobs.iter().position(|j| j.seq == seq)?;
-        let job = self.stages.jobs.remove(at);
-        let place = self.stages.place(job.slot);
+        let at = self.ops.stages.jobs.iter().position(|j| j.seq == seq)?;
+        let job = self.ops.stages.jobs.remove(at);
+        let place = self.ops.stages.place(job.slot);
         if job.progress == Progress::Running && matches!(place, Place::Building) {
             *place = Place::Free;
             if job.begun {
@@ -472,7 +481,7 @@ impl Pg {
 
     fn end_with(&mut self, seq: u32, answer: Result<Answer, ReadError>, cx: &mut Ctx<'_>) {
         let Some(want) = self.end_job(seq, cx) else { return };
-        if let Some(Pending::Op(reading)) = self.pending.remove(&seq) {
+        if let Some(Pending::Op(reading)) = self.store.pending.remove(&seq) {
             self.op_fetched(*reading, vec![Fetched { want, answer }], Room::default(), cx);
         }
     }
@@ -480,9 +489,9 @@ impl Pg {
     /// There is no room, and the client sends its op again when there is.
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
-        if let Some(Pending::Op(reading)) = self.pending.remove(&seq) {
+        if let Some(Pending::Op(reading)) = self.store.pending.remove(&seq) {
             self.drop_write(&reading.op);
-            if let Some(c) = self.contexts.find(&reading.key) {
+            if let Some(c) = self.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }
             self.pump(&reading.key, cx);

@@ -4,11 +4,18 @@ use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::{EVersion, HObject, IntervalSet, PgId, snap};
 
+use super::backfill::BackfillState;
 use super::backfill::Need;
+use super::exec::IoCount;
+use super::fetch::ReadError;
 use super::log::Usage;
 use super::object::ObjectInfo;
+use super::output::{Ctx, Page};
 use super::peering::{Stage, Wait};
-use super::{BackfillState, Ctx, IoCount, Output, Page, Pending, Pg, ReadError, Role, TrimState, key};
+use super::role::Role;
+use super::snaps::trim::TrimState;
+use super::store_queue::Pending;
+use super::{Pg, key};
 
 /// Objects counted in one step.
 const PAGE: usize = 512;
@@ -131,21 +138,21 @@ impl Pg {
     /// The primary's report; `None` from others.
     pub fn report(&self) -> Option<PgReport> {
         let (state, reason, blocked_by) = self.state()?;
-        let place = &self.interval.place;
-        let usage = self.info.usage;
+        let place = &self.site.interval.place;
+        let usage = self.copy.info.usage;
         let io = self.counters.io;
         let (degraded, misplaced) = self.displaced();
         Some(PgReport {
-            pgid: self.pgid,
+            pgid: self.site.pgid,
             state,
             reason,
-            version: self.info.last_update,
-            log_start: self.log.tail(),
-            log_size: self.log.len(),
-            reported_epoch: self.map.epoch(),
-            last_epoch_started: self.info.last_epoch_started,
-            mapping_epoch: self.interval.since,
-            created: self.pool.created,
+            version: self.copy.info.last_update,
+            log_start: self.copy.log.tail(),
+            log_size: self.copy.log.len(),
+            reported_epoch: self.site.map.epoch(),
+            last_epoch_started: self.copy.info.last_epoch_started,
+            mapping_epoch: self.site.interval.since,
+            created: self.site.pool.created,
             up: place.up.clone(),
             up_primary: place.up_primary,
             acting: place.acting.clone(),
@@ -156,7 +163,7 @@ impl Pg {
             bytes: usage.bytes,
             clones: (usage.clones, usage.whiteouts),
             trim_queue: self.trim_queue().count(),
-            purged_snaps: self.info.purged_snaps.clone(),
+            purged_snaps: self.copy.info.purged_snaps.clone(),
             copies: self.copies(),
             recovered: self.counters.recovered,
             repaired: self.counters.repaired,
@@ -164,19 +171,19 @@ impl Pg {
             degraded,
             misplaced,
             io: (io.rd, io.rd_kb, io.wr, io.wr_kb),
-            stats_invalid: self.info.usage_invalid,
+            stats_invalid: self.copy.info.usage_invalid,
         })
     }
 
     /// The objects that can't be read where they are to be read: of those that members serve, on no member.
     pub(super) fn unfound(&self) -> Vec<HObject> {
-        let mut keys: Vec<&Bytes> = self.unreadable.iter().collect();
+        let mut keys: Vec<&Bytes> = self.copying.unreadable.iter().collect();
         if let Role::Active(a) = &self.role {
             keys.extend(
                 a.repairs
                     .lost
                     .keys()
-                    .filter(|k| Some(*k) != self.unreadable.as_ref()),
+                    .filter(|k| Some(*k) != self.copying.unreadable.as_ref()),
             );
         }
         keys.into_iter()
@@ -185,20 +192,20 @@ impl Pg {
     }
 
     fn copies(&self) -> i64 {
-        let copies = (self.pool.size as usize).max(self.interval.place.acting.len());
-        let objects = self.info.usage.objects;
+        let copies = (self.site.pool.size as usize).max(self.site.interval.place.acting.len());
+        let objects = self.copy.info.usage.objects;
         objects.saturating_mul(i64::try_from(copies).unwrap_or(0))
     }
 
     /// Copies of objects that ought to be there and are not; and those that are there, but not where they should be: a member
     /// for a while stands for one that is to be.
     fn displaced(&self) -> (i64, i64) {
-        let (place, objects) = (&self.interval.place, self.info.usage.objects.max(0));
+        let (place, objects) = (&self.site.interval.place, self.copy.info.usage.objects.max(0));
         let Role::Active(a) = &self.role else {
-            let lacking = (self.pool.size as usize).saturating_sub(place.acting.len());
+            let lacking = (self.site.pool.size as usize).saturating_sub(place.acting.len());
             return (objects.saturating_mul(i64::try_from(lacking).unwrap_or(0)), 0);
         };
-        let nobody = (self.pool.size as usize).saturating_sub(place.up.len());
+        let nobody = (self.site.pool.size as usize).saturating_sub(place.up.len());
         let mut degraded = objects.saturating_mul(i64::try_from(nobody).unwrap_or(0));
         let bad = a.repairs.bad_copies(place.acting.len());
         degraded = degraded.saturating_add(i64::try_from(bad).unwrap_or(i64::MAX));
@@ -221,20 +228,13 @@ impl Pg {
         let Role::Active(a) = &self.role else {
             return Vec::new();
         };
-        let members = self.interval.place.acting.iter().copied();
+        let members = self.site.interval.place.acting.iter().copied();
         members.filter(|osd| a.repairs.is_whole(*osd)).collect()
-    }
-
-    /// Whether others serve than those that should.
-    fn is_remapped(&self) -> bool {
-        let place = &self.interval.place;
-        place.up.iter().any(|o| !place.acting.contains(o))
-            || place.acting.iter().any(|o| !place.up.contains(o))
     }
 
     /// The OSDs that serve the PG.
     pub fn members(&self) -> Vec<i32> {
-        self.interval.place.acting.clone()
+        self.site.interval.place.acting.clone()
     }
 
     /// What is done for members to be, as Ceph's states say it.
@@ -242,8 +242,8 @@ impl Pg {
         let logs_tell = matches!(self.copying_need()?, Need::Objects(_));
         Some(match (self.backfill_state(), logs_tell) {
             (BackfillState::Idle, _) => return None,
-            (_, true) if self.unreadable.is_some() => "recovery_unfound",
-            (_, false) if self.unreadable.is_some() => "backfill_unfound",
+            (_, true) if self.copying.unreadable.is_some() => "recovery_unfound",
+            (_, false) if self.copying.unreadable.is_some() => "backfill_unfound",
             (_, true) if self.is_target_full() => "recovery_toofull",
             (_, false) if self.is_target_full() => "backfill_toofull",
             (BackfillState::Running, true) => "recovering",
@@ -267,12 +267,12 @@ impl Pg {
     fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
         let mut state = Vec::new();
         let (mut reason, mut blocked_by) = (None, Vec::new());
-        let undersized = self.interval.place.acting.len() < self.pool.size as usize;
+        let undersized = self.site.interval.place.acting.len() < self.site.pool.size as usize;
         match &self.role {
             Role::Active(a) => {
                 state.push("active");
                 let repairs = self.repair_states();
-                if !undersized && !self.is_remapped() && repairs.is_empty() {
+                if !undersized && !self.site.is_remapped() && repairs.is_empty() {
                     state.push("clean");
                 }
                 let copying = self.copying_state();
@@ -312,14 +312,14 @@ impl Pg {
                     reason = Some("an earlier primary may answer reads a while longer".to_owned());
                 }
                 stage => {
-                    if !self.exists && matches!(stage, Stage::Infos | Stage::Strays) {
+                    if !self.copy.exists && matches!(stage, Stage::Infos | Stage::Strays) {
                         state.push("creating");
                     }
                     state.push("peering");
-                    if self.unreadable.is_some() {
+                    if self.copying.unreadable.is_some() {
                         state.push("recovery_unfound");
                     }
-                    if p.awaits_room(&self.roomless) {
+                    if p.awaits_room(&self.lead.roomless) {
                         state.push("recovery_toofull");
                     }
                     if let Stage::Syncing(left) = stage {
@@ -330,7 +330,7 @@ impl Pg {
             },
             _ => return None,
         }
-        if self.is_remapped() && !state.contains(&"remapped") {
+        if self.site.is_remapped() && !state.contains(&"remapped") {
             state.push("remapped");
         }
         if undersized {
@@ -345,19 +345,13 @@ impl Pg {
     /// Counts objects and bytes anew, before activation.
     pub(super) fn count(&mut self, cx: &mut Ctx<'_>) {
         self.counters.counting = Usage::default();
-        let (from, _) = self.range();
+        let (from, _) = self.site.range();
         self.count_from(from, cx);
     }
 
     fn count_from(&mut self, from: Bytes, cx: &mut Ctx<'_>) {
-        let (_, to) = self.range();
-        let token = self.token(Pending::Count);
-        cx.out.push(Output::List {
-            token,
-            from,
-            to,
-            max: PAGE,
-        });
+        let (_, to) = self.site.range();
+        self.store.list((from, to), PAGE, Pending::Count, cx);
     }
 
     pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {

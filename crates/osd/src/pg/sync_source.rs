@@ -7,14 +7,17 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
+use super::Pg;
 use super::config::Window;
 use super::fetch::{Fetched, ReadError, Want};
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::output::{Ctx, Output, StoreReply, StoredObject};
 use super::parts::{Part, Parts};
 use super::perf::DropReason;
 use super::push::{Lacking, Push, PushPart, SyncPlan};
-use super::{Ctx, Output, Pending, Pg, Role, StoreReply, StoredObject};
+use super::role::Role;
+use super::store_queue::Pending;
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
@@ -137,16 +140,16 @@ impl Pg {
         targets: Vec<(i32, SyncPlan)>,
         cx: &mut Ctx<'_>,
     ) {
-        if from != self.interval.place.primary || !self.exists {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+        if from != self.site.interval.place.primary || !self.copy.exists {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        let (start, _) = self.range();
+        let (start, _) = self.site.range();
         let feeds: Vec<Feed> = targets
             .into_iter()
             .map(|(o, plan)| Feed::new(o, plan, &start))
             .collect();
         let n = feeds.len();
-        self.source = Some(SyncSource {
+        self.copying.source = Some(SyncSource {
             id,
             primary: from,
             feeds,
@@ -158,36 +161,36 @@ impl Pg {
 
     /// Goes on with the feeds that flags had held up, if they do no more.
     pub(super) fn pump_feeds(&mut self, cx: &mut Ctx<'_>) {
-        for i in 0..self.source.as_ref().map_or(0, |s| s.feeds.len()) {
+        for i in 0..self.copying.source.as_ref().map_or(0, |s| s.feeds.len()) {
             self.pump_feed(i, cx);
         }
     }
 
     fn feed(&mut self, i: usize) -> Option<&mut Feed> {
-        self.source.as_mut()?.feeds.get_mut(i)
+        self.copying.source.as_mut()?.feeds.get_mut(i)
     }
 
     fn feed_of(&mut self, target: i32, id: PeeringId) -> Option<usize> {
-        let s = self.source.as_ref().filter(|s| s.id == id)?;
+        let s = self.copying.source.as_ref().filter(|s| s.id == id)?;
         s.feeds.iter().position(|f| f.target == target)
     }
 
     /// What may be under way. `None` where nothing is to be copied for now; requests wait for
     /// what is copied while the PG does not serve.
     fn window(&self, cx: &mut Ctx<'_>) -> Option<Window> {
-        let cfg = &self.cfg;
+        let cfg = &self.site.cfg;
         let Role::Active(a) = &self.role else {
             return Some(cfg.push_window);
         };
-        if self.source.is_none() || !a.backfill.has_turn() || self.is_copying_held() {
+        if self.copying.source.is_none() || !a.backfill.has_turn() || self.is_copying_held() {
             return None;
         }
-        if let Some(usec) = self.pace.rests_until(cx.usec) {
+        if let Some(usec) = self.copying.pace.rests_until(cx.usec) {
             cx.out.push(Output::Alarm { usec });
             return None;
         }
         let (all, least) = (cfg.backfill_window, cfg.busy_window);
-        Some(self.pace.window(cx.usec, all, least, cfg.busy_requests))
+        Some(self.copying.pace.window(cx.usec, all, least, cfg.busy_requests))
     }
 
     /// Accounts the time since a feed was last looked at, as something of it is done.
@@ -197,14 +200,14 @@ impl Pg {
         let took = cx.usec.saturating_sub(f.since);
         f.since = cx.usec;
         if serves {
-            let (rest, sleep) = (self.cfg.busy_rest, self.cfg.recovery_sleep_us);
-            self.pace.worked(cx.usec, took, rest, sleep);
+            let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep_us);
+            self.copying.pace.worked(cx.usec, took, rest, sleep);
         }
     }
 
     /// Objects that the copy under way has left, of which there are `all`.
     pub(super) fn objects_left(&self, all: i64) -> Option<i64> {
-        let feeds = &self.source.as_ref()?.feeds;
+        let feeds = &self.copying.source.as_ref()?.feeds;
         Some(feeds.iter().map(|f| f.left(all)).sum())
     }
 
@@ -212,8 +215,8 @@ impl Pg {
         let Some(window) = self.window(cx) else {
             return;
         };
-        let (now, usec) = (self.info.last_update, cx.usec);
-        let (_, to) = self.range();
+        let (now, usec) = (self.copy.info.last_update, cx.usec);
+        let (_, to) = self.site.range();
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
         if !f.is_at_work() {
@@ -223,48 +226,36 @@ impl Pg {
             Next::Nothing => {}
             Next::Lookup(key) => {
                 f.waiting = true;
-                let token = self.token(Pending::Source(i));
-                cx.out.push(Output::Lookup { token, key });
+                self.store.look_up(key, Pending::Source(i), cx);
             }
             Next::Read(_, wants) if wants.is_empty() => self.push_part(i, Vec::new(), cx),
             Next::Read(key, wants) => {
                 f.waiting = true;
-                let token = self.token(Pending::Source(i));
-                cx.out.push(Output::Read {
-                    token,
-                    key,
-                    wants,
-                    reader: None,
-                });
+                self.store.read(key, wants, None, Pending::Source(i), cx);
             }
             Next::List(from) => {
                 f.waiting = true;
-                let token = self.token(Pending::Source(i));
-                cx.out.push(Output::List {
-                    token,
-                    from,
-                    to,
-                    max: SCAN,
-                });
+                self.store.list((from, to), SCAN, Pending::Source(i), cx);
             }
             Next::Done => {
-                let Some((id, primary)) = self.source.as_ref().map(|s| (s.id, s.primary)) else {
+                let Some((id, primary)) = self.copying.source.as_ref().map(|s| (s.id, s.primary)) else {
                     return;
                 };
-                self.unreadable = None;
+                self.copying.unreadable = None;
                 let roomless = self.feed(i).is_some_and(|f| f.roomless);
                 if self
+                    .copying
                     .source
                     .as_ref()
                     .is_some_and(|s| s.feeds.iter().all(|f| f.done))
                 {
-                    self.source = None;
+                    self.copying.source = None;
                 }
                 let end = match roomless {
                     true => PeerBody::SyncRefused(target),
                     false => PeerBody::SyncDone(target),
                 };
-                self.send(primary, id, end, true, cx);
+                self.outbox.send(primary, id, end, true, cx);
             }
         }
     }
@@ -288,7 +279,7 @@ impl Pg {
         let Some((key, had)) = current.map(|c| (c.key.clone(), c.had)) else {
             return;
         };
-        let changed = had.and_then(|had| self.changed_since(had, &key));
+        let changed = had.and_then(|had| self.copy.changed_since(had, &key));
         let has_room = !self.is_target_full();
         let Some(f) = self.feed(i) else { return };
         f.roomless |= found.is_some() && !has_room;
@@ -319,7 +310,7 @@ impl Pg {
 
     /// Pushes the next part of a feed's object.
     fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        let most = self.cfg.max_part_logged;
+        let most = self.site.cfg.max_part_logged;
         let Some(f) = self.feed(i) else { return };
         if f.roomless {
             f.current = None;
@@ -336,7 +327,7 @@ impl Pg {
         }
         // What was written between lookup and reading is no version of the object, and must not look like one. What it lacks of the
         // newest the log names: it is copied again, and until then the target has it without an info.
-        let torn = ended && self.is_written_since(since, &key);
+        let torn = ended && self.copy.is_written_since(since, &key);
         if let PushPart::Data { pairs, last, .. } = &mut part {
             if let Some(end) = last.as_mut().filter(|_| torn) {
                 end.info = Bytes::new();
@@ -352,11 +343,12 @@ impl Pg {
         let Some(f) = self.feed(i) else { return };
         f.unacked.push_back(weight);
         let target = f.target;
-        self.send(target, self.id, PeerBody::Push(push), false, cx);
+        self.outbox
+            .send(target, self.lead.id, PeerBody::Push(push), false, cx);
     }
 
     fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
-        let (_, end) = self.range();
+        let (_, end) = self.site.range();
         let versions: Option<Vec<(Bytes, EVersion)>> = objects
             .into_iter()
             .map(|(k, info)| Some((k, decode_all::<ObjectInfo>(&info).ok()?.version)))
@@ -369,9 +361,9 @@ impl Pg {
         f.cursor = next.clone();
         f.scanning = Some(i64::try_from(versions.len()).unwrap_or(0));
         let (target, to) = (f.target, next.unwrap_or(end));
-        self.send(
+        self.outbox.send(
             target,
-            self.id,
+            self.lead.id,
             PeerBody::Scan {
                 from,
                 to,
@@ -425,20 +417,21 @@ impl Pg {
             .and_then(|f| f.current.as_ref())
             .map(|c| c.key.clone());
         // A primary that serves has it repaired and begins again.
-        self.unreadable = key.filter(|key| !self.is_active() || !self.note_unreadable(key, cx));
+        self.copying.unreadable = key.filter(|key| !self.is_active() || !self.note_unreadable(key, cx));
         self.abort_sync(cx);
     }
 
     fn abort_sync(&mut self, cx: &mut Ctx<'_>) {
-        if let Some(s) = self.source.take() {
-            self.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
-            self.send(s.primary, s.id, PeerBody::SyncFailed, true, cx);
+        if let Some(s) = self.copying.source.take() {
+            self.store.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
+            self.outbox.send(s.primary, s.id, PeerBody::SyncFailed, true, cx);
         }
     }
 
     /// Messages to or from a target may be lost.
     pub(super) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if self
+            .copying
             .source
             .as_ref()
             .is_some_and(|s| s.feeds.iter().any(|f| f.target == osd && !f.done))

@@ -7,15 +7,19 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
+use super::Pg;
 use super::delete::removal;
 use super::fetch::Pieces;
+use super::fetch::ReadError;
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::output::{Claim, Ctx, Page};
 use super::parts;
 use super::perf::DropReason;
 use super::push::{Patch, Push, PushEnd, PushPart};
-use super::txn::{MetaOp, ObjectOp, Txn, is_storable, log_bytes};
-use super::{Claim, Commit, Ctx, Output, Page, Pending, Pg, ReadError, Role};
+use super::role::Role;
+use super::store_queue::{Commit, Pending};
+use super::txn::{ObjectOp, Txn, is_storable, log_bytes};
 
 /// Own objects listed in one step of a comparison.
 const PAGE: usize = 512;
@@ -81,39 +85,32 @@ pub(super) fn part_changes(
 impl Pg {
     /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is to be one.
     fn is_target(&self, id: PeeringId) -> bool {
-        let to_be = matches!(self.role, Role::Stray) && self.interval.place.up.contains(&self.whoami);
-        id == self.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
+        let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
+        id == self.lead.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
     }
 
-    /// From now on the copy is a mixture.
-    fn mark_incomplete(&mut self, txn: &mut Txn) {
-        if !self.info.incomplete || !self.exists {
-            self.info.incomplete = true;
-            self.exists = true;
-            let record: MetaOp = self.info_record();
-            txn.meta.push(record);
-        }
-        self.target.get_or_insert_default();
+    /// From now on the copy is a mixture, durably before anything else.
+    fn mark_incomplete(&mut self, cx: &mut Ctx<'_>) {
+        // On its own: what comes with a push may be refused.
+        let mut record = Txn::default();
+        self.copy.mark_incomplete(self.site.pgid, &mut record);
+        self.copying.target.get_or_insert_default();
+        self.store.record(record, cx);
     }
 
     /// Part of an object.
     pub(super) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
         if !self.is_target(id) {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = from);
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
         let is_background = matches!(self.role, Role::Stray);
         if let PushPart::Data { first, .. } = push.part {
-            let is_full = is_background && cx.full.contains(&self.whoami);
-            if is_full || self.target.as_ref().is_some_and(|t| t.refuses) {
+            let is_full = is_background && cx.full.contains(&self.site.whoami);
+            if is_full || self.copying.target.as_ref().is_some_and(|t| t.refuses) {
                 return self.refuse_push(id, from, (!first).then_some(push.key), cx);
             }
         }
-        let mut record = Txn::default();
-        self.mark_incomplete(&mut record);
-        if !record.is_empty() {
-            // On its own: what comes with a push may be refused.
-            self.submit(record, Commit::Record, cx);
-        }
+        self.mark_incomplete(cx);
         let (key, mut txn, mut begun) = (push.key, Txn::default(), None);
         let mut claim = if is_background { Claim::None } else { Claim::Half };
         let ops = match push.part {
@@ -135,16 +132,17 @@ impl Pg {
             }
         };
         txn.objects.push((key.clone(), ops));
-        let (from_key, to_key) = self.range();
+        let (from_key, to_key) = self.site.range();
         if key < from_key || key >= to_key || !is_storable(&txn.objects) {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound);
         }
-        if log_bytes(&txn.objects) > self.cfg.max_push_logged {
+        if log_bytes(&txn.objects) > self.site.cfg.max_push_logged {
             // An OSD that cuts parts by their bytes: others may bring this copy up.
             return self.refuse_push(id, from, begun, cx);
         }
         let source = from;
-        self.submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
+        self.store
+            .submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
     }
 
     /// The store has no room for a push.
@@ -156,21 +154,21 @@ impl Pg {
 
     /// Says that there is no room for a push, and removes what was pushed of its object.
     fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
-        self.target.get_or_insert_default().refuses = true;
+        self.copying.target.get_or_insert_default().refuses = true;
         // Of a copy that is as its log says nothing was changed.
-        if let Some(key) = begun.filter(|_| self.info.incomplete) {
+        if let Some(key) = begun.filter(|_| self.copy.info.incomplete) {
             let txn = Txn {
                 objects: vec![(key, vec![ObjectOp::Remove])],
                 meta: Vec::new(),
             };
-            self.submit(txn, Commit::Record, cx);
+            self.store.submit(txn, Commit::Record, cx);
         }
-        self.send(source, id, PeerBody::PushRefused, true, cx);
+        self.outbox.send(source, id, PeerBody::PushRefused, true, cx);
     }
 
     pub(super) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {
         if self.is_target(id) {
-            self.send(source, id, PeerBody::PushAck, true, cx);
+            self.outbox.send(source, id, PeerBody::PushAck, true, cx);
         }
     }
 
@@ -185,32 +183,22 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         if !self.is_target(id) {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.pgid, from = source);
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = source);
         }
-        let mut txn = Txn::default();
-        self.mark_incomplete(&mut txn);
-        if !txn.is_empty() {
-            self.submit(txn, Commit::Record, cx);
-        }
-        if let Some(t) = &mut self.target {
+        self.mark_incomplete(cx);
+        if let Some(t) = &mut self.copying.target {
             t.scan = Some(Scan {
                 source,
                 to: to.clone(),
                 theirs: objects.into_iter().collect(),
             });
         }
-        let token = self.token(Pending::Target);
-        cx.out.push(Output::List {
-            token,
-            from,
-            to,
-            max: PAGE,
-        });
+        self.store.list((from, to), PAGE, Pending::Target, cx);
     }
 
     /// The own objects in that range.
     pub(super) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
-        let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
+        let Some(scan) = self.copying.target.as_mut().and_then(|t| t.scan.as_mut()) else {
             return;
         };
         // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
@@ -228,25 +216,20 @@ impl Pg {
         let needed = next
             .is_none()
             .then(|| std::mem::take(&mut scan.theirs).into_keys().collect::<Vec<_>>());
-        for objects in parts::divide(removed, self.cfg.max_part_logged) {
+        for objects in parts::divide(removed, self.site.cfg.max_part_logged) {
             let meta = Vec::new();
-            self.submit(Txn { objects, meta }, Commit::Record, cx);
+            self.store.submit(Txn { objects, meta }, Commit::Record, cx);
         }
         match (needed, next) {
             (Some(needed), _) => {
-                if let Some(t) = &mut self.target {
+                if let Some(t) = &mut self.copying.target {
                     t.scan = None;
                 }
-                self.send(source, self.id, PeerBody::ScanAck(needed), true, cx);
+                self.outbox
+                    .send(source, self.lead.id, PeerBody::ScanAck(needed), true, cx);
             }
             (None, Some(from)) => {
-                let token = self.token(Pending::Target);
-                cx.out.push(Output::List {
-                    token,
-                    from,
-                    to,
-                    max: PAGE,
-                });
+                self.store.list((from, to), PAGE, Pending::Target, cx);
             }
             (None, None) => {}
         }

@@ -11,8 +11,10 @@ use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{OpArgs, OpCode, OsdFlags, OsdOpIn};
 
 use crate::pg::op::ClientOp;
+use crate::pg::output::{Ctx, Output};
+use crate::pg::store_queue::Pending;
 use crate::pg::txn::ObjectOp;
-use crate::pg::{Ctx, Output, Pending, Pg, key};
+use crate::pg::{Pg, key};
 
 /// Objects that no member can read.
 #[derive(Debug, Default)]
@@ -120,13 +122,14 @@ impl Pg {
 
     /// Whether an OSD that is down, and not declared lost, may have what no member can read.
     fn may_be_elsewhere(&self) -> bool {
-        let lacks_members = self.interval.place.acting.len() < self.pool.size as usize;
+        let lacks_members = self.site.interval.place.acting.len() < self.site.pool.size as usize;
         let may_have = |o: i32| {
-            self.map
+            self.site
+                .map
                 .osd(o)
-                .is_some_and(|v| !v.up && v.down_at > self.pool.created && v.lost_at < v.down_at)
+                .is_some_and(|v| !v.up && v.down_at > self.site.pool.created && v.lost_at < v.down_at)
         };
-        lacks_members && (0..self.map.max_osd()).any(may_have)
+        lacks_members && (0..self.site.map.max_osd()).any(may_have)
     }
 
     fn give_up(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
@@ -145,10 +148,7 @@ impl Pg {
         if let Some(lost) = self.lost() {
             lost.given_up.insert(key.clone());
         }
-        let token = self.token(Pending::TrimClone(key.clone()));
-        cx.out.push(Output::Lookup {
-            token,
-            key: key.clone(),
-        });
+        self.store
+            .look_up(key.clone(), Pending::TrimClone(key.clone()), cx);
     }
 }

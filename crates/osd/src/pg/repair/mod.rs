@@ -114,8 +114,8 @@ impl Pg {
     }
 
     fn send_repair(&mut self, osd: i32, body: RepairBody, reply: bool, cx: &mut Ctx<'_>) {
-        let id = self.id;
-        self.send(osd, id, PeerBody::Repair(body), reply, cx);
+        let id = self.lead.id;
+        self.outbox.send(osd, id, PeerBody::Repair(body), reply, cx);
     }
 
     /// A message about a repair.
@@ -137,11 +137,11 @@ impl Pg {
     /// primary has told its primary.
     pub(super) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
         if self.is_active_replica() {
-            let primary = self.interval.place.primary;
+            let primary = self.site.interval.place.primary;
             self.send_repair(primary, RepairBody::Unreadable(key.clone()), false, cx);
             return false;
         }
-        self.repair(key, self.whoami, cx)
+        self.repair(key, self.site.whoami, cx)
     }
 
     /// An op needs an object that can't be read here. It waits for the repair, or is given back where there will be none.
@@ -154,12 +154,12 @@ impl Pg {
         let head = head_of(key);
         // A read for a copy does not wait where a write does that may wait for copies itself.
         let may_wait = |c: &mut super::context::Context| op.client.asker.is_none() || !c.exclusive;
-        if !self.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
+        if !self.ops.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
             return Some(op);
         }
         op.reset();
         op.room = Room::default();
-        if let Some(c) = self.contexts.find(&head) {
+        if let Some(c) = self.ops.contexts.find(&head) {
             // They belonged to the op that was the first.
             c.answers = Vec::new();
             c.queue.push_front(op);
@@ -169,11 +169,11 @@ impl Pg {
 
     /// A member can't read an object: it is repaired when it is its turn. Says whether it will be.
     fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
-        let members = self.interval.place.acting.len();
-        let Some(name) = key::parse_object_key(key).filter(|o| self.contains(o)) else {
+        let members = self.site.interval.place.acting.len();
+        let Some(name) = key::parse_object_key(key).filter(|o| self.site.contains(o)) else {
             return false;
         };
-        let (me, usec) = (self.whoami, cx.usec);
+        let (me, usec) = (self.site.whoami, cx.usec);
         let Some(r) = self.repairs() else { return false };
         r.ended.retain(|(at, ..)| at.saturating_add(SETTLED) > usec);
         if r.ended.iter().any(|(_, o, k)| *o == osd && k == key) {
@@ -193,30 +193,25 @@ impl Pg {
             tries: 0,
         });
         if osd != me {
-            let line = format!("{} read error on the copy of {name} on osd.{osd}", self.pgid);
+            let line = format!("{} read error on the copy of {name} on osd.{osd}", self.site.pgid);
             self.cluster_log(line, cx);
         } else if members > 1 {
-            let others = self.interval.place.acting.iter().filter(|o| **o != me);
+            let others = self.site.interval.place.acting.iter().filter(|o| **o != me);
             let others: Vec<String> = others.map(i32::to_string).collect();
             let line = format!(
                 "{} missing primary copy of {name}, will try copies on {}",
-                self.pgid,
+                self.site.pgid,
                 others.join(",")
             );
             self.cluster_log(line, cx);
         }
         let head = head_of(key);
-        let (c, new) = self.contexts.get(&head);
+        let (c, new) = self.ops.contexts.get(&head);
         c.repairs += 1;
         if new {
-            self.look_up_context(head, cx);
+            self.store.look_up_context(head, cx);
         }
         true
-    }
-
-    fn look_up_context(&mut self, head: Bytes, cx: &mut Ctx<'_>) {
-        let token = self.token(Pending::Context(head.clone()));
-        cx.out.push(Output::Lookup { token, key: head });
     }
 
     fn cluster_log(&self, line: String, cx: &mut Ctx<'_>) {
@@ -236,16 +231,16 @@ impl Pg {
         }
         let head = head_of(&job.key);
         let looked_up = |p: &Pending| matches!(p, Pending::Context(k) if *k == head);
-        if self.pending.values().any(looked_up) {
+        if self.store.pending.values().any(looked_up) {
             return;
         }
-        let (me, key) = (self.whoami, job.key.clone());
+        let (me, key) = (self.site.whoami, job.key.clone());
         // Itself first: clients wait.
         let target = job.bad.iter().copied().find(|o| *o == me);
         let target = target.or_else(|| job.bad.first().copied());
-        let acting = &self.interval.place.acting;
+        let acting = &self.site.interval.place.acting;
         let source = acting.iter().copied().find(|o| !job.bad.contains(o));
-        let Some(c) = self.contexts.find(&head) else {
+        let Some(c) = self.ops.contexts.find(&head) else {
             return;
         };
         if c.uncommitted > 0 || c.reading > 0 || c.exclusive {
@@ -321,7 +316,7 @@ impl Pg {
 
     /// No member can read the object.
     fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
-        let pgid = self.pgid;
+        let pgid = self.site.pgid;
         let Some(r) = self.repairs() else { return };
         let Some(key) = r.jobs.front().map(|j| j.key.clone()) else {
             return;
@@ -350,12 +345,12 @@ impl Pg {
             return;
         };
         let head = head_of(&job.key);
-        let Some(c) = self.contexts.find(&head) else {
+        let Some(c) = self.ops.contexts.find(&head) else {
             return;
         };
         c.repairs = c.repairs.saturating_sub(1);
         if c.state.is_none() && c.repairs == 0 {
-            self.look_up_context(head, cx);
+            self.store.look_up_context(head, cx);
         } else {
             self.pump(&head, cx);
         }
@@ -372,7 +367,7 @@ impl Pg {
 
     /// Time passes: a member that says nothing is asked again.
     pub(super) fn repair_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.cfg.peering_retry) * 1_000_000;
+        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
         let usec = cx.usec;
         let job = self.repairs().and_then(|r| r.jobs.front());
         let is_silent =

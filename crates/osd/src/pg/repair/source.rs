@@ -4,9 +4,11 @@ use bytes::Bytes;
 
 use super::info_of;
 use super::message::{FoundPart, Place, RepairBody};
+use crate::pg::Pg;
+use crate::pg::output::{Ctx, StoreReply};
 use crate::pg::parts::Parts;
 use crate::pg::push::Push;
-use crate::pg::{Ctx, Output, Pending, Pg, StoreReply};
+use crate::pg::store_queue::Pending;
 
 /// Part of an object that another member asked for.
 #[derive(Debug)]
@@ -27,31 +29,24 @@ impl Pg {
             number,
             part: Parts::from_place(key.clone(), from),
         };
-        let token = self.token(Pending::Repair(Box::new(asked)));
-        cx.out.push(Output::Lookup { token, key });
+        self.store.look_up(key, Pending::Repair(Box::new(asked)), cx);
     }
 
     /// The store's answer about that object.
     pub(in crate::pg) fn repair_store(&mut self, mut asked: Box<Asked>, reply: StoreReply, cx: &mut Ctx<'_>) {
-        let most = self.cfg.max_part_logged;
+        let most = self.site.cfg.max_part_logged;
         let found = match reply {
             StoreReply::Object(Ok(Some(o))) => {
                 let Some(info) = info_of(&o.info) else {
                     return self.send_part(&asked, None, cx);
                 };
                 asked.part.set_object(o, info, None);
-                let wants = asked.part.wants(self.cfg.push_window.chunk);
+                let wants = asked.part.wants(self.site.cfg.push_window.chunk);
                 if wants.is_empty() {
                     asked.part.part(Vec::new(), most)
                 } else {
                     let key = asked.part.key.clone();
-                    let token = self.token(Pending::Repair(asked));
-                    cx.out.push(Output::Read {
-                        token,
-                        key,
-                        wants,
-                        reader: None,
-                    });
+                    self.store.read(key, wants, None, Pending::Repair(asked), cx);
                     return;
                 }
             }

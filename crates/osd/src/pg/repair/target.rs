@@ -6,11 +6,13 @@ use spirula_maps::EVersion;
 
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use super::name;
+use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
+use crate::pg::store_queue::Commit;
 use crate::pg::sync_target::part_changes;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
-use crate::pg::{Claim, Commit, Ctx, Pg, key};
+use crate::pg::{Pg, key};
 
 /// The object that this member takes from another one.
 #[derive(Debug)]
@@ -36,12 +38,12 @@ impl Pg {
         source: i32,
         cx: &mut Ctx<'_>,
     ) {
-        let is_own = from == self.whoami && self.is_active();
-        let is_led = self.is_active_replica() && self.is_leader(from, self.id);
+        let is_own = from == self.site.whoami && self.is_active();
+        let is_led = self.is_active_replica() && self.site.is_leader(from, self.lead.id);
         if !is_own && !is_led {
             return;
         }
-        self.patient = Some(Patient {
+        self.copying.patient = Some(Patient {
             number,
             key,
             source,
@@ -53,7 +55,7 @@ impl Pg {
     }
 
     fn ask_for_rest(&mut self, cx: &mut Ctx<'_>) {
-        let Some(p) = &self.patient else { return };
+        let Some(p) = &self.copying.patient else { return };
         let body = RepairBody::Read {
             number: p.number,
             key: p.key.clone(),
@@ -64,17 +66,19 @@ impl Pg {
     }
 
     fn tell_repair(&mut self, outcome: Outcome, cx: &mut Ctx<'_>) {
-        let Some(p) = &self.patient else { return };
-        let (primary, number) = (self.interval.place.primary, p.number);
+        let Some(p) = &self.copying.patient else { return };
+        let (primary, number) = (self.site.interval.place.primary, p.number);
         if outcome != Outcome::Working {
-            self.patient = None;
+            self.copying.patient = None;
         }
         self.send_repair(primary, RepairBody::Told(number, outcome), true, cx);
     }
 
     /// Part of the object.
     pub(super) fn repair_part(&mut self, from: i32, number: u32, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
-        let Some(p) = &mut self.patient else { return };
+        let Some(p) = &mut self.copying.patient else {
+            return;
+        };
         if p.number != number || p.source != from {
             return;
         }
@@ -98,7 +102,7 @@ impl Pg {
         p.whole = last.as_ref().is_some_and(PushEnd::is_whole);
         let (whole, key) = (p.whole, p.key.clone());
         let (changes, snaps) = part_changes(first, None, pieces, pairs, last);
-        let stage = key::repair_key(self.pgid);
+        let stage = key::repair_key(self.site.pgid);
         let mut txn = Txn {
             objects: vec![(stage.clone(), changes)],
             meta: Vec::new(),
@@ -115,29 +119,30 @@ impl Pg {
             dropped!(cx.perf.dropped, DropReason::PeerUnsound);
             return self.repair_refused(number, cx);
         }
-        if log_bytes(&txn.objects) > self.cfg.max_push_logged {
+        if log_bytes(&txn.objects) > self.site.cfg.max_push_logged {
             // An OSD that cuts parts by their bytes.
             return self.repair_refused(number, cx);
         }
-        self.submit_claim(txn, Claim::Half, Commit::Repair(number), cx);
+        self.store
+            .submit_claim(txn, Claim::Half, Commit::Repair(number), cx);
     }
 
     /// There is no room for a part here.
     pub(in crate::pg) fn repair_refused(&mut self, number: u32, cx: &mut Ctx<'_>) {
-        if self.patient.as_ref().is_some_and(|p| p.number == number) {
-            let stage = (key::repair_key(self.pgid), vec![ObjectOp::Remove]);
+        if self.copying.patient.as_ref().is_some_and(|p| p.number == number) {
+            let stage = (key::repair_key(self.site.pgid), vec![ObjectOp::Remove]);
             let txn = Txn {
                 objects: vec![stage],
                 meta: Vec::new(),
             };
-            self.submit(txn, Commit::Record, cx);
+            self.store.submit(txn, Commit::Record, cx);
             self.tell_repair(Outcome::Failed, cx);
         }
     }
 
     /// A part is durable here.
     pub(in crate::pg) fn repair_committed(&mut self, number: u32, cx: &mut Ctx<'_>) {
-        let Some(p) = self.patient.as_ref().filter(|p| p.number == number) else {
+        let Some(p) = self.copying.patient.as_ref().filter(|p| p.number == number) else {
             return;
         };
         if p.whole {
@@ -151,14 +156,19 @@ impl Pg {
     /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
     pub(in crate::pg) fn overtake_repair(&mut self, txn: &Txn) {
         let is_changed = |p: &Patient| txn.objects.iter().any(|(key, _)| *key == p.key);
-        if self.patient.as_ref().is_some_and(is_changed) {
-            self.patient = None;
+        if self.copying.patient.as_ref().is_some_and(is_changed) {
+            self.copying.patient = None;
         }
     }
 
     /// A connection to or from another OSD was lost.
     pub(super) fn patient_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
-        if self.patient.as_ref().is_some_and(|p| p.source == osd && !p.whole) {
+        if self
+            .copying
+            .patient
+            .as_ref()
+            .is_some_and(|p| p.source == osd && !p.whole)
+        {
             self.tell_repair(Outcome::Failed, cx);
         }
     }

@@ -66,7 +66,7 @@ impl Pg {
     /// What a write must preserve: what the pool says where it has snapshots of itself, else what the client says without
     /// what is removed: nobody would trim a clone that is made for a purged snapshot.
     pub(in crate::pg) fn snap_context(&self, op: &ClientOp) -> SnapContext {
-        let pool = &self.pool.snaps;
+        let pool = &self.site.pool.snaps;
         match &pool.context {
             Some(context) if !op.flags.has(OsdFlags::ENFORCE_SNAPC) => context.clone(),
             _ => {

@@ -9,7 +9,9 @@ use crate::pg::exec::{ObjectState, up_front};
 use crate::pg::fetch::ReadError;
 use crate::pg::op::ClientOp;
 use crate::pg::op_read::Reading;
-use crate::pg::{Ctx, Output, Pending, Pg, StoredObject, key};
+use crate::pg::output::{Ctx, StoredObject};
+use crate::pg::store_queue::Pending;
+use crate::pg::{Pg, key};
 
 /// A clone that an op reads.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub(in crate::pg) fn place(op: &ClientOp, head: &ObjectState, removed: &spirula_
 impl Pg {
     /// Looks up the clone that an op reads; meanwhile it counts as a read of the object.
     pub(in crate::pg) fn look_up_clone(&mut self, head: &Bytes, op: ClientOp, id: SnapId, cx: &mut Ctx<'_>) {
-        if let Some(c) = self.contexts.find(head) {
+        if let Some(c) = self.ops.contexts.find(head) {
             c.reading += 1;
         }
         let key = key::clone_key(head, id);
@@ -45,8 +47,7 @@ impl Pg {
             answers: Vec::new(),
             clone: Some(clone),
         };
-        let token = self.token(Pending::Op(Box::new(reading)));
-        cx.out.push(Output::Lookup { token, key });
+        self.store.look_up(key, Pending::Op(Box::new(reading)), cx);
     }
 
     /// The store's answer about a clone.
@@ -56,7 +57,7 @@ impl Pg {
         found: Result<Option<StoredObject>, ReadError>,
         cx: &mut Ctx<'_>,
     ) {
-        if let Some(c) = self.contexts.find(&r.key) {
+        if let Some(c) = self.ops.contexts.find(&r.key) {
             c.reading = c.reading.saturating_sub(1);
         }
         let state = match found {
@@ -72,7 +73,7 @@ impl Pg {
         match (state, &mut r.clone) {
             (Some(state), Some(clone)) => {
                 clone.state = state;
-                let wants = up_front(&self.cfg, &clone.state, &mut r.op.ops);
+                let wants = up_front(&self.site.cfg, &clone.state, &mut r.op.ops);
                 if wants.is_empty() {
                     self.execute(r, cx);
                 } else {

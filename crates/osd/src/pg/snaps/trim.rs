@@ -14,10 +14,14 @@ use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
 use super::set::Trimmed;
 use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
+use crate::pg::fetch::ReadError;
 use crate::pg::log::{LogEntry, LogOp, Usage};
 use crate::pg::object::ObjectInfo;
+use crate::pg::output::{Ctx, Output, StoredObject};
+use crate::pg::role::Role;
+use crate::pg::store_queue::{Commit, Pending};
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
-use crate::pg::{Commit, Ctx, Output, Pending, Pg, ReadError, Role, StoredObject, key};
+use crate::pg::{Pg, key};
 
 /// Snapshots without clones that are noted together.
 const NOTE_TOGETHER: usize = 256;
@@ -139,7 +143,7 @@ impl Pg {
     /// What the PG is doing about removed snapshots.
     pub fn trim_state(&self) -> TrimState {
         match &self.role {
-            Role::Active(a) if !self.map.no_snap_trim() || a.trimmer.failed => a.trimmer.state(),
+            Role::Active(a) if !self.site.map.no_snap_trim() || a.trimmer.failed => a.trimmer.state(),
             _ => TrimState::Idle,
         }
     }
@@ -157,10 +161,10 @@ impl Pg {
         if !matches!(self.role, Role::Active(_)) {
             return;
         }
-        let removed = &self.pool.snaps.removed;
-        self.info.purged_snaps = self.info.purged_snaps.intersection(removed);
+        let removed = &self.site.pool.snaps.removed;
+        self.copy.info.purged_snaps = self.copy.info.purged_snaps.intersection(removed);
         let mut queue = removed.clone();
-        queue.subtract(&self.info.purged_snaps);
+        queue.subtract(&self.copy.info.purged_snaps);
         if let Some(t) = self.trimmer() {
             t.queue = queue;
         }
@@ -176,7 +180,7 @@ impl Pg {
 
     /// Goes on trimming where nothing is under way.
     pub(in crate::pg) fn trim_on(&mut self, cx: &mut Ctx<'_>) {
-        let (hold, max) = (self.map.no_snap_trim(), self.cfg.max_snap_trims);
+        let (hold, max) = (self.site.map.no_snap_trim(), self.site.cfg.max_snap_trims);
         let Role::Active(a) = &mut self.role else { return };
         let t = &mut *a.trimmer;
         let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
@@ -189,8 +193,8 @@ impl Pg {
         };
         t.listing = true;
         t.current = next;
-        let (from, to) = key::snap_range(self.pgid, self.pool.pg_num.max(1), next);
-        let token = self.token(Pending::Trim);
+        let (from, to) = key::snap_range(self.site.pgid, self.site.pool.pg_num.max(1), next);
+        let token = self.store.token(Pending::Trim);
         cx.out.push(Output::ListRecords { token, from, to, max });
     }
 
@@ -202,7 +206,7 @@ impl Pg {
             return;
         }
         self.save_info(cx);
-        let (from, to) = self.range();
+        let (from, to) = self.site.range();
         let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
         self.replicate_own(None, objects, cx);
     }
@@ -221,8 +225,7 @@ impl Pg {
         }
         t.waiting.extend(clones.iter().cloned());
         for clone in clones {
-            let token = self.token(Pending::TrimClone(clone.clone()));
-            cx.out.push(Output::Lookup { token, key: clone });
+            self.store.look_up(clone.clone(), Pending::TrimClone(clone), cx);
         }
     }
 
@@ -234,7 +237,7 @@ impl Pg {
             t.queue.remove_range(snap, 1);
             t.unsaved.push(snap);
             save = t.unsaved.len() >= NOTE_TOGETHER;
-            self.info.purged_snaps.insert(snap);
+            self.copy.info.purged_snaps.insert(snap);
         }
         if save {
             self.save_purged(cx);
@@ -257,11 +260,10 @@ impl Pg {
         };
         let Some(id) = key::snap_of(&clone) else { return };
         let head = key::clone_key(&clone, snap::NOSNAP);
-        let (c, new) = self.contexts.get(&head);
+        let (c, new) = self.ops.contexts.get(&head);
         c.trims.push((id, info));
         if new {
-            let token = self.token(Pending::Context(head.clone()));
-            cx.out.push(Output::Lookup { token, key: head });
+            self.store.look_up_context(head, cx);
         } else {
             self.pump(&head, cx);
         }
@@ -275,7 +277,7 @@ impl Pg {
 
     /// An object can't be looked up, so its clones can't be trimmed.
     pub(in crate::pg) fn trim_blocked(&mut self, head: &Bytes) {
-        if self.contexts.find(head).is_some_and(|c| !c.trims.is_empty()) {
+        if self.ops.contexts.find(head).is_some_and(|c| !c.trims.is_empty()) {
             self.trim_failed();
         }
     }
@@ -283,7 +285,9 @@ impl Pg {
     /// Trims the clones of an object that are to be trimmed, unless somebody reads or repairs them now.
     pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
         loop {
-            let Some(c) = self.contexts.find(head) else { return };
+            let Some(c) = self.ops.contexts.find(head) else {
+                return;
+            };
             if c.state.is_none() || c.exclusive || c.reading > 0 || c.repairs > 0 {
                 return;
             }
@@ -295,10 +299,10 @@ impl Pg {
     fn trim_clone(&mut self, head: &Bytes, clone: (SnapId, ObjectInfo), cx: &mut Ctx<'_>) {
         let id = clone.0;
         let clone_key = key::clone_key(head, id);
-        let version = EVersion::new(self.map.epoch(), self.info.last_update.version + 1);
+        let version = EVersion::new(self.site.map.epoch(), self.copy.info.last_update.version + 1);
         let given_up = self.lost().and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
-        let removed = given_up.as_ref().unwrap_or(&self.pool.snaps.removed);
-        let Some(state) = self.contexts.state(head) else {
+        let removed = given_up.as_ref().unwrap_or(&self.site.pool.snaps.removed);
+        let Some(state) = self.ops.contexts.state(head) else {
             return;
         };
         let prior_version = state.info.version;
@@ -316,17 +320,17 @@ impl Pg {
             mtime: UTime::ZERO,
             return_code: 0,
             op_returns: Vec::new(),
-            usage: self.info.usage.plus(done.usage),
+            usage: self.copy.info.usage.plus(done.usage),
             clones: vec![id],
             dirty: Dirty::of(done.objects.last().map_or(&[], |(_, ops)| ops)),
         };
-        if let Some(c) = self.contexts.set_state(head, done.state) {
+        if let Some(c) = self.ops.contexts.set_state(head, done.state) {
             c.uncommitted += 1;
         }
         if let Some(lost) = self.lost() {
             lost.rewritten(&done.objects, u64::MAX);
         }
-        let pause = self.cfg.snap_trim_sleep_us;
+        let pause = self.site.cfg.snap_trim_sleep_us;
         if let Some(t) = self.trimmer() {
             t.waiting.remove(&clone_key);
             t.last = version;
@@ -348,7 +352,7 @@ impl Pg {
             objects: Vec::new(),
             meta: vec![MetaOp::Delete(record)],
         };
-        self.submit(txn, Commit::Record, cx);
+        self.store.submit(txn, Commit::Record, cx);
         self.trim_on(cx);
     }
 }

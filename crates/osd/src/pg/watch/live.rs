@@ -12,8 +12,8 @@ use spirula_proto::osd::{MWatchNotify, WatchEvent};
 use super::memory::{Charge, WatchMemory};
 use super::notify::{Ack, Notify, NotifyStart};
 use super::watchers::{WatchKey, Watcher, Watchers};
-use crate::pg::Output;
 use crate::pg::op::Client;
+use crate::pg::output::Output;
 
 /// Bytes that a watch takes, roughly.
 const WATCH_BYTES: usize = 256;

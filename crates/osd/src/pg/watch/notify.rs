@@ -11,9 +11,9 @@ use spirula_proto::osd_op_data::{NotifyReplies, WatcherId};
 
 use super::memory::Charge;
 use super::watchers::WatchKey;
-use crate::pg::Output;
 use crate::pg::errno::ETIMEDOUT;
 use crate::pg::op::Client;
+use crate::pg::output::Output;
 
 /// A notification as its op asked for it.
 #[derive(Debug)]

@@ -12,17 +12,20 @@ use super::watchers::{WatchKey, Watcher};
 use super::{WatchEffects, WatchMemory};
 use crate::pg::exec::Asking;
 use crate::pg::op::{Client, ClientOp, OsdOp};
-use crate::pg::{Ctx, Pg, Role, key};
+use crate::pg::output::Ctx;
+use crate::pg::role::Role;
+use crate::pg::{Pg, key};
 
 impl Pg {
     /// Counts the memory of watches together with all other PGs of the reactor.
     pub fn share_watch_memory(&mut self, memory: WatchMemory) {
-        self.watches.share_memory(memory);
+        self.ops.watches.share_memory(memory);
     }
 
     /// The watches that this primary knows of.
     pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
-        self.watches
+        self.ops
+            .watches
             .iter()
             .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
     }
@@ -38,8 +41,8 @@ impl Pg {
             client,
             name,
             object,
-            watches: &self.watches,
-            epoch: self.map.epoch(),
+            watches: &self.ops.watches,
+            epoch: self.site.map.epoch(),
         }
     }
 
@@ -61,56 +64,60 @@ impl Pg {
             reserved,
         } = *effects;
         for (k, tell) in disconnects {
-            self.watches.remove(object, &k, tell, cx.out);
+            self.ops.watches.remove(object, &k, tell, cx.out);
         }
         // From here on the watches themselves are counted.
         drop(reserved);
         for connect in connects {
-            self.watches.connect(object, connect, client, cx.usec, cx.out);
+            self.ops.watches.connect(object, connect, client, cx.usec, cx.out);
         }
         for k in pings {
-            self.watches.ping(object, &k, cx.usec);
+            self.ops.watches.ping(object, &k, cx.usec);
         }
-        let version = self.contexts.state(object).map_or(0, |s| s.info.user_version);
+        let version = self.ops.contexts.state(object).map_or(0, |s| s.info.user_version);
         for start in notifies {
-            self.watches
+            self.ops
+                .watches
                 .start_notify(object, start, version, client, cx.usec, cx.out);
         }
         for ack in acks {
-            self.watches.acknowledge(object, ack, client, cx.out);
+            self.ops.watches.acknowledge(object, ack, client, cx.out);
         }
     }
 
     /// An object was read: whoever watches it is waited for, unless it is shut out.
     pub(in crate::pg) fn note_watchers(&mut self, object: &Bytes, cx: &Ctx<'_>) {
         if self.is_active()
-            && let Some(state) = self.contexts.state(object)
+            && let Some(state) = self.ops.contexts.state(object)
         {
-            self.watches.populate(object, &state.info.watchers, cx.usec);
+            self.ops.watches.populate(object, &state.info.watchers, cx.usec);
         }
     }
 
     /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
     pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
-        self.held.retain(|op| op.client.conn != conn);
-        self.contexts.drop_queued(conn);
+        self.ops.held.retain(|op| op.client.conn != conn);
+        self.ops.contexts.drop_queued(conn);
         if let Role::Active(a) = &mut self.role {
             a.lease.drop_ops(conn);
             a.in_flight
                 .iter_mut()
                 .for_each(|w| w.dups.retain(|op| op.client.conn != conn));
         }
-        self.watches.client_closed(conn, cx.usec);
+        self.ops.watches.client_closed(conn, cx.usec);
     }
 
     /// Drops the watches whose time is over, or whose client is shut out.
     pub fn check_watches(&mut self, cx: &mut Ctx<'_>) {
-        if self.watches.is_empty() || !self.is_active() {
+        if self.ops.watches.is_empty() || !self.is_active() {
             return;
         }
-        let map = Arc::clone(&self.map);
-        let mut due = self.watches.shut_out(cx.usec, |w| map.is_blocklisted(&w.addr));
-        due.extend(self.watches.expire(cx.usec, cx.out));
+        let map = Arc::clone(&self.site.map);
+        let mut due = self
+            .ops
+            .watches
+            .shut_out(cx.usec, |w| map.is_blocklisted(&w.addr));
+        due.extend(self.ops.watches.expire(cx.usec, cx.out));
         let mut by_client: BTreeMap<(Bytes, EntityName), Vec<u64>> = BTreeMap::new();
         for (object, (cookie, name)) in due {
             by_client.entry((object, name)).or_default().push(cookie);

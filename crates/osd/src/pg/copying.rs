@@ -1,0 +1,42 @@
+//! What this OSD copies to others and others to it.
+
+use bytes::Bytes;
+
+use super::incoming::Incoming;
+use super::pace::Pace;
+use super::repair::Patient;
+use super::sync_source::SyncSource;
+use super::sync_target::SyncTarget;
+
+/// Copies under way, from this OSD and to it.
+#[derive(Debug, Default)]
+pub(super) struct Copying {
+    /// What is copied from here.
+    pub(super) source: Option<SyncSource>,
+    /// What is copied to here.
+    pub(super) target: Option<SyncTarget>,
+    /// The object that this member repairs.
+    pub(super) patient: Option<Patient>,
+    /// Who copies to this OSD in the background, or would like to.
+    pub(super) incoming: Option<Incoming>,
+    /// The key of the object for which the last copy from here failed, as it can't be read.
+    pub(super) unreadable: Option<Bytes>,
+    /// How fast this OSD copies.
+    pub(super) pace: Pace,
+}
+
+impl Copying {
+    /// The attempt at peering is over.
+    pub(super) fn leave_attempt(&mut self) {
+        self.source = None;
+        self.target = None;
+    }
+
+    /// The interval is over.
+    pub(super) fn leave_interval(&mut self) {
+        *self = Self {
+            pace: self.pace.clone(),
+            ..Self::default()
+        };
+    }
+}

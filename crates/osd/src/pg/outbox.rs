@@ -1,0 +1,40 @@
+//! What a PG says to other OSDs, and to itself.
+
+use std::collections::VecDeque;
+
+use spirula_maps::PgId;
+
+use super::message::{PeerBody, PeerMessage, PeeringId};
+use super::output::{Ctx, Output};
+
+/// Sends a PG's messages.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pgid: PgId,
+    whoami: i32,
+    /// Messages to this OSD itself, which holder and target, or primary and holder, may both be.
+    pub(super) to_self: VecDeque<PeerMessage>,
+}
+
+impl Outbox {
+    /// Of a PG on this OSD.
+    pub(super) fn new(pgid: PgId, whoami: i32) -> Self {
+        Self {
+            pgid,
+            whoami,
+            to_self: VecDeque::new(),
+        }
+    }
+
+    /// Sends a message of an attempt at peering. `reply`: it answers one, and goes back where that came from.
+    pub(super) fn send(&mut self, osd: i32, id: PeeringId, body: PeerBody, reply: bool, cx: &mut Ctx<'_>) {
+        let pgid = self.pgid;
+        let msg = PeerMessage { pgid, id, body };
+        if osd == self.whoami {
+            self.to_self.push_back(msg);
+            return;
+        }
+        let msg = msg.to_raw();
+        cx.out.push(Output::Send { osd, msg, reply });
+    }
+}

@@ -1,0 +1,53 @@
+//! What this OSD is to a PG, with what it has only in that role.
+
+use std::collections::VecDeque;
+
+use spirula_maps::EVersion;
+
+use super::backfill::Backfill;
+use super::lease::Lease;
+use super::op_write::InFlight;
+use super::peering::Peering;
+use super::repair::Repairs;
+use super::replica::Replica;
+use super::snaps::trim::Trimmer;
+
+/// What this OSD is to the PG.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Nothing yet: the OSD is not up in the map it knows.
+    Idle,
+    /// It leads, and agrees with the other members.
+    Peering(Box<Peering>),
+    /// It leads, and serves.
+    Active(Active),
+    /// It follows a primary.
+    Replica(Replica),
+    /// It has, or had, a copy that belongs elsewhere.
+    Stray,
+    /// It is deleting its copy.
+    Deleting,
+}
+
+/// A primary that serves.
+#[derive(Debug)]
+pub(super) struct Active {
+    /// The replicas, and up to where each is durable.
+    pub(super) peers: Vec<(i32, EVersion)>,
+    /// Up to where this OSD itself is durable.
+    pub(super) local: EVersion,
+    /// Up to where all are.
+    pub(super) committed: EVersion,
+    /// Writes that are not durable everywhere, in order.
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// Lets it answer reads.
+    pub(super) lease: Box<Lease>,
+    /// Brings up the members to be.
+    pub(super) backfill: Box<Backfill>,
+    /// Trims removed snapshots.
+    pub(super) trimmer: Box<Trimmer>,
+    /// Has objects repaired that members can't read.
+    pub(super) repairs: Box<Repairs>,
+    /// When the oldest of them was sent (again).
+    pub(super) sent: u64,
+}

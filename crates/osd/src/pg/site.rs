@@ -1,0 +1,90 @@
+//! What a PG knows of its surroundings: who and where it is, its settings, and what the newest map says of it.
+//!
+//! Only the PG itself changes that, when a map or a configuration comes; all others read it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_maps::{HObject, PgId};
+
+use super::cluster::{ClusterMap, PoolView};
+use super::config::{PgConfig, Shares};
+use super::interval::Interval;
+use super::key;
+use super::message::PeeringId;
+
+/// A PG's surroundings.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// The PG.
+    pub(super) pgid: PgId,
+    /// This OSD.
+    pub(super) whoami: i32,
+    /// Settings.
+    pub(super) cfg: Arc<PgConfig>,
+    /// Its part of what the PGs of the reactor may take together.
+    pub(super) shares: Shares,
+    /// The newest map.
+    pub(super) map: Arc<dyn ClusterMap>,
+    /// The pool in that map, or, where that is gone, as it was last.
+    pub(super) pool: PoolView,
+    /// To whom the PG belongs now.
+    pub(super) interval: Interval,
+}
+
+impl Site {
+    pub(super) fn new(pgid: PgId, whoami: i32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+        Self {
+            pgid,
+            whoami,
+            shares: cfg.shares(1),
+            cfg,
+            pool: map.pool(pgid.pool).unwrap_or_default(),
+            interval: Interval::new(pgid, &*map),
+            map,
+        }
+    }
+
+    /// The range of the store's keys that holds the PG's objects.
+    pub(super) fn range(&self) -> (Bytes, Bytes) {
+        key::pg_range(self.pgid, self.pool.pg_num.max(1))
+    }
+
+    /// Whether an object is the PG's.
+    pub(super) fn contains(&self, o: &HObject) -> bool {
+        self.pgid.contains_hash(self.pool.pg_num.max(1), o.hash)
+    }
+
+    /// Whether `from` leads the PG, as this OSD knows, in an interval that it did not see end.
+    pub(super) fn is_leader(&self, from: i32, id: PeeringId) -> bool {
+        from == self.interval.place.primary && id.epoch >= self.interval.since && from != self.whoami
+    }
+
+    /// Whether this OSD is to be a member.
+    pub(super) fn is_to_be_here(&self) -> bool {
+        self.interval.place.up.contains(&self.whoami)
+    }
+
+    /// Whether others serve than those that should.
+    pub(super) fn is_remapped(&self) -> bool {
+        let place = &self.interval.place;
+        place.up.iter().any(|o| !place.acting.contains(o))
+            || place.acting.iter().any(|o| !place.up.contains(o))
+    }
+
+    /// How many members are missing from those that there should be.
+    pub(super) fn lacking_members(&self) -> usize {
+        (self.pool.size as usize).saturating_sub(self.interval.place.acting.len())
+    }
+
+    /// The OSDs besides this one that serve the PG.
+    pub(super) fn others(&self) -> Vec<i32> {
+        let acting = self.interval.place.acting.iter();
+        acting.copied().filter(|o| *o != self.whoami).collect()
+    }
+
+    /// Whether an OSD is up in the newest map.
+    pub(super) fn is_up(&self, osd: i32) -> bool {
+        self.map.osd(osd).is_some_and(|v| v.up)
+    }
+}

@@ -1,0 +1,247 @@
+//! The copy of the PG that this OSD has in its store, as it is known here: its info, its log, and the requests remembered besides.
+//!
+//! Log keeping is here: entries are appended, trimmed, and compared with what others lack. What it changes of the store it adds to
+//! a transaction of whoever asks.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_maps::{EVersion, PgId, snap};
+
+use super::dirty::Dirty;
+use super::dups::{DupBatch, Dups};
+use super::info::PgInfo;
+use super::key;
+use super::log::{LogEntry, LogOp, PgLog};
+use super::message::LogUpdate;
+use super::op::ClientOp;
+use super::site::Site;
+use super::txn::{MetaOp, Txn};
+
+/// What this OSD has of the PG.
+#[derive(Debug, Default)]
+pub(super) struct StoredCopy {
+    /// Whether there is a copy here: its info is stored.
+    pub(super) exists: bool,
+    /// What it says of itself.
+    pub(super) info: PgInfo,
+    /// Its newest changes.
+    pub(super) log: PgLog,
+    /// Requests that are no longer in the log.
+    pub(super) dups: Dups,
+}
+
+/// The objects that entries name, with the clones.
+pub(super) fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<Bytes>) {
+    for e in entries.filter(|e| e.op != LogOp::Error) {
+        let head = key::object_key(&e.object);
+        out.extend(e.clones.iter().map(|id| key::clone_key(&head, *id)));
+        out.insert(head);
+    }
+}
+
+impl StoredCopy {
+    /// A copy as the store remembers it. `entries` ascend.
+    pub(super) fn load(mut info: PgInfo, entries: Vec<LogEntry>) -> Self {
+        if let Some(last) = entries.last().filter(|e| e.version > info.last_update) {
+            // The info is written when the PG is activated; since then the log tells.
+            info.last_update = last.version;
+            info.usage = last.usage;
+        }
+        // Trimmed entries are removed without the info being written.
+        if let Some(first) = entries.first().filter(|e| e.version > info.log_tail) {
+            info.log_tail = info
+                .log_tail
+                .max(EVersion::new(first.version.epoch, first.version.version - 1));
+        }
+        let newest = entries.iter().map(|e| e.user_version).max().unwrap_or(0);
+        info.last_user_version = info.last_user_version.max(newest);
+        Self {
+            exists: true,
+            log: PgLog::from_entries(info.log_tail, info.last_update, entries),
+            info,
+            dups: Dups::default(),
+        }
+    }
+
+    /// The record of the info as it is now.
+    pub(super) fn info_record(&self, pgid: PgId) -> MetaOp {
+        MetaOp::Put(
+            key::info_key(pgid),
+            spirula_denc::encode_to_vec(&self.info).into(),
+        )
+    }
+
+    /// What others are told that it has.
+    pub(super) fn account(&self) -> Option<PgInfo> {
+        self.exists.then(|| self.info.clone())
+    }
+
+    /// From now on it is a mixture of versions, durably with this transaction.
+    pub(super) fn mark_incomplete(&mut self, pgid: PgId, txn: &mut Txn) {
+        if !self.info.incomplete || !self.exists {
+            self.info.incomplete = true;
+            self.exists = true;
+            txn.meta.push(self.info_record(pgid));
+        }
+    }
+
+    /// Appends an entry and keeps the info in step.
+    pub(super) fn note_entry(&mut self, e: LogEntry) {
+        self.info.last_update = e.version;
+        self.info.last_user_version = self.info.last_user_version.max(e.user_version);
+        self.info.usage = e.usage;
+        self.log.append(e);
+    }
+
+    /// Forgets log entries as the primary does, but not how their requests were answered.
+    pub(super) fn trim_log_to(&mut self, to: EVersion, site: &Site, txn: &mut Txn) {
+        let (pgid, before) = (site.pgid, self.log.tail());
+        let gone = self.log.trim_to(to);
+        if gone.is_empty() {
+            return;
+        }
+        let tail = self.log.tail();
+        // Ranges that adjoin are one to the store.
+        let (from, to) = (key::after_log_key(pgid, before), key::after_log_key(pgid, tail));
+        txn.meta.push(MetaOp::DeleteRange(from, to));
+        self.info.log_tail = tail;
+        if let Some(batch) = DupBatch::of(gone) {
+            let key = key::dups_key(pgid, batch.name());
+            txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
+            self.dups.push(batch);
+        }
+        let (cfg, shares) = (&site.cfg, &site.shares);
+        let max = cfg.dups_tracked.min(shares.dups).saturating_sub(self.log.len());
+        for name in self.dups.trim(max, cfg.max_log_bytes) {
+            txn.meta.push(MetaOp::Delete(key::dups_key(pgid, name)));
+        }
+    }
+
+    /// Takes over info and log, as a member that was told so; the objects are as they say already.
+    pub(super) fn take_over(&mut self, pgid: PgId, info: PgInfo, update: LogUpdate, txn: &mut Txn) {
+        if update.replace {
+            for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
+                txn.meta.push(MetaOp::DeleteRange(from, to));
+            }
+            for batch in &update.dups {
+                let key = key::dups_key(pgid, batch.name());
+                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
+            }
+            self.dups = Dups::from_batches(update.dups);
+            self.log = PgLog::empty_at(info.log_tail);
+        } else {
+            for v in self.log.rewind_to(update.keep_to) {
+                txn.meta.push(MetaOp::Delete(key::log_key(pgid, v)));
+            }
+        }
+        for e in update.entries {
+            txn.meta
+                .push(MetaOp::Put(key::log_key(pgid, e.version), e.to_bytes()));
+            self.log.append(e);
+        }
+        self.log.set_head(info.last_update);
+        self.info = PgInfo {
+            log_tail: self.log.tail(),
+            ..info
+        };
+        self.exists = true;
+        txn.meta.push(self.info_record(pgid));
+    }
+
+    /// Forgets it all: its records go with this transaction.
+    pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
+        for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
+            txn.meta.push(MetaOp::DeleteRange(from, to));
+        }
+        txn.meta.push(MetaOp::Delete(key::info_key(pgid)));
+        // The number stays: without it the range of the PG's keys would be that of the whole pool.
+        *self = Self {
+            info: PgInfo {
+                pg_num: self.info.pg_num,
+                ..PgInfo::default()
+            },
+            ..Self::default()
+        };
+    }
+
+    /// Gives a child its part of the log, and all else too: nothing tells which of it is whose. What is stored of both
+    /// changes with the transaction that is returned.
+    pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32) -> (Self, Txn) {
+        self.info.usage_invalid = true;
+        self.info.pg_num = pg_num;
+        let new = Self {
+            exists: self.exists,
+            info: self.info.clone(),
+            log: self.log.split_off(|o| child.contains_hash(pg_num, o.hash)),
+            dups: self.dups.clone(),
+        };
+        let mut txn = Txn::default();
+        if self.exists {
+            for e in new.log.iter() {
+                txn.meta.push(MetaOp::Delete(key::log_key(pgid, e.version)));
+                txn.meta
+                    .push(MetaOp::Put(key::log_key(child, e.version), e.to_bytes()));
+            }
+            for batch in new.dups.batches() {
+                let key = key::dups_key(child, batch.name());
+                txn.meta.push(MetaOp::Put(key, batch.to_bytes()));
+            }
+            txn.meta.push(new.info_record(child));
+            txn.meta.push(self.info_record(pgid));
+        }
+        (new, txn)
+    }
+
+    /// Whether a request was executed before, or failed.
+    pub(super) fn knows(&self, op: &ClientOp) -> bool {
+        self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some()
+    }
+
+    /// The objects that were written after `base`; `None` where the log does not reach so far back.
+    pub(super) fn written_since(&self, base: EVersion) -> Option<Vec<Bytes>> {
+        let mut keys = BTreeSet::new();
+        objects(self.log.after(base), &mut keys);
+        (self.log.tail() <= base).then(|| keys.into_iter().collect())
+    }
+
+    /// What of an object changed after `base`, where it was there then and the log tells; of a clone it does not.
+    pub(super) fn changed_since(&self, base: EVersion, key: &Bytes) -> Option<Dirty> {
+        let object = key::parse_object_key(key).filter(|o| o.snap == snap::NOSNAP)?;
+        let is_change = |e: &&LogEntry| e.op != LogOp::Error && e.object == object;
+        let mut changes = self.log.after(base).filter(is_change).peekable();
+        let was_there = changes.peek()?.prior_version != EVersion::ZERO;
+        let changes: Vec<&LogEntry> = changes.collect();
+        let is_whole = |e: &&LogEntry| e.op == LogOp::Delete || e.dirty.is_whole();
+        if !was_there || self.log.tail() > base || changes.iter().any(is_whole) {
+            return None;
+        }
+        Some(Dirty::sum(changes.iter().map(|e| &e.dirty)))
+    }
+
+    /// About how many bytes of these objects changed after `base`.
+    pub(super) fn bytes_changed_since(&self, base: EVersion, keys: &[Bytes]) -> u64 {
+        let usage = self.info.usage;
+        let mean = usage.bytes.max(0).unsigned_abs() / usage.objects.max(1).unsigned_abs();
+        let bytes = |key| {
+            let changed = self.changed_since(base, key)?;
+            Some(
+                changed
+                    .within(u64::MAX)
+                    .map(|(from, to)| to - from)
+                    .fold(0, u64::saturating_add)
+                    .min(mean),
+            )
+        };
+        keys.iter()
+            .map(|k| bytes(k).unwrap_or(mean))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Whether an object was written after `base`.
+    pub(super) fn is_written_since(&self, base: EVersion, key: &Bytes) -> bool {
+        let mut keys = BTreeSet::new();
+        objects(self.log.after(base), &mut keys);
+        self.log.tail() > base || keys.contains(key)
+    }
+}
