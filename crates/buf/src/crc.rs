@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::ALIGN;
 
 /// Slices below this are not looked up: computing is about as fast.
-const MIN: usize = 16 << 10;
+pub(crate) const MIN: usize = 16 << 10;
 
 /// Checksums of a live buffer.
 struct Noted {

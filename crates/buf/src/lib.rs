@@ -21,10 +21,13 @@ use bytes::Bytes;
 
 use file::Filed;
 pub use file::let_go;
+pub use parts::Divided;
+use parts::Part;
 
 pub mod crc;
 mod file;
 mod map;
+mod parts;
 
 /// Alignment of every buffer: the block size that O_DIRECT wants. Independent of the machine's page size.
 pub const ALIGN: usize = 4096;
@@ -435,12 +438,7 @@ impl Pool {
         let raw = self.in_file(cap).or_else(|| self.take(cap));
         let raw = raw.unwrap_or_else(|| Raw::new(cap));
         self.shared.take(raw.cap);
-        PoolBuf {
-            raw: Some(raw),
-            len,
-            checked: false,
-            shared: Arc::clone(&self.shared),
-        }
+        PoolBuf::of(Memory::Whole(raw), len, Arc::clone(&self.shared))
     }
 
     /// A buffer in a file, if it is large, too much for the pool's memory, and there is a place for files.
@@ -471,9 +469,27 @@ impl Pool {
     }
 }
 
+/// What a buffer lies in.
+enum Memory {
+    /// Memory of its own, which returns to the pool.
+    Whole(Raw),
+    /// Part of another buffer.
+    Part(Part),
+}
+
+impl Memory {
+    fn start(&self) -> NonNull<u8> {
+        match self {
+            Self::Whole(raw) => raw.ptr,
+            Self::Part(part) => part.at,
+        }
+    }
+}
+
 /// An aligned buffer, exclusively owned until it is frozen.
 pub struct PoolBuf {
-    raw: Option<Raw>,
+    /// `None` while it is dropped.
+    memory: Option<Memory>,
     len: usize,
     /// Checksums are noted.
     checked: bool,
@@ -481,6 +497,25 @@ pub struct PoolBuf {
 }
 
 impl PoolBuf {
+    fn of(memory: Memory, len: usize, shared: Arc<Shared>) -> Self {
+        Self {
+            memory: Some(memory),
+            len,
+            checked: false,
+            shared,
+        }
+    }
+
+    /// Where its bytes are; dangling without any.
+    fn start(&self) -> NonNull<u8> {
+        self.memory.as_ref().map_or(NonNull::dangling(), Memory::start)
+    }
+
+    /// Makes it a buffer whose parts are filled one by one.
+    pub fn divide(self) -> Divided {
+        Divided::new(self)
+    }
+
     /// Shortens the buffer to `len` bytes; no effect if it is shorter already.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -498,7 +533,8 @@ impl PoolBuf {
     /// As [`PoolBuf::freeze`], with the CRC-32C of each block of 4 KiB (the last one may be shorter), for [`crc`] to tell.
     pub fn freeze_checked(mut self, block_crcs: Vec<u32>) -> Bytes {
         debug_assert_eq!(block_crcs.len(), self.len.div_ceil(ALIGN));
-        if self.len > 0 {
+        // Nobody asks for those of less.
+        if self.len >= crc::MIN {
             self.checked = true;
             crc::note(&self, block_crcs);
         }
@@ -510,9 +546,9 @@ impl Deref for PoolBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.raw {
-            // SAFETY: the allocation holds `cap >= len` initialised bytes and lives as long as `self`.
-            Some(raw) => unsafe { slice::from_raw_parts(raw.ptr.as_ptr(), self.len) },
+        match &self.memory {
+            // SAFETY: at least `len` initialised bytes are there and live as long as `self`.
+            Some(memory) => unsafe { slice::from_raw_parts(memory.start().as_ptr(), self.len) },
             None => &[],
         }
     }
@@ -520,9 +556,9 @@ impl Deref for PoolBuf {
 
 impl DerefMut for PoolBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &self.raw {
+        match &self.memory {
             // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
-            Some(raw) => unsafe { slice::from_raw_parts_mut(raw.ptr.as_ptr(), self.len) },
+            Some(memory) => unsafe { slice::from_raw_parts_mut(memory.start().as_ptr(), self.len) },
             None => &mut [],
         }
     }
@@ -536,11 +572,12 @@ impl AsRef<[u8]> for PoolBuf {
 
 impl Drop for PoolBuf {
     fn drop(&mut self) {
-        let Some(raw) = self.raw.take() else { return };
-        let cap = raw.cap;
+        let Some(memory) = self.memory.take() else { return };
         if self.checked {
-            crc::forget(raw.ptr.as_ptr().addr());
+            crc::forget(memory.start().as_ptr().addr());
         }
+        let Memory::Whole(raw) = memory else { return };
+        let cap = raw.cap;
         // Before it goes to the shelf, so that a waiter finds room.
         self.shared.put_back(cap);
         let common = &self.shared.common;
@@ -658,7 +695,7 @@ mod tests {
     fn what_is_too_much_lies_in_a_file() {
         let dir = std::env::temp_dir();
         let pool = Budget::with_files(16 << 20, 0, Some(dir)).pool(16 << 20);
-        let is_filed = |b: &PoolBuf| b.raw.as_ref().is_some_and(|r| r.file.is_some());
+        let is_filed = |b: &PoolBuf| matches!(&b.memory, Some(Memory::Whole(r)) if r.file.is_some());
         let first = pool.get(12 << 20);
         let mut second = pool.get(8 << 20);
         let third = pool.get(4 << 20);

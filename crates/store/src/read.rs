@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_buf::PoolBuf;
+use spirula_buf::{Divided, PoolBuf};
 
 use crate::config::{BLOCK, BLOCK64};
 use crate::device::IoKind;
@@ -21,15 +21,25 @@ const CACHED_READ: usize = 16 << 10;
 /// Blocks after which the memory of a buffer in a file is let go of, while it is checked.
 const CHECKED_AT_ONCE: usize = 1024;
 
+/// Bytes that one read has the device read at a time: a device is busy with that, and others get their turn.
+const AT_ONCE: usize = 8 << 20;
+
 /// A read under way.
 pub(crate) struct ReadOp {
     key: ObjectKey,
     token: Token,
     pieces: Vec<Piece>,
-    /// Bytes of the pieces, taken together, that were asked for.
+    /// The first piece that is not in the buffer nor being read.
+    next: usize,
+    /// The pieces, one after the other.
+    buf: Divided,
+    /// Bytes of the buffer that were asked for.
     skip: usize,
     len: usize,
-    outstanding: usize,
+    /// Bytes that the device reads now.
+    reading: usize,
+    /// Bytes that were filled since the memory of buffers in files was let go of.
+    filled: usize,
     error: Option<StoreError>,
 }
 
@@ -52,6 +62,45 @@ impl Piece {
             Self::Zero(n) => *n,
             Self::Device { crcs, .. } => crcs.len() * BLOCK,
         }
+    }
+
+    /// Checksums of the blocks, where they are as on the device.
+    fn crcs(&self) -> Option<&[u32]> {
+        match self {
+            Self::Device { crcs, patches, .. } if patches.is_empty() => Some(crcs),
+            _ => None,
+        }
+    }
+}
+
+impl ReadOp {
+    /// Bytes of the buffer were filled.
+    fn filled(&mut self, bytes: usize) {
+        self.filled += bytes;
+        if self.filled >= CHECKED_AT_ONCE * BLOCK {
+            self.filled = 0;
+            spirula_buf::let_go();
+        }
+    }
+
+    /// Whether all pieces are there, or it has failed and the device reads no more of it.
+    fn is_done(&self) -> bool {
+        self.reading == 0 && (self.next == self.pieces.len() || self.error.is_some())
+    }
+
+    fn into_result(self) -> Result<Bytes> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let crcs: Option<Vec<&[u32]>> = self.pieces.iter().map(Piece::crcs).collect();
+        let Some(buf) = self.buf.join() else {
+            unreachable!("what the device reads is waited for");
+        };
+        let whole = match crcs {
+            Some(crcs) => buf.freeze_checked(crcs.concat()),
+            None => buf.freeze(),
+        };
+        Ok(whole.slice(self.skip..self.skip + self.len))
     }
 }
 
@@ -163,49 +212,76 @@ impl Store {
                 return;
             }
         };
+        let (skip, len) = ((offset % BLOCK64) as usize, (end - offset) as usize);
+        if let [Piece::Here(bytes)] = &pieces[..] {
+            let read = Event::Read(token, Ok(bytes.slice(skip..skip + len)));
+            self.events.push_back(read);
+            return;
+        }
         self.last_read += 1;
-        let id = self.last_read;
-        let mut op = ReadOp {
+        let op = ReadOp {
             key: key.clone(),
             token,
-            skip: (offset % BLOCK64) as usize,
-            len: (end - offset) as usize,
-            outstanding: 0,
+            skip,
+            len,
+            next: 0,
+            buf: self.state.pool.get(pieces.iter().map(Piece::len).sum()).divide(),
+            reading: 0,
+            filled: 0,
             error: None,
             pieces,
         };
-        for (i, piece) in op.pieces.iter().enumerate() {
-            if let Piece::Device { pblk, crcs, .. } = piece {
-                let buf = self.state.pool.get(crcs.len() * BLOCK);
-                self.queue(
-                    IoKind::Read {
-                        offset: pblk * BLOCK64,
-                        buf,
-                    },
-                    Purpose::Read(id, i),
-                );
-                self.reading.insert(id);
-                self.stats.device_reads += 1;
-                op.outstanding += 1;
+        self.go_on_reading(self.last_read, op);
+    }
+
+    /// Fills the pieces that come next, or has the device read them; answers a read if all of it is there.
+    fn go_on_reading(&mut self, id: u64, mut op: ReadOp) {
+        while op.error.is_none() && op.reading < AT_ONCE {
+            let Some(piece) = op.pieces.get(op.next) else {
+                break;
+            };
+            let len = piece.len();
+            let mut buf = op.buf.part(len);
+            match piece {
+                Piece::Here(bytes) => buf.copy_from_slice(bytes),
+                Piece::Zero(_) => buf.fill(0),
+                Piece::Device { pblk, .. } => {
+                    let offset = pblk * BLOCK64;
+                    self.queue(IoKind::Read { offset, buf }, Purpose::Read(id, op.next));
+                    self.stats.device_reads += 1;
+                    op.reading += len;
+                    op.next += 1;
+                    continue;
+                }
             }
+            op.next += 1;
+            op.filled(len);
         }
-        self.reads.insert(id, op);
-        self.finish_read(id);
+        if op.is_done() {
+            self.reading.remove(&id);
+            self.events.push_back(Event::Read(op.token, op.into_result()));
+        } else {
+            // What it has yet to read stays as it is, too.
+            self.reading.insert(id);
+            self.reads.insert(id, op);
+        }
     }
 
     /// Takes the outcome of one operation of a read.
     pub(crate) fn read_done(&mut self, id: u64, piece: usize, result: io::Result<()>, buf: Option<PoolBuf>) {
-        let Some(op) = self.reads.get_mut(&id) else { return };
-        op.outstanding -= 1;
-        let Some(Piece::Device {
+        let Some(mut op) = self.reads.remove(&id) else {
+            return;
+        };
+        let Piece::Device {
             lblk,
             pblk,
             crcs,
             patches,
-        }) = op.pieces.get(piece)
+        } = &op.pieces[piece]
         else {
-            return;
+            unreachable!("only what is on the device is read");
         };
+        let len = crcs.len() * BLOCK;
         let offset = u64::from(*lblk) * BLOCK64;
         let outcome = match (result, buf) {
             (Ok(()), Some(mut buf)) => match first_bad(&buf, crcs) {
@@ -213,11 +289,17 @@ impl Store {
                     for (at, patch) in patches {
                         buf[*at..*at + patch.len()].copy_from_slice(patch);
                     }
-                    if patches.is_empty() {
-                        Ok(buf.freeze_checked(crcs.clone()))
-                    } else {
-                        Ok(buf.freeze())
+                    if buf.len() == BLOCK
+                        && patches.is_empty()
+                        && self.state.cfg.data_cache_bytes > 0
+                        // What was written since is not on the device before all reads of the block have ended.
+                        && self.state.find_dirty(*pblk).is_none()
+                    {
+                        // A copy, as the buffer's memory is counted for reads under way.
+                        let entry = (crcs[0], Bytes::copy_from_slice(&buf));
+                        self.state.data.insert(*pblk, entry, BLOCK + 128);
                     }
+                    Ok(())
                 }
                 Some(i) => Err(StoreError::Corrupt {
                     key: op.key.clone(),
@@ -232,58 +314,13 @@ impl Store {
             }),
             (Ok(()), None) => Err(StoreError::NoObject(op.key.clone())),
         };
-        match outcome {
-            Ok(bytes) => {
-                if bytes.len() == BLOCK
-                    && patches.is_empty()
-                    && self.state.cfg.data_cache_bytes > 0
-                    // What was written since is not on the device before all reads of the block have ended.
-                    && self.state.find_dirty(*pblk).is_none()
-                {
-                    // A copy, as the buffer's memory is counted for reads under way.
-                    let entry = (crcs[0], Bytes::copy_from_slice(&bytes));
-                    self.state.data.insert(*pblk, entry, BLOCK + 128);
-                }
-                op.pieces[piece] = Piece::Here(bytes);
-            }
-            Err(e) => {
-                self.stats.corruptions += u64::from(matches!(e, StoreError::Corrupt { .. }));
-                op.error.get_or_insert(e);
-            }
+        if let Err(e) = outcome {
+            self.stats.corruptions += u64::from(matches!(e, StoreError::Corrupt { .. }));
+            op.error.get_or_insert(e);
         }
-        self.finish_read(id);
-    }
-
-    /// Answers a read if all of it is there.
-    fn finish_read(&mut self, id: u64) {
-        if self.reads.get(&id).is_none_or(|op| op.outstanding > 0) {
-            return;
-        }
-        self.reading.remove(&id);
-        let Some(op) = self.reads.remove(&id) else { return };
-        let result = match op.error {
-            Some(e) => Err(e),
-            None => Ok(self.assemble(&op)),
-        };
-        self.events.push_back(Event::Read(op.token, result));
-    }
-
-    fn assemble(&self, op: &ReadOp) -> Bytes {
-        if let [Piece::Here(bytes)] = &op.pieces[..] {
-            return bytes.slice(op.skip..op.skip + op.len);
-        }
-        let mut out = self.state.pool.get(op.pieces.iter().map(Piece::len).sum());
-        let mut at = 0;
-        for piece in &op.pieces {
-            let part = &mut out[at..at + piece.len()];
-            match piece {
-                Piece::Here(bytes) => part.copy_from_slice(bytes),
-                _ => part.fill(0),
-            }
-            at += piece.len();
-            spirula_buf::let_go();
-        }
-        out.freeze().slice(op.skip..op.skip + op.len)
+        op.reading -= len;
+        op.filled(len);
+        self.go_on_reading(id, op);
     }
 
     /// Starts the reads that partial writes need.

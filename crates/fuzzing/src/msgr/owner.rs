@@ -141,7 +141,7 @@ impl Owner {
         // What is pending is still written after an error.
         if let Some(encoder) = self.encoder() {
             let mut slices = Vec::new();
-            encoder.slices(&mut slices);
+            encoder.slices(&mut slices, usize::MAX);
             let pending: usize = slices.iter().map(|s| s.len()).sum();
             drop(slices);
             assert_eq!(pending, encoder.pending());

@@ -124,8 +124,10 @@ impl Decoder {
         let capacity = spare.len();
         let n = match &mut self.state {
             State::Large(large, _) => {
-                let mut slices = large.spare();
-                slices.push(IoSliceMut::new(spare));
+                let (mut slices, all) = large.spare();
+                if all {
+                    slices.push(IoSliceMut::new(spare));
+                }
                 let n = read(&mut slices)?;
                 let extra = large.filled(n);
                 self.end += extra;

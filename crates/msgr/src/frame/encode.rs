@@ -259,12 +259,18 @@ impl Encoder {
         }
     }
 
-    /// Appends the unwritten slices to `out`, in order.
-    pub fn slices<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
+    /// Appends the unwritten slices to `out`, in order, of `most` bytes at most.
+    pub fn slices<'a>(&'a self, out: &mut Vec<IoSlice<'a>>, mut most: usize) {
         let mut skip = self.offset;
         for part in &self.parts {
-            out.push(IoSlice::new(&self.part_bytes(part)[skip..]));
+            let rest = &self.part_bytes(part)[skip..];
+            let len = rest.len().min(most);
+            out.push(IoSlice::new(&rest[..len]));
+            most -= len;
             skip = 0;
+            if most == 0 {
+                break;
+            }
         }
     }
 

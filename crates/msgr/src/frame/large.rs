@@ -7,7 +7,8 @@ use spirula_buf::crc::BlockSums;
 use spirula_buf::{ALIGN, Arrival, Pool, PoolBuf};
 
 use super::{
-    EPILOGUE_CRC, EPILOGUE_SECURE, FrameError, GcmRx, Preamble, TAG_LEN, Tag, check_status, le32, padded,
+    EPILOGUE_CRC, EPILOGUE_SECURE, FrameError, GcmRx, MOVED_AT_ONCE, Preamble, TAG_LEN, Tag, check_status,
+    le32, padded,
 };
 
 /// The received segments of a message, checked.
@@ -86,15 +87,20 @@ impl Large {
         self.bufs.iter().all(|f| f.filled == f.buf.len())
     }
 
-    /// The unfilled places in order.
-    pub(super) fn spare(&mut self) -> Vec<IoSliceMut<'_>> {
+    /// The unfilled places in order, of [`MOVED_AT_ONCE`] bytes at most, and whether these are all.
+    pub(super) fn spare(&mut self) -> (Vec<IoSliceMut<'_>>, bool) {
         let mut out = Vec::with_capacity(self.bufs.len() + 1);
+        let (mut most, mut all) = (MOVED_AT_ONCE, true);
         for f in &mut self.bufs {
-            if f.filled < f.buf.len() {
-                out.push(IoSliceMut::new(&mut f.buf[f.filled..]));
+            let rest = &mut f.buf[f.filled..];
+            let len = rest.len().min(most);
+            all &= len == rest.len();
+            most -= len;
+            if len > 0 {
+                out.push(IoSliceMut::new(&mut rest[..len]));
             }
         }
-        out
+        (out, all)
     }
 
     /// Notes that `n` bytes were read into the places; returns how many went beyond them.

@@ -32,6 +32,9 @@ pub const FEATURE_REVISION_1: u64 = 1;
 
 const PREAMBLE: usize = 32;
 const MAX_SEGMENTS: usize = 4;
+/// Bytes that one system call reads or writes at most: with a fast peer it would go on for a whole body, keep others waiting, and
+/// have all of a buffer that lies in a file in memory.
+pub(crate) const MOVED_AT_ONCE: usize = 8 << 20;
 /// Bytes of segment 0 that travel inside the first GCM block of secure mode.
 const INLINE: usize = 48;
 const TAG_LEN: usize = 16;

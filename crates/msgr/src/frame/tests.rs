@@ -54,7 +54,7 @@ fn feed(dec: &mut Decoder, bytes: &[u8]) -> usize {
 fn take(enc: &mut Encoder) -> Vec<u8> {
     let out = {
         let mut slices: Vec<IoSlice<'_>> = Vec::new();
-        enc.slices(&mut slices);
+        enc.slices(&mut slices, usize::MAX);
         slices.iter().flat_map(|s| s.iter().copied()).collect::<Vec<u8>>()
     };
     assert_eq!(out.len(), enc.pending());

@@ -95,7 +95,7 @@ fn feed(dec: &mut Decoder, mut bytes: &[u8]) {
 
 fn written(enc: &mut Encoder) -> Vec<u8> {
     let mut slices: Vec<IoSlice<'_>> = Vec::new();
-    enc.slices(&mut slices);
+    enc.slices(&mut slices, usize::MAX);
     slices.iter().flat_map(|s| s.iter().copied()).collect()
 }
 

@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::frame::{Decoder, Encoder};
+use crate::frame::{Decoder, Encoder, MOVED_AT_ONCE};
 
 /// Slices per `writev`. Far below IOV_MAX; a batch of 4 KiB messages has three each.
 const SLICES_MAX: usize = 256;
@@ -49,7 +49,7 @@ pub(super) async fn flush(
     while enc.pending() > 0 {
         let result = {
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(enc.parts());
-            enc.slices(&mut slices);
+            enc.slices(&mut slices, MOVED_AT_ONCE);
             slices.truncate(SLICES_MAX);
             stream.try_write_vectored(&slices)
         };

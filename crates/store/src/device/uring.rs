@@ -21,6 +21,9 @@ use crate::notify::Notify;
 const DEPTH: u32 = 128;
 /// Bytes of a buffer that the kernel transfers at once: of a larger one it would hold all pages.
 const PART: usize = 4 << 20;
+/// Bytes after which queued operations are handed over: the kernel takes hold of their pages then, and the process can let go of those
+/// that lie in files.
+const HANDED_AT_ONCE: usize = 2 * PART;
 /// Kernel threads for what cannot be started without blocking (flushes, writes to unallocated parts of a file).
 const KERNEL_WORKERS: u32 = 2;
 
@@ -41,6 +44,8 @@ pub struct UringDevice {
     free: Vec<usize>,
     backlog: VecDeque<Io>,
     unsubmitted: bool,
+    /// Bytes of operations that were queued since the last were handed over.
+    unsubmitted_bytes: usize,
     failed: Vec<Done>,
 }
 
@@ -71,6 +76,7 @@ impl UringDevice {
             free,
             backlog: VecDeque::new(),
             unsubmitted: false,
+            unsubmitted_bytes: 0,
             failed: Vec::new(),
         })
     }
@@ -92,11 +98,15 @@ impl UringDevice {
     fn push(&mut self, at: usize) {
         let Some(slot) = &mut self.slots[at] else { return };
         let entry = entry_for(self.file.fd(), slot).user_data(at as u64);
+        self.unsubmitted_bytes += PART.min((slot.len() - slot.done) as usize);
         self.unsubmitted = true;
         loop {
             // SAFETY: the entry refers to memory owned by the slot, which lives until its completion is reaped; `Drop`
             // waits for that.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                if self.unsubmitted_bytes >= HANDED_AT_ONCE {
+                    self.kick();
+                }
                 return;
             }
             // The queue is full, so this hands over at least one entry. When it fails for good, fail the operation.
@@ -259,6 +269,9 @@ impl Device for UringDevice {
             if self.ring.submit().is_err() {
                 self.unsubmitted = true;
             }
+        }
+        if std::mem::take(&mut self.unsubmitted_bytes) >= HANDED_AT_ONCE {
+            spirula_buf::let_go();
         }
     }
 

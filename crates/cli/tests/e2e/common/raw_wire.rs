@@ -22,7 +22,7 @@ pub struct RawWire {
 /// What a handshake's encoder wants written.
 fn pending(enc: &mut spirula_msgr::frame::Encoder) -> Vec<u8> {
     let mut slices: Vec<IoSlice<'_>> = Vec::new();
-    enc.slices(&mut slices);
+    enc.slices(&mut slices, usize::MAX);
     let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
     enc.wrote(bytes.len());
     bytes
