@@ -361,7 +361,7 @@ impl Core {
     /// Whether an OSD may ask for a PG that is not here: it leads it, or this OSD is to have it.
     fn is_asked_by(&self, from: i32, pgid: PgId) -> bool {
         let place = self.map.placement(pgid);
-        from == place.primary || place.up.contains(&self.whoami) || place.acting.contains(&self.whoami)
+        from == place.primary || place.up.contains(self.whoami) || place.acting.contains(self.whoami)
     }
 
     /// A message of another OSD.

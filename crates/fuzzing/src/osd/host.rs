@@ -65,10 +65,10 @@ impl ClusterMap for OneOsd {
 
     fn placement(&self, _: PgId) -> Placement {
         Placement {
-            raw: vec![ME],
-            up: vec![ME],
+            raw: vec![ME].into(),
+            up: vec![ME].into(),
             up_primary: ME,
-            acting: vec![ME],
+            acting: vec![ME].into(),
             primary: ME,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
 use spirula_maps::{
-    ITEM_NONE, ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolType,
+    ObjectLocator, ObjectName, OsdMap, OsdMapFlags, OsdState, PgId, PgPool, PoolFlags, PoolType,
     pool::PoolOption,
 };
 
@@ -20,10 +20,6 @@ pub(super) struct MapView {
     pub(super) created: BTreeMap<u64, u32>,
     /// The purged snapshots of pools, as far as they are known.
     pub(super) purged: PurgedSnaps,
-}
-
-fn present(osds: Vec<i32>) -> Vec<i32> {
-    osds.into_iter().filter(|o| *o != ITEM_NONE).collect()
 }
 
 impl MapView {
@@ -79,10 +75,10 @@ impl ClusterMap for MapView {
     fn placement(&self, pgid: PgId) -> Placement {
         let m = self.map.map_pg(pgid);
         Placement {
-            raw: present(self.map.map_pg_raw(pgid)),
-            up: present(m.up),
+            raw: self.map.map_pg_raw(pgid).into(),
+            up: m.up.into(),
             up_primary: m.up_primary,
-            acting: present(m.acting),
+            acting: m.acting.into(),
             primary: m.acting_primary,
         }
     }

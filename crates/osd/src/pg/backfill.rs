@@ -28,7 +28,7 @@ use spirula_maps::EVersion;
 
 use super::Pg;
 use super::bug::Bug;
-use super::cluster::ClusterMap;
+use super::cluster::{ClusterMap, Positions};
 use super::history::History;
 use super::info::PgInfo;
 use super::log::{PgLog, Usage};
@@ -245,7 +245,7 @@ impl Pg {
             return None;
         }
         let acting = &self.site.interval.place.acting;
-        let mut ready: Vec<i32> = acting.iter().copied().filter(|o| !slow.contains(o)).collect();
+        let mut ready: Vec<i32> = acting.osds().filter(|o| !slow.contains(o)).collect();
         // Copies that belong elsewhere can serve as well as any.
         let equal = |i: &PgInfo| !i.incomplete && i.age() == best.age();
         let up = |o: &i32| self.site.is_up(*o);
@@ -254,15 +254,20 @@ impl Pg {
             .iter()
             .filter(|(_, i)| i.as_ref().is_some_and(equal))
             .map(|(o, _)| *o);
-        ready.extend(strays.filter(|o| !acting.contains(o) && up(o)));
+        ready.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
         ready.truncate(self.site.pool.size as usize);
-        (ready.len() >= self.site.pool.min_size as usize).then_some(ready)
+        let would_do = |o: &Vec<i32>| {
+            let acting = Positions::from(o.clone());
+            self.site.backend.is_enough(&acting, self.site.pool.min_size)
+        };
+        Some(ready).filter(would_do)
     }
 
     /// Whether the temporary members are too few to serve and those that should be are not.
     pub(super) fn is_better_without_temporary(&self) -> bool {
         let place = &self.site.interval.place;
-        place.up.len() >= self.site.pool.min_size as usize && place.up != place.acting
+        let would_do = self.site.backend.is_enough(&place.up, self.site.pool.min_size);
+        would_do && place.up != place.acting
     }
 
     /// Asks for an acting set, none for the one that should be; and waits for it.
@@ -334,7 +339,7 @@ impl Pg {
 
     /// Whether nothing is to be copied for now, as flags say.
     pub fn is_copying_held(&self) -> bool {
-        let has_all = self.site.interval.place.acting.len() >= self.site.pool.size as usize;
+        let has_all = self.site.interval.place.acting.count() >= self.site.pool.size as usize;
         let compares = self.copying_need() == Some(Need::All);
         self.site.map.no_recover()
             || compares && (self.site.map.no_backfill() || self.site.map.no_rebalance() && has_all)
@@ -660,6 +665,7 @@ impl Pg {
             incomplete: false,
             ahead: false,
             history: History::since(since),
+            part: self.site.backend.part(self.site.interval.place.up.of(target)),
             ..self.copy.info.clone()
         };
         let log = LogUpdate {

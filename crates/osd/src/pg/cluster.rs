@@ -4,19 +4,53 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use spirula_denc::EntityAddr;
-use spirula_maps::{IntervalSet, ObjectLocator, ObjectName, PgId, SnapContext};
+use spirula_maps::{ITEM_NONE, IntervalSet, ObjectLocator, ObjectName, PgId, SnapContext};
+
+/// OSDs by position. Where the members of a pool hold different parts of each object, a position says which part, and one that
+/// nobody has is a hole ([`ITEM_NONE`]): the others keep theirs. Of a replicated pool all positions are alike, and there are no holes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Positions(Vec<i32>);
+
+impl Positions {
+    /// The OSDs, without holes, in the order of their positions.
+    pub fn osds(&self) -> impl DoubleEndedIterator<Item = i32> + '_ {
+        self.0.iter().copied().filter(|o| *o != ITEM_NONE)
+    }
+
+    /// How many OSDs there are. Holes do not count.
+    pub fn count(&self) -> usize {
+        self.osds().count()
+    }
+
+    /// Whether an OSD has a position.
+    pub fn contains(&self, osd: i32) -> bool {
+        osd != ITEM_NONE && self.0.contains(&osd)
+    }
+
+    /// The position of an OSD: the first one, if it has several.
+    pub fn of(&self, osd: i32) -> Option<usize> {
+        let at = self.0.iter().position(|o| *o == osd);
+        at.filter(|_| osd != ITEM_NONE)
+    }
+}
+
+impl From<Vec<i32>> for Positions {
+    fn from(osds: Vec<i32>) -> Self {
+        Self(osds)
+    }
+}
 
 /// Where a PG belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placement {
     /// What CRUSH (and upmap) says, whether those OSDs are up or not.
-    pub raw: Vec<i32>,
+    pub raw: Positions,
     /// Those that are up.
-    pub up: Vec<i32>,
+    pub up: Positions,
     /// The primary of `up`, -1 for none.
     pub up_primary: i32,
     /// Those that serve it.
-    pub acting: Vec<i32>,
+    pub acting: Positions,
     /// The primary of `acting`, -1 for none.
     pub primary: i32,
 }
@@ -114,4 +148,18 @@ pub trait ClusterMap: Debug + Send + Sync {
     fn max_osd(&self) -> i32;
     /// Whether a client at this address is shut out.
     fn is_blocklisted(&self, addr: &EntityAddr) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hole_is_nobody_and_moves_nobody() {
+        let acting = Positions::from(vec![4, ITEM_NONE, 2]);
+        assert_eq!((acting.count(), acting.of(2), acting.of(7)), (2, Some(2), None));
+        assert!(acting.osds().eq([4, 2]) && acting.contains(4));
+        assert!(!acting.contains(ITEM_NONE) && acting.of(ITEM_NONE).is_none());
+        assert_ne!(acting, Positions::from(vec![4, 2]));
+    }
 }

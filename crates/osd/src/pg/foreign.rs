@@ -110,8 +110,8 @@ impl Pg {
         let is_theirs = match Sender::of(body) {
             Sender::Anybody => return false,
             Sender::Primary => from == place.primary,
-            Sender::Acting => place.acting.contains(&from),
-            Sender::Member => place.acting.contains(&from) || place.up.contains(&from),
+            Sender::Acting => place.acting.contains(from),
+            Sender::Member => place.acting.contains(from) || place.up.contains(from),
             Sender::Source => self.may_be_source(from),
         };
         if !is_theirs {
@@ -136,7 +136,7 @@ impl Pg {
     fn may_have_copy(&self, osd: i32) -> bool {
         let (place, history) = (&self.site.interval.place, &self.copy.info.history);
         let is_known = self.copy.exists && history.covers(self.copy.info.last_epoch_started);
-        if !is_known || place.up.contains(&osd) || place.acting.contains(&osd) {
+        if !is_known || place.up.contains(osd) || place.acting.contains(osd) {
             return true;
         }
         let past = history.intervals().iter().map(|i| &i.acting);

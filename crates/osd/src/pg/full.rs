@@ -128,8 +128,8 @@ impl Pg {
                 .interval
                 .place
                 .acting
-                .iter()
-                .any(|o| cx.full.contains(o))
+                .osds()
+                .any(|o| cx.full.contains(&o))
     }
 
     /// Has clients send again what was dropped, where there is room and the map will not tell them.

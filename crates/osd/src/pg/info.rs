@@ -4,13 +4,15 @@ use spirula_denc::{Decode, Encode, Reader, Result, Writer};
 use spirula_maps::{EVersion, IntervalSet};
 
 use super::history::History;
+use super::layout::Part;
 use super::log::{Usage, decode_clone_usage, encode_clone_usage};
 
 /// Version of the encoding of [`PgInfo`]. 1: the first. 2: clones in the usage, and purged snapshots. 3: past intervals;
 /// before, a PG only served with all members, so a flag said enough: whether it had belonged to others. Who does not
-/// know them cannot tell which copy is the newest. 4: objects that are ahead of the log.
-const VERSION: u8 = 4;
-/// The oldest reader that understands it.
+/// know them cannot tell which copy is the newest. 4: objects that are ahead of the log. 5: which part of each
+/// object it holds; before, all.
+const VERSION: u8 = 5;
+/// The oldest reader that understands it, which takes any copy for a whole one.
 const COMPAT: u8 = 3;
 
 /// A copy's own account of itself.
@@ -41,6 +43,8 @@ pub struct PgInfo {
     pub purged_snaps: IntervalSet,
     /// Where the PG may have served since it was last active here.
     pub history: History,
+    /// What it holds of each object, whatever the pool says.
+    pub part: Part,
 }
 
 impl PgInfo {
@@ -69,6 +73,7 @@ impl Encode for PgInfo {
             w.put(&self.purged_snaps);
             w.put(&self.history);
             w.bool(self.ahead);
+            w.put(&self.part);
         });
     }
 }
@@ -101,6 +106,7 @@ impl Decode for PgInfo {
                 } else {
                     History::since(last_epoch_started)
                 },
+                part: Part::default(),
             };
             if v >= 2 {
                 decode_clone_usage(r, &mut info.usage)?;
@@ -112,7 +118,41 @@ impl Decode for PgInfo {
             if v >= 4 {
                 info.ahead = r.bool()?;
             }
+            if v >= 5 {
+                info.part = r.get()?;
+            }
             Ok(info)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::{decode_all, encode_to_vec};
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_say_which_part_it_holds_is_whole() {
+        let info = PgInfo {
+            last_epoch_started: 7,
+            pg_num: 8,
+            history: History::since(7),
+            ..PgInfo::default()
+        };
+        let now = encode_to_vec(&info);
+        assert_eq!(decode_all(&now).as_ref(), Ok(&info));
+        // Version 4 has all but the last two bytes.
+        let mut before = now.clone();
+        before.truncate(now.len() - 2);
+        before[0] = 4;
+        let len = u32::try_from(before.len() - 6).unwrap();
+        before[2..6].copy_from_slice(&len.to_le_bytes());
+        assert_eq!(decode_all(&before), Ok(info));
+        for (at, byte) in [(now.len() - 2, 9), (now.len() - 1, 1)] {
+            let mut bad = now.clone();
+            bad[at] = byte;
+            assert!(decode_all::<PgInfo>(&bad).is_err(), "a layout that is not known");
+        }
     }
 }

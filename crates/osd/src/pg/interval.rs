@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spirula_maps::PgId;
 
 use super::Pg;
+use super::backend::Backend;
 use super::bug::Bug;
 use super::cluster::{ClusterMap, Placement};
 use super::history::{History, PastInterval};
@@ -38,8 +39,8 @@ pub(super) struct Interval {
 impl Interval {
     pub(super) fn new(pgid: PgId, map: &dyn ClusterMap) -> Self {
         let place = map.placement(pgid);
-        let up_from = |osd: &i32| map.osd(*osd).map_or(0, |o| o.up_from);
-        let member_since: Vec<u32> = place.acting.iter().map(up_from).collect();
+        let up_from = |osd: i32| map.osd(osd).map_or(0, |o| o.up_from);
+        let member_since: Vec<u32> = place.acting.osds().map(up_from).collect();
         let pool = map.pool(pgid.pool).unwrap_or_default();
         // When maps were missed, the youngest member's start is the earliest epoch that is possible.
         let since = member_since.iter().copied().max().unwrap_or(0).max(pool.created);
@@ -65,14 +66,14 @@ impl Interval {
 
     /// The members that serve, ascending.
     pub(super) fn members(&self) -> Vec<i32> {
-        let mut out = self.place.acting.clone();
+        let mut out: Vec<i32> = self.place.acting.osds().collect();
         out.sort_unstable();
         out
     }
 
     /// Whether there are enough members to serve.
-    pub(super) fn is_enough(&self) -> bool {
-        self.place.primary >= 0 && self.place.acting.len() >= self.min_size as usize
+    pub(super) fn is_enough(&self, backend: &dyn Backend) -> bool {
+        self.place.primary >= 0 && backend.is_enough(&self.place.acting, self.min_size)
     }
 
     /// Whether the map says that the primary was up in this interval, as it must before the PG is activated.
@@ -82,10 +83,10 @@ impl Interval {
     }
 
     /// What is remembered of this interval when it has ended with the map `last`; nothing where it cannot have served.
-    fn ended(&self, last: &dyn ClusterMap, end: u32) -> Option<PastInterval> {
+    fn ended(&self, backend: &dyn Backend, last: &dyn ClusterMap, end: u32) -> Option<PastInterval> {
         let up_thru = last.osd(self.place.primary).map_or(u32::MAX, |o| o.up_thru);
         // It began at `since` or later, so this is true for too many at most.
-        (self.is_enough() && up_thru >= self.since).then(|| PastInterval {
+        (self.is_enough(backend) && up_thru >= self.since).then(|| PastInterval {
             first: self.since,
             last: end,
             acting: self.members(),
@@ -157,7 +158,7 @@ impl Pg {
             let Some(ended) = self
                 .site
                 .interval
-                .ended(last, epoch.saturating_sub(1))
+                .ended(&*self.site.backend, last, epoch.saturating_sub(1))
                 .filter(|_| !self.site.cfg.has_bug(Bug::NoHistory))
             else {
                 return;
@@ -215,7 +216,7 @@ impl Pg {
                 epoch: self.site.interval.since,
                 round: 0,
             };
-            if self.site.interval.place.acting.contains(&self.site.whoami) {
+            if self.site.interval.place.acting.contains(self.site.whoami) {
                 self.role = Role::Replica(Replica::default());
             } else {
                 self.role = Role::Stray;

@@ -5,6 +5,7 @@
 //! [`Output::Submit`] come in the order of submission.
 
 pub mod account;
+mod backend;
 mod backfill;
 pub mod bug;
 pub mod cluster;
@@ -28,6 +29,7 @@ mod incoming;
 pub mod info;
 mod interval;
 pub mod key;
+pub mod layout;
 mod leadership;
 mod lease;
 mod list;
@@ -51,6 +53,7 @@ pub mod push;
 pub mod repair;
 mod replica;
 mod replica_read;
+mod replicated;
 mod role;
 mod site;
 mod snaps;

@@ -18,7 +18,7 @@ use super::fetch::{Fetched, ReadError, Want};
 use super::object::ObjectInfo;
 use super::op::{Client, ClientOp, OsdOp, Stamps};
 use super::op_checks::data_off;
-use super::output::{Ctx, Output, Reader, StoredObject};
+use super::output::{Ctx, Reader, StoredObject};
 use super::role::Role;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
@@ -265,16 +265,17 @@ impl Pg {
         }
         let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
         let reader = r.reader();
-        let token = self.store.token(Pending::Op(Box::new(r)));
+        let what = Pending::Op(Box::new(r));
         match wants.iter().find(|w| w.slot().is_some()) {
             // What else is wanted is asked for again when this is there.
-            Some(want) => self.stage(token.seq(), want.clone(), cx),
-            None => cx.out.push(Output::Read {
-                token,
-                key,
-                wants,
-                reader,
-            }),
+            Some(want) => {
+                let seq = self.store.token(what).seq();
+                self.stage(seq, want.clone(), cx);
+            }
+            None => {
+                let backend = Arc::clone(&self.site.backend);
+                backend.read(key, wants, reader, what, &mut self.store, cx);
+            }
         }
     }
 

@@ -9,13 +9,13 @@ use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::account::Room;
+use super::backend::{self, Sent};
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
 use super::log::{LogEntry, LogOp, Usage};
-use super::message::{PeerBody, PeerMessage};
 use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
 use super::op_read::Reading;
@@ -40,8 +40,8 @@ pub(super) struct InFlight {
     key: Option<Bytes>,
     /// The op whose staging object it is a step of, by its place among what is pending.
     stage: Option<u32>,
-    /// The message, to be sent again where a connection is lost.
-    msg: spirula_proto::RawMessage,
+    /// What the members were sent of it.
+    sent: Sent,
     /// The same request, sent again by the client.
     pub dups: Vec<ClientOp>,
 }
@@ -326,7 +326,7 @@ impl Pg {
         mut request: Option<(ClientOp, Reply)>,
         key: Option<Bytes>,
         entry: LogEntry,
-        mut txn: Txn,
+        txn: Txn,
         cx: &mut Ctx<'_>,
     ) {
         let version = entry.version;
@@ -343,32 +343,16 @@ impl Pg {
                 pg = self.site.pgid, epoch = self.site.map.epoch(), object = entry.object
             );
         };
-        let mut msg = spirula_proto::RawMessage::default();
-        if !a.peers.is_empty() {
-            let body = PeerBody::RepOp {
-                prev,
-                entry: record.clone(),
-                trim_to,
-                stable: a.committed,
-                txn: std::mem::take(&mut txn),
-            };
-            let rep = PeerMessage {
-                pgid: self.site.pgid,
-                id: self.lead.id,
-                body,
-            };
-            msg = rep.to_raw();
-            for (osd, _) in &a.peers {
-                cx.out.push(Output::Send {
-                    osd: *osd,
-                    msg: msg.clone(),
-                    reply: false,
-                });
-            }
-            if let PeerBody::RepOp { txn: t, .. } = rep.body {
-                txn = t;
-            }
-        }
+        let change = backend::Change {
+            pgid: self.site.pgid,
+            id: self.lead.id,
+            prev,
+            entry: record.clone(),
+            trim_to,
+            stable: a.committed,
+            txn,
+        };
+        let (mut txn, sent) = self.site.backend.write(change, &a.peers, cx);
         if a.in_flight.is_empty() {
             a.sent = cx.usec;
         }
@@ -377,7 +361,7 @@ impl Pg {
             request,
             key,
             stage: None,
-            msg,
+            sent,
             dups: Vec::new(),
         });
         txn.meta
@@ -525,7 +509,7 @@ impl Pg {
             for w in a.in_flight.iter().filter(|w| w.version > *committed) {
                 cx.out.push(Output::Send {
                     osd: *osd,
-                    msg: w.msg.clone(),
+                    msg: w.sent.to(*osd).clone(),
                     reply: false,
                 });
             }

@@ -19,11 +19,13 @@
 //! them all; it only must be found, which is what [`super::peering_prior`] is about.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::Pg;
+use super::backend::Copies;
 use super::backfill::{Backfill, BackfillState};
 use super::bug::Bug;
 use super::dups::DupBatch;
@@ -34,7 +36,7 @@ use super::lease::Promise;
 use super::log::{LogEntry, PgLog};
 use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::output::{Ctx, Output};
-use super::peering_prior::{Prior, newest_activation};
+use super::peering_prior::Prior;
 use super::perf::DropReason;
 use super::push::SyncPlan;
 use super::role::{Active, Role};
@@ -98,7 +100,7 @@ pub(super) struct Peering {
     /// Until when others may answer reads in earlier intervals.
     pub promised: Promise,
     /// What the others have.
-    pub infos: BTreeMap<i32, Option<PgInfo>>,
+    pub infos: Copies,
     /// Their logs.
     pub logs: BTreeMap<i32, PgLog>,
     /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
@@ -191,7 +193,7 @@ impl Pg {
 
     /// Has the monitors record that this OSD is up in this interval, where they have not and it may come to serve.
     fn record_alive(&self, cx: &mut Ctx<'_>) {
-        let enough = self.site.interval.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
+        let enough = self.site.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
         if enough && !self.site.interval.is_recorded(&*self.site.map) {
             cx.out.push(Output::Alive {
                 epoch: self.site.interval.seen,
@@ -280,8 +282,8 @@ impl Pg {
     /// Has a copy deleted that is not needed: there are as many members as there should be.
     fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
         let place = &self.site.interval.place;
-        let complete = place.acting.len() >= self.site.pool.size as usize;
-        let wanted = place.acting.contains(&osd) || place.raw.contains(&osd) || place.up.contains(&osd);
+        let complete = place.acting.count() >= self.site.pool.size as usize;
+        let wanted = place.acting.contains(osd) || place.raw.contains(osd) || place.up.contains(osd);
         if info.is_some() && complete && !wanted {
             self.outbox.send(osd, self.lead.id, PeerBody::Remove, false, cx);
         }
@@ -314,7 +316,7 @@ impl Pg {
 
     /// Asks every OSD that is up and was not asked.
     fn ask_all(&mut self, cx: &mut Ctx<'_>) {
-        let map = std::sync::Arc::clone(&self.site.map);
+        let map = Arc::clone(&self.site.map);
         let Some(p) = self.peering() else { return };
         p.asked_all = true;
         let up = |o: &i32| map.osd(*o).is_some_and(|v| v.up);
@@ -325,7 +327,7 @@ impl Pg {
 
     /// A new map within the interval: OSDs came or went, or this one is recorded as up.
     pub(super) fn recheck_peering(&mut self, cx: &mut Ctx<'_>) {
-        let map = std::sync::Arc::clone(&self.site.map);
+        let map = Arc::clone(&self.site.map);
         let lost_helper = self.has_lost_helper();
         let Some(p) = self.peering() else { return };
         match p.stage {
@@ -359,15 +361,12 @@ impl Pg {
 
     fn choose(&mut self, cx: &mut Ctx<'_>) {
         let (me, members) = (self.site.whoami, self.site.interval.members());
-        let enough = self.site.interval.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
+        let enough = self.site.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
         let better_without = self.is_better_without_temporary();
-        let unfit = self.lead.unfit.clone();
+        let (unfit, backend) = (self.lead.unfit.clone(), Arc::clone(&self.site.backend));
         let Some(p) = self.peering() else { return };
-        let newest = newest_activation(&p.infos);
-        let best =
-            best_copy(&p.infos, &unfit, &[&[me], &members]).filter(|(_, i)| i.last_epoch_started == newest);
+        let best = backend.authority(&p.infos, &unfit, &[&[me], &members]);
         if best.is_none() && p.infos.values().any(Option::is_some) {
-            // What is complete is older than something that was: writes could be missing from it.
             return if p.asked_all {
                 self.wait_for(Wait::Incomplete)
             } else {
@@ -570,6 +569,7 @@ impl Pg {
         p.progress = cx.usec;
         let mut updates = std::mem::take(&mut p.updates);
         for m in members {
+            info.part = self.site.part_of(m);
             let keep = LogUpdate {
                 keep_to: info.last_update,
                 replace: false,
@@ -650,8 +650,8 @@ impl Pg {
             .map(|o| (o, at))
             .collect();
         let place = &self.site.interval.place;
-        let to_be = place.up.iter().copied();
-        let to_be = to_be.filter(|o| !place.acting.contains(o)).collect();
+        let to_be = place.up.osds();
+        let to_be = to_be.filter(|o| !place.acting.contains(*o)).collect();
         let temporary = place.up != place.acting;
         let infos = self
             .peering()
@@ -744,17 +744,4 @@ impl Pg {
 
 fn is_nothing(plan: &SyncPlan) -> bool {
     matches!(plan, SyncPlan::Objects(keys) if keys.is_empty())
-}
-
-/// The newest complete copy; among equals one that is fit, of the first group that has any.
-fn best_copy<'a>(
-    infos: &'a BTreeMap<i32, Option<PgInfo>>,
-    unfit: &BTreeSet<i32>,
-    prefer: &[&[i32]],
-) -> Option<(i32, &'a PgInfo)> {
-    let rank = |o: i32| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
-    infos
-        .iter()
-        .filter_map(|(o, i)| i.as_ref().filter(|i| !i.incomplete).map(|i| (*o, i)))
-        .min_by_key(|(o, i)| (std::cmp::Reverse(i.age()), unfit.contains(o), rank(*o), *o))
 }

@@ -8,13 +8,11 @@
 //! Where no copy's past is known from that activation on, as maps were missed or there is no copy, every OSD is asked, and
 //! one that is down is waited for, unless it was down already then.
 
-use std::collections::BTreeMap;
-
 use super::Pg;
 use super::bug::Bug;
 use super::history::History;
-use super::info::PgInfo;
 use super::peering::Peering;
+use super::replicated::newest_activation;
 
 /// What is to be done about OSDs that may hold a newer copy than those that answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,16 +25,6 @@ pub(super) enum Prior {
     AskAll,
     /// Wait for these.
     Down(Vec<i32>),
-}
-
-/// The newest epoch in which the PG was activated on a copy, be that complete or not; 0 for never.
-pub(super) fn newest_activation(infos: &BTreeMap<i32, Option<PgInfo>>) -> u32 {
-    infos
-        .values()
-        .flatten()
-        .map(|i| i.last_epoch_started)
-        .max()
-        .unwrap_or(0)
 }
 
 impl Pg {

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_maps::{HObject, PgId};
 
+use super::backend::{self, Backend};
 use super::cluster::{ClusterMap, PoolView};
 use super::config::{PgConfig, Shares};
 use super::interval::Interval;
 use super::key;
+use super::layout::Part;
 use super::message::PeeringId;
 
 /// A PG's surroundings.
@@ -28,18 +30,22 @@ pub(super) struct Site {
     pub(super) map: Arc<dyn ClusterMap>,
     /// The pool in that map, or, where that is gone, as it was last.
     pub(super) pool: PoolView,
+    /// How the PG's members hold its objects.
+    pub(super) backend: Arc<dyn Backend>,
     /// To whom the PG belongs now.
     pub(super) interval: Interval,
 }
 
 impl Site {
     pub(super) fn new(pgid: PgId, whoami: i32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
+        let pool = map.pool(pgid.pool).unwrap_or_default();
         Self {
             pgid,
             whoami,
             shares: cfg.shares(1),
             cfg,
-            pool: map.pool(pgid.pool).unwrap_or_default(),
+            backend: backend::of(&pool),
+            pool,
             interval: Interval::new(pgid, &*map),
             map,
         }
@@ -62,25 +68,35 @@ impl Site {
 
     /// Whether this OSD is to be a member.
     pub(super) fn is_to_be_here(&self) -> bool {
-        self.interval.place.up.contains(&self.whoami)
+        self.interval.place.up.contains(self.whoami)
     }
 
     /// Whether others serve than those that should.
     pub(super) fn is_remapped(&self) -> bool {
         let place = &self.interval.place;
-        place.up.iter().any(|o| !place.acting.contains(o))
-            || place.acting.iter().any(|o| !place.up.contains(o))
+        place.up.osds().any(|o| !place.acting.contains(o))
+            || place.acting.osds().any(|o| !place.up.contains(o))
     }
 
     /// How many members are missing from those that there should be.
     pub(super) fn lacking_members(&self) -> usize {
-        (self.pool.size as usize).saturating_sub(self.interval.place.acting.len())
+        (self.pool.size as usize).saturating_sub(self.interval.place.acting.count())
     }
 
     /// The OSDs besides this one that serve the PG.
     pub(super) fn others(&self) -> Vec<i32> {
-        let acting = self.interval.place.acting.iter();
-        acting.copied().filter(|o| *o != self.whoami).collect()
+        let acting = self.interval.place.acting.osds();
+        acting.filter(|o| *o != self.whoami).collect()
+    }
+
+    /// Whether there are enough members to serve.
+    pub(super) fn is_enough(&self) -> bool {
+        self.interval.is_enough(&*self.backend)
+    }
+
+    /// What a member holds of each object.
+    pub(super) fn part_of(&self, osd: i32) -> Part {
+        self.backend.part(self.interval.place.acting.of(osd))
     }
 
     /// Whether an OSD is up in the newest map.

@@ -153,9 +153,9 @@ impl Pg {
             last_epoch_started: self.copy.info.last_epoch_started,
             mapping_epoch: self.site.interval.since,
             created: self.site.pool.created,
-            up: place.up.clone(),
+            up: place.up.osds().collect(),
             up_primary: place.up_primary,
-            acting: place.acting.clone(),
+            acting: place.acting.osds().collect(),
             acting_primary: place.primary,
             whole: self.whole_members(),
             blocked_by,
@@ -192,7 +192,7 @@ impl Pg {
     }
 
     fn copies(&self) -> i64 {
-        let copies = (self.site.pool.size as usize).max(self.site.interval.place.acting.len());
+        let copies = (self.site.pool.size as usize).max(self.site.interval.place.acting.count());
         let objects = self.copy.info.usage.objects;
         objects.saturating_mul(i64::try_from(copies).unwrap_or(0))
     }
@@ -202,15 +202,15 @@ impl Pg {
     fn displaced(&self) -> (i64, i64) {
         let (place, objects) = (&self.site.interval.place, self.copy.info.usage.objects.max(0));
         let Role::Active(a) = &self.role else {
-            let lacking = (self.site.pool.size as usize).saturating_sub(place.acting.len());
+            let lacking = (self.site.pool.size as usize).saturating_sub(place.acting.count());
             return (objects.saturating_mul(i64::try_from(lacking).unwrap_or(0)), 0);
         };
-        let nobody = (self.site.pool.size as usize).saturating_sub(place.up.len());
+        let nobody = (self.site.pool.size as usize).saturating_sub(place.up.count());
         let mut degraded = objects.saturating_mul(i64::try_from(nobody).unwrap_or(0));
-        let bad = a.repairs.bad_copies(place.acting.len());
+        let bad = a.repairs.bad_copies(place.acting.count());
         degraded = degraded.saturating_add(i64::try_from(bad).unwrap_or(i64::MAX));
         let mut misplaced = 0;
-        let stand_ins = place.acting.iter().filter(|o| !place.up.contains(o)).count();
+        let stand_ins = place.acting.osds().filter(|o| !place.up.contains(*o)).count();
         let mut lacking = a.backfill.lacking(objects, self.objects_left(objects));
         lacking.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
         for (i, n) in lacking.into_iter().enumerate() {
@@ -228,13 +228,13 @@ impl Pg {
         let Role::Active(a) = &self.role else {
             return Vec::new();
         };
-        let members = self.site.interval.place.acting.iter().copied();
+        let members = self.site.interval.place.acting.osds();
         members.filter(|osd| a.repairs.is_whole(*osd)).collect()
     }
 
     /// The OSDs that serve the PG.
     pub fn members(&self) -> Vec<i32> {
-        self.site.interval.place.acting.clone()
+        self.site.interval.place.acting.osds().collect()
     }
 
     /// What is done for members to be, as Ceph's states say it.
@@ -267,7 +267,7 @@ impl Pg {
     fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
         let mut state = Vec::new();
         let (mut reason, mut blocked_by) = (None, Vec::new());
-        let undersized = self.site.interval.place.acting.len() < self.site.pool.size as usize;
+        let undersized = self.site.interval.place.acting.count() < self.site.pool.size as usize;
         match &self.role {
             Role::Active(a) => {
                 state.push("active");

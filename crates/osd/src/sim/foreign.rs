@@ -53,7 +53,7 @@ impl Sim {
 fn cluster(seed: u64) -> Sim {
     let mut sim = Sim::new(4, 3, 1, seed);
     sim.settle();
-    assert_eq!(sim.map().placement(pgid()).acting, [0, 1, 2]);
+    assert!(sim.map().placement(pgid()).acting.osds().eq([0, 1, 2]));
     sim.write_full("o", "what was written");
     sim
 }

@@ -139,9 +139,9 @@ impl ClusterMap for FakeMap {
         }
         let primary = acting.first().copied().unwrap_or(-1);
         Placement {
-            raw,
-            acting,
-            up,
+            raw: raw.into(),
+            acting: acting.into(),
+            up: up.into(),
             up_primary,
             primary,
         }

@@ -29,7 +29,7 @@ fn cluster(bug: Option<Bug>) -> (Sim, i32) {
     sim.settle();
     sim.write_full("a", "one");
     let place = sim.map().placement(PgId::new(POOL, 0));
-    let member = place.acting.into_iter().find(|o| *o != place.primary).unwrap();
+    let member = place.acting.osds().find(|o| *o != place.primary).unwrap();
     (sim, member)
 }
 
@@ -114,7 +114,7 @@ fn who_has_nothing_yet_sends_clients_to_the_primary() {
     sim.settle();
     sim.write_full("a", "one");
     let acting = sim.map().placement(PgId::new(POOL, 0)).acting;
-    let other = (0..4).find(|o| !acting.contains(o)).unwrap();
+    let other = (0..4).find(|o| !acting.contains(*o)).unwrap();
     assert_eq!(ask(&mut sim, other, "a"), Some(Err(-EAGAIN)));
 }
 
@@ -136,7 +136,7 @@ fn a_member_that_starts_to_lead_or_is_asked_anew_answers_no_more_as_a_member() {
     sim.crash_and_mark_down(primary);
     sim.settle();
     let op = sim.build("a", vec![extent(OpCode::READ, 0, 0, "")]);
-    let other = sim.map().placement(op.pgid).acting.into_iter().last().unwrap();
+    let other = sim.map().placement(op.pgid).acting.osds().last().unwrap();
     assert_eq!(ask(&mut sim, other, "a"), Some(Err(-EAGAIN)));
     assert_eq!(sim.read("a").unwrap(), "one");
 }

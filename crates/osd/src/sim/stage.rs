@@ -250,7 +250,7 @@ fn a_crash_or_a_move_leaves_nothing_staged() {
             seq: 2,
             snaps: vec![2],
         };
-        let members = sim.map().placement(op.pgid).acting;
+        let members: Vec<i32> = sim.map().placement(op.pgid).acting.osds().collect();
         sim.submit(op).unwrap();
         sim.run_until_staged();
         sim.run_some(150);
@@ -344,7 +344,8 @@ impl Sim {
     fn omap_at(&self, name: &str, id: SnapId) -> BTreeMap<usize, u8> {
         let object = self.object(name);
         let head = crate::pg::key::object_key(&object);
-        let acting = self.map().placement(self.pgid_of(&object)).acting;
+        let placement = self.map().placement(self.pgid_of(&object));
+        let acting: Vec<i32> = placement.acting.osds().collect();
         let primary = &self.nodes[&acting[0]].store;
         let info = |key: &Bytes| primary.objects().get(key).map(|o| o.info.clone());
         let set = decode_all::<crate::pg::object::ObjectInfo>(&info(&head).unwrap())

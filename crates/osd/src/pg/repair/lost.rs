@@ -122,7 +122,7 @@ impl Pg {
 
     /// Whether an OSD that is down, and not declared lost, may have what no member can read.
     fn may_be_elsewhere(&self) -> bool {
-        let lacks_members = self.site.interval.place.acting.len() < self.site.pool.size as usize;
+        let lacks_members = self.site.interval.place.acting.count() < self.site.pool.size as usize;
         let may_have = |o: i32| {
             self.site
                 .map

@@ -169,7 +169,7 @@ impl Pg {
 
     /// A member can't read an object: it is repaired when it is its turn. Says whether it will be.
     fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
-        let members = self.site.interval.place.acting.len();
+        let members = self.site.interval.place.acting.count();
         let Some(name) = key::parse_object_key(key).filter(|o| self.site.contains(o)) else {
             return false;
         };
@@ -196,8 +196,8 @@ impl Pg {
             let line = format!("{} read error on the copy of {name} on osd.{osd}", self.site.pgid);
             self.cluster_log(line, cx);
         } else if members > 1 {
-            let others = self.site.interval.place.acting.iter().filter(|o| **o != me);
-            let others: Vec<String> = others.map(i32::to_string).collect();
+            let others = self.site.interval.place.acting.osds().filter(|o| *o != me);
+            let others: Vec<String> = others.map(|o| o.to_string()).collect();
             let line = format!(
                 "{} missing primary copy of {name}, will try copies on {}",
                 self.site.pgid,
@@ -239,7 +239,7 @@ impl Pg {
         let target = job.bad.iter().copied().find(|o| *o == me);
         let target = target.or_else(|| job.bad.first().copied());
         let acting = &self.site.interval.place.acting;
-        let source = acting.iter().copied().find(|o| !job.bad.contains(o));
+        let source = self.site.backend.givers(acting, &job.bad).first().copied();
         let Some(c) = self.ops.contexts.find(&head) else {
             return;
         };

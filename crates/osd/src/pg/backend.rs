@@ -1,0 +1,116 @@
+//! The seam between what the op pipeline decides and how the members of a PG hold it.
+//!
+//! Above it are objects as clients know them: `exec`, the checks of ops, snapshots, watches and classes ask no question here but to
+//! write a change and to read an object. Below it are copies: which part of an object a member has, what it lacks, who can give it. A
+//! backend has no state of its own and does no I/O: it is asked, and says what is so or what is to be sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spirula_maps::{EVersion, PgId};
+use spirula_proto::RawMessage;
+
+use super::cluster::{PoolView, Positions};
+use super::config::PgConfig;
+use super::fetch::Want;
+use super::info::PgInfo;
+use super::layout::Part;
+use super::log::PgLog;
+use super::message::{LogUpdate, PeeringId};
+use super::output::{Ctx, Reader};
+use super::push::SyncPlan;
+use super::replicated::Replicated;
+use super::store_queue::{Pending, StoreQueue};
+use super::txn::Txn;
+
+/// A change that is decided: it has its entry in the log, and goes to all members.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// The PG.
+    pub(super) pgid: PgId,
+    /// The attempt at peering in which it is made.
+    pub(super) id: PeeringId,
+    /// The version before it.
+    pub(super) prev: EVersion,
+    /// Its encoded log entry.
+    pub(super) entry: Bytes,
+    /// Up to where members forget their logs.
+    pub(super) trim_to: EVersion,
+    /// Up to where everything is durable on all members.
+    pub(super) stable: EVersion,
+    /// What it makes of the objects.
+    pub(super) txn: Txn,
+}
+
+/// A change as it was sent to the members, to be sent again where a connection is lost.
+#[derive(Debug)]
+pub(super) struct Sent {
+    all: RawMessage,
+}
+
+impl Sent {
+    /// The same for all members.
+    pub(super) fn to_all(all: RawMessage) -> Self {
+        Self { all }
+    }
+
+    /// What a member was sent.
+    pub(super) fn to(&self, _member: i32) -> &RawMessage {
+        &self.all
+    }
+}
+
+/// What other members have, by what they told: `None` for no copy.
+pub(super) type Copies = BTreeMap<i32, Option<PgInfo>>;
+
+/// How the members of a PG hold its objects.
+pub(super) trait Backend: Debug + Send + Sync {
+    /// What the member in this position of the acting set holds of each object; `None` for one without a position.
+    fn part(&self, position: Option<usize>) -> Part;
+
+    /// Whether these members are enough to serve clients in a pool with this `min_size`.
+    fn is_enough(&self, acting: &Positions, min_size: u32) -> bool;
+
+    /// What the members must prove to each other: the copy that all others are brought up to, which is the newest that is complete, and
+    /// who has it. Among equals one that is fit, of the first group that has any. `None` where what they have is not enough.
+    fn authority<'a>(
+        &self,
+        copies: &'a Copies,
+        unfit: &BTreeSet<i32>,
+        prefer: &[&[i32]],
+    ) -> Option<(i32, &'a PgInfo)>;
+
+    /// What a member with the log `theirs` lacks of a copy with the log `auth`, and what its log must become; `None` where the logs do
+    /// not tell. `exact`: its objects are as its log says.
+    fn lacking(
+        &self,
+        auth: &PgLog,
+        theirs: &PgLog,
+        exact: bool,
+        cfg: &PgConfig,
+    ) -> Option<(SyncPlan, LogUpdate)>;
+
+    /// The members that can give an object to one that can't read it.
+    fn givers(&self, acting: &Positions, bad: &BTreeSet<i32>) -> Vec<i32>;
+
+    /// Sends a change to the other members. Returns what this OSD itself is to store of it, and what was sent.
+    fn write(&self, change: Change, others: &[(i32, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent);
+
+    /// Reads parts of an object, for a client or the PG itself.
+    fn read(
+        &self,
+        key: Bytes,
+        wants: Vec<Want>,
+        reader: Option<Reader>,
+        what: Pending,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    );
+}
+
+/// The backend of a pool's PGs. Kinds of pools that are not served yet count as replicated: their PGs do not come to serve.
+pub(super) fn of(_pool: &PoolView) -> Arc<dyn Backend> {
+    Arc::new(Replicated)
+}

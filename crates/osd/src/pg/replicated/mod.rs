@@ -1,0 +1,114 @@
+//! Replicated PGs: every member has all of each object, in the same version. So one that is missing nothing can give any other
+//! whatever that lacks, and any complete copy can serve alone.
+
+mod plan;
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_maps::EVersion;
+use spirula_proto::RawMessage;
+
+use super::backend::{Backend, Change, Copies, Sent};
+use super::cluster::Positions;
+use super::config::PgConfig;
+use super::fetch::Want;
+use super::info::PgInfo;
+use super::layout::Part;
+use super::log::PgLog;
+use super::message::{LogUpdate, PeerBody, PeerMessage};
+use super::output::{Ctx, Output, Reader};
+use super::push::SyncPlan;
+use super::store_queue::{Pending, StoreQueue};
+use super::txn::Txn;
+
+/// Members are copies of each other.
+#[derive(Debug)]
+pub(super) struct Replicated;
+
+/// The newest epoch in which the PG was activated on a copy, be that complete or not; 0 for never.
+pub(super) fn newest_activation(copies: &Copies) -> u32 {
+    let known = copies.values().flatten();
+    known.map(|i| i.last_epoch_started).max().unwrap_or(0)
+}
+
+impl Backend for Replicated {
+    fn part(&self, _: Option<usize>) -> Part {
+        Part::default()
+    }
+
+    fn is_enough(&self, acting: &Positions, min_size: u32) -> bool {
+        acting.count() >= min_size as usize
+    }
+
+    fn authority<'a>(
+        &self,
+        copies: &'a Copies,
+        unfit: &BTreeSet<i32>,
+        prefer: &[&[i32]],
+    ) -> Option<(i32, &'a PgInfo)> {
+        let rank = |o: i32| prefer.iter().position(|g| g.contains(&o)).unwrap_or(prefer.len());
+        let complete = copies
+            .iter()
+            .filter_map(|(o, i)| i.as_ref().filter(|i| !i.incomplete).map(|i| (*o, i)));
+        let best = complete.min_by_key(|(o, i)| (Reverse(i.age()), unfit.contains(o), rank(*o), *o));
+        // What is complete may be older than something that was: writes could be missing from it.
+        best.filter(|(_, i)| i.last_epoch_started == newest_activation(copies))
+    }
+
+    fn lacking(
+        &self,
+        auth: &PgLog,
+        theirs: &PgLog,
+        exact: bool,
+        cfg: &PgConfig,
+    ) -> Option<(SyncPlan, LogUpdate)> {
+        plan::compare(auth, theirs, exact, cfg)
+    }
+
+    fn givers(&self, acting: &Positions, bad: &BTreeSet<i32>) -> Vec<i32> {
+        acting.osds().filter(|o| !bad.contains(o)).collect()
+    }
+
+    fn write(&self, change: Change, others: &[(i32, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
+        if others.is_empty() {
+            return (change.txn, Sent::to_all(RawMessage::default()));
+        }
+        let message = PeerMessage {
+            pgid: change.pgid,
+            id: change.id,
+            body: PeerBody::RepOp {
+                prev: change.prev,
+                entry: change.entry,
+                trim_to: change.trim_to,
+                stable: change.stable,
+                txn: change.txn,
+            },
+        };
+        let msg = message.to_raw();
+        for (osd, _) in others {
+            cx.out.push(Output::Send {
+                osd: *osd,
+                msg: msg.clone(),
+                reply: false,
+            });
+        }
+        let PeerBody::RepOp { txn, .. } = message.body else {
+            spirula_invariant::impossible!("a write to be the message that was made of it"; pg = change.pgid);
+        };
+        (txn, Sent::to_all(msg))
+    }
+
+    fn read(
+        &self,
+        key: Bytes,
+        wants: Vec<Want>,
+        reader: Option<Reader>,
+        what: Pending,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    ) {
+        store.read(key, wants, reader, what, cx);
+    }
+}
