@@ -158,35 +158,36 @@ impl Monitor {
     /// The time before which an option's seconds begin.
     fn before(&self, option: &str) -> UTime {
         let set = self
+            .view
             .state
             .config
-            .for_daemon("mgr", &self.me.name, &self.me.hostname, "")
+            .for_daemon("mgr", &self.view.me.name, &self.view.me.hostname, "")
             .remove(option);
         let option = options::find(option);
         let parsed = set.and_then(|v| option?.parse(&v).ok());
         let seconds = parsed.as_deref().or_else(|| Some(option?.default));
         let seconds: u64 = seconds.and_then(|s| s.parse().ok()).unwrap_or(0);
         UTime {
-            sec: u32::try_from(u64::from(self.now.sec).saturating_sub(seconds)).unwrap_or(0),
-            ..self.now
+            sec: u32::try_from(u64::from(self.view.now.sec).saturating_sub(seconds)).unwrap_or(0),
+            ..self.view.now
         }
     }
 
     /// What the health says of crashes: a line for each.
     pub(crate) fn recent_crashes(&self) -> Vec<String> {
-        if self.state.crashes.known.is_empty() {
+        if self.view.state.crashes.known.is_empty() {
             return Vec::new();
         }
-        self.state.crashes.news(self.before(WARN))
+        self.view.state.crashes.news(self.before(WARN))
     }
 
     /// Forgets crashes of long ago. To be called now and then where this monitor leads.
     pub(crate) fn forget_old_crashes(&mut self) {
-        if self.state.crashes.known.is_empty() {
+        if self.view.state.crashes.known.is_empty() {
             return;
         }
-        for id in self.state.crashes.until(self.before(RETAIN)) {
-            self.writes.txn.remove(SERVICE, format!("{PREFIX}{id}"));
+        for id in self.view.state.crashes.until(self.before(RETAIN)) {
+            self.changes.txn.remove(SERVICE, format!("{PREFIX}{id}"));
         }
     }
 }

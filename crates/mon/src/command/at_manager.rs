@@ -111,6 +111,7 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
         Err(r) => return r,
     };
     let all = mon
+        .view
         .state
         .manager
         .sessions
@@ -122,10 +123,10 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
     answer_daemon_command(&args, MANAGERS_COMMANDS, |prefix, args| match prefix {
         "dump_osd_network" => {
             let threshold = args.get("value").and_then(serde_json::Value::as_i64);
-            let stats = mon.state.stats.osds.iter();
+            let stats = mon.view.state.stats.osds.iter();
             let times =
                 stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
-            Ok(osd_network::dump(times, threshold, &mon.values, mon.now).into())
+            Ok(osd_network::dump(times, threshold, &mon.view.values, mon.view.now).into())
         }
         _ => daemon::daemon_command(mon, prefix, args),
     })

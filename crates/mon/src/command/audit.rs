@@ -58,7 +58,7 @@ impl Monitor {
         let Some(sender) = self.sender(session) else {
             return;
         };
-        if allowed || self.denials.admits(&sender.name, self.steady.now()) {
+        if allowed || self.denials.admits(&sender.name, self.view.steady.now()) {
             self.audit_at(session, LogPriority::INFO, text);
         }
     }
@@ -75,10 +75,11 @@ impl Monitor {
 
     fn audit_line(&mut self, priority: LogPriority, text: String) {
         let entry = self
+            .view
             .state
             .clog
-            .own_entry(&self.me, self.now, priority, "audit", text);
-        self.state.clog.add(entry);
+            .own_entry(&self.view.me, self.view.now, priority, "audit", text);
+        self.view.state.clog.add(entry);
     }
 
     /// Whether somebody watches the cluster log here at the level of debugging, who may see what the monitors tell.
@@ -86,7 +87,7 @@ impl Monitor {
         let watches = |s: &Session| {
             s.subs.contains_key(&Topic::Log(LogPriority::DEBUG)) && s.caps.is_allowed_service("mon", "r")
         };
-        self.sessions.values().any(watches)
+        self.view.sessions.values().any(watches)
     }
 
     /// Notes in the audit log that a session's command, which only reads, was dispatched: while somebody watches, as the log is
@@ -100,7 +101,7 @@ impl Monitor {
 
     /// Notes how many refusals were not noted.
     pub(crate) fn audit_suppressed(&mut self) {
-        for (name, count) in self.denials.over(self.steady.now()) {
+        for (name, count) in self.denials.over(self.view.steady.now()) {
             let name = name.to_string().replace('\'', "\\'");
             let seconds = DENIED_PERIOD.as_secs();
             let text = format!("entity='{name}': access denied to {count} more commands within {seconds} s");

@@ -42,7 +42,7 @@ fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {
 
 fn find(m: &Monitor, name: &AuthName) -> Result<EntityAuth, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("failed to find {name} in keyring"));
-    m.state.auth.lookup(name).ok_or_else(missing)
+    m.view.state.auth.lookup(name).ok_or_else(missing)
 }
 
 /// One entity as JSON.
@@ -68,6 +68,7 @@ fn show(call: &Call<'_>, name: &AuthName, e: EntityAuth) -> Reply {
 /// The order of the official listing: by type number.
 fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
     let mut all: Vec<_> = m
+        .view
         .state
         .auth
         .entities()
@@ -82,11 +83,11 @@ fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
 fn export(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.args.opt_str("entity").is_none() {
         return now(
-            Reply::text(keyring(m.state.auth.entities().clone())).with_status("exported master keyring")
+            Reply::text(keyring(m.view.state.auth.entities().clone())).with_status("exported master keyring")
         );
     }
     let name = entity(call)?;
-    let Some(e) = m.state.auth.lookup(&name) else {
+    let Some(e) = m.view.state.auth.lookup(&name) else {
         return refuse(errno::ENOENT, format!("no key for {name}"));
     };
     now(show(call, &name, e).with_status(format!("exported keyring for {name}")))
@@ -109,7 +110,7 @@ fn key_reply(call: &Call<'_>, e: &EntityAuth) -> Reply {
 
 fn get_key(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = entity(call)?;
-    match m.state.auth.lookup(&name) {
+    match m.view.state.auth.lookup(&name) {
         Some(e) => now(key_reply(call, &e)),
         None => refuse(errno::ENOENT, format!("don't have {name}")),
     }
@@ -161,15 +162,15 @@ fn input_keyring(call: &Call<'_>) -> Result<Keyring, Reply> {
 /// The type that a command names for a new key, or the preferred one.
 fn key_type(m: &Monitor, call: &Call<'_>) -> Result<KeyType, Reply> {
     let Some(name) = call.args.opt_str("key_type") else {
-        return Ok(m.state.auth.ciphers().preferred());
+        return Ok(m.view.state.auth.ciphers().preferred());
     };
     KeyType::from_name(&name).ok_or_else(|| Reply::error(errno::EINVAL, format!("invalid key type: {name}")))
 }
 
 /// A new key of a type with which its owner can log in.
 fn new_key(m: &Monitor, kind: KeyType) -> Result<CryptoKey, Reply> {
-    let allowed = m.state.auth.allows(kind);
-    if kind.is_insecure() && !(allowed && m.values.flag("mon_auth_allow_insecure_key")) {
+    let allowed = m.view.state.auth.allows(kind);
+    if kind.is_insecure() && !(allowed && m.view.values.flag("mon_auth_allow_insecure_key")) {
         let text = format!("creating key with insecure key type (\"{kind}\") not allowed");
         return refuse(errno::EINVAL, text);
     }
@@ -179,7 +180,7 @@ fn new_key(m: &Monitor, kind: KeyType) -> Result<CryptoKey, Reply> {
         );
         return refuse(errno::EINVAL, text);
     }
-    CryptoKey::generate(kind, &Env::system(m.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
+    CryptoKey::generate(kind, &Env::system(m.view.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
 }
 
 fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
@@ -191,7 +192,7 @@ fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
             spirula_cephx::caps::validate(service, caps)
                 .map_err(|x| Reply::error(errno::EINVAL, x.to_string()))?;
         }
-        Auth::put(&name, &e, &mut m.writes.txn);
+        Auth::put(&name, &e, &mut m.changes.txn);
     }
     committed("imported keyring")
 }
@@ -220,7 +221,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
         }
         key = Some(e.key.clone());
     }
-    if let Some(old) = m.state.auth.lookup(&name) {
+    if let Some(old) = m.view.state.auth.lookup(&name) {
         let same_key = key.as_ref().is_none_or(|k| *k == old.key);
         if same_key && old.caps == caps {
             return now(Reply::status(""));
@@ -232,7 +233,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
         Some(k) => k,
         None => new_key(m, kind)?,
     };
-    Auth::put(&name, &EntityAuth { key, caps }, &mut m.writes.txn);
+    Auth::put(&name, &EntityAuth { key, caps }, &mut m.changes.txn);
     committed(format!("added key for {name}"))
 }
 
@@ -244,7 +245,7 @@ fn get_or_create_with(
     let name = named(call)?;
     let kind = key_type(m, call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
-    if let Some(e) = m.state.auth.lookup(&name) {
+    if let Some(e) = m.view.state.auth.lookup(&name) {
         if let Some((service, _)) = caps.iter().find(|(s, c)| e.caps.get(*s) != Some(c)) {
             return refuse(
                 errno::EINVAL,
@@ -264,7 +265,7 @@ fn get_or_create_with(
         key: new_key(m, kind)?,
         caps,
     };
-    Auth::put(&name, &e, &mut m.writes.txn);
+    Auth::put(&name, &e, &mut m.changes.txn);
     // A new keyring is shown without its capabilities, as the official monitor does.
     let shown = EntityAuth {
         caps: BTreeMap::new(),
@@ -297,10 +298,10 @@ fn get_or_create_key(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = entity(call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
-    let Some(e) = m.state.auth.lookup(&name) else {
+    let Some(e) = m.view.state.auth.lookup(&name) else {
         return refuse(errno::ENOENT, format!("couldn't find entry {name}"));
     };
-    Auth::put(&name, &EntityAuth { caps, ..e }, &mut m.writes.txn);
+    Auth::put(&name, &EntityAuth { caps, ..e }, &mut m.changes.txn);
     committed(format!("updated caps for {name}"))
 }
 
@@ -311,22 +312,22 @@ fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
         // A monitor that is down meanwhile could not greet the others any more.
         return refuse(errno::EINVAL, "the key of mon. can not be rotated");
     }
-    let Some(e) = m.state.auth.entities().get(&name).cloned() else {
+    let Some(e) = m.view.state.auth.entities().get(&name).cloned() else {
         return refuse(errno::ENOENT, format!("entity {name} does not exist"));
     };
     let e = EntityAuth {
         key: new_key(m, key_type(m, call)?)?,
         ..e
     };
-    Auth::put(&name, &e, &mut m.writes.txn);
+    Auth::put(&name, &e, &mut m.changes.txn);
     Ok(super::Outcome::Commit(show(call, &name, e)))
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = named(call)?;
-    if m.state.auth.lookup(&name).is_none() {
+    if m.view.state.auth.lookup(&name).is_none() {
         return now(Reply::status(format!("entity {name} does not exist")));
     }
-    Auth::remove(&name, &mut m.writes.txn);
+    Auth::remove(&name, &mut m.changes.txn);
     committed("updated")
 }

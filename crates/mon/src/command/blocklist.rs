@@ -64,7 +64,7 @@ fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
 /// Whether an address is that of a daemon of the maps, or of the manager's client. The port is a daemon's alone; a client has
 /// none, and is known by its nonce.
 fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
-    let (map, manager) = (&m.state.osd.map, &m.state.manager.map);
+    let (map, manager) = (&m.view.state.osd.map, &m.view.state.manager.map);
     let osds = map
         .osds()
         .filter(|o| map.is_up(*o))
@@ -79,7 +79,7 @@ fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
         of.into_iter().filter_map(move |addrs| addrs.get(i))
     });
     let mut all = osds
-        .chain(m.state.monmap.map.mons.values().map(|mon| &mon.public_addrs))
+        .chain(m.view.state.monmap.map.mons.values().map(|mon| &mon.public_addrs))
         .chain([&manager.active_addrs])
         .chain(&manager.client_addrs)
         .flat_map(|addrs| &addrs.0);
@@ -111,7 +111,7 @@ fn add(m: &mut Monitor, call: &Call<'_>, addr: EntityAddr) -> Done {
         .opt_float("expire")?
         .unwrap_or(DEFAULT_EXPIRE)
         .clamp(0.0, 1e9);
-    let until = m.now.plus(Duration::from_secs_f64(seconds));
+    let until = m.view.now.plus(Duration::from_secs_f64(seconds));
     let inc = m.pending_osd();
     let (new, old) = if addr.kind == AddrType::CIDR {
         (&mut inc.new_range_blocklist, &mut inc.old_range_blocklist)
@@ -130,7 +130,7 @@ fn add(m: &mut Monitor, call: &Call<'_>, addr: EntityAddr) -> Done {
 
 fn remove(m: &mut Monitor, addr: EntityAddr) -> Done {
     let range = addr.kind == AddrType::CIDR;
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let known = if range {
         map.range_blocklist.contains_key(&addr)
     } else {
@@ -153,8 +153,8 @@ fn remove(m: &mut Monitor, addr: EntityAddr) -> Done {
 }
 
 fn clear(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let all: Vec<EntityAddr> = m.state.osd.map.blocklist.keys().copied().collect();
-    let ranges: Vec<EntityAddr> = m.state.osd.map.range_blocklist.keys().copied().collect();
+    let all: Vec<EntityAddr> = m.view.state.osd.map.blocklist.keys().copied().collect();
+    let ranges: Vec<EntityAddr> = m.view.state.osd.map.range_blocklist.keys().copied().collect();
     let inc = m.pending_osd();
     inc.new_blocklist.clear();
     inc.new_range_blocklist.clear();
@@ -166,7 +166,7 @@ fn clear(m: &mut Monitor, _: &Call<'_>) -> Done {
 /// The official monitor writes a second list for networks behind the first, which no reader of JSON takes: here they are
 /// in one.
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let all: Vec<(&EntityAddr, &UTime)> = map.blocklist.iter().chain(&map.range_blocklist).collect();
     let status = format!("listed {} entries", all.len());
     if call.format.is_structured() {

@@ -22,7 +22,7 @@ fn cipher(name: &str) -> Result<KeyType, Reply> {
 
 fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (what, value) = (call.args.str("name")?, call.args.str("value")?);
-    let old = m.state.auth.ciphers();
+    let old = m.view.state.auth.ciphers();
     let new = match what.as_str() {
         "auth_allowed_ciphers" => old.allowing(allowed(m, call, &value)?),
         "auth_preferred_cipher" => {
@@ -37,7 +37,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     if new == *old {
         return now(Reply::status("already set"));
     }
-    Auth::put_ciphers(&new, &mut m.writes.txn);
+    Auth::put_ciphers(&new, &mut m.changes.txn);
     committed("")
 }
 
@@ -45,8 +45,8 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn allowed(m: &Monitor, call: &Call<'_>, value: &str) -> Result<BTreeSet<KeyType>, Reply> {
     let names = value.split([',', ' ']).filter(|name| !name.is_empty());
     let kinds = names.map(cipher).collect::<Result<BTreeSet<_>, _>>()?;
-    let asker = m.sessions.get(&call.session).map(|s| &s.name);
-    if let Some((name, entity)) = asker.and_then(|name| Some((name, m.state.auth.lookup(name)?)))
+    let asker = m.view.sessions.get(&call.session).map(|s| &s.name);
+    if let Some((name, entity)) = asker.and_then(|name| Some((name, m.view.state.auth.lookup(name)?)))
         && !kinds.contains(&entity.key.kind())
     {
         let text = format!(
@@ -123,10 +123,10 @@ fn dump_keys(m: &mut Monitor, call: &Call<'_>) -> Done {
         let text = "format type \"plain\" not supported by this command; try json";
         return refuse(errno::EINVAL, text);
     }
-    let rotating = m.state.auth.service_secrets();
+    let rotating = m.view.state.auth.service_secrets();
     let v = json!({"data": {
         "rotating_version": rotating.version,
-        "secrets": m.state.auth.entities().iter().map(|(n, e)| secret_json(n, e)).collect::<Vec<_>>(),
+        "secrets": m.view.state.auth.entities().iter().map(|(n, e)| secret_json(n, e)).collect::<Vec<_>>(),
         "rotating_secrets": rotating.iter().map(|(s, r)| rotating_json(s, r)).collect::<Vec<_>>(),
     }});
     now(Reply::json(call.format, &v))

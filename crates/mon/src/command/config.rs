@@ -29,8 +29,8 @@ fn who(call: &Call<'_>) -> Result<Who, Reply> {
 }
 
 fn change(m: &mut Monitor, values: Vec<(Who, String, Option<String>)>, name: String) -> Done {
-    let now = m.now;
-    m.state.config.change(values, name, now, &mut m.writes.txn);
+    let now = m.view.now;
+    m.view.state.config.change(values, name, now, &mut m.changes.txn);
     committed("")
 }
 
@@ -63,7 +63,13 @@ fn special(name: &str) -> Done {
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let who = who(call)?;
     let name = options::normalize(&call.args.str("name")?);
-    if !m.state.config.entries().any(|e| e.who == who && e.name == name) {
+    if !m
+        .view
+        .state
+        .config
+        .entries()
+        .any(|e| e.who == who && e.name == name)
+    {
         return now(Reply::default());
     }
     change(m, vec![(who, name, None)], String::new())
@@ -84,7 +90,13 @@ fn assimilate(m: &mut Monitor, call: &Call<'_>) -> Done {
                 left.push_str(&format!("\t{key} = {raw}\n"));
                 continue;
             };
-            match m.state.config.entries().find(|e| e.who == who && e.name == *key) {
+            match m
+                .view
+                .state
+                .config
+                .entries()
+                .find(|e| e.who == who && e.name == *key)
+            {
                 None => values.push((who, key.clone(), Some(value))),
                 Some(e) if e.value == value => {}
                 Some(_) => left.push_str(&format!("\t{key} = {raw}\n")),
@@ -98,10 +110,11 @@ fn assimilate(m: &mut Monitor, call: &Call<'_>) -> Done {
     if values.is_empty() {
         return now(reply);
     }
-    let stamp = m.now;
-    m.state
+    let stamp = m.view.now;
+    m.view
+        .state
         .config
-        .change(values, String::new(), stamp, &mut m.writes.txn);
+        .change(values, String::new(), stamp, &mut m.changes.txn);
     Ok(Outcome::Commit(reply))
 }
 
@@ -153,6 +166,7 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::EINVAL, format!("unrecognized entity '{text}'"));
     }
     let host = m
+        .view
         .sessions
         .values()
         .find(|s| s.name.to_string() == text)
@@ -162,12 +176,16 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
         .parse()
         .ok()
         .filter(|_| kind == "osd")
-        .and_then(|o| m.state.osd.map.crush.map().class_of(o));
-    let found = m.state.config.sources(kind, id, &host, class.unwrap_or_default());
+        .and_then(|o| m.view.state.osd.map.crush.map().class_of(o));
+    let found = m
+        .view
+        .state
+        .config
+        .sources(kind, id, &host, class.unwrap_or_default());
     if let Some(key) = call.args.opt_str("key") {
         let key = options::normalize(&key);
         let value = match (found.get(&key), options::find(&key)) {
-            _ if key == "fsid" => m.me.fsid.to_string(),
+            _ if key == "fsid" => m.view.me.fsid.to_string(),
             (_, Some(o)) if !o.is_central() => return special(&key),
             (Some(e), o) => o.map_or_else(|| e.value.clone(), |o| o.shown(&e.value)),
             (None, Some(o)) if kind != "client" && !o.daemon_default.is_empty() => o.shown(o.daemon_default),
@@ -214,7 +232,7 @@ const TYPES: [&str; 6] = ["global", "mon", "mgr", "osd", "mds", "client"];
 
 /// All values in the official order: by section, option and mask.
 fn ordered(m: &Monitor) -> Vec<ConfigEntry> {
-    let mut all: Vec<ConfigEntry> = m.state.config.entries().collect();
+    let mut all: Vec<ConfigEntry> = m.view.state.config.entries().collect();
     all.sort_by_cached_key(|e| {
         let (kind, id) = e.who.section.split_once('.').unwrap_or((&e.who.section, ""));
         let place = TYPES.iter().position(|t| *t == kind).unwrap_or(TYPES.len());
@@ -373,6 +391,7 @@ fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn minimal(m: &mut Monitor, _: &Call<'_>) -> Done {
     let hosts: Vec<String> = m
+        .view
         .state
         .monmap
         .map
@@ -382,7 +401,7 @@ fn minimal(m: &mut Monitor, _: &Call<'_>) -> Done {
         .collect();
     now(Reply::text(format!(
         "# minimal ceph.conf for {0}\n[global]\n\tfsid = {0}\n\tmon_host = {1}\n",
-        m.me.fsid,
+        m.view.me.fsid,
         hosts.join(" ")
     )))
 }

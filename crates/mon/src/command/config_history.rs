@@ -14,7 +14,7 @@ commands! {
 }
 
 fn changes(m: &Monitor, version: u64) -> Result<Option<ChangeSet>, Reply> {
-    Config::changes(m.kv.as_ref(), version).map_err(|e| Reply::error(errno::EIO, e.to_string()))
+    Config::changes(m.view.kv.as_ref(), version).map_err(|e| Reply::error(errno::EIO, e.to_string()))
 }
 
 fn to_json(version: u64, set: &ChangeSet) -> Value {
@@ -46,7 +46,7 @@ fn to_text(version: u64, set: &ChangeSet) -> String {
 }
 
 fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let newest = m.state.config.version();
+    let newest = m.view.state.config.version();
     // The official monitor takes a negative number for a very large one.
     let wanted = u64::try_from(call.args.opt_int("num")?.unwrap_or(10)).unwrap_or(u64::MAX);
     let mut sets = Vec::new();
@@ -67,7 +67,7 @@ fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn reset(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let newest = m.state.config.version();
+    let newest = m.view.state.config.version();
     let unknown = || {
         let text = "must specify a valid historical version to revert to; see 'ceph config log' for a list of avialable configuration historical versions";
         Reply::error(errno::EINVAL, text)
@@ -89,12 +89,12 @@ fn reset(m: &mut Monitor, call: &Call<'_>) -> Done {
         return now(Reply::default());
     }
     let values = undo.into_iter().map(|((who, name), v)| (who, name, v));
-    let stamp = m.now;
-    m.state.config.change(
+    let stamp = m.view.now;
+    m.view.state.config.change(
         values.collect(),
         format!("reset to {target}"),
         stamp,
-        &mut m.writes.txn,
+        &mut m.changes.txn,
     );
     committed("")
 }

@@ -29,19 +29,19 @@ pub(super) fn io(e: &crate::kv::KvError) -> Reply {
 
 /// A key's value.
 pub(super) fn lookup(m: &Monitor, key: &str) -> Result<Option<Bytes>, Reply> {
-    m.kv.get(SERVICE, key).map_err(|e| io(&e))
+    m.view.kv.get(SERVICE, key).map_err(|e| io(&e))
 }
 
 /// Sets a key with the next commit.
 pub(super) fn put(m: &mut Monitor, key: &str, value: impl Into<Bytes>) {
-    m.writes.txn.put(SERVICE, key, value);
+    m.changes.txn.put(SERVICE, key, value);
 }
 
 /// Removes all keys that begin so with the next commit.
 pub(super) fn remove_all(m: &mut Monitor, prefix: &str) -> Result<(), Reply> {
-    for (key, _) in m.kv.scan(SERVICE).map_err(|e| io(&e))? {
+    for (key, _) in m.view.kv.scan(SERVICE).map_err(|e| io(&e))? {
         if key.starts_with(prefix) {
-            m.writes.txn.remove(SERVICE, key);
+            m.changes.txn.remove(SERVICE, key);
         }
     }
     Ok(())
@@ -84,7 +84,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         // The official monitor does not tell either.
         return now(Reply::status("key deleted"));
     }
-    m.writes.txn.remove(SERVICE, &key);
+    m.changes.txn.remove(SERVICE, &key);
     committed("key deleted")
 }
 
@@ -97,18 +97,20 @@ fn exists(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let keys: Vec<String> =
-        m.kv.scan(SERVICE)
-            .map_err(|e| io(&e))?
-            .into_iter()
-            .map(|(k, _)| k)
-            .collect();
+    let keys: Vec<String> = m
+        .view
+        .kv
+        .scan(SERVICE)
+        .map_err(|e| io(&e))?
+        .into_iter()
+        .map(|(k, _)| k)
+        .collect();
     now(Reply::json(call.format.or_pretty(), &json!(keys)))
 }
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     let prefix = call.args.opt_str("key").unwrap_or_default();
-    let all = m.kv.scan(SERVICE).map_err(|e| io(&e))?;
+    let all = m.view.kv.scan(SERVICE).map_err(|e| io(&e))?;
     let out: Map<String, Value> = all
         .into_iter()
         .filter(|(k, _)| k.starts_with(&prefix))

@@ -96,10 +96,10 @@ fn running<'a>(m: &'a Monitor, who: &str) -> Result<&'a Values, Reply> {
             "invalid daemon name: use <type>.<id>",
         ));
     };
-    if kind == "mon" && id == m.me.name {
-        return Ok(&m.values);
+    if kind == "mon" && id == m.view.me.name {
+        return Ok(&m.view.values);
     }
-    let mut sessions = m.sessions.values().rev();
+    let mut sessions = m.view.sessions.values().rev();
     // Of a daemon that has just reconnected the old session may still be there.
     let found = sessions.find_map(|s| s.running.as_ref().filter(|_| s.name.to_string() == who));
     found.ok_or_else(unknown)
@@ -123,7 +123,7 @@ pub(super) fn show(m: &mut Monitor, call: &Call<'_>) -> Done {
         return list(call, settings(values).filter(set));
     };
     if key == "fsid" {
-        return now(Reply::text(format!("{}\n", m.me.fsid)));
+        return now(Reply::text(format!("{}\n", m.view.me.fsid)));
     }
     match settings(values).find(|s| s.name == key) {
         Some(s) => now(Reply::text(s.value + "\n")),

@@ -36,7 +36,11 @@ fn complain<T>(text: impl Into<String>) -> Result<T, Reply> {
 
 /// All crashes, by id.
 fn all(m: &Monitor) -> Result<Vec<Crash>, Reply> {
-    let keys = m.kv.scan(config_key::SERVICE).map_err(|e| config_key::io(&e))?;
+    let keys = m
+        .view
+        .kv
+        .scan(config_key::SERVICE)
+        .map_err(|e| config_key::io(&e))?;
     let kept = keys.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
     let mut all: Vec<Crash> = kept.filter_map(|(_, v)| Crash::parse(&v).ok()).collect();
     all.sort_by(|a, b| a.id().cmp(b.id()));
@@ -56,12 +60,12 @@ fn put(m: &mut Monitor, crash: &Crash) -> Result<(), Reply> {
 }
 
 fn forget(m: &mut Monitor, id: &str) {
-    m.writes.txn.remove(config_key::SERVICE, format!("{PREFIX}{id}"));
+    m.changes.txn.remove(config_key::SERVICE, format!("{PREFIX}{id}"));
 }
 
 fn done(mon: &Monitor) -> Done {
     let reply = Reply::default();
-    Ok(match mon.writes.txn.is_empty() {
+    Ok(match mon.changes.txn.is_empty() {
         true => Outcome::Now(reply),
         false => Outcome::Commit(reply),
     })
@@ -118,7 +122,7 @@ fn stat(m: &mut Monitor, _: &Call<'_>) -> Done {
     let all = all(m)?;
     let mut text = format!("{} crashes recorded\n", all.len());
     for days in [1, 3, 7] {
-        let old = all.iter().filter(|c| is_older(c, days, m.now));
+        let old = all.iter().filter(|c| is_older(c, days, m.view.now));
         let ids: Vec<String> = old.map(|c| one_line(c.id())).collect();
         if !ids.is_empty() {
             text += &format!("{} older than {days} days old:\n{}\n", ids.len(), ids.join("\n"));
@@ -133,7 +137,10 @@ fn json_report(m: &mut Monitor, call: &Call<'_>) -> Done {
         return complain("<hours> argument must be integer");
     };
     let mut counts = BTreeMap::<String, usize>::new();
-    for c in all(m)?.iter().filter(|c| c.age(m.now) <= i64::from(hours) * 3600) {
+    for c in all(m)?
+        .iter()
+        .filter(|c| c.age(m.view.now) <= i64::from(hours) * 3600)
+    {
         let program = c.text("process_name").filter(|p| !p.is_empty());
         *counts.entry(program.unwrap_or("unknown").to_owned()).or_default() += 1;
     }
@@ -182,7 +189,7 @@ fn prune(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(days) = call.args.str("keep")?.trim().parse::<i32>() else {
         return complain("keep argument must be integer");
     };
-    let now = m.now;
+    let now = m.view.now;
     let old = all(m)?.into_iter().filter(|c| is_older(c, i64::from(days), now));
     old.for_each(|c| forget(m, c.id()));
     done(m)
@@ -190,7 +197,7 @@ fn prune(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn note_seen(m: &mut Monitor, crash: Crash) -> Result<(), Reply> {
     let mut crash = crash;
-    let now = m.now.to_string().replace('T', " ");
+    let now = m.view.now.to_string().replace('T', " ");
     let stamp = now.trim_end_matches("+0000").to_owned();
     crash.0.insert("archived".to_owned(), stamp.into());
     put(m, &crash)

@@ -39,7 +39,7 @@ pub(super) fn edit<T>(
     m: &mut Monitor,
     change: impl FnOnce(&mut CrushMap) -> Result<T, spirula_crush::Error>,
 ) -> Result<T, Reply> {
-    let mut crush = (**m.state.osd.map.crush.map()).clone();
+    let mut crush = (**m.view.state.osd.map.crush.map()).clone();
     let value = change(&mut crush).map_err(|e| crush_error(&e))?;
     m.pending_osd().crush = CrushBlob::new(crush).raw().clone();
     Ok(value)
@@ -61,13 +61,14 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("Failed to parse crushmap: {}", parse_error(&e)),
         )
     })?;
-    let current = m.state.osd.map.crush_version;
+    let current = m.view.state.osd.map.crush_version;
     if let Some(prior) = call.args.opt_int("prior_version")?
         && prior != i64::from(current)
     {
         // A client that sends its change again, as it has missed the answer.
         let is_again = prior + 1 == i64::from(current)
-            && CrushBlob::new(new).raw() == CrushBlob::new((**m.state.osd.map.crush.map()).clone()).raw();
+            && CrushBlob::new(new).raw()
+                == CrushBlob::new((**m.view.state.osd.map.crush.map()).clone()).raw();
         if is_again {
             return now(Reply::status(current.to_string()));
         }
@@ -77,6 +78,7 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
         );
     }
     let used = m
+        .view
         .state
         .osd
         .map
@@ -92,7 +94,7 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
             ),
         );
     }
-    if u32::try_from(new.max_devices).unwrap_or(0) > m.state.osd.map.max_osd.max(65_536) {
+    if u32::try_from(new.max_devices).unwrap_or(0) > m.view.state.osd.map.max_osd.max(65_536) {
         return refuse(errno::EINVAL, "too many devices");
     }
     let version = current + 1;
@@ -138,7 +140,7 @@ fn create_simple(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn create_rule(m: &mut Monitor, rule: &SimpleRule<'_>) -> Done {
-    if m.state.osd.map.crush.map().rule_id(rule.name).is_some() {
+    if m.view.state.osd.map.crush.map().rule_id(rule.name).is_some() {
         // As the official monitor: having it is what was asked for.
         return now(Reply::status(format!("rule {} already exists", rule.name)));
     }
@@ -151,10 +153,11 @@ fn create_erasure(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let wanted = call.args.opt_str("profile").filter(|p| !p.is_empty());
     let wanted = wanted.unwrap_or_else(|| "default".to_owned());
-    if m.state.osd.map.crush.map().rule_id(&name).is_some() {
+    if m.view.state.osd.map.crush.map().rule_id(&name).is_some() {
         return now(Reply::status(format!("rule {name} already exists")));
     }
     let profile = m
+        .view
         .state
         .osd
         .map
@@ -207,10 +210,11 @@ fn create_erasure(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
-    let Some(number) = m.state.osd.map.crush.map().rule_id(&name) else {
+    let Some(number) = m.view.state.osd.map.crush.map().rule_id(&name) else {
         return now(Reply::status(format!("rule {name} does not exist")));
     };
-    if m.state
+    if m.view
+        .state
         .osd
         .map
         .pools
@@ -225,7 +229,7 @@ fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rule_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     if crush.rule_id(&from).is_none() && crush.rule_id(&to).is_some() {
         return now(Reply::status("already renamed to '".to_owned() + &to + "'"));
     }
@@ -276,7 +280,7 @@ fn class_osds(m: &Monitor, call: &Call<'_>) -> (Vec<i32>, String, bool) {
     let (mut osds, mut notes, mut unreadable) = (Vec::new(), String::new(), false);
     let words = call.args.list("ids");
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
-        return (m.state.osd.map.osds().collect(), notes, false);
+        return (m.view.state.osd.map.osds().collect(), notes, false);
     }
     for word in words
         .iter()
@@ -284,7 +288,7 @@ fn class_osds(m: &Monitor, call: &Call<'_>) -> (Vec<i32>, String, bool) {
         .filter(|w| !w.is_empty())
     {
         match super::parse_osd(word) {
-            Some(osd) if m.state.osd.map.exists(osd) => osds.push(osd),
+            Some(osd) if m.view.state.osd.map.exists(osd) => osds.push(osd),
             Some(osd) => notes.push_str(&format!("osd.{osd} does not exist. ")),
             None => {
                 unreadable = true;
@@ -304,7 +308,7 @@ fn joined(osds: &[i32]) -> String {
 fn set_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
     let (osds, mut notes, _) = class_osds(m, call);
-    let crush = m.state.osd.map.crush.map().clone();
+    let crush = m.view.state.osd.map.crush.map().clone();
     let mut changed = Vec::new();
     for osd in osds {
         match crush.class_of(osd) {
@@ -340,7 +344,7 @@ fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     if unreadable {
         return refuse(errno::EINVAL, notes);
     }
-    let crush = m.state.osd.map.crush.map().clone();
+    let crush = m.view.state.osd.map.crush.map().clone();
     let (with, without): (Vec<i32>, Vec<i32>) = osds.into_iter().partition(|o| crush.class_of(*o).is_some());
     for osd in without {
         notes.push_str(&format!("osd.{osd} belongs to no class, "));
@@ -355,7 +359,7 @@ fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn class_create(m: &mut Monitor, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
-    if m.state.osd.map.crush.map().class_id(&class).is_some() {
+    if m.view.state.osd.map.crush.map().class_id(&class).is_some() {
         return now(Reply::status(format!("class '{class}' already exists")));
     }
     let id = edit(m, |c| c.create_class(&class))?;
@@ -364,10 +368,10 @@ fn class_create(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn class_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
-    if m.state.osd.map.crush.map().class_id(&class).is_none() {
+    if m.view.state.osd.map.crush.map().class_id(&class).is_none() {
         return now(Reply::default());
     }
-    let profiles = m.state.osd.map.erasure_code_profiles.iter();
+    let profiles = m.view.state.osd.map.erasure_code_profiles.iter();
     let users: Vec<&str> = profiles
         .filter(|(_, p)| p.get("crush-device-class") == Some(&class))
         .map(|(name, _)| name.as_str())
@@ -392,7 +396,7 @@ fn straw2(m: &mut Monitor, _: &Call<'_>) -> Done {
 
 fn class_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let why = match (crush.class_id(&from), crush.class_id(&to)) {
         (None, Some(_)) => return now(Reply::status(format!("already renamed to '{to}'"))),
         (Some(_), Some(_)) => Some((errno::EEXIST, "(17) File exists")),

@@ -52,7 +52,7 @@ fn weight(call: &Call<'_>) -> Result<(u32, f64), Reply> {
 /// A command's OSD; the official refusals differ in how they go on.
 fn osd_of(m: &Monitor, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
-    if m.state.osd.map.exists(osd) {
+    if m.view.state.osd.map.exists(osd) {
         return Ok(osd);
     }
     refuse(
@@ -78,7 +78,7 @@ fn place(m: &mut Monitor, call: &Call<'_>, verb: &str) -> Done {
     let osd = osd_of(m, call, ". Create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
-    if verb == "set" && !m.state.osd.map.crush.map().is_held(osd) {
+    if verb == "set" && !m.view.state.osd.map.crush.map().is_held(osd) {
         return refuse(
             errno::ENOENT,
             format!(
@@ -111,10 +111,10 @@ fn create_or_move(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn add_bucket(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, kind) = (call.args.str("name")?, call.args.str("type")?);
     let loc = location(call)?;
-    if m.state.osd.map.crush.map().item_id(&name).is_some() {
+    if m.view.state.osd.map.crush.map().item_id(&name).is_some() {
         return now(Reply::status(format!("bucket '{name}' already exists")));
     }
-    if m.state.osd.map.crush.map().type_id(&kind).is_none() {
+    if m.view.state.osd.map.crush.map().type_id(&kind).is_none() {
         return refuse(errno::EINVAL, format!("type '{kind}' does not exist"));
     }
     edit(m, |c| {
@@ -135,7 +135,7 @@ fn add_bucket(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     match (crush.item_id(&from).is_some(), crush.item_id(&to).is_some()) {
         (false, true) => {
             return now(Reply::status(format!(
@@ -152,14 +152,14 @@ fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn item(m: &Monitor, name: &str) -> Result<i32, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("item {name} does not exist"));
-    m.state.osd.map.crush.map().item_id(name).ok_or_else(missing)
+    m.view.state.osd.map.crush.map().item_id(name).ok_or_else(missing)
 }
 
 fn move_item(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let loc = location(call)?;
     let id = item(m, &name)?;
-    if m.state.osd.map.crush.map().weight_at(id, &loc).is_some() {
+    if m.view.state.osd.map.crush.map().weight_at(id, &loc).is_some() {
         return now(Reply::status(format!(
             "no need to move item id {id} name '{name}' to location {} in crush map",
             show(&loc)
@@ -183,7 +183,7 @@ fn link(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let loc = location(call)?;
     let id = item(m, &name)?;
-    if m.state.osd.map.crush.map().weight_at(id, &loc).is_some() {
+    if m.view.state.osd.map.crush.map().weight_at(id, &loc).is_some() {
         return now(Reply::status(format!(
             "no need to move item id {id} name '{name}' to location {} in crush map",
             show(&loc)
@@ -204,14 +204,14 @@ fn link(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn remove(m: &mut Monitor, call: &Call<'_>, unlink_only: bool) -> Done {
     let name = call.args.str("name")?;
-    let Some(id) = m.state.osd.map.crush.map().item_id(&name) else {
+    let Some(id) = m.view.state.osd.map.crush.map().item_id(&name) else {
         return now(Reply::status(format!(
             "device '{name}' does not appear in the crush map"
         )));
     };
     let ancestor = match call.args.opt_str("ancestor") {
         Some(a) => {
-            let known = m.state.osd.map.crush.map().item_id(&a);
+            let known = m.view.state.osd.map.crush.map().item_id(&a);
             let missing = || {
                 let text = format!("ancestor item '{a}' does not appear in the crush map");
                 Reply::error(errno::ENOENT, text)
@@ -252,7 +252,15 @@ fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("device '{name}' does not appear in the crush map"),
         )
     };
-    let id = m.state.osd.map.crush.map().item_id(&name).ok_or_else(missing)?;
+    let id = m
+        .view
+        .state
+        .osd
+        .map
+        .crush
+        .map()
+        .item_id(&name)
+        .ok_or_else(missing)?;
     if id < 0 {
         return refuse(
             errno::EINVAL,
@@ -275,7 +283,15 @@ fn reweight_subtree(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("device '{name}' does not appear in the crush map"),
         )
     };
-    let id = m.state.osd.map.crush.map().item_id(&name).ok_or_else(missing)?;
+    let id = m
+        .view
+        .state
+        .osd
+        .map
+        .crush
+        .map()
+        .item_id(&name)
+        .ok_or_else(missing)?;
     if id >= 0 {
         return refuse(
             errno::EINVAL,

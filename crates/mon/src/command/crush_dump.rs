@@ -114,16 +114,16 @@ pub(super) fn map_json(crush: &CrushMap) -> Value {
 }
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &map_json(m.state.osd.map.crush.map()))
+    misc::pretty(call.format, &map_json(m.view.state.osd.map.crush.map()))
 }
 
 fn show_tunables(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let v = tunables_json(m.state.osd.map.crush.map());
+    let v = tunables_json(m.view.state.osd.map.crush.map());
     misc::pretty(call.format, &v)
 }
 
 fn get_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let n = m.state.osd.map.crush.map().tunables.straw_calc_version;
+    let n = m.view.state.osd.map.crush.map().tunables.straw_calc_version;
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"straw_calc_version": n}))),
         false => now(Reply::text(format!("{n}\n"))),
@@ -142,13 +142,22 @@ fn names(call: &Call<'_>, list: Vec<String>) -> Done {
 fn rule_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     names(
         call,
-        m.state.osd.map.crush.map().rule_names.values().cloned().collect(),
+        m.view
+            .state
+            .osd
+            .map
+            .crush
+            .map()
+            .rule_names
+            .values()
+            .cloned()
+            .collect(),
     )
 }
 
 fn rule_ls_by_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let Some(id) = crush.class_id(&class) else {
         return refuse(errno::ENOENT, format!("failed to get rules by class '{class}'"));
     };
@@ -163,7 +172,7 @@ fn rule_ls_by_class(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn rule_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let Some(name) = call.args.opt_str("name") else {
         let all: Vec<Value> = crush.iter_rules().map(|(n, r)| rule_json(crush, n, r)).collect();
         return misc::pretty(call.format, &json!(all));
@@ -176,7 +185,7 @@ fn rule_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let node = call.args.str("node")?;
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let Some(id) = crush.item_id(&node) else {
         return refuse(errno::ENOENT, format!("node '{node}' does not exist"));
     };
@@ -190,6 +199,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn class_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let list: Vec<String> = m
+        .view
         .state
         .osd
         .map
@@ -204,7 +214,7 @@ fn class_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn class_ls_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let osds: Vec<i32> = crush
         .class_id(&class)
         .map(|c| crush.devices_of_class(c).collect())
@@ -224,8 +234,8 @@ fn get_class(m: &mut Monitor, call: &Call<'_>) -> Done {
         let text = unreadable.map(|w| format!("unable to parse osd id:'{w}'"));
         Reply::error(refusal.code, text.unwrap_or(refusal.status))
     })?;
-    let crush = m.state.osd.map.crush.map();
-    osds.retain(|o| m.state.osd.map.exists(*o));
+    let crush = m.view.state.osd.map.crush.map();
+    osds.retain(|o| m.view.state.osd.map.exists(*o));
     if call.format.is_structured() {
         let v: Vec<Value> = osds
             .iter()

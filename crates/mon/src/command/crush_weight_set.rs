@@ -24,7 +24,7 @@ commands! {
 }
 
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let name = |id: &i64| match *id {
         DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
         pool => map.pool_name(pool).unwrap_or_default().to_owned(),
@@ -66,19 +66,19 @@ pub(super) fn choose_args_json(crush: &CrushMap) -> Value {
 }
 
 fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &choose_args_json(m.state.osd.map.crush.map()))
+    misc::pretty(call.format, &choose_args_json(m.view.state.osd.map.crush.map()))
 }
 
 fn pool(m: &Monitor, call: &Call<'_>) -> Result<(String, i64), Reply> {
     let name = call.args.str("pool")?;
-    match m.state.osd.map.pool_id(&name) {
+    match m.view.state.osd.map.pool_id(&name) {
         Some(id) => Ok((name, id)),
         None => refuse(errno::ENOENT, format!("pool '{name}' not found")),
     }
 }
 
 fn add(m: &mut Monitor, pool: i64, positions: usize, exists: String) -> Done {
-    if m.state.osd.map.crush.map().choose_args.contains_key(&pool) {
+    if m.view.state.osd.map.crush.map().choose_args.contains_key(&pool) {
         return now(Reply::status(exists));
     }
     edit(m, |c| Ok(c.create_weight_set(pool, positions)))?;
@@ -86,7 +86,7 @@ fn add(m: &mut Monitor, pool: i64, positions: usize, exists: String) -> Done {
 }
 
 fn check_straw2(m: &Monitor) -> Result<(), Reply> {
-    match m.state.osd.map.crush.map().takes_weight_sets() {
+    match m.view.state.osd.map.crush.map().takes_weight_sets() {
         true => Ok(()),
         false => refuse(
             errno::EPERM,
@@ -107,7 +107,7 @@ fn create_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
 
 fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     check_straw2(m)?;
-    let oldest = m.state.osd.map.require_min_compat_client;
+    let oldest = m.view.state.osd.map.require_min_compat_client;
     if oldest != 0 && oldest < release::LUMINOUS {
         return refuse(
             errno::EPERM,
@@ -118,7 +118,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
         );
     }
     let (name, id) = pool(m, call)?;
-    let size = m.state.osd.map.pool(id).map_or(1, |p| usize::from(p.size));
+    let size = m.view.state.osd.map.pool(id).map_or(1, |p| usize::from(p.size));
     let positions = match call.args.str("mode")?.as_str() {
         "flat" => 1,
         _ => size.max(1),
@@ -156,7 +156,7 @@ fn set_weights(m: &mut Monitor, call: &Call<'_>, pool: i64) -> Done {
         .into_iter()
         .map(|w| weight_from_f64(w).map_err(|e| crush_error(&e)))
         .collect::<Result<Vec<u32>, Reply>>()?;
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let positions = crush.choose_args.get(&pool).map_or(1, |a| a.positions());
     if weights.len() != positions {
         return refuse(
@@ -176,7 +176,7 @@ fn set_weights(m: &mut Monitor, call: &Call<'_>, pool: i64) -> Done {
 
 fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, id) = pool(m, call)?;
-    if !m.state.osd.map.crush.map().choose_args.contains_key(&id) {
+    if !m.view.state.osd.map.crush.map().choose_args.contains_key(&id) {
         return refuse(errno::ENOENT, format!("no weight-set for pool '{name}'"));
     }
     set_weights(m, call, id)
@@ -184,6 +184,7 @@ fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn reweight_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
     if !m
+        .view
         .state
         .osd
         .map
@@ -200,7 +201,7 @@ fn reweight_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn swap(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (source, dest) = (call.args.str("source")?, call.args.str("dest")?);
     let sure = call.args.flag("yes_i_really_mean_it");
-    let crush = m.state.osd.map.crush.map();
+    let crush = m.view.state.osd.map.crush.map();
     let find = |what: &str, name: &str| {
         let missing = || Reply::error(errno::ENOENT, format!("{what} item {name} does not exist"));
         crush.item_id(name).ok_or_else(missing)

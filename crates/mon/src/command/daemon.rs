@@ -100,17 +100,17 @@ pub(crate) fn daemon_command(
     prefix: &str,
     args: &Map<String, Value>,
 ) -> Result<Answer, Failure> {
-    let name = format!("mon.{}", m.me.name);
+    let name = format!("mon.{}", m.view.me.name);
     let daemon = spirula_asok::config::Daemon {
         name: &name,
         // The core looks values up when it needs them; only the messenger's are taken at the start.
         live: |option| !option.starts_with("ms_"),
     };
-    if let Some(answer) = spirula_asok::config::run(daemon, &mut m.values, prefix, args) {
+    if let Some(answer) = spirula_asok::config::run(daemon, &mut m.view.values, prefix, args) {
         m.refresh_values();
         return answer;
     }
-    if prefix.starts_with("add_bootstrap_peer_hint") && !m.quorum.names.is_empty() {
+    if prefix.starts_with("add_bootstrap_peer_hint") && !m.view.quorum.names.is_empty() {
         return Ok(json!("mon already active; ignoring bootstrap hint").into());
     }
     if let Some(why) = unsupported(prefix) {
@@ -133,7 +133,7 @@ pub(crate) fn daemon_command(
 }
 
 fn sessions(m: &Monitor) -> Value {
-    let own = m.sessions.iter().filter(|(_, s)| !s.forwarded);
+    let own = m.view.sessions.iter().filter(|(_, s)| !s.forwarded);
     own.map(|(id, s)| {
         json!({
             "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
@@ -146,16 +146,16 @@ fn sessions(m: &Monitor) -> Value {
 }
 
 fn counters(m: &Monitor) -> Vec<perf::Logger<'static>> {
-    let (osds, up, inside) = m.state.osd.map.counts();
-    let raw = m.state.stats.raw(&m.state.osd.map);
+    let (osds, up, inside) = m.view.state.osd.map.counts();
+    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
     let n = |n: usize| n as u64;
     let gauge = |name, value, help| perf::gauge(name, value, help);
-    let objects = u64::try_from(m.state.stats.total().sum.num_objects).unwrap_or(0);
+    let objects = u64::try_from(m.view.state.stats.total().sum.num_objects).unwrap_or(0);
     let cluster = vec![
-        gauge("num_mon", n(m.state.monmap.map.mons.len()), "Monitors"),
+        gauge("num_mon", n(m.view.state.monmap.map.mons.len()), "Monitors"),
         gauge(
             "num_mon_quorum",
-            n(m.quorum.names.len()),
+            n(m.view.quorum.names.len()),
             "Monitors in the quorum",
         ),
         gauge("num_osd", n(osds), "OSDs"),
@@ -163,24 +163,24 @@ fn counters(m: &Monitor) -> Vec<perf::Logger<'static>> {
         gauge("num_osd_in", n(inside), "OSDs that are in"),
         gauge(
             "osd_epoch",
-            u64::from(m.state.osd.map.epoch),
+            u64::from(m.view.state.osd.map.epoch),
             "Current epoch of the OSDMap",
         ),
         gauge("osd_bytes", raw.total, "Size of all stores"),
         gauge("osd_bytes_used", raw.used_raw(), "Used space of all stores"),
         gauge("osd_bytes_avail", raw.available, "Free space of all stores"),
-        gauge("num_pool", n(m.state.osd.map.pools.len()), "Pools"),
-        gauge("num_pg", n(m.state.stats.pgs.len()), "Placement groups"),
+        gauge("num_pool", n(m.view.state.osd.map.pools.len()), "Pools"),
+        gauge("num_pg", n(m.view.state.stats.pgs.len()), "Placement groups"),
         gauge("num_object", objects, "Objects"),
     ];
     let mon = vec![
-        gauge("num_sessions", n(m.sessions.len()), "Sessions"),
+        gauge("num_sessions", n(m.view.sessions.len()), "Sessions"),
         gauge(
             "writes_waiting",
             n(m.waiting()),
             "Commands that wait for their turn to change something",
         ),
-        gauge("term", m.term, "Term of the monitors' leader"),
+        gauge("term", m.view.term, "Term of the monitors' leader"),
     ];
     let logger = |name, counters| perf::Logger {
         name,

@@ -48,10 +48,10 @@ fn add(all: &mut Devices, daemon: &str, metadata: &BTreeMap<String, String>) {
 
 fn devices(m: &Monitor) -> Devices {
     let mut all = Devices::new();
-    for name in &m.state.monmap.map.ranks {
+    for name in &m.view.state.monmap.map.ranks {
         add(&mut all, &format!("mon.{name}"), &m.mon_metadata(name));
     }
-    for osd in m.state.osd.map.osds() {
+    for osd in m.view.state.osd.map.osds() {
         add(&mut all, &format!("osd.{osd}"), &misc::osd_metadata(m, osd));
     }
     all

@@ -42,7 +42,7 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
     if code.is_empty() {
         return refuse(errno::EINVAL, "must specify an alert code to mute");
     }
-    if code.len() > MAX_CODE || mon.state.mutes.iter().count() >= MAX_MUTES {
+    if code.len() > MAX_CODE || mon.view.state.mutes.iter().count() >= MAX_MUTES {
         return refuse(errno::E2BIG, "too many mutes, or too long a code");
     }
     let mut mute = Mute {
@@ -55,7 +55,7 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
             false => Ok(d),
         });
         match lasts {
-            Ok(d) => mute.until = mon.now.plus(d),
+            Ok(d) => mute.until = mon.view.now.plus(d),
             Err(why) => return refuse(errno::EINVAL, format!("invalid duration: {ttl} ({why})")),
         }
     }
@@ -70,17 +70,23 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
         mute.summary = check.summary.clone();
         mute.count = check.count as u64;
     }
-    Mutes::set(&code, &mute, &mut mon.writes.txn);
+    Mutes::set(&code, &mute, &mut mon.changes.txn);
     committed("")
 }
 
 fn unmute(mon: &mut Monitor, call: &Call<'_>) -> Done {
     let codes: Vec<String> = match call.args.opt_str("code") {
         Some(code) => vec![code],
-        None => mon.state.mutes.iter().map(|(code, _)| code.clone()).collect(),
+        None => mon
+            .view
+            .state
+            .mutes
+            .iter()
+            .map(|(code, _)| code.clone())
+            .collect(),
     };
-    for code in codes.iter().filter(|c| mon.state.mutes.contains(c)) {
-        Mutes::remove(code, &mut mon.writes.txn);
+    for code in codes.iter().filter(|c| mon.view.state.mutes.contains(c)) {
+        Mutes::remove(code, &mut mon.changes.txn);
     }
     committed("")
 }

@@ -20,18 +20,19 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
     };
     let (rank, addr, id, kind) = (s.entity, s.addr, s.name.id, s.name.kind);
     let mut entry = m
+        .view
         .state
         .clog
-        .own_entry(&m.me, m.now, LogPriority::INFO, "cluster", text);
+        .own_entry(&m.view.me, m.view.now, LogPriority::INFO, "cluster", text);
     entry.rank = rank;
     entry.addrs = addr.into();
     entry.name = spirula_proto::mon::NamedEntity {
         kind: u32::from(kind.0),
         id,
     };
-    m.state.clog.add(entry);
+    m.view.state.clog.add(entry);
     // The entry itself is what is committed.
-    m.writes.flush_log = true;
+    m.changes.flush_log = true;
     committed("")
 }
 
@@ -75,7 +76,7 @@ fn last(m: &mut Monitor, call: &Call<'_>) -> Done {
         .args
         .opt_str("channel")
         .unwrap_or_else(|| "cluster".to_owned());
-    let entries = m.state.clog.last(num, &level, &channel);
+    let entries = m.view.state.clog.last(num, &level, &channel);
     if call.format.is_structured() {
         let v: Vec<Value> = entries.into_iter().map(entry_json).collect();
         return now(Reply::json(call.format, &json!(v)));

@@ -49,7 +49,7 @@ fn active_clients(map: &MgrMap) -> Vec<Value> {
 }
 
 fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.manager.map;
+    let map = &m.view.state.manager.map;
     let always_on: Map<String, Value> = map
         .always_on_modules
         .iter()
@@ -75,7 +75,7 @@ fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn mgr_stat(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.manager.map;
+    let map = &m.view.state.manager.map;
     let v = json!({"epoch": map.epoch, "available": map.available, "active_name": map.active_name, "num_standby": 0});
     misc::pretty(call.format, &v)
 }
@@ -90,7 +90,7 @@ fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// What is known of the active manager: what is known of its monitor.
 fn active_metadata(m: &Monitor) -> Option<BTreeMap<String, String>> {
-    let map = &m.state.manager.map;
+    let map = &m.view.state.manager.map;
     if !map.available {
         return None;
     }
@@ -128,7 +128,7 @@ fn mgr_count(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let name = m.state.manager.map.active_name.clone();
+    let name = m.view.state.manager.map.active_name.clone();
     let shown = active_metadata(m).map(|meta| {
         let mut v = Map::from_iter([("name".to_owned(), json!(name))]);
         v.extend(meta.into_iter().map(|(k, v)| (k, json!(v))));
@@ -144,7 +144,7 @@ fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// The manager gives up, and as there is no other, the monitor that leads takes over again at its next tick: with a new id,
 /// and with sessions that begin anew.
 fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.manager.map;
+    let map = &m.view.state.manager.map;
     let who = match call.args.opt_str("who") {
         None if !map.available => return now(Reply::status("Currently no active mgr")),
         None => map.active_name.clone(),
@@ -167,18 +167,18 @@ fn balancer_status(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn progress(m: &mut Monitor, _: &Call<'_>) -> Done {
-    now(match m.progress.text(m.now) {
+    now(match m.view.progress.text(m.view.now) {
         Some(text) => Reply::text(text),
         None => Reply::status("Nothing in progress"),
     })
 }
 
 fn progress_json(m: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &m.progress.json(m.now))
+    misc::pretty(call.format, &m.view.progress.json(m.view.now))
 }
 
 fn progress_clear(m: &mut Monitor, _: &Call<'_>) -> Done {
-    m.progress.clear();
+    m.view.progress.clear();
     now(Reply::default())
 }
 
@@ -203,11 +203,12 @@ fn set_progress(m: &mut Monitor, on: bool, said: &str) -> Done {
         section: "mgr".to_owned(),
         mask: None,
     };
-    let (stamp, value) = (m.now, Some(value.to_owned()));
+    let (stamp, value) = (m.view.now, Some(value.to_owned()));
     let values = vec![(who, PROGRESS_OPTION.to_owned(), value)];
-    m.state
+    m.view
+        .state
         .config
-        .change(values, String::new(), stamp, &mut m.writes.txn);
+        .change(values, String::new(), stamp, &mut m.changes.txn);
     Ok(Outcome::Commit(Reply::status(said)))
 }
 

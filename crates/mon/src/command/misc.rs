@@ -19,7 +19,7 @@ commands! {
 }
 
 fn fsid(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let id = m.me.fsid.to_string();
+    let id = m.view.me.fsid.to_string();
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"fsid": id}))),
         false => now(Reply::text(id + "\n")),
@@ -36,7 +36,7 @@ fn version_cmd(_: &mut Monitor, call: &Call<'_>) -> Done {
 /// The running versions of OSDs with their numbers.
 pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
-    for osd in m.state.osd.map.osds() {
+    for osd in m.view.state.osd.map.osds() {
         let metadata = osd_metadata(m, osd);
         if let Some(v) = metadata.get("ceph_version") {
             *out.entry(v.clone()).or_default() += 1;
@@ -47,11 +47,11 @@ pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
 
 /// Every daemon with the version it runs.
 pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
-    let osds = m.state.osd.map.osds().filter_map(|osd| {
+    let osds = m.view.state.osd.map.osds().filter_map(|osd| {
         let version = osd_metadata(m, osd).remove("ceph_version")?;
         Some((format!("osd.{osd}"), version))
     });
-    let mons = m.state.monmap.map.ranks.iter().filter_map(|name| {
+    let mons = m.view.state.monmap.map.ranks.iter().filter_map(|name| {
         let version = m.mon_metadata(name).remove("ceph_version")?;
         Some((format!("mon.{name}"), version))
     });
@@ -60,7 +60,7 @@ pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
 
 /// What an OSD said of itself when it booted.
 pub(super) fn osd_metadata(m: &Monitor, osd: i32) -> BTreeMap<String, String> {
-    match m.kv.get("osd_metadata", &osd.to_string()) {
+    match m.view.kv.get("osd_metadata", &osd.to_string()) {
         Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
         _ => BTreeMap::new(),
     }
@@ -99,8 +99,8 @@ fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
     let own = spirula_maps::features::PACIFIC_ALL;
     by.entry(spirula_denc::EntityType::MON)
         .or_default()
-        .insert(own, m.quorum.names.len());
-    for s in m.sessions.values() {
+        .insert(own, m.view.quorum.names.len());
+    for s in m.view.sessions.values() {
         *by.entry(s.name.kind).or_default().entry(s.features).or_default() += 1;
     }
     let v: Map<String, Value> = by
@@ -117,10 +117,11 @@ fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let t = &m.timecheck;
+    let t = &m.view.timecheck;
     let status = if t.is_under_way() { "on-going" } else { "finished" };
     let mut v = json!({});
     let skews: Map<String, Value> = m
+        .view
         .state
         .monmap
         .map
@@ -140,29 +141,29 @@ fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
     if !skews.is_empty() {
         v["time_skew_status"] = skews.into();
     }
-    v["timechecks"] = json!({"epoch": m.term, "round": t.round, "round_status": status});
+    v["timechecks"] = json!({"epoch": m.view.term, "round": t.round, "round_status": status});
     now(Reply::json(call.format.or_pretty(), &v))
 }
 
 fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     let kind = call.args.opt_str("type").unwrap_or_else(|| "all".to_owned());
     let mut mons: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for name in &m.state.monmap.map.ranks {
+    for name in &m.view.state.monmap.map.ranks {
         let host = m.mon_metadata(name).remove("hostname");
         mons.entry(host.unwrap_or_else(|| "unknown".to_owned()))
             .or_default()
             .push(name);
     }
     let mut hosts: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-    for osd in m.state.osd.map.osds() {
+    for osd in m.view.state.osd.map.osds() {
         let host = osd_metadata(m, osd)
             .remove("hostname")
             .unwrap_or_else(|| "unknown".to_owned());
         hosts.entry(host).or_default().push(osd);
     }
-    let map = &m.state.manager.map;
+    let map = &m.view.state.manager.map;
     let mgrs = match map.available {
-        true => json!({m.me.hostname.clone(): [map.active_name]}),
+        true => json!({m.view.me.hostname.clone(): [map.active_name]}),
         false => json!({}),
     };
     let v = match kind.as_str() {

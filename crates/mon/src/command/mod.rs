@@ -240,13 +240,13 @@ fn admit(
     perm: &str,
 ) -> Result<(), Reply> {
     let strings = args.as_strings();
-    let (allowed, denial) = match mon.state.manager.sessions.get(&session) {
+    let (allowed, denial) = match mon.view.state.manager.sessions.get(&session) {
         Some(s) => (
             s.is_allowed(subject, args.prefix(), &strings, perm),
             at_manager::DENIED,
         ),
         None => {
-            let s = mon.sessions.get(&session);
+            let s = mon.view.sessions.get(&session);
             let allowed = s.is_some_and(|s| s.caps.is_allowed(subject.0, args.prefix(), &strings, perm));
             (allowed, "access denied")
         }
@@ -326,6 +326,7 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
         "rwx"
     };
     let allowed = mon
+        .view
         .sessions
         .get(&session)
         .is_some_and(|s| s.caps.is_allowed("mon", args.prefix(), &args.as_strings(), perm));

@@ -30,7 +30,7 @@ commands! {
 
 /// Makes a change part of the next monitor map.
 fn edit(m: &mut Monitor, change: impl FnOnce(&mut MonMap)) {
-    let mut map = m.state.monmap.map.clone();
+    let mut map = m.view.state.monmap.map.clone();
     map.removed_ranks.clear();
     change(&mut map);
     m.put_monmap(map);
@@ -73,7 +73,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::EINVAL, format!("addr {text}does not parse"));
     };
     let location = place(&call.args.list("location"))?;
-    let mons = &m.state.monmap.map.mons;
+    let mons = &m.view.state.monmap.map.mons;
     let same = mons.values().find(|i| i.name == name || i.public_addrs == addrs);
     if let Some(old) = same {
         let (known, at) = (&old.name, &old.public_addrs);
@@ -97,7 +97,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn edit_mon(m: &mut Monitor, name: &str, change: impl FnOnce(&mut MonInfo)) -> Done {
-    if !m.state.monmap.map.mons.contains_key(name) {
+    if !m.view.state.monmap.map.mons.contains_key(name) {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
     }
     edit(m, |map| {
@@ -110,11 +110,11 @@ fn edit_mon(m: &mut Monitor, name: &str, change: impl FnOnce(&mut MonInfo)) -> D
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
-    if !m.state.monmap.map.mons.contains_key(&name) {
+    if !m.view.state.monmap.map.mons.contains_key(&name) {
         let text = format!("mon.{name} does not exist or has already been removed");
         return now(Reply::status(text));
     }
-    if m.state.monmap.map.mons.len() == 1 {
+    if m.view.state.monmap.map.mons.len() == 1 {
         let text = format!("error: refusing removal of last monitor {name}");
         return refuse(errno::EINVAL, text);
     }
@@ -128,8 +128,8 @@ fn majority(monitors: usize) -> usize {
 }
 
 fn ok_to_add_offline(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let running = m.quorum.names.len();
-    if running < majority(m.state.monmap.map.mons.len() + 1) {
+    let running = m.view.quorum.names.len();
+    if running < majority(m.view.state.monmap.map.mons.len() + 1) {
         let text = "adding a monitor may break quorum (until that monitor starts)";
         return refuse(errno::EBUSY, text);
     }
@@ -140,12 +140,12 @@ fn ok_to_add_offline(m: &mut Monitor, _: &Call<'_>) -> Done {
 
 fn ok_to_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("id")?;
-    let mons = &m.state.monmap.map.mons;
+    let mons = &m.view.state.monmap.map.mons;
     if !mons.contains_key(&name) {
         return now(Reply::status(format!("mon.{name} does not exist")));
     }
     let left = mons.len() - 1;
-    let running = m.quorum.names.iter().filter(|n| **n != name).count();
+    let running = m.view.quorum.names.iter().filter(|n| **n != name).count();
     if running < majority(left) {
         return refuse(errno::EBUSY, format!("removing mon.{name} would break quorum"));
     }
@@ -162,7 +162,7 @@ fn feature_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
             })
             .collect()
     };
-    let map = &m.state.monmap.map;
+    let map = &m.view.state.monmap.map;
     let required = map.persistent_features.with(map.optional_features);
     let all = names(MonFeatures::PACIFIC_ALL);
     if call.format.is_structured() {
@@ -195,7 +195,7 @@ fn feature_set(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::EPERM, text);
     }
     let text = format!("setting feature 'mon_feature_t([{name}])'");
-    if m.state.monmap.map.persistent_features.contains(feature) {
+    if m.view.state.monmap.map.persistent_features.contains(feature) {
         return now(Reply::status(text));
     }
     edit(m, |map| map.persistent_features.insert(feature));
@@ -204,7 +204,7 @@ fn feature_set(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn set_rank(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, rank) = (call.args.str("name")?, call.args.int("rank")?);
-    let Some(old) = m.state.monmap.map.ranks.iter().position(|n| *n == name) else {
+    let Some(old) = m.view.state.monmap.map.ranks.iter().position(|n| *n == name) else {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist in monmap"));
     };
     edit(m, |map| {
@@ -226,7 +226,7 @@ fn set_weight(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn set_location(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, words) = (call.args.str("name")?, call.args.list("args"));
-    if !m.state.monmap.map.mons.contains_key(&name) {
+    if !m.view.state.monmap.map.mons.contains_key(&name) {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
     }
     let location = place(&words)?;

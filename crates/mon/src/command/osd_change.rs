@@ -55,12 +55,14 @@ pub(super) fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
 
 /// The first id that is free.
 fn free_id(m: &Monitor) -> i32 {
-    (0..i32::MAX).find(|o| !m.state.osd.map.exists(*o)).unwrap_or(0)
+    (0..i32::MAX)
+        .find(|o| !m.view.state.osd.map.exists(*o))
+        .unwrap_or(0)
 }
 
 pub(super) fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
-    let max = m.state.osd.map.max_osd;
-    let destroyed = m.state.osd.map.state(osd).contains(OsdState::DESTROYED);
+    let max = m.view.state.osd.map.max_osd;
+    let destroyed = m.view.state.osd.map.state(osd).contains(OsdState::DESTROYED);
     let inc = m.pending_osd();
     if u32::try_from(osd).is_ok_and(|o| o >= max) {
         inc.new_max_osd = osd + 1;
@@ -87,7 +89,7 @@ pub(super) fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
 /// The id for a new OSD, or as the error that of the one that has this store already.
 pub(super) fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
     let id = call.args.opt_osd("id")?;
-    if let Some(known) = uuid.and_then(|u| m.state.osd.map.osd_by_uuid(&u)) {
+    if let Some(known) = uuid.and_then(|u| m.view.state.osd.map.osd_by_uuid(&u)) {
         return match id {
             Some(id) if id != known => refuse(
                 errno::EEXIST,
@@ -101,7 +103,8 @@ pub(super) fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Res
     }
     match id {
         Some(id)
-            if m.state.osd.map.exists(id) && !m.state.osd.map.state(id).contains(OsdState::DESTROYED) =>
+            if m.view.state.osd.map.exists(id)
+                && !m.view.state.osd.map.state(id).contains(OsdState::DESTROYED) =>
         {
             let uuid = uuid.unwrap_or_default();
             let text = format!("id {id} already in use and does not match uuid {uuid}");
@@ -127,22 +130,22 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn forget(m: &mut Monitor, osd: i32) {
-    let state = m.state.osd.map.state(osd);
+    let state = m.view.state.osd.map.state(osd);
     m.pending_osd()
         .new_state
         .insert(osd, OsdState::EXISTS.with(state));
-    m.writes.txn.remove("osd_metadata", osd.to_string());
-    m.writes.txn.remove(super::osd_new::CLASS, osd.to_string());
-    m.state.osd.lives.remove(osd);
+    m.changes.txn.remove("osd_metadata", osd.to_string());
+    m.changes.txn.remove(super::osd_new::CLASS, osd.to_string());
+    m.view.state.osd.lives.remove(osd);
 }
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let mut lines = Vec::new();
     let mut changed = false;
     for osd in osd_ids(m, &call.args.list("ids"))? {
-        if !m.state.osd.map.exists(osd) {
+        if !m.view.state.osd.map.exists(osd) {
             lines.push(format!("osd.{osd} does not exist. "));
-        } else if m.state.osd.map.is_up(osd) {
+        } else if m.view.state.osd.map.is_up(osd) {
             lines.push(format!("osd.{osd} is still up; must be down before removal. "));
             if !changed {
                 return refuse(errno::EBUSY, lines.concat());
@@ -183,7 +186,7 @@ fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
             "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
         );
     }
-    if m.state.osd.map.is_up(osd) {
+    if m.view.state.osd.map.is_up(osd) {
         return refuse(errno::EBUSY, format!("osd.{osd} is not `down`."));
     }
     Ok(osd)
@@ -191,11 +194,11 @@ fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
 
 fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = doomed(m, call)?;
-    if !m.state.osd.map.exists(osd) {
+    if !m.view.state.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
     remove_secrets(m, osd)?;
-    if !m.state.osd.map.state(osd).contains(OsdState::DESTROYED) {
+    if !m.view.state.osd.map.state(osd).contains(OsdState::DESTROYED) {
         m.pending_osd().new_state.insert(osd, OsdState::DESTROYED);
         m.pending_osd().new_uuid.insert(osd, Fsid::default());
     }
@@ -204,13 +207,13 @@ fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = doomed(m, call)?;
-    if !m.state.osd.map.exists(osd) {
+    if !m.view.state.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
-    if call.args.prefix() == "osd purge-new" && !m.state.osd.map.state(osd).contains(OsdState::NEW) {
+    if call.args.prefix() == "osd purge-new" && !m.view.state.osd.map.state(osd).contains(OsdState::NEW) {
         return refuse(errno::EPERM, format!("osd.{osd} is not new"));
     }
-    if m.state.osd.map.crush.map().is_held(osd) {
+    if m.view.state.osd.map.crush.map().is_held(osd) {
         super::crush::edit(m, |c| c.remove_item(osd, false))?;
     }
     remove_secrets(m, osd)?;
@@ -226,10 +229,10 @@ fn lost(m: &mut Monitor, call: &Call<'_>) -> Done {
         );
     }
     let osd = existing(m, call, "id")?;
-    if m.state.osd.map.is_up(osd) {
+    if m.view.state.osd.map.is_up(osd) {
         return refuse(errno::EBUSY, format!("osd.{osd} is not down"));
     }
-    let epoch = m.state.osd.map.osd_info[osd as usize].down_at;
+    let epoch = m.view.state.osd.map.osd_info[osd as usize].down_at;
     m.pending_osd().new_lost.insert(osd, epoch);
     committed(format!("marked osd lost in epoch {epoch}"))
 }
@@ -239,14 +242,14 @@ fn setmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(new) = i32::try_from(n) else {
         return refuse(errno::ERANGE, format!("cannot set max_osd to {n}"));
     };
-    let limit = m.values.int("mon_max_osd").min(i64::from(MAX_OSD_LIMIT));
+    let limit = m.view.values.int("mon_max_osd").min(i64::from(MAX_OSD_LIMIT));
     if !(0..=limit).contains(&n) {
         return refuse(
             errno::ERANGE,
             format!("cannot set max_osd to {n} which is > conf.mon_max_osd ({limit})"),
         );
     }
-    if let Some(o) = m.state.osd.map.osds().find(|o| *o >= new) {
+    if let Some(o) = m.view.state.osd.map.osds().find(|o| *o >= new) {
         return refuse(
             errno::EBUSY,
             format!("cannot shrink max_osd to {new} because osd.{o} (and possibly others) still in use"),
@@ -269,7 +272,7 @@ fn change_flag(m: &mut Monitor, key: &str, set: bool) -> Done {
     let Some(flag) = flag_of(key) else {
         return refuse(errno::EINVAL, format!("unrecognized flag '{key}'"));
     };
-    let old = m.state.osd.map.flags;
+    let old = m.view.state.osd.map.flags;
     let new = if set { old.with(flag) } else { old.without(flag) };
     m.pending_osd().new_flags = new.0.cast_signed();
     let name = if key == "pause" { "pauserd,pausewr" } else { key };
@@ -326,7 +329,7 @@ fn min_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Some(r) = release::from_name(&name) else {
         return refuse(errno::EINVAL, format!("version {name} is not recognized"));
     };
-    let needed = m.state.osd.map.min_compat_client();
+    let needed = m.view.state.osd.map.min_compat_client();
     if r < needed {
         return refuse(
             errno::EPERM,
@@ -348,7 +351,7 @@ fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
     if r < release::NAUTILUS {
         return refuse(errno::EPERM, "not supported for this release yet");
     }
-    match r.cmp(&m.state.osd.map.require_osd_release) {
+    match r.cmp(&m.view.state.osd.map.require_osd_release) {
         std::cmp::Ordering::Equal => now(Reply::default()),
         std::cmp::Ordering::Less => refuse(
             errno::EPERM,
@@ -408,7 +411,7 @@ fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
             format!("load: there is no erasure code plugin '{plugin}'"),
         );
     }
-    if let Some(old) = m.state.osd.map.erasure_code_profiles.get(&name) {
+    if let Some(old) = m.view.state.osd.map.erasure_code_profiles.get(&name) {
         if *old == profile {
             return now(Reply::default());
         }
@@ -436,6 +439,7 @@ fn braces(profile: &std::collections::BTreeMap<String, String>) -> String {
 fn ec_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     if let Some(id) = m
+        .view
         .state
         .osd
         .map
@@ -444,13 +448,13 @@ fn ec_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
         .find(|(_, p)| p.erasure_code_profile == name)
         .map(|(id, _)| *id)
     {
-        let pool = m.state.osd.map.pool_name(id).unwrap_or_default();
+        let pool = m.view.state.osd.map.pool_name(id).unwrap_or_default();
         return refuse(
             errno::EBUSY,
             format!("{pool} pool(s) are using the erasure code profile '{name}'"),
         );
     }
-    if !m.state.osd.map.erasure_code_profiles.contains_key(&name) {
+    if !m.view.state.osd.map.erasure_code_profiles.contains_key(&name) {
         return now(Reply::status(format!(
             "erasure-code-profile {name} does not exist"
         )));

@@ -48,7 +48,7 @@ fn unknown_filter<T>(name: &str) -> Result<T, Reply> {
 }
 
 fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let crush = map.crush.map().clone();
     let filter = call.args.opt_str("filter");
     let by = call.args.opt_str("filter_by");
@@ -87,11 +87,11 @@ fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply
                     .collect()
             };
             for osd in below.iter().filter(|o| map.exists(**o)) {
-                if let Some(s) = m.state.stats.osds.get(osd) {
+                if let Some(s) = m.view.state.stats.osds.get(osd) {
                     sum.add(&s.statfs);
                 }
             }
-            let pgs = (line.id >= 0).then(|| m.state.stats.pgs_of(line.id).0);
+            let pgs = (line.id >= 0).then(|| m.view.state.stats.pgs_of(line.id).0);
             Space { line, sum, pgs }
         })
         .collect();
@@ -191,7 +191,7 @@ fn df_table(tree: bool) -> Table {
 
 fn df_row(m: &Monitor, s: &Space, var: f64, tree: bool) -> Vec<String> {
     let l = &s.line;
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let osd = l.id >= 0;
     let mut row = vec![
         l.id.to_string(),
@@ -234,13 +234,13 @@ fn df_row(m: &Monitor, s: &Space, var: f64, tree: bool) -> Vec<String> {
 }
 
 fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
-    let mut v = line_json(&m.state.osd.map, &s.line);
+    let mut v = line_json(&m.view.state.osd.map, &s.line);
     let x = &s.sum;
     let osd = s.line.id >= 0;
     v.insert(
         "reweight".into(),
         json!(if osd {
-            m.state.osd.map.weight_f64(s.line.id)
+            m.view.state.osd.map.weight_f64(s.line.id)
         } else {
             -1.0
         }),
@@ -261,7 +261,7 @@ fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
     if osd {
         v.insert(
             "status".into(),
-            json!(if m.state.osd.map.is_up(s.line.id) {
+            json!(if m.view.state.osd.map.is_up(s.line.id) {
                 "up"
             } else {
                 "down"
@@ -276,6 +276,7 @@ fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
 fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let list: Vec<Value> = m
+            .view
             .state
             .stats
             .osds
@@ -292,7 +293,7 @@ fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
         ("commit_latency(ms)", Left, Right),
         ("apply_latency(ms)", Left, Right),
     ]);
-    for (id, s) in m.state.stats.osds.iter().rev() {
+    for (id, s) in m.view.state.stats.osds.iter().rev() {
         let ms = |ns: u64| (ns / 1_000_000).to_string();
         t.row([
             id.to_string(),
@@ -305,7 +306,7 @@ fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn blocked_by(m: &mut Monitor, call: &Call<'_>) -> Done {
     let mut counts = std::collections::BTreeMap::<i32, usize>::new();
-    for osd in m.state.stats.pgs.values().flat_map(|s| &s.blocked_by) {
+    for osd in m.view.state.stats.pgs.values().flat_map(|s| &s.blocked_by) {
         *counts.entry(*osd).or_default() += 1;
     }
     if call.format.is_structured() {

@@ -24,11 +24,12 @@ commands! {
 pub(super) fn map_of(m: &Monitor, call: &Call<'_>) -> Result<Rc<OsdMap>, Reply> {
     let epoch = call.args.opt_int("epoch")?.unwrap_or(0);
     if epoch == 0 {
-        return Ok(m.state.osd.map.clone());
+        return Ok(m.view.state.osd.map.clone());
     }
     let missing = || Reply::error(errno::ENOENT, format!("there is no map for epoch {epoch}"));
     let epoch = u32::try_from(epoch).map_err(|_| missing())?;
     let found = m
+        .view
         .state
         .osd
         .at(epoch)
@@ -42,8 +43,8 @@ fn release_name(r: u8) -> &'static str {
 
 fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     let map = map_of(m, call)?;
-    let bytes = match map.epoch == m.state.osd.map.epoch {
-        true => m.state.osd.encoded().clone(),
+    let bytes = match map.epoch == m.view.state.osd.map.epoch {
+        true => m.view.state.osd.encoded().clone(),
         false => map.encode_with_crc().0,
     };
     now(Reply::data(bytes).with_status(format!("got osdmap epoch {}", map.epoch)))
@@ -367,7 +368,7 @@ fn class_flags(map: &OsdMap) -> Map<String, Value> {
 }
 
 fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = m.state.osd.map.clone();
+    let map = m.view.state.osd.map.clone();
     let one = call.args.opt_osd("id")?;
     if let Some(id) = one.filter(|id| !map.exists(*id)) {
         return refuse(errno::EINVAL, format!("osd.{id} does not exist"));

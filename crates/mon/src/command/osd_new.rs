@@ -131,7 +131,7 @@ fn entities(osd: i32, uuid: &Fsid, secrets: &Secrets) -> Vec<(AuthName, EntityAu
 
 /// Whether an entity is there already. One of the same name with another key or other capabilities is left alone.
 fn is_there(m: &Monitor, name: &AuthName, want: &EntityAuth) -> Result<bool, Reply> {
-    let Some(have) = m.state.auth.lookup(name) else {
+    let Some(have) = m.view.state.auth.lookup(name) else {
         return Ok(false);
     };
     if have.key != want.key {
@@ -195,7 +195,7 @@ fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
             config_key::put(m, &device_key(&uuid), device.clone().into_bytes());
         }
         for (name, entity) in missing {
-            Auth::put(&name, &entity, &mut m.writes.txn);
+            Auth::put(&name, &entity, &mut m.changes.txn);
         }
     }
     if known {
@@ -203,7 +203,7 @@ fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     add_osd(m, osd, Some(uuid));
     if let Some(class) = class {
-        m.writes.txn.put(CLASS, osd.to_string(), class.into_bytes());
+        m.changes.txn.put(CLASS, osd.to_string(), class.into_bytes());
     }
     Ok(Outcome::Commit(id_reply(call, osd)))
 }
@@ -211,7 +211,7 @@ fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// Takes away the keys of an OSD that is no more: its own and its lockbox's, that of its device, and what it kept for itself.
 pub(super) fn remove_secrets(m: &mut Monitor, osd: i32) -> Result<(), Reply> {
     let index = usize::try_from(osd).ok();
-    let uuid = index.and_then(|i| m.state.osd.map.osd_uuid.get(i)).copied();
+    let uuid = index.and_then(|i| m.view.state.osd.map.osd_uuid.get(i)).copied();
     let mut kept = vec![format!("daemon-private/osd.{osd}/")];
     let mut names = vec![AuthName::new(EntityType::OSD, osd.to_string())];
     if let Some(uuid) = uuid.filter(|u| !u.is_zero()) {
@@ -222,7 +222,7 @@ pub(super) fn remove_secrets(m: &mut Monitor, osd: i32) -> Result<(), Reply> {
         config_key::remove_all(m, &prefix)?;
     }
     for name in names {
-        Auth::remove(&name, &mut m.writes.txn);
+        Auth::remove(&name, &mut m.changes.txn);
     }
     Ok(())
 }
@@ -230,7 +230,7 @@ pub(super) fn remove_secrets(m: &mut Monitor, osd: i32) -> Result<(), Reply> {
 impl Monitor {
     /// The device class that `osd new` has given to an OSD.
     pub(crate) fn given_class(&self, osd: i32) -> Option<String> {
-        let kept = self.kv.get(CLASS, &osd.to_string()).ok().flatten()?;
+        let kept = self.view.kv.get(CLASS, &osd.to_string()).ok().flatten()?;
         // Earlier versions kept whatever was given.
         String::from_utf8(kept.to_vec())
             .ok()

@@ -32,7 +32,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         return now(Reply::json(call.format, &osdmap_summary(m)));
     }
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let mut t = format!("{}; epoch: e{}", osd_line(m, map), map.epoch);
     if !map.pg_temp.is_empty() {
         t.push_str(&format!("; {} remapped pgs", map.pg_temp.len()));
@@ -56,7 +56,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn getmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     if call.format.is_structured() {
         return now(Reply::json(
             call.format,
@@ -72,7 +72,7 @@ fn getmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// A command's OSD, which must exist.
 pub(super) fn existing(m: &Monitor, call: &Call<'_>, name: &str) -> ArgResult<i32> {
     let osd = call.args.osd(name)?;
-    if m.state.osd.map.exists(osd) {
+    if m.view.state.osd.map.exists(osd) {
         Ok(osd)
     } else {
         refuse(errno::ENOENT, format!("osd.{osd} does not exist"))
@@ -81,7 +81,7 @@ pub(super) fn existing(m: &Monitor, call: &Call<'_>, name: &str) -> ArgResult<i3
 
 fn find(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = existing(m, call, "id")?;
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let i = osd as usize;
     let location: BTreeMap<String, String> = map.crush.map().location(osd).into_iter().collect();
     let metadata = misc::osd_metadata(m, osd);
@@ -115,14 +115,14 @@ fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
         let v = one(m, osd);
         return misc::pretty(call.format, &v);
     }
-    let all: Vec<Value> = m.state.osd.map.osds().map(|o| one(m, o)).collect();
+    let all: Vec<Value> = m.view.state.osd.map.osds().map(|o| one(m, o)).collect();
     misc::pretty(call.format, &json!(all))
 }
 
 fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     let property = call.args.str("property")?;
     let mut counts = BTreeMap::<String, usize>::new();
-    for osd in m.state.osd.map.osds() {
+    for osd in m.view.state.osd.map.osds() {
         let value = misc::osd_metadata(m, osd)
             .remove(&property)
             .unwrap_or_else(|| "unknown".to_owned());
@@ -138,6 +138,7 @@ fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// OSDs are bound to no NUMA node, so there is a host to show and nothing else.
 fn numa_status(m: &mut Monitor, call: &Call<'_>) -> Done {
     let hosts: Vec<(i32, String)> = m
+        .view
         .state
         .osd
         .map
@@ -166,7 +167,7 @@ fn numa_status(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (pool, object) = (call.args.str("pool")?, call.args.str("object")?);
     let nspace = call.args.opt_str("nspace").unwrap_or_default();
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let Some(id) = map.pool_id(&pool) else {
         return refuse(errno::ENOENT, format!("pool {pool} does not exist"));
     };
@@ -211,7 +212,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let names = &m.state.osd.map.pool_names;
+    let names = &m.view.state.osd.map.pool_names;
     if call.format.is_structured() {
         let v: Vec<Value> = names
             .iter()
@@ -228,12 +229,12 @@ fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn min_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let name = release::name(m.state.osd.map.require_min_compat_client);
+    let name = release::name(m.view.state.osd.map.require_min_compat_client);
     now(Reply::text(format!("{name}\n")))
 }
 
 fn ec_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let profiles = &m.state.osd.map.erasure_code_profiles;
+    let profiles = &m.view.state.osd.map.erasure_code_profiles;
     if call.format.is_structured() {
         return now(Reply::json(call.format, &profiles.keys().cloned().collect()));
     }
@@ -244,7 +245,7 @@ fn ec_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn ec_get(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
-    let Some(p) = m.state.osd.map.erasure_code_profiles.get(&name) else {
+    let Some(p) = m.view.state.osd.map.erasure_code_profiles.get(&name) else {
         return refuse(errno::ENOENT, format!("unknown erasure code profile '{name}'"));
     };
     if call.format.is_structured() {
@@ -286,7 +287,7 @@ pub(super) fn asked(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
 /// OSDs named by a list: ids, `any`/`all`/`*`. The second part names those that do not parse.
 pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> {
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
-        return Ok(m.state.osd.map.osds().collect());
+        return Ok(m.view.state.osd.map.osds().collect());
     }
     let mut out = Vec::new();
     for w in words
@@ -309,7 +310,7 @@ pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> 
 
 fn last_stat_seq(m: &mut Monitor, call: &Call<'_>) -> Done {
     let osd = call.args.osd("id")?;
-    let seq = m.state.stats.osds.get(&osd).map_or(0, |s| s.seq);
+    let seq = m.view.state.stats.osds.get(&osd).map_or(0, |s| s.seq);
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!(seq))),
         false => now(Reply::text(format!("{seq}\n"))),

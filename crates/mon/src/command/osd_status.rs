@@ -107,7 +107,7 @@ fn one_of(pattern: &[char]) -> Option<(Set<'_>, &[char])> {
 
 /// The OSDs below all buckets whose names fit a pattern; `None` where there are none.
 fn below(m: &Monitor, pattern: &str) -> Option<BTreeSet<i32>> {
-    let map = m.state.osd.map.clone();
+    let map = m.view.state.osd.map.clone();
     let crush = map.crush.map();
     let chars = |text: &str| text.chars().collect::<Vec<_>>();
     let pattern = chars(pattern);
@@ -131,17 +131,18 @@ struct Row {
 fn row(m: &Monitor, osd: i32) -> Row {
     // As in Ceph nothing is shown of the store of an OSD that is out.
     let stat = m
+        .view
         .state
         .stats
         .osds
         .get(&osd)
-        .filter(|_| m.state.osd.map.is_in(osd));
+        .filter(|_| m.view.state.osd.map.is_in(osd));
     Row {
         osd,
         host: misc::osd_metadata(m, osd).remove("hostname").unwrap_or_default(),
         store: stat.map(|s| s.statfs).unwrap_or_default(),
-        served: m.state.stats.served(osd),
-        state: m.state.osd.map.state(osd).names().collect(),
+        served: m.view.state.stats.served(osd),
+        state: m.view.state.osd.map.state(osd).names().collect(),
     }
 }
 
@@ -167,6 +168,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
         },
     };
     let osds = m
+        .view
         .state
         .osd
         .map

@@ -44,7 +44,7 @@ struct Removable {
 }
 
 fn sort_removable(m: &Monitor, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
-    let (map, stats) = (&m.state.osd.map, &m.state.stats);
+    let (map, stats) = (&m.view.state.osd.map, &m.view.state.stats);
     let unknown = stats.pgs.values().filter(|s| s.state == PgState::empty()).count();
     if unknown > 0 {
         let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
@@ -148,7 +148,7 @@ impl Offline {
             osds: osds.clone(),
             ..Self::default()
         };
-        for (pg, stat) in &m.state.stats.pgs {
+        for (pg, stat) in &m.view.state.stats.pgs {
             out.add(m, *pg, stat);
         }
         out
@@ -171,7 +171,7 @@ impl Offline {
         let left = whole.difference(&self.osds).count();
         let pool = i64::try_from(pg.pool)
             .ok()
-            .and_then(|id| m.state.osd.map.pool(id));
+            .and_then(|id| m.view.state.osd.map.pool(id));
         let dangers = [
             (pool.is_none(), &mut self.no_pool),
             (!stat.state.contains(PgState::ACTIVE), &mut self.already_inactive),
@@ -223,7 +223,7 @@ impl Offline {
 
 /// The devices at or below an item, in the order of their numbers.
 fn devices_below(m: &Monitor, item: i32, out: &mut BTreeSet<i32>) {
-    match m.state.osd.map.crush.map().bucket(item) {
+    match m.view.state.osd.map.crush.map().bucket(item) {
         Some(bucket) => bucket.items.iter().for_each(|i| devices_below(m, *i, out)),
         None if item >= 0 => {
             out.insert(item);
@@ -243,13 +243,13 @@ fn most_to_stop(m: &Monitor, osds: BTreeSet<i32>, max: usize) -> Offline {
         return report;
     }
     let mut osds = osds;
-    while let Some(parent) = m.state.osd.map.crush.map().parent(at) {
+    while let Some(parent) = m.view.state.osd.map.crush.map().parent(at) {
         at = parent.id;
         let mut candidates = BTreeSet::new();
         devices_below(m, at, &mut candidates);
         let mut failed = false;
         for osd in candidates {
-            if !m.state.osd.map.is_up(osd) || !osds.insert(osd) {
+            if !m.view.state.osd.map.is_up(osd) || !osds.insert(osd) {
                 continue;
             }
             let more = Offline::of(m, &osds);

@@ -304,7 +304,7 @@ fn ls_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn crush_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = m.state.osd.map.clone();
+    let map = m.view.state.osd.map.clone();
     let crush = map.crush.map();
     let shadow = call.args.opt_str("shadow").is_some();
     let lines = lines(crush, None, shadow, &|_| true, true);

@@ -47,7 +47,7 @@ fn each(
     let mut lines = Vec::new();
     let mut changed = false;
     for osd in osd_ids(m, &call.args.list("ids"))? {
-        if !m.state.osd.map.exists(osd) {
+        if !m.view.state.osd.map.exists(osd) {
             lines.push(format!("osd.{osd} does not exist. "));
             continue;
         }
@@ -66,12 +66,12 @@ fn each(
 fn down(m: &mut Monitor, call: &Call<'_>) -> Done {
     let dead = call.args.flag("definitely_dead");
     each(m, call, |m, osd| {
-        if m.state.osd.map.is_down(osd) {
+        if m.view.state.osd.map.is_down(osd) {
             return (format!("osd.{osd} is already down. "), false);
         }
         m.mark_down(osd, None);
         if dead {
-            let epoch = m.state.osd.map.epoch + 1;
+            let epoch = m.view.state.osd.map.epoch + 1;
             if let Some(x) = m.pending_osd().new_xinfo.get_mut(&osd) {
                 x.dead_epoch = epoch;
             }
@@ -82,7 +82,7 @@ fn down(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn stop(m: &mut Monitor, call: &Call<'_>) -> Done {
     each(m, call, |m, osd| {
-        if m.state.osd.map.is_down(osd) {
+        if m.view.state.osd.map.is_down(osd) {
             return (format!("osd.{osd} is already down. "), false);
         }
         m.mark_down(osd, None);
@@ -97,19 +97,19 @@ fn stop(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
     each(m, call, |m, osd| {
-        if m.state.osd.map.is_out(osd) {
+        if m.view.state.osd.map.is_out(osd) {
             return (format!("osd.{osd} is already out. "), false);
         }
-        let weight = m.state.osd.map.weight(osd);
+        let weight = m.view.state.osd.map.weight(osd);
         m.set_weight(osd, WEIGHT_OUT);
         if weight != WEIGHT_IN {
-            let mut x = m.state.osd.map.osd_xinfo[osd as usize];
+            let mut x = m.view.state.osd.map.osd_xinfo[osd as usize];
             x.old_weight = weight;
             m.pending_osd().new_xinfo.insert(osd, x);
         }
-        let state = match m.state.osd.lives.get(osd).and_then(|l| l.down_since) {
+        let state = match m.view.state.osd.lives.get(osd).and_then(|l| l.down_since) {
             Some(since) => {
-                let down = m.steady.now().saturating_sub(since);
+                let down = m.view.steady.now().saturating_sub(since);
                 format!("after it was down for {} seconds", down.as_secs())
             }
             None => "while it was still marked up".to_owned(),
@@ -125,10 +125,10 @@ fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn in_(m: &mut Monitor, call: &Call<'_>) -> Done {
     each(m, call, |m, osd| {
-        if m.state.osd.map.is_in(osd) {
+        if m.view.state.osd.map.is_in(osd) {
             return (format!("osd.{osd} is already in. "), false);
         }
-        let old = m.state.osd.map.osd_xinfo[osd as usize].old_weight;
+        let old = m.view.state.osd.map.osd_xinfo[osd as usize].old_weight;
         m.set_weight(osd, if old > 0 { old } else { WEIGHT_IN });
         (format!("marked in osd.{osd}. "), true)
     })
@@ -162,7 +162,7 @@ fn reweightn(m: &mut Monitor, call: &Call<'_>) -> Done {
     let mut parsed = Vec::new();
     for (osd, w) in weights {
         let osd = super::parse_osd(&osd)
-            .filter(|o| m.state.osd.map.exists(*o))
+            .filter(|o| m.view.state.osd.map.exists(*o))
             .ok_or_else(|| bad(errno::ENOENT))?;
         let w = w
             .as_u64()
@@ -220,7 +220,7 @@ struct Targets {
 
 impl Targets {
     fn of(m: &Monitor, words: &[String]) -> Self {
-        let map = &m.state.osd.map;
+        let map = &m.view.state.osd.map;
         let crush = map.crush.map();
         let mut out = Self::default();
         for word in words {
@@ -249,7 +249,7 @@ fn group(m: &mut Monitor, flags: OsdState, words: &[String], set: bool) -> Done 
     if targets.osds.is_empty() && targets.nodes.is_empty() && targets.classes.is_empty() {
         return refuse(errno::EINVAL, targets.notes);
     }
-    let map = m.state.osd.map.clone();
+    let map = m.view.state.osd.map.clone();
     let change = |old: OsdState| if set { old.with(flags) } else { old.without(flags) };
     let mut changed = false;
     for osd in targets.osds {
@@ -312,7 +312,13 @@ fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {
     let Ok(pg) = text.parse::<PgId>() else {
         return refuse(errno::EINVAL, format!("invalid pgid '{text}'"));
     };
-    let exists = m.state.osd.map.pool_of(pg).is_some_and(|p| pg.seed < p.pg_num);
+    let exists = m
+        .view
+        .state
+        .osd
+        .map
+        .pool_of(pg)
+        .is_some_and(|p| pg.seed < p.pg_num);
     if exists {
         Ok(pg)
     } else {
@@ -322,7 +328,7 @@ fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {
 
 fn members(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
     let osds = osd_ids(m, &call.args.list("id"))?;
-    match osds.iter().find(|o| !m.state.osd.map.exists(**o)) {
+    match osds.iter().find(|o| !m.view.state.osd.map.exists(**o)) {
         Some(o) => refuse(errno::ENOENT, format!("osd.{o} does not exist")),
         None => Ok(osds),
     }
@@ -330,7 +336,7 @@ fn members(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
 
 fn pg_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (pg, osds) = (pgid(m, call)?, members(m, call)?);
-    let pool = m.state.osd.map.pool_of(pg);
+    let pool = m.view.state.osd.map.pool_of(pg);
     let (least, most) = pool.map_or((0, u8::MAX), |p| (p.min_size, p.size));
     if !osds.is_empty() && osds.len() < usize::from(least) {
         let text = format!("num of osds ({}) < pool min size ({least})", osds.len());
@@ -361,7 +367,7 @@ fn primary_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// Clients older than Luminous do not know upmaps.
 fn upmap_allowed(m: &Monitor) -> Result<(), Reply> {
-    if m.state.osd.map.require_min_compat_client >= spirula_maps::release::LUMINOUS {
+    if m.view.state.osd.map.require_min_compat_client >= spirula_maps::release::LUMINOUS {
         return Ok(());
     }
     refuse(
@@ -375,6 +381,7 @@ fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     let pg = pgid(m, call)?;
     let given = call.args.list("id").len();
     let (size, min) = m
+        .view
         .state
         .osd
         .map
@@ -405,7 +412,7 @@ fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rm_pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     let pg = pgid(m, call)?;
-    if m.state.osd.map.pg_upmap.contains_key(&pg) {
+    if m.view.state.osd.map.pg_upmap.contains_key(&pg) {
         m.pending_osd().old_pg_upmap.insert(pg);
     }
     committed(format!("clear {pg} pg_upmap mapping"))
@@ -439,7 +446,7 @@ fn upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rm_upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
     let pg = pgid(m, call)?;
-    if m.state.osd.map.pg_upmap_items.contains_key(&pg) {
+    if m.view.state.osd.map.pg_upmap_items.contains_key(&pg) {
         m.pending_osd().old_pg_upmap_items.insert(pg);
     }
     committed(format!("clear {pg} pg_upmap_items mapping"))

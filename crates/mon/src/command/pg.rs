@@ -25,9 +25,9 @@ commands! {
 }
 
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let total = m.state.stats.total();
-    let raw = m.state.stats.raw(&m.state.osd.map);
-    let states = m.state.stats.states();
+    let total = m.view.state.stats.total();
+    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
+    let states = m.view.state.stats.states();
     if call.format.is_structured() {
         let list: Vec<Value> = states
             .iter()
@@ -84,7 +84,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Ok(raw) = text.parse::<PgId>() else {
         return refuse(errno::EINVAL, format!("invalid pgid '{text}'"));
     };
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let Some(pg) = map
         .raw_pg_to_pg(raw)
         .filter(|_| map.pool_of(raw).is_some_and(|p| raw.seed < p.pg_num))
@@ -130,7 +130,7 @@ fn wanted_states(words: &[String]) -> Result<Vec<PgState>, Reply> {
 }
 
 fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat) -> bool) -> Done {
-    if let Some(p) = pool.filter(|p| *p >= 0 && m.state.osd.map.pool(*p).is_none()) {
+    if let Some(p) = pool.filter(|p| *p >= 0 && m.view.state.osd.map.pool(*p).is_none()) {
         return refuse(errno::ENOENT, format!("pool {p} does not exist"));
     }
     let states = wanted_states(&call.args.list("states"))?;
@@ -140,6 +140,7 @@ fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat
         return refuse(errno::EOPNOTSUPP, text);
     }
     let pgs: Vec<(&PgId, &PgStat)> = m
+        .view
         .state
         .stats
         .pgs
@@ -208,7 +209,7 @@ fn ls_table(m: &Monitor, pgs: &[(&PgId, &PgStat)]) -> String {
         );
         row.extend([
             state_text(s.state),
-            fmt::age(m.now.since(s.last_change)),
+            fmt::age(m.view.now.since(s.last_change)),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),
             format!("{}p{}", osd_list(&s.up), s.up_primary),
@@ -228,7 +229,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn ls_by_pool(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("poolstr")?;
-    match m.state.osd.map.pool_id(&name) {
+    match m.view.state.osd.map.pool_id(&name) {
         Some(id) => list(m, call, Some(id), |_| true),
         None => refuse(errno::ENOENT, format!("pool {name} does not exist")),
     }
@@ -242,7 +243,7 @@ fn ls_by_primary(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// The OSD whose PGs are asked for.
 fn running(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("osd")?;
-    match m.state.osd.map.is_up(osd) {
+    match m.view.state.osd.map.is_up(osd) {
         true => Ok(osd),
         false => refuse(errno::EAGAIN, format!("osd {osd} is not up")),
     }
@@ -262,9 +263,9 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let seconds = match call.args.opt_int("threshold")? {
         Some(n) => u64::try_from(n).unwrap_or(0),
-        None => m.values.uint("mon_pg_stuck_threshold"),
+        None => m.view.values.uint("mon_pg_stuck_threshold"),
     };
-    let now_ = m.now;
+    let now_ = m.view.now;
     let stuck = |s: &PgStat| {
         kinds.iter().any(|k| {
             let (bad, since) = match k.as_str() {
@@ -278,7 +279,7 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
             bad && now_.since(since) >= Duration::from_secs(seconds)
         })
     };
-    let pgs: Vec<(&PgId, &PgStat)> = m.state.stats.pgs.iter().filter(|(_, s)| stuck(s)).collect();
+    let pgs: Vec<(&PgId, &PgStat)> = m.view.state.stats.pgs.iter().filter(|(_, s)| stuck(s)).collect();
     if call.format.is_structured() {
         let v: Vec<Value> = pgs.iter().map(|(pg, s)| pg_json(**pg, s)).collect();
         return now(Reply::json(call.format, &json!({"stuck_pg_stats": v})).with_status("ok"));
@@ -311,8 +312,9 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn debug(m: &mut Monitor, call: &Call<'_>) -> Done {
     let what = call.args.str("debugop")?;
     let yes = match what.as_str() {
-        "unfound_objects_exist" => m.state.stats.total().sum.num_objects_unfound > 0,
+        "unfound_objects_exist" => m.view.state.stats.total().sum.num_objects_unfound > 0,
         _ => m
+            .view
             .state
             .stats
             .pgs

@@ -137,23 +137,37 @@ pub(super) fn osd_sum_json(m: &Monitor) -> Value {
 
 fn osd_sum(m: &Monitor) -> OsdStat {
     let mut sum = OsdStat {
-        statfs: m.state.stats.raw(&m.state.osd.map),
+        statfs: m.view.state.stats.raw(&m.view.state.osd.map),
         ..OsdStat::default()
     };
-    sum.num_shards_repaired = m.state.stats.osds.values().map(|s| s.num_shards_repaired).sum();
-    let n = u32::try_from(m.state.stats.osds.len()).unwrap_or(0);
-    sum.num_pgs = m.state.stats.osds.values().map(|s| s.num_pgs).sum();
+    sum.num_shards_repaired = m
+        .view
+        .state
+        .stats
+        .osds
+        .values()
+        .map(|s| s.num_shards_repaired)
+        .sum();
+    let n = u32::try_from(m.view.state.stats.osds.len()).unwrap_or(0);
+    sum.num_pgs = m.view.state.stats.osds.values().map(|s| s.num_pgs).sum();
     (sum.num_osds, sum.num_per_pool_osds, sum.num_per_pool_omap_osds) = (n, n, n);
     sum
 }
 
 fn pgs_json(m: &Monitor) -> Value {
-    m.state.stats.pgs.iter().map(|(pg, s)| pg_json(*pg, s)).collect()
+    m.view
+        .state
+        .stats
+        .pgs
+        .iter()
+        .map(|(pg, s)| pg_json(*pg, s))
+        .collect()
 }
 
 /// Each pool's sums.
 pub(super) fn pools_json(m: &Monitor) -> Value {
-    m.state
+    m.view
+        .state
         .osd
         .map
         .pools
@@ -164,14 +178,15 @@ pub(super) fn pools_json(m: &Monitor) -> Value {
                 ("poolid".to_owned(), json!(id)),
                 ("num_pg".to_owned(), json!(p.pg_num)),
             ]);
-            v.extend(totals_json(&m.state.stats.pool(*id)));
+            v.extend(totals_json(&m.view.state.stats.pool(*id)));
             Value::Object(v)
         })
         .collect()
 }
 
 fn osds_json(m: &Monitor) -> Value {
-    m.state
+    m.view
+        .state
         .stats
         .osds
         .iter()
@@ -182,15 +197,15 @@ fn osds_json(m: &Monitor) -> Value {
 
 fn head(m: &Monitor) -> Map<String, Value> {
     Map::from_iter([
-        ("version".to_owned(), json!(m.state.stats.version())),
-        ("stamp".to_owned(), json!(m.state.stats.stamp.to_string())),
+        ("version".to_owned(), json!(m.view.state.stats.version())),
+        ("stamp".to_owned(), json!(m.view.state.stats.stamp.to_string())),
         ("last_osdmap_epoch".to_owned(), json!(0)),
         ("last_pg_scan".to_owned(), json!(0)),
     ])
 }
 
 fn sums(m: &Monitor) -> Map<String, Value> {
-    let (delta, seconds) = m.state.stats.delta(None);
+    let (delta, seconds) = m.view.state.stats.delta(None);
     let mut d = totals_json(&PoolTotals {
         sum: delta,
         ..PoolTotals::default()
@@ -199,7 +214,7 @@ fn sums(m: &Monitor) -> Map<String, Value> {
     Map::from_iter([
         (
             "pg_stats_sum".to_owned(),
-            Value::Object(totals_json(&m.state.stats.total())),
+            Value::Object(totals_json(&m.view.state.stats.total())),
         ),
         ("osd_stats_sum".to_owned(), osd_sum_json(m)),
         ("pg_stats_delta".to_owned(), Value::Object(d)),
@@ -238,6 +253,7 @@ fn to_json(m: &Monitor, what: &[String]) -> Value {
     }
     if has("pgs_brief") {
         let brief: Vec<Value> = m
+            .view
             .state
             .stats
             .pgs
@@ -310,7 +326,7 @@ fn pgs_table(m: &Monitor) -> String {
     ] {
         t.column(c, Left, a);
     }
-    for (pg, s) in &m.state.stats.pgs {
+    for (pg, s) in &m.view.state.stats.pgs {
         let mut row = vec![pg.to_string()];
         row.extend(counts(&s.stats.sum, s.log_size, s.ondisk_log_size));
         row.extend([
@@ -343,7 +359,7 @@ fn brief_table(m: &Monitor) -> String {
         ("ACTING", Left, Right),
         ("ACTING_PRIMARY", Left, Right),
     ]);
-    for (pg, s) in &m.state.stats.pgs {
+    for (pg, s) in &m.view.state.stats.pgs {
         t.row([
             pg.to_string(),
             state_text(s.state),
@@ -367,16 +383,16 @@ fn counts_table(first: &str, rows: Vec<Vec<String>>, headings: bool) -> String {
 
 fn pool_rows(m: &Monitor) -> Vec<Vec<String>> {
     let one = |id: &i64| {
-        let t = m.state.stats.pool(*id);
+        let t = m.view.state.stats.pool(*id);
         let mut row = vec![id.to_string()];
         row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));
         row
     };
-    m.state.osd.map.pools.keys().rev().map(one).collect()
+    m.view.state.osd.map.pools.keys().rev().map(one).collect()
 }
 
 fn sum_row(m: &Monitor) -> Vec<Vec<String>> {
-    let t = m.state.stats.total();
+    let t = m.view.state.stats.total();
     let mut row = vec!["sum".to_owned()];
     row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));
     vec![row]
@@ -398,16 +414,16 @@ fn osds_table(m: &Monitor, each: bool) -> String {
     }
     let space = |f: &StoreStatfs| [f.used_raw(), f.available, f.used_raw(), f.total].map(bytes);
     if each {
-        for (o, s) in m.state.stats.osds.iter().rev() {
+        for (o, s) in m.view.state.stats.osds.iter().rev() {
             let mut row = vec![o.to_string()];
             row.extend(space(&s.statfs));
-            let (pgs, primary) = m.state.stats.pgs_of(*o);
+            let (pgs, primary) = m.view.state.stats.pgs_of(*o);
             row.extend([osd_list(&s.hb_peers), pgs.to_string(), primary.to_string()]);
             t.row(row);
         }
     }
     let mut row = vec!["sum".to_owned()];
-    row.extend(space(&m.state.stats.raw(&m.state.osd.map)));
+    row.extend(space(&m.view.state.stats.raw(&m.view.state.osd.map)));
     t.row(row);
     t.render()
 }
@@ -415,8 +431,8 @@ fn osds_table(m: &Monitor, each: bool) -> String {
 fn head_text(m: &Monitor) -> String {
     format!(
         "version {}\nstamp {}\nlast_osdmap_epoch 0\nlast_pg_scan 0\n",
-        m.state.stats.version(),
-        m.state.stats.stamp
+        m.view.state.stats.version(),
+        m.view.state.stats.stamp
     )
 }
 

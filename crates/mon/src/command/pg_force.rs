@@ -72,7 +72,7 @@ impl Wish {
 fn tell(m: &mut Monitor, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut code: i32) -> Done {
     let mut by_primary: BTreeMap<i32, Vec<PgId>> = BTreeMap::new();
     for pg in pgs {
-        let Some(stat) = m.state.stats.pgs.get(&pg) else {
+        let Some(stat) = m.view.state.stats.pgs.get(&pg) else {
             text.push_str(&format!("pg {pg} does not exist; "));
             code = errno::ENOENT;
             continue;
@@ -127,13 +127,14 @@ fn force_pools(m: &mut Monitor, call: &Call<'_>, wish: Wish) -> Done {
     let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
     for name in call.args.list("who") {
         match m
+            .view
             .state
             .osd
             .map
             .pool_id(&name)
             .and_then(|id| u64::try_from(id).ok())
         {
-            Some(id) => pgs.extend(m.state.stats.pgs.keys().copied().filter(|pg| pg.pool == id)),
+            Some(id) => pgs.extend(m.view.state.stats.pgs.keys().copied().filter(|pg| pg.pool == id)),
             None => {
                 text.push_str(&format!("pool {name} does not exist; "));
                 code = errno::ENOENT;

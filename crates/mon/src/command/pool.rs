@@ -44,7 +44,7 @@ const MAX_SIZE: u8 = 10;
 
 /// A pool's `pg_num` as a number that is allowed at all.
 pub(super) fn pg_num_in_range(m: &Monitor, n: i64) -> Result<u32, Reply> {
-    let most = m.values.uint("mon_max_pool_pg_num");
+    let most = m.view.values.uint("mon_max_pool_pg_num");
     let fits = |n: &u32| *n > 0 && u64::from(*n) <= most;
     match u32::try_from(n).ok().filter(fits) {
         Some(n) => Ok(n),
@@ -59,9 +59,9 @@ pub(super) fn pg_num_in_range(m: &Monitor, n: i64) -> Result<u32, Reply> {
 
 /// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of that size.
 pub(super) fn check_pg_num(m: &Monitor, id: Option<i64>, pg_num: u32, size: u8) -> Result<(), Reply> {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;
-    let per = m.values.uint("mon_max_pg_per_osd");
+    let per = m.view.values.uint("mon_max_pg_per_osd");
     let others = map.pools.iter().filter(|(other, _)| id != Some(**other));
     let now: u64 = others
         .map(|(_, p)| u64::from(p.pg_num_target) * u64::from(p.size))
@@ -81,15 +81,15 @@ pub(super) fn check_pg_num(m: &Monitor, id: Option<i64>, pg_num: u32, size: u8) 
 }
 
 fn default_min_size(m: &Monitor, size: u8) -> u8 {
-    match u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0) {
+    match u8::try_from(m.view.values.uint("osd_pool_default_min_size")).unwrap_or(0) {
         0 => size - size / 2,
         n => n.min(size),
     }
 }
 
 fn default_rule(m: &Monitor) -> Result<u32, Reply> {
-    let crush = m.state.osd.map.crush.map();
-    if let Ok(n) = u32::try_from(m.values.int("osd_pool_default_crush_rule"))
+    let crush = m.view.state.osd.map.crush.map();
+    if let Ok(n) = u32::try_from(m.view.values.int("osd_pool_default_crush_rule"))
         && crush.rule(n).is_some()
     {
         return Ok(n);
@@ -121,7 +121,7 @@ pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
 
 /// Refuses a size that a pool's rule is not for.
 pub(super) fn check_rule_size(m: &Monitor, rule: u32, size: u8) -> Result<(), Reply> {
-    let Some(rule) = m.state.osd.map.crush.map().rule(rule) else {
+    let Some(rule) = m.view.state.osd.map.crush.map().rule(rule) else {
         return Ok(());
     };
     match size {
@@ -137,11 +137,11 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
         return refuse(errno::EINVAL, "empty pool name");
     }
     let rule = match new.rule {
-        Some(r) if m.state.osd.map.crush.map().rule(r).is_some() => r,
+        Some(r) if m.view.state.osd.map.crush.map().rule(r).is_some() => r,
         Some(r) => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
         None => default_rule(m)?,
     };
-    let default_size = u8::try_from(m.values.uint("osd_pool_default_size")).unwrap_or(3);
+    let default_size = u8::try_from(m.view.values.uint("osd_pool_default_size")).unwrap_or(3);
     let size = new.size.unwrap_or(default_size).max(1);
     check_rule_size(m, rule, size)?;
     if size > MAX_SIZE {
@@ -150,7 +150,7 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     if let Some(mode) = &new.autoscale {
         autoscale_mode(mode)?;
     }
-    let default_pgs = u32::try_from(m.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
+    let default_pgs = u32::try_from(m.view.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
     let pg_num = new.pg_num.filter(|n| *n > 0).unwrap_or(default_pgs);
     pg_num_in_range(m, i64::from(pg_num))?;
     check_pg_num(m, None, pg_num, size)?;
@@ -170,10 +170,10 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     // Whatever `osd_pool_default_pg_autoscale_mode` says.
     pool.autoscale_mode = AutoscaleMode::OFF;
     pool.expected_num_objects = new.expected_objects;
-    pool.create_time = m.now;
+    pool.create_time = m.view.now;
     pool.last_force_op_resend_preluminous = 0;
     for (option, flag) in DEFAULT_FLAGS {
-        if m.values.flag(option) {
+        if m.view.values.flag(option) {
             pool.flags.insert(flag);
         }
     }
@@ -183,7 +183,7 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     for (name, value) in new.options {
         pool.opts.set(name, value);
     }
-    let id = i64::from(m.state.osd.map.pool_max) + 1;
+    let id = i64::from(m.view.state.osd.map.pool_max) + 1;
     let inc = m.pending_osd();
     inc.new_pool_max = id;
     inc.new_pools.insert(id, pool);
@@ -216,8 +216,9 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     if name.starts_with('.') && name.len() == 1 {
         return refuse(errno::EINVAL, "bad pool name");
     }
-    if let Some(id) = m.state.osd.map.pool_id(&name) {
+    if let Some(id) = m.view.state.osd.map.pool_id(&name) {
         let same = m
+            .view
             .state
             .osd
             .map
@@ -244,7 +245,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
         .or_else(|| call.args.opt_str("erasure_code_profile"));
     let rule = match rule_name.filter(|r| !r.is_empty()) {
         None => None,
-        Some(r) => match m.state.osd.map.crush.map().rule_id(&r) {
+        Some(r) => match m.view.state.osd.map.crush.map().rule_id(&r) {
             Some(id) => Some(id),
             None => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
         },
@@ -259,7 +260,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
         options.push(("target_size_ratio", PoolOption::Float(r)));
     }
     let size: Option<u8> = int(call, "size")?.filter(|s| *s > 0);
-    if size == Some(1) && !m.values.flag("mon_allow_pool_size_one") {
+    if size == Some(1) && !m.view.values.flag("mon_allow_pool_size_one") {
         return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
     }
     let new = NewPool {
@@ -279,13 +280,13 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// Prepares a pool's removal, where that is allowed.
 pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
-    if !m.values.flag("mon_allow_pool_delete") {
+    if !m.view.values.flag("mon_allow_pool_delete") {
         return refuse(
             errno::EPERM,
             "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
         );
     }
-    let Some(pool) = m.state.osd.map.pool(id) else {
+    let Some(pool) = m.view.state.osd.map.pool(id) else {
         return refuse(errno::ENOENT, "no such pool");
     };
     if pool.flags.contains(PoolFlags::NODELETE) {
@@ -294,7 +295,7 @@ pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
             "pool deletion is disabled; you must unset nodelete flag for the pool first",
         );
     }
-    let name = m.state.osd.map.pool_name(id).unwrap_or_default().to_owned();
+    let name = m.view.state.osd.map.pool_name(id).unwrap_or_default().to_owned();
     m.pending_osd().old_pools.insert(id);
     m.log_event(LogPriority::INFO, format!("pool '{name}' removed"));
     Ok(())
@@ -302,7 +303,7 @@ pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
 
 fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
-    let Some(id) = m.state.osd.map.pool_id(&name) else {
+    let Some(id) = m.view.state.osd.map.pool_id(&name) else {
         return now(Reply::status(format!("pool '{name}' does not exist")));
     };
     let sure = call.args.flag("yes_i_really_really_mean_it")
@@ -321,7 +322,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcpool")?, call.args.str("destpool")?);
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let Some(id) = map.pool_id(&from) else {
         if map.pool_id(&to).is_some() {
             return now(Reply::status(format!(

@@ -156,7 +156,7 @@ fn text(var: &str, v: &Value) -> String {
 fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
     let (name, var) = (call.args.str("pool")?, call.args.str("var")?);
     let id = pool_id(m, &name)?;
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let Some(p) = map.pool(id) else {
         return refuse(errno::ENOENT, "");
     };

@@ -19,11 +19,11 @@ commands! {
 /// A pool's id.
 pub(super) fn pool_id(m: &Monitor, name: &str) -> Result<i64, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
-    m.state.osd.map.pool_id(name).ok_or_else(missing)
+    m.view.state.osd.map.pool_id(name).ok_or_else(missing)
 }
 
 fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     if call.args.opt_str("detail").is_none() {
         let names: Vec<&str> = map.pools.keys().filter_map(|id| map.pool_name(*id)).collect();
         return now(match call.format.is_structured() {
@@ -64,7 +64,7 @@ pub(super) struct Rates {
 }
 
 pub(super) fn rates(m: &Monitor, pool: Option<i64>) -> Rates {
-    let (d, seconds): (ObjectStatSum, f64) = m.state.stats.delta(pool);
+    let (d, seconds): (ObjectStatSum, f64) = m.view.state.stats.delta(pool);
     let per = |n: i64, unit: i64| {
         if seconds <= 0.0 {
             0
@@ -154,7 +154,7 @@ pub(super) fn recovery_line(m: &Monitor, pool: Option<i64>) -> Option<String> {
 fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
     let ids: Vec<i64> = match call.args.opt_str("pool_name") {
         Some(name) => vec![pool_id(m, &name)?],
-        None => m.state.osd.map.pools.keys().copied().collect(),
+        None => m.view.state.osd.map.pools.keys().copied().collect(),
     };
     if ids.is_empty() {
         return now(Reply::text("there are no pools!"));
@@ -163,7 +163,7 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
         let v: Vec<Value> = ids
             .iter()
             .map(|id| {
-                json!({"pool_name": m.state.osd.map.pool_name(*id).unwrap_or_default(), "pool_id": id,
+                json!({"pool_name": m.view.state.osd.map.pool_name(*id).unwrap_or_default(), "pool_id": id,
                     "recovery": backlog(m, *id), "recovery_rate": recovery_rate(m, Some(*id)),
                     "client_io_rate": io_rate(m, Some(*id))})
             })
@@ -174,9 +174,9 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
     for id in ids {
         t.push_str(&format!(
             "pool {} id {id}\n",
-            m.state.osd.map.pool_name(id).unwrap_or_default()
+            m.view.state.osd.map.pool_name(id).unwrap_or_default()
         ));
-        let s = m.state.stats.pool(id).sum;
+        let s = m.view.state.stats.pool(id).sum;
         let before = t.len();
         for (n, what) in [
             (s.num_objects_degraded, "degraded"),
@@ -205,7 +205,7 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn backlog(m: &Monitor, id: i64) -> Map<String, Value> {
-    let s = m.state.stats.pool(id).sum;
+    let s = m.view.state.stats.pool(id).sum;
     let mut out = Map::new();
     for (n, what) in [
         (s.num_objects_degraded, "degraded"),
@@ -226,10 +226,10 @@ fn backlog(m: &Monitor, id: i64) -> Map<String, Value> {
 fn get_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
     let id = pool_id(m, &name)?;
-    let Some(p) = m.state.osd.map.pool(id) else {
+    let Some(p) = m.view.state.osd.map.pool(id) else {
         return refuse(errno::ENOENT, "");
     };
-    let s = m.state.stats.pool(id).sum;
+    let s = m.view.state.stats.pool(id).sum;
     if call.format.is_structured() {
         let v = json!({"pool_name": name, "pool_id": id, "quota_max_objects": p.quota_max_objects,
             "current_num_objects": s.num_objects, "quota_max_bytes": p.quota_max_bytes,
@@ -256,6 +256,7 @@ fn get_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
     let Some(name) = call.args.opt_str("pool") else {
         let all: Map<String, Value> = m
+            .view
             .state
             .osd
             .map
@@ -263,7 +264,7 @@ fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
             .iter()
             .map(|(id, p)| {
                 (
-                    m.state.osd.map.pool_name(*id).unwrap_or_default().to_owned(),
+                    m.view.state.osd.map.pool_name(*id).unwrap_or_default().to_owned(),
                     json!(p.application_metadata),
                 )
             })
@@ -271,7 +272,7 @@ fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
         return misc::pretty(call.format, &Value::Object(all));
     };
     let id = pool_id(m, &name)?;
-    let Some(p) = m.state.osd.map.pool(id) else {
+    let Some(p) = m.view.state.osd.map.pool(id) else {
         return refuse(errno::ENOENT, "");
     };
     let Some(app) = call.args.opt_str("app") else {
@@ -293,14 +294,14 @@ fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn autoscale(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = m.state.osd.map.clone();
-    let raw = m.state.stats.raw(&map).total;
+    let map = m.view.state.osd.map.clone();
+    let raw = m.view.state.stats.raw(&map).total;
     if call.format.is_structured() {
         let v: Vec<Value> = map
             .pools
             .iter()
             .map(|(id, p)| {
-                let stored = m.state.stats.pool(*id).stored();
+                let stored = m.view.state.stats.pool(*id).stored();
                 let used = stored * u64::from(p.size);
                 let ratio = if raw == 0 { 0.0 } else { used as f64 / raw as f64 };
                 json!({"actual_capacity_ratio": ratio, "actual_raw_used": used as f64, "bias": 1.0,
@@ -333,7 +334,7 @@ fn autoscale(m: &mut Monitor, call: &Call<'_>) -> Done {
     t.column("AUTOSCALE", Left, Left);
     t.column("BULK", Left, Left);
     for (id, p) in &map.pools {
-        let stored = m.state.stats.pool(*id).stored();
+        let stored = m.view.state.stats.pool(*id).stored();
         let ratio = if raw == 0 {
             0.0
         } else {

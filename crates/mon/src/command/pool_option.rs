@@ -56,7 +56,7 @@ fn integer(m: &Monitor, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> 
         },
         "dedup_tier" => {
             let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{val}'"));
-            return m.state.osd.map.pool_id(val).ok_or_else(missing);
+            return m.view.state.osd.map.pool_id(val).ok_or_else(missing);
         }
         "target_size_bytes"
         | "compression_max_blob_size"

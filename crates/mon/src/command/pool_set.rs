@@ -31,7 +31,7 @@ fn pool(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
     let name = call.args.str("pool")?;
     let id = pool_id(m, &name)?;
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
-    let p = m.state.osd.map.pool(id).cloned().ok_or_else(missing)?;
+    let p = m.view.state.osd.map.pool(id).cloned().ok_or_else(missing)?;
     Ok((name, id, p))
 }
 
@@ -75,6 +75,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
             "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&val)?)?,
             "crush_rule" => {
                 let Some(rule) = m
+                    .view
                     .state
                     .osd
                     .map
@@ -126,7 +127,7 @@ fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<
     let Some(size) = u8::try_from(n).ok().filter(|s| (1..=10).contains(s)) else {
         return refuse(errno::EINVAL, "pool size must be between 1 and 10");
     };
-    if size == 1 && !m.values.flag("mon_allow_pool_size_one") {
+    if size == 1 && !m.view.values.flag("mon_allow_pool_size_one") {
         return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
     }
     if size == 1 && !sure {
@@ -140,7 +141,7 @@ fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<
         check_pg_num(m, Some(id), p.pg_num_target, size)?;
     }
     p.size = size;
-    let default = u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0);
+    let default = u8::try_from(m.view.values.uint("osd_pool_default_min_size")).unwrap_or(0);
     p.min_size = match default {
         0 => size - size / 2,
         n => n.min(size),

@@ -11,8 +11,8 @@ commands! {
 /// The pool's name and id and the snapshot's name, where the pool may have snapshots of itself.
 fn arguments(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, String), Reply> {
     let (name, snap) = (call.args.str("pool")?, call.args.str("snap")?);
-    let id = m.state.osd.map.pool_id(&name);
-    let Some((id, pool)) = id.and_then(|id| Some((id, m.state.osd.map.pool(id)?))) else {
+    let id = m.view.state.osd.map.pool_id(&name);
+    let Some((id, pool)) = id.and_then(|id| Some((id, m.view.state.osd.map.pool(id)?))) else {
         return refuse(errno::ENOENT, format!("unrecognized pool '{name}'"));
     };
     if pool.has_selfmanaged_snaps() {

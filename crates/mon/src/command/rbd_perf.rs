@@ -38,7 +38,7 @@ fn parse_spec(spec: &str) -> Result<Option<(&str, &str)>, Reply> {
 
 /// The pools of block images.
 fn image_pools(m: &Monitor) -> BTreeMap<u64, String> {
-    let pools = m.state.osd.map.pools_for(spirula_manager::IMAGES);
+    let pools = m.view.state.osd.map.pools_for(spirula_manager::IMAGES);
     let named = pools.filter_map(|(id, name)| Some((u64::try_from(id).ok()?, name.to_owned())));
     named.collect()
 }
@@ -66,6 +66,7 @@ fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
         None => (Scope::All, image_pools(m)),
         Some((pool, nspace)) => {
             let id = m
+                .view
                 .state
                 .osd
                 .map
@@ -81,7 +82,7 @@ fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
             )
         }
     };
-    m.image_io.ask(&scope, m.steady.now());
+    m.view.image_io.ask(&scope, m.view.steady.now());
     m.watch_image_io();
     let sort_by = call
         .args
@@ -90,7 +91,10 @@ fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
     let Some(sort_by) = DESCRIPTORS.iter().position(|d| *d == sort_by) else {
         return refuse(errno::EINVAL, format!("'{sort_by}' is not in list"));
     };
-    let report = m.image_io.report(&scope, kind, sort_by, &pools, m.now.sec);
+    let report = m
+        .view
+        .image_io
+        .report(&scope, kind, sort_by, &pools, m.view.now.sec);
     now(Reply::text(python::dumps(&report)))
 }
 

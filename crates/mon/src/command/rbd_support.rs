@@ -37,7 +37,7 @@ const DEFAULT_POOL: &str = "rbd";
 /// What whoever has sent a command may touch. Whoever may ask the monitors for it has no limits there.
 pub(super) fn authority(m: &Monitor, call: &Call<'_>) -> Authority {
     let perm = official::find(call.args.prefix()).map_or("", |o| o.perm);
-    match m.state.manager.sessions.get(&call.session) {
+    match m.view.state.manager.sessions.get(&call.session) {
         Some(session) => Authority::Limited(Box::new(session.holder(perm))),
         None => Authority::All,
     }
@@ -46,7 +46,11 @@ pub(super) fn authority(m: &Monitor, call: &Call<'_>) -> Authority {
 fn ask(m: &mut Monitor, call: &Call<'_>) -> Done {
     let prefix = call.args.prefix().to_owned();
     let authority = authority(m, call);
-    let mut values = m.state.config.for_daemon("mgr", &m.me.name, &m.me.hostname, "");
+    let mut values = m
+        .view
+        .state
+        .config
+        .for_daemon("mgr", &m.view.me.name, &m.view.me.hostname, "");
     let default_pool = values.remove("rbd_default_pool");
     Ok(Outcome::Ask(Box::new(Question {
         prefix,

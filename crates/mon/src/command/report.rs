@@ -26,7 +26,7 @@ fn checksum(data: &[u8]) -> u32 {
 
 fn clean_epochs(m: &Monitor) -> Value {
     let mut floors: BTreeMap<u64, u32> = BTreeMap::new();
-    for (pg, s) in &m.state.stats.pgs {
+    for (pg, s) in &m.view.state.stats.pgs {
         let floor = floors.entry(pg.pool).or_insert(u32::MAX);
         *floor = (*floor).min(s.effective_last_epoch_clean());
     }
@@ -34,9 +34,15 @@ fn clean_epochs(m: &Monitor) -> Value {
         .iter()
         .map(|(p, f)| json!({"poolid": p, "floor": f}))
         .collect();
-    let up = m.state.osd.map.osds().filter(|o| m.state.osd.map.is_up(*o));
+    let up = m
+        .view
+        .state
+        .osd
+        .map
+        .osds()
+        .filter(|o| m.view.state.osd.map.is_up(*o));
     let osds: Vec<(i32, u32)> = up
-        .filter_map(|o| Some((o, m.state.osd.lives.get(o)?.min_last_epoch_clean)))
+        .filter_map(|o| Some((o, m.view.state.osd.lives.get(o)?.min_last_epoch_clean)))
         .collect();
     let least = osds.iter().map(|(_, e)| *e).min().unwrap_or(0);
     let list: Vec<Value> = osds.iter().map(|(o, e)| json!({"id": o, "epoch": e})).collect();
@@ -46,11 +52,11 @@ fn clean_epochs(m: &Monitor) -> Value {
 fn pgs_by_osd(m: &Monitor) -> Value {
     // Primary, acting, up but not acting.
     let mut counts: BTreeMap<i32, (usize, usize, usize)> = BTreeMap::new();
-    for s in m.state.stats.pgs.values() {
+    for s in m.view.state.stats.pgs.values() {
         if s.acting_primary >= 0 {
             counts.entry(s.acting_primary).or_default().0 += 1;
         }
-        for osd in s.acting.iter().filter(|o| m.state.osd.map.exists(**o)) {
+        for osd in s.acting.iter().filter(|o| m.view.state.osd.map.exists(**o)) {
             counts.entry(*osd).or_default().1 += 1;
         }
         for osd in s.up.iter().filter(|o| !s.acting.contains(o)) {
@@ -67,37 +73,37 @@ fn osd_metadata(m: &Monitor) -> Value {
         v.extend(misc::osd_metadata(m, osd).into_iter().map(|(k, x)| (k, json!(x))));
         Value::Object(v)
     };
-    m.state.osd.map.osds().map(one).collect()
+    m.view.state.osd.map.osds().map(one).collect()
 }
 
 /// The maps.
 fn maps(m: &Monitor) -> Value {
-    let map = &m.state.osd.map;
-    let monmap = &m.state.monmap.map;
+    let map = &m.view.state.osd.map;
+    let monmap = &m.view.state.monmap.map;
     json!({
         "monmap_first_committed": 1, "monmap_last_committed": monmap.epoch, "monmap": status::monmap_json(monmap),
         "quorum": status::quorum(m), "osdmap": osd_dump::dump_json(map), "osd_metadata": osd_metadata(m),
-        "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.state.osd.first,
+        "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.view.state.osd.first,
         "osdmap_last_committed": map.epoch, "crushmap": crush_dump::map_json(map.crush.map()),
         "fsmap": manager::fsmap_json(), "mdsmap_first_committed": service::FSMAP_EPOCH,
         "mdsmap_last_committed": service::FSMAP_EPOCH,
-        "auth": {"num_secrets": m.state.auth.entities().len()},
+        "auth": {"num_secrets": m.view.state.auth.entities().len()},
     })
 }
 
 /// The statistics.
 fn statistics(m: &Monitor) -> Value {
-    let pgs = &m.state.stats.pgs;
+    let pgs = &m.view.state.stats.pgs;
     let count = |wanted: fn(PgState) -> bool| pgs.values().filter(|s| wanted(s.state)).count();
-    let states = m.state.stats.states();
+    let states = m.view.state.stats.states();
     let states = states
         .iter()
         .map(|(s, n)| json!({"state": state_text(*s), "num": n}));
-    let osds = m.state.stats.osds.iter();
+    let osds = m.view.state.stats.osds.iter();
     json!({
         "num_pg": pgs.len(), "num_pg_active": count(|s| s.contains(PgState::ACTIVE)),
-        "num_pg_unknown": count(|s| s == PgState::empty()), "num_osd": m.state.stats.osds.len(),
-        "pool_sum": pg_dump::totals_json(&m.state.stats.total()), "osd_sum": pg_dump::osd_sum_json(m),
+        "num_pg_unknown": count(|s| s == PgState::empty()), "num_osd": m.view.state.stats.osds.len(),
+        "pool_sum": pg_dump::totals_json(&m.view.state.stats.total()), "osd_sum": pg_dump::osd_sum_json(m),
         "pool_stats": pg_dump::pools_json(m),
         "osd_stats": osds.map(|(o, s)| json!({"osd": o, "seq": s.seq})).collect::<Vec<_>>(),
         "num_pg_by_state": states.collect::<Vec<_>>(), "num_pg_by_osd": pgs_by_osd(m),
@@ -107,8 +113,8 @@ fn statistics(m: &Monitor) -> Value {
 
 fn report(m: &mut Monitor, call: &Call<'_>) -> Done {
     let head = json!({
-        "cluster_fingerprint": m.me.fsid.to_string(), "version": version::SHORT,
-        "commit": concat!("spirula ", env!("CARGO_PKG_VERSION")), "timestamp": m.now.to_string(),
+        "cluster_fingerprint": m.view.me.fsid.to_string(), "version": version::SHORT,
+        "commit": concat!("spirula ", env!("CARGO_PKG_VERSION")), "timestamp": m.view.now.to_string(),
         "tag": call.args.list("tags").join(" "), "health": health_cmd::health_json(m, true),
     });
     let mut all = Map::new();

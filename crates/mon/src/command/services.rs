@@ -30,7 +30,7 @@ fn service_json(s: &Service) -> Value {
 
 /// The service map.
 pub(super) fn map_json(m: &Monitor) -> Value {
-    let map = &m.state.manager.services.map;
+    let map = &m.view.state.manager.services.map;
     let services: Map<String, Value> = map
         .services
         .iter()
@@ -44,7 +44,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let services = &m.state.manager.services;
+    let services = &m.view.state.manager.services;
     let daemon = |service: &str, name: &str| {
         let report = services.report_of(service, name)?;
         let v = json!({
@@ -71,7 +71,7 @@ pub(super) fn version_counts(m: &Monitor) -> BTreeMap<String, BTreeMap<String, u
         }
         counts
     };
-    let services = &m.state.manager.services.map.services;
+    let services = &m.view.state.manager.services.map.services;
     services
         .iter()
         .map(|(name, s)| (name.clone(), count(s)))
@@ -106,14 +106,14 @@ fn summary(s: &Service) -> String {
 
 /// How far the names in `status` are moved to the right by the longest service's.
 pub(super) fn padding(m: &Monitor) -> String {
-    let names = m.state.manager.services.map.services.keys();
+    let names = m.view.state.manager.services.map.services.keys();
     " ".repeat(names.map(String::len).max().unwrap_or(0).saturating_sub(3))
 }
 
 /// The lines of `status` on services.
 pub(super) fn lines(m: &Monitor) -> String {
     let width = padding(m).len() + 3;
-    let services = m.state.manager.services.map.services.iter();
+    let services = m.view.state.manager.services.map.services.iter();
     services
         .map(|(name, s)| {
             let pad = width - name.len().min(width);
@@ -125,7 +125,7 @@ pub(super) fn lines(m: &Monitor) -> String {
 /// The part of `status` on what the services' daemons do; empty where they do nothing.
 pub(super) fn tasks(m: &Monitor) -> String {
     let mut text = String::new();
-    for (name, s) in &m.state.manager.services.map.services {
+    for (name, s) in &m.view.state.manager.services.map.services {
         let mut by_task: BTreeMap<&String, Vec<String>> = BTreeMap::new();
         for (daemon, d) in &s.daemons {
             for (task, status) in &d.task_status {

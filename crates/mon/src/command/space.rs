@@ -26,13 +26,13 @@ struct PoolSpace {
 
 impl PoolSpace {
     fn of(m: &Monitor, id: i64) -> Self {
-        let totals = m.state.stats.pool(id);
-        let rate = m.state.osd.map.pool(id).map_or(1.0, |p| f64::from(p.size));
+        let totals = m.view.state.stats.pool(id);
+        let rate = m.view.state.osd.map.pool(id).map_or(1.0, |p| f64::from(p.size));
         let omap_used = u64::try_from(totals.store.omap_allocated).unwrap_or(0);
         Self {
             used: totals.used(),
             omap_used,
-            max_avail: m.state.stats.max_avail(&m.state.osd.map, id),
+            max_avail: m.view.state.stats.max_avail(&m.view.state.osd.map, id),
             rate,
             totals,
         }
@@ -88,7 +88,7 @@ impl PoolSpace {
         put("percent_used", json!(self.share_used()));
         put("max_avail", json!(self.max_avail));
         if detail {
-            let pool = m.state.osd.map.pool(id);
+            let pool = m.view.state.osd.map.pool(id);
             put("quota_objects", json!(pool.map_or(0, |p| p.quota_max_objects)));
             put("quota_bytes", json!(pool.map_or(0, |p| p.quota_max_bytes)));
             put("dirty", json!(s.num_objects_dirty.max(0)));
@@ -130,13 +130,22 @@ fn raw_json(raw: &StoreStatfs) -> Map<String, Value> {
 fn by_class(m: &Monitor) -> BTreeMap<String, StoreStatfs> {
     let mut out: BTreeMap<String, StoreStatfs> = BTreeMap::new();
     for (osd, stat) in m
+        .view
         .state
         .stats
         .osds
         .iter()
-        .filter(|(o, _)| m.state.osd.map.is_in(**o))
+        .filter(|(o, _)| m.view.state.osd.map.is_in(**o))
     {
-        let class = m.state.osd.map.crush.map().class_of(*osd).unwrap_or_default();
+        let class = m
+            .view
+            .state
+            .osd
+            .map
+            .crush
+            .map()
+            .class_of(*osd)
+            .unwrap_or_default();
         out.entry(class.to_owned()).or_default().add(&stat.statfs);
     }
     out
@@ -144,13 +153,13 @@ fn by_class(m: &Monitor) -> BTreeMap<String, StoreStatfs> {
 
 fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
-    let raw = m.state.stats.raw(&m.state.osd.map);
-    let ids: Vec<i64> = m.state.osd.map.pools.keys().copied().collect();
+    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
+    let ids: Vec<i64> = m.view.state.osd.map.pools.keys().copied().collect();
     if !call.format.is_structured() {
         return now(Reply::text(df_text(m, &raw, &ids, detail)));
     }
     let mut stats = raw_json(&raw);
-    let n = m.state.stats.osds.len();
+    let n = m.view.state.stats.osds.len();
     stats.insert("num_osds".into(), json!(n));
     stats.insert("num_per_pool_osds".into(), json!(n));
     stats.insert("num_per_pool_omap_osds".into(), json!(n));
@@ -161,7 +170,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
     let pools: Vec<Value> = ids
         .iter()
         .map(|id| {
-            let name = m.state.osd.map.pool_name(*id).unwrap_or_default();
+            let name = m.view.state.osd.map.pool_name(*id).unwrap_or_default();
             json!({"name": name, "id": id, "stats": PoolSpace::of(m, *id).json(m, *id, detail)})
         })
         .collect();
@@ -231,12 +240,12 @@ fn df_text(m: &Monitor, raw: &StoreStatfs, ids: &[i64], detail: bool) -> String 
         t.column(heading, Right, Right);
     }
     for id in ids {
-        let Some(pool) = m.state.osd.map.pool(*id) else {
+        let Some(pool) = m.view.state.osd.map.pool(*id) else {
             continue;
         };
         let s = PoolSpace::of(m, *id);
         let mut row = vec![
-            m.state.osd.map.pool_name(*id).unwrap_or_default().to_owned(),
+            m.view.state.osd.map.pool_name(*id).unwrap_or_default().to_owned(),
             id.to_string(),
         ];
         row.extend([pool.pg_num.to_string(), bytes(s.stored())]);

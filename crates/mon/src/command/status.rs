@@ -103,29 +103,29 @@ pub(super) fn quorum(m: &Monitor) -> Vec<usize> {
 }
 
 fn leader(m: &Monitor) -> &str {
-    &m.quorum.leader
+    &m.view.quorum.leader
 }
 
 fn quorum_age(m: &Monitor) -> Duration {
-    m.now.since(m.quorum.since)
+    m.view.now.since(m.view.quorum.since)
 }
 
 fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
     let v = json!({
-        "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.quorum.names,
+        "election_epoch": m.view.term, "quorum": quorum(m), "quorum_names": m.view.quorum.names,
         "quorum_leader_name": leader(m), "quorum_age": quorum_age(m).as_secs(),
         "features": {
             "quorum_con": spirula_maps::features::PACIFIC_ALL.to_string(),
-            "quorum_mon": m.state.monmap.map.persistent_features.names().collect::<Vec<_>>(),
+            "quorum_mon": m.view.state.monmap.map.persistent_features.names().collect::<Vec<_>>(),
         },
-        "monmap": monmap_json(&m.state.monmap.map),
+        "monmap": monmap_json(&m.view.state.monmap.map),
     });
     now(Reply::json(call.format.or_json(), &v))
 }
 
 /// What this monitor is, in the official monitor's words.
 fn state(m: &Monitor) -> &'static str {
-    match m.quorum.role {
+    match m.view.quorum.role {
         Role::Leader => "leader",
         Role::Peon => "peon",
         Role::Adrift => "electing",
@@ -134,23 +134,23 @@ fn state(m: &Monitor) -> &'static str {
 
 /// The answer to `ceph tell mon.X mon_status`.
 pub(super) fn mon_status(m: &Monitor) -> Value {
-    let map = &m.state.monmap.map;
+    let map = &m.view.state.monmap.map;
     let all = spirula_maps::features::PACIFIC_ALL.to_string();
     let names: Vec<_> = map.persistent_features.names().collect();
     let mut by_kind: BTreeMap<&str, usize> = BTreeMap::from([("mon", 1)]);
-    for s in m.sessions.values().filter(|s| !s.forwarded) {
+    for s in m.view.sessions.values().filter(|s| !s.forwarded) {
         *by_kind.entry(s.name.kind.name()).or_default() += 1;
     }
     json!({
-        "name": m.me.name, "rank": map.rank_of(&m.me.name).unwrap_or(0),
-        "state": state(m), "election_epoch": m.term, "quorum": quorum(m),
+        "name": m.view.me.name, "rank": map.rank_of(&m.view.me.name).unwrap_or(0),
+        "state": state(m), "election_epoch": m.view.term, "quorum": quorum(m),
         "quorum_age": quorum_age(m).as_secs(),
         "features": {
             "required_con": spirula_maps::features::REQUIRED.to_string(), "required_mon": names,
             "quorum_con": all, "quorum_mon": names,
         },
-        "outside_quorum": match m.quorum.role {
-            Role::Adrift => vec![m.me.name.clone()],
+        "outside_quorum": match m.view.quorum.role {
+            Role::Adrift => vec![m.view.me.name.clone()],
             _ => Vec::new(),
         },
         "extra_probe_peers": [], "sync_provider": [],
@@ -172,7 +172,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             let first = v.is_empty();
             v.insert(key, value);
             if first {
-                v.extend(ciphers::to_json(m.state.auth.ciphers()).map(|(k, c)| (k.to_owned(), c)));
+                v.extend(ciphers::to_json(m.view.state.auth.ciphers()).map(|(k, c)| (k.to_owned(), c)));
             }
         }
         v.insert("quorum".into(), json!(quorum(m)));
@@ -197,18 +197,18 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
             text.push_str(&format!("{rank}: {} mon.{name}{place}\n", info.public_addrs));
         }
     }
-    text.push_str(&ciphers::to_text(m.state.auth.ciphers()));
+    text.push_str(&ciphers::to_text(m.view.state.auth.ciphers()));
     now(Reply::text(text).with_status(status))
 }
 
 /// The monitor map of the epoch that a command asks for, or the newest.
 fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
     let epoch = match call.args.opt_int("epoch")? {
-        None | Some(0) => return Ok(m.state.monmap.map.clone()),
+        None | Some(0) => return Ok(m.view.state.monmap.map.clone()),
         Some(e) => e,
     };
     let kept = match u32::try_from(epoch) {
-        Ok(e) => m.state.monmap.at(m.kv.as_ref(), e),
+        Ok(e) => m.view.state.monmap.at(m.view.kv.as_ref(), e),
         Err(_) => Ok(None),
     };
     match kept {
@@ -219,13 +219,13 @@ fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
 }
 
 fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &m.state.monmap.map;
+    let map = &m.view.state.monmap.map;
     if call.format.is_structured() {
         let members: Vec<Value> = map
             .ranks
             .iter()
             .enumerate()
-            .filter(|(_, name)| m.quorum.names.contains(name))
+            .filter(|(_, name)| m.view.quorum.names.contains(name))
             .map(|(rank, name)| json!({"rank": rank, "name": name}))
             .collect();
         let v = json!({
@@ -246,11 +246,11 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
         map.mons.len(),
         mons.join(","),
         removed_ranks(map),
-        m.term,
+        m.view.term,
         map.rank_of(leader(m)).unwrap_or(0),
         leader(m),
         ranks.join(","),
-        m.quorum.names.join(",")
+        m.view.quorum.names.join(",")
     )))
 }
 
@@ -263,6 +263,7 @@ fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// A monitor's metadata with its name and addresses.
 fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
     let addrs = m
+        .view
         .state
         .monmap
         .map
@@ -280,11 +281,11 @@ fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
 fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     let format = call.format.or_pretty();
     let Some(id) = call.args.opt_str("id") else {
-        let names = m.state.monmap.map.ranks.iter();
+        let names = m.view.state.monmap.map.ranks.iter();
         let all: Vec<_> = names.map(|n| metadata_json(m, n)).collect();
         return now(Reply::json(format, &json!(all)));
     };
-    if !m.state.monmap.map.mons.contains_key(&id) {
+    if !m.view.state.monmap.map.mons.contains_key(&id) {
         return refuse(errno::ENOENT, "requested mon not found");
     }
     let mut v = metadata_json(m, &id);
@@ -295,7 +296,7 @@ fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 /// How many monitors have each value of a property.
 pub(super) fn count_mons(m: &Monitor, property: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for name in &m.state.monmap.map.ranks {
+    for name in &m.view.state.monmap.map.ranks {
         let value = m.mon_metadata(name).remove(property);
         *counts
             .entry(value.unwrap_or_else(|| "unknown".to_owned()))
@@ -317,6 +318,7 @@ fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
     let ids = call.args.list("ids");
     let left: Vec<String> = m
+        .view
         .quorum
         .names
         .iter()
@@ -324,7 +326,7 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
         .cloned()
         .collect();
     let (names, ids) = (left.join(","), ids.join(","));
-    if left.len() > m.state.monmap.map.ranks.len() / 2 {
+    if left.len() > m.view.state.monmap.map.ranks.len() / 2 {
         let text = format!("quorum should be preserved ({names}) after stopping [{ids}]");
         return now(Reply::status(text));
     }
@@ -334,7 +336,7 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// `osdmap` of status, and the whole of `osd stat`.
 pub(super) fn osdmap_summary(m: &Monitor) -> Value {
-    let map = &m.state.osd.map;
+    let map = &m.view.state.osd.map;
     let (n, up, inside) = map.counts();
     json!({
         "epoch": map.epoch, "num_osds": n, "num_up_osds": up, "osd_up_since": map.last_up_change.sec,
@@ -347,7 +349,7 @@ pub(super) fn osd_line(m: &Monitor, map: &OsdMap) -> String {
     let (n, up, inside) = map.counts();
     let since = |t: spirula_denc::UTime| match t.is_zero() {
         true => String::new(),
-        false => format!(" (since {})", fmt::age(m.now.since(t))),
+        false => format!(" (since {})", fmt::age(m.view.now.since(t))),
     };
     format!(
         "{n} osds: {up} up{}, {inside} in{}",
@@ -366,9 +368,10 @@ fn share(part: usize, whole: usize) -> f64 {
 }
 
 fn pgmap_json(m: &Monitor) -> Value {
-    let total = m.state.stats.total();
-    let raw = m.state.stats.raw(&m.state.osd.map);
+    let total = m.view.state.stats.total();
+    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
     let states: Vec<Value> = m
+        .view
         .state
         .stats
         .states()
@@ -378,7 +381,7 @@ fn pgmap_json(m: &Monitor) -> Value {
     let mut v = Map::new();
     v.insert("pgs_by_state".into(), json!(states));
     v.insert("num_pgs".into(), json!(total.pgs));
-    v.insert("num_pools".into(), json!(m.state.osd.map.pools.len()));
+    v.insert("num_pools".into(), json!(m.view.state.osd.map.pools.len()));
     v.insert("num_objects".into(), json!(total.sum.num_objects));
     v.insert("data_bytes".into(), json!(total.sum.num_bytes));
     v.insert("bytes_used".into(), json!(raw.used_raw()));
@@ -416,7 +419,7 @@ fn pgmap_json(m: &Monitor) -> Value {
 
 /// PGs that nobody reported, and other PGs that are not active.
 fn inactive(m: &Monitor) -> (usize, usize) {
-    m.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
+    m.view.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
         if s.state == PgState::empty() {
             (u + 1, i)
         } else if !s.state.intersects(PgState::ACTIVE.with(PgState::PEERED))
@@ -432,18 +435,18 @@ fn inactive(m: &Monitor) -> (usize, usize) {
 fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let v = json!({
-            "fsid": m.me.fsid.to_string(), "health": health_cmd::health_json(m, false),
-            "election_epoch": m.term, "quorum": quorum(m), "quorum_names": m.quorum.names,
+            "fsid": m.view.me.fsid.to_string(), "health": health_cmd::health_json(m, false),
+            "election_epoch": m.view.term, "quorum": quorum(m), "quorum_names": m.view.quorum.names,
             "quorum_age": quorum_age(m).as_secs(),
             "monmap": {
-                "epoch": m.state.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
-                "num_mons": m.state.monmap.map.mons.len(),
+                "epoch": m.view.state.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
+                "num_mons": m.view.state.monmap.map.mons.len(),
             },
             "osdmap": osdmap_summary(m), "pgmap": pgmap_json(m),
             "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
-            "mgrmap": {"available": m.state.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
+            "mgrmap": {"available": m.view.state.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
             "servicemap": services::map_json(m),
-            "progress_events": m.progress.status_json(m.now),
+            "progress_events": m.view.progress.status_json(m.view.now),
         });
         return now(Reply::json(call.format, &v));
     }
@@ -454,11 +457,11 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
 const HEALTH_PAD: &str = "\n            ";
 
 fn mgr_line(m: &Monitor) -> String {
-    let map = &m.state.manager.map;
+    let map = &m.view.state.manager.map;
     if !map.available {
         return "no daemons active".to_owned();
     }
-    let since = fmt::age(m.now.since(map.active_change));
+    let since = fmt::age(m.view.now.since(map.active_change));
     format!("{}(active, since {since})", map.active_name)
 }
 
@@ -472,16 +475,16 @@ fn out_of_quorum(m: &Monitor) -> String {
 }
 
 fn status_text(m: &Monitor) -> String {
-    let (map, pad) = (&m.state.osd.map, services::padding(m));
+    let (map, pad) = (&m.view.state.osd.map, services::padding(m));
     let mut t = format!(
         "  cluster:\n    id:     {}\n    health: {}\n",
-        m.me.fsid,
+        m.view.me.fsid,
         m.health_report().line(HEALTH_PAD, HEALTH_PAD)
     );
     t.push_str(&format!(
         " \n  services:\n    mon: {pad}{} daemons, quorum {} (age {}){}\n    mgr: {pad}{}\n    osd: {pad}{}",
-        m.state.monmap.map.mons.len(),
-        m.quorum.names.join(","),
+        m.view.state.monmap.map.mons.len(),
+        m.view.quorum.names.join(","),
         fmt::age(quorum_age(m)),
         out_of_quorum(m),
         mgr_line(m),
@@ -497,8 +500,8 @@ fn status_text(m: &Monitor) -> String {
     }
     t.push_str(&services::lines(m));
     t.push_str(&services::tasks(m));
-    let total = m.state.stats.total();
-    let raw = m.state.stats.raw(map);
+    let total = m.view.state.stats.total();
+    let raw = m.view.state.stats.raw(map);
     t.push_str(&format!(
         " \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {} used, {} / {} avail\n    pgs:     ",
         map.pools.len(),
@@ -512,7 +515,7 @@ fn status_text(m: &Monitor) -> String {
     t.push_str(&pgs_text(m));
     t.push_str(" \n");
     t.push_str(&io_text(m));
-    let progress = m.progress.status_text(m.now);
+    let progress = m.view.progress.status_text(m.view.now);
     if !progress.is_empty() {
         t.push_str(&format!("  progress:\n{progress} \n"));
     }
@@ -521,7 +524,7 @@ fn status_text(m: &Monitor) -> String {
 
 fn pgs_text(m: &Monitor) -> String {
     const PAD: &str = "             ";
-    let total = m.state.stats.total();
+    let total = m.view.state.stats.total();
     let mut lines = Vec::new();
     let (unknown, inactive) = inactive(m);
     let percent = |n: usize| format!("{:.3}%", n as f64 / total.pgs.max(1) as f64 * 100.0);
@@ -544,7 +547,7 @@ fn pgs_text(m: &Monitor) -> String {
             ));
         }
     }
-    let states = m.state.stats.states();
+    let states = m.view.state.stats.states();
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(1);
     for (state, n) in states {
         lines.push(format!("{n:<width$} {}", state_text(state)));

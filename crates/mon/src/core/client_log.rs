@@ -26,7 +26,7 @@ impl Monitor {
     pub(super) fn client_log(&mut self, id: SessionId, m: MLog) {
         let Some(last) = m.entries.last() else { return };
         let ack = MLogAck {
-            fsid: self.me.fsid,
+            fsid: self.view.me.fsid,
             last: last.seq,
             channel: crate::fmt::cut(last.channel.clone(), MAX_CHANNEL),
         };
@@ -47,14 +47,14 @@ impl Monitor {
             );
             return;
         }
-        if !self.lines.admits(&s.name, self.steady.now()) {
+        if !self.lines.admits(&s.name, self.view.steady.now()) {
             return;
         }
         let name = NamedEntity {
             kind: u32::from(s.name.kind.0),
             id: s.name.id,
         };
-        self.state.clog.add(LogEntry {
+        self.view.state.clog.add(LogEntry {
             name,
             rank: s.entity,
             addrs: s.addr.into(),
@@ -64,7 +64,7 @@ impl Monitor {
 
     /// Tells of lines that were not taken.
     pub(super) fn lines_suppressed(&mut self) {
-        for (name, count) in self.lines.over(self.steady.now()) {
+        for (name, count) in self.lines.over(self.view.steady.now()) {
             let text = format!("{count} more lines of {name} within {} s", PERIOD.as_secs());
             self.log_event(LogPriority::WARN, text);
         }

@@ -32,31 +32,31 @@ impl Monitor {
         self.see_time(now);
         let session = Session::new(new);
         if let Some(osd) = session.osd() {
-            self.state.osd.seen(osd, self.steady.now());
+            self.view.state.osd.seen(osd, self.view.steady.now());
         }
-        self.sessions.insert(id, session);
+        self.view.sessions.insert(id, session);
     }
 
     /// A session has ended.
     pub fn close(&mut self, id: SessionId, now: UTime) {
         self.see_time(now);
-        self.state.manager.sessions.remove(&id);
+        self.view.state.manager.sessions.remove(&id);
         self.pending.forget(id);
-        let Some(session) = self.sessions.remove(&id) else {
+        let Some(session) = self.view.sessions.remove(&id) else {
             return;
         };
         if let Some(osd) = session.osd()
-            && !self.sessions.values().any(|s| s.osd() == Some(osd))
+            && !self.view.sessions.values().any(|s| s.osd() == Some(osd))
         {
-            self.state.osd.lost(osd, self.steady.now());
+            self.view.state.osd.lost(osd, self.view.steady.now());
         }
     }
 
     /// A message came on a session. Malformed ones end it.
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.see_time(now);
-        let handled = if self.state.manager.sessions.contains_key(&id) {
-            if !self.quorum.leads() {
+        let handled = if self.view.state.manager.sessions.contains_key(&id) {
+            if !self.view.quorum.leads() {
                 self.out.push(Output::Close(id));
                 return;
             }
@@ -80,7 +80,7 @@ impl Monitor {
             Message::Subscribe(m) => self.subscribe(id, m),
             Message::GetMap => {
                 let reply = MMonMap {
-                    monmap: Blob::of(&self.state.monmap.map),
+                    monmap: Blob::of(&self.view.state.monmap.map),
                 };
                 self.send(id, reply.to_message());
             }
@@ -125,10 +125,10 @@ impl Monitor {
     /// A change whose turn it is. Nobody waits for it where the session has ended meanwhile.
     pub(super) fn change(&mut self, id: SessionId, tid: u64, change: Change) {
         match change {
-            Change::ManagerCommand(command) if self.state.manager.sessions.contains_key(&id) => {
+            Change::ManagerCommand(command) if self.view.state.manager.sessions.contains_key(&id) => {
                 self.run_mgr_command(id, tid, command);
             }
-            _ if !self.sessions.contains_key(&id) => {
+            _ if !self.view.sessions.contains_key(&id) => {
                 tracing::debug!("session {id} has ended: its change is dropped")
             }
             Change::Command(m, parsed) => self.run_command(id, tid, m, parsed),
@@ -139,7 +139,7 @@ impl Monitor {
     }
 
     fn subscribe(&mut self, id: SessionId, m: MMonSubscribe) {
-        let Some(s) = self.sessions.get_mut(&id) else {
+        let Some(s) = self.view.sessions.get_mut(&id) else {
             return;
         };
         if !m.hostname.is_empty() {
@@ -174,7 +174,7 @@ impl Monitor {
         if !stateful {
             let ack = MMonSubscribeAck {
                 interval: 86_400,
-                fsid: self.me.fsid,
+                fsid: self.view.me.fsid,
             };
             self.send(id, ack.to_message());
         }
@@ -184,7 +184,7 @@ impl Monitor {
     }
 
     fn get_version(&mut self, id: SessionId, tid: u64, m: &MMonGetVersion) {
-        let versions = Topic::parse(&m.what).and_then(|topic| self.state.versions(&topic));
+        let versions = Topic::parse(&m.what).and_then(|topic| self.view.state.versions(&topic));
         let (oldest_version, version) = versions.map_or((0, 0), |(a, b)| (a.into(), b.into()));
         let reply = MMonGetVersionReply {
             handle: m.handle,
@@ -196,6 +196,7 @@ impl Monitor {
 
     fn get_osdmaps(&mut self, id: SessionId, m: &MMonGetOsdMap) {
         if let Some(reply) = self
+            .view
             .state
             .osd
             .ranges_message((m.full_first, m.full_last), (m.inc_first, m.inc_last))
@@ -207,6 +208,7 @@ impl Monitor {
     fn get_config(&mut self, id: SessionId, tid: u64, m: &MGetConfig) {
         let kind = spirula_denc::EntityType(u8::try_from(m.name.kind).unwrap_or(0));
         let config = self
+            .view
             .state
             .config
             .for_daemon(kind.name(), &m.name.id, &m.host, &m.device_class);
@@ -217,12 +219,12 @@ impl Monitor {
     }
 
     fn renew(&mut self, id: SessionId, m: &MAuth) {
-        let Some(s) = self.sessions.get_mut(&id) else {
+        let Some(s) = self.view.sessions.get_mut(&id) else {
             return;
         };
         let reply = s
             .handshake
-            .handle_auth(&m.payload, &self.state.auth, &Env::system(self.now));
+            .handle_auth(&m.payload, &self.view.state.auth, &Env::system(self.view.now));
         let msg = MAuthReply {
             protocol: m.protocol,
             result: reply.result,
@@ -234,10 +236,14 @@ impl Monitor {
     }
 
     fn statfs(&mut self, id: SessionId, tid: u64, m: &MStatfs) {
-        let st = self.state.stats.statfs(&self.state.osd.map, m.data_pool);
+        let st = self
+            .view
+            .state
+            .stats
+            .statfs(&self.view.state.osd.map, m.data_pool);
         let reply = MStatfsReply {
-            fsid: self.me.fsid,
-            version: self.state.stats.version(),
+            fsid: self.view.me.fsid,
+            version: self.view.state.stats.version(),
             st,
         };
         self.send(id, reply.to_message().with_tid(tid));
@@ -247,7 +253,7 @@ impl Monitor {
         let outcome = command::run(self, id, parsed, &m.input.to_bytes());
         let ack = move |mon: &Monitor, reply: Reply| {
             MMonCommandAck {
-                paxos: PaxosVersion(u64::from(mon.state.osd.map.epoch)),
+                paxos: PaxosVersion(u64::from(mon.view.state.osd.map.epoch)),
                 result: reply.code,
                 status: reply.status,
                 cmd: m.cmd,

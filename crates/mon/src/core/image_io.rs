@@ -11,12 +11,12 @@ use crate::image_io::Action;
 impl Monitor {
     /// Does what is due. To be called several times a second where this monitor leads.
     pub(crate) fn watch_image_io(&mut self) {
-        let (map, sessions) = (&self.state.osd.map, &self.sessions);
+        let (map, sessions) = (&self.view.state.osd.map, &self.view.sessions);
         let osds = || -> BTreeSet<i32> {
             let osds = sessions.values().filter_map(super::Session::osd);
             osds.filter(|osd| map.is_up(*osd)).collect()
         };
-        for action in self.image_io.tick(self.steady.now(), osds) {
+        for action in self.view.image_io.tick(self.view.steady.now(), osds) {
             match action {
                 Action::Poll(osds, poll) => {
                     let query = ImageIoQuery::Poll(poll).to_message();
@@ -36,8 +36,8 @@ impl Monitor {
     /// What an OSD has counted.
     pub(super) fn image_io_report(&mut self, id: SessionId, report: ImageIoReport) {
         let ImageIoReport::Counts(counts) = report;
-        match self.sessions.get(&id).and_then(super::Session::osd) {
-            Some(osd) => self.image_io.answer(osd, counts),
+        match self.view.sessions.get(&id).and_then(super::Session::osd) {
+            Some(osd) => self.view.image_io.answer(osd, counts),
             None => tracing::warn!("a report from something that is no OSD"),
         }
     }

@@ -228,33 +228,38 @@ fn reply_message(kind: MsgType, tid: u64, reply: Reply) -> RawMessage {
 impl Monitor {
     /// A session has authenticated with the manager.
     pub fn open_mgr(&mut self, id: SessionId, session: MgrSession) {
-        self.state.manager.sessions.insert(id, session);
+        self.view.state.manager.sessions.insert(id, session);
     }
 
     /// Puts the leading monitor into the manager map with the client of its modules, unless that is there; starts these.
     pub(super) fn claim_manager(&mut self) {
-        if self.state.manager.own.0.is_empty() {
+        if self.view.state.manager.own.0.is_empty() {
             return;
         }
-        if !self.state.manager.module.is_off() {
+        if !self.view.state.manager.module.is_off() {
             return self.start_module();
         }
-        if !self.state.manager.module.may_start(self.steady.now()) {
+        if !self.view.state.manager.module.may_start(self.view.steady.now()) {
             return;
         }
-        let Some((active_gid, clients)) = self.state.auth.new_global_id().zip(self.new_client_addresses())
+        let Some((active_gid, clients)) = self
+            .view
+            .state
+            .auth
+            .new_global_id()
+            .zip(self.new_client_addresses())
         else {
             return;
         };
         let last_failure_osd_epoch = self.shut_manager_out();
-        let (own, map) = (&self.state.manager.own, &self.state.manager.map);
+        let (own, map) = (&self.view.state.manager.own, &self.view.state.manager.map);
         let next = MgrMap {
             epoch: map.epoch.saturating_add(1),
             active_addrs: own.clone(),
             active_gid,
             available: true,
-            active_name: self.me.name.clone(),
-            active_change: self.now,
+            active_name: self.view.me.name.clone(),
+            active_change: self.view.now,
             active_features: spirula_maps::features::PACIFIC_ALL,
             last_failure_osd_epoch,
             client_names: vec![spirula_manager::MODULE.to_owned(); clients.len()],
@@ -262,33 +267,33 @@ impl Monitor {
             always_on_modules: always_on_modules(),
             ..MgrMap::default()
         };
-        self.state.manager.module.claim(active_gid, clients);
-        self.writes.txn.put(SERVICE, KEY, encode_to_vec(&next));
+        self.view.state.manager.module.claim(active_gid, clients);
+        self.changes.txn.put(SERVICE, KEY, encode_to_vec(&next));
     }
 
     /// Takes the manager out of the map, and ends its sessions.
     pub(crate) fn fail_manager(&mut self) {
         self.stop_module();
         let none = MgrMap {
-            epoch: self.state.manager.map.epoch.saturating_add(1),
+            epoch: self.view.state.manager.map.epoch.saturating_add(1),
             last_failure_osd_epoch: self.shut_manager_out(),
             ..MgrMap::default()
         };
-        self.writes.txn.put(SERVICE, KEY, encode_to_vec(&none));
-        let sessions = self.state.manager.sessions.keys();
+        self.changes.txn.put(SERVICE, KEY, encode_to_vec(&none));
+        let sessions = self.view.state.manager.sessions.keys();
         self.out.extend(sessions.map(|id| Output::Close(*id)));
     }
 
     /// Who is at the other end of a session with the monitor or the manager.
     pub(crate) fn sender(&self, id: SessionId) -> Option<Sender> {
-        if let Some(s) = self.sessions.get(&id) {
+        if let Some(s) = self.view.sessions.get(&id) {
             return Some(Sender {
                 name: s.name.clone(),
                 entity: s.entity(),
                 addr: s.addr,
             });
         }
-        let s = self.state.manager.sessions.get(&id)?;
+        let s = self.view.state.manager.sessions.get(&id)?;
         Some(Sender {
             name: s.name.clone(),
             entity: s.entity(),
@@ -328,8 +333,8 @@ impl Monitor {
                 let close: MMgrClose = msg.decode()?;
                 self.send(id, close.to_message());
                 let key = (close.service_name, close.daemon_name);
-                if let Some(s) = self.state.manager.sessions.get(&id) {
-                    self.state.manager.services.end(&key, s.global_id);
+                if let Some(s) = self.view.state.manager.sessions.get(&id) {
+                    self.view.state.manager.services.end(&key, s.global_id);
                 }
             }
             MsgType::MGR_REPORT => self.service_report(id, msg.decode()?)?,
@@ -340,8 +345,8 @@ impl Monitor {
 
     fn service_clocks(&self) -> services::Now {
         services::Now {
-            steady: self.steady.now(),
-            wall: self.now,
+            steady: self.view.steady.now(),
+            wall: self.view.now,
         }
     }
 
@@ -350,29 +355,35 @@ impl Monitor {
         // Clients that are no services report too.
         let Some(what) = open.service else { return };
         if !self.may_register(id) {
-            let name = self.state.manager.sessions.get(&id).map(|s| s.name.to_string());
+            let name = self
+                .view
+                .state
+                .manager
+                .sessions
+                .get(&id)
+                .map(|s| s.name.to_string());
             tracing::info!("{} may not register services", name.unwrap_or_default());
             return;
         }
-        if let Some(s) = self.state.manager.sessions.get(&id) {
+        if let Some(s) = self.view.state.manager.sessions.get(&id) {
             let key = (open.service_name, open.daemon_name);
             let client = services::Client {
                 name: &s.name,
                 gid: s.global_id,
                 addr: s.addr,
             };
-            self.state.manager.services.register(key, what, client, now);
+            self.view.state.manager.services.register(key, what, client, now);
         }
     }
 
     /// Whether a session with the manager may register services: whoever may write `service` at the manager, or at the monitors,
     /// as gateways and mirrors mostly have capabilities there alone. In Ceph everybody may.
     fn may_register(&self, id: SessionId) -> bool {
-        let Some(s) = self.state.manager.sessions.get(&id) else {
+        let Some(s) = self.view.state.manager.sessions.get(&id) else {
             return false;
         };
         let at_monitors = || {
-            let entity = self.state.auth.lookup(&s.name)?;
+            let entity = self.view.state.auth.lookup(&s.name)?;
             let caps = MonCap::parse(entity.caps.get("mon")?, s.name.clone(), s.ip);
             Some(caps.is_allowed_service("service", "w"))
         };
@@ -386,8 +397,14 @@ impl Monitor {
         if report.service_name.is_empty() || !self.may_register(id) {
             return Ok(());
         }
-        let gid = self.state.manager.sessions.get(&id).map_or(0, |s| s.global_id);
-        if !self.state.manager.services.report(report, gid, now)? {
+        let gid = self
+            .view
+            .state
+            .manager
+            .sessions
+            .get(&id)
+            .map_or(0, |s| s.global_id);
+        if !self.view.state.manager.services.report(report, gid, now)? {
             self.out.push(Output::Close(id));
         }
         Ok(())
@@ -395,10 +412,10 @@ impl Monitor {
 
     /// Commits what has become of the services.
     pub(super) fn review_services(&mut self) {
-        let grace = self.values.float("mgr_service_beacon_grace").max(0.0);
+        let grace = self.view.values.float("mgr_service_beacon_grace").max(0.0);
         let (grace, now) = (Duration::from_secs_f64(grace.min(1e9)), self.service_clocks());
-        if let Some(map) = self.state.manager.services.review(grace, now) {
-            self.writes.txn.put(SERVICE, SERVICES, encode_to_vec(&map));
+        if let Some(map) = self.view.state.manager.services.review(grace, now) {
+            self.changes.txn.put(SERVICE, SERVICES, encode_to_vec(&map));
         }
     }
 

@@ -32,6 +32,7 @@ mod steady;
 mod tests;
 mod timecheck;
 mod topic;
+mod view;
 mod write;
 
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ use steady::Steady;
 pub use timecheck::TimeAnswer;
 use timecheck::TimeCheck;
 pub use topic::Topic;
+pub use view::View;
+pub(crate) use view::{Changes, Turn};
 pub use write::Waiter;
 
 use crate::health::{DiskUse, Versions};
@@ -133,35 +136,16 @@ pub enum LoadError {
 
 /// The monitor.
 pub struct Monitor {
-    pub(crate) me: Identity,
-    pub(crate) kv: Rc<dyn KvRead>,
-    pub(crate) now: UTime,
-    /// Counts how long things last, whatever the clock is set to.
-    pub(crate) steady: Steady,
-    pub(crate) timecheck: TimeCheck,
-    pub(crate) started: UTime,
-    /// Raft's term: the election epoch in dumps.
-    pub(crate) term: u64,
-    pub(crate) values: Values,
-    pub(crate) state: State,
+    pub(crate) view: View,
+    pub(crate) changes: Changes,
     /// How often the audit log tells of denied commands.
     pub(crate) denials: Pace<AuthName>,
     /// How many lines others write to the cluster log.
     lines: Pace<AuthName>,
-    pub(crate) versions: Versions,
-    pub(crate) progress: Progress,
-    pub(crate) image_io: ImageIo,
-    /// `None` until the daemon has told it.
-    pub(crate) disk: Option<DiskUse>,
-    pub(crate) quorum: Quorum,
-    /// The other monitors, by name.
-    pub(crate) peers: BTreeMap<String, PeerInfo>,
     /// Monitors have told of themselves what is not kept yet.
     metadata_due: bool,
     pending: route::Pending,
-    pub(crate) op_history: ops::MonOps,
     unconfirmed: route::Unconfirmed,
-    pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) writes: write::Writes,
     queue: write::WriteQueue,
     pub(crate) out: Vec<Output>,
@@ -189,10 +173,8 @@ impl Monitor {
             now,
         };
         let state = State::load(from)?;
-        let mut m = Self {
+        let view = View {
             state,
-            denials: crate::command::denials(),
-            lines: client_log::lines(),
             versions: Versions::default(),
             progress: Progress::default(),
             image_io: ImageIo::default(),
@@ -200,10 +182,7 @@ impl Monitor {
             values: Values::from_file(local),
             quorum: Quorum::new(&me.name, alone, now),
             peers: BTreeMap::new(),
-            metadata_due: true,
-            pending: route::Pending::default(),
             op_history: ops::MonOps::default(),
-            unconfirmed: route::Unconfirmed::default(),
             me,
             kv,
             now,
@@ -212,15 +191,24 @@ impl Monitor {
             started: now,
             term,
             sessions: BTreeMap::new(),
+        };
+        let mut m = Self {
+            view,
+            changes: Changes::default(),
+            denials: crate::command::denials(),
+            lines: client_log::lines(),
+            metadata_due: true,
+            pending: route::Pending::default(),
+            unconfirmed: route::Unconfirmed::default(),
             writes: write::Writes::default(),
             queue: write::WriteQueue::default(),
             out: Vec::new(),
             failed: None,
         };
         m.refresh_values();
-        m.state.osd.start(m.steady.now());
+        m.view.state.osd.start(m.view.steady.now());
         m.refresh_versions();
-        if m.quorum.leads() {
+        if m.view.quorum.leads() {
             // A fresh range of global ids, and secrets if they are due, before the first client can log in.
             m.maintain();
             m.pump();
@@ -240,48 +228,48 @@ impl Monitor {
 
     /// The keys that handshakes check against.
     pub fn auth(&self) -> &Auth {
-        &self.state.auth
+        &self.view.state.auth
     }
 
     /// The newest OSDMap that is committed here.
     pub fn osdmap(&self) -> &spirula_maps::OsdMap {
-        &self.state.osd.map
+        &self.view.state.osd.map
     }
 
     /// The monitors in quorum, as this one knows it.
     pub fn quorum_names(&self) -> &[String] {
-        &self.quorum.names
+        &self.view.quorum.names
     }
 
     /// The values in force, for the daemon.
     pub fn values(&self) -> &Values {
-        &self.values
+        &self.view.values
     }
 
     /// Time passes; call about twice a second.
     pub fn tick(&mut self, now: UTime) {
         self.see_time(now);
-        if !self.quorum.leads() {
+        if !self.view.quorum.leads() {
             self.dismiss_clients();
             self.ask_ids();
             return;
         }
         self.check_times();
-        self.state.stats.tick(now, &self.state.osd.map);
+        self.view.state.stats.tick(now, &self.view.state.osd.map);
         self.watch_progress();
         self.watch_image_io();
         self.audit_suppressed();
         self.lines_suppressed();
-        if self.writes.idle() && self.queue.is_empty() {
+        if self.is_idle() && self.queue.is_empty() {
             self.maintain();
         }
-        self.writes.flush_log = true;
+        self.changes.flush_log = true;
         self.pump();
     }
 
     /// How full the monitor's disk is.
     pub fn disk(&mut self, disk: DiskUse) {
-        self.disk = Some(disk);
+        self.view.disk = Some(disk);
     }
 
     /// What falls due by time: mutes, down and out OSDs, full pools, secrets, ids, trimming, news of the health.
@@ -293,8 +281,12 @@ impl Monitor {
         self.log_health();
         self.claim_manager();
         self.review_services();
-        let totals = self.state.stats.keep(&self.state.osd.map, self.now);
-        self.writes.txn.extend(totals);
+        let totals = self
+            .view
+            .state
+            .stats
+            .keep(&self.view.state.osd.map, self.view.now);
+        self.changes.txn.extend(totals);
         self.note_monitors();
     }
 
@@ -311,7 +303,7 @@ impl Monitor {
             return;
         }
         self.push_all();
-        if self.quorum.leads() {
+        if self.view.quorum.leads() {
             self.answer_waiters();
             self.tell_what_is_noted();
             self.pump();
@@ -319,7 +311,7 @@ impl Monitor {
     }
 
     fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
-        self.state.apply(txn)?;
+        self.view.state.apply(txn)?;
         let is_changed = |services: &[&str]| txn.ops.iter().any(|op| services.contains(&op.service.as_str()));
         if is_changed(&["osd_metadata", "mon_metadata"]) {
             self.refresh_versions();
@@ -332,36 +324,37 @@ impl Monitor {
     }
 
     fn reload(&mut self) -> Result<(), LoadError> {
-        self.state.reload(Source {
-            kv: &self.kv,
-            me: &self.me,
-            now: self.now,
+        self.view.state.reload(Source {
+            kv: &self.view.kv,
+            me: &self.view.me,
+            now: self.view.now,
         })?;
-        self.state.osd.start(self.steady.now());
+        self.view.state.osd.start(self.view.steady.now());
         self.refresh_versions();
         self.refresh_values();
         Ok(())
     }
 
     pub(crate) fn refresh_values(&mut self) {
-        let central = self
-            .state
-            .config
-            .for_daemon("mon", &self.me.name, &self.me.hostname, "");
-        self.values.set_central(central);
-        self.state.auth.set_values(&self.values);
-        self.op_history.set_options(&self.values);
+        let central =
+            self.view
+                .state
+                .config
+                .for_daemon("mon", &self.view.me.name, &self.view.me.hostname, "");
+        self.view.values.set_central(central);
+        self.view.state.auth.set_values(&self.view.values);
+        self.view.op_history.set_options(&self.view.values);
     }
 
     fn refresh_versions(&mut self) {
         let daemons = crate::command::daemon_versions(self);
-        self.versions.set(daemons.into_iter(), self.now);
+        self.view.versions.set(daemons.into_iter(), self.view.now);
     }
 
     /// The clock shows `now`.
     fn see_time(&mut self, now: UTime) {
-        self.steady.see(now);
-        self.now = now;
+        self.view.steady.see(now);
+        self.view.now = now;
     }
 
     pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {
@@ -373,10 +366,11 @@ impl Monitor {
 
     /// Notes an event in the cluster log.
     pub(crate) fn log_event(&mut self, priority: spirula_proto::mon::LogPriority, text: impl Into<String>) {
-        let entry = self
-            .state
-            .clog
-            .own_entry(&self.me, self.now, priority, "cluster", text.into());
-        self.state.clog.add(entry);
+        let entry =
+            self.view
+                .state
+                .clog
+                .own_entry(&self.view.me, self.view.now, priority, "cluster", text.into());
+        self.view.state.clog.add(entry);
     }
 }

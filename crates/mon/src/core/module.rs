@@ -156,11 +156,11 @@ fn reply_of(answer: Answer) -> Reply {
 impl Monitor {
     /// New addresses for the modules' clients, at the manager's.
     pub(super) fn new_client_addresses(&self) -> Option<Vec<EntityAddr>> {
-        let mut at = self.me.mgr_addrs.0.first()?.socket?;
+        let mut at = self.view.me.mgr_addrs.0.first()?.socket?;
         at.set_port(0);
         let mut nonces = BTreeSet::new();
         while nonces.len() < spirula_manager::ADDRESSES {
-            let random = Env::system(self.now).random_u64().ok()?;
+            let random = Env::system(self.view.now).random_u64().ok()?;
             nonces.insert(u32::try_from(random >> 32).unwrap_or_default().max(1));
         }
         Some(
@@ -173,12 +173,12 @@ impl Monitor {
 
     /// Shuts the clients of the manager in the map out. Returns the epoch in which they are.
     pub(super) fn shut_manager_out(&mut self) -> u32 {
-        let clients: Vec<EntityAddrVec> = self.state.manager.map.client_addrs.clone();
-        let until = self.now.plus(SHUT_OUT_FOR);
+        let clients: Vec<EntityAddrVec> = self.view.state.manager.map.client_addrs.clone();
+        let until = self.view.now.plus(SHUT_OUT_FOR);
         let addrs = clients.iter().flat_map(|c| &c.0);
         let addrs: Vec<EntityAddr> = addrs.map(|a| a.with_kind(AddrType::ANY)).collect();
         if addrs.is_empty() {
-            return self.state.osd.map.epoch;
+            return self.view.state.osd.map.epoch;
         }
         let inc = self.pending_osd();
         inc.new_blocklist.extend(addrs.into_iter().map(|a| (a, until)));
@@ -187,20 +187,20 @@ impl Monitor {
 
     /// Starts the modules, once the map that names their client is committed.
     pub(super) fn start_module(&mut self) {
-        let Life::Claimed { gid, addresses } = &self.state.manager.module.life else {
+        let Life::Claimed { gid, addresses } = &self.view.state.manager.module.life else {
             return;
         };
-        let map = &self.state.manager.map;
-        if map.active_gid != *gid || self.state.osd.map.epoch < map.last_failure_osd_epoch {
+        let map = &self.view.state.manager.map;
+        if map.active_gid != *gid || self.view.state.osd.map.epoch < map.last_failure_osd_epoch {
             // Somebody has made another map meanwhile.
-            self.state.manager.module.life = Life::Off;
+            self.view.state.manager.module.life = Life::Off;
             return;
         }
         let (addresses, osdmap_epoch) = (addresses.clone(), map.last_failure_osd_epoch);
         match self.admit_manager() {
             Ok((name, key)) => {
-                self.state.manager.module.life = Life::Running;
-                self.state.manager.module.deaths.started = self.steady.now();
+                self.view.state.manager.module.life = Life::Running;
+                self.view.state.manager.module.deaths.started = self.view.steady.now();
                 self.out.push(Output::StartModule(Box::new(ModuleStart {
                     name,
                     key,
@@ -214,20 +214,20 @@ impl Monitor {
 
     /// Ends the modules. Who waits for an answer asks the next manager.
     pub(crate) fn stop_module(&mut self) {
-        self.state.auth.dismiss_all();
-        self.state.manager.origins.clear();
-        let module = std::mem::take(&mut self.state.manager.module);
+        self.view.state.auth.dismiss_all();
+        self.view.state.manager.origins.clear();
+        let module = std::mem::take(&mut self.view.state.manager.module);
         if matches!(module.life, Life::Running) {
             self.out.push(Output::StopModule);
         }
         // Numbers of questions go on: an answer that is on its way is nobody else's.
-        self.state.manager.module.asked = module.asked;
-        self.state.manager.module.deaths = module.deaths;
+        self.view.state.manager.module.asked = module.asked;
+        self.view.state.manager.module.deaths = module.deaths;
     }
 
     /// How long the modules may say nothing.
     pub(crate) fn module_silence(&self) -> Duration {
-        let secs = self.values.float("spirula_manager_silence");
+        let secs = self.view.values.float("spirula_manager_silence");
         Duration::from_secs_f64(if secs >= SHORTEST_SILENCE {
             secs.min(1e6)
         } else {
@@ -237,7 +237,7 @@ impl Monitor {
 
     /// Asks the modules; the answer is composed when they have told.
     pub(crate) fn ask_module(&mut self, session: SessionId, question: Question, compose: Compose) {
-        let module = &mut self.state.manager.module;
+        let module = &mut self.view.state.manager.module;
         if !matches!(module.life, Life::Running) || module.askers.len() >= MAX_QUESTIONS {
             let msg = compose(self, reply_of(spirula_manager::not_ready()));
             self.send(session, msg);
@@ -252,7 +252,7 @@ impl Monitor {
 
     /// Has the modules find the names of images.
     pub(super) fn name_images(&mut self, wanted: ImagesToName) {
-        if matches!(self.state.manager.module.life, Life::Running) {
+        if matches!(self.view.state.manager.module.life, Life::Running) {
             self.out.push(Output::AskModule(Request::NameImages(wanted)));
         }
     }
@@ -260,13 +260,13 @@ impl Monitor {
     /// The modules tell something.
     pub fn module_news(&mut self, news: News, now: UTime) {
         self.see_time(now);
-        if !matches!(self.state.manager.module.life, Life::Running) {
+        if !matches!(self.view.state.manager.module.life, Life::Running) {
             return;
         }
         match news {
             News::Alive => {}
             News::Reply(id, answer) => self.module_answered(id, answer),
-            News::Named(wanted, names) => self.image_io.named(&wanted, &names),
+            News::Named(wanted, names) => self.view.image_io.named(&wanted, &names),
             News::Task(news) => self.task_progress(news),
             News::Open { client, place, basis } => self.open_client(client, &place, &basis),
             News::Closed(client) => self.close_client(client),
@@ -281,10 +281,15 @@ impl Monitor {
                     LogPriority::WARN,
                     format!("the manager's modules ended and start again: {why}"),
                 );
-                for (_, asker) in std::mem::take(&mut self.state.manager.module.askers) {
+                for (_, asker) in std::mem::take(&mut self.view.state.manager.module.askers) {
                     self.answer_asker(asker, spirula_manager::not_ready());
                 }
-                self.state.manager.module.deaths.mourn(why, self.steady.now());
+                self.view
+                    .state
+                    .manager
+                    .module
+                    .deaths
+                    .mourn(why, self.view.steady.now());
                 self.stop_module();
             }
         }
@@ -292,7 +297,7 @@ impl Monitor {
     }
 
     fn module_answered(&mut self, id: u64, answer: Answer) {
-        if let Some(asker) = self.state.manager.module.askers.remove(&id) {
+        if let Some(asker) = self.view.state.manager.module.askers.remove(&id) {
             self.answer_asker(asker, answer);
         }
     }

@@ -110,21 +110,21 @@ impl Monitor {
     fn op_clock(&self) -> OpClock {
         OpClock {
             now: self.steady_usec(),
-            wall: self.now,
+            wall: self.view.now,
         }
     }
 
     /// Microseconds for which the monitor has been running.
     pub(super) fn steady_usec(&self) -> u64 {
-        u64::try_from(self.steady.now().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.view.steady.now().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// A client's request was answered.
     pub(super) fn op_done(&mut self, session: super::SessionId, request: &Request) {
-        let op = MonOp::new(request, self.sessions.get(&session));
+        let op = MonOp::new(request, self.view.sessions.get(&session));
         let now = self.steady_usec();
-        self.op_history.expire(now);
-        self.op_history.add(op, now);
+        self.view.op_history.expire(now);
+        self.view.op_history.add(op, now);
     }
 
     /// Runs a command that shows requests; `None` for another command.
@@ -132,12 +132,12 @@ impl Monitor {
         let (clock, filters) = (self.op_clock(), filters(args));
         Some(match prefix {
             "dump_historic_ops" | "dump_historic_slow_ops" => {
-                self.op_history.expire(clock.now);
-                self.op_history.dump(&clock, prefix, &filters)
+                self.view.op_history.expire(clock.now);
+                self.view.op_history.dump(&clock, prefix, &filters)
             }
             "ops" | "dump_ops_in_flight" => {
                 let under_way = self.pending.requests();
-                let ops = under_way.map(|(id, r)| MonOp::new(r, self.sessions.get(&id)));
+                let ops = under_way.map(|(id, r)| MonOp::new(r, self.view.sessions.get(&id)));
                 clock.dump_in_flight(ops.collect(), None, &filters)
             }
             _ => return None,

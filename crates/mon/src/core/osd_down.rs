@@ -19,22 +19,22 @@ const BEACONS_MISSED: u32 = 2;
 impl Monitor {
     /// Marks an OSD down in the next map; the text is for the cluster log.
     pub(crate) fn mark_down(&mut self, osd: i32, text: Option<String>) {
-        if !self.state.osd.map.is_up(osd) {
+        if !self.view.state.osd.map.is_up(osd) {
             return;
         }
-        let mut xinfo = xinfo(&self.state.osd.map, osd);
-        let (now, steady) = (self.now, self.steady.now());
-        failure::before_down(&mut xinfo, now, failure::halflife(&self.values));
+        let mut xinfo = xinfo(&self.view.state.osd.map, osd);
+        let (now, steady) = (self.view.now, self.view.steady.now());
+        failure::before_down(&mut xinfo, now, failure::halflife(&self.view.values));
         let inc = self.pending_osd();
         inc.new_state.insert(osd, OsdState::UP);
         inc.new_xinfo.insert(osd, xinfo);
         inc.new_last_up_change = now;
-        let life = self.state.osd.lives.entry(osd);
+        let life = self.view.state.osd.lives.entry(osd);
         life.failure.clear();
         life.clock = Clock::default();
         life.lost = None;
         life.down_since = Some(steady);
-        self.state.osd.lives.forget_reporter(osd);
+        self.view.state.osd.lives.forget_reporter(osd);
         if let Some(text) = text {
             self.log_event(LogPriority::INFO, text);
         }
@@ -42,24 +42,24 @@ impl Monitor {
 
     /// The text for an OSD that others or this monitor found dead: `osd.0 failed (root=default,host=a) (WHY)`.
     fn failed(&self, osd: i32, why: &str) -> String {
-        let path = self.state.osd.map.crush.map().location(osd);
+        let path = self.view.state.osd.map.crush.map().location(osd);
         let place: Vec<String> = path.iter().rev().map(|(k, v)| format!("{k}={v}")).collect();
         format!("osd.{osd} failed ({}) ({why})", place.join(","))
     }
 
     /// Whether an OSD may be marked down by itself: no flag forbids it, and enough are up.
     fn may_mark_down(&self, osd: i32) -> bool {
-        let map = &self.state.osd.map;
+        let map = &self.view.state.osd.map;
         if !map.is_up(osd) || map.is_flagged(osd, OsdState::NODOWN) {
             return false;
         }
         let (total, up, _) = map.counts();
-        let up = up.saturating_sub(self.writes.osd.as_ref().map_or(0, |inc| going_down(inc, map)));
-        up as f64 / total.max(1) as f64 >= self.values.float("mon_osd_min_up_ratio")
+        let up = up.saturating_sub(self.changes.osd.as_ref().map_or(0, |inc| going_down(inc, map)));
+        up as f64 / total.max(1) as f64 >= self.view.values.float("mon_osd_min_up_ratio")
     }
 
     pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
-        let (target, map) = (f.target, &self.state.osd.map);
+        let (target, map) = (f.target, &self.view.state.osd.map);
         let index = usize::try_from(target).unwrap_or(usize::MAX);
         let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
         let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
@@ -68,7 +68,7 @@ impl Monitor {
         }
         match f.kind {
             FailureKind::RECOVERED => {
-                self.state.osd.lives.entry(target).failure.cancel(reporter);
+                self.view.state.osd.lives.entry(target).failure.cancel(reporter);
                 let text = format!("osd.{target} failure report canceled by osd.{reporter}");
                 self.log_event(LogPriority::DEBUG, text);
             }
@@ -83,8 +83,14 @@ impl Monitor {
                 let text = format!("osd.{target} reported failed by osd.{reporter}");
                 self.log_event(LogPriority::DEBUG, text);
                 let ago = Duration::from_millis(u64::from(f.failed_for_ms));
-                let since = self.steady.now().saturating_sub(ago);
-                self.state.osd.lives.entry(target).failure.report(reporter, since);
+                let since = self.view.steady.now().saturating_sub(ago);
+                self.view
+                    .state
+                    .osd
+                    .lives
+                    .entry(target)
+                    .failure
+                    .report(reporter, since);
                 if self.may_mark_down(target) {
                     self.judge(target);
                 }
@@ -96,7 +102,7 @@ impl Monitor {
     fn mark_dead(&mut self, target: i32, reporter: i32) {
         let text = self.failed(target, &format!("connection refused reported by osd.{reporter}"));
         self.mark_down(target, Some(text));
-        let epoch = self.state.osd.map.epoch + 1;
+        let epoch = self.view.state.osd.map.epoch + 1;
         if let Some(x) = self.pending_osd().new_xinfo.get_mut(&target) {
             x.dead_epoch = epoch;
         }
@@ -104,7 +110,7 @@ impl Monitor {
 
     /// An OSD that was marked down while it ran has stopped serving.
     pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: u32) {
-        let map = &self.state.osd.map;
+        let map = &self.view.state.osd.map;
         if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
             return;
         }
@@ -122,13 +128,13 @@ impl Monitor {
 
     /// Marks an OSD down where enough others have complained for long enough.
     fn judge(&mut self, target: i32) {
-        let policy = Policy::of(&self.values);
+        let policy = Policy::of(&self.view.values);
         let clocks = Clocks {
-            steady: self.steady.now(),
-            wall: self.now,
+            steady: self.view.steady.now(),
+            wall: self.view.now,
         };
-        let map = self.state.osd.map.clone();
-        let life = self.state.osd.lives.entry(target);
+        let map = self.view.state.osd.map.clone();
+        let life = self.view.state.osd.lives.entry(target);
         if life.failure.is_empty() {
             return;
         }
@@ -149,21 +155,21 @@ impl Monitor {
 
     /// OSDs whose connection broke, who have not been heard of for long, or about whom others complain.
     pub(super) fn mark_silent_down(&mut self) {
-        let now = self.steady.now();
-        let broken = Duration::from_millis(self.values.uint("spirula_osd_down_grace"));
-        let silent = Duration::from_secs(self.values.uint("mon_osd_report_timeout"));
-        let map = self.state.osd.map.clone();
+        let now = self.view.steady.now();
+        let broken = Duration::from_millis(self.view.values.uint("spirula_osd_down_grace"));
+        let silent = Duration::from_secs(self.view.values.uint("mon_osd_report_timeout"));
+        let map = self.view.state.osd.map.clone();
         for osd in map.osds() {
             if !self.may_mark_down(osd) {
                 continue;
             }
-            let Some(life) = self.state.osd.lives.get(osd) else {
+            let Some(life) = self.view.state.osd.lives.get(osd) else {
                 continue;
             };
             let gone = life.lost.is_some_and(|t| now.saturating_sub(t) >= broken);
             let quiet = now.saturating_sub(life.seen);
             if gone {
-                let text = self.failed(osd, &format!("connection lost to mon.{}", self.me.name));
+                let text = self.failed(osd, &format!("connection lost to mon.{}", self.view.me.name));
                 self.mark_down(osd, Some(text));
             } else if quiet >= silent {
                 let after = UTime::from(quiet);
@@ -177,35 +183,35 @@ impl Monitor {
 
     /// Whether OSDs may still be marked out by themselves: enough are in.
     fn may_mark_out(&self) -> bool {
-        let map = &self.state.osd.map;
+        let map = &self.view.state.osd.map;
         let (total, _, inside) = map.counts();
-        let leaving = self.writes.osd.as_ref().map_or(0, |inc| {
+        let leaving = self.changes.osd.as_ref().map_or(0, |inc| {
             let out = inc.new_weight.iter().filter(|(_, w)| **w == WEIGHT_OUT);
             out.filter(|(o, _)| map.is_in(**o)).count()
         });
         let share = inside.saturating_sub(leaving) as f64 / total.max(1) as f64;
-        share >= self.values.float("mon_osd_min_in_ratio")
+        share >= self.view.values.float("mon_osd_min_in_ratio")
     }
 
     /// Marks OSDs out that were down for long, unless all of a large bucket is down: that is rather a network or power
     /// supply, which comes back as a whole.
     pub(super) fn mark_long_down_out(&mut self) {
-        let now = self.steady.now();
-        let map = self.state.osd.map.clone();
-        let limit = self.values.get("mon_osd_down_out_subtree_limit");
+        let now = self.view.steady.now();
+        let map = self.view.state.osd.map.clone();
+        let limit = self.view.values.get("mon_osd_down_out_subtree_limit");
         let limit = map.crush.map().type_id(limit).filter(|t| *t > 0);
         for osd in map.osds() {
             if map.is_up(osd) || map.is_out(osd) || map.is_flagged(osd, OsdState::NOOUT) {
                 continue;
             }
-            let Some(since) = self.state.osd.lives.get(osd).and_then(|l| l.down_since) else {
+            let Some(since) = self.view.state.osd.lives.get(osd).and_then(|l| l.down_since) else {
                 continue;
             };
             if !self.may_mark_out() {
                 return;
             }
             if limit.is_some_and(|t| all_around_is_down(&map, osd, t)) {
-                self.state.osd.lives.entry(osd).down_since = Some(now);
+                self.view.state.osd.lives.entry(osd).down_since = Some(now);
                 continue;
             }
             let down = now.saturating_sub(since);
@@ -217,19 +223,22 @@ impl Monitor {
 
     fn down_long_enough(&self, map: &OsdMap, osd: i32, down: Duration) -> bool {
         if map.state(osd).contains(OsdState::DESTROYED) {
-            let interval = self.values.uint("mon_osd_destroyed_out_interval");
+            let interval = self.view.values.uint("mon_osd_destroyed_out_interval");
             return interval > 0 && down.as_secs() >= interval;
         }
-        let interval = self.values.uint("mon_osd_down_out_interval");
+        let interval = self.view.values.uint("mon_osd_down_out_interval");
         let mut grace = Duration::from_secs(interval);
-        if self.values.flag("mon_osd_adjust_down_out_interval") {
-            grace += failure::lag(&xinfo(map, osd), down, failure::halflife(&self.values));
+        if self.view.values.flag("mon_osd_adjust_down_out_interval") {
+            grace += failure::lag(&xinfo(map, osd), down, failure::halflife(&self.view.values));
         }
         interval > 0 && down >= grace
     }
 
     fn mark_out(&mut self, osd: i32, down: Duration) {
-        let (weight, base) = (self.state.osd.map.weight(osd), xinfo(&self.state.osd.map, osd));
+        let (weight, base) = (
+            self.view.state.osd.map.weight(osd),
+            xinfo(&self.view.state.osd.map, osd),
+        );
         self.set_weight(osd, WEIGHT_OUT);
         let inc = self.pending_osd();
         inc.new_state.entry(osd).or_default().insert(OsdState::AUTOOUT);

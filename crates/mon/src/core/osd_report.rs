@@ -25,28 +25,28 @@ const MAX_ADDRESSES: usize = 8;
 impl Monitor {
     /// A report on a session. Reads are served at once; what changes the map waits for its turn.
     pub(super) fn osd_report(&mut self, id: SessionId, tid: u64, report: OsdReport) {
-        let Some(osd) = self.sessions.get(&id).and_then(|s| s.osd()) else {
+        let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
             tracing::warn!("a report from something that is no OSD");
             return;
         };
-        self.state.osd.seen(osd, self.steady.now());
+        self.view.state.osd.seen(osd, self.view.steady.now());
         match report {
             OsdReport::Beacon(b) => {
-                let newest = self.state.osd.map.epoch;
-                let life = self.state.osd.lives.entry(osd);
+                let newest = self.view.state.osd.map.epoch;
+                let life = self.view.state.osd.lives.entry(osd);
                 life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
                 life.interval = Duration::from_millis(u64::from(b.interval_ms));
             }
             OsdReport::PgStats(r) => self.pg_stats(id, osd, tid, &r),
             OsdReport::WantMaps(w) => {
                 let last = if w.last == 0 {
-                    self.state.osd.map.epoch
+                    self.view.state.osd.map.epoch
                 } else {
                     w.last
                 };
                 let range = (w.first.max(1), last);
                 let (full, inc) = if w.full { (range, (0, 0)) } else { ((0, 0), range) };
-                if let Some(m) = self.state.osd.ranges_message(full, inc) {
+                if let Some(m) = self.view.state.osd.ranges_message(full, inc) {
                     self.send(id, m);
                 }
             }
@@ -58,7 +58,7 @@ impl Monitor {
 
     /// A report that may change the map, in its turn.
     pub(super) fn osd_write(&mut self, id: SessionId, tid: u64, report: OsdReport) {
-        let Some(osd) = self.sessions.get(&id).and_then(|s| s.osd()) else {
+        let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
             return;
         };
         match report {
@@ -71,13 +71,14 @@ impl Monitor {
             }
             OsdReport::Alive(a) => {
                 let up_thru = self
+                    .view
                     .state
                     .osd
                     .map
                     .osd_info
                     .get(osd as usize)
                     .map_or(0, |i| i.up_thru);
-                if a.want > up_thru && a.want <= self.state.osd.map.epoch {
+                if a.want > up_thru && a.want <= self.view.state.osd.map.epoch {
                     self.note_up_thru(osd, a.want);
                 }
             }
@@ -100,7 +101,7 @@ impl Monitor {
 
     /// An OSD wants a PG to have these acting members for a while, or none.
     fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
-        let map = self.state.osd.map.clone();
+        let map = self.view.state.osd.map.clone();
         // As in Ceph the PG's primary has its say, and nobody else.
         let sane = map.has_pg(pg)
             && map
@@ -108,7 +109,7 @@ impl Monitor {
                 .is_some_and(|p| acting.len() <= usize::from(p.size))
             && acting.iter().all(|o| map.is_up(*o))
             && map.map_pg(pg).acting_primary == osd;
-        let pending = self.writes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
+        let pending = self.changes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
         let have = pending.or_else(|| map.pg_temp.get(&pg));
         if sane && have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
             self.pending_osd().new_pg_temp.insert(pg, acting);
@@ -119,7 +120,7 @@ impl Monitor {
 
     /// The next map is to say that an OSD was up in this epoch.
     fn note_up_thru(&mut self, osd: i32, epoch: u32) {
-        if self.state.osd.map.is_up(osd) {
+        if self.view.state.osd.map.is_up(osd) {
             let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
             *up_thru = epoch.max(*up_thru);
         }
@@ -127,11 +128,11 @@ impl Monitor {
 
     /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
     fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<(), (i32, String)> {
-        let map = self.state.osd.map.clone();
+        let map = self.view.state.osd.map.clone();
         if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
             return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
         }
-        if b.fsid != self.me.fsid {
+        if b.fsid != self.view.me.fsid {
             return Err((errno::EINVAL, format!("its store belongs to cluster {}", b.fsid)));
         }
         let index = osd as usize;
@@ -170,6 +171,7 @@ impl Monitor {
             self.mark_down(osd, None);
             let again = Change::Report(OsdReport::Boot(b.clone()));
             let session = self
+                .view
                 .sessions
                 .iter()
                 .find(|(_, s)| s.osd() == Some(osd))
@@ -181,7 +183,7 @@ impl Monitor {
         }
         let crush = self.place(&map, osd, b)?;
         let (xinfo, weight) = self.after_boot(&map, osd, b);
-        let now = self.now;
+        let now = self.view.now;
         let inc = self.pending_osd();
         if let Some(crush) = crush {
             inc.crush = CrushBlob::new(crush).raw().clone();
@@ -198,11 +200,11 @@ impl Monitor {
             inc.new_weight.insert(osd, w);
             inc.new_last_in_change = now;
         }
-        let life = self.state.osd.lives.entry(osd);
+        let life = self.view.state.osd.lives.entry(osd);
         life.failure = Failure::default();
         life.down_since = None;
         let metadata = serde_json::to_vec(&b.metadata).unwrap_or_default();
-        self.writes.txn.put("osd_metadata", format!("{osd}"), metadata);
+        self.changes.txn.put("osd_metadata", format!("{osd}"), metadata);
         let addrs = b.public_addrs.clone();
         self.log_event(LogPriority::INFO, format!("osd.{osd} {addrs} boot"));
         Ok(())
@@ -212,11 +214,11 @@ impl Monitor {
     fn after_boot(&self, map: &OsdMap, osd: i32, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
         let (known, state) = (map.exists(osd), map.state(osd));
         let mut x = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
-        failure::after_boot(&mut x, b.boot_epoch != 0, self.now, &self.values);
+        failure::after_boot(&mut x, b.boot_epoch != 0, self.view.now, &self.view.values);
         x.features = b.features;
-        let wanted = self.values.flag("mon_osd_auto_mark_in")
-            || state.contains(OsdState::AUTOOUT) && self.values.flag("mon_osd_auto_mark_auto_out_in")
-            || (!known || state.contains(OsdState::NEW)) && self.values.flag("mon_osd_auto_mark_new_in");
+        let wanted = self.view.values.flag("mon_osd_auto_mark_in")
+            || state.contains(OsdState::AUTOOUT) && self.view.values.flag("mon_osd_auto_mark_auto_out_in")
+            || (!known || state.contains(OsdState::NEW)) && self.view.values.flag("mon_osd_auto_mark_new_in");
         if !wanted || map.is_flagged(osd, OsdState::NOIN) {
             return (x, None);
         }
@@ -238,9 +240,9 @@ impl Monitor {
         let fail = |e: spirula_crush::Error| (-e.errno(), e.to_string());
         let mut changed = false;
         let name = format!("osd.{osd}");
-        if !b.crush_location.is_empty() && self.values.flag("osd_crush_update_on_start") {
+        if !b.crush_location.is_empty() && self.view.values.flag("osd_crush_update_on_start") {
             let tib = b.size as f64 / (1u64 << 40) as f64;
-            let weight = match self.values.float("osd_crush_initial_weight") {
+            let weight = match self.view.values.float("osd_crush_initial_weight") {
                 w if w >= 0.0 => w,
                 // Official OSDs round to four decimals too, and never down to nothing.
                 _ => ((tib * 10_000.0).round() / 10_000.0).max(0.0001),
@@ -259,11 +261,11 @@ impl Monitor {
 
     /// Marks an OSD in or out in the next map.
     pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
-        let was = self.state.osd.map.weight(osd);
-        let (now, steady) = (self.now, self.steady.now());
-        if was == WEIGHT_OUT && self.state.osd.map.is_down(osd) {
+        let was = self.view.state.osd.map.weight(osd);
+        let (now, steady) = (self.view.now, self.view.steady.now());
+        if was == WEIGHT_OUT && self.view.state.osd.map.is_down(osd) {
             // It is given the whole time again.
-            self.state.osd.lives.entry(osd).down_since = Some(steady);
+            self.view.state.osd.lives.entry(osd).down_since = Some(steady);
         }
         let inc = self.pending_osd();
         inc.new_weight.insert(osd, weight);
@@ -282,8 +284,8 @@ impl Monitor {
             Fullness::FULL => OsdState::FULL,
             _ => OsdState::empty(),
         };
-        let have = OsdState(self.state.osd.map.state(osd).0 & all.0);
-        if self.state.osd.map.exists(osd) && have != want {
+        let have = OsdState(self.view.state.osd.map.state(osd).0 & all.0);
+        if self.view.state.osd.map.exists(osd) && have != want {
             self.pending_osd()
                 .new_state
                 .insert(osd, OsdState(have.0 ^ want.0));
@@ -291,8 +293,9 @@ impl Monitor {
     }
 
     fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
-        if g.osd == osd && self.state.osd.map.is_up(osd) {
+        if g.osd == osd && self.view.state.osd.map.is_up(osd) {
             let up_from = self
+                .view
                 .state
                 .osd
                 .map
@@ -300,7 +303,7 @@ impl Monitor {
                 .get(osd as usize)
                 .map_or(0, |i| i.up_from);
             self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
-            let epoch = self.state.osd.map.epoch;
+            let epoch = self.view.state.osd.map.epoch;
             self.pending_osd()
                 .new_last_clean_interval
                 .insert(osd, (up_from, epoch));
@@ -313,7 +316,7 @@ impl Monitor {
     pub(super) fn osd_maintenance(&mut self) {
         self.mark_silent_down();
         self.mark_long_down_out();
-        let (map, now) = (self.state.osd.map.clone(), self.now);
+        let (map, now) = (self.view.state.osd.map.clone(), self.view.now);
         let expired = |list: &BTreeMap<EntityAddr, UTime>| -> Vec<EntityAddr> {
             let over = list.iter().filter(|(_, until)| **until < now);
             over.map(|(a, _)| *a).collect()
@@ -327,13 +330,13 @@ impl Monitor {
         self.check_quotas(&map);
         self.prune_removed_snaps(&map);
         self.adjust_pg_nums();
-        let trim = self.state.osd.trim(self.keep_from());
-        self.writes.txn.extend(trim);
+        let trim = self.view.state.osd.trim(self.keep_from());
+        self.changes.txn.extend(trim);
     }
 
     fn check_quotas(&mut self, map: &OsdMap) {
         for (id, pool) in &map.pools {
-            let t = self.state.stats.pool(*id);
+            let t = self.view.state.stats.pool(*id);
             let over = |max: u64, now: i64| max > 0 && u64::try_from(now).unwrap_or(0) >= max;
             let bytes = over(pool.quota_max_bytes, t.sum.num_bytes);
             let objects = over(pool.quota_max_objects, t.sum.num_objects);
@@ -369,11 +372,12 @@ impl Monitor {
 
     /// Which epochs must stay: the last ones, and everything since the oldest epoch in which all PGs were clean.
     fn keep_from(&self) -> u32 {
-        let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
+        let keep = u32::try_from(self.view.values.uint("mon_min_osdmap_epochs"))
             .unwrap_or(500)
             .max(1);
-        let recent = self.state.osd.map.epoch.saturating_sub(keep);
+        let recent = self.view.state.osd.map.epoch.saturating_sub(keep);
         let clean = self
+            .view
             .state
             .stats
             .pgs
@@ -381,21 +385,34 @@ impl Monitor {
             .map(|s| s.effective_last_epoch_clean())
             .min();
         // Without any statistics nothing is known about what is still needed.
-        let clean = if self.state.osd.map.pools.is_empty() {
+        let clean = if self.view.state.osd.map.pools.is_empty() {
             recent
         } else {
             clean.unwrap_or(0)
         };
-        let beacons = self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o));
+        let beacons = self
+            .view
+            .state
+            .osd
+            .map
+            .osds()
+            .filter(|o| self.view.state.osd.map.is_up(*o));
         let reported = beacons
-            .map(|o| self.state.osd.lives.get(o).map_or(0, |l| l.min_last_epoch_clean))
+            .map(|o| {
+                self.view
+                    .state
+                    .osd
+                    .lives
+                    .get(o)
+                    .map_or(0, |l| l.min_last_epoch_clean)
+            })
             .min();
         recent.min(clean).min(reported.unwrap_or(recent))
     }
 
     /// Completes a map's changes: what follows from them.
     pub(super) fn finish_incremental(&mut self, inc: &mut Incremental) {
-        let mut next = (*self.state.osd.map).clone();
+        let mut next = (*self.view.state.osd.map).clone();
         if next
             .apply(&Incremental {
                 full_crc: 0,

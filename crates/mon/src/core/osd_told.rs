@@ -21,7 +21,7 @@ impl Monitor {
             tracing::warn!("osd.{osd}: its options take {bytes} bytes, more than are kept");
             return;
         }
-        if let Some(s) = self.sessions.get_mut(&id) {
+        if let Some(s) = self.view.sessions.get_mut(&id) {
             s.running = Some(options::Values {
                 local: c.file,
                 central: c.central,
@@ -32,21 +32,26 @@ impl Monitor {
     }
 
     pub(super) fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
-        let life = self.state.osd.lives.entry(osd);
+        let life = self.view.state.osd.lives.entry(osd);
         life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
         if let Some(sample) = r.clock.clone() {
             life.clock.take(sample);
         }
-        if let Err(e) = self.state.stats.report(osd, r, &self.state.osd.map, self.now) {
+        if let Err(e) = self
+            .view
+            .state
+            .stats
+            .report(osd, r, &self.view.state.osd.map, self.view.now)
+        {
             tracing::warn!("osd.{osd}: statistics do not decode: {e}");
             return;
         }
-        let stat = self.state.stats.osds.get(&osd);
+        let stat = self.view.state.stats.osds.get(&osd);
         let commit = stat.map_or(0, |s| s.os_perf_stat.commit_latency_ns);
         self.commit_time(osd, commit);
         let ack = OsdReportReply::PgStatsAck(PgStatsAck {
             seq: r.seq,
-            stamp: self.now,
+            stamp: self.view.now,
         });
         self.send(id, ack.to_message().with_tid(tid));
     }

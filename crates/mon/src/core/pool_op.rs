@@ -23,10 +23,10 @@ enum Prepared {
 
 impl Monitor {
     fn pool_op_reply(&self, tid: u64, result: i32, data: bytes::Bytes) -> RawMessage {
-        let epoch = self.state.osd.map.epoch;
+        let epoch = self.view.state.osd.map.epoch;
         let reply = MPoolOpReply {
             paxos: PaxosVersion(u64::from(epoch)),
-            fsid: self.me.fsid,
+            fsid: self.view.me.fsid,
             result,
             epoch,
             data,
@@ -51,7 +51,7 @@ impl Monitor {
 
     /// Snapshots that clients manage are also allowed to who may write in the pool, by its capabilities at the OSDs.
     fn pool_op_allowed(&self, id: SessionId, m: &MPoolOp) -> bool {
-        let Some(s) = self.sessions.get(&id) else {
+        let Some(s) = self.view.sessions.get(&id) else {
             return false;
         };
         if !matches!(
@@ -60,13 +60,13 @@ impl Monitor {
         ) {
             return s.caps.is_allowed_service("osd", "w");
         }
-        let pool = self.state.osd.map.pool_name(i64::from(m.pool));
+        let pool = self.view.state.osd.map.pool_name(i64::from(m.pool));
         let args: Vec<_> = pool
             .map(|p| ("poolname".to_owned(), p.to_owned()))
             .into_iter()
             .collect();
         let osd_caps = || {
-            let entity = self.state.auth.lookup(&s.name)?;
+            let entity = self.view.state.auth.lookup(&s.name)?;
             OsdCap::parse(entity.caps.get("osd")?).ok()
         };
         s.caps.is_allowed("osd", "osd pool op unmanaged-snap", &args, "w")
@@ -78,14 +78,14 @@ impl Monitor {
         if !self.pool_op_allowed(id, m) {
             return Err(errno::EPERM);
         }
-        if m.fsid != self.me.fsid {
+        if m.fsid != self.view.me.fsid {
             return Err(errno::EINVAL);
         }
         let pool = i64::from(m.pool);
         let done = Prepared::Commit(bytes::Bytes::new());
         match m.op {
             PoolOpCode::CREATE => {
-                if self.state.osd.map.pool_id(&m.name).is_some() {
+                if self.view.state.osd.map.pool_id(&m.name).is_some() {
                     return Err(errno::EEXIST);
                 }
                 let rule = u32::try_from(m.crush_rule).ok();
@@ -96,7 +96,7 @@ impl Monitor {
                 };
                 create_pool(self, new).map(|_| done).map_err(|r| r.code)
             }
-            PoolOpCode::DELETE if self.state.osd.map.pool(pool).is_none() => Ok(Prepared::Nothing),
+            PoolOpCode::DELETE if self.view.state.osd.map.pool(pool).is_none() => Ok(Prepared::Nothing),
             PoolOpCode::DELETE => delete_pool(self, pool).map(|()| done).map_err(|r| r.code),
             _ => Ok(match self.prepare_snap_op(m)? {
                 Some(Some(snap)) => Prepared::Commit(snap.to_le_bytes().to_vec().into()),
@@ -110,10 +110,10 @@ impl Monitor {
     pub(super) fn pool_stats(&mut self, id: SessionId, tid: u64, m: &MGetPoolStats) {
         let mut pools = BTreeMap::new();
         for name in &m.pools {
-            let Some(pool) = self.state.osd.map.pool_id(name) else {
+            let Some(pool) = self.view.state.osd.map.pool_id(name) else {
                 continue;
             };
-            let t = self.state.stats.pool(pool);
+            let t = self.view.state.stats.pool(pool);
             let mut stat = PoolStat::default();
             stat.stats.sum = t.sum;
             stat.log_size = t.log_size;
@@ -125,8 +125,8 @@ impl Monitor {
             pools.insert(name.clone(), spirula_proto::Section::of(&stat));
         }
         let reply = MGetPoolStatsReply {
-            paxos: PaxosVersion(self.state.stats.version()),
-            fsid: self.me.fsid,
+            paxos: PaxosVersion(self.view.state.stats.version()),
+            fsid: self.view.me.fsid,
             pools,
             per_pool: true,
         };

@@ -19,7 +19,7 @@ use crate::service::PurgedSnaps;
 impl Monitor {
     /// Changes a pool's snapshots in the next map.
     fn change_snaps<T>(&mut self, id: i64, change: impl FnOnce(&mut PgPool) -> T) -> Option<T> {
-        let mut pool = self.state.osd.map.pool(id)?.clone();
+        let mut pool = self.view.state.osd.map.pool(id)?.clone();
         let inc = self.pending_osd();
         pool.snap_epoch = inc.epoch;
         let result = change(&mut pool);
@@ -28,12 +28,12 @@ impl Monitor {
     }
 
     fn snap_named(&self, pool: i64, name: &str) -> Option<SnapId> {
-        self.state.osd.map.pool(pool)?.snap_named(name)
+        self.view.state.osd.map.pool(pool)?.snap_named(name)
     }
 
     /// Prepares a snapshot of a pool; whether it is new.
     pub(crate) fn add_pool_snap(&mut self, pool: i64, name: &str) -> bool {
-        let now = self.now;
+        let now = self.view.now;
         self.snap_named(pool, name).is_none() && self.change_snaps(pool, |p| p.add_snap(name, now)).is_some()
     }
 
@@ -55,7 +55,7 @@ impl Monitor {
     /// `None` where nothing is to be done; or the result code.
     pub(super) fn prepare_snap_op(&mut self, m: &MPoolOp) -> Result<Option<Option<SnapId>>, i32> {
         let id = i64::from(m.pool);
-        let Some(pool) = self.state.osd.map.pool(id) else {
+        let Some(pool) = self.view.state.osd.map.pool(id) else {
             return Err(errno::ENOENT);
         };
         let of_pool = matches!(m.op, PoolOpCode::CREATE_SNAP | PoolOpCode::DELETE_SNAP);
@@ -74,9 +74,9 @@ impl Monitor {
     }
 
     fn remove_selfmanaged_snap(&mut self, id: i64, snap: SnapId) -> Result<Option<Option<SnapId>>, i32> {
-        let map = self.state.osd.map.clone();
+        let map = self.view.state.osd.map.clone();
         let queued = map.removed_snaps_queue.get(&id).is_some_and(|q| q.contains(snap));
-        let purged = PurgedSnaps::new(self.kv.as_ref(), id).contains(snap);
+        let purged = PurgedSnaps::new(self.view.kv.as_ref(), id).contains(snap);
         let purged = purged.map_err(|e| self.snaps_unreadable(e))?;
         if queued || purged {
             return Ok(None);
@@ -100,8 +100,8 @@ impl Monitor {
 
     fn note_purged(&mut self, pool: i64, snaps: &IntervalSet) -> Result<(), LoadError> {
         let mut txn = Txn::default();
-        PurgedSnaps::new(self.kv.as_ref(), pool).add(snaps, &mut txn)?;
-        self.writes.txn.extend(txn);
+        PurgedSnaps::new(self.view.kv.as_ref(), pool).add(snaps, &mut txn)?;
+        self.changes.txn.extend(txn);
         Ok(())
     }
 
@@ -114,10 +114,10 @@ impl Monitor {
 
     /// Tells an OSD all purged snapshots, unless it knows a newer map. It asks again then.
     pub(super) fn send_purged_snaps(&mut self, id: SessionId, wanted: PurgedSnapsWanted) {
-        if wanted.epoch > self.state.osd.map.epoch {
+        if wanted.epoch > self.view.state.osd.map.epoch {
             return;
         }
-        match purged_snaps(self.kv.as_ref(), &self.state.osd.map) {
+        match purged_snaps(self.view.kv.as_ref(), &self.view.state.osd.map) {
             Ok(purged) => self.send(id, OsdReportReply::PurgedSnaps(purged).to_message()),
             Err(e) => {
                 self.snaps_unreadable(e);
@@ -127,13 +127,13 @@ impl Monitor {
 
     /// Takes from the queues what all PGs have trimmed, and what belonged to pools that are gone.
     pub(super) fn prune_removed_snaps(&mut self, map: &Rc<OsdMap>) {
-        let mut left = self.values.uint("mon_max_snap_prune_per_epoch");
+        let mut left = self.view.values.uint("mon_max_snap_prune_per_epoch");
         for (id, queue) in &map.removed_snaps_queue {
             if !map.pools.contains_key(id) {
                 self.pending_osd().new_purged_snaps.insert(*id, queue.clone());
                 continue;
             }
-            let trimmed = u64::try_from(*id).map(|p| self.state.stats.purged_snaps(p));
+            let trimmed = u64::try_from(*id).map(|p| self.view.state.stats.purged_snaps(p));
             let purged = trimmed.unwrap_or_default().intersection(queue).first(left);
             if purged.is_empty() {
                 continue;

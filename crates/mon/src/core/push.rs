@@ -16,8 +16,8 @@ const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 impl Monitor {
     /// Serves one subscription as far as there is something new.
     pub(super) fn push(&mut self, id: SessionId, topic: &Topic) {
-        let now = self.steady.now();
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let now = self.view.steady.now();
+        let Some(session) = self.view.sessions.get_mut(&id) else {
             return;
         };
         let Some(sub) = session.subs.get(topic).copied() else {
@@ -33,14 +33,14 @@ impl Monitor {
                 1
             }
             _ => {
-                let Some(Published { messages, next }) = self.state.publish(topic, sub.next) else {
+                let Some(Published { messages, next }) = self.view.state.publish(topic, sub.next) else {
                     return;
                 };
                 messages.into_iter().for_each(|m| self.send(id, m));
                 next
             }
         };
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.view.sessions.get_mut(&id) else {
             return;
         };
         if sub.onetime && *topic != Topic::OsdMap {
@@ -52,14 +52,15 @@ impl Monitor {
     }
 
     pub(crate) fn push_config(&mut self, session: SessionId) {
-        let Some(s) = self.sessions.get(&session) else {
+        let Some(s) = self.view.sessions.get(&session) else {
             return;
         };
         let class = s
             .osd()
-            .and_then(|o| self.state.osd.map.crush.map().class_of(o))
+            .and_then(|o| self.view.state.osd.map.crush.map().class_of(o))
             .unwrap_or_default();
         let config = self
+            .view
             .state
             .config
             .for_daemon(s.name.kind.name(), &s.name.id, &s.host, class);
@@ -73,13 +74,14 @@ impl Monitor {
             }
             .to_message(),
         );
-        if let Some(s) = self.sessions.get_mut(&session) {
+        if let Some(s) = self.view.sessions.get_mut(&session) {
             s.config = Some(config);
         }
     }
 
     pub(super) fn push_config_all(&mut self) {
         let subscribed: Vec<_> = self
+            .view
             .sessions
             .iter()
             .filter(|(_, s)| s.subs.contains_key(&Topic::Config))
@@ -92,9 +94,9 @@ impl Monitor {
 
     /// Serves every subscription.
     pub(super) fn push_all(&mut self) {
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        let sessions: Vec<SessionId> = self.view.sessions.keys().copied().collect();
         for id in sessions {
-            let subs = self.sessions.get(&id).map(|s| s.subs.keys());
+            let subs = self.view.sessions.get(&id).map(|s| s.subs.keys());
             let topics: Vec<Topic> = subs.into_iter().flatten().cloned().collect();
             for topic in topics.iter().filter(|t| **t != Topic::Config) {
                 self.push(id, topic);

@@ -81,12 +81,12 @@ impl Monitor {
     /// This monitor leads, a majority knows it, and everything that was committed before is applied.
     pub fn lead(&mut self, term: u64, now: UTime) {
         self.change_role(Role::Leader, term, now);
-        self.quorum.leader = self.me.name.clone();
-        self.state.stats.restart(now);
-        self.progress.restart();
-        self.image_io.restart();
-        self.state.manager.services.restart();
-        self.state.osd.start(self.steady.now());
+        self.view.quorum.leader = self.view.me.name.clone();
+        self.view.state.stats.restart(now);
+        self.view.progress.restart();
+        self.view.image_io.restart();
+        self.view.state.manager.services.restart();
+        self.view.state.osd.start(self.view.steady.now());
         self.metadata_due = true;
         self.resend();
         self.pump();
@@ -95,25 +95,25 @@ impl Monitor {
     /// Another monitor leads.
     pub fn follow(&mut self, leader: &str, term: u64, now: UTime) {
         self.change_role(Role::Peon, term, now);
-        leader.clone_into(&mut self.quorum.leader);
+        leader.clone_into(&mut self.view.quorum.leader);
         self.resend();
     }
 
     /// No monitor leads a majority that this one belongs to.
     pub fn adrift(&mut self, term: u64, now: UTime) {
-        if self.quorum.role != Role::Adrift {
-            self.quorum.adrift_since = now;
+        if self.view.quorum.role != Role::Adrift {
+            self.view.quorum.adrift_since = now;
         }
         self.change_role(Role::Adrift, term, now);
-        self.quorum.leader.clear();
-        self.quorum.names.clear();
+        self.view.quorum.leader.clear();
+        self.view.quorum.names.clear();
     }
 
     /// The connection to the leader is new: what was sent on the old one may be lost, and what the leader knew of our
     /// clients is.
     pub fn relinked(&mut self, now: UTime) {
         self.see_time(now);
-        if self.quorum.role == Role::Peon {
+        if self.view.quorum.role == Role::Peon {
             self.close_osds();
             self.resend();
         }
@@ -121,35 +121,35 @@ impl Monitor {
 
     fn change_role(&mut self, role: Role, term: u64, now: UTime) {
         self.see_time(now);
-        self.term = term;
-        self.quorum.role = role;
+        self.view.term = term;
+        self.view.quorum.role = role;
         self.drop_writes();
-        self.sessions.retain(|_, s| !s.forwarded);
+        self.view.sessions.retain(|_, s| !s.forwarded);
         if role != Role::Adrift {
             self.close_osds();
         }
         self.restart_time_checks();
         self.stop_module();
         // Only the leader is the manager.
-        let at_manager: Vec<_> = self.state.manager.sessions.keys().copied().collect();
+        let at_manager: Vec<_> = self.view.state.manager.sessions.keys().copied().collect();
         self.out.extend(at_manager.into_iter().map(Output::Close));
     }
 
     fn close_osds(&mut self) {
-        let osds = self.sessions.iter().filter(|(_, s)| s.osd().is_some());
+        let osds = self.view.sessions.iter().filter(|(_, s)| s.osd().is_some());
         let ids: Vec<_> = osds.map(|(id, _)| *id).collect();
         self.out.extend(ids.into_iter().map(Output::Close));
     }
 
     /// Whether clients are taken on: not where nothing could be done for them.
     pub fn serves(&self) -> bool {
-        self.quorum.role != Role::Adrift || self.now.since(self.quorum.adrift_since) < PATIENCE
+        self.view.quorum.role != Role::Adrift || self.view.now.since(self.view.quorum.adrift_since) < PATIENCE
     }
 
     /// Sends clients away that have waited long enough for a quorum.
     pub(super) fn dismiss_clients(&mut self) {
         if !self.serves() {
-            let ids: Vec<_> = self.sessions.keys().copied().collect();
+            let ids: Vec<_> = self.view.sessions.keys().copied().collect();
             self.out.extend(ids.into_iter().map(Output::Close));
         }
     }
@@ -159,6 +159,7 @@ impl Monitor {
         self.see_time(now);
         let in_quorum = |n: &&String| names.contains(n);
         let names: Vec<String> = self
+            .view
             .state
             .monmap
             .map
@@ -167,13 +168,13 @@ impl Monitor {
             .filter(in_quorum)
             .cloned()
             .collect();
-        let changed = names != self.quorum.names;
-        (self.quorum.names, self.quorum.since) = (names, since);
+        let changed = names != self.view.quorum.names;
+        (self.view.quorum.names, self.view.quorum.since) = (names, since);
         if changed {
             self.restart_time_checks();
         }
-        if changed && self.quorum.leads() && self.state.monmap.map.mons.len() > 1 {
-            let (me, q) = (&self.me.name, &self.quorum.names);
+        if changed && self.view.quorum.leads() && self.view.state.monmap.map.mons.len() > 1 {
+            let (me, q) = (&self.view.me.name, &self.view.quorum.names);
             let ranks: Vec<String> = self.quorum_ranks().iter().map(usize::to_string).collect();
             let (q, ranks) = (q.join(","), ranks.join(","));
             let text = format!("mon.{me} is new leader, mons {q} in quorum (ranks {ranks})");
@@ -183,27 +184,27 @@ impl Monitor {
 
     /// The ranks of the monitors in quorum.
     pub(crate) fn quorum_ranks(&self) -> Vec<usize> {
-        let rank = |n: &String| self.state.monmap.map.rank_of(n);
-        self.quorum.names.iter().filter_map(rank).collect()
+        let rank = |n: &String| self.view.state.monmap.map.rank_of(n);
+        self.view.quorum.names.iter().filter_map(rank).collect()
     }
 
     /// The names of the monitors that are not in quorum, by rank.
     pub(crate) fn out_of_quorum(&self) -> Vec<&String> {
-        let out = |n: &&String| !self.quorum.names.contains(n);
-        self.state.monmap.map.ranks.iter().filter(out).collect()
+        let out = |n: &&String| !self.view.quorum.names.contains(n);
+        self.view.state.monmap.map.ranks.iter().filter(out).collect()
     }
 
     /// Whether this monitor is all of its group.
     pub fn see_alone(&mut self, alone: bool) {
-        self.quorum.alone = alone;
+        self.view.quorum.alone = alone;
     }
 
     /// What another monitor tells of itself.
     pub fn see_peer(&mut self, name: &str, info: PeerInfo) {
-        if self.peers.get(name).map(|p| &p.metadata) != Some(&info.metadata) {
+        if self.view.peers.get(name).map(|p| &p.metadata) != Some(&info.metadata) {
             self.metadata_due = true;
         }
-        self.peers.insert(name.to_owned(), info);
+        self.view.peers.insert(name.to_owned(), info);
     }
 
     /// Keeps what monitors tell of themselves, for when they are down.
@@ -211,28 +212,28 @@ impl Monitor {
         if !std::mem::take(&mut self.metadata_due) {
             return;
         }
-        let known: BTreeSet<&String> = self.state.monmap.map.mons.keys().collect();
-        self.peers.retain(|name, _| known.contains(name));
-        let own = (&self.me.name, &self.me.metadata);
+        let known: BTreeSet<&String> = self.view.state.monmap.map.mons.keys().collect();
+        self.view.peers.retain(|name, _| known.contains(name));
+        let own = (&self.view.me.name, &self.view.me.metadata);
         let mut all = vec![own];
-        all.extend(self.peers.iter().map(|(name, p)| (name, &p.metadata)));
+        all.extend(self.view.peers.iter().map(|(name, p)| (name, &p.metadata)));
         let mut txn = Txn::default();
         for (name, metadata) in all {
             let text = serde_json::to_vec(metadata).unwrap_or_default();
-            let stored = self.kv.get(MON_METADATA, name);
+            let stored = self.view.kv.get(MON_METADATA, name);
             if !matches!(stored, Ok(Some(s)) if s == text) && !metadata.is_empty() {
                 txn.put(MON_METADATA, name.clone(), text);
             }
         }
-        self.writes.txn.extend(txn);
+        self.changes.txn.extend(txn);
     }
 
     /// What a monitor last told of itself.
     pub(crate) fn mon_metadata(&self, name: &str) -> BTreeMap<String, String> {
-        if *name == self.me.name {
-            return self.me.metadata.clone();
+        if *name == self.view.me.name {
+            return self.view.me.metadata.clone();
         }
-        match self.kv.get(MON_METADATA, name) {
+        match self.view.kv.get(MON_METADATA, name) {
             Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
             _ => BTreeMap::new(),
         }
@@ -242,10 +243,10 @@ impl Monitor {
     /// monitors it may bring a new address, and its key is all it has to have.
     pub fn join(&mut self, name: &str, addrs: &EntityAddrVec, now: UTime) {
         self.see_time(now);
-        let map = &self.state.monmap.map;
+        let map = &self.view.state.monmap.map;
         let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
         let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);
-        if !self.quorum.leads() || there || !acceptable || !self.may_write() {
+        if !self.view.quorum.leads() || there || !acceptable || !self.may_write() {
             return;
         }
         let mut next = map.clone();
@@ -264,13 +265,13 @@ impl Monitor {
 
     /// Makes a map the next one.
     pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
-        map.epoch = self.state.monmap.map.epoch + 1;
-        map.last_changed = self.now;
-        MonMaps::put(&map, &mut self.writes.txn);
-        for name in self.state.monmap.map.mons.keys() {
+        map.epoch = self.view.state.monmap.map.epoch + 1;
+        map.last_changed = self.view.now;
+        MonMaps::put(&map, &mut self.changes.txn);
+        for name in self.view.state.monmap.map.mons.keys() {
             if !map.mons.contains_key(name) {
-                self.writes.txn.remove(MON_METADATA, name.clone());
-                self.state.auth.forget_monitor(name, &mut self.writes.txn);
+                self.changes.txn.remove(MON_METADATA, name.clone());
+                self.view.state.auth.forget_monitor(name, &mut self.changes.txn);
             }
         }
     }

@@ -172,10 +172,10 @@ fn portable(caps: &str) -> &str {
 impl Monitor {
     /// A new entity of the manager's, that only this monitor knows. Its name is nobody else's.
     fn admit_client(&mut self, caps: &[(&str, &str)]) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
-        let env = Env::system(self.now);
-        let id = format!("{}.{:016x}", self.me.name, env.random_u64()?);
+        let env = Env::system(self.view.now);
+        let id = format!("{}.{:016x}", self.view.me.name, env.random_u64()?);
         let name = AuthName::new(EntityType::MGR, id);
-        let key = self.state.auth.admit(&name, caps, &env)?;
+        let key = self.view.state.auth.admit(&name, caps, &env)?;
         Ok((name, key))
     }
 
@@ -191,11 +191,11 @@ impl Monitor {
     }
 
     fn client_for(&mut self, client: u64, place: &Place, basis: &Basis) -> Option<Login> {
-        let origins = &self.state.manager.origins;
+        let origins = &self.view.state.manager.origins;
         if origins.clients.len() >= MAX_CLIENTS || origins.clients.contains_key(&client) {
             return None;
         }
-        let own = caps_in(self.state.osd.map.pool_name(place.pool)?, &place.namespace)?;
+        let own = caps_in(self.view.state.osd.map.pool_name(place.pool)?, &place.namespace)?;
         let more = match basis {
             Basis::Asked(question) => self.asker(*question)?.1,
             Basis::Stored { origin, at } => origins.caps_of(place, origin, at.as_ref())?.to_owned(),
@@ -206,7 +206,12 @@ impl Monitor {
         };
         match self.admit_client(&[("mon", MON), ("osd", &osd)]) {
             Ok((name, key)) => {
-                self.state.manager.origins.clients.insert(client, name.clone());
+                self.view
+                    .state
+                    .manager
+                    .origins
+                    .clients
+                    .insert(client, name.clone());
                 Some(Login { name, key })
             }
             Err(e) => {
@@ -218,16 +223,16 @@ impl Monitor {
 
     /// Who asks a question, and their capabilities at the OSDs.
     fn asker(&self, question: u64) -> Option<(AuthName, String)> {
-        let sender = self.sender(self.state.manager.module.asker(question)?)?;
-        let entity = self.state.auth.entities().get(&sender.name)?;
+        let sender = self.sender(self.view.state.manager.module.asker(question)?)?;
+        let entity = self.view.state.auth.entities().get(&sender.name)?;
         let caps = entity.caps.get("osd").cloned().unwrap_or_default();
         Some((sender.name, caps))
     }
 
     /// A client of the modules has ended.
     pub(super) fn close_client(&mut self, client: u64) {
-        if let Some(name) = self.state.manager.origins.clients.remove(&client) {
-            self.state.auth.dismiss(&name);
+        if let Some(name) = self.view.state.manager.origins.clients.remove(&client) {
+            self.view.state.auth.dismiss(&name);
         }
     }
 
@@ -238,13 +243,14 @@ impl Monitor {
             caps: portable(&caps).to_owned(),
             text: origin.text,
         });
-        match record.filter(|r| self.state.manager.origins.has_room_for(r)) {
+        match record.filter(|r| self.view.state.manager.origins.has_room_for(r)) {
             Some(record) => {
                 let key = format!("{ORIGIN}{}", origin.key);
-                self.writes
+                self.changes
                     .txn
                     .put(super::manager::SERVICE, key, encode_to_vec(&record));
-                self.state
+                self.view
+                    .state
                     .manager
                     .origins
                     .noting
@@ -261,7 +267,7 @@ impl Monitor {
 
     /// Something was committed: tells the modules what is remembered now.
     pub(super) fn tell_what_is_noted(&mut self) {
-        let origins = &mut self.state.manager.origins;
+        let origins = &mut self.view.state.manager.origins;
         let records = &origins.records;
         let is_done = |(_, key, record): &(u64, String, Record)| records.get(key) == Some(record);
         let (done, rest) = std::mem::take(&mut origins.noting).into_iter().partition(is_done);
@@ -274,8 +280,8 @@ impl Monitor {
 
     /// Forgets who had something stored.
     pub(super) fn forget_origin(&mut self, key: &str) {
-        if self.state.manager.origins.records.contains_key(key) {
-            self.writes
+        if self.view.state.manager.origins.records.contains_key(key) {
+            self.changes
                 .txn
                 .remove(super::manager::SERVICE, format!("{ORIGIN}{key}"));
         }
@@ -283,7 +289,7 @@ impl Monitor {
 
     /// Forgets who asked for tasks that are no more.
     pub(super) fn keep_tasks(&mut self, keys: &BTreeSet<String>) {
-        let records = self.state.manager.origins.records.keys();
+        let records = self.view.state.manager.origins.records.keys();
         let gone = records.filter(|k| k.starts_with("task/") && !keys.contains(*k));
         for key in gone.cloned().collect::<Vec<_>>() {
             self.forget_origin(&key);
@@ -292,8 +298,8 @@ impl Monitor {
 
     /// The modules have found something in a pool that looks like an attack.
     pub(super) fn suspect(&mut self, what: &str) {
-        let now = self.steady.now();
-        let origins = &mut self.state.manager.origins;
+        let now = self.view.steady.now();
+        let origins = &mut self.view.state.manager.origins;
         if now >= origins.warned_since + WARNINGS.1 {
             (origins.warned_since, origins.warned) = (now, 0);
         }

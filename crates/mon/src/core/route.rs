@@ -16,7 +16,7 @@ use super::message::Received;
 use super::ops::FORWARDED;
 use super::quorum::Role;
 use super::session::{NewSession, Session};
-use super::{Monitor, Output, SessionId};
+use super::{Changes, Monitor, Output, SessionId};
 
 /// Most bytes of requests without an answer, of which an entity may have what it leaves free to others. A client that sends more is sent away: its
 /// requests go elsewhere.
@@ -165,7 +165,7 @@ pub(super) struct Unconfirmed {
 impl Monitor {
     /// Takes a message where it belongs.
     pub(super) fn route(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
-        let Some(session) = self.sessions.get(&id) else {
+        let Some(session) = self.view.sessions.get(&id) else {
             return Ok(());
         };
         let received = Received::read(&msg)?;
@@ -188,14 +188,16 @@ impl Monitor {
     }
 
     fn hand_to_leader(&mut self, id: SessionId, msg: RawMessage, received: Received) {
-        match self.quorum.role {
-            Role::Leader if self.quorum.alone || received.answer().is_none() => self.dispatch(id, received),
+        match self.view.quorum.role {
+            Role::Leader if self.view.quorum.alone || received.answer().is_none() => {
+                self.dispatch(id, received)
+            }
             Role::Leader => {
                 self.unconfirmed.next.push((id, received));
                 self.ask_to_confirm();
             }
             // Its own monitor sends it where it has to go.
-            _ if self.sessions.get(&id).is_some_and(|s| s.forwarded) => {}
+            _ if self.view.sessions.get(&id).is_some_and(|s| s.forwarded) => {}
             Role::Peon => {
                 let now = self.steady_usec();
                 self.pending.mark(id, received.answer(), FORWARDED, now);
@@ -217,12 +219,12 @@ impl Monitor {
     /// This monitor led when [`Output::Confirm`] was carried out, in this term, and has applied everything since.
     pub fn confirmed(&mut self, term: u64, now: UTime) {
         self.see_time(now);
-        if term != self.term || !self.quorum.leads() {
+        if term != self.view.term || !self.view.quorum.leads() {
             return;
         }
         self.unconfirmed.under_way = false;
         for (id, received) in std::mem::take(&mut self.unconfirmed.asked) {
-            if self.sessions.contains_key(&id) {
+            if self.view.sessions.contains_key(&id) {
                 self.dispatch(id, received);
             }
         }
@@ -232,10 +234,11 @@ impl Monitor {
 
     /// What was being changed or asked is over: somebody else may lead. The requests are still pending.
     pub(super) fn drop_writes(&mut self) {
+        self.changes = Changes::default();
         self.writes = super::write::Writes::default();
         self.queue.clear();
         self.unconfirmed = Unconfirmed::default();
-        self.state.clog.drop_pending();
+        self.view.state.clog.drop_pending();
     }
 
     /// Sends every request without an answer to the leader, again.
@@ -255,7 +258,7 @@ impl Monitor {
     /// The leader's message for one of our clients.
     pub fn routed(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
         self.see_time(now);
-        if self.sessions.get(&id).is_some_and(|s| !s.forwarded) {
+        if self.view.sessions.get(&id).is_some_and(|s| !s.forwarded) {
             self.send(id, msg);
         }
     }
@@ -263,7 +266,7 @@ impl Monitor {
     /// Opens a session for a client of another monitor.
     pub fn open_forwarded(&mut self, id: SessionId, new: NewSession, host: &str, now: UTime) {
         self.open(id, new, now);
-        if let Some(s) = self.sessions.get_mut(&id) {
+        if let Some(s) = self.view.sessions.get_mut(&id) {
             s.forwarded = true;
             host.clone_into(&mut s.host);
         }
@@ -271,12 +274,12 @@ impl Monitor {
 
     /// The monitor that a client has its session with is gone; the client is not known to be.
     pub fn forget(&mut self, id: SessionId) {
-        self.sessions.remove(&id);
+        self.view.sessions.remove(&id);
     }
 
     /// What the leader has to know of a client whose message is forwarded.
     pub fn client(&self, id: SessionId) -> Option<ForwardedClient> {
-        let s: &Session = self.sessions.get(&id)?;
+        let s: &Session = self.view.sessions.get(&id)?;
         Some(ForwardedClient {
             name: s.name.to_string(),
             global_id: s.global_id,

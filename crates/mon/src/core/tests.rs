@@ -231,15 +231,15 @@ impl World {
 
     /// Every PG's primary says that it is active and clean.
     fn all_active(&mut self) {
-        for pg in self.mon.state.osd.map.pgs().collect::<Vec<_>>() {
-            let at = self.mon.state.osd.map.map_pg(pg);
+        for pg in self.mon.view.state.osd.map.pgs().collect::<Vec<_>>() {
+            let at = self.mon.view.state.osd.map.map_pg(pg);
             let stat = PgStat {
                 state: PgState::ACTIVE.with(PgState::CLEAN),
                 acting_primary: at.acting_primary,
                 up_primary: at.up_primary,
                 acting: at.acting,
                 up: at.up,
-                reported_epoch: self.mon.state.osd.map.epoch,
+                reported_epoch: self.mon.view.state.osd.map.epoch,
                 last_active: self.now,
                 ..PgStat::default()
             };
@@ -264,12 +264,12 @@ fn osds_boot_and_a_pool_is_placed_on_them() {
     let mut w = World::new();
     let admin = w.admin();
     (0..3).for_each(|o| w.boot(o));
-    assert_eq!(w.mon.state.osd.map.counts(), (3, 3, 3));
-    assert_eq!(w.mon.state.osd.map.crush.map().class_of(2), Some("ssd"));
+    assert_eq!(w.mon.view.state.osd.map.counts(), (3, 3, 3));
+    assert_eq!(w.mon.view.state.osd.map.crush.map().class_of(2), Some("ssd"));
     let ack = w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     assert_eq!((ack.result, ack.status.as_str()), (0, "pool 'p' created"));
-    for pg in w.mon.state.osd.map.pgs().collect::<Vec<_>>() {
-        assert_eq!(w.mon.state.osd.map.map_pg(pg).acting.len(), 3);
+    for pg in w.mon.view.state.osd.map.pgs().collect::<Vec<_>>() {
+        assert_eq!(w.mon.view.state.osd.map.map_pg(pg).acting.len(), 3);
     }
 }
 
@@ -300,14 +300,14 @@ fn a_subscriber_is_sent_every_epoch_once() {
                 .unwrap();
         }
     }
-    assert_eq!(map, *w.mon.state.osd.map);
+    assert_eq!(map, *w.mon.view.state.osd.map);
 }
 
 #[test]
 fn who_asks_once_for_the_next_map_hears_of_those_after_it_for_a_while() {
     let mut w = World::new();
     w.admin();
-    let start = u64::from(w.mon.state.osd.map.epoch) + 1;
+    let start = u64::from(w.mon.view.state.osd.map.epoch) + 1;
     let what = BTreeMap::from([("osdmap".to_owned(), Subscription { start, flags: 1 })]);
     let hostname = String::new();
     w.send(1, MMonSubscribe { what, hostname }.to_message());
@@ -318,14 +318,14 @@ fn who_asks_once_for_the_next_map_hears_of_those_after_it_for_a_while() {
             .collect()
     };
     (0..2).for_each(|o| w.boot(o));
-    let newest = w.mon.state.osd.map.epoch;
+    let newest = w.mon.view.state.osd.map.epoch;
     let all: Vec<u32> = (u32::try_from(start).unwrap()..=newest).collect();
     assert!(all.len() > 1);
     assert_eq!(epochs(&w), all);
     w.pass(Duration::from_secs(11));
     let before = epochs(&w);
     w.boot(2);
-    assert!(w.mon.state.osd.map.epoch > newest);
+    assert!(w.mon.view.state.osd.map.epoch > newest);
     assert_eq!(epochs(&w), before);
 }
 
@@ -339,27 +339,29 @@ fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks(
         reason: String::new(),
     });
     w.send(100, bye.to_message());
-    assert!(w.mon.state.osd.map.is_down(0));
+    assert!(w.mon.view.state.osd.map.is_down(0));
     w.mon.close(101, w.now);
     w.pass(Duration::from_millis(500));
-    assert!(w.mon.state.osd.map.is_up(1));
+    assert!(w.mon.view.state.osd.map.is_up(1));
     w.pass(Duration::from_millis(600));
-    assert!(w.mon.state.osd.map.is_down(1));
+    assert!(w.mon.view.state.osd.map.is_down(1));
     let health = w.mon.health();
     assert_eq!(health["OSD_DOWN"].count, 2);
     // It comes back with its place and weight.
     w.boot(1);
-    assert!(w.mon.state.osd.map.is_up(1) && w.mon.state.osd.map.is_in(1));
+    assert!(w.mon.view.state.osd.map.is_up(1) && w.mon.view.state.osd.map.is_in(1));
     // After ten minutes a down OSD is marked out.
     w.pass(Duration::from_secs(601));
-    assert!(w.mon.state.osd.map.is_out(0) && w.mon.state.osd.map.state(0).contains(OsdState::AUTOOUT));
+    assert!(
+        w.mon.view.state.osd.map.is_out(0) && w.mon.view.state.osd.map.state(0).contains(OsdState::AUTOOUT)
+    );
     // Not the next one: 2 of 3 are too few already.
     w.mon.close(102, w.now);
     w.pass(Duration::from_secs(601));
-    assert!(w.mon.state.osd.map.is_down(2) && w.mon.state.osd.map.is_in(2));
+    assert!(w.mon.view.state.osd.map.is_down(2) && w.mon.view.state.osd.map.is_in(2));
     // Who comes back is in again.
     w.boot(0);
-    assert!(w.mon.state.osd.map.is_in(0));
+    assert!(w.mon.view.state.osd.map.is_in(0));
 }
 
 #[test]
@@ -369,14 +371,17 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     (0..3).for_each(|o| w.boot(o));
     w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":32}"#);
     let led = |w: &World, osd: i32, nth: usize| {
-        let map = &w.mon.state.osd.map;
+        let map = &w.mon.view.state.osd.map;
         map.pgs()
             .filter(|pg| map.map_pg(*pg).acting_primary == osd)
             .nth(nth)
             .unwrap()
     };
     let pgs = [(0, 0), (1, 0), (2, 0), (2, 1)].map(|(osd, nth)| led(&w, osd, nth));
-    let (begun, up_thru) = (w.mon.state.osd.map.epoch, w.mon.state.osd.map.osd_info[1].up_thru);
+    let (begun, up_thru) = (
+        w.mon.view.state.osd.map.epoch,
+        w.mon.view.state.osd.map.osd_info[1].up_thru,
+    );
     let wish = |w: &mut World, osd: i32, report: OsdReport| {
         let session = 100 + SessionId::try_from(osd).unwrap();
         w.mon.message(session, report.to_message(), w.now);
@@ -402,7 +407,7 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     wish(&mut w, 2, temporary(2, &[]));
     wish(&mut w, 2, temporary(3, &[2]));
     w.settle();
-    let map = &w.mon.state.osd.map;
+    let map = &w.mon.view.state.osd.map;
     assert_eq!(map.epoch, begun + 2);
     let expected = [(pgs[0], vec![0, 1]), (pgs[1], vec![1, 2]), (pgs[3], vec![2])];
     assert_eq!(map.pg_temp, BTreeMap::from(expected));
@@ -427,8 +432,8 @@ fn what_osds_wish_for_their_pgs_at_the_same_time_makes_one_map() {
     );
     wish(&mut w, 2, temporary(3, &[]));
     w.settle();
-    assert_eq!(w.mon.state.osd.map.epoch, begun + 6);
-    assert!(w.mon.state.osd.map.pg_temp.is_empty());
+    assert_eq!(w.mon.view.state.osd.map.epoch, begun + 6);
+    assert!(w.mon.view.state.osd.map.pg_temp.is_empty());
 }
 
 #[test]
@@ -438,7 +443,7 @@ fn statistics_make_health_and_status() {
     (0..3).for_each(|o| w.boot(o));
     w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
     for _ in 0..8 {
-        (0..3).for_each(|o| w.mon.state.osd.seen(o, w.mon.steady.now()));
+        (0..3).for_each(|o| w.mon.view.state.osd.seen(o, w.mon.view.steady.now()));
         w.pass(Duration::from_secs(10));
     }
     assert!(
@@ -463,7 +468,7 @@ fn pg_num_grows_first_and_pgp_num_follows_when_all_pgs_serve() {
         (ack.result, ack.status)
     };
     let nums = |w: &World| {
-        let p = w.mon.state.osd.map.pools.values().next().unwrap();
+        let p = w.mon.view.state.osd.map.pools.values().next().unwrap();
         (p.pg_num, p.pgp_num, p.pg_num_target, p.pgp_num_target)
     };
     // Nothing serves yet: only the goal changes.
@@ -500,7 +505,7 @@ fn pg_num_grows_first_and_pgp_num_follows_when_all_pgs_serve() {
 fn who_may_only_read_changes_nothing() {
     let mut w = World::new();
     w.open(5, AuthName::new(EntityType::CLIENT, "x"), "allow r");
-    let before = w.mon.state.osd.map.epoch;
+    let before = w.mon.view.state.osd.map.epoch;
     let ack = w.command(5, r#"{"prefix":"osd pool create","pool":"p"}"#);
     assert_eq!((ack.result, ack.status.as_str()), (-13, "access denied"));
     assert_eq!(w.command(5, r#"{"prefix":"osd dump"}"#).result, 0);
@@ -509,7 +514,7 @@ fn who_may_only_read_changes_nothing() {
         w.command(5, r#"{"prefix":"nonsense"}"#).status,
         "command not known"
     );
-    assert_eq!(w.mon.state.osd.map.epoch, before);
+    assert_eq!(w.mon.view.state.osd.map.epoch, before);
 }
 
 #[test]
@@ -525,13 +530,21 @@ fn old_epochs_are_trimmed_and_a_reload_gives_the_same_state() {
         );
     }
     w.pass(Duration::from_secs(1));
-    assert!(w.mon.state.osd.first > 1, "nothing was trimmed");
-    assert!(w.mon.state.osd.map.epoch - w.mon.state.osd.first >= 500);
+    assert!(w.mon.view.state.osd.first > 1, "nothing was trimmed");
+    assert!(w.mon.view.state.osd.map.epoch - w.mon.view.state.osd.first >= 500);
     let again = Monitor::load(identity(), w.kv.clone(), BTreeMap::new(), 2, true, w.now).unwrap();
-    assert_eq!(*again.state.osd.map, *w.mon.state.osd.map);
-    assert_eq!(again.state.osd.first, w.mon.state.osd.first);
-    assert!(again.state.osd.at(again.state.osd.first + 3).unwrap().is_some());
-    assert!(again.state.osd.at(1).unwrap().is_none());
+    assert_eq!(*again.view.state.osd.map, *w.mon.view.state.osd.map);
+    assert_eq!(again.view.state.osd.first, w.mon.view.state.osd.first);
+    assert!(
+        again
+            .view
+            .state
+            .osd
+            .at(again.view.state.osd.first + 3)
+            .unwrap()
+            .is_some()
+    );
+    assert!(again.view.state.osd.at(1).unwrap().is_none());
 }
 
 #[test]

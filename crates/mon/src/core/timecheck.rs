@@ -71,17 +71,17 @@ fn bounded(theirs: UTime, ours: UTime, latency: f64) -> f64 {
 impl Monitor {
     /// The quorum is another one: everything is measured anew.
     pub(super) fn restart_time_checks(&mut self) {
-        let others = self.quorum.leads() && self.quorum.names.len() > 1;
-        self.timecheck = TimeCheck {
-            due: others.then(|| self.steady.now()),
+        let others = self.view.quorum.leads() && self.view.quorum.names.len() > 1;
+        self.view.timecheck = TimeCheck {
+            due: others.then(|| self.view.steady.now()),
             ..TimeCheck::default()
         };
     }
 
     /// Starts a round where one is due.
     pub(super) fn check_times(&mut self) {
-        let (now, interval) = (self.steady.now(), self.timecheck_interval());
-        let t = &mut self.timecheck;
+        let (now, interval) = (self.view.steady.now(), self.timecheck_interval());
+        let t = &mut self.view.timecheck;
         if t.due.is_none_or(|due| now < due) {
             return;
         }
@@ -93,8 +93,15 @@ impl Monitor {
         }
         t.round += 1;
         t.began = now;
-        let me = &self.me.name;
-        t.waiting = self.quorum.names.iter().filter(|n| *n != me).cloned().collect();
+        let me = &self.view.me.name;
+        t.waiting = self
+            .view
+            .quorum
+            .names
+            .iter()
+            .filter(|n| *n != me)
+            .cloned()
+            .collect();
         t.skews.insert(me.clone(), Skew::default());
         self.out
             .push(Output::AskTimes(t.round, t.waiting.iter().cloned().collect()));
@@ -102,23 +109,23 @@ impl Monitor {
     }
 
     fn timecheck_interval(&self) -> Duration {
-        let seconds = self.values.float("mon_timecheck_interval").max(1.0);
+        let seconds = self.view.values.float("mon_timecheck_interval").max(1.0);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// Sooner after a difference was found, and later again the longer it lasts.
     fn schedule_time_check(&mut self) {
         let usual = self.timecheck_interval();
-        let skewed = self.values.float("mon_timecheck_skew_interval");
-        let skewed = skewed * f64::from(self.timecheck.rounds_since_clean);
+        let skewed = self.view.values.float("mon_timecheck_skew_interval");
+        let skewed = skewed * f64::from(self.view.timecheck.rounds_since_clean);
         let wait = Duration::try_from_secs_f64(skewed).unwrap_or_default();
         let wait = if wait.is_zero() { usual } else { wait.min(usual) };
-        self.timecheck.due = Some(self.steady.now().saturating_add(wait));
+        self.view.timecheck.due = Some(self.view.steady.now().saturating_add(wait));
     }
 
     /// Whether a difference is more than is allowed.
     fn is_skewed(&self, skew: f64) -> bool {
-        skew.abs() > self.values.float("mon_clock_drift_allowed")
+        skew.abs() > self.view.values.float("mon_clock_drift_allowed")
     }
 
     /// The text about a clock that differs too much.
@@ -127,7 +134,7 @@ impl Monitor {
             format!(
                 "clock skew {}s > max {}s",
                 fmt::float(skew.abs(), 6),
-                fmt::float(self.values.float("mon_clock_drift_allowed"), 6)
+                fmt::float(self.view.values.float("mon_clock_drift_allowed"), 6)
             )
         })
     }
@@ -135,7 +142,7 @@ impl Monitor {
     /// Another monitor has told its time.
     pub fn time_answer(&mut self, name: &str, a: &TimeAnswer, now: UTime) {
         self.see_time(now);
-        let t = &mut self.timecheck;
+        let t = &mut self.view.timecheck;
         if a.round != t.round || !t.waiting.remove(name) {
             return;
         }
@@ -158,7 +165,7 @@ impl Monitor {
         t.skews.insert(name.to_owned(), measured);
         let finished = t.waiting.is_empty();
         if let Some(text) = self.skew_text(skew) {
-            let rank = self.state.monmap.map.rank_of(name).unwrap_or_default();
+            let rank = self.view.state.monmap.map.rank_of(name).unwrap_or_default();
             self.log_event(LogPriority::WARN, format!("{rank} {text}"));
         }
         if finished {
@@ -167,15 +174,15 @@ impl Monitor {
     }
 
     fn finish_time_check(&mut self) {
-        self.timecheck.round += 1;
-        if self.timecheck.skews.values().any(|s| self.is_skewed(s.skew)) {
-            self.timecheck.rounds_since_clean += 1;
+        self.view.timecheck.round += 1;
+        if self.view.timecheck.skews.values().any(|s| self.is_skewed(s.skew)) {
+            self.view.timecheck.rounds_since_clean += 1;
             self.schedule_time_check();
-        } else if self.timecheck.rounds_since_clean > 0 {
+        } else if self.view.timecheck.rounds_since_clean > 0 {
             // Once more soon, to be sure.
-            self.timecheck.rounds_since_clean = 1;
+            self.view.timecheck.rounds_since_clean = 1;
             self.schedule_time_check();
-            self.timecheck.rounds_since_clean = 0;
+            self.view.timecheck.rounds_since_clean = 0;
         }
     }
 }

@@ -9,7 +9,7 @@ use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{MMonCommand, MPoolOp};
 
 use super::manager::ManagerCommand;
-use super::{Monitor, Output, SessionId};
+use super::{Monitor, Output, SessionId, Turn};
 use crate::command::Parsed;
 use crate::kv::Txn;
 
@@ -21,26 +21,13 @@ pub struct Waiter {
     pub make: Box<dyn FnOnce(&Monitor) -> RawMessage>,
 }
 
-/// What is being changed.
+/// Answers that wait for commits.
 #[derive(Default)]
 pub(crate) struct Writes {
-    /// Answers that wait for the proposal in flight; `None` when there is none.
+    /// Those that wait for the proposal in flight; `None` when there is none.
     in_flight: Option<Vec<Waiter>>,
-    /// The next osdmap's changes.
-    pub(crate) osd: Option<Incremental>,
-    /// Changes of other services.
-    pub(crate) txn: Txn,
-    /// Answers that wait for these.
+    /// Those that wait for what is being prepared.
     pub(crate) waiters: Vec<Waiter>,
-    /// Log entries alone are worth a proposal: once per tick.
-    pub(crate) flush_log: bool,
-}
-
-impl Writes {
-    /// Nothing is in flight or prepared.
-    pub(crate) fn idle(&self) -> bool {
-        self.in_flight.is_none() && self.osd.is_none() && self.txn.is_empty() && self.waiters.is_empty()
-    }
 }
 
 /// A change that a session asks for.
@@ -126,7 +113,7 @@ impl WriteQueue {
 impl Monitor {
     /// Whether a write may be prepared now; otherwise it waits in the queue.
     pub(crate) fn may_write(&self) -> bool {
-        self.writes.idle() && self.queue.is_empty()
+        self.is_idle() && self.queue.is_empty()
     }
 
     /// Writes that wait for their turn.
@@ -136,7 +123,7 @@ impl Monitor {
 
     /// Under whose key a session is.
     pub(super) fn entity_of(&self, session: SessionId) -> AuthName {
-        let session = self.sessions.get(&session);
+        let session = self.view.sessions.get(&session);
         session.map(|s| s.name.clone()).unwrap_or_default()
     }
 
@@ -147,17 +134,25 @@ impl Monitor {
 
     /// The changes of the next osdmap, to be added to.
     pub(crate) fn pending_osd(&mut self) -> &mut Incremental {
-        let (map, now) = (&self.state.osd.map, self.now);
-        self.writes.osd.get_or_insert_with(|| {
-            let mut inc = Incremental::new(map.fsid, map.epoch + 1);
-            inc.modified = now;
-            inc
-        })
+        self.changes.osd(&self.view)
+    }
+
+    /// Whether nothing is in flight or prepared.
+    pub(super) fn is_idle(&self) -> bool {
+        self.writes.in_flight.is_none() && self.writes.waiters.is_empty() && self.changes.is_empty()
+    }
+
+    /// Lets a command look at what there is, and prepare changes.
+    pub(crate) fn turn(&mut self) -> Turn<'_> {
+        Turn {
+            view: &self.view,
+            changes: &mut self.changes,
+        }
     }
 
     /// Starts what can be started: the prepared changes, then waiting requests until one changes something.
     pub(crate) fn pump(&mut self) {
-        while self.quorum.leads() && self.writes.in_flight.is_none() {
+        while self.view.quorum.leads() && self.writes.in_flight.is_none() {
             let txn = self.collect();
             if !txn.is_empty() {
                 self.writes.in_flight = Some(std::mem::take(&mut self.writes.waiters));
@@ -183,10 +178,13 @@ impl Monitor {
     }
 
     fn collect(&mut self) -> Txn {
-        let mut txn = std::mem::take(&mut self.writes.txn);
-        if let Some(mut inc) = self.writes.osd.take() {
+        for (priority, text) in std::mem::take(&mut self.changes.log) {
+            self.log_event(priority, text);
+        }
+        let mut txn = std::mem::take(&mut self.changes.txn);
+        if let Some(mut inc) = self.changes.osd.take() {
             self.finish_incremental(&mut inc);
-            match self.state.osd.encode(inc) {
+            match self.view.state.osd.encode(inc) {
                 Ok(t) => txn.extend(t),
                 Err(e) => {
                     // Every change was validated before, so this is a defect; the map stays as it is.
@@ -195,10 +193,10 @@ impl Monitor {
                 }
             }
         }
-        if !txn.is_empty() || std::mem::take(&mut self.writes.flush_log) {
-            txn.extend(self.state.clog.flush());
+        if !txn.is_empty() || std::mem::take(&mut self.changes.flush_log) {
+            txn.extend(self.view.state.clog.flush());
         }
-        txn.term = self.term;
+        txn.term = self.view.term;
         txn
     }
 

@@ -140,7 +140,7 @@ impl Hub {
     pub(super) fn enter(&self, shell: &Rc<Shell>, view: &View) {
         let _ = self.shell.set(shell.clone());
         self.seed.take();
-        if shell.peek(|c| c.quorum.leads()) {
+        if shell.peek(|c| c.view.quorum.leads()) {
             *self.told.borrow_mut() = Told::Leader(view.term);
             *self.quorum.borrow_mut() = (vec![self.me.name.clone()], UTime::now());
         }
@@ -228,7 +228,7 @@ impl Hub {
             _ => {}
         }
         let alone = self.raft.is_alone();
-        if shell.peek(|c| c.quorum.alone) != alone {
+        if shell.peek(|c| c.view.quorum.alone) != alone {
             shell.with_core(|c| c.see_alone(alone));
         }
         if self.is_leader() {
@@ -363,8 +363,8 @@ impl Hub {
         let shell = self.shell.get();
         let (leader, monmap_epoch, metadata) = match shell {
             Some(s) => s.peek(|c| {
-                let q = c.quorum.leader.clone();
-                (q, c.state.monmap.map.epoch, c.me.metadata.clone())
+                let q = c.view.quorum.leader.clone();
+                (q, c.view.state.monmap.map.epoch, c.view.me.metadata.clone())
             }),
             None => Default::default(),
         };
@@ -409,7 +409,7 @@ impl Hub {
     pub(super) fn tick(self: &Rc<Self>) {
         self.heard.prune();
         if let Some(shell) = self.shell.get() {
-            let map = shell.peek(|c| c.state.monmap.map.clone());
+            let map = shell.peek(|c| c.view.state.monmap.map.clone());
             self.dial(&self.addresses(&map));
             self.look();
             self.check_membership(&map);
@@ -461,7 +461,7 @@ impl Hub {
         let known = self
             .shell
             .get()
-            .map_or(0, |s| s.peek(|c| c.state.monmap.map.epoch));
+            .map_or(0, |s| s.peek(|c| c.view.state.monmap.map.epoch));
         let newer = map.epoch >= known && !map.mons.contains_key(&self.me.name);
         newer && !welcome.nodes.contains(&self.me.node)
     }
@@ -497,7 +497,7 @@ impl Hub {
     fn leader_link(&self) -> Option<Rc<Link>> {
         let shell = self.shell.get()?;
         let addr = shell.peek(|c| {
-            let leader = c.state.monmap.map.mons.get(&c.quorum.leader)?;
+            let leader = c.view.state.monmap.map.mons.get(&c.view.quorum.leader)?;
             leader.public_addrs.v2()?.socket
         })?;
         self.links.borrow().get(&addr).cloned()

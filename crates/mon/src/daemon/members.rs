@@ -12,7 +12,7 @@ impl Hub {
         if !self.is_leader() || self.is_keeping() {
             return;
         }
-        let (map, mut placed) = (shell.peek(|c| c.state.monmap.map.clone()), Vec::new());
+        let (map, mut placed) = (shell.peek(|c| c.view.state.monmap.map.clone()), Vec::new());
         for join in self.fresh_joins() {
             match map.mons.get(&join.name) {
                 Some(i) if i.public_addrs == join.addrs => placed.push(join),

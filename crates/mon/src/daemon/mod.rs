@@ -414,7 +414,7 @@ fn spawn_carrying(hub: &Rc<Hub>, mut queue: UnboundedReceiver<Call>) -> JoinHand
 }
 
 fn check_identity(config: &MonConfig, core: &Monitor) -> Result<(), Error> {
-    let map = &core.state.monmap.map;
+    let map = &core.view.state.monmap.map;
     if map.fsid != config.fsid {
         return Err(Error::Config(format!(
             "the store belongs to cluster {}, not {}",

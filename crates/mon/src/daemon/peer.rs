@@ -79,7 +79,7 @@ impl Peer {
                 };
                 let monmap = hub
                     .shell()
-                    .map(|s| s.peek(|c| Blob::of::<MonMap>(&c.state.monmap.map)))
+                    .map(|s| s.peek(|c| Blob::of::<MonMap>(&c.view.state.monmap.map)))
                     .unwrap_or_default();
                 let welcome = MonPeerReply::Welcome(MonWelcome {
                     name: hub.name().to_owned(),
@@ -120,11 +120,11 @@ impl Peer {
 
     fn forwarded(&mut self, f: Forwarded) {
         let Some(shell) = self.hub.shell() else { return };
-        if !shell.peek(|c| c.quorum.leads()) {
+        if !shell.peek(|c| c.view.quorum.leads()) {
             // It will hear that this monitor leads no more, and send it to who does.
             return;
         }
-        if !shell.peek(|c| c.state.monmap.map.mons.contains_key(&self.name)) {
+        if !shell.peek(|c| c.view.state.monmap.map.mons.contains_key(&self.name)) {
             tracing::warn!(
                 "mon.{}, which is not in the monitor map, forwards for clients",
                 self.name

@@ -187,7 +187,7 @@ impl Shell {
 
     fn confirm(&self) {
         let (raft, hub) = (self.hub.raft().clone(), self.hub.clone());
-        let term = self.peek(|c| c.term);
+        let term = self.peek(|c| c.view.term);
         tokio::task::spawn_local(async move {
             match confirm(&raft, term).await {
                 Ok(()) => hub.report(Event::Confirmed(term)),

@@ -19,7 +19,7 @@ impl Hub {
     pub(super) fn ask_times(&self, round: u64, names: Vec<String>) {
         let Some(shell) = self.shell() else { return };
         for name in names {
-            let addr = shell.peek(|c| c.state.monmap.map.mons.get(&name)?.public_addrs.v2()?.socket);
+            let addr = shell.peek(|c| c.view.state.monmap.map.mons.get(&name)?.public_addrs.v2()?.socket);
             let Some(link) = addr.and_then(|a| self.link(a)) else {
                 continue;
             };

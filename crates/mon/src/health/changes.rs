@@ -141,25 +141,26 @@ impl Monitor {
     /// Whether the statistics are complete enough to judge. Only what changes is worth a line, and after a start all of it
     /// is unknown.
     fn is_settled(&self) -> bool {
-        let map = &self.state.osd.map;
-        let reported = |o: i32| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
-        self.now.since(self.started) >= SETTLE || map.osds().all(reported)
+        let map = &self.view.state.osd.map;
+        let reported = |o: i32| !map.is_up(o) || self.view.state.stats.osds.contains_key(&o);
+        self.view.now.since(self.view.started) >= SETTLE || map.osds().all(reported)
     }
 
     /// Tells the cluster log how the health has changed. Only when nothing else changes.
     pub(crate) fn log_health(&mut self) {
-        let wanted = self.values.flag("mon_health_to_clog");
-        if !wanted || self.now.since(self.state.health_log.looked) < EVERY || !self.is_settled() {
+        let wanted = self.view.values.flag("mon_health_to_clog");
+        if !wanted || self.view.now.since(self.view.state.health_log.looked) < EVERY || !self.is_settled() {
             return;
         }
-        let now = self.now;
-        self.state.health_log.looked = now;
+        let now = self.view.now;
+        self.view.state.health_log.looked = now;
         let checks = self.health();
-        let pause = Duration::from_secs(self.values.uint("mon_health_log_update_period"));
+        let pause = Duration::from_secs(self.view.values.uint("mon_health_log_update_period"));
         let lines = self
+            .view
             .state
             .health_log
-            .compare(&checks, pause, now, &mut self.writes.txn);
+            .compare(&checks, pause, now, &mut self.changes.txn);
         for (priority, text) in lines {
             self.log_event(priority, text);
         }

@@ -9,7 +9,7 @@ use crate::core::Monitor;
 
 impl Monitor {
     pub(super) fn insecure_keys(&self, out: &mut Checks) {
-        let ciphers = self.state.auth.ciphers();
+        let ciphers = self.view.state.auth.ciphers();
         if ciphers.service().is_insecure() {
             // Not the tickets here, but their session keys, also those of entities with keys of the stronger type.
             let summary = "Monitors are configured to issue insecure service tickets".to_owned();
@@ -19,6 +19,7 @@ impl Monitor {
             return;
         }
         let (clients, services): (Vec<_>, Vec<_>) = self
+            .view
             .state
             .auth
             .entities()
@@ -44,7 +45,7 @@ impl Monitor {
                 .map(|k| format!("insecure cipher {k} allowed for auth"));
             let summary = "Monitors are configured to allow auth using insecure key types".to_owned();
             out.insert("AUTH_INSECURE_KEYS_ALLOWED", warn(summary, 1, detail.collect()));
-            if self.values.flag("mon_auth_allow_insecure_key") {
+            if self.view.values.flag("mon_auth_allow_insecure_key") {
                 let summary = "Monitors are configured to allow creation of insecure key types".to_owned();
                 out.insert("AUTH_INSECURE_KEYS_CREATABLE", warn(summary, 1, Vec::new()));
             }
@@ -57,7 +58,7 @@ impl Monitor {
     /// Secrets from before the services' type was changed, until they have rotated away.
     fn insecure_secrets(&self) -> Option<Check> {
         let mut detail = Vec::new();
-        for (service, secrets) in self.state.auth.service_secrets().iter() {
+        for (service, secrets) in self.view.state.auth.service_secrets().iter() {
             let kinds = secrets.secrets.values().map(|s| s.key.kind());
             if let Some(kind) = kinds.min().filter(|k| k.is_insecure()) {
                 let service = service.name();

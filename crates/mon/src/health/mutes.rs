@@ -191,29 +191,30 @@ impl Monitor {
     pub(crate) fn health_report(&self) -> Report<'_> {
         Report {
             checks: self.health(),
-            mutes: &self.state.mutes,
-            now: self.now,
+            mutes: &self.view.state.mutes,
+            now: self.view.now,
         }
     }
 
     /// Ends the mutes whose time is over, and those of checks that cleared or became worse.
     pub(crate) fn review_mutes(&mut self) {
-        if self.state.mutes.is_empty() {
+        if self.view.state.mutes.is_empty() {
             return;
         }
         let checks = self.health();
         let mutes: Vec<(String, Mute)> = self
+            .view
             .state
             .mutes
             .iter()
             .map(|(c, m)| (c.clone(), m.clone()))
             .collect();
         for (code, mute) in mutes {
-            match mute.judge(checks.get(code.as_str()), self.now) {
+            match mute.judge(checks.get(code.as_str()), self.view.now) {
                 Ok(count) if count == mute.count => {}
-                Ok(count) => Mutes::set(&code, &Mute { count, ..mute }, &mut self.writes.txn),
+                Ok(count) => Mutes::set(&code, &Mute { count, ..mute }, &mut self.changes.txn),
                 Err(why) => {
-                    Mutes::remove(&code, &mut self.writes.txn);
+                    Mutes::remove(&code, &mut self.changes.txn);
                     let text = format!("Health alert mute {code} cleared ({why})");
                     self.log_event(spirula_proto::mon::LogPriority::INFO, text);
                 }

@@ -262,14 +262,14 @@ impl KeyServer for Auth {
 
 impl Monitor {
     pub(crate) fn auth_maintenance(&mut self) {
-        let txn = self.state.auth.maintenance(self.now);
-        self.writes.txn.extend(txn);
+        let txn = self.view.state.auth.maintenance(self.view.now);
+        self.changes.txn.extend(txn);
     }
 
     /// Asks the leader for global ids, where some are needed.
     pub(crate) fn ask_ids(&mut self) {
-        if self.quorum.role == Role::Peon
-            && let Some(nonce) = self.state.auth.wish(&Env::system(self.now))
+        if self.view.quorum.role == Role::Peon
+            && let Some(nonce) = self.view.state.auth.wish(&Env::system(self.view.now))
         {
             self.out.push(Output::AskIds(nonce));
         }
@@ -277,8 +277,8 @@ impl Monitor {
 
     /// Another monitor asks for global ids; it asks again until it has them.
     pub fn ids_wanted(&mut self, monitor: &str, nonce: u64) {
-        if self.quorum.leads() && self.state.monmap.map.mons.contains_key(monitor) {
-            self.state.auth.wishes.insert(monitor.to_owned(), nonce);
+        if self.view.quorum.leads() && self.view.state.monmap.map.mons.contains_key(monitor) {
+            self.view.state.auth.wishes.insert(monitor.to_owned(), nonce);
         }
     }
 }

@@ -24,7 +24,7 @@ impl World {
     }
 
     fn caps_of(&self, entity: &str) -> Option<Vec<(String, String)>> {
-        let entity = self.mon.state.auth.lookup(&entity.parse().unwrap())?;
+        let entity = self.mon.view.state.auth.lookup(&entity.parse().unwrap())?;
         Some(entity.caps.into_iter().collect())
     }
 }
@@ -230,7 +230,7 @@ impl World {
     }
 
     fn config_keys(&self) -> Vec<String> {
-        let all = self.mon.kv.scan("config-key").unwrap();
+        let all = self.mon.view.kv.scan("config-key").unwrap();
         all.into_iter().map(|(k, _)| k).collect()
     }
 }
@@ -305,7 +305,7 @@ fn a_new_osd_gets_its_keys_and_takes_them_with_it() {
     }
     // Its class is the given one, whatever it finds.
     w.boot(0);
-    assert_eq!(w.mon.state.osd.map.crush.map().class_of(0), Some("nvme"));
+    assert_eq!(w.mon.view.state.osd.map.crush.map().class_of(0), Some("nvme"));
     let purge = r#"{"prefix":"osd purge-new","id":"0","yes_i_really_mean_it":true}"#;
     assert_eq!(w.command(HOLDER, purge).result, -16, "it is up");
     w.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
@@ -334,7 +334,7 @@ fn keys_go_with_an_osd_that_is_purged_or_destroyed() {
             admin,
             r#"{"prefix":"config-key set","key":"daemon-private/osd.01/x","val":"v"}"#,
         );
-        assert!(w.mon.state.osd.map.state(0).contains(OsdState::NEW));
+        assert!(w.mon.view.state.osd.map.state(0).contains(OsdState::NEW));
         let who = if how.ends_with("new") { HOLDER } else { admin };
         let json = format!(r#"{{"prefix":"{how}","id":"0","yes_i_really_mean_it":true}}"#);
         assert_eq!(w.command(who, &json).result, 0, "{how}");

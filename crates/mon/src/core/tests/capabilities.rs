@@ -99,7 +99,7 @@ fn readers_change_nothing_at_a_monitor() {
         let json = r#"{"prefix":"injectargs","injected_args":["--mon_osd_down_out_interval=7"]}"#;
         assert_eq!(w.tell(session, json), 0);
     }
-    assert_eq!(w.mon.values.uint("mon_osd_down_out_interval"), 7);
+    assert_eq!(w.mon.view.values.uint("mon_osd_down_out_interval"), 7);
 }
 
 #[test]
@@ -137,15 +137,18 @@ fn users_of_images_shut_out_single_clients_only() {
             let result = w.command(id, &format!("{{{json}}}")).result;
             assert!(matches!(result, -1 | -13 | -22), "{profile}: {json}: {result}");
         }
-        assert!(w.mon.state.osd.map.blocklist.is_empty() && w.mon.state.osd.map.range_blocklist.is_empty());
+        assert!(
+            w.mon.view.state.osd.map.blocklist.is_empty()
+                && w.mon.view.state.osd.map.range_blocklist.is_empty()
+        );
         let honest = r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.9:0/9","expire":60}"#;
         assert_eq!(w.command(id, honest).result, 0, "{profile}");
-        assert_eq!(w.mon.state.osd.map.blocklist.len(), 1);
+        assert_eq!(w.mon.view.state.osd.map.blocklist.len(), 1);
         // What one of the two commands was checked for is not what the other reads.
         let lie =
             r#"{"prefix":"osd blacklist","blacklistop":"add","blocklistop":"rm","addr":"10.0.0.9:0/9"}"#;
         w.command(id, lie);
-        assert_eq!(w.mon.state.osd.map.blocklist.len(), 1, "{profile}");
+        assert_eq!(w.mon.view.state.osd.map.blocklist.len(), 1, "{profile}");
         let clear = r#"{"prefix":"osd blocklist clear"}"#;
         assert_eq!(w.command(admin, clear).result, 0);
     }

@@ -106,7 +106,7 @@ impl Sim {
     fn new(seed: u64, hosts: i32, per_host: i32) -> Self {
         let n = hosts * per_host;
         let w = World::new();
-        let map = (*w.mon.state.osd.map).clone();
+        let map = (*w.mon.view.state.osd.map).clone();
         let node = |osd| Node {
             beats: Heartbeats::new(osd, settings()),
             map: map.clone(),
@@ -135,7 +135,7 @@ impl Sim {
         };
         (0..n).for_each(|o| sim.boot(o));
         sim.run(10 * SEC);
-        assert_eq!(sim.w.mon.state.osd.map.counts().1, n as usize, "all come up");
+        assert_eq!(sim.w.mon.view.state.osd.map.counts().1, n as usize, "all come up");
         sim
     }
 
@@ -196,7 +196,7 @@ impl Sim {
 
     /// Notes who went down or came up.
     fn watch(&mut self) {
-        let map = self.w.mon.state.osd.map.clone();
+        let map = self.w.mon.view.state.osd.map.clone();
         for osd in 0..self.nodes.len() as i32 {
             let line = format!("osd.{osd} {}", map.is_up(osd));
             let before = self
@@ -257,7 +257,7 @@ impl Sim {
     }
 
     fn new_map(&mut self, osd: i32, out: &mut Vec<Command>) {
-        let (map, now) = ((*self.w.mon.state.osd.map).clone(), self.t);
+        let (map, now) = ((*self.w.mon.view.state.osd.map).clone(), self.t);
         let n = self.node(osd);
         let up = |m: &OsdMap| m.is_up(osd) && m.client_addrs(osd).unwrap().v2().unwrap().nonce == n.nonce;
         let (was, is) = (up(&n.map), up(&map));
@@ -273,7 +273,7 @@ impl Sim {
 
     /// What an OSD does by itself.
     fn tick(&mut self, osd: i32) {
-        let (now, epoch, reaches) = (self.t, self.w.mon.state.osd.map.epoch, self.reaches_mon(osd));
+        let (now, epoch, reaches) = (self.t, self.w.mon.view.state.osd.map.epoch, self.reaches_mon(osd));
         let random = self.random.next() as u32;
         let n = self.node(osd);
         if n.state != State::Running {
@@ -343,7 +343,7 @@ impl Sim {
     }
 
     fn is_up(&self, osd: i32) -> bool {
-        self.w.mon.state.osd.map.is_up(osd)
+        self.w.mon.view.state.osd.map.is_up(osd)
     }
 
     fn kill(&mut self, osd: i32) {
@@ -353,7 +353,7 @@ impl Sim {
     }
 
     fn restart(&mut self, osd: i32) {
-        let map = (*self.w.mon.state.osd.map).clone();
+        let map = (*self.w.mon.view.state.osd.map).clone();
         let n = self.node(osd);
         *n = Node {
             beats: Heartbeats::new(osd, settings()),
@@ -380,10 +380,10 @@ impl Sim {
             }
         }
         self.run(60 * SEC);
-        let map = self.w.mon.state.osd.map.clone();
+        let map = self.w.mon.view.state.osd.map.clone();
         assert_eq!(map.counts().1, self.nodes.len(), "all are up: {:#?}", self.trace);
         self.run(120 * SEC);
-        assert_eq!(self.w.mon.state.osd.map.epoch, map.epoch, "no more changes");
+        assert_eq!(self.w.mon.view.state.osd.map.epoch, map.epoch, "no more changes");
     }
 }
 
@@ -409,7 +409,7 @@ fn a_stopped_osd_is_found_within_the_grace_and_comes_back() {
                 .enumerate()
                 .all(|(o, n)| n.downs == u32::from(o == 1))
         );
-        let x = s.w.mon.state.osd.map.osd_xinfo[1];
+        let x = s.w.mon.view.state.osd.map.osd_xinfo[1];
         assert!(x.laggy_interval > 20 && (0.29..0.31).contains(&x.laggy_probability()));
     }
 }
@@ -421,7 +421,7 @@ fn a_killed_osd_is_down_at_once() {
     s.kill(2);
     s.run(7 * SEC);
     assert!(!s.is_up(2));
-    assert_eq!(s.w.mon.state.osd.map.osd_xinfo[2].laggy_interval, 0);
+    assert_eq!(s.w.mon.view.state.osd.map.osd_xinfo[2].laggy_interval, 0);
     s.restart(2);
     s.run(2 * SEC);
     assert!(s.is_up(2));
@@ -432,14 +432,14 @@ fn a_killed_osd_is_down_at_once() {
 fn two_osds_that_cannot_reach_each_other_stay_up_while_others_reach_both() {
     for one_way in [false, true] {
         let mut s = Sim::new(3, 3, 1);
-        let epoch = s.w.mon.state.osd.map.epoch;
+        let epoch = s.w.mon.view.state.osd.map.epoch;
         if one_way {
             s.cut.insert((0, 1));
         } else {
             s.both(0, 1);
         }
         s.run(600 * SEC);
-        assert_eq!(s.w.mon.state.osd.map.epoch, epoch, "{:#?}", s.trace);
+        assert_eq!(s.w.mon.view.state.osd.map.epoch, epoch, "{:#?}", s.trace);
         s.heals();
     }
 }
@@ -485,12 +485,12 @@ fn a_host_that_is_cut_off_goes_down_and_the_majority_stays() {
 #[test]
 fn a_clock_that_is_set_takes_nobody_down() {
     let mut s = Sim::new(6, 3, 1);
-    let epoch = s.w.mon.state.osd.map.epoch;
+    let epoch = s.w.mon.view.state.osd.map.epoch;
     for set in [3600, -3600, 86_400, 0] {
         s.set = set;
         s.run(30 * SEC);
     }
-    assert_eq!(s.w.mon.state.osd.map.epoch, epoch);
+    assert_eq!(s.w.mon.view.state.osd.map.epoch, epoch);
 }
 
 /// Random faults, several at a time; returns what happened.

@@ -122,7 +122,15 @@ fn extreme(w: &World, n: i64, m: u64, u: u32) -> PgStatsReport {
         seq: m,
         epoch: u,
         osd_stat: Blob::of(&stat),
-        pgs: w.mon.state.osd.map.pgs().map(|id| (id, Blob::of(&pg))).collect(),
+        pgs: w
+            .mon
+            .view
+            .state
+            .osd
+            .map
+            .pgs()
+            .map(|id| (id, Blob::of(&pg)))
+            .collect(),
         pool_statfs: [i64::MIN, 1, 2, i64::MAX]
             .map(|p| (p, Blob::of(&space(n, m))))
             .into(),
@@ -175,18 +183,19 @@ fn no_number_ends_the_monitor() {
                 ack.status
             );
         }
-        let stats = &w.mon.state.stats;
+        let stats = &w.mon.view.state.stats;
         assert!(stats.total().sum.num_bytes <= 1 << 60 && stats.pool(1).used() <= 1 << 61);
     }
     // Whoever leads a PG later is heard, as no report is of an epoch to come.
-    let newest = w.mon.state.osd.map.epoch;
+    let newest = w.mon.view.state.osd.map.epoch;
     assert!(
         w.mon
+            .view
             .state
             .stats
             .pgs
             .values()
-            .all(|s| s.reported_epoch <= newest && s.last_active <= w.mon.now)
+            .all(|s| s.reported_epoch <= newest && s.last_active <= w.mon.view.now)
     );
 }
 
@@ -266,7 +275,7 @@ fn other_reports_with_extreme_numbers_are_taken() {
         w.send(101, report.to_message());
         w.pass(std::time::Duration::from_secs(1));
     }
-    assert!(w.mon.state.osd.map.is_up(0));
+    assert!(w.mon.view.state.osd.map.is_up(0));
     assert_eq!(w.command(1, r#"{"prefix":"status"}"#).result, 0);
 }
 
@@ -275,16 +284,17 @@ fn only_the_primary_speaks_for_a_pg() {
     let mut w = world(2);
     let pg = w
         .mon
+        .view
         .state
         .osd
         .map
         .pgs()
-        .find(|pg| w.mon.state.osd.map.map_pg(*pg).acting_primary == 0)
+        .find(|pg| w.mon.view.state.osd.map.map_pg(*pg).acting_primary == 0)
         .unwrap();
-    let before = w.mon.state.stats.pgs[&pg].clone();
+    let before = w.mon.view.state.stats.pgs[&pg].clone();
     let lie = PgStat {
         state: PgState::INCOMPLETE,
-        reported_epoch: w.mon.state.osd.map.epoch,
+        reported_epoch: w.mon.view.state.osd.map.epoch,
         reported_seq: u64::MAX,
         ..PgStat::default()
     };
@@ -297,13 +307,13 @@ fn only_the_primary_speaks_for_a_pg() {
         .to_message()
     };
     w.send(101, report(&lie));
-    assert_eq!(w.mon.state.stats.pgs[&pg], before);
+    assert_eq!(w.mon.view.state.stats.pgs[&pg], before);
     let wish = |acting: Vec<i32>| {
         let acting = BTreeMap::from([(pg, acting)]);
         OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message()
     };
     w.send(101, wish(vec![1]));
-    assert!(w.mon.state.osd.map.pg_temp.is_empty());
+    assert!(w.mon.view.state.osd.map.pg_temp.is_empty());
     // Seeds beyond the pool's PGs fold onto this one.
     let folded = [1, 1 << 20].map(|n| {
         (
@@ -319,14 +329,20 @@ fn only_the_primary_speaks_for_a_pg() {
         100,
         OsdReport::PgTemp(PgTempWanted { epoch: 0, acting }).to_message(),
     );
-    assert!(w.mon.state.osd.map.pg_temp.is_empty(), "there are no such PGs");
+    assert!(
+        w.mon.view.state.osd.map.pg_temp.is_empty(),
+        "there are no such PGs"
+    );
     w.send(100, wish(vec![7]));
-    assert!(w.mon.state.osd.map.pg_temp.is_empty(), "there is no such OSD");
+    assert!(
+        w.mon.view.state.osd.map.pg_temp.is_empty(),
+        "there is no such OSD"
+    );
     w.send(100, wish(vec![1]));
-    assert_eq!(w.mon.state.osd.map.pg_temp.len(), 1);
+    assert_eq!(w.mon.view.state.osd.map.pg_temp.len(), 1);
     w.send(101, report(&lie));
     assert_eq!(
-        w.mon.state.stats.pgs[&pg].state,
+        w.mon.view.state.stats.pgs[&pg].state,
         PgState::INCOMPLETE,
         "it leads now"
     );

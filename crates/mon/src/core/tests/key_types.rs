@@ -8,7 +8,15 @@ use crate::core::Monitor;
 
 impl World {
     fn kind_of(&self, entity: &str) -> Option<KeyType> {
-        Some(self.mon.state.auth.lookup(&entity.parse().unwrap())?.key.kind())
+        Some(
+            self.mon
+                .view
+                .state
+                .auth
+                .lookup(&entity.parse().unwrap())?
+                .key
+                .kind(),
+        )
     }
 
     fn answer(&mut self, json: &str) -> (i32, String) {
@@ -126,7 +134,7 @@ fn no_key_is_made_of_a_type_that_is_not_allowed() {
 fn which_types_are_allowed_is_kept_and_whoever_sets_it_is_not_shut_out() {
     let mut w = World::new();
     w.admin();
-    assert!(w.mon.state.auth.allows(KeyType::Aes) && w.mon.state.auth.allows(KeyType::Aes256k));
+    assert!(w.mon.view.state.auth.allows(KeyType::Aes) && w.mon.view.state.auth.allows(KeyType::Aes256k));
     for (name, value) in [
         ("auth_allowed_ciphers", "foo"),
         ("auth_allowed_ciphers", "aes,foo"),
@@ -153,9 +161,9 @@ fn which_types_are_allowed_is_kept_and_whoever_sets_it_is_not_shut_out() {
 
     assert_eq!(w.answer(&make("auth rotate", "client.admin", "aes256k")).0, 0);
     assert_eq!(w.set("auth_allowed_ciphers", "aes256k"), (0, String::new()));
-    assert!(!w.mon.state.auth.allows(KeyType::Aes) && w.mon.state.auth.allows(KeyType::Aes256k));
+    assert!(!w.mon.view.state.auth.allows(KeyType::Aes) && w.mon.view.state.auth.allows(KeyType::Aes256k));
     // What new keys are of follows; the type that is no longer allowed can't be preferred.
-    assert_eq!(w.mon.state.auth.ciphers().preferred(), KeyType::Aes256k);
+    assert_eq!(w.mon.view.state.auth.ciphers().preferred(), KeyType::Aes256k);
     assert_eq!(w.set("auth_preferred_cipher", "aes").0, 22);
     let again = Monitor::load(
         super::identity(),
@@ -166,7 +174,7 @@ fn which_types_are_allowed_is_kept_and_whoever_sets_it_is_not_shut_out() {
         w.now,
     )
     .unwrap();
-    assert_eq!(again.state.auth.ciphers(), w.mon.state.auth.ciphers());
+    assert_eq!(again.view.state.auth.ciphers(), w.mon.view.state.auth.ciphers());
     // Whoever may only read may not change it.
     w.open(5, "client.r".parse().unwrap(), "allow r");
     let ack = w.command(
@@ -183,6 +191,7 @@ fn the_services_type_is_that_of_new_secrets() {
     let kinds = |w: &World| -> Vec<KeyType> {
         let secrets = w
             .mon
+            .view
             .state
             .auth
             .service_secrets()
@@ -294,7 +303,14 @@ fn types_of_keys_are_shown_without_the_keys() {
         (Some("osd"), Some("*"))
     );
     assert_eq!(osd["secrets"]["keys"][0]["expiring_key"]["key"]["type"], 2);
-    let key: &CryptoKey = &w.mon.state.auth.lookup(&"client.a".parse().unwrap()).unwrap().key;
+    let key: &CryptoKey = &w
+        .mon
+        .view
+        .state
+        .auth
+        .lookup(&"client.a".parse().unwrap())
+        .unwrap()
+        .key;
     assert!(!keys.to_string().contains(&key.to_base64()[20..40]));
     assert_eq!(
         w.answer(r#"{"prefix":"auth dump-keys"}"#),

@@ -11,7 +11,7 @@ use crate::core::Topic;
 
 impl World {
     fn lines(&self, channel: &str) -> Vec<String> {
-        let all = self.mon.state.clog.last(usize::MAX, "debug", channel);
+        let all = self.mon.view.state.clog.last(usize::MAX, "debug", channel);
         all.into_iter().map(|e| e.message.clone()).collect()
     }
 
@@ -107,7 +107,7 @@ fn others_write_to_the_cluster_log_under_their_own_names_and_not_without_end() {
             line("cluster", "y".repeat(1 << 20)),
         ],
     );
-    let all = w.mon.state.clog.last(2, "debug", "cluster");
+    let all = w.mon.view.state.clog.last(2, "debug", "cluster");
     assert!(
         all.iter()
             .all(|e| e.name.kind == 4 && e.name.id == "3" && e.rank.to_string() == "osd.3")
@@ -139,7 +139,7 @@ fn only_what_there_is_can_be_subscribed_to() {
         hostname: "h".repeat(4 << 20),
     };
     w.send(7, m.to_message());
-    let s = &w.mon.sessions[&7];
+    let s = &w.mon.view.sessions[&7];
     assert_eq!(
         s.subs.keys().map(Topic::to_string).collect::<Vec<_>>(),
         ["log-info", "mdsmap.x", "monmap", "osdmap"]

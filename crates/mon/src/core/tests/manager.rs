@@ -38,7 +38,7 @@ impl World {
 fn the_leader_is_the_manager_and_a_new_address_is_a_new_map() {
     let mut w = World::new();
     w.pass(Duration::from_secs(1));
-    let map = w.mon.state.manager.map.clone();
+    let map = w.mon.view.state.manager.map.clone();
     assert_eq!(
         (map.active_addrs, map.active_name.as_str()),
         (identity().mgr_addrs, "a")
@@ -49,8 +49,8 @@ fn the_leader_is_the_manager_and_a_new_address_is_a_new_map() {
     w.mon = Monitor::load(moved.clone(), w.kv.clone(), Default::default(), 2, true, w.now).unwrap();
     w.settle();
     w.pass(Duration::from_secs(1));
-    assert_eq!(w.mon.state.manager.map.active_addrs, moved.mgr_addrs);
-    assert_eq!(w.mon.state.manager.map.epoch, map.epoch + 1);
+    assert_eq!(w.mon.view.state.manager.map.active_addrs, moved.mgr_addrs);
+    assert_eq!(w.mon.view.state.manager.map.epoch, map.epoch + 1);
 }
 
 #[test]
@@ -59,24 +59,24 @@ fn a_manager_that_is_failed_is_gone_and_comes_back_as_another() {
     w.boot(0);
     let admin = w.admin();
     w.pass(Duration::from_secs(1));
-    let before = w.mon.state.manager.map.clone();
+    let before = w.mon.view.state.manager.map.clone();
     let fail = |w: &mut World, who: &str| {
         let ack = w.command(admin, &format!(r#"{{"prefix":"mgr fail"{who}}}"#));
         (ack.result, ack.status)
     };
     let unknown = (0, "Daemon not found 'b', already failed?".to_owned());
     assert_eq!(fail(&mut w, r#","who":"b""#), unknown);
-    assert_eq!(w.mon.state.manager.map, before);
+    assert_eq!(w.mon.view.state.manager.map, before);
 
     assert_eq!(fail(&mut w, ""), (0, String::new()));
-    let gone = w.mon.state.manager.map.clone();
+    let gone = w.mon.view.state.manager.map.clone();
     assert!(!gone.available && gone.active_gid == 0 && gone.active_name.is_empty());
     assert_eq!(gone.epoch, before.epoch + 1);
-    assert_eq!(gone.last_failure_osd_epoch, w.mon.state.osd.map.epoch);
+    assert_eq!(gone.last_failure_osd_epoch, w.mon.view.state.osd.map.epoch);
     assert_eq!(fail(&mut w, ""), (0, "Currently no active mgr".to_owned()));
 
     w.pass(Duration::from_secs(1));
-    let after = w.mon.state.manager.map.clone();
+    let after = w.mon.view.state.manager.map.clone();
     assert!(after.available && after.active_gid > before.active_gid);
     assert_eq!(
         (after.active_name, after.epoch),
@@ -86,7 +86,7 @@ fn a_manager_that_is_failed_is_gone_and_comes_back_as_another() {
         fail(&mut w, &format!(r#","who":"{}""#, after.active_gid)),
         (0, String::new())
     );
-    assert!(!w.mon.state.manager.map.available);
+    assert!(!w.mon.view.state.manager.map.available);
 }
 
 #[test]
@@ -163,7 +163,10 @@ fn the_manager_serves_its_commands_under_its_capabilities() {
             reply.status.starts_with("access denied: does your client key")
         );
     }
-    assert!(!w.mon.state.osd.map.exists(1), "the reply came after the commit");
+    assert!(
+        !w.mon.view.state.osd.map.exists(1),
+        "the reply came after the commit"
+    );
 }
 
 #[test]
@@ -218,17 +221,17 @@ fn the_modules_start_when_the_client_of_those_before_is_shut_out() {
     let mut w = World::new();
     w.boot(0);
     w.pass(Duration::from_secs(3));
-    let map = w.mon.state.manager.map.clone();
+    let map = w.mon.view.state.manager.map.clone();
     assert_eq!(w.modules.len(), 1, "once");
     assert_eq!(map.client_addrs.len(), spirula_manager::ADDRESSES);
     assert_eq!(map.client_addrs[0], w.modules[0].into());
-    assert!(w.mon.state.osd.map.blocklist.is_empty());
+    assert!(w.mon.view.state.osd.map.blocklist.is_empty());
 
     let again = Monitor::load(identity(), w.kv.clone(), Default::default(), 2, true, w.now);
     w.mon = again.unwrap();
     w.settle();
     w.pass(Duration::from_secs(1));
-    let shut_out = |w: &World, at: usize| w.mon.state.osd.map.is_blocklisted(&w.modules[at]);
+    let shut_out = |w: &World, at: usize| w.mon.view.state.osd.map.is_blocklisted(&w.modules[at]);
     assert!(
         shut_out(&w, 0) && w.modules.len() == 1,
         "before the next one starts"
@@ -237,8 +240,8 @@ fn the_modules_start_when_the_client_of_those_before_is_shut_out() {
     assert_eq!(w.modules.len(), 2);
     assert!(!shut_out(&w, 1));
     assert_eq!(
-        w.mon.state.manager.map.last_failure_osd_epoch,
-        w.mon.state.osd.map.epoch
+        w.mon.view.state.manager.map.last_failure_osd_epoch,
+        w.mon.view.state.osd.map.epoch
     );
 
     w.mon.module_news(News::Ended("shut out".into()), w.now);

@@ -12,7 +12,7 @@ fn bad_commands_are_refused_as_officially() {
         admin,
         r#"{"prefix":"osd set-require-min-compat-client","version":"luminous"}"#,
     );
-    let epoch = w.mon.state.osd.map.epoch;
+    let epoch = w.mon.view.state.osd.map.epoch;
     let mut wrong = Vec::new();
     for line in include_str!("refusals.txt")
         .lines()
@@ -28,7 +28,7 @@ fn bad_commands_are_refused_as_officially() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(w.mon.state.osd.map.epoch, epoch);
+    assert_eq!(w.mon.view.state.osd.map.epoch, epoch);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn classes_and_rules_come_and_go() {
         let ack = w.command(admin, json);
         assert_eq!((-ack.result, ack.status.as_str()), (errno, text), "{json}");
     }
-    let crush = w.mon.state.osd.map.crush.map();
+    let crush = w.mon.view.state.osd.map.crush.map();
     assert_eq!(
         crush.rule(1).map(|r| (r.min_size, r.max_size, r.steps.len())),
         Some((3, 6, 5))
@@ -249,7 +249,7 @@ fn an_osd_of_another_version_is_told_after_the_delay() {
         ("0", ours),
         ("1", "ceph version 16.2.15 (spirula 0.0.1) pacific (stable)"),
     ] {
-        w.mon.writes.txn.put("osd_metadata", osd, metadata(version));
+        w.mon.changes.txn.put("osd_metadata", osd, metadata(version));
     }
     w.mon.pump();
     w.settle();
@@ -267,7 +267,7 @@ fn an_osd_of_another_version_is_told_after_the_delay() {
         ),
         "{text}"
     );
-    w.mon.writes.txn.put("osd_metadata", "1", metadata(ours));
+    w.mon.changes.txn.put("osd_metadata", "1", metadata(ours));
     w.mon.pump();
     w.settle();
     assert!(!health(&mut w).contains("DAEMON_OLD_VERSION"));

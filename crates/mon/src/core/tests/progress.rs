@@ -32,10 +32,10 @@ impl Pgs {
 
     /// All PGs are reported with this state, a thousand bytes and so many recovered.
     fn report(&mut self, state: PgState, recovered: i64) {
-        let epoch = self.w.mon.state.osd.map.epoch;
+        let epoch = self.w.mon.view.state.osd.map.epoch;
         for seed in 0..4 {
             let pg = PgId::new(1, seed);
-            let at = self.w.mon.state.osd.map.map_pg(pg);
+            let at = self.w.mon.view.state.osd.map.map_pg(pg);
             self.seq += 1;
             let mut stat = PgStat {
                 state,
@@ -133,7 +133,7 @@ fn primaries_are_told_what_an_operator_wants_first() {
         (0, "pg 1.1 doesn't require backfilling; \n")
     );
     p.report(MOVES, 0);
-    let primary = p.w.mon.state.stats.pgs[&PgId::new(1, 1)].acting_primary;
+    let primary = p.w.mon.view.state.stats.pgs[&PgId::new(1, 1)].acting_primary;
     let said = p.say(force);
     assert_eq!(said.0, 0);
     assert_eq!(

@@ -242,6 +242,7 @@ impl Group {
     fn has_noout(&self, n: usize) -> bool {
         self.members[n]
             .mon
+            .view
             .state
             .osd
             .map
@@ -314,7 +315,7 @@ fn without_a_majority_nothing_is_answered_and_clients_are_sent_away() {
     g.admin(0);
     (g.members[1].up, g.members[2].up) = (false, false);
     g.elect(0);
-    assert_eq!(g.members[0].mon.quorum.role, Role::Adrift);
+    assert_eq!(g.members[0].mon.view.quorum.role, Role::Adrift);
     g.command(0, 5, SET);
     g.command(0, 6, r#"{"prefix":"status"}"#);
     assert!(g.acks(0).is_empty() && !g.has_noout(0));
@@ -354,7 +355,7 @@ fn no_two_monitors_give_the_same_global_id() {
     }
     // Nor do they after a restart.
     let m = &g.members[2];
-    let me = m.mon.me.clone();
+    let me = m.mon.view.me.clone();
     let mut again = Monitor::load(me, m.kv.clone(), BTreeMap::new(), 9, false, g.now).unwrap();
     assert_eq!(again.auth().new_global_id(), None);
     again.follow("a", g.term, g.now);
@@ -379,12 +380,12 @@ fn an_osd_tells_a_new_leader_everything_and_is_not_missed_with_its_monitor() {
         ..OsdBoot::default()
     };
     g.send(1, 100, OsdReport::Boot(boot).to_message());
-    assert!((0..3).all(|n| g.members[n].mon.state.osd.map.is_up(0)));
+    assert!((0..3).all(|n| g.members[n].mon.view.state.osd.map.is_up(0)));
     // Its monitor dies: the OSD may be alive.
     let session = *g.members[0].through.keys().next().unwrap();
     g.members[0].mon.forget(session);
     g.pass(Duration::from_secs(5));
-    assert!(g.members[0].mon.state.osd.map.is_up(0));
+    assert!(g.members[0].mon.view.state.osd.map.is_up(0));
     g.elect(2);
     assert!(
         g.members[1].closed.contains(&100),

@@ -19,7 +19,7 @@ fn op(w: &mut World, session: SessionId, op: PoolOpCode, name: &str, snapid: u64
     w.send(session, m.to_message());
     let reply = w.inbox.entry(session).or_default().pop().unwrap();
     let reply: MPoolOpReply = reply.decode().unwrap();
-    assert_eq!(reply.epoch, w.mon.state.osd.map.epoch);
+    assert_eq!(reply.epoch, w.mon.view.state.osd.map.epoch);
     let id = <[u8; 8]>::try_from(&reply.data[..]).ok().map(u64::from_le_bytes);
     (reply.result, id)
 }
@@ -36,11 +36,11 @@ fn world() -> World {
 /// The primary of PG `seed` says that it has trimmed `snaps`.
 fn trimmed(w: &mut World, seed: u32, snaps: &[u64]) {
     let pg = PgId::new(1, seed);
-    let at = w.mon.state.osd.map.map_pg(pg);
+    let at = w.mon.view.state.osd.map.map_pg(pg);
     let stat = PgStat {
         state: PgState::ACTIVE.with(PgState::CLEAN),
         acting_primary: at.acting_primary,
-        reported_epoch: w.mon.state.osd.map.epoch,
+        reported_epoch: w.mon.view.state.osd.map.epoch,
         purged_snaps: snaps.iter().copied().collect(),
         ..PgStat::default()
     };
@@ -59,6 +59,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
     let mut w = world();
     let queue = |w: &World| {
         w.mon
+            .view
             .state
             .osd
             .map
@@ -77,15 +78,15 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
     );
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 9), (-2, None));
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
-    assert_eq!(w.mon.state.osd.map.pools[&1].snap_seq, 4);
-    let epoch = w.mon.state.osd.map.epoch;
+    assert_eq!(w.mon.view.state.osd.map.pools[&1].snap_seq, 4);
+    let epoch = w.mon.view.state.osd.map.epoch;
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
     assert_eq!(
         op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 4),
         (0, None),
         "never was one"
     );
-    assert_eq!(w.mon.state.osd.map.epoch, epoch);
+    assert_eq!(w.mon.view.state.osd.map.epoch, epoch);
     assert_eq!(queue(&w).as_deref(), Some("[2~1]"));
     trimmed(&mut w, 0, &[2]);
     assert_eq!(queue(&w).as_deref(), Some("[2~1]"));
@@ -94,7 +95,7 @@ fn a_pool_has_one_kind_of_snapshots_and_removed_ones_queue_until_all_pgs_trimmed
     assert_eq!(op(&mut w, 1, P::DELETE_UNMANAGED_SNAP, "", 2), (0, None));
     assert_eq!(queue(&w), None, "purged once is purged for ever");
     // Whoever has missed the map that told of it asks. A monitor that is behind is silent.
-    let epoch = w.mon.state.osd.map.epoch;
+    let epoch = w.mon.view.state.osd.map.epoch;
     let mut ask = |epoch| {
         w.inbox.remove(&100);
         w.send(
@@ -138,7 +139,7 @@ fn pool_snapshots_have_names() {
         (0, "pool p snap a does not exist".into())
     );
     assert_eq!(say(&mut w, "rmsnap", "b"), (0, "removed pool p snap b".into()));
-    let map = &w.mon.state.osd.map;
+    let map = &w.mon.view.state.osd.map;
     assert_eq!(map.removed_snaps_queue[&1].to_string(), "[1~2]");
     assert_eq!((map.pools[&1].snap_seq, map.pools[&1].snap_epoch), (4, map.epoch));
     w.command(
@@ -147,7 +148,7 @@ fn pool_snapshots_have_names() {
     );
     w.pass(Duration::from_secs(1));
     assert!(
-        w.mon.state.osd.map.removed_snaps_queue.is_empty(),
+        w.mon.view.state.osd.map.removed_snaps_queue.is_empty(),
         "nobody trims a pool that is gone"
     );
 }
@@ -173,6 +174,7 @@ fn who_may_write_in_a_pool_manages_its_snapshots() {
         Auth::put(&name, &entity(caps), &mut txn);
         for op in &txn.ops {
             w.mon
+                .view
                 .state
                 .auth
                 .apply(&op.service, &op.key, op.value.as_ref())

@@ -95,7 +95,7 @@ fn the_cluster_log_tells_how_the_health_changes() {
     w.pass(Duration::from_secs(1));
     // Entries alone wait for the next tick.
     w.pass(Duration::from_secs(1));
-    let log = w.mon.state.clog.last(100, "info", "cluster");
+    let log = w.mon.view.state.clog.last(100, "info", "cluster");
     let lines: Vec<String> = log
         .iter()
         .map(|e| format!("{} {}", e.priority, e.message))
@@ -121,10 +121,10 @@ fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
     (0..3).for_each(|o| w.boot(o));
     let gone = OsdFailureReport {
         target: 2,
-        target_addrs: w.mon.state.osd.map.client_addrs(2).unwrap().clone(),
+        target_addrs: w.mon.view.state.osd.map.client_addrs(2).unwrap().clone(),
         kind: FailureKind::IMMEDIATE,
         failed_for_ms: 0,
-        epoch: w.mon.state.osd.map.epoch,
+        epoch: w.mon.view.state.osd.map.epoch,
     };
     w.send(100, OsdReport::Failure(gone).to_message());
     let sooner = r#"{"prefix":"config set","who":"mon","name":"mon_osd_report_timeout","value":"60"}"#;
@@ -134,7 +134,7 @@ fn the_cluster_log_tells_why_an_osd_is_down_or_out() {
     w.command(admin, r#"{"prefix":"osd out","ids":["2"]}"#);
     w.pass(Duration::from_secs(60));
     w.settle();
-    let last = w.mon.state.clog.last(50, "info", "cluster");
+    let last = w.mon.view.state.clog.last(50, "info", "cluster");
     let said: Vec<&str> = last.iter().map(|e| e.message.as_str()).collect();
     for text in [
         "osd.2 failed (root=default,host=h) (connection refused reported by osd.0)",
