@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use spirula_denc::UTime;
 
-use crate::core::{LoadError, Monitor};
+use crate::core::{LoadError, Turn, View};
 use crate::fmt::{one_line, parse_time};
 use crate::options;
 use crate::service::{Service, Source};
@@ -154,39 +154,40 @@ impl Crashes {
     }
 }
 
-impl Monitor {
+impl View {
     /// The time before which an option's seconds begin.
     fn before(&self, option: &str) -> UTime {
         let set = self
-            .view
             .state
             .config
-            .for_daemon("mgr", &self.view.me.name, &self.view.me.hostname, "")
+            .for_daemon("mgr", &self.me.name, &self.me.hostname, "")
             .remove(option);
         let option = options::find(option);
         let parsed = set.and_then(|v| option?.parse(&v).ok());
         let seconds = parsed.as_deref().or_else(|| Some(option?.default));
         let seconds: u64 = seconds.and_then(|s| s.parse().ok()).unwrap_or(0);
         UTime {
-            sec: u32::try_from(u64::from(self.view.now.sec).saturating_sub(seconds)).unwrap_or(0),
-            ..self.view.now
+            sec: u32::try_from(u64::from(self.now.sec).saturating_sub(seconds)).unwrap_or(0),
+            ..self.now
         }
     }
 
     /// What the health says of crashes: a line for each.
     pub(crate) fn recent_crashes(&self) -> Vec<String> {
-        if self.view.state.crashes.known.is_empty() {
+        if self.state.crashes.known.is_empty() {
             return Vec::new();
         }
-        self.view.state.crashes.news(self.before(WARN))
+        self.state.crashes.news(self.before(WARN))
     }
+}
 
+impl Turn<'_> {
     /// Forgets crashes of long ago. To be called now and then where this monitor leads.
     pub(crate) fn forget_old_crashes(&mut self) {
         if self.view.state.crashes.known.is_empty() {
             return;
         }
-        for id in self.view.state.crashes.until(self.before(RETAIN)) {
+        for id in self.view.state.crashes.until(self.view.before(RETAIN)) {
             self.changes.txn.remove(SERVICE, format!("{PREFIX}{id}"));
         }
     }

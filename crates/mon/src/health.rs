@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use spirula_maps::{OsdMap, OsdMapFlags, OsdState, PgId, PgStat, PgState, PoolFlags};
 
-use crate::core::Monitor;
+use crate::core::View;
 use crate::fmt;
 
 pub(crate) use changes::HealthLog;
@@ -129,14 +129,14 @@ fn place(map: &OsdMap, item: i32) -> String {
     levels.join(",")
 }
 
-impl Monitor {
+impl View {
     /// All checks.
     pub fn health(&self) -> Checks {
         let mut out = Checks::new();
-        let map = &self.view.state.osd.map;
+        let map = &self.state.osd.map;
         self.mons_down(&mut out);
         self.osds_down(map, &mut out);
-        let failsafe = self.view.values.float("osd_failsafe_full_ratio") as f32;
+        let failsafe = self.values.float("osd_failsafe_full_ratio") as f32;
         fullness::check(map, failsafe, &mut out);
         flags(map, &mut out);
         self.pools(map, &mut out);
@@ -155,7 +155,7 @@ impl Monitor {
 
     /// The manager's modules, where they end again and again, in the words of Ceph's monitors.
     fn manager_module(&self, out: &mut Checks) {
-        if let Some(why) = self.view.state.manager.module.failure(self.view.steady.now()) {
+        if let Some(why) = self.state.manager.module.failure(self.steady.now()) {
             let text = format!("Module '{}' has failed: {why}", spirula_manager::MODULE);
             out.insert("MGR_MODULE_ERROR", error(text.clone(), 1, vec![text]));
         }
@@ -265,7 +265,7 @@ impl Monitor {
                 );
             }
         }
-        if self.view.values.flag("mon_warn_on_pool_no_redundancy") {
+        if self.values.flag("mon_warn_on_pool_no_redundancy") {
             let single: Vec<String> = map
                 .pools
                 .iter()
@@ -281,7 +281,7 @@ impl Monitor {
     }
 
     fn pools_without_app(&self, map: &OsdMap, out: &mut Checks) {
-        if !self.view.values.flag("mon_warn_on_pool_no_app") {
+        if !self.values.flag("mon_warn_on_pool_no_app") {
             return;
         }
         let mut detail: Vec<String> = map
@@ -289,7 +289,7 @@ impl Monitor {
             .iter()
             // An empty pool may still be in the making.
             .filter(|(id, p)| {
-                p.application_metadata.is_empty() && self.view.state.stats.pool(**id).sum.num_objects > 0
+                p.application_metadata.is_empty() && self.state.stats.pool(**id).sum.num_objects > 0
             })
             .map(|(id, _)| {
                 format!(
@@ -319,7 +319,7 @@ impl Monitor {
 
     fn counts(&self, map: &OsdMap, out: &mut Checks) {
         let n = map.osds().count();
-        let want = usize::try_from(self.view.values.uint("osd_pool_default_size")).unwrap_or(3);
+        let want = usize::try_from(self.values.uint("osd_pool_default_size")).unwrap_or(3);
         if n < want {
             out.insert(
                 "TOO_FEW_OSDS",
@@ -331,7 +331,7 @@ impl Monitor {
             );
         }
         let inside = map.osds().filter(|o| map.is_in(*o)).count();
-        let most = usize::try_from(self.view.values.uint("mon_max_pg_per_osd")).unwrap_or(250);
+        let most = usize::try_from(self.values.uint("mon_max_pg_per_osd")).unwrap_or(250);
         let placed: usize = map
             .pools
             .values()
@@ -353,16 +353,8 @@ impl Monitor {
     fn slow_ops(&self, out: &mut Checks) {
         let mut daemons = Vec::new();
         let (mut total, mut oldest) = (0usize, Duration::ZERO);
-        for osd in self
-            .view
-            .state
-            .osd
-            .map
-            .osds()
-            .filter(|o| self.view.state.osd.map.is_up(*o))
-        {
+        for osd in self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o)) {
             let Some((n, age)) = self
-                .view
                 .state
                 .osd
                 .lives
@@ -391,9 +383,9 @@ impl Monitor {
     }
 
     fn pgs(&self, out: &mut Checks) {
-        let stuck_after = Duration::from_secs(self.view.values.uint("mon_pg_stuck_threshold"));
+        let stuck_after = Duration::from_secs(self.values.uint("mon_pg_stuck_threshold"));
         let mut found: BTreeMap<&'static str, Found> = BTreeMap::new();
-        for (pg, stat) in &self.view.state.stats.pgs {
+        for (pg, stat) in &self.state.stats.pgs {
             for rule in PG_RULES {
                 let Some(line) = rule.test(self, *pg, stat, stuck_after) else {
                     continue;
@@ -405,7 +397,7 @@ impl Monitor {
                 }
             }
         }
-        let sum = self.view.state.stats.total().sum;
+        let sum = self.state.stats.total().sum;
         for (code, f) in found {
             let (head, severe) = match code {
                 "PG_AVAILABILITY" => ("Reduced data availability: ", false),
@@ -459,7 +451,7 @@ impl Monitor {
                 error(format!("{n} scrub errors"), n, Vec::new()),
             );
         }
-        if self.view.values.flag("mon_warn_on_misplaced")
+        if self.values.flag("mon_warn_on_misplaced")
             && sum.num_objects_misplaced > 0
             && sum.num_object_copies > 0
         {
@@ -528,7 +520,7 @@ fn rule_name(order: u8) -> &'static str {
 
 impl PgRule {
     /// The detail line, where the PG is in this state.
-    fn test(&self, mon: &Monitor, pg: PgId, stat: &PgStat, stuck_after: Duration) -> Option<String> {
+    fn test(&self, mon: &View, pg: PgId, stat: &PgStat, stuck_after: Duration) -> Option<String> {
         if stat.state.contains(self.state) == self.inverted {
             return None;
         }
@@ -536,12 +528,12 @@ impl PgRule {
         if let Some(since) = self.since {
             let since = since(stat);
             let started = if since.is_zero() { stat.last_change } else { since };
-            if mon.view.now.since(started) < stuck_after {
+            if mon.now.since(started) < stuck_after {
                 return None;
             }
             let age = match since.is_zero() {
                 true => "since forever".to_owned(),
-                false => format!("for {}", fmt::age(mon.view.now.since(since))),
+                false => format!("for {}", fmt::age(mon.now.since(since))),
             };
             return Some(format!(
                 "pg {pg} is stuck {} {age}, current state {state}, last acting {}",

@@ -10,7 +10,7 @@ use spirula_denc::{Fsid, UTime};
 use spirula_manager::TaskNews;
 use spirula_maps::{PgId, PgState};
 
-use crate::core::Monitor;
+use crate::core::View;
 use crate::fmt;
 use crate::service::ConfigEntry;
 
@@ -268,45 +268,43 @@ impl Progress {
     }
 }
 
-impl Monitor {
+impl View {
     /// Whether progress is told: [`PROGRESS_OPTION`].
     pub(crate) fn tells_progress(&self) -> bool {
         let of_module = |e: &ConfigEntry| e.who.section == "mgr" && e.name == PROGRESS_OPTION;
-        let value = self.view.state.config.entries().find(of_module);
+        let value = self.state.config.entries().find(of_module);
         !value.is_some_and(|e| matches!(e.value.to_lowercase().as_str(), "false" | "no" | "off" | "0"))
     }
 
     /// Looks at what has changed. To be called about twice a second where this monitor leads.
     pub(crate) fn watch_progress(&mut self) {
         if !self.tells_progress() {
-            self.view.progress.restart();
+            self.progress.restart();
             return;
         }
-        let mut p = std::mem::take(&mut self.view.progress);
+        let mut p = std::mem::take(&mut self.progress);
         self.notice_in_and_out(&mut p);
         self.notice_copying(&mut p);
-        let now = self.view.now;
+        let now = self.now;
         for e in p.events.iter_mut().filter(|e| !e.is_task()) {
             e.share = self.share_done(e).clamp(0.0, 1.0);
         }
         while let Some(at) = p.events.iter().position(|e| !e.is_task() && e.share >= 1.0) {
             p.complete(at, now);
         }
-        self.view.progress = p;
+        self.progress = p;
     }
 
     /// A task of a module of the manager tells something.
     pub(crate) fn task_progress(&mut self, news: TaskNews) {
         if self.tells_progress() {
-            self.view
-                .progress
-                .hear_task(news, self.view.now, self.view.state.osd.map.epoch);
+            self.progress.hear_task(news, self.now, self.state.osd.map.epoch);
         }
     }
 
     /// Begins events about OSDs that were marked out or in.
     fn notice_in_and_out(&self, p: &mut Progress) {
-        let map = &self.view.state.osd.map;
+        let map = &self.state.osd.map;
         if p.epoch == map.epoch && p.inside.is_some() {
             return;
         }
@@ -322,21 +320,21 @@ impl Monitor {
             }
             let of_osd = |e: &Event| matches!(e.about, About::Osd { osd: o, .. } if o == osd);
             while let Some(at) = p.events.iter().position(of_osd).filter(|_| marked == "in") {
-                p.complete(at, self.view.now);
+                p.complete(at, self.now);
             }
             let left = self.moving_for(osd);
             if !left.is_empty() {
                 let count = left.len();
                 let message = format!("Rebalancing after osd.{osd} marked {marked}");
-                p.begin(message, About::Osd { osd, count, left }, self.view.now, map.epoch);
+                p.begin(message, About::Osd { osd, count, left }, self.now, map.epoch);
             }
         }
     }
 
     /// The PGs that the newest map gives to this OSD or takes from it, with what has been copied of each.
     fn moving_for(&self, osd: i32) -> BTreeMap<PgId, i64> {
-        let moves = self.view.state.stats.pgs.iter().filter(|(pg, stat)| {
-            let up = self.view.state.osd.map.map_pg(**pg).up;
+        let moves = self.state.stats.pgs.iter().filter(|(pg, stat)| {
+            let up = self.state.osd.map.map_pg(**pg).up;
             let differs = up.iter().collect::<BTreeSet<_>>() != stat.up.iter().collect();
             differs && (up.contains(&osd) || stat.up.contains(&osd))
         });
@@ -348,18 +346,16 @@ impl Monitor {
     /// Begins the event about the cluster, where something is copied.
     fn notice_copying(&self, p: &mut Progress) {
         let copying = |s: PgState| s.intersects(COPYING);
-        if p.events.iter().any(Event::is_shown)
-            || !self.view.state.stats.pgs.values().any(|s| copying(s.state))
-        {
+        if p.events.iter().any(Event::is_shown) || !self.state.stats.pgs.values().any(|s| copying(s.state)) {
             return;
         }
-        let untouched = self.view.state.stats.pgs.iter().filter(|(_, s)| is_done(s.state));
+        let untouched = self.state.stats.pgs.iter().filter(|(_, s)| is_done(s.state));
         let untouched = untouched.map(|(pg, _)| *pg).collect();
-        let epoch = self.view.state.osd.map.epoch;
+        let epoch = self.state.osd.map.epoch;
         p.begin(
             "Global Recovery Event".to_owned(),
             About::Cluster { untouched },
-            self.view.now,
+            self.now,
             epoch,
         );
     }
@@ -369,16 +365,8 @@ impl Monitor {
         match &mut e.about {
             About::Task { .. } => e.share,
             About::Cluster { untouched } => {
-                untouched.retain(|pg| {
-                    self.view
-                        .state
-                        .stats
-                        .pgs
-                        .get(pg)
-                        .is_some_and(|s| is_done(s.state))
-                });
+                untouched.retain(|pg| self.state.stats.pgs.get(pg).is_some_and(|s| is_done(s.state)));
                 let counted = self
-                    .view
                     .state
                     .stats
                     .pgs
@@ -396,7 +384,7 @@ impl Monitor {
             About::Osd { count, left, .. } => {
                 let mut partly = 0.0;
                 left.retain(|pg, before| {
-                    let Some(s) = self.view.state.stats.pgs.get(pg) else {
+                    let Some(s) = self.state.stats.pgs.get(pg) else {
                         return false;
                     };
                     let current = s.reported_epoch >= e.epoch;

@@ -6,7 +6,7 @@ use super::{
     Args, Done, Outcome, Parsed, Reply, admit, answer_daemon_command, daemon, errno, execute, named, now,
     official, refuse, signature,
 };
-use crate::core::{Monitor, SessionId};
+use crate::core::{Effect, Monitor, SessionId, Turn};
 use crate::fmt::Format;
 use bytes::Bytes;
 use spirula_asok::osd_network;
@@ -128,7 +128,7 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
                 stats.flat_map(|(from, stat)| stat.hb_pingtime.iter().map(|(to, t)| (*from, *to, *t)));
             Ok(osd_network::dump(times, threshold, &mon.view.values, mon.view.now).into())
         }
-        _ => daemon::daemon_command(mon, prefix, args),
+        _ => daemon::daemon_command(&mut mon.daemon(), prefix, args),
     })
 }
 
@@ -136,12 +136,12 @@ pub(crate) fn tell_mgr(mon: &mut Monitor, session: SessionId, cmd: &[String]) ->
 const MAX_STATUS: usize = 1024;
 
 /// A module has refused a command for lack of capabilities: says so in the audit log, and where help is.
-pub(crate) fn denied_by_module(mon: &mut Monitor, session: SessionId, reply: Reply) -> Reply {
+pub(crate) fn denied_by_module(turn: &mut Turn<'_>, session: SessionId, reply: Reply) -> Reply {
     let text = format!(
         "{}: access denied",
         crate::fmt::cut(reply.status.clone(), MAX_STATUS)
     );
-    mon.audit_text(session, || text, false);
+    turn.effect(Effect::AuditRefusal(session, text));
     let status = format!("{}{DENIED}", reply.status);
     reply.with_status(status)
 }

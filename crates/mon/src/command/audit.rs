@@ -8,7 +8,7 @@ use spirula_cephx::AuthName;
 use spirula_proto::mon::LogPriority;
 
 use super::Args;
-use crate::core::{Monitor, Session, SessionId, Topic};
+use crate::core::{Sender, Session, SessionId, Topic, View};
 use crate::pace::Pace;
 
 /// Longest text of a command, in bytes.
@@ -28,11 +28,6 @@ const SECRETS: &[(&str, &str)] = &[
     ("orch ", "api_password"),
 ];
 
-/// How denied commands are logged.
-pub(crate) fn denials() -> Pace<AuthName> {
-    Pace::new(DENIED, DENIED_PERIOD)
-}
-
 /// A command as JSON, without secrets. What a client sent behind or around the object is not shown, nor how it wrote it.
 pub(crate) fn shown(args: &Args) -> String {
     let mut map = args.to_map();
@@ -46,68 +41,83 @@ pub(crate) fn shown(args: &Args) -> String {
     crate::fmt::cut(Value::Object(map).to_string(), MAX_TEXT)
 }
 
-impl Monitor {
-    /// Notes in the audit log that a session's command was dispatched or denied.
-    pub(super) fn audit(&mut self, session: SessionId, args: &Args, allowed: bool) {
+/// The audit log: which commands were dispatched or denied.
+pub(crate) struct Audit {
+    /// How often it tells of denied commands.
+    denials: Pace<AuthName>,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self {
+            denials: Pace::new(DENIED, DENIED_PERIOD),
+        }
+    }
+}
+
+impl Audit {
+    /// Notes that a session's command was dispatched or denied.
+    pub(super) fn command(&mut self, view: &mut View, session: SessionId, args: &Args, allowed: bool) {
         let verdict = if allowed { "dispatch" } else { "access denied" };
-        self.audit_text(session, || format!("cmd=[{}]: {verdict}", shown(args)), allowed);
+        self.text(
+            view,
+            session,
+            || format!("cmd=[{}]: {verdict}", shown(args)),
+            allowed,
+        );
     }
 
     /// The same of something that was denied or not. The text is only made where it is written.
-    pub(super) fn audit_text(&mut self, session: SessionId, text: impl FnOnce() -> String, allowed: bool) {
-        let Some(sender) = self.sender(session) else {
+    pub(crate) fn text(
+        &mut self,
+        view: &mut View,
+        session: SessionId,
+        text: impl FnOnce() -> String,
+        allowed: bool,
+    ) {
+        let Some(sender) = view.sender(session) else {
             return;
         };
-        if allowed || self.denials.admits(&sender.name, self.view.steady.now()) {
-            self.audit_at(session, LogPriority::INFO, text);
-        }
-    }
-
-    fn audit_at(&mut self, session: SessionId, priority: LogPriority, text: impl FnOnce() -> String) {
-        let Some(sender) = self.sender(session) else {
-            return;
-        };
-        let text = text();
-        let from = crate::fmt::addr_legacy(&sender.addr);
-        let name = sender.name.to_string().replace('\'', "\\'");
-        self.audit_line(priority, format!("from='{from}' entity='{name}' {text}"));
-    }
-
-    fn audit_line(&mut self, priority: LogPriority, text: String) {
-        let entry = self
-            .view
-            .state
-            .clog
-            .own_entry(&self.view.me, self.view.now, priority, "audit", text);
-        self.view.state.clog.add(entry);
-    }
-
-    /// Whether somebody watches the cluster log here at the level of debugging, who may see what the monitors tell.
-    fn is_debug_watched(&self) -> bool {
-        let watches = |s: &Session| {
-            s.subs.contains_key(&Topic::Log(LogPriority::DEBUG)) && s.caps.is_allowed_service("mon", "r")
-        };
-        self.view.sessions.values().any(watches)
-    }
-
-    /// Notes in the audit log that a session's command, which only reads, was dispatched: while somebody watches, as the log is
-    /// replicated and stored, and clients that look at the cluster again and again are no reason to write.
-    pub(super) fn audit_read(&mut self, session: SessionId, args: &Args) {
-        if self.is_debug_watched() {
-            let text = || format!("cmd=[{}]: dispatch", shown(args));
-            self.audit_at(session, LogPriority::DEBUG, text);
+        if allowed || self.denials.admits(&sender.name, view.steady.now()) {
+            line(view, &sender, LogPriority::INFO, &text());
         }
     }
 
     /// Notes how many refusals were not noted.
-    pub(crate) fn audit_suppressed(&mut self) {
-        for (name, count) in self.denials.over(self.view.steady.now()) {
+    pub(crate) fn tell_suppressed(&mut self, view: &mut View) {
+        for (name, count) in self.denials.over(view.steady.now()) {
             let name = name.to_string().replace('\'', "\\'");
             let seconds = DENIED_PERIOD.as_secs();
             let text = format!("entity='{name}': access denied to {count} more commands within {seconds} s");
-            self.audit_line(LogPriority::INFO, text);
+            view.audit_event(LogPriority::INFO, text);
         }
     }
+}
+
+/// Notes that a session's command, which only reads, was dispatched: while somebody watches, as the log is replicated and stored,
+/// and clients that look at the cluster again and again are no reason to write.
+pub(super) fn read(view: &mut View, session: SessionId, args: &Args) {
+    if !is_debug_watched(view) {
+        return;
+    }
+    if let Some(sender) = view.sender(session) {
+        let text = format!("cmd=[{}]: dispatch", shown(args));
+        line(view, &sender, LogPriority::DEBUG, &text);
+    }
+}
+
+/// Whether somebody watches the cluster log here at the level of debugging, who may see what the monitors tell.
+fn is_debug_watched(view: &View) -> bool {
+    let watches = |s: &Session| {
+        s.subs.contains_key(&Topic::Log(LogPriority::DEBUG)) && s.caps.is_allowed_service("mon", "r")
+    };
+    view.sessions.values().any(watches)
+}
+
+fn line(view: &mut View, sender: &Sender, priority: LogPriority, text: &str) {
+    let from = crate::fmt::addr_legacy(&sender.addr);
+    let name = sender.name.to_string().replace('\'', "\\'");
+    view.audit_event(priority, format!("from='{from}' entity='{name}' {text}"));
 }
 
 #[cfg(test)]

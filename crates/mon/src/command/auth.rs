@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use spirula_cephx::{AuthName, CryptoKey, EntityAuth, Env, KeyServer, KeyType, Keyring};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::service::Auth;
 
 commands! {
@@ -40,9 +40,9 @@ fn entity(call: &Call<'_>) -> Result<AuthName, Reply> {
         .map_err(|_| Reply::error(errno::EINVAL, format!("invalid entity_auth {text}")))
 }
 
-fn find(m: &Monitor, name: &AuthName) -> Result<EntityAuth, Reply> {
+fn find(m: &View, name: &AuthName) -> Result<EntityAuth, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("failed to find {name} in keyring"));
-    m.view.state.auth.lookup(name).ok_or_else(missing)
+    m.state.auth.lookup(name).ok_or_else(missing)
 }
 
 /// One entity as JSON.
@@ -66,9 +66,8 @@ fn show(call: &Call<'_>, name: &AuthName, e: EntityAuth) -> Reply {
 }
 
 /// The order of the official listing: by type number.
-fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
+fn ordered(m: &View) -> Vec<(AuthName, EntityAuth)> {
     let mut all: Vec<_> = m
-        .view
         .state
         .auth
         .entities()
@@ -80,7 +79,7 @@ fn ordered(m: &Monitor) -> Vec<(AuthName, EntityAuth)> {
     all
 }
 
-fn export(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn export(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.args.opt_str("entity").is_none() {
         return now(
             Reply::text(keyring(m.view.state.auth.entities().clone())).with_status("exported master keyring")
@@ -93,9 +92,9 @@ fn export(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(show(call, &name, e).with_status(format!("exported keyring for {name}")))
 }
 
-fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = entity(call)?;
-    let e = find(m, &name)?;
+    let e = find(m.view, &name)?;
     now(show(call, &name, e).with_status(format!("exported keyring for {name}")))
 }
 
@@ -108,7 +107,7 @@ fn key_reply(call: &Call<'_>, e: &EntityAuth) -> Reply {
     }
 }
 
-fn get_key(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get_key(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = entity(call)?;
     match m.view.state.auth.lookup(&name) {
         Some(e) => now(key_reply(call, &e)),
@@ -116,8 +115,8 @@ fn get_key(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let all = ordered(m);
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let all = ordered(m.view);
     if call.format.is_structured() {
         let v: Vec<Value> = all.iter().map(|(n, e)| entity_json(n, e)).collect();
         return now(Reply::json(
@@ -160,17 +159,17 @@ fn input_keyring(call: &Call<'_>) -> Result<Keyring, Reply> {
 }
 
 /// The type that a command names for a new key, or the preferred one.
-fn key_type(m: &Monitor, call: &Call<'_>) -> Result<KeyType, Reply> {
+fn key_type(m: &View, call: &Call<'_>) -> Result<KeyType, Reply> {
     let Some(name) = call.args.opt_str("key_type") else {
-        return Ok(m.view.state.auth.ciphers().preferred());
+        return Ok(m.state.auth.ciphers().preferred());
     };
     KeyType::from_name(&name).ok_or_else(|| Reply::error(errno::EINVAL, format!("invalid key type: {name}")))
 }
 
 /// A new key of a type with which its owner can log in.
-fn new_key(m: &Monitor, kind: KeyType) -> Result<CryptoKey, Reply> {
-    let allowed = m.view.state.auth.allows(kind);
-    if kind.is_insecure() && !(allowed && m.view.values.flag("mon_auth_allow_insecure_key")) {
+fn new_key(m: &View, kind: KeyType) -> Result<CryptoKey, Reply> {
+    let allowed = m.state.auth.allows(kind);
+    if kind.is_insecure() && !(allowed && m.values.flag("mon_auth_allow_insecure_key")) {
         let text = format!("creating key with insecure key type (\"{kind}\") not allowed");
         return refuse(errno::EINVAL, text);
     }
@@ -180,10 +179,10 @@ fn new_key(m: &Monitor, kind: KeyType) -> Result<CryptoKey, Reply> {
         );
         return refuse(errno::EINVAL, text);
     }
-    CryptoKey::generate(kind, &Env::system(m.view.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
+    CryptoKey::generate(kind, &Env::system(m.now)).map_err(|e| Reply::error(errno::EIO, e.to_string()))
 }
 
-fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn import(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.input.is_empty() {
         return refuse(errno::EINVAL, "auth import: no data supplied");
     }
@@ -197,9 +196,9 @@ fn import(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("imported keyring")
 }
 
-fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn add(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = named(call)?;
-    let kind = key_type(m, call)?;
+    let kind = key_type(m.view, call)?;
     let mut caps = parse_caps(&call.args.list("caps"))?;
     let mut key = None;
     if !call.input.is_empty() {
@@ -231,19 +230,19 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let key = match key {
         Some(k) => k,
-        None => new_key(m, kind)?,
+        None => new_key(m.view, kind)?,
     };
     Auth::put(&name, &EntityAuth { key, caps }, &mut m.changes.txn);
     committed(format!("added key for {name}"))
 }
 
 fn get_or_create_with(
-    m: &mut Monitor,
+    m: &mut Turn<'_>,
     call: &Call<'_>,
     show: impl Fn(&Call<'_>, &AuthName, EntityAuth) -> Reply,
 ) -> Done {
     let name = named(call)?;
-    let kind = key_type(m, call)?;
+    let kind = key_type(m.view, call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
     if let Some(e) = m.view.state.auth.lookup(&name) {
         if let Some((service, _)) = caps.iter().find(|(s, c)| e.caps.get(*s) != Some(c)) {
@@ -253,7 +252,7 @@ fn get_or_create_with(
             );
         }
         // A bootstrap key gives out what it could have made itself: a key for just these capabilities.
-        if e.caps != caps && !m.may(call.session, "auth", "rwx") {
+        if e.caps != caps && !m.view.may(call.session, "auth", "rwx") {
             return refuse(
                 errno::EINVAL,
                 format!("key for {name} exists but caps do not match"),
@@ -262,7 +261,7 @@ fn get_or_create_with(
         return now(show(call, &name, e));
     }
     let e = EntityAuth {
-        key: new_key(m, kind)?,
+        key: new_key(m.view, kind)?,
         caps,
     };
     Auth::put(&name, &e, &mut m.changes.txn);
@@ -274,7 +273,7 @@ fn get_or_create_with(
     Ok(super::Outcome::Commit(show(call, &name, shown)))
 }
 
-fn get_or_create(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get_or_create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     get_or_create_with(m, call, |call, name, e| {
         show(
             call,
@@ -291,11 +290,11 @@ fn get_or_create(m: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn get_or_create_key(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get_or_create_key(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     get_or_create_with(m, call, |call, _, e| key_reply(call, &e))
 }
 
-fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn caps(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = entity(call)?;
     let caps = parse_caps(&call.args.list("caps"))?;
     let Some(e) = m.view.state.auth.lookup(&name) else {
@@ -306,7 +305,7 @@ fn caps(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// As releases from 20.2 have it. Sessions that stand go on; tickets that are out are good until they end.
-fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rotate(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = named(call)?;
     if name == AuthName::monitors() {
         // A monitor that is down meanwhile could not greet the others any more.
@@ -316,14 +315,14 @@ fn rotate(m: &mut Monitor, call: &Call<'_>) -> Done {
         return refuse(errno::ENOENT, format!("entity {name} does not exist"));
     };
     let e = EntityAuth {
-        key: new_key(m, key_type(m, call)?)?,
+        key: new_key(m.view, key_type(m.view, call)?)?,
         ..e
     };
     Auth::put(&name, &e, &mut m.changes.txn);
     Ok(super::Outcome::Commit(show(call, &name, e)))
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = named(call)?;
     if m.view.state.auth.lookup(&name).is_none() {
         return now(Reply::status(format!("entity {name} does not exist")));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spirula_denc::{AddrType, EntityAddr, UTime};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{addr_legacy, float};
 
 commands! {
@@ -63,8 +63,8 @@ fn parse(call: &Call<'_>) -> Result<EntityAddr, Reply> {
 
 /// Whether an address is that of a daemon of the maps, or of the manager's client. The port is a daemon's alone; a client has
 /// none, and is known by its nonce.
-fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
-    let (map, manager) = (&m.view.state.osd.map, &m.view.state.manager.map);
+fn is_daemon(m: &View, addr: &EntityAddr) -> bool {
+    let (map, manager) = (&m.state.osd.map, &m.state.manager.map);
     let osds = map
         .osds()
         .filter(|o| map.is_up(*o))
@@ -79,7 +79,7 @@ fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
         of.into_iter().filter_map(move |addrs| addrs.get(i))
     });
     let mut all = osds
-        .chain(m.view.state.monmap.map.mons.values().map(|mon| &mon.public_addrs))
+        .chain(m.state.monmap.map.mons.values().map(|mon| &mon.public_addrs))
         .chain([&manager.active_addrs])
         .chain(&manager.client_addrs)
         .flat_map(|addrs| &addrs.0);
@@ -88,14 +88,14 @@ fn is_daemon(m: &Monitor, addr: &EntityAddr) -> bool {
     })
 }
 
-fn change(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn change(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let addr = parse(call)?;
     let op = match call.args.opt_str("blocklistop") {
         Some(op) => op,
         None => call.args.str("blacklistop")?,
     };
     // Whoever may do nothing but this command breaks locks of clients with it.
-    if !m.may(call.session, "osd", "w") && is_daemon(m, &addr) {
+    if !m.view.may(call.session, "osd", "w") && is_daemon(m.view, &addr) {
         return refuse(errno::EPERM, format!("{} is a daemon's address", entry(&addr)));
     }
     if op == "rm" {
@@ -105,7 +105,7 @@ fn change(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn add(m: &mut Monitor, call: &Call<'_>, addr: EntityAddr) -> Done {
+fn add(m: &mut Turn<'_>, call: &Call<'_>, addr: EntityAddr) -> Done {
     let seconds = call
         .args
         .opt_float("expire")?
@@ -128,7 +128,7 @@ fn add(m: &mut Monitor, call: &Call<'_>, addr: EntityAddr) -> Done {
     ))
 }
 
-fn remove(m: &mut Monitor, addr: EntityAddr) -> Done {
+fn remove(m: &mut Turn<'_>, addr: EntityAddr) -> Done {
     let range = addr.kind == AddrType::CIDR;
     let map = &m.view.state.osd.map;
     let known = if range {
@@ -152,7 +152,7 @@ fn remove(m: &mut Monitor, addr: EntityAddr) -> Done {
     committed(format!("un-blocklisting {}", entry(&addr)))
 }
 
-fn clear(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn clear(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let all: Vec<EntityAddr> = m.view.state.osd.map.blocklist.keys().copied().collect();
     let ranges: Vec<EntityAddr> = m.view.state.osd.map.range_blocklist.keys().copied().collect();
     let inc = m.pending_osd();
@@ -165,7 +165,7 @@ fn clear(m: &mut Monitor, _: &Call<'_>) -> Done {
 
 /// The official monitor writes a second list for networks behind the first, which no reader of JSON takes: here they are
 /// in one.
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.osd.map;
     let all: Vec<(&EntityAddr, &UTime)> = map.blocklist.iter().chain(&map.range_blocklist).collect();
     let status = format!("listed {} entries", all.len());

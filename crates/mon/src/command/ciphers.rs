@@ -7,7 +7,7 @@ use spirula_cephx::{AuthName, CryptoKey, EntityAuth, KeyServer, KeyType, Rotatin
 use spirula_denc::{EntityType, encode_to_vec};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::service::{Auth, Ciphers};
 
 commands! {
@@ -20,11 +20,11 @@ fn cipher(name: &str) -> Result<KeyType, Reply> {
     KeyType::from_name(name).ok_or_else(|| Reply::error(errno::EINVAL, format!("invalid key type: {name}")))
 }
 
-fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (what, value) = (call.args.str("name")?, call.args.str("value")?);
     let old = m.view.state.auth.ciphers();
     let new = match what.as_str() {
-        "auth_allowed_ciphers" => old.allowing(allowed(m, call, &value)?),
+        "auth_allowed_ciphers" => old.allowing(allowed(m.view, call, &value)?),
         "auth_preferred_cipher" => {
             let kind = cipher(&value)?;
             if !old.allowed().contains(&kind) {
@@ -42,11 +42,11 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The types in a list. Ceph takes also one that shuts all administrators out; here whoever sets it can still log in afterwards.
-fn allowed(m: &Monitor, call: &Call<'_>, value: &str) -> Result<BTreeSet<KeyType>, Reply> {
+fn allowed(m: &View, call: &Call<'_>, value: &str) -> Result<BTreeSet<KeyType>, Reply> {
     let names = value.split([',', ' ']).filter(|name| !name.is_empty());
     let kinds = names.map(cipher).collect::<Result<BTreeSet<_>, _>>()?;
-    let asker = m.view.sessions.get(&call.session).map(|s| &s.name);
-    if let Some((name, entity)) = asker.and_then(|name| Some((name, m.view.state.auth.lookup(name)?)))
+    let asker = m.sessions.get(&call.session).map(|s| &s.name);
+    if let Some((name, entity)) = asker.and_then(|name| Some((name, m.state.auth.lookup(name)?)))
         && !kinds.contains(&entity.key.kind())
     {
         let text = format!(
@@ -118,7 +118,7 @@ fn rotating_json(service: EntityType, secrets: &RotatingSecrets) -> Value {
            "secrets": {"max_ver": secrets.max_id, "keys": keys.collect::<Vec<_>>()}})
 }
 
-fn dump_keys(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump_keys(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if !call.format.is_structured() {
         let text = "format type \"plain\" not supported by this command; try json";
         return refuse(errno::EINVAL, text);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use spirula_conf::ConfFile;
 
 use super::{Call, Done, Outcome, Reply, commands, committed, config_show, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table};
 use crate::options::{self, all, of_modules};
 use crate::service::{ConfigEntry, Who};
@@ -28,13 +28,13 @@ fn who(call: &Call<'_>) -> Result<Who, Reply> {
         .ok_or_else(|| Reply::error(errno::EINVAL, format!("unrecognized config target '{text}'")))
 }
 
-fn change(m: &mut Monitor, values: Vec<(Who, String, Option<String>)>, name: String) -> Done {
+fn change(m: &mut Turn<'_>, values: Vec<(Who, String, Option<String>)>, name: String) -> Done {
     let now = m.view.now;
     m.view.state.config.change(values, name, now, &mut m.changes.txn);
     committed("")
 }
 
-fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let who = who(call)?;
     let name = options::normalize(&call.args.str("name")?);
     let value = call.args.str("value")?;
@@ -60,7 +60,7 @@ fn special(name: &str) -> Done {
     )
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let who = who(call)?;
     let name = options::normalize(&call.args.str("name")?);
     if !m
@@ -76,7 +76,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// Stores what a `ceph.conf` says; the answer is a `ceph.conf` of what cannot be stored or is set differently already.
-fn assimilate(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn assimilate(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = String::from_utf8_lossy(call.input);
     let file =
         ConfFile::parse(&text).map_err(|e| Reply::error(errno::EINVAL, format!("parse error: {e}")))?;
@@ -159,7 +159,7 @@ fn table(rows: impl Iterator<Item = (String, ConfigEntry)>) -> String {
     t.render()
 }
 
-fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = call.args.str("who")?;
     let (kind, id) = text.split_once('.').unwrap_or((text.as_str(), ""));
     if spirula_denc::EntityType::from_name(kind).is_none() && Who::parse(&text).is_none() {
@@ -231,8 +231,8 @@ fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
 const TYPES: [&str; 6] = ["global", "mon", "mgr", "osd", "mds", "client"];
 
 /// All values in the official order: by section, option and mask.
-fn ordered(m: &Monitor) -> Vec<ConfigEntry> {
-    let mut all: Vec<ConfigEntry> = m.view.state.config.entries().collect();
+fn ordered(m: &View) -> Vec<ConfigEntry> {
+    let mut all: Vec<ConfigEntry> = m.state.config.entries().collect();
     all.sort_by_cached_key(|e| {
         let (kind, id) = e.who.section.split_once('.').unwrap_or((&e.who.section, ""));
         let place = TYPES.iter().position(|t| *t == kind).unwrap_or(TYPES.len());
@@ -255,9 +255,9 @@ fn entry_json(e: &ConfigEntry) -> Value {
     v
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
-        let v: Vec<Value> = ordered(m).iter().map(entry_json).collect();
+        let v: Vec<Value> = ordered(m.view).iter().map(entry_json).collect();
         return now(Reply::json(call.format, &json!(v)));
     }
     // Types are indented below global, entities below their type.
@@ -267,7 +267,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
         (s, true) => format!("    {s}"),
     };
     now(Reply::text(table(
-        ordered(m).into_iter().map(|e| (indent(&e.who.section), e)),
+        ordered(m.view).into_iter().map(|e| (indent(&e.who.section), e)),
     )))
 }
 
@@ -366,7 +366,7 @@ fn help_text(o: &options::Opt) -> String {
     t
 }
 
-fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn help(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
     let Some(o) = options::find(&key) else {
         return refuse(
@@ -380,7 +380,7 @@ fn help(_: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let names = all().iter().chain(of_modules());
     let names = names.filter(|o| !o.is_log_level()).map(|o| o.name);
     now(match call.format.is_structured() {
@@ -389,7 +389,7 @@ fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn minimal(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn minimal(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let hosts: Vec<String> = m
         .view
         .state

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::service::{ChangeSet, Config, Who};
 
 commands! {
@@ -13,8 +13,8 @@ commands! {
     "config reset num:Int(0)" "config" "rw" reset, "go back to an earlier version of the configuration";
 }
 
-fn changes(m: &Monitor, version: u64) -> Result<Option<ChangeSet>, Reply> {
-    Config::changes(m.view.kv.as_ref(), version).map_err(|e| Reply::error(errno::EIO, e.to_string()))
+fn changes(m: &View, version: u64) -> Result<Option<ChangeSet>, Reply> {
+    Config::changes(m.kv.as_ref(), version).map_err(|e| Reply::error(errno::EIO, e.to_string()))
 }
 
 fn to_json(version: u64, set: &ChangeSet) -> Value {
@@ -45,7 +45,7 @@ fn to_text(version: u64, set: &ChangeSet) -> String {
     text
 }
 
-fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn log(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let newest = m.view.state.config.version();
     // The official monitor takes a negative number for a very large one.
     let wanted = u64::try_from(call.args.opt_int("num")?.unwrap_or(10)).unwrap_or(u64::MAX);
@@ -54,7 +54,7 @@ fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
         .rev()
         .take(usize::try_from(wanted).unwrap_or(usize::MAX))
     {
-        match changes(m, version)? {
+        match changes(m.view, version)? {
             Some(set) => sets.push((version, set)),
             None if version == 1 => sets.push((version, ChangeSet::default())),
             None => break,
@@ -66,7 +66,7 @@ fn log(m: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn reset(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn reset(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let newest = m.view.state.config.version();
     let unknown = || {
         let text = "must specify a valid historical version to revert to; see 'ceph config log' for a list of avialable configuration historical versions";
@@ -79,7 +79,7 @@ fn reset(m: &mut Monitor, call: &Call<'_>) -> Done {
     // Going back through the versions: what the oldest undone one replaced is what counts.
     let mut undo: BTreeMap<(Who, String), Option<String>> = BTreeMap::new();
     for version in (target + 1..=newest).rev() {
-        match changes(m, version)? {
+        match changes(m.view, version)? {
             Some(set) => undo.extend(set.changes.into_iter().map(|c| ((c.who, c.name), c.old))),
             None if version == 1 => {}
             None => return refuse(errno::EINVAL, unknown().status),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 pub(super) use crate::crashes::SERVICE;
 
 /// Largest value (`mon_config_key_max_entry_size`).
@@ -28,17 +28,17 @@ pub(super) fn io(e: &crate::kv::KvError) -> Reply {
 }
 
 /// A key's value.
-pub(super) fn lookup(m: &Monitor, key: &str) -> Result<Option<Bytes>, Reply> {
-    m.view.kv.get(SERVICE, key).map_err(|e| io(&e))
+pub(super) fn lookup(m: &View, key: &str) -> Result<Option<Bytes>, Reply> {
+    m.kv.get(SERVICE, key).map_err(|e| io(&e))
 }
 
 /// Sets a key with the next commit.
-pub(super) fn put(m: &mut Monitor, key: &str, value: impl Into<Bytes>) {
+pub(super) fn put(m: &mut Turn<'_>, key: &str, value: impl Into<Bytes>) {
     m.changes.txn.put(SERVICE, key, value);
 }
 
 /// Removes all keys that begin so with the next commit.
-pub(super) fn remove_all(m: &mut Monitor, prefix: &str) -> Result<(), Reply> {
+pub(super) fn remove_all(m: &mut Turn<'_>, prefix: &str) -> Result<(), Reply> {
     for (key, _) in m.view.kv.scan(SERVICE).map_err(|e| io(&e))? {
         if key.starts_with(prefix) {
             m.changes.txn.remove(SERVICE, key);
@@ -60,14 +60,14 @@ pub(super) fn check_size(bytes: usize) -> Result<(), Reply> {
     )
 }
 
-fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
-    match lookup(m, &call.args.str("key")?)? {
+fn get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    match lookup(m.view, &call.args.str("key")?)? {
         Some(v) => now(Reply::data(v)),
         None => refuse(errno::ENOENT, ""),
     }
 }
 
-fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
     let value = call
         .args
@@ -78,9 +78,9 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("set {key}"))
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
-    if lookup(m, &key)?.is_none() {
+    if lookup(m.view, &key)?.is_none() {
         // The official monitor does not tell either.
         return now(Reply::status("key deleted"));
     }
@@ -88,15 +88,15 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("key deleted")
 }
 
-fn exists(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn exists(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
-    match lookup(m, &key)? {
+    match lookup(m.view, &key)? {
         Some(_) => now(Reply::status(format!("key '{key}' exists"))),
         None => refuse(errno::ENOENT, format!("key '{key}' doesn't exist")),
     }
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let keys: Vec<String> = m
         .view
         .kv
@@ -108,7 +108,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_pretty(), &json!(keys)))
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let prefix = call.args.opt_str("key").unwrap_or_default();
     let all = m.view.kv.scan(SERVICE).map_err(|e| io(&e))?;
     let out: Map<String, Value> = all

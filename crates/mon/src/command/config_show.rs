@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table};
 use crate::options::{Source, Values, all};
 
@@ -88,7 +88,7 @@ fn settings(values: &Values) -> impl Iterator<Item = Setting> {
 }
 
 /// The options of a daemon that is connected: this monitor's own, and those that OSDs have told.
-fn running<'a>(m: &'a Monitor, who: &str) -> Result<&'a Values, Reply> {
+fn running<'a>(m: &'a View, who: &str) -> Result<&'a Values, Reply> {
     let unknown = || Reply::error(errno::ENOENT, format!("no config state for daemon {who}"));
     let Some((kind, id)) = who.split_once('.') else {
         return Err(Reply::error(
@@ -96,10 +96,10 @@ fn running<'a>(m: &'a Monitor, who: &str) -> Result<&'a Values, Reply> {
             "invalid daemon name: use <type>.<id>",
         ));
     };
-    if kind == "mon" && id == m.view.me.name {
-        return Ok(&m.view.values);
+    if kind == "mon" && id == m.me.name {
+        return Ok(&m.values);
     }
-    let mut sessions = m.view.sessions.values().rev();
+    let mut sessions = m.sessions.values().rev();
     // Of a daemon that has just reconnected the old session may still be there.
     let found = sessions.find_map(|s| s.running.as_ref().filter(|_| s.name.to_string() == who));
     found.ok_or_else(unknown)
@@ -116,8 +116,8 @@ fn list(call: &Call<'_>, settings: impl Iterator<Item = Setting>) -> Done {
     now(Reply::text(t.render()))
 }
 
-pub(super) fn show(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let values = running(m, &call.args.str("who")?)?;
+pub(super) fn show(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let values = running(m.view, &call.args.str("who")?)?;
     let Some(key) = call.args.opt_str("key") else {
         let set = |s: &Setting| s.ignored || !s.sources.is_empty();
         return list(call, settings(values).filter(set));
@@ -131,8 +131,8 @@ pub(super) fn show(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-pub(super) fn show_all(m: &mut Monitor, call: &Call<'_>) -> Done {
-    list(call, settings(running(m, &call.args.str("who")?)?))
+pub(super) fn show_all(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    list(call, settings(running(m.view, &call.args.str("who")?)?))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use spirula_denc::UTime;
 
 use super::{Call, Done, Outcome, Reply, commands, config_key, now};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::crashes::{Crash, PREFIX};
 use crate::fmt::{Format, one_line};
 
@@ -35,37 +35,33 @@ fn complain<T>(text: impl Into<String>) -> Result<T, Reply> {
 }
 
 /// All crashes, by id.
-fn all(m: &Monitor) -> Result<Vec<Crash>, Reply> {
-    let keys = m
-        .view
-        .kv
-        .scan(config_key::SERVICE)
-        .map_err(|e| config_key::io(&e))?;
+fn all(m: &View) -> Result<Vec<Crash>, Reply> {
+    let keys = m.kv.scan(config_key::SERVICE).map_err(|e| config_key::io(&e))?;
     let kept = keys.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
     let mut all: Vec<Crash> = kept.filter_map(|(_, v)| Crash::parse(&v).ok()).collect();
     all.sort_by(|a, b| a.id().cmp(b.id()));
     Ok(all)
 }
 
-fn find(m: &Monitor, id: &str) -> Result<Option<Crash>, Reply> {
+fn find(m: &View, id: &str) -> Result<Option<Crash>, Reply> {
     let kept = config_key::lookup(m, &format!("{PREFIX}{id}"))?;
     Ok(kept.and_then(|v| Crash::parse(&v).ok()))
 }
 
-fn put(m: &mut Monitor, crash: &Crash) -> Result<(), Reply> {
+fn put(m: &mut Turn<'_>, crash: &Crash) -> Result<(), Reply> {
     let text = Value::Object(crash.0.clone()).to_string();
     config_key::check_size(text.len())?;
     config_key::put(m, &format!("{PREFIX}{}", crash.id()), text.into_bytes());
     Ok(())
 }
 
-fn forget(m: &mut Monitor, id: &str) {
+fn forget(m: &mut Turn<'_>, id: &str) {
     m.changes.txn.remove(config_key::SERVICE, format!("{PREFIX}{id}"));
 }
 
-fn done(mon: &Monitor) -> Done {
+fn done(m: &Turn<'_>) -> Done {
     let reply = Reply::default();
-    Ok(match mon.changes.txn.is_empty() {
+    Ok(match m.changes.txn.is_empty() {
         true => Outcome::Now(reply),
         false => Outcome::Commit(reply),
     })
@@ -103,12 +99,12 @@ fn listing(call: &Call<'_>, crashes: &[Crash]) -> Done {
     now(Reply::text(text))
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    listing(call, &all(m)?)
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    listing(call, &all(m.view)?)
 }
 
-fn ls_new(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let mut new = all(m)?;
+fn ls_new(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let mut new = all(m.view)?;
     new.retain(Crash::is_new);
     listing(call, &new)
 }
@@ -118,8 +114,8 @@ fn is_older(crash: &Crash, days: i64, now: UTime) -> bool {
     crash.age(now) > days * DAY
 }
 
-fn stat(m: &mut Monitor, _: &Call<'_>) -> Done {
-    let all = all(m)?;
+fn stat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
+    let all = all(m.view)?;
     let mut text = format!("{} crashes recorded\n", all.len());
     for days in [1, 3, 7] {
         let old = all.iter().filter(|c| is_older(c, days, m.view.now));
@@ -132,12 +128,12 @@ fn stat(m: &mut Monitor, _: &Call<'_>) -> Done {
 }
 
 /// As Python's `json.dumps` writes a dictionary, and where the module has it: in the status. Ceph's counts all crashes, however old they are.
-fn json_report(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn json_report(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let Ok(hours) = call.args.str("hours")?.trim().parse::<i32>() else {
         return complain("<hours> argument must be integer");
     };
     let mut counts = BTreeMap::<String, usize>::new();
-    for c in all(m)?
+    for c in all(m.view)?
         .iter()
         .filter(|c| c.age(m.view.now) <= i64::from(hours) * 3600)
     {
@@ -153,22 +149,22 @@ fn json_report(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
-fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn info(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let id = call.args.str("id")?;
-    match find(m, &id)? {
+    match find(m.view, &id)? {
         Some(crash) => now(Reply::data(Format::JsonPretty.render(&crash.sorted()))),
         None => complain(format!("crash info: {id} not found")),
     }
 }
 
-fn post(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn post(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let crash = match Crash::parse(call.input) {
         Ok(crash) => crash,
         Err(why) => return complain(format!("malformed crash metadata: {why}")),
     };
-    if find(m, crash.id())?.is_none() {
+    if find(m.view, crash.id())?.is_none() {
         // Whoever posts too many loses the oldest.
-        let mut kept = all(m)?;
+        let mut kept = all(m.view)?;
         kept.sort_by_key(Crash::time);
         let surplus = (kept.len() + 1).saturating_sub(MAX_CRASHES);
         kept.iter().take(surplus).for_each(|old| forget(m, old.id()));
@@ -177,25 +173,27 @@ fn post(m: &mut Monitor, call: &Call<'_>) -> Done {
     done(m)
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let id = call.args.str("id")?;
-    if find(m, &id)?.is_some() {
+    if find(m.view, &id)?.is_some() {
         forget(m, &id);
     }
     done(m)
 }
 
-fn prune(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn prune(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let Ok(days) = call.args.str("keep")?.trim().parse::<i32>() else {
         return complain("keep argument must be integer");
     };
     let now = m.view.now;
-    let old = all(m)?.into_iter().filter(|c| is_older(c, i64::from(days), now));
+    let old = all(m.view)?
+        .into_iter()
+        .filter(|c| is_older(c, i64::from(days), now));
     old.for_each(|c| forget(m, c.id()));
     done(m)
 }
 
-fn note_seen(m: &mut Monitor, crash: Crash) -> Result<(), Reply> {
+fn note_seen(m: &mut Turn<'_>, crash: Crash) -> Result<(), Reply> {
     let mut crash = crash;
     let now = m.view.now.to_string().replace('T', " ");
     let stamp = now.trim_end_matches("+0000").to_owned();
@@ -203,9 +201,9 @@ fn note_seen(m: &mut Monitor, crash: Crash) -> Result<(), Reply> {
     put(m, &crash)
 }
 
-fn archive(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn archive(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let id = call.args.str("id")?;
-    match find(m, &id)? {
+    match find(m.view, &id)? {
         None => return complain(format!("crash info: {id} not found")),
         Some(crash) if crash.is_new() => note_seen(m, crash)?,
         Some(_) => {}
@@ -213,8 +211,8 @@ fn archive(m: &mut Monitor, call: &Call<'_>) -> Done {
     done(m)
 }
 
-fn archive_all(m: &mut Monitor, _: &Call<'_>) -> Done {
-    for crash in all(m)? {
+fn archive_all(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
+    for crash in all(m.view)? {
         if crash.is_new() {
             note_seen(m, crash)?;
         }

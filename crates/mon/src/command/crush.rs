@@ -4,7 +4,7 @@ use spirula_crush::{CrushMap, Profile, RULE_ERASURE, RULE_REPLICATED, RuleMode, 
 use spirula_maps::CrushBlob;
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 
 commands! {
     "osd setcrushmap prior_version?:Int" "osd" "rw" set_map, "replace the CRUSH map by that of -i FILE";
@@ -36,7 +36,7 @@ pub(super) fn crush_error(e: &spirula_crush::Error) -> Reply {
 
 /// Makes a change to the CRUSH map part of the next OSDMap.
 pub(super) fn edit<T>(
-    m: &mut Monitor,
+    m: &mut Turn<'_>,
     change: impl FnOnce(&mut CrushMap) -> Result<T, spirula_crush::Error>,
 ) -> Result<T, Reply> {
     let mut crush = (**m.view.state.osd.map.crush.map()).clone();
@@ -54,7 +54,7 @@ fn parse_error(e: &spirula_denc::Error) -> String {
     }
 }
 
-pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
+pub(super) fn set_map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let new: CrushMap = spirula_denc::decode_all(call.input).map_err(|e| {
         Reply::error(
             errno::EINVAL,
@@ -102,7 +102,7 @@ pub(super) fn set_map(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(version.to_string())
 }
 
-fn create_replicated(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn create_replicated(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, root) = (call.args.str("name")?, call.args.str("root")?);
     let (kind, class) = (call.args.str("type")?, call.args.opt_str("class"));
     create_rule(
@@ -119,7 +119,7 @@ fn create_replicated(m: &mut Monitor, call: &Call<'_>) -> Done {
     )
 }
 
-fn create_simple(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn create_simple(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, root) = (call.args.str("name")?, call.args.str("root")?);
     let kind = call.args.str("type")?;
     let mode = call.args.opt_str("mode").filter(|t| !t.is_empty());
@@ -139,7 +139,7 @@ fn create_simple(m: &mut Monitor, call: &Call<'_>) -> Done {
     )
 }
 
-fn create_rule(m: &mut Monitor, rule: &SimpleRule<'_>) -> Done {
+fn create_rule(m: &mut Turn<'_>, rule: &SimpleRule<'_>) -> Done {
     if m.view.state.osd.map.crush.map().rule_id(rule.name).is_some() {
         // As the official monitor: having it is what was asked for.
         return now(Reply::status(format!("rule {} already exists", rule.name)));
@@ -149,7 +149,7 @@ fn create_rule(m: &mut Monitor, rule: &SimpleRule<'_>) -> Done {
 }
 
 /// The rule that the plug-in of a profile would make: as many positions as there are chunks.
-fn create_erasure(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn create_erasure(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let wanted = call.args.opt_str("profile").filter(|p| !p.is_empty());
     let wanted = wanted.unwrap_or_else(|| "default".to_owned());
@@ -208,7 +208,7 @@ fn create_erasure(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("created rule {name} at {number}"))
 }
 
-fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rule_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let Some(number) = m.view.state.osd.map.crush.map().rule_id(&name) else {
         return now(Reply::status(format!("rule {name} does not exist")));
@@ -227,7 +227,7 @@ fn rule_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-fn rule_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rule_rename(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
     let crush = m.view.state.osd.map.crush.map();
     if crush.rule_id(&from).is_none() && crush.rule_id(&to).is_some() {
@@ -251,7 +251,7 @@ fn rule_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-fn tunables(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn tunables(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("profile")?;
     let Some(profile) = Profile::from_name(&name) else {
         return refuse(errno::EINVAL, format!("unrecognized profile '{name}'"));
@@ -263,7 +263,7 @@ fn tunables(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("adjusted tunables profile to {name}"))
 }
 
-fn set_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_tunable(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let value = call.args.int("value")?;
     let Some(v) = u8::try_from(value).ok().filter(|v| *v <= 1) else {
         return refuse(errno::EINVAL, format!("value must be 0 or 1; got {value}"));
@@ -276,11 +276,11 @@ fn set_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The OSDs that a command names, with the official remarks on words that name none.
-fn class_osds(m: &Monitor, call: &Call<'_>) -> (Vec<i32>, String, bool) {
+fn class_osds(m: &View, call: &Call<'_>) -> (Vec<i32>, String, bool) {
     let (mut osds, mut notes, mut unreadable) = (Vec::new(), String::new(), false);
     let words = call.args.list("ids");
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
-        return (m.view.state.osd.map.osds().collect(), notes, false);
+        return (m.state.osd.map.osds().collect(), notes, false);
     }
     for word in words
         .iter()
@@ -288,7 +288,7 @@ fn class_osds(m: &Monitor, call: &Call<'_>) -> (Vec<i32>, String, bool) {
         .filter(|w| !w.is_empty())
     {
         match super::parse_osd(word) {
-            Some(osd) if m.view.state.osd.map.exists(osd) => osds.push(osd),
+            Some(osd) if m.state.osd.map.exists(osd) => osds.push(osd),
             Some(osd) => notes.push_str(&format!("osd.{osd} does not exist. ")),
             None => {
                 unreadable = true;
@@ -305,9 +305,9 @@ fn joined(osds: &[i32]) -> String {
     osds.iter().map(i32::to_string).collect::<Vec<_>>().join(",")
 }
 
-fn set_class(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
-    let (osds, mut notes, _) = class_osds(m, call);
+    let (osds, mut notes, _) = class_osds(m.view, call);
     let crush = m.view.state.osd.map.crush.map().clone();
     let mut changed = Vec::new();
     for osd in osds {
@@ -339,8 +339,8 @@ fn set_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (osds, mut notes, unreadable) = class_osds(m, call);
+fn rm_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (osds, mut notes, unreadable) = class_osds(m.view, call);
     if unreadable {
         return refuse(errno::EINVAL, notes);
     }
@@ -357,7 +357,7 @@ fn rm_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("{notes}done removing class of osd(s): {}", joined(&with)))
 }
 
-fn class_create(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn class_create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
     if m.view.state.osd.map.crush.map().class_id(&class).is_some() {
         return now(Reply::status(format!("class '{class}' already exists")));
@@ -366,7 +366,7 @@ fn class_create(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("created class {class} with id {id} to crush map"))
 }
 
-fn class_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn class_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
     if m.view.state.osd.map.crush.map().class_id(&class).is_none() {
         return now(Reply::default());
@@ -389,12 +389,12 @@ fn class_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("removed class {class} with id {id} from crush map"))
 }
 
-fn straw2(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn straw2(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     edit(m, CrushMap::straw_to_straw2)?;
     committed("")
 }
 
-fn class_rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn class_rename(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
     let crush = m.view.state.osd.map.crush.map();
     let why = match (crush.class_id(&from), crush.class_id(&to)) {

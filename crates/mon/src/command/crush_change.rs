@@ -4,7 +4,7 @@ use spirula_crush::{CrushMap, Location, weight_from_f64};
 
 use super::crush::{crush_error, edit, set_map};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::float;
 
 commands! {
@@ -50,9 +50,9 @@ fn weight(call: &Call<'_>) -> Result<(u32, f64), Reply> {
 }
 
 /// A command's OSD; the official refusals differ in how they go on.
-fn osd_of(m: &Monitor, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
+fn osd_of(m: &View, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
-    if m.view.state.osd.map.exists(osd) {
+    if m.state.osd.map.exists(osd) {
         return Ok(osd);
     }
     refuse(
@@ -62,7 +62,7 @@ fn osd_of(m: &Monitor, call: &Call<'_>, then: &str) -> Result<i32, Reply> {
 }
 
 /// Two commands share the name: with an OSD, and with a map.
-fn set_any(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_any(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.args.opt_str("id").is_none() {
         set_map(m, call)
     } else {
@@ -70,12 +70,12 @@ fn set_any(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn add(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     place(m, call, "add")
 }
 
-fn place(m: &mut Monitor, call: &Call<'_>, verb: &str) -> Done {
-    let osd = osd_of(m, call, ". Create")?;
+fn place(m: &mut Turn<'_>, call: &Call<'_>, verb: &str) -> Done {
+    let osd = osd_of(m.view, call, ". Create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
     if verb == "set" && !m.view.state.osd.map.crush.map().is_held(osd) {
@@ -96,8 +96,8 @@ fn place(m: &mut Monitor, call: &Call<'_>, verb: &str) -> Done {
     ))
 }
 
-fn create_or_move(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = osd_of(m, call, ".  create")?;
+fn create_or_move(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = osd_of(m.view, call, ".  create")?;
     let ((w, text), loc) = (weight(call)?, location(call)?);
     let name = format!("osd.{osd}");
     edit(m, |c| c.create_or_move_item(osd, w, &name, &loc))?;
@@ -108,7 +108,7 @@ fn create_or_move(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn add_bucket(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn add_bucket(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, kind) = (call.args.str("name")?, call.args.str("type")?);
     let loc = location(call)?;
     if m.view.state.osd.map.crush.map().item_id(&name).is_some() {
@@ -133,7 +133,7 @@ fn add_bucket(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("added bucket {name} type {kind}{tail}"))
 }
 
-fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rename(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcname")?, call.args.str("dstname")?);
     let crush = m.view.state.osd.map.crush.map();
     match (crush.item_id(&from).is_some(), crush.item_id(&to).is_some()) {
@@ -150,15 +150,15 @@ fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("renamed bucket {from} into {to}"))
 }
 
-fn item(m: &Monitor, name: &str) -> Result<i32, Reply> {
+fn item(m: &View, name: &str) -> Result<i32, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("item {name} does not exist"));
-    m.view.state.osd.map.crush.map().item_id(name).ok_or_else(missing)
+    m.state.osd.map.crush.map().item_id(name).ok_or_else(missing)
 }
 
-fn move_item(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn move_item(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let loc = location(call)?;
-    let id = item(m, &name)?;
+    let id = item(m.view, &name)?;
     if m.view.state.osd.map.crush.map().weight_at(id, &loc).is_some() {
         return now(Reply::status(format!(
             "no need to move item id {id} name '{name}' to location {} in crush map",
@@ -179,10 +179,10 @@ fn move_item(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn link(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn link(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let loc = location(call)?;
-    let id = item(m, &name)?;
+    let id = item(m.view, &name)?;
     if m.view.state.osd.map.crush.map().weight_at(id, &loc).is_some() {
         return now(Reply::status(format!(
             "no need to move item id {id} name '{name}' to location {} in crush map",
@@ -202,7 +202,7 @@ fn link(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn remove(m: &mut Monitor, call: &Call<'_>, unlink_only: bool) -> Done {
+fn remove(m: &mut Turn<'_>, call: &Call<'_>, unlink_only: bool) -> Done {
     let name = call.args.str("name")?;
     let Some(id) = m.view.state.osd.map.crush.map().item_id(&name) else {
         return now(Reply::status(format!(
@@ -235,15 +235,15 @@ fn remove(m: &mut Monitor, call: &Call<'_>, unlink_only: bool) -> Done {
     committed(format!("removed item id {id} name '{name}' from crush map"))
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     remove(m, call, false)
 }
 
-fn unlink(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn unlink(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     remove(m, call, true)
 }
 
-fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let (w, text) = weight(call)?;
     let missing = || {
@@ -274,7 +274,7 @@ fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn reweight_subtree(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn reweight_subtree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let (w, text) = weight(call)?;
     let missing = || {
@@ -305,7 +305,7 @@ fn reweight_subtree(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn reweight_all(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn reweight_all(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     edit(m, CrushMap::reweight_all)?;
     committed("reweighted crush hierarchy")
 }

@@ -5,7 +5,7 @@ use spirula_crush::{CrushMap, Op, Profile, Rule, hash_name};
 
 use super::crush_weight_set::choose_args_json;
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
-use crate::core::Monitor;
+use crate::core::Turn;
 
 commands! {
     "osd crush dump" "osd" "r" dump, "show the CRUSH map";
@@ -113,16 +113,16 @@ pub(super) fn map_json(crush: &CrushMap) -> Value {
         "tunables": tunables_json(crush), "choose_args": choose_args_json(crush)})
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &map_json(m.view.state.osd.map.crush.map()))
 }
 
-fn show_tunables(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn show_tunables(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let v = tunables_json(m.view.state.osd.map.crush.map());
     misc::pretty(call.format, &v)
 }
 
-fn get_tunable(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get_tunable(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let n = m.view.state.osd.map.crush.map().tunables.straw_calc_version;
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"straw_calc_version": n}))),
@@ -139,7 +139,7 @@ fn names(call: &Call<'_>, list: Vec<String>) -> Done {
     }
 }
 
-fn rule_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rule_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     names(
         call,
         m.view
@@ -155,7 +155,7 @@ fn rule_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     )
 }
 
-fn rule_ls_by_class(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rule_ls_by_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
     let crush = m.view.state.osd.map.crush.map();
     let Some(id) = crush.class_id(&class) else {
@@ -171,7 +171,7 @@ fn rule_ls_by_class(m: &mut Monitor, call: &Call<'_>) -> Done {
     )
 }
 
-fn rule_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rule_dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let crush = m.view.state.osd.map.crush.map();
     let Some(name) = call.args.opt_str("name") else {
         let all: Vec<Value> = crush.iter_rules().map(|(n, r)| rule_json(crush, n, r)).collect();
@@ -183,7 +183,7 @@ fn rule_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let node = call.args.str("node")?;
     let crush = m.view.state.osd.map.crush.map();
     let Some(id) = crush.item_id(&node) else {
@@ -197,7 +197,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     names(call, list)
 }
 
-fn class_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn class_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let list: Vec<String> = m
         .view
         .state
@@ -212,7 +212,7 @@ fn class_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!(list))
 }
 
-fn class_ls_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn class_ls_osd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let class = call.args.str("class")?;
     let crush = m.view.state.osd.map.crush.map();
     let osds: Vec<i32> = crush
@@ -227,9 +227,9 @@ fn class_ls_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn get_class(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get_class(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let words = call.args.list("ids");
-    let mut osds = super::osd_query::osd_ids(m, &words).map_err(|refusal| {
+    let mut osds = super::osd_query::osd_ids(m.view, &words).map_err(|refusal| {
         let unreadable = words.iter().find(|w| super::parse_osd(w).is_none());
         let text = unreadable.map(|w| format!("unable to parse osd id:'{w}'"));
         Reply::error(refusal.code, text.unwrap_or(refusal.status))

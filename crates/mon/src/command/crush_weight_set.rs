@@ -6,7 +6,7 @@ use spirula_maps::release;
 
 use super::crush::{crush_error, edit};
 use super::{Call, Done, Reply, commands, committed, errno, misc, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 
 commands! {
     "osd crush weight-set ls" "osd" "r" ls, "list the weight sets";
@@ -23,7 +23,7 @@ commands! {
         swap, "exchange the contents of two buckets";
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.osd.map;
     let name = |id: &i64| match *id {
         DEFAULT_CHOOSE_ARGS => "(compat)".to_owned(),
@@ -65,19 +65,19 @@ pub(super) fn choose_args_json(crush: &CrushMap) -> Value {
     Value::Object(crush.choose_args.iter().map(one).collect())
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &choose_args_json(m.view.state.osd.map.crush.map()))
 }
 
-fn pool(m: &Monitor, call: &Call<'_>) -> Result<(String, i64), Reply> {
+fn pool(m: &View, call: &Call<'_>) -> Result<(String, i64), Reply> {
     let name = call.args.str("pool")?;
-    match m.view.state.osd.map.pool_id(&name) {
+    match m.state.osd.map.pool_id(&name) {
         Some(id) => Ok((name, id)),
         None => refuse(errno::ENOENT, format!("pool '{name}' not found")),
     }
 }
 
-fn add(m: &mut Monitor, pool: i64, positions: usize, exists: String) -> Done {
+fn add(m: &mut Turn<'_>, pool: i64, positions: usize, exists: String) -> Done {
     if m.view.state.osd.map.crush.map().choose_args.contains_key(&pool) {
         return now(Reply::status(exists));
     }
@@ -85,8 +85,8 @@ fn add(m: &mut Monitor, pool: i64, positions: usize, exists: String) -> Done {
     committed("")
 }
 
-fn check_straw2(m: &Monitor) -> Result<(), Reply> {
-    match m.view.state.osd.map.crush.map().takes_weight_sets() {
+fn check_straw2(m: &View) -> Result<(), Reply> {
+    match m.state.osd.map.crush.map().takes_weight_sets() {
         true => Ok(()),
         false => refuse(
             errno::EPERM,
@@ -95,8 +95,8 @@ fn check_straw2(m: &Monitor) -> Result<(), Reply> {
     }
 }
 
-fn create_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
-    check_straw2(m)?;
+fn create_compat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
+    check_straw2(m.view)?;
     add(
         m,
         DEFAULT_CHOOSE_ARGS,
@@ -105,8 +105,8 @@ fn create_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
     )
 }
 
-fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
-    check_straw2(m)?;
+fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    check_straw2(m.view)?;
     let oldest = m.view.state.osd.map.require_min_compat_client;
     if oldest != 0 && oldest < release::LUMINOUS {
         return refuse(
@@ -117,7 +117,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
             ),
         );
     }
-    let (name, id) = pool(m, call)?;
+    let (name, id) = pool(m.view, call)?;
     let size = m.view.state.osd.map.pool(id).map_or(1, |p| usize::from(p.size));
     let positions = match call.args.str("mode")?.as_str() {
         "flat" => 1,
@@ -131,7 +131,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     )
 }
 
-fn remove(m: &mut Monitor, pool: i64) -> Done {
+fn remove(m: &mut Turn<'_>, pool: i64) -> Done {
     edit(m, |c| {
         c.remove_weight_set(pool);
         Ok(())
@@ -139,16 +139,16 @@ fn remove(m: &mut Monitor, pool: i64) -> Done {
     committed("")
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (_, id) = pool(m, call)?;
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (_, id) = pool(m.view, call)?;
     remove(m, id)
 }
 
-fn rm_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn rm_compat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     remove(m, DEFAULT_CHOOSE_ARGS)
 }
 
-fn set_weights(m: &mut Monitor, call: &Call<'_>, pool: i64) -> Done {
+fn set_weights(m: &mut Turn<'_>, call: &Call<'_>, pool: i64) -> Done {
     let name = call.args.str("item")?;
     let weights = call
         .args
@@ -174,15 +174,15 @@ fn set_weights(m: &mut Monitor, call: &Call<'_>, pool: i64) -> Done {
     committed("")
 }
 
-fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id) = pool(m, call)?;
+fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id) = pool(m.view, call)?;
     if !m.view.state.osd.map.crush.map().choose_args.contains_key(&id) {
         return refuse(errno::ENOENT, format!("no weight-set for pool '{name}'"));
     }
     set_weights(m, call, id)
 }
 
-fn reweight_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn reweight_compat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if !m
         .view
         .state
@@ -198,7 +198,7 @@ fn reweight_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
     set_weights(m, call, DEFAULT_CHOOSE_ARGS)
 }
 
-fn swap(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn swap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (source, dest) = (call.args.str("source")?, call.args.str("dest")?);
     let sure = call.args.flag("yes_i_really_mean_it");
     let crush = m.view.state.osd.map.crush.map();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, COUNTER, Command, Failure, perf};
 
 use super::{errno, status};
-use crate::core::{Monitor, Topic};
+use crate::core::{Daemon, Topic, View};
 
 macro_rules! commands {
     ($($name:literal $params:expr, $help:literal;)*) => {
@@ -96,7 +96,7 @@ fn fail(code: i32, message: impl Into<String>) -> Failure {
 
 /// Runs a command.
 pub(crate) fn daemon_command(
-    m: &mut Monitor,
+    m: &mut Daemon<'_>,
     prefix: &str,
     args: &Map<String, Value>,
 ) -> Result<Answer, Failure> {
@@ -107,7 +107,7 @@ pub(crate) fn daemon_command(
         live: |option| !option.starts_with("ms_"),
     };
     if let Some(answer) = spirula_asok::config::run(daemon, &mut m.view.values, prefix, args) {
-        m.refresh_values();
+        m.view.refresh_values();
         return answer;
     }
     if prefix.starts_with("add_bootstrap_peer_hint") && !m.view.quorum.names.is_empty() {
@@ -121,8 +121,8 @@ pub(crate) fn daemon_command(
         return Ok(v.into());
     }
     let value = match prefix {
-        "mon_status" | "quorum_status" => status::mon_status(m),
-        "sessions" => sessions(m),
+        "mon_status" | "quorum_status" => status::mon_status(m.view),
+        "sessions" => sessions(m.view),
         // What is logged is written at once.
         "log flush" => json!({}),
         _ => m
@@ -132,8 +132,8 @@ pub(crate) fn daemon_command(
     Ok(value.into())
 }
 
-fn sessions(m: &Monitor) -> Value {
-    let own = m.view.sessions.iter().filter(|(_, s)| !s.forwarded);
+fn sessions(m: &View) -> Value {
+    let own = m.sessions.iter().filter(|(_, s)| !s.forwarded);
     own.map(|(id, s)| {
         json!({
             "name": s.entity().to_string(), "entity_name": s.name.to_string(), "id": id,
@@ -145,17 +145,18 @@ fn sessions(m: &Monitor) -> Value {
     .collect()
 }
 
-fn counters(m: &Monitor) -> Vec<perf::Logger<'static>> {
-    let (osds, up, inside) = m.view.state.osd.map.counts();
-    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
+fn counters(daemon: &Daemon<'_>) -> Vec<perf::Logger<'static>> {
+    let m = &*daemon.view;
+    let (osds, up, inside) = m.state.osd.map.counts();
+    let raw = m.state.stats.raw(&m.state.osd.map);
     let n = |n: usize| n as u64;
     let gauge = |name, value, help| perf::gauge(name, value, help);
-    let objects = u64::try_from(m.view.state.stats.total().sum.num_objects).unwrap_or(0);
+    let objects = u64::try_from(m.state.stats.total().sum.num_objects).unwrap_or(0);
     let cluster = vec![
-        gauge("num_mon", n(m.view.state.monmap.map.mons.len()), "Monitors"),
+        gauge("num_mon", n(m.state.monmap.map.mons.len()), "Monitors"),
         gauge(
             "num_mon_quorum",
-            n(m.view.quorum.names.len()),
+            n(m.quorum.names.len()),
             "Monitors in the quorum",
         ),
         gauge("num_osd", n(osds), "OSDs"),
@@ -163,24 +164,24 @@ fn counters(m: &Monitor) -> Vec<perf::Logger<'static>> {
         gauge("num_osd_in", n(inside), "OSDs that are in"),
         gauge(
             "osd_epoch",
-            u64::from(m.view.state.osd.map.epoch),
+            u64::from(m.state.osd.map.epoch),
             "Current epoch of the OSDMap",
         ),
         gauge("osd_bytes", raw.total, "Size of all stores"),
         gauge("osd_bytes_used", raw.used_raw(), "Used space of all stores"),
         gauge("osd_bytes_avail", raw.available, "Free space of all stores"),
-        gauge("num_pool", n(m.view.state.osd.map.pools.len()), "Pools"),
-        gauge("num_pg", n(m.view.state.stats.pgs.len()), "Placement groups"),
+        gauge("num_pool", n(m.state.osd.map.pools.len()), "Pools"),
+        gauge("num_pg", n(m.state.stats.pgs.len()), "Placement groups"),
         gauge("num_object", objects, "Objects"),
     ];
     let mon = vec![
-        gauge("num_sessions", n(m.view.sessions.len()), "Sessions"),
+        gauge("num_sessions", n(m.sessions.len()), "Sessions"),
         gauge(
             "writes_waiting",
-            n(m.waiting()),
+            n(daemon.waiting),
             "Commands that wait for their turn to change something",
         ),
-        gauge("term", m.view.term, "Term of the monitors' leader"),
+        gauge("term", m.term, "Term of the monitors' leader"),
     ];
     let logger = |name, counters| perf::Logger {
         name,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table};
 
 commands! {
@@ -46,12 +46,12 @@ fn add(all: &mut Devices, daemon: &str, metadata: &BTreeMap<String, String>) {
     }
 }
 
-fn devices(m: &Monitor) -> Devices {
+fn devices(m: &View) -> Devices {
     let mut all = Devices::new();
-    for name in &m.view.state.monmap.map.ranks {
+    for name in &m.state.monmap.map.ranks {
         add(&mut all, &format!("mon.{name}"), &m.mon_metadata(name));
     }
-    for osd in m.view.state.osd.map.osds() {
+    for osd in m.state.osd.map.osds() {
         add(&mut all, &format!("osd.{osd}"), &misc::osd_metadata(m, osd));
     }
     all
@@ -112,12 +112,12 @@ fn list<const N: usize>(
     now(Reply::text(t.render()))
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let columns = ["HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"];
-    list(call, &devices(m), &columns, |d| [d.places(), d.daemons()])
+    list(call, &devices(m.view), &columns, |d| [d.places(), d.daemons()])
 }
 
-fn ls_by_daemon(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls_by_daemon(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let who = call.args.str("who")?;
     let is_daemon = who
         .split_once('.')
@@ -125,22 +125,22 @@ fn ls_by_daemon(m: &mut Monitor, call: &Call<'_>) -> Done {
     if !is_daemon {
         return refuse(errno::EINVAL, format!("{who} is not a valid daemon name"));
     }
-    let mut found = devices(m);
+    let mut found = devices(m.view);
     found.retain(|_, d| d.daemons.contains(&who));
     list(call, &found, &["HOST:DEV", "EXPECTED FAILURE"], |d| [d.places()])
 }
 
-fn ls_by_host(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls_by_host(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let host = call.args.str("host")?;
-    let mut found = devices(m);
+    let mut found = devices(m.view);
     found.retain(|_, d| d.places.iter().any(|p| p.0 == host));
     let columns = ["DEV", "DAEMONS", "EXPECTED FAILURE"];
     list(call, &found, &columns, |d| [d.names_on(&host), d.daemons()])
 }
 
-fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn info(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let id = call.args.str("devid")?;
-    let all = devices(m);
+    let all = devices(m.view);
     let Some(d) = all.get(&id) else {
         return refuse(errno::ENOENT, format!("device {id} not found"));
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::health::{Mute, Mutes};
 
 commands! {
@@ -15,13 +15,13 @@ commands! {
 }
 
 /// The health as JSON.
-pub(super) fn health_json(mon: &Monitor, detail: bool) -> Value {
+pub(super) fn health_json(mon: &View, detail: bool) -> Value {
     mon.health_report().json(detail)
 }
 
-fn health(mon: &mut Monitor, call: &Call<'_>) -> Done {
+fn health(mon: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
-    let report = mon.health_report();
+    let report = mon.view.health_report();
     if call.format.is_structured() {
         return now(Reply::json(call.format, &report.json(detail)));
     }
@@ -37,7 +37,7 @@ const MAX_CODE: usize = 128;
 /// Most mutes.
 const MAX_MUTES: usize = 1024;
 
-fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
+fn mute(mon: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let code = call.args.str("code")?;
     if code.is_empty() {
         return refuse(errno::EINVAL, "must specify an alert code to mute");
@@ -60,7 +60,7 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
         }
     }
     if !mute.sticky {
-        let checks = mon.health();
+        let checks = mon.view.health();
         let Some(check) = checks.get(code.as_str()) else {
             return refuse(
                 errno::ENOENT,
@@ -74,7 +74,7 @@ fn mute(mon: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-fn unmute(mon: &mut Monitor, call: &Call<'_>) -> Done {
+fn unmute(mon: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let codes: Vec<String> = match call.args.opt_str("code") {
         Some(code) => vec![code],
         None => mon

@@ -2,7 +2,7 @@
 
 use super::pool_list::rates;
 use super::{Call, Done, Reply, commands, now};
-use crate::core::Monitor;
+use crate::core::Turn;
 
 commands! {
     "iostat width?:Int print_header?:Bool" "mgr" "r" iostat, "show what clients read and write";
@@ -45,10 +45,10 @@ fn header(column: usize) -> String {
     format!("{line}\n{}\n{line}\n", row(&TITLES.map(str::to_owned), column))
 }
 
-fn iostat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn iostat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let width = call.args.opt_int("width")?.unwrap_or(WIDTH.0).clamp(0, WIDTH.1);
     let column = usize::try_from(width).unwrap_or(0) / TITLES.len();
-    let r = rates(m, None);
+    let r = rates(m.view, None);
     let bytes = |n: u64| format!("{}B/s", iec(n));
     let cells = [
         bytes(r.read_bytes),

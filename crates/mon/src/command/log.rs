@@ -5,7 +5,7 @@ use spirula_proto::mon::{LogEntry, LogPriority};
 
 use super::status::addrvec;
 use super::{Call, Done, Reply, commands, committed, now};
-use crate::core::Monitor;
+use crate::core::Turn;
 
 commands! {
     "log logtext:String..." "mon" "rw" add, "write text to the cluster log";
@@ -13,26 +13,12 @@ commands! {
         "show the last lines of the cluster log";
 }
 
-fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn add(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = call.args.list("logtext").join(" ");
-    let Some(s) = m.sender(call.session) else {
+    let Some(by) = m.view.sender(call.session) else {
         return now(Reply::default());
     };
-    let (rank, addr, id, kind) = (s.entity, s.addr, s.name.id, s.name.kind);
-    let mut entry = m
-        .view
-        .state
-        .clog
-        .own_entry(&m.view.me, m.view.now, LogPriority::INFO, "cluster", text);
-    entry.rank = rank;
-    entry.addrs = addr.into();
-    entry.name = spirula_proto::mon::NamedEntity {
-        kind: u32::from(kind.0),
-        id,
-    };
-    m.view.state.clog.add(entry);
-    // The entry itself is what is committed.
-    m.changes.flush_log = true;
+    m.log_for(by, text);
     committed("")
 }
 
@@ -65,7 +51,7 @@ fn entry_json(e: &LogEntry) -> Value {
     })
 }
 
-fn last(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn last(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let num = call
         .args
         .opt_int("num")?

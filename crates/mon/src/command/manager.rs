@@ -11,7 +11,7 @@ use spirula_proto::mgr::MgrMap;
 
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, misc, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Effect, Turn, View};
 use crate::progress::PROGRESS_OPTION;
 use crate::service::{self, Who};
 
@@ -48,7 +48,7 @@ fn active_clients(map: &MgrMap) -> Vec<Value> {
         .collect()
 }
 
-fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn mgr_dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.manager.map;
     let always_on: Map<String, Value> = map
         .always_on_modules
@@ -74,23 +74,23 @@ fn mgr_dump(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn mgr_stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn mgr_stat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.manager.map;
     let v = json!({"epoch": map.epoch, "available": map.available, "active_name": map.active_name, "num_standby": 0});
     misc::pretty(call.format, &v)
 }
 
-fn empty_object(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn empty_object(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!({}))
 }
 
-fn empty_list(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn empty_list(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!([]))
 }
 
 /// What is known of the active manager: what is known of its monitor.
-fn active_metadata(m: &Monitor) -> Option<BTreeMap<String, String>> {
-    let map = &m.view.state.manager.map;
+fn active_metadata(m: &View) -> Option<BTreeMap<String, String>> {
+    let map = &m.state.manager.map;
     if !map.available {
         return None;
     }
@@ -110,26 +110,26 @@ fn active_metadata(m: &Monitor) -> Option<BTreeMap<String, String>> {
 }
 
 /// The active manager's version, as `ceph versions` counts it.
-pub(super) fn mgr_version_counts(m: &Monitor) -> BTreeMap<String, usize> {
+pub(super) fn mgr_version_counts(m: &View) -> BTreeMap<String, usize> {
     let version = active_metadata(m).and_then(|mut meta| meta.remove("ceph_version"));
     version.map(|v| (v, 1)).into_iter().collect()
 }
 
-fn mgr_versions(m: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &json!(mgr_version_counts(m)))
+fn mgr_versions(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!(mgr_version_counts(m.view)))
 }
 
-fn mgr_count(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn mgr_count(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let property = call.args.str("property")?;
-    let value =
-        active_metadata(m).map(|mut meta| meta.remove(&property).unwrap_or_else(|| "unknown".to_owned()));
+    let value = active_metadata(m.view)
+        .map(|mut meta| meta.remove(&property).unwrap_or_else(|| "unknown".to_owned()));
     let counts: BTreeMap<String, usize> = value.map(|v| (v, 1)).into_iter().collect();
     misc::pretty(call.format, &json!(counts))
 }
 
-fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn mgr_metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = m.view.state.manager.map.active_name.clone();
-    let shown = active_metadata(m).map(|meta| {
+    let shown = active_metadata(m.view).map(|meta| {
         let mut v = Map::from_iter([("name".to_owned(), json!(name))]);
         v.extend(meta.into_iter().map(|(k, v)| (k, json!(v))));
         Value::Object(v)
@@ -143,7 +143,7 @@ fn mgr_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
 
 /// The manager gives up, and as there is no other, the monitor that leads takes over again at its next tick: with a new id,
 /// and with sessions that begin anew.
-fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn mgr_fail(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.manager.map;
     let who = match call.args.opt_str("who") {
         None if !map.available => return now(Reply::status("Currently no active mgr")),
@@ -158,7 +158,7 @@ fn mgr_fail(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-fn balancer_status(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn balancer_status(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let v = json!({
         "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
         "no_optimization_needed": false, "optimize_result": "", "plans": [],
@@ -166,38 +166,38 @@ fn balancer_status(_: &mut Monitor, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &v)
 }
 
-fn progress(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn progress(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(match m.view.progress.text(m.view.now) {
         Some(text) => Reply::text(text),
         None => Reply::status("Nothing in progress"),
     })
 }
 
-fn progress_json(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn progress_json(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &m.view.progress.json(m.view.now))
 }
 
-fn progress_clear(m: &mut Monitor, _: &Call<'_>) -> Done {
-    m.view.progress.clear();
+fn progress_clear(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
+    m.effect(Effect::ClearProgress);
     now(Reply::default())
 }
 
-fn progress_on(m: &mut Monitor, _: &Call<'_>) -> Done {
-    match m.tells_progress() {
+fn progress_on(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
+    match m.view.tells_progress() {
         true => now(Reply::status("progress already enabled!")),
         false => set_progress(m, true, "progress enabled"),
     }
 }
 
-fn progress_off(m: &mut Monitor, _: &Call<'_>) -> Done {
-    match m.tells_progress() {
+fn progress_off(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
+    match m.view.tells_progress() {
         true => set_progress(m, false, "progress disabled"),
         false => now(Reply::status("progress already disabled!")),
     }
 }
 
 /// Stores it as the option of Ceph's module of that name, in Python's spelling.
-fn set_progress(m: &mut Monitor, on: bool, said: &str) -> Done {
+fn set_progress(m: &mut Turn<'_>, on: bool, said: &str) -> Done {
     let value = if on { "True" } else { "False" };
     let who = Who {
         section: "mgr".to_owned(),
@@ -212,7 +212,7 @@ fn set_progress(m: &mut Monitor, on: bool, said: &str) -> Done {
     Ok(Outcome::Commit(Reply::status(said)))
 }
 
-fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn mds_stat(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let fsmap = json!({"epoch": service::FSMAP_EPOCH, "filesystems": [], "standbys": []});
         let v = json!({"fsmap": fsmap, "mdsmap_first_committed": 1, "mdsmap_last_committed": 1});
@@ -221,7 +221,7 @@ fn mds_stat(_: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(""))
 }
 
-fn mds_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn mds_metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     match call.args.opt_str("who") {
         None => empty_list(m, call),
         Some(who) => refuse(
@@ -231,14 +231,14 @@ fn mds_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn fs_ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn fs_ls(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!([])).with_newline()),
         false => now(Reply::text("No filesystems enabled\n")),
     }
 }
 
-fn fs_get(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn fs_get(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("fs_name")?;
     refuse(errno::ENOENT, format!("filesystem '{name}' not found"))
 }
@@ -248,7 +248,7 @@ pub(super) fn fsmap_json() -> Value {
     json!({"epoch": service::FSMAP_EPOCH, "default_fscid": -1, "standbys": [], "filesystems": []})
 }
 
-fn fs_dump(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn fs_dump(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let epoch = service::FSMAP_EPOCH;
     match call.args.opt_int("epoch")? {
         None | Some(0) => {}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Call, Done, Reply, commands, manager, now, services, status};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::Format;
 use crate::version;
 
@@ -18,7 +18,7 @@ commands! {
     "node ls type?:{all|osd|mon|mds|mgr}" "mon" "r" node_ls, "list the hosts and their daemons";
 }
 
-fn fsid(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn fsid(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let id = m.view.me.fsid.to_string();
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"fsid": id}))),
@@ -26,7 +26,7 @@ fn fsid(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn version_cmd(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn version_cmd(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &json!({"version": version::LONG}))),
         false => now(Reply::text(format!("{}\n", version::LONG))),
@@ -34,9 +34,9 @@ fn version_cmd(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The running versions of OSDs with their numbers.
-pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
+pub(super) fn osd_versions(m: &View) -> BTreeMap<String, usize> {
     let mut out = BTreeMap::new();
-    for osd in m.view.state.osd.map.osds() {
+    for osd in m.state.osd.map.osds() {
         let metadata = osd_metadata(m, osd);
         if let Some(v) = metadata.get("ceph_version") {
             *out.entry(v.clone()).or_default() += 1;
@@ -46,12 +46,12 @@ pub(super) fn osd_versions(m: &Monitor) -> BTreeMap<String, usize> {
 }
 
 /// Every daemon with the version it runs.
-pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
-    let osds = m.view.state.osd.map.osds().filter_map(|osd| {
+pub(crate) fn daemon_versions(m: &View) -> Vec<(String, String)> {
+    let osds = m.state.osd.map.osds().filter_map(|osd| {
         let version = osd_metadata(m, osd).remove("ceph_version")?;
         Some((format!("osd.{osd}"), version))
     });
-    let mons = m.view.state.monmap.map.ranks.iter().filter_map(|name| {
+    let mons = m.state.monmap.map.ranks.iter().filter_map(|name| {
         let version = m.mon_metadata(name).remove("ceph_version")?;
         Some((format!("mon.{name}"), version))
     });
@@ -59,17 +59,17 @@ pub(crate) fn daemon_versions(m: &Monitor) -> Vec<(String, String)> {
 }
 
 /// What an OSD said of itself when it booted.
-pub(super) fn osd_metadata(m: &Monitor, osd: i32) -> BTreeMap<String, String> {
-    match m.view.kv.get("osd_metadata", &osd.to_string()) {
+pub(super) fn osd_metadata(m: &View, osd: i32) -> BTreeMap<String, String> {
+    match m.kv.get("osd_metadata", &osd.to_string()) {
         Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
         _ => BTreeMap::new(),
     }
 }
 
-fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let mons = status::count_mons(m, "ceph_version");
-    let osds = osd_versions(m);
-    let mgrs = manager::mgr_version_counts(m);
+fn versions(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let mons = status::count_mons(m.view, "ceph_version");
+    let osds = osd_versions(m.view);
+    let mgrs = manager::mgr_version_counts(m.view);
     let mut overall = mons.clone();
     for (v, n) in osds.iter().chain(&mgrs) {
         *overall.entry(v.clone()).or_default() += n;
@@ -83,7 +83,7 @@ fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
     ] {
         v.insert(kind.to_owned(), json!(counts));
     }
-    for (service, counts) in services::version_counts(m) {
+    for (service, counts) in services::version_counts(m.view) {
         for (version, n) in &counts {
             *overall.entry(version.clone()).or_default() += n;
         }
@@ -93,7 +93,7 @@ fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_pretty(), &Value::Object(v)))
 }
 
-fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn features(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     // Ordered by the types' numbers, as the official listing is.
     let mut by: BTreeMap<spirula_denc::EntityType, BTreeMap<u64, usize>> = BTreeMap::new();
     let own = spirula_maps::features::PACIFIC_ALL;
@@ -116,7 +116,7 @@ fn features(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_pretty(), &Value::Object(v)))
 }
 
-fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn time_sync(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let t = &m.view.timecheck;
     let status = if t.is_under_way() { "on-going" } else { "finished" };
     let mut v = json!({});
@@ -129,7 +129,7 @@ fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
         .iter()
         .filter_map(|name| Some((name, t.skews.get(name)?)))
         .map(|(name, s)| {
-            let bad = m.skew_text(s.skew);
+            let bad = m.view.skew_text(s.skew);
             let health = if bad.is_some() { "HEALTH_WARN" } else { "HEALTH_OK" };
             let mut one = json!({"skew": s.skew, "latency": s.latency, "health": health});
             if let Some(text) = bad {
@@ -145,18 +145,18 @@ fn time_sync(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::json(call.format.or_pretty(), &v))
 }
 
-fn node_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn node_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let kind = call.args.opt_str("type").unwrap_or_else(|| "all".to_owned());
     let mut mons: BTreeMap<String, Vec<&String>> = BTreeMap::new();
     for name in &m.view.state.monmap.map.ranks {
-        let host = m.mon_metadata(name).remove("hostname");
+        let host = m.view.mon_metadata(name).remove("hostname");
         mons.entry(host.unwrap_or_else(|| "unknown".to_owned()))
             .or_default()
             .push(name);
     }
     let mut hosts: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for osd in m.view.state.osd.map.osds() {
-        let host = osd_metadata(m, osd)
+        let host = osd_metadata(m.view, osd)
             .remove("hostname")
             .unwrap_or_else(|| "unknown".to_owned());
         hosts.entry(host).or_default().push(osd);

@@ -63,11 +63,11 @@ use serde_json::{Map, Value, json};
 
 pub use args::{ArgResult, Args, parse_osd};
 pub(crate) use at_manager::{denied_by_module, run_mgr, tell_mgr};
-pub(crate) use audit::{denials, shown};
+pub(crate) use audit::{Audit, shown};
 pub(crate) use pool::{NewPool, create_pool, delete_pool};
 pub use reply::Reply;
 
-use crate::core::{Monitor, SessionId};
+use crate::core::{Monitor, SessionId, Turn, View};
 use crate::fmt::Format;
 
 /// What a command led to.
@@ -113,7 +113,7 @@ pub(crate) struct Command {
     module: &'static str,
     perm: &'static str,
     help: &'static str,
-    run: fn(&mut Monitor, &Call<'_>) -> Done,
+    run: fn(&mut Turn<'_>, &Call<'_>) -> Done,
 }
 
 /// Declares a family's table: signature, module and permissions, handler, help.
@@ -252,8 +252,8 @@ fn admit(
         }
     };
     match perm.contains('w') || !allowed {
-        true => mon.audit(session, args, allowed),
-        false => mon.audit_read(session, args),
+        true => mon.audit.command(&mut mon.view, session, args, allowed),
+        false => audit::read(&mut mon.view, session, args),
     }
     match allowed {
         true => Ok(()),
@@ -306,7 +306,7 @@ fn execute(mon: &mut Monitor, session: SessionId, command: &Command, args: Args,
         session,
         input,
     };
-    Ok(match (command.run)(mon, &call)? {
+    Ok(match mon.attempt(|turn| (command.run)(turn, &call))? {
         Outcome::Now(reply) => Outcome::Now(reply.named(names.get())),
         Outcome::Commit(reply) => Outcome::Commit(reply.named(names.get())),
         asked @ Outcome::Ask(_) => asked,
@@ -334,7 +334,7 @@ pub fn tell(mon: &mut Monitor, session: SessionId, cmd: &[String]) -> Reply {
         return Reply::error(errno::EACCES, "insufficient caps");
     }
     answer_daemon_command(&args, DAEMON_COMMANDS, |prefix, args| {
-        daemon_command(mon, prefix, args)
+        daemon_command(&mut mon.daemon(), prefix, args)
     })
 }
 
@@ -361,7 +361,7 @@ pub(crate) use daemon::{DAEMON_COMMANDS, daemon_command};
 pub(crate) use misc::daemon_versions;
 
 /// The answer to a ping: health and monitor status, as `ceph ping mon.a` prints it.
-pub(crate) fn ping_text(mon: &Monitor) -> String {
+pub(crate) fn ping_text(mon: &View) -> String {
     let v = json!({"health": health_cmd::health_json(mon, false), "mon_status": status::mon_status(mon)});
     String::from_utf8(Format::JsonPretty.render(&v)).unwrap_or_default()
 }

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::Turn;
 use crate::core::manager::MODULES;
 use crate::fmt::Format;
 
@@ -19,12 +19,12 @@ commands! {
 }
 
 /// All modules that there are can't be disabled.
-fn ls(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let v = json!({"always_on_modules": MODULES, "enabled_modules": [], "disabled_modules": []});
     now(Reply::json(call.format.or_pretty(), &v))
 }
 
-fn enable(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn enable(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let module = call.args.str("module")?;
     if MODULES.contains(&module.as_str()) {
         return now(Reply::status(format!(
@@ -38,7 +38,7 @@ fn enable(_: &mut Monitor, call: &Call<'_>) -> Done {
     refuse(errno::ENOENT, text)
 }
 
-fn disable(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn disable(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let module = call.args.str("module")?;
     if MODULES.contains(&module.as_str()) {
         let text = format!("module '{module}' cannot be disabled (always-on)");
@@ -48,14 +48,14 @@ fn disable(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// There is none, so only "none" can be chosen.
-fn orch_backend(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn orch_backend(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     match call.args.opt_str("module_name").unwrap_or_default() {
         name if name.is_empty() => now(Reply::default()),
         name => refuse(errno::EINVAL, format!("Module '{name}' not found")),
     }
 }
 
-fn fs_status(_: &mut Monitor, call: &Call<'_>) -> Done {
+fn fs_status(_: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if let Some(name) = call.args.opt_str("fs") {
         // The module returns its errno without a sign.
         return Err(Reply::error(
@@ -70,7 +70,7 @@ fn fs_status(_: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// As Ceph's module answers that was never enabled.
-fn telemetry_status(_: &mut Monitor, _: &Call<'_>) -> Done {
+fn telemetry_status(_: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let v = json!({
         "channel_basic": true, "channel_crash": true, "channel_device": true, "channel_ident": false, "contact": null,
         "description": null, "device_url": "https://telemetry.ceph.com/device", "enabled": false, "interval": 24,
@@ -82,6 +82,6 @@ fn telemetry_status(_: &mut Monitor, _: &Call<'_>) -> Done {
 }
 
 /// It is off already.
-fn telemetry_off(_: &mut Monitor, _: &Call<'_>) -> Done {
+fn telemetry_off(_: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(Reply::default())
 }

@@ -8,7 +8,7 @@ use spirula_denc::{AddrType, EntityAddr, EntityAddrVec};
 use spirula_maps::{MonFeatures, MonInfo, MonMap};
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::{MAX_MONITORS, Monitor};
+use crate::core::{MAX_MONITORS, Turn};
 
 commands! {
     "mon add name:String addr:IPAddr location?:String[A-Za-z0-9-_.=]..." "mon" "rw" add,
@@ -29,7 +29,7 @@ commands! {
 }
 
 /// Makes a change part of the next monitor map.
-fn edit(m: &mut Monitor, change: impl FnOnce(&mut MonMap)) {
+fn edit(m: &mut Turn<'_>, change: impl FnOnce(&mut MonMap)) {
     let mut map = m.view.state.monmap.map.clone();
     map.removed_ranks.clear();
     change(&mut map);
@@ -67,7 +67,7 @@ fn place(words: &[String]) -> Result<BTreeMap<String, String>, Reply> {
     Ok(location.into_iter().collect())
 }
 
-fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn add(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, text) = (call.args.str("name")?, call.args.str("addr")?);
     let Some(addrs) = address(&text) else {
         return refuse(errno::EINVAL, format!("addr {text}does not parse"));
@@ -96,7 +96,7 @@ fn add(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("adding mon.{name} at {addrs}"))
 }
 
-fn edit_mon(m: &mut Monitor, name: &str, change: impl FnOnce(&mut MonInfo)) -> Done {
+fn edit_mon(m: &mut Turn<'_>, name: &str, change: impl FnOnce(&mut MonInfo)) -> Done {
     if !m.view.state.monmap.map.mons.contains_key(name) {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
     }
@@ -108,7 +108,7 @@ fn edit_mon(m: &mut Monitor, name: &str, change: impl FnOnce(&mut MonInfo)) -> D
     committed("")
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     if !m.view.state.monmap.map.mons.contains_key(&name) {
         let text = format!("mon.{name} does not exist or has already been removed");
@@ -127,7 +127,7 @@ fn majority(monitors: usize) -> usize {
     monitors / 2 + 1
 }
 
-fn ok_to_add_offline(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn ok_to_add_offline(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let running = m.view.quorum.names.len();
     if running < majority(m.view.state.monmap.map.mons.len() + 1) {
         let text = "adding a monitor may break quorum (until that monitor starts)";
@@ -138,7 +138,7 @@ fn ok_to_add_offline(m: &mut Monitor, _: &Call<'_>) -> Done {
     ))
 }
 
-fn ok_to_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ok_to_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("id")?;
     let mons = &m.view.state.monmap.map.mons;
     if !mons.contains_key(&name) {
@@ -152,7 +152,7 @@ fn ok_to_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::status(format!("safe to remove mon.{name}")))
 }
 
-fn feature_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn feature_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let with_value = call.args.opt_str("with_value").is_some();
     let names = |f: MonFeatures| -> Vec<String> {
         f.names()
@@ -183,7 +183,7 @@ fn feature_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
-fn feature_set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn feature_set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("feature_name")?;
     let Some(feature) = MonFeatures::from_name(&name) else {
         return refuse(errno::ENOENT, format!("unknown feature '{name}'"));
@@ -202,7 +202,7 @@ fn feature_set(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(text)
 }
 
-fn set_rank(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_rank(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, rank) = (call.args.str("name")?, call.args.int("rank")?);
     let Some(old) = m.view.state.monmap.map.ranks.iter().position(|n| *n == name) else {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist in monmap"));
@@ -216,7 +216,7 @@ fn set_rank(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-fn set_weight(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_weight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, weight) = (call.args.str("name")?, call.args.int("weight")?);
     let Ok(weight) = u16::try_from(weight) else {
         return refuse(errno::EINVAL, format!("weight {weight} is out of range"));
@@ -224,7 +224,7 @@ fn set_weight(m: &mut Monitor, call: &Call<'_>) -> Done {
     edit_mon(m, &name, |info| info.weight = weight)
 }
 
-fn set_location(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_location(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, words) = (call.args.str("name")?, call.args.list("args"));
     if !m.view.state.monmap.map.mons.contains_key(&name) {
         return refuse(errno::ENOENT, format!("mon.{name} does not exist"));
@@ -234,6 +234,6 @@ fn set_location(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// Every monitor here listens for msgr2, and for nothing else.
-fn enable_msgr2(_: &mut Monitor, _: &Call<'_>) -> Done {
+fn enable_msgr2(_: &mut Turn<'_>, _: &Call<'_>) -> Done {
     now(Reply::default())
 }

@@ -9,7 +9,7 @@ use super::osd_new::remove_secrets;
 use super::osd_query::{existing, osd_ids};
 use super::osd_stop::removable;
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::float;
 
 commands! {
@@ -54,13 +54,11 @@ pub(super) fn uuid(call: &Call<'_>) -> Result<Option<Fsid>, Reply> {
 }
 
 /// The first id that is free.
-fn free_id(m: &Monitor) -> i32 {
-    (0..i32::MAX)
-        .find(|o| !m.view.state.osd.map.exists(*o))
-        .unwrap_or(0)
+fn free_id(m: &View) -> i32 {
+    (0..i32::MAX).find(|o| !m.state.osd.map.exists(*o)).unwrap_or(0)
 }
 
-pub(super) fn add_osd(m: &mut Monitor, osd: i32, uuid: Option<Fsid>) {
+pub(super) fn add_osd(m: &mut Turn<'_>, osd: i32, uuid: Option<Fsid>) {
     let max = m.view.state.osd.map.max_osd;
     let destroyed = m.view.state.osd.map.state(osd).contains(OsdState::DESTROYED);
     let inc = m.pending_osd();
@@ -87,9 +85,9 @@ pub(super) fn id_reply(call: &Call<'_>, osd: i32) -> Reply {
 }
 
 /// The id for a new OSD, or as the error that of the one that has this store already.
-pub(super) fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
+pub(super) fn wanted_id(m: &View, call: &Call<'_>, uuid: Option<Fsid>) -> Result<Result<i32, i32>, Reply> {
     let id = call.args.opt_osd("id")?;
-    if let Some(known) = uuid.and_then(|u| m.view.state.osd.map.osd_by_uuid(&u)) {
+    if let Some(known) = uuid.and_then(|u| m.state.osd.map.osd_by_uuid(&u)) {
         return match id {
             Some(id) if id != known => refuse(
                 errno::EEXIST,
@@ -103,8 +101,7 @@ pub(super) fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Res
     }
     match id {
         Some(id)
-            if m.view.state.osd.map.exists(id)
-                && !m.view.state.osd.map.state(id).contains(OsdState::DESTROYED) =>
+            if m.state.osd.map.exists(id) && !m.state.osd.map.state(id).contains(OsdState::DESTROYED) =>
         {
             let uuid = uuid.unwrap_or_default();
             let text = format!("id {id} already in use and does not match uuid {uuid}");
@@ -118,9 +115,9 @@ pub(super) fn wanted_id(m: &Monitor, call: &Call<'_>, uuid: Option<Fsid>) -> Res
     }
 }
 
-fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let uuid = uuid(call)?;
-    match wanted_id(m, call, uuid)? {
+    match wanted_id(m.view, call, uuid)? {
         Err(known) => now(id_reply(call, known)),
         Ok(osd) => {
             add_osd(m, osd, uuid);
@@ -129,20 +126,19 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn forget(m: &mut Monitor, osd: i32) {
+fn forget(m: &mut Turn<'_>, osd: i32) {
     let state = m.view.state.osd.map.state(osd);
     m.pending_osd()
         .new_state
         .insert(osd, OsdState::EXISTS.with(state));
     m.changes.txn.remove("osd_metadata", osd.to_string());
     m.changes.txn.remove(super::osd_new::CLASS, osd.to_string());
-    m.view.state.osd.lives.remove(osd);
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let mut lines = Vec::new();
     let mut changed = false;
-    for osd in osd_ids(m, &call.args.list("ids"))? {
+    for osd in osd_ids(m.view, &call.args.list("ids"))? {
         if !m.view.state.osd.map.exists(osd) {
             lines.push(format!("osd.{osd} does not exist. "));
         } else if m.view.state.osd.map.is_up(osd) {
@@ -170,7 +166,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The confirmation that destructive commands want, and the OSD, which must be down.
-fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
+fn doomed(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("id")?;
     let sure = call.args.flag("yes_i_really_mean_it") || call.args.flag("force");
     // The plain commands ask the statistics, their official inner halves the caller.
@@ -186,14 +182,14 @@ fn doomed(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
             "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you really do.",
         );
     }
-    if m.view.state.osd.map.is_up(osd) {
+    if m.state.osd.map.is_up(osd) {
         return refuse(errno::EBUSY, format!("osd.{osd} is not `down`."));
     }
     Ok(osd)
 }
 
-fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = doomed(m, call)?;
+fn destroy(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = doomed(m.view, call)?;
     if !m.view.state.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
@@ -205,8 +201,8 @@ fn destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("destroyed osd.{osd}"))
 }
 
-fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = doomed(m, call)?;
+fn purge(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = doomed(m.view, call)?;
     if !m.view.state.osd.map.exists(osd) {
         return now(Reply::status(format!("osd.{osd} does not exist")));
     }
@@ -221,14 +217,14 @@ fn purge(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("purged osd.{osd}"))
 }
 
-fn lost(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn lost(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if !call.args.flag("yes_i_really_mean_it") {
         return refuse(
             errno::EPERM,
             "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.",
         );
     }
-    let osd = existing(m, call, "id")?;
+    let osd = existing(m.view, call, "id")?;
     if m.view.state.osd.map.is_up(osd) {
         return refuse(errno::EBUSY, format!("osd.{osd} is not down"));
     }
@@ -237,7 +233,7 @@ fn lost(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("marked osd lost in epoch {epoch}"))
 }
 
-fn setmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn setmaxosd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let n = call.args.int("newmax")?;
     let Ok(new) = i32::try_from(n) else {
         return refuse(errno::ERANGE, format!("cannot set max_osd to {n}"));
@@ -268,7 +264,7 @@ fn flag_of(key: &str) -> Option<OsdMapFlags> {
     }
 }
 
-fn change_flag(m: &mut Monitor, key: &str, set: bool) -> Done {
+fn change_flag(m: &mut Turn<'_>, key: &str, set: bool) -> Done {
     let Some(flag) = flag_of(key) else {
         return refuse(errno::EINVAL, format!("unrecognized flag '{key}'"));
     };
@@ -279,21 +275,21 @@ fn change_flag(m: &mut Monitor, key: &str, set: bool) -> Done {
     committed(format!("{name} is {}", if set { "set" } else { "unset" }))
 }
 
-fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
     change_flag(m, &key, true)
 }
 
-fn unset(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn unset(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let key = call.args.str("key")?;
     change_flag(m, &key, false)
 }
 
-fn pause(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn pause(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     change_flag(m, "pause", true)
 }
 
-fn unpause(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn unpause(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     change_flag(m, "pause", false)
 }
 
@@ -306,25 +302,25 @@ fn ratio(call: &Call<'_>) -> Result<f64, Reply> {
     }
 }
 
-fn full_ratio(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn full_ratio(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let r = ratio(call)?;
     m.pending_osd().new_full_ratio = r as f32;
     committed(format!("osd set-full-ratio {}", float(r, 6)))
 }
 
-fn backfillfull_ratio(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn backfillfull_ratio(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let r = ratio(call)?;
     m.pending_osd().new_backfillfull_ratio = r as f32;
     committed(format!("osd set-backfillfull-ratio {}", float(r, 6)))
 }
 
-fn nearfull_ratio(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn nearfull_ratio(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let r = ratio(call)?;
     m.pending_osd().new_nearfull_ratio = r as f32;
     committed(format!("osd set-nearfull-ratio {}", float(r, 6)))
 }
 
-fn min_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn min_compat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("version")?;
     let Some(r) = release::from_name(&name) else {
         return refuse(errno::EINVAL, format!("version {name} is not recognized"));
@@ -343,7 +339,7 @@ fn min_compat(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("set require_min_compat_client to {name}"))
 }
 
-fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn require_release(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("release")?;
     let Some(r) = release::from_name(&name) else {
         return refuse(errno::EINVAL, format!("unrecognized release {name}"));
@@ -364,7 +360,7 @@ fn require_release(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn ec_set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ec_set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let mut profile = std::collections::BTreeMap::new();
     for word in call
@@ -436,7 +432,7 @@ fn braces(profile: &std::collections::BTreeMap<String, String>) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-fn ec_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ec_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     if let Some(id) = m
         .view

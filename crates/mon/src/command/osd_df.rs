@@ -5,7 +5,7 @@ use spirula_maps::StoreStatfs;
 
 use super::osd_tree::{Line, line_json, lines, weight_text};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table, bytes};
 
 commands! {
@@ -47,8 +47,8 @@ fn unknown_filter<T>(name: &str) -> Result<T, Reply> {
     refuse(errno::EINVAL, text)
 }
 
-fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
-    let map = &m.view.state.osd.map;
+fn collect(m: &View, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply> {
+    let map = &m.state.osd.map;
     let crush = map.crush.map().clone();
     let filter = call.args.opt_str("filter");
     let by = call.args.opt_str("filter_by");
@@ -87,20 +87,20 @@ fn collect(m: &Monitor, call: &Call<'_>, tree: bool) -> Result<Vec<Space>, Reply
                     .collect()
             };
             for osd in below.iter().filter(|o| map.exists(**o)) {
-                if let Some(s) = m.view.state.stats.osds.get(osd) {
+                if let Some(s) = m.state.stats.osds.get(osd) {
                     sum.add(&s.statfs);
                 }
             }
-            let pgs = (line.id >= 0).then(|| m.view.state.stats.pgs_of(line.id).0);
+            let pgs = (line.id >= 0).then(|| m.state.stats.pgs_of(line.id).0);
             Space { line, sum, pgs }
         })
         .collect();
     Ok(out)
 }
 
-fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn df(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let tree = call.args.opt_str("output_method").as_deref() == Some("tree");
-    let all = collect(m, call, tree)?;
+    let all = collect(m.view, call, tree)?;
     let mut total = StoreStatfs::default();
     for s in all.iter().filter(|s| s.line.id >= 0) {
         total.add(&s.sum);
@@ -126,7 +126,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
         / n)
         .sqrt();
     if call.format.is_structured() {
-        let nodes: Vec<Value> = all.iter().map(|s| node_json(m, s, var(&s.sum))).collect();
+        let nodes: Vec<Value> = all.iter().map(|s| node_json(m.view, s, var(&s.sum))).collect();
         let v = json!({"nodes": nodes, "stray": [], "summary": {
             "total_kb": total.total / 1024, "total_kb_used": total.used_raw() / 1024,
             "total_kb_used_data": data(&total) / 1024, "total_kb_used_omap": omap(&total) / 1024,
@@ -137,7 +137,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
     let mut t = df_table(tree);
     for s in &all {
-        t.row(df_row(m, s, var(&s.sum), tree));
+        t.row(df_row(m.view, s, var(&s.sum), tree));
     }
     let mut last = vec![String::new(); 3];
     last.extend(["TOTAL".to_owned(), bytes(total.total)]);
@@ -189,9 +189,9 @@ fn df_table(tree: bool) -> Table {
     t
 }
 
-fn df_row(m: &Monitor, s: &Space, var: f64, tree: bool) -> Vec<String> {
+fn df_row(m: &View, s: &Space, var: f64, tree: bool) -> Vec<String> {
     let l = &s.line;
-    let map = &m.view.state.osd.map;
+    let map = &m.state.osd.map;
     let osd = l.id >= 0;
     let mut row = vec![
         l.id.to_string(),
@@ -233,14 +233,14 @@ fn df_row(m: &Monitor, s: &Space, var: f64, tree: bool) -> Vec<String> {
     row
 }
 
-fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
-    let mut v = line_json(&m.view.state.osd.map, &s.line);
+fn node_json(m: &View, s: &Space, var: f64) -> Value {
+    let mut v = line_json(&m.state.osd.map, &s.line);
     let x = &s.sum;
     let osd = s.line.id >= 0;
     v.insert(
         "reweight".into(),
         json!(if osd {
-            m.view.state.osd.map.weight_f64(s.line.id)
+            m.state.osd.map.weight_f64(s.line.id)
         } else {
             -1.0
         }),
@@ -261,7 +261,7 @@ fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
     if osd {
         v.insert(
             "status".into(),
-            json!(if m.view.state.osd.map.is_up(s.line.id) {
+            json!(if m.state.osd.map.is_up(s.line.id) {
                 "up"
             } else {
                 "down"
@@ -273,7 +273,7 @@ fn node_json(m: &Monitor, s: &Space, var: f64) -> Value {
     Value::Object(v)
 }
 
-fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn perf(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let list: Vec<Value> = m
             .view
@@ -304,7 +304,7 @@ fn perf(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(t.render()))
 }
 
-fn blocked_by(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn blocked_by(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let mut counts = std::collections::BTreeMap::<i32, usize>::new();
     for osd in m.view.state.stats.pgs.values().flat_map(|s| &s.blocked_by) {
         *counts.entry(*osd).or_default() += 1;

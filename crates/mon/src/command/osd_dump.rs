@@ -9,7 +9,7 @@ use spirula_maps::{IntervalSet, OsdMap, OsdState, PgPool, PoolFlags, release};
 
 use super::status::{addrvec, legacy_addr};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{addr_legacy, float};
 use crate::health::osd_list;
 
@@ -21,15 +21,14 @@ commands! {
 }
 
 /// The map that a command's `epoch` names.
-pub(super) fn map_of(m: &Monitor, call: &Call<'_>) -> Result<Rc<OsdMap>, Reply> {
+pub(super) fn map_of(m: &View, call: &Call<'_>) -> Result<Rc<OsdMap>, Reply> {
     let epoch = call.args.opt_int("epoch")?.unwrap_or(0);
     if epoch == 0 {
-        return Ok(m.view.state.osd.map.clone());
+        return Ok(m.state.osd.map.clone());
     }
     let missing = || Reply::error(errno::ENOENT, format!("there is no map for epoch {epoch}"));
     let epoch = u32::try_from(epoch).map_err(|_| missing())?;
     let found = m
-        .view
         .state
         .osd
         .at(epoch)
@@ -41,8 +40,8 @@ fn release_name(r: u8) -> &'static str {
     release::name(r)
 }
 
-fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = map_of(m, call)?;
+fn getmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let map = map_of(m.view, call)?;
     let bytes = match map.epoch == m.view.state.osd.map.epoch {
         true => m.view.state.osd.encoded().clone(),
         false => map.encode_with_crc().0,
@@ -50,8 +49,8 @@ fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::data(bytes).with_status(format!("got osdmap epoch {}", map.epoch)))
 }
 
-fn getcrushmap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = map_of(m, call)?;
+fn getcrushmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let map = map_of(m.view, call)?;
     now(Reply::data(encode_to_vec(map.crush.map().as_ref())).with_status(map.crush_version.to_string()))
 }
 
@@ -169,8 +168,8 @@ pub(super) fn pools_text(map: &OsdMap) -> String {
     t
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = map_of(m, call)?;
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let map = map_of(m.view, call)?;
     match call.format.is_structured() {
         true => now(Reply::json(call.format, &dump_json(&map))),
         false => now(Reply::text(dump_text(&map))),
@@ -367,7 +366,7 @@ fn class_flags(map: &OsdMap) -> Map<String, Value> {
         .collect()
 }
 
-fn info(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn info(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = m.view.state.osd.map.clone();
     let one = call.args.opt_osd("id")?;
     if let Some(id) = one.filter(|id| !map.exists(*id)) {

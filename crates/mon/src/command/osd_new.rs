@@ -13,7 +13,7 @@ use spirula_denc::{EntityType, Fsid};
 
 use super::osd_change::{add_osd, id_reply, uuid, wanted_id};
 use super::{Call, Done, Outcome, Reply, commands, config_key, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::service::Auth;
 
 commands! {
@@ -130,8 +130,8 @@ fn entities(osd: i32, uuid: &Fsid, secrets: &Secrets) -> Vec<(AuthName, EntityAu
 }
 
 /// Whether an entity is there already. One of the same name with another key or other capabilities is left alone.
-fn is_there(m: &Monitor, name: &AuthName, want: &EntityAuth) -> Result<bool, Reply> {
-    let Some(have) = m.view.state.auth.lookup(name) else {
+fn is_there(m: &View, name: &AuthName, want: &EntityAuth) -> Result<bool, Reply> {
+    let Some(have) = m.state.auth.lookup(name) else {
         return Ok(false);
     };
     if have.key != want.key {
@@ -155,7 +155,7 @@ fn is_there(m: &Monitor, name: &AuthName, want: &EntityAuth) -> Result<bool, Rep
     }
 }
 
-fn is_device_key_there(m: &Monitor, uuid: &Fsid, want: &str) -> Result<bool, Reply> {
+fn is_device_key_there(m: &View, uuid: &Fsid, want: &str) -> Result<bool, Reply> {
     match config_key::lookup(m, &device_key(uuid))? {
         None => Ok(false),
         Some(have) if have == want.as_bytes() => Ok(true),
@@ -163,19 +163,19 @@ fn is_device_key_there(m: &Monitor, uuid: &Fsid, want: &str) -> Result<bool, Rep
     }
 }
 
-fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn new(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let Some(uuid) = uuid(call)? else {
         return refuse(errno::EINVAL, "missing required parameter uuid");
     };
     let Given { class, secrets } = parse(call.input)?;
-    let (osd, known) = match wanted_id(m, call, Some(uuid))? {
+    let (osd, known) = match wanted_id(m.view, call, Some(uuid))? {
         Err(known) => (known, true),
         Ok(osd) => (osd, false),
     };
     if let Some(secrets) = &secrets {
         let mut missing = Vec::new();
         for (name, entity) in entities(osd, &uuid, secrets) {
-            if !is_there(m, &name, &entity)? {
+            if !is_there(m.view, &name, &entity)? {
                 missing.push((name, entity));
             }
         }
@@ -186,7 +186,7 @@ fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
             );
         }
         if let Some((_, device)) = &secrets.device
-            && !is_device_key_there(m, &uuid, device)?
+            && !is_device_key_there(m.view, &uuid, device)?
         {
             if known {
                 let text = format!("osd.{osd} exists but dm-crypt key does not match.");
@@ -209,7 +209,7 @@ fn new(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// Takes away the keys of an OSD that is no more: its own and its lockbox's, that of its device, and what it kept for itself.
-pub(super) fn remove_secrets(m: &mut Monitor, osd: i32) -> Result<(), Reply> {
+pub(super) fn remove_secrets(m: &mut Turn<'_>, osd: i32) -> Result<(), Reply> {
     let index = usize::try_from(osd).ok();
     let uuid = index.and_then(|i| m.view.state.osd.map.osd_uuid.get(i)).copied();
     let mut kept = vec![format!("daemon-private/osd.{osd}/")];
@@ -227,10 +227,10 @@ pub(super) fn remove_secrets(m: &mut Monitor, osd: i32) -> Result<(), Reply> {
     Ok(())
 }
 
-impl Monitor {
+impl View {
     /// The device class that `osd new` has given to an OSD.
     pub(crate) fn given_class(&self, osd: i32) -> Option<String> {
-        let kept = self.view.kv.get(CLASS, &osd.to_string()).ok().flatten()?;
+        let kept = self.kv.get(CLASS, &osd.to_string()).ok().flatten()?;
         // Earlier versions kept whatever was given.
         String::from_utf8(kept.to_vec())
             .ok()

@@ -7,7 +7,7 @@ use spirula_maps::{ObjectLocator, ObjectName, release};
 
 use super::status::{addrvec, osd_line, osdmap_summary, shown_flags};
 use super::{ArgResult, Call, Done, Reply, commands, errno, misc, now, parse_osd, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table};
 use crate::health::osd_list;
 
@@ -28,12 +28,12 @@ commands! {
     "osd last-stat-seq id:OsdName" "osd" "r" last_stat_seq, "show the number of an OSD's last statistics";
 }
 
-fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn stat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
-        return now(Reply::json(call.format, &osdmap_summary(m)));
+        return now(Reply::json(call.format, &osdmap_summary(m.view)));
     }
     let map = &m.view.state.osd.map;
-    let mut t = format!("{}; epoch: e{}", osd_line(m, map), map.epoch);
+    let mut t = format!("{}; epoch: e{}", osd_line(m.view, map), map.epoch);
     if !map.pg_temp.is_empty() {
         t.push_str(&format!("; {} remapped pgs", map.pg_temp.len()));
     }
@@ -45,8 +45,8 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(t))
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds: Vec<i32> = super::osd_dump::map_of(m, call)?.osds().collect();
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osds: Vec<i32> = super::osd_dump::map_of(m.view, call)?.osds().collect();
     if call.format.is_structured() {
         return now(Reply::json(call.format, &json!(osds)));
     }
@@ -55,7 +55,7 @@ fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn getmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn getmaxosd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.osd.map;
     if call.format.is_structured() {
         return now(Reply::json(
@@ -70,21 +70,21 @@ fn getmaxosd(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// A command's OSD, which must exist.
-pub(super) fn existing(m: &Monitor, call: &Call<'_>, name: &str) -> ArgResult<i32> {
+pub(super) fn existing(m: &View, call: &Call<'_>, name: &str) -> ArgResult<i32> {
     let osd = call.args.osd(name)?;
-    if m.view.state.osd.map.exists(osd) {
+    if m.state.osd.map.exists(osd) {
         Ok(osd)
     } else {
         refuse(errno::ENOENT, format!("osd.{osd} does not exist"))
     }
 }
 
-fn find(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = existing(m, call, "id")?;
+fn find(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = existing(m.view, call, "id")?;
     let map = &m.view.state.osd.map;
     let i = osd as usize;
     let location: BTreeMap<String, String> = map.crush.map().location(osd).into_iter().collect();
-    let metadata = misc::osd_metadata(m, osd);
+    let metadata = misc::osd_metadata(m.view, osd);
     let mut v = Map::new();
     v.insert("osd".into(), json!(osd));
     v.insert("addrs".into(), addrvec(&map.client_addrs[i]));
@@ -102,8 +102,8 @@ fn find(m: &mut Monitor, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &Value::Object(v))
 }
 
-fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let one = |m: &Monitor, osd: i32| {
+fn metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let one = |m: &View, osd: i32| {
         let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
         // OSDs of earlier builds tell their number too, as a text.
         let said = misc::osd_metadata(m, osd).into_iter().filter(|(k, _)| k != "id");
@@ -111,19 +111,19 @@ fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
         Value::Object(v)
     };
     if call.args.opt_osd("id")?.is_some() {
-        let osd = existing(m, call, "id")?;
-        let v = one(m, osd);
+        let osd = existing(m.view, call, "id")?;
+        let v = one(m.view, osd);
         return misc::pretty(call.format, &v);
     }
-    let all: Vec<Value> = m.view.state.osd.map.osds().map(|o| one(m, o)).collect();
+    let all: Vec<Value> = m.view.state.osd.map.osds().map(|o| one(m.view, o)).collect();
     misc::pretty(call.format, &json!(all))
 }
 
-fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn count_metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let property = call.args.str("property")?;
     let mut counts = BTreeMap::<String, usize>::new();
     for osd in m.view.state.osd.map.osds() {
-        let value = misc::osd_metadata(m, osd)
+        let value = misc::osd_metadata(m.view, osd)
             .remove(&property)
             .unwrap_or_else(|| "unknown".to_owned());
         *counts.entry(value).or_default() += 1;
@@ -131,19 +131,19 @@ fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
     misc::pretty(call.format, &json!(counts))
 }
 
-fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &json!(misc::osd_versions(m)))
+fn versions(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &json!(misc::osd_versions(m.view)))
 }
 
 /// OSDs are bound to no NUMA node, so there is a host to show and nothing else.
-fn numa_status(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn numa_status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let hosts: Vec<(i32, String)> = m
         .view
         .state
         .osd
         .map
         .osds()
-        .filter_map(|o| Some((o, misc::osd_metadata(m, o).remove("hostname")?)))
+        .filter_map(|o| Some((o, misc::osd_metadata(m.view, o).remove("hostname")?)))
         .collect();
     if call.format.is_structured() {
         let v = hosts.iter().map(|(osd, host)| json!({"osd": osd, "host": host}));
@@ -164,7 +164,7 @@ fn numa_status(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(t.render()))
 }
 
-fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (pool, object) = (call.args.str("pool")?, call.args.str("object")?);
     let nspace = call.args.opt_str("nspace").unwrap_or_default();
     let map = &m.view.state.osd.map;
@@ -211,7 +211,7 @@ fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
-fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn lspools(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let names = &m.view.state.osd.map.pool_names;
     if call.format.is_structured() {
         let v: Vec<Value> = names
@@ -228,12 +228,12 @@ fn lspools(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn min_compat(m: &mut Monitor, _: &Call<'_>) -> Done {
+fn min_compat(m: &mut Turn<'_>, _: &Call<'_>) -> Done {
     let name = release::name(m.view.state.osd.map.require_min_compat_client);
     now(Reply::text(format!("{name}\n")))
 }
 
-fn ec_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ec_ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let profiles = &m.view.state.osd.map.erasure_code_profiles;
     if call.format.is_structured() {
         return now(Reply::json(call.format, &profiles.keys().cloned().collect()));
@@ -243,7 +243,7 @@ fn ec_ls(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn ec_get(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ec_get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let Some(p) = m.view.state.osd.map.erasure_code_profiles.get(&name) else {
         return refuse(errno::ENOENT, format!("unknown erasure code profile '{name}'"));
@@ -275,7 +275,7 @@ fn no_osd(word: &str) -> i32 {
 }
 
 /// OSDs that a question names: all of them have to be readable, and the answer repeats the word that is not.
-pub(super) fn asked(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+pub(super) fn asked(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
     let words = call.args.list("ids");
     osd_ids(m, &words).map_err(|refusal| {
         let unreadable = words.iter().find(|w| parse_osd(w).is_none());
@@ -285,9 +285,9 @@ pub(super) fn asked(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
 }
 
 /// OSDs named by a list: ids, `any`/`all`/`*`. The second part names those that do not parse.
-pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> {
+pub(super) fn osd_ids(m: &View, words: &[String]) -> Result<Vec<i32>, Reply> {
     if words.iter().any(|w| ["any", "all", "*"].contains(&w.as_str())) {
-        return Ok(m.view.state.osd.map.osds().collect());
+        return Ok(m.state.osd.map.osds().collect());
     }
     let mut out = Vec::new();
     for w in words
@@ -308,7 +308,7 @@ pub(super) fn osd_ids(m: &Monitor, words: &[String]) -> Result<Vec<i32>, Reply> 
     Ok(out)
 }
 
-fn last_stat_seq(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn last_stat_seq(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let osd = call.args.osd("id")?;
     let seq = m.view.state.stats.osds.get(&osd).map_or(0, |s| s.seq);
     match call.format.is_structured() {

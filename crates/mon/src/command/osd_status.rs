@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spirula_maps::StoreStatfs;
 
 use super::{Call, Done, Reply, commands, misc, now};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table};
 use crate::service::Served;
 
@@ -106,8 +106,8 @@ fn one_of(pattern: &[char]) -> Option<(Set<'_>, &[char])> {
 }
 
 /// The OSDs below all buckets whose names fit a pattern; `None` where there are none.
-fn below(m: &Monitor, pattern: &str) -> Option<BTreeSet<i32>> {
-    let map = m.view.state.osd.map.clone();
+fn below(m: &View, pattern: &str) -> Option<BTreeSet<i32>> {
+    let map = m.state.osd.map.clone();
     let crush = map.crush.map();
     let chars = |text: &str| text.chars().collect::<Vec<_>>();
     let pattern = chars(pattern);
@@ -128,21 +128,20 @@ struct Row {
     state: Vec<&'static str>,
 }
 
-fn row(m: &Monitor, osd: i32) -> Row {
+fn row(m: &View, osd: i32) -> Row {
     // As in Ceph nothing is shown of the store of an OSD that is out.
     let stat = m
-        .view
         .state
         .stats
         .osds
         .get(&osd)
-        .filter(|_| m.view.state.osd.map.is_in(osd));
+        .filter(|_| m.state.osd.map.is_in(osd));
     Row {
         osd,
         host: misc::osd_metadata(m, osd).remove("hostname").unwrap_or_default(),
         store: stat.map(|s| s.statfs).unwrap_or_default(),
-        served: m.view.state.stats.served(osd),
-        state: m.view.state.osd.map.state(osd).names().collect(),
+        served: m.state.stats.served(osd),
+        state: m.state.osd.map.state(osd).names().collect(),
     }
 }
 
@@ -155,10 +154,10 @@ fn row_json(r: &Row) -> Value {
     })
 }
 
-fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let below = match call.args.opt_str("bucket") {
         None => None,
-        Some(bucket) => match below(m, &bucket) {
+        Some(bucket) => match below(m.view, &bucket) {
             Some(osds) => Some(osds),
             None => {
                 let mut reply = Reply::text(format!("Bucket '{bucket}' not found"));
@@ -174,7 +173,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
         .map
         .osds()
         .filter(|o| below.as_ref().is_none_or(|b| b.contains(o)));
-    let rows: Vec<Row> = osds.map(|o| row(m, o)).collect();
+    let rows: Vec<Row> = osds.map(|o| row(m.view, o)).collect();
     if call.format.is_structured() {
         let list: Vec<Value> = rows.iter().map(row_json).collect();
         return now(Reply::json(call.format, &json!({"OSDs": list})));

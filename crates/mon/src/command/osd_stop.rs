@@ -8,7 +8,7 @@ use spirula_maps::{PgId, PgStat, PgState};
 
 use super::osd_query::asked;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 
 commands! {
     "osd safe-to-destroy ids:String..." "osd" "r" safe_to_destroy, "tell whether OSDs hold nothing that is needed";
@@ -21,7 +21,7 @@ fn list(osds: &BTreeSet<i32>) -> String {
 }
 
 /// The OSDs that a question names; there must be one at least.
-fn asked_set(m: &Monitor, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
+fn asked_set(m: &View, call: &Call<'_>) -> Result<BTreeSet<i32>, Reply> {
     let osds: BTreeSet<i32> = asked(m, call)?.into_iter().collect();
     match osds.is_empty() {
         true => refuse(errno::EINVAL, "must specify one or more OSDs"),
@@ -43,8 +43,8 @@ struct Removable {
     pgs: usize,
 }
 
-fn sort_removable(m: &Monitor, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
-    let (map, stats) = (&m.view.state.osd.map, &m.view.state.stats);
+fn sort_removable(m: &View, osds: &BTreeSet<i32>) -> Result<Removable, Reply> {
+    let (map, stats) = (&m.state.osd.map, &m.state.stats);
     let unknown = stats.pgs.values().filter(|s| s.state == PgState::empty()).count();
     if unknown > 0 {
         let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
@@ -111,13 +111,13 @@ impl Removable {
 }
 
 /// Refuses where an OSD holds something that is needed, or may.
-pub(super) fn removable(m: &Monitor, osd: i32) -> Result<(), Reply> {
+pub(super) fn removable(m: &View, osd: i32) -> Result<(), Reply> {
     sort_removable(m, &BTreeSet::from([osd]))?.check()
 }
 
-fn safe_to_destroy(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = asked_set(m, call)?;
-    let r = sort_removable(m, &osds)?;
+fn safe_to_destroy(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osds = asked_set(m.view, call)?;
+    let r = sort_removable(m.view, &osds)?;
     if call.format.is_structured() {
         let v = json!({"safe_to_destroy": r.safe, "active": r.active, "missing_stats": r.missing, "stored_pgs": r.stored});
         return now(Reply::json(call.format, &v));
@@ -143,18 +143,18 @@ struct Offline {
 }
 
 impl Offline {
-    fn of(m: &Monitor, osds: &BTreeSet<i32>) -> Self {
+    fn of(m: &View, osds: &BTreeSet<i32>) -> Self {
         let mut out = Self {
             osds: osds.clone(),
             ..Self::default()
         };
-        for (pg, stat) in &m.view.state.stats.pgs {
+        for (pg, stat) in &m.state.stats.pgs {
             out.add(m, *pg, stat);
         }
         out
     }
 
-    fn add(&mut self, m: &Monitor, pg: PgId, stat: &PgStat) {
+    fn add(&mut self, m: &View, pg: PgId, stat: &PgStat) {
         if stat.state == PgState::empty() {
             self.unknown.push(pg);
             return;
@@ -171,7 +171,7 @@ impl Offline {
         let left = whole.difference(&self.osds).count();
         let pool = i64::try_from(pg.pool)
             .ok()
-            .and_then(|id| m.view.state.osd.map.pool(id));
+            .and_then(|id| m.state.osd.map.pool(id));
         let dangers = [
             (pool.is_none(), &mut self.no_pool),
             (!stat.state.contains(PgState::ACTIVE), &mut self.already_inactive),
@@ -222,8 +222,8 @@ impl Offline {
 }
 
 /// The devices at or below an item, in the order of their numbers.
-fn devices_below(m: &Monitor, item: i32, out: &mut BTreeSet<i32>) {
-    match m.view.state.osd.map.crush.map().bucket(item) {
+fn devices_below(m: &View, item: i32, out: &mut BTreeSet<i32>) {
+    match m.state.osd.map.crush.map().bucket(item) {
         Some(bucket) => bucket.items.iter().for_each(|i| devices_below(m, *i, out)),
         None if item >= 0 => {
             out.insert(item);
@@ -234,7 +234,7 @@ fn devices_below(m: &Monitor, item: i32, out: &mut BTreeSet<i32>) {
 
 /// As many OSDs as `max` that may be stopped together, beginning with these: their neighbours in the CRUSH hierarchy, level by level
 /// as long as all of a level may.
-fn most_to_stop(m: &Monitor, osds: BTreeSet<i32>, max: usize) -> Offline {
+fn most_to_stop(m: &View, osds: BTreeSet<i32>, max: usize) -> Offline {
     let mut report = Offline::of(m, &osds);
     let Some(mut at) = osds.first().copied() else {
         return report;
@@ -243,13 +243,13 @@ fn most_to_stop(m: &Monitor, osds: BTreeSet<i32>, max: usize) -> Offline {
         return report;
     }
     let mut osds = osds;
-    while let Some(parent) = m.view.state.osd.map.crush.map().parent(at) {
+    while let Some(parent) = m.state.osd.map.crush.map().parent(at) {
         at = parent.id;
         let mut candidates = BTreeSet::new();
         devices_below(m, at, &mut candidates);
         let mut failed = false;
         for osd in candidates {
-            if !m.view.state.osd.map.is_up(osd) || !osds.insert(osd) {
+            if !m.state.osd.map.is_up(osd) || !osds.insert(osd) {
                 continue;
             }
             let more = Offline::of(m, &osds);
@@ -270,11 +270,11 @@ fn most_to_stop(m: &Monitor, osds: BTreeSet<i32>, max: usize) -> Offline {
     report
 }
 
-fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osds = asked_set(m, call)?;
+fn ok_to_stop(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osds = asked_set(m.view, call)?;
     let max = call.args.opt_int("max")?.and_then(|n| usize::try_from(n).ok());
     let max = max.unwrap_or(1).max(osds.len());
-    let report = most_to_stop(m, osds, max);
+    let report = most_to_stop(m.view, osds, max);
     let mut reply = Reply::json(call.format.or_json(), &report.json()).with_newline();
     if !report.unknown.is_empty() {
         reply.code = errno::EAGAIN;

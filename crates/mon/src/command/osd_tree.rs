@@ -6,7 +6,7 @@ use spirula_maps::{OsdMap, OsdState};
 
 use super::osd_dump::map_of;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table};
 
 commands! {
@@ -162,7 +162,7 @@ fn osd_part(map: &OsdMap, osd: i32) -> [(String, Value); 4] {
     ]
 }
 
-fn tree_reply(m: &Monitor, call: &Call<'_>, root: Option<&str>) -> Done {
+fn tree_reply(m: &View, call: &Call<'_>, root: Option<&str>) -> Done {
     let map = map_of(m, call)?;
     let crush = map.crush.map().clone();
     let states = call.args.list("states");
@@ -274,17 +274,17 @@ fn tree_text(map: &OsdMap, lines: &[Line], strays: &[i32]) -> String {
     t.render()
 }
 
-fn tree(m: &mut Monitor, call: &Call<'_>) -> Done {
-    tree_reply(m, call, None)
+fn tree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    tree_reply(m.view, call, None)
 }
 
-fn tree_from(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn tree_from(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let bucket = call.args.str("bucket")?;
-    tree_reply(m, call, Some(&bucket))
+    tree_reply(m.view, call, Some(&bucket))
 }
 
-fn ls_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = map_of(m, call)?;
+fn ls_tree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let map = map_of(m.view, call)?;
     let name = call.args.str("name")?;
     let crush = map.crush.map();
     let Some(id) = crush.item_id(&name) else {
@@ -303,7 +303,7 @@ fn ls_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn crush_tree(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn crush_tree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = m.view.state.osd.map.clone();
     let crush = map.crush.map();
     let shadow = call.args.opt_str("shadow").is_some();

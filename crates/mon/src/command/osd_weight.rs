@@ -7,7 +7,7 @@ use spirula_proto::mon::LogPriority;
 
 use super::osd_query::{existing, osd_ids};
 use super::{Call, Done, Outcome, Reply, commands, committed, errno, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::float;
 use spirula_maps::osdmap::{WEIGHT_IN, WEIGHT_OUT};
 
@@ -40,13 +40,13 @@ commands! {
 
 /// Applies `change` to each named OSD; it answers with the line for that OSD and whether anything changed.
 fn each(
-    m: &mut Monitor,
+    m: &mut Turn<'_>,
     call: &Call<'_>,
-    mut change: impl FnMut(&mut Monitor, i32) -> (String, bool),
+    mut change: impl FnMut(&mut Turn<'_>, i32) -> (String, bool),
 ) -> Done {
     let mut lines = Vec::new();
     let mut changed = false;
-    for osd in osd_ids(m, &call.args.list("ids"))? {
+    for osd in osd_ids(m.view, &call.args.list("ids"))? {
         if !m.view.state.osd.map.exists(osd) {
             lines.push(format!("osd.{osd} does not exist. "));
             continue;
@@ -63,7 +63,7 @@ fn each(
     })
 }
 
-fn down(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn down(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let dead = call.args.flag("definitely_dead");
     each(m, call, |m, osd| {
         if m.view.state.osd.map.is_down(osd) {
@@ -80,7 +80,7 @@ fn down(m: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn stop(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn stop(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     each(m, call, |m, osd| {
         if m.view.state.osd.map.is_down(osd) {
             return (format!("osd.{osd} is already down. "), false);
@@ -95,7 +95,7 @@ fn stop(m: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn out(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     each(m, call, |m, osd| {
         if m.view.state.osd.map.is_out(osd) {
             return (format!("osd.{osd} is already out. "), false);
@@ -114,7 +114,7 @@ fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
             }
             None => "while it was still marked up".to_owned(),
         };
-        let who = m.sender(call.session).map(|s| s.name.to_string());
+        let who = m.view.sender(call.session).map(|s| s.name.to_string());
         m.log_event(
             LogPriority::INFO,
             format!("Client {} marked osd.{osd} out, {state}", who.unwrap_or_default()),
@@ -123,7 +123,7 @@ fn out(m: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn in_(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn in_(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     each(m, call, |m, osd| {
         if m.view.state.osd.map.is_in(osd) {
             return (format!("osd.{osd} is already in. "), false);
@@ -146,14 +146,14 @@ fn fixed(call: &Call<'_>) -> Result<(u32, f64), Reply> {
     Ok(((w * 65536.0) as u32, w))
 }
 
-fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = existing(m, call, "id")?;
+fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = existing(m.view, call, "id")?;
     let (w, text) = fixed(call)?;
     m.set_weight(osd, w);
     committed(format!("reweighted osd.{osd} to {} ({w:x})", float(text, 6)))
 }
 
-fn reweightn(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn reweightn(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = call.args.str("weights")?;
     let bad = |code: i32| Reply::error(code, format!("unable to parse 'weights' value '{text}'"));
     // The manager's module sends it with single quotes.
@@ -179,8 +179,8 @@ fn reweightn(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed("")
 }
 
-fn affinity(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = existing(m, call, "id")?;
+fn affinity(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = existing(m.view, call, "id")?;
     let (w, text) = fixed(call)?;
     m.pending_osd().new_primary_affinity.insert(osd, w);
     // The official text prints the fixed-point value in decimal.
@@ -219,8 +219,8 @@ struct Targets {
 }
 
 impl Targets {
-    fn of(m: &Monitor, words: &[String]) -> Self {
-        let map = &m.view.state.osd.map;
+    fn of(m: &View, words: &[String]) -> Self {
+        let map = &m.state.osd.map;
         let crush = map.crush.map();
         let mut out = Self::default();
         for word in words {
@@ -244,8 +244,8 @@ impl Targets {
     }
 }
 
-fn group(m: &mut Monitor, flags: OsdState, words: &[String], set: bool) -> Done {
-    let mut targets = Targets::of(m, words);
+fn group(m: &mut Turn<'_>, flags: OsdState, words: &[String], set: bool) -> Done {
+    let mut targets = Targets::of(m.view, words);
     if targets.osds.is_empty() && targets.nodes.is_empty() && targets.classes.is_empty() {
         return refuse(errno::EINVAL, targets.notes);
     }
@@ -283,42 +283,36 @@ fn group(m: &mut Monitor, flags: OsdState, words: &[String], set: bool) -> Done 
 }
 
 /// The deprecated commands have the flag in their name: `osd add-noup`.
-fn named_flag(m: &mut Monitor, call: &Call<'_>, set: bool) -> Done {
+fn named_flag(m: &mut Turn<'_>, call: &Call<'_>, set: bool) -> Done {
     let flag = call.args.prefix().rsplit('-').next().unwrap_or_default();
     let flags = group_flags(flag)?;
     group(m, flags, &call.args.list("ids"), set)
 }
 
-fn add_flag(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn add_flag(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     named_flag(m, call, true)
 }
 
-fn rm_flag(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm_flag(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     named_flag(m, call, false)
 }
 
-fn set_group(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set_group(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let flags = group_flags(&call.args.str("flags")?)?;
     group(m, flags, &call.args.list("who"), true)
 }
 
-fn unset_group(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn unset_group(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let flags = group_flags(&call.args.str("flags")?)?;
     group(m, flags, &call.args.list("who"), false)
 }
 
-fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {
+fn pgid(m: &View, call: &Call<'_>) -> Result<PgId, Reply> {
     let text = call.args.str("pgid")?;
     let Ok(pg) = text.parse::<PgId>() else {
         return refuse(errno::EINVAL, format!("invalid pgid '{text}'"));
     };
-    let exists = m
-        .view
-        .state
-        .osd
-        .map
-        .pool_of(pg)
-        .is_some_and(|p| pg.seed < p.pg_num);
+    let exists = m.state.osd.map.pool_of(pg).is_some_and(|p| pg.seed < p.pg_num);
     if exists {
         Ok(pg)
     } else {
@@ -326,16 +320,16 @@ fn pgid(m: &Monitor, call: &Call<'_>) -> Result<PgId, Reply> {
     }
 }
 
-fn members(m: &Monitor, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
+fn members(m: &View, call: &Call<'_>) -> Result<Vec<i32>, Reply> {
     let osds = osd_ids(m, &call.args.list("id"))?;
-    match osds.iter().find(|o| !m.view.state.osd.map.exists(**o)) {
+    match osds.iter().find(|o| !m.state.osd.map.exists(**o)) {
         Some(o) => refuse(errno::ENOENT, format!("osd.{o} does not exist")),
         None => Ok(osds),
     }
 }
 
-fn pg_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (pg, osds) = (pgid(m, call)?, members(m, call)?);
+fn pg_temp(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (pg, osds) = (pgid(m.view, call)?, members(m.view, call)?);
     let pool = m.view.state.osd.map.pool_of(pg);
     let (least, most) = pool.map_or((0, u8::MAX), |p| (p.min_size, p.size));
     if !osds.is_empty() && osds.len() < usize::from(least) {
@@ -354,20 +348,20 @@ fn pg_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(text)
 }
 
-fn primary_temp(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let pg = pgid(m, call)?;
+fn primary_temp(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let pg = pgid(m.view, call)?;
     let osd = if call.args.str("id")? == "-1" {
         -1
     } else {
-        existing(m, call, "id")?
+        existing(m.view, call, "id")?
     };
     m.pending_osd().new_primary_temp.insert(pg, osd);
     committed(format!("set {pg} primary_temp mapping to {osd}"))
 }
 
 /// Clients older than Luminous do not know upmaps.
-fn upmap_allowed(m: &Monitor) -> Result<(), Reply> {
-    if m.view.state.osd.map.require_min_compat_client >= spirula_maps::release::LUMINOUS {
+fn upmap_allowed(m: &View) -> Result<(), Reply> {
+    if m.state.osd.map.require_min_compat_client >= spirula_maps::release::LUMINOUS {
         return Ok(());
     }
     refuse(
@@ -376,9 +370,9 @@ fn upmap_allowed(m: &Monitor) -> Result<(), Reply> {
     )
 }
 
-fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    upmap_allowed(m)?;
-    let pg = pgid(m, call)?;
+fn pg_upmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    upmap_allowed(m.view)?;
+    let pg = pgid(m.view, call)?;
     let given = call.args.list("id").len();
     let (size, min) = m
         .view
@@ -400,7 +394,7 @@ fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
         );
     }
     let mut osds = Vec::new();
-    for osd in members(m, call)? {
+    for osd in members(m.view, call)? {
         if !osds.contains(&osd) {
             osds.push(osd);
         }
@@ -410,17 +404,17 @@ fn pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(text)
 }
 
-fn rm_pg_upmap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let pg = pgid(m, call)?;
+fn rm_pg_upmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let pg = pgid(m.view, call)?;
     if m.view.state.osd.map.pg_upmap.contains_key(&pg) {
         m.pending_osd().old_pg_upmap.insert(pg);
     }
     committed(format!("clear {pg} pg_upmap mapping"))
 }
 
-fn upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
-    upmap_allowed(m)?;
-    let (pg, osds) = (pgid(m, call)?, members(m, call)?);
+fn upmap_items(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    upmap_allowed(m.view)?;
+    let (pg, osds) = (pgid(m.view, call)?, members(m.view, call)?);
     if osds.is_empty() || !osds.len().is_multiple_of(2) {
         return refuse(errno::EINVAL, "you must specify pairs of osd ids to be remapped");
     }
@@ -444,8 +438,8 @@ fn upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn rm_upmap_items(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let pg = pgid(m, call)?;
+fn rm_upmap_items(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let pg = pgid(m.view, call)?;
     if m.view.state.osd.map.pg_upmap_items.contains_key(&pg) {
         m.pending_osd().old_pg_upmap_items.insert(pg);
     }

@@ -7,7 +7,7 @@ use spirula_maps::{PgId, PgStat, PgState};
 
 use super::pg_dump::{OMAP_NOTE, pg_json};
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{self, Align, Table, bytes};
 use crate::health::{osd_list, state_text};
 
@@ -24,7 +24,7 @@ commands! {
     "pg debug debugop:{unfound_objects_exist|degraded_pgs_exist}" "pg" "r" debug, "tell whether something is missing";
 }
 
-fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn stat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let total = m.view.state.stats.total();
     let raw = m.view.state.stats.raw(&m.view.state.osd.map);
     let states = m.view.state.stats.states();
@@ -39,8 +39,8 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
             "total_used_raw_bytes": raw.used_raw(),
         });
         if let Some(o) = v.as_object_mut() {
-            o.extend(super::pool_list::recovery_rate(m, None));
-            o.extend(super::pool_list::io_rate(m, None));
+            o.extend(super::pool_list::recovery_rate(m.view, None));
+            o.extend(super::pool_list::io_rate(m.view, None));
         }
         return now(Reply::json(
             call.format,
@@ -60,7 +60,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
         bytes(raw.available),
         bytes(raw.total)
     );
-    if let Some(io) = super::pool_list::io_line(m, None) {
+    if let Some(io) = super::pool_list::io_line(m.view, None) {
         t.push_str(&format!("; {io}"));
     }
     let s = &total.sum;
@@ -79,7 +79,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(t + "\n"))
 }
 
-fn map(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn map(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let text = call.args.str("pgid")?;
     let Ok(raw) = text.parse::<PgId>() else {
         return refuse(errno::EINVAL, format!("invalid pgid '{text}'"));
@@ -129,8 +129,8 @@ fn wanted_states(words: &[String]) -> Result<Vec<PgState>, Reply> {
         .collect()
 }
 
-fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat) -> bool) -> Done {
-    if let Some(p) = pool.filter(|p| *p >= 0 && m.view.state.osd.map.pool(*p).is_none()) {
+fn list(m: &View, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat) -> bool) -> Done {
+    if let Some(p) = pool.filter(|p| *p >= 0 && m.state.osd.map.pool(*p).is_none()) {
         return refuse(errno::ENOENT, format!("pool {p} does not exist"));
     }
     let states = wanted_states(&call.args.list("states"))?;
@@ -140,7 +140,6 @@ fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat
         return refuse(errno::EOPNOTSUPP, text);
     }
     let pgs: Vec<(&PgId, &PgStat)> = m
-        .view
         .state
         .stats
         .pgs
@@ -164,7 +163,7 @@ fn list(m: &Monitor, call: &Call<'_>, pool: Option<i64>, wanted: impl Fn(&PgStat
     now(Reply::text(ls_table(m, &pgs) + OMAP_NOTE))
 }
 
-fn ls_table(m: &Monitor, pgs: &[(&PgId, &PgStat)]) -> String {
+fn ls_table(m: &View, pgs: &[(&PgId, &PgStat)]) -> String {
     use Align::{Left, Right};
     let mut t = Table::new(&[("PG", Left, Left)]);
     for c in [
@@ -209,7 +208,7 @@ fn ls_table(m: &Monitor, pgs: &[(&PgId, &PgStat)]) -> String {
         );
         row.extend([
             state_text(s.state),
-            fmt::age(m.view.now.since(s.last_change)),
+            fmt::age(m.now.since(s.last_change)),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),
             format!("{}p{}", osd_list(&s.up), s.up_primary),
@@ -222,41 +221,43 @@ fn ls_table(m: &Monitor, pgs: &[(&PgId, &PgStat)]) -> String {
     t.render()
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let pool = call.args.opt_int("pool")?;
-    list(m, call, pool, |_| true)
+    list(m.view, call, pool, |_| true)
 }
 
-fn ls_by_pool(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls_by_pool(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("poolstr")?;
     match m.view.state.osd.map.pool_id(&name) {
-        Some(id) => list(m, call, Some(id), |_| true),
+        Some(id) => list(m.view, call, Some(id), |_| true),
         None => refuse(errno::ENOENT, format!("pool {name} does not exist")),
     }
 }
 
-fn ls_by_primary(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = running(m, call)?;
-    list(m, call, call.args.opt_int("pool")?, |s| s.acting_primary == osd)
+fn ls_by_primary(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = running(m.view, call)?;
+    list(m.view, call, call.args.opt_int("pool")?, |s| {
+        s.acting_primary == osd
+    })
 }
 
 /// The OSD whose PGs are asked for.
-fn running(m: &Monitor, call: &Call<'_>) -> Result<i32, Reply> {
+fn running(m: &View, call: &Call<'_>) -> Result<i32, Reply> {
     let osd = call.args.osd("osd")?;
-    match m.view.state.osd.map.is_up(osd) {
+    match m.state.osd.map.is_up(osd) {
         true => Ok(osd),
         false => refuse(errno::EAGAIN, format!("osd {osd} is not up")),
     }
 }
 
-fn ls_by_osd(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let osd = running(m, call)?;
-    list(m, call, call.args.opt_int("pool")?, |s| {
+fn ls_by_osd(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let osd = running(m.view, call)?;
+    list(m.view, call, call.args.opt_int("pool")?, |s| {
         s.up.contains(&osd) || s.acting.contains(&osd)
     })
 }
 
-fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump_stuck(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let mut kinds = call.args.list("stuckops");
     if kinds.is_empty() {
         kinds.push("unclean".to_owned());
@@ -309,7 +310,7 @@ fn dump_stuck(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(t.render()).with_status("ok"))
 }
 
-fn debug(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn debug(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let what = call.args.str("debugop")?;
     let yes = match what.as_str() {
         "unfound_objects_exist" => m.view.state.stats.total().sum.num_objects_unfound > 0,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use spirula_maps::{ObjectStatSum, OsdStat, PgId, PgStat, StoreStatfs};
 
 use super::{Call, Done, Reply, commands, now};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table, bytes};
 use crate::health::{osd_list, state_text};
 use crate::service::PoolTotals;
@@ -131,43 +131,29 @@ pub(super) fn totals_json(t: &PoolTotals) -> Map<String, Value> {
 }
 
 /// The sum of all OSDs' statistics.
-pub(super) fn osd_sum_json(m: &Monitor) -> Value {
+pub(super) fn osd_sum_json(m: &View) -> Value {
     osd_json(None, &osd_sum(m))
 }
 
-fn osd_sum(m: &Monitor) -> OsdStat {
+fn osd_sum(m: &View) -> OsdStat {
     let mut sum = OsdStat {
-        statfs: m.view.state.stats.raw(&m.view.state.osd.map),
+        statfs: m.state.stats.raw(&m.state.osd.map),
         ..OsdStat::default()
     };
-    sum.num_shards_repaired = m
-        .view
-        .state
-        .stats
-        .osds
-        .values()
-        .map(|s| s.num_shards_repaired)
-        .sum();
-    let n = u32::try_from(m.view.state.stats.osds.len()).unwrap_or(0);
-    sum.num_pgs = m.view.state.stats.osds.values().map(|s| s.num_pgs).sum();
+    sum.num_shards_repaired = m.state.stats.osds.values().map(|s| s.num_shards_repaired).sum();
+    let n = u32::try_from(m.state.stats.osds.len()).unwrap_or(0);
+    sum.num_pgs = m.state.stats.osds.values().map(|s| s.num_pgs).sum();
     (sum.num_osds, sum.num_per_pool_osds, sum.num_per_pool_omap_osds) = (n, n, n);
     sum
 }
 
-fn pgs_json(m: &Monitor) -> Value {
-    m.view
-        .state
-        .stats
-        .pgs
-        .iter()
-        .map(|(pg, s)| pg_json(*pg, s))
-        .collect()
+fn pgs_json(m: &View) -> Value {
+    m.state.stats.pgs.iter().map(|(pg, s)| pg_json(*pg, s)).collect()
 }
 
 /// Each pool's sums.
-pub(super) fn pools_json(m: &Monitor) -> Value {
-    m.view
-        .state
+pub(super) fn pools_json(m: &View) -> Value {
+    m.state
         .osd
         .map
         .pools
@@ -178,15 +164,14 @@ pub(super) fn pools_json(m: &Monitor) -> Value {
                 ("poolid".to_owned(), json!(id)),
                 ("num_pg".to_owned(), json!(p.pg_num)),
             ]);
-            v.extend(totals_json(&m.view.state.stats.pool(*id)));
+            v.extend(totals_json(&m.state.stats.pool(*id)));
             Value::Object(v)
         })
         .collect()
 }
 
-fn osds_json(m: &Monitor) -> Value {
-    m.view
-        .state
+fn osds_json(m: &View) -> Value {
+    m.state
         .stats
         .osds
         .iter()
@@ -195,17 +180,17 @@ fn osds_json(m: &Monitor) -> Value {
         .collect()
 }
 
-fn head(m: &Monitor) -> Map<String, Value> {
+fn head(m: &View) -> Map<String, Value> {
     Map::from_iter([
-        ("version".to_owned(), json!(m.view.state.stats.version())),
-        ("stamp".to_owned(), json!(m.view.state.stats.stamp.to_string())),
+        ("version".to_owned(), json!(m.state.stats.version())),
+        ("stamp".to_owned(), json!(m.state.stats.stamp.to_string())),
         ("last_osdmap_epoch".to_owned(), json!(0)),
         ("last_pg_scan".to_owned(), json!(0)),
     ])
 }
 
-fn sums(m: &Monitor) -> Map<String, Value> {
-    let (delta, seconds) = m.view.state.stats.delta(None);
+fn sums(m: &View) -> Map<String, Value> {
+    let (delta, seconds) = m.state.stats.delta(None);
     let mut d = totals_json(&PoolTotals {
         sum: delta,
         ..PoolTotals::default()
@@ -214,14 +199,14 @@ fn sums(m: &Monitor) -> Map<String, Value> {
     Map::from_iter([
         (
             "pg_stats_sum".to_owned(),
-            Value::Object(totals_json(&m.view.state.stats.total())),
+            Value::Object(totals_json(&m.state.stats.total())),
         ),
         ("osd_stats_sum".to_owned(), osd_sum_json(m)),
         ("pg_stats_delta".to_owned(), Value::Object(d)),
     ])
 }
 
-fn to_json(m: &Monitor, what: &[String]) -> Value {
+fn to_json(m: &View, what: &[String]) -> Value {
     let has = |w: &str| what.iter().any(|x| x == w);
     let mut out = Map::from_iter([("pg_ready".to_owned(), json!(true))]);
     if what.is_empty() || has("all") {
@@ -253,7 +238,6 @@ fn to_json(m: &Monitor, what: &[String]) -> Value {
     }
     if has("pgs_brief") {
         let brief: Vec<Value> = m
-            .view
             .state
             .stats
             .pgs
@@ -303,7 +287,7 @@ fn counts(s: &ObjectStatSum, log: i64, disk: i64) -> [String; 10] {
     .map(|n| n.to_string())
 }
 
-fn pgs_table(m: &Monitor) -> String {
+fn pgs_table(m: &View) -> String {
     use Align::{Left, Right};
     let mut t = Table::new(&[("PG_STAT", Left, Left)]);
     for c in COUNTS {
@@ -326,7 +310,7 @@ fn pgs_table(m: &Monitor) -> String {
     ] {
         t.column(c, Left, a);
     }
-    for (pg, s) in &m.view.state.stats.pgs {
+    for (pg, s) in &m.state.stats.pgs {
         let mut row = vec![pg.to_string()];
         row.extend(counts(&s.stats.sum, s.log_size, s.ondisk_log_size));
         row.extend([
@@ -349,7 +333,7 @@ fn pgs_table(m: &Monitor) -> String {
     t.render()
 }
 
-fn brief_table(m: &Monitor) -> String {
+fn brief_table(m: &View) -> String {
     use Align::{Left, Right};
     let mut t = Table::new(&[
         ("PG_STAT", Left, Left),
@@ -359,7 +343,7 @@ fn brief_table(m: &Monitor) -> String {
         ("ACTING", Left, Right),
         ("ACTING_PRIMARY", Left, Right),
     ]);
-    for (pg, s) in &m.view.state.stats.pgs {
+    for (pg, s) in &m.state.stats.pgs {
         t.row([
             pg.to_string(),
             state_text(s.state),
@@ -381,24 +365,24 @@ fn counts_table(first: &str, rows: Vec<Vec<String>>, headings: bool) -> String {
     t.render()
 }
 
-fn pool_rows(m: &Monitor) -> Vec<Vec<String>> {
+fn pool_rows(m: &View) -> Vec<Vec<String>> {
     let one = |id: &i64| {
-        let t = m.view.state.stats.pool(*id);
+        let t = m.state.stats.pool(*id);
         let mut row = vec![id.to_string()];
         row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));
         row
     };
-    m.view.state.osd.map.pools.keys().rev().map(one).collect()
+    m.state.osd.map.pools.keys().rev().map(one).collect()
 }
 
-fn sum_row(m: &Monitor) -> Vec<Vec<String>> {
-    let t = m.view.state.stats.total();
+fn sum_row(m: &View) -> Vec<Vec<String>> {
+    let t = m.state.stats.total();
     let mut row = vec!["sum".to_owned()];
     row.extend(counts(&t.sum, t.log_size, t.ondisk_log_size));
     vec![row]
 }
 
-fn osds_table(m: &Monitor, each: bool) -> String {
+fn osds_table(m: &View, each: bool) -> String {
     use Align::{Left, Right};
     let mut t = Table::new(&[
         ("OSD_STAT", Left, Left),
@@ -414,29 +398,29 @@ fn osds_table(m: &Monitor, each: bool) -> String {
     }
     let space = |f: &StoreStatfs| [f.used_raw(), f.available, f.used_raw(), f.total].map(bytes);
     if each {
-        for (o, s) in m.view.state.stats.osds.iter().rev() {
+        for (o, s) in m.state.stats.osds.iter().rev() {
             let mut row = vec![o.to_string()];
             row.extend(space(&s.statfs));
-            let (pgs, primary) = m.view.state.stats.pgs_of(*o);
+            let (pgs, primary) = m.state.stats.pgs_of(*o);
             row.extend([osd_list(&s.hb_peers), pgs.to_string(), primary.to_string()]);
             t.row(row);
         }
     }
     let mut row = vec!["sum".to_owned()];
-    row.extend(space(&m.view.state.stats.raw(&m.view.state.osd.map)));
+    row.extend(space(&m.state.stats.raw(&m.state.osd.map)));
     t.row(row);
     t.render()
 }
 
-fn head_text(m: &Monitor) -> String {
+fn head_text(m: &View) -> String {
     format!(
         "version {}\nstamp {}\nlast_osdmap_epoch 0\nlast_pg_scan 0\n",
-        m.view.state.stats.version(),
-        m.view.state.stats.stamp
+        m.state.stats.version(),
+        m.state.stats.stamp
     )
 }
 
-fn to_text(m: &Monitor, what: &[String]) -> String {
+fn to_text(m: &View, what: &[String]) -> String {
     let has = |w: &str| what.iter().any(|x| x == w);
     if what.is_empty() || has("all") {
         return format!(
@@ -479,7 +463,7 @@ fn to_text(m: &Monitor, what: &[String]) -> String {
     t
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let what = call.args.list("dumpcontents");
     let status = format!(
         "dumped {}",
@@ -490,13 +474,13 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
         }
     );
     let reply = match call.format.is_structured() {
-        true => Reply::json(call.format, &to_json(m, &what)),
-        false => Reply::text(to_text(m, &what)),
+        true => Reply::json(call.format, &to_json(m.view, &what)),
+        false => Reply::text(to_text(m.view, &what)),
     };
     now(reply.with_status(status))
 }
 
-fn dump_json(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn dump_json(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let what = call.args.list("dumpcontents");
     let status = format!(
         "dumped {}",
@@ -506,10 +490,10 @@ fn dump_json(m: &mut Monitor, call: &Call<'_>) -> Done {
             what.join(",")
         }
     );
-    now(Reply::json(call.format.or_json(), &to_json(m, &what)).with_status(status))
+    now(Reply::json(call.format.or_json(), &to_json(m.view, &what)).with_status(status))
 }
 
-fn dump_pools_json(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let v = json!({"pg_ready": true, "pool_stats": pools_json(m)});
+fn dump_pools_json(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let v = json!({"pg_ready": true, "pool_stats": pools_json(m.view)});
     now(Reply::json(call.format.or_json(), &v).with_status("dumped pools"))
 }

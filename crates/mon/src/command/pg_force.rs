@@ -7,7 +7,7 @@ use spirula_proto::Payload;
 use spirula_proto::internal::report::{ForceCopy, OsdReportReply};
 
 use super::{Call, Done, Outcome, Reply, commands, errno};
-use crate::core::Monitor;
+use crate::core::{Effect, Turn};
 
 commands! {
     "pg force-recovery pgid:Pgid..." "pg" "rw" force_recovery, "recover placement groups before all others";
@@ -69,7 +69,7 @@ impl Wish {
 }
 
 /// Tells the primaries of these PGs.
-fn tell(m: &mut Monitor, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut code: i32) -> Done {
+fn tell(m: &mut Turn<'_>, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut code: i32) -> Done {
     let mut by_primary: BTreeMap<i32, Vec<PgId>> = BTreeMap::new();
     for pg in pgs {
         let Some(stat) = m.view.state.stats.pgs.get(&pg) else {
@@ -86,7 +86,7 @@ fn tell(m: &mut Monitor, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut 
         }
     }
     for (osd, pgs) in by_primary {
-        let Some(session) = m.osd_session(osd) else {
+        let Some(session) = m.view.osd_session(osd) else {
             continue;
         };
         let names: Vec<String> = pgs.iter().map(PgId::to_string).collect();
@@ -100,7 +100,7 @@ fn tell(m: &mut Monitor, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut 
             backfill: wish.backfill,
             on: wish.on,
         };
-        m.send(session, OsdReportReply::Force(force).to_message());
+        m.effect(Effect::Send(session, OsdReportReply::Force(force).to_message()));
     }
     text.push('\n');
     match code {
@@ -109,7 +109,7 @@ fn tell(m: &mut Monitor, pgs: BTreeSet<PgId>, wish: Wish, mut text: String, mut 
     }
 }
 
-fn force(m: &mut Monitor, call: &Call<'_>, wish: Wish) -> Done {
+fn force(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
     let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
     for name in call.args.list("pgid") {
         match name.parse::<PgId>() {
@@ -123,7 +123,7 @@ fn force(m: &mut Monitor, call: &Call<'_>, wish: Wish) -> Done {
     tell(m, pgs, wish, text, code)
 }
 
-fn force_pools(m: &mut Monitor, call: &Call<'_>, wish: Wish) -> Done {
+fn force_pools(m: &mut Turn<'_>, call: &Call<'_>, wish: Wish) -> Done {
     let (mut pgs, mut text, mut code) = (BTreeSet::new(), String::new(), 0);
     for name in call.args.list("who") {
         match m
@@ -151,34 +151,34 @@ const fn wish(backfill: bool, on: bool) -> Wish {
     Wish { backfill, on }
 }
 
-fn force_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn force_recovery(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force(m, call, wish(false, true))
 }
 
-fn force_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn force_backfill(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force(m, call, wish(true, true))
 }
 
-fn cancel_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn cancel_recovery(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force(m, call, wish(false, false))
 }
 
-fn cancel_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn cancel_backfill(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force(m, call, wish(true, false))
 }
 
-fn pool_force_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn pool_force_recovery(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force_pools(m, call, wish(false, true))
 }
 
-fn pool_force_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn pool_force_backfill(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force_pools(m, call, wish(true, true))
 }
 
-fn pool_cancel_recovery(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn pool_cancel_recovery(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force_pools(m, call, wish(false, false))
 }
 
-fn pool_cancel_backfill(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn pool_cancel_backfill(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     force_pools(m, call, wish(true, false))
 }

@@ -5,7 +5,7 @@ use spirula_maps::{PgPool, PoolFlags};
 use spirula_proto::mon::LogPriority;
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 
 commands! {
     "osd pool create pool:Poolname pg_num?:Int(0) pgp_num?:Int(0) pool_type?:{replicated|erasure} erasure_code_profile?:String[A-Za-z0-9-_.] rule?:String expected_num_objects?:Int(0) size?:Int(0) pg_num_min?:Int(0) pg_num_max?:Int(0) autoscale_mode?:{on|off|warn} bulk?:Bool target_size_bytes?:Int(0) target_size_ratio?:Float(0.0)"
@@ -43,8 +43,8 @@ const DEFAULT_FLAGS: [(&str, PoolFlags); 4] = [
 const MAX_SIZE: u8 = 10;
 
 /// A pool's `pg_num` as a number that is allowed at all.
-pub(super) fn pg_num_in_range(m: &Monitor, n: i64) -> Result<u32, Reply> {
-    let most = m.view.values.uint("mon_max_pool_pg_num");
+pub(super) fn pg_num_in_range(m: &View, n: i64) -> Result<u32, Reply> {
+    let most = m.values.uint("mon_max_pool_pg_num");
     let fits = |n: &u32| *n > 0 && u64::from(*n) <= most;
     match u32::try_from(n).ok().filter(fits) {
         Some(n) => Ok(n),
@@ -58,10 +58,10 @@ pub(super) fn pg_num_in_range(m: &Monitor, n: i64) -> Result<u32, Reply> {
 }
 
 /// Whether all pools together stay below `mon_max_pg_per_osd` with this pool (`None`: a new one) of that size.
-pub(super) fn check_pg_num(m: &Monitor, id: Option<i64>, pg_num: u32, size: u8) -> Result<(), Reply> {
-    let map = &m.view.state.osd.map;
+pub(super) fn check_pg_num(m: &View, id: Option<i64>, pg_num: u32, size: u8) -> Result<(), Reply> {
+    let map = &m.state.osd.map;
     let inside = map.osds().filter(|o| map.is_in(*o)).count().max(3) as u64;
-    let per = m.view.values.uint("mon_max_pg_per_osd");
+    let per = m.values.uint("mon_max_pg_per_osd");
     let others = map.pools.iter().filter(|(other, _)| id != Some(**other));
     let now: u64 = others
         .map(|(_, p)| u64::from(p.pg_num_target) * u64::from(p.size))
@@ -80,16 +80,16 @@ pub(super) fn check_pg_num(m: &Monitor, id: Option<i64>, pg_num: u32, size: u8) 
     Ok(())
 }
 
-fn default_min_size(m: &Monitor, size: u8) -> u8 {
-    match u8::try_from(m.view.values.uint("osd_pool_default_min_size")).unwrap_or(0) {
+fn default_min_size(m: &View, size: u8) -> u8 {
+    match u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0) {
         0 => size - size / 2,
         n => n.min(size),
     }
 }
 
-fn default_rule(m: &Monitor) -> Result<u32, Reply> {
-    let crush = m.view.state.osd.map.crush.map();
-    if let Ok(n) = u32::try_from(m.view.values.int("osd_pool_default_crush_rule"))
+fn default_rule(m: &View) -> Result<u32, Reply> {
+    let crush = m.state.osd.map.crush.map();
+    if let Ok(n) = u32::try_from(m.values.int("osd_pool_default_crush_rule"))
         && crush.rule(n).is_some()
     {
         return Ok(n);
@@ -120,8 +120,8 @@ pub(super) fn autoscale_mode(name: &str) -> Result<AutoscaleMode, Reply> {
 }
 
 /// Refuses a size that a pool's rule is not for.
-pub(super) fn check_rule_size(m: &Monitor, rule: u32, size: u8) -> Result<(), Reply> {
-    let Some(rule) = m.view.state.osd.map.crush.map().rule(rule) else {
+pub(super) fn check_rule_size(m: &View, rule: u32, size: u8) -> Result<(), Reply> {
+    let Some(rule) = m.state.osd.map.crush.map().rule(rule) else {
         return Ok(());
     };
     match size {
@@ -132,18 +132,18 @@ pub(super) fn check_rule_size(m: &Monitor, rule: u32, size: u8) -> Result<(), Re
 }
 
 /// Prepares a pool; its id.
-pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
+pub(crate) fn create_pool(m: &mut Turn<'_>, new: NewPool) -> Result<i64, Reply> {
     if new.name.is_empty() {
         return refuse(errno::EINVAL, "empty pool name");
     }
     let rule = match new.rule {
         Some(r) if m.view.state.osd.map.crush.map().rule(r).is_some() => r,
         Some(r) => return refuse(errno::ENOENT, format!("specified rule {r} doesn't exist")),
-        None => default_rule(m)?,
+        None => default_rule(m.view)?,
     };
     let default_size = u8::try_from(m.view.values.uint("osd_pool_default_size")).unwrap_or(3);
     let size = new.size.unwrap_or(default_size).max(1);
-    check_rule_size(m, rule, size)?;
+    check_rule_size(m.view, rule, size)?;
     if size > MAX_SIZE {
         return refuse(errno::EINVAL, "pool size must be between 1 and 10");
     }
@@ -152,8 +152,8 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
     }
     let default_pgs = u32::try_from(m.view.values.uint("osd_pool_default_pg_num")).unwrap_or(32);
     let pg_num = new.pg_num.filter(|n| *n > 0).unwrap_or(default_pgs);
-    pg_num_in_range(m, i64::from(pg_num))?;
-    check_pg_num(m, None, pg_num, size)?;
+    pg_num_in_range(m.view, i64::from(pg_num))?;
+    check_pg_num(m.view, None, pg_num, size)?;
     let pgp_num = new.pgp_num.filter(|n| *n > 0).unwrap_or(pg_num);
     if pgp_num > pg_num {
         return refuse(
@@ -164,7 +164,7 @@ pub(crate) fn create_pool(m: &mut Monitor, new: NewPool) -> Result<i64, Reply> {
         );
     }
     let rule = u8::try_from(rule).map_err(|_| Reply::error(errno::ERANGE, "rule number too large"))?;
-    let mut pool = PgPool::replicated(size, default_min_size(m, size), pg_num, rule);
+    let mut pool = PgPool::replicated(size, default_min_size(m.view, size), pg_num, rule);
     pool.pgp_num = pgp_num;
     pool.pgp_num_target = pgp_num;
     // Whatever `osd_pool_default_pg_autoscale_mode` says.
@@ -201,7 +201,7 @@ fn int<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Reply>
     }
 }
 
-fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn create(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
     if name.is_empty() {
         return refuse(errno::EINVAL, errno::text(errno::EINVAL));
@@ -279,7 +279,7 @@ fn create(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// Prepares a pool's removal, where that is allowed.
-pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
+pub(crate) fn delete_pool(m: &mut Turn<'_>, id: i64) -> Result<(), Reply> {
     if !m.view.values.flag("mon_allow_pool_delete") {
         return refuse(
             errno::EPERM,
@@ -301,7 +301,7 @@ pub(crate) fn delete_pool(m: &mut Monitor, id: i64) -> Result<(), Reply> {
     Ok(())
 }
 
-fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
     let Some(id) = m.view.state.osd.map.pool_id(&name) else {
         return now(Reply::status(format!("pool '{name}' does not exist")));
@@ -320,7 +320,7 @@ fn rm(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("pool '{name}' removed"))
 }
 
-fn rename(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn rename(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (from, to) = (call.args.str("srcpool")?, call.args.str("destpool")?);
     let map = &m.view.state.osd.map;
     let Some(id) = map.pool_id(&from) else {

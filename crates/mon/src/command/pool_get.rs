@@ -7,7 +7,7 @@ use spirula_maps::{OsdMap, PgPool, PoolFlags};
 use super::pool_list::pool_id;
 use super::pool_option::CSUM_TYPES;
 use super::{Call, Done, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::Turn;
 use crate::fmt::float;
 
 commands! {
@@ -153,9 +153,9 @@ fn text(var: &str, v: &Value) -> String {
     }
 }
 
-fn get(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (name, var) = (call.args.str("pool")?, call.args.str("var")?);
-    let id = pool_id(m, &name)?;
+    let id = pool_id(m.view, &name)?;
     let map = &m.view.state.osd.map;
     let Some(p) = map.pool(id) else {
         return refuse(errno::ENOENT, "");

@@ -5,7 +5,7 @@ use spirula_maps::ObjectStatSum;
 
 use super::osd_dump::{pool_json, pools_text};
 use super::{Call, Done, Reply, commands, errno, misc, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table, bytes, count};
 
 commands! {
@@ -17,12 +17,12 @@ commands! {
 }
 
 /// A pool's id.
-pub(super) fn pool_id(m: &Monitor, name: &str) -> Result<i64, Reply> {
+pub(super) fn pool_id(m: &View, name: &str) -> Result<i64, Reply> {
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
-    m.view.state.osd.map.pool_id(name).ok_or_else(missing)
+    m.state.osd.map.pool_id(name).ok_or_else(missing)
 }
 
-fn ls(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ls(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.osd.map;
     if call.args.opt_str("detail").is_none() {
         let names: Vec<&str> = map.pools.keys().filter_map(|id| map.pool_name(*id)).collect();
@@ -63,8 +63,8 @@ pub(super) struct Rates {
     recovered_keys: u64,
 }
 
-pub(super) fn rates(m: &Monitor, pool: Option<i64>) -> Rates {
-    let (d, seconds): (ObjectStatSum, f64) = m.view.state.stats.delta(pool);
+pub(super) fn rates(m: &View, pool: Option<i64>) -> Rates {
+    let (d, seconds): (ObjectStatSum, f64) = m.state.stats.delta(pool);
     let per = |n: i64, unit: i64| {
         if seconds <= 0.0 {
             0
@@ -92,7 +92,7 @@ fn nonzero(fields: [(&str, u64); 4]) -> Map<String, Value> {
 }
 
 /// Client I/O as JSON; empty when there is none.
-pub(super) fn io_rate(m: &Monitor, pool: Option<i64>) -> Map<String, Value> {
+pub(super) fn io_rate(m: &View, pool: Option<i64>) -> Map<String, Value> {
     let r = rates(m, pool);
     if r.reads + r.writes + r.read_bytes + r.write_bytes == 0 {
         return Map::new();
@@ -109,7 +109,7 @@ pub(super) fn io_rate(m: &Monitor, pool: Option<i64>) -> Map<String, Value> {
 }
 
 /// Recovery as JSON; empty when there is none.
-pub(super) fn recovery_rate(m: &Monitor, pool: Option<i64>) -> Map<String, Value> {
+pub(super) fn recovery_rate(m: &View, pool: Option<i64>) -> Map<String, Value> {
     let r = rates(m, pool);
     nonzero([
         ("recovering_objects_per_sec", r.recovered_objects),
@@ -120,7 +120,7 @@ pub(super) fn recovery_rate(m: &Monitor, pool: Option<i64>) -> Map<String, Value
 }
 
 /// Client I/O in words.
-pub(super) fn io_line(m: &Monitor, pool: Option<i64>) -> Option<String> {
+pub(super) fn io_line(m: &View, pool: Option<i64>) -> Option<String> {
     let r = rates(m, pool);
     let mut parts = Vec::new();
     if r.read_bytes > 0 {
@@ -136,7 +136,7 @@ pub(super) fn io_line(m: &Monitor, pool: Option<i64>) -> Option<String> {
 }
 
 /// Recovery in words.
-pub(super) fn recovery_line(m: &Monitor, pool: Option<i64>) -> Option<String> {
+pub(super) fn recovery_line(m: &View, pool: Option<i64>) -> Option<String> {
     let r = rates(m, pool);
     let mut parts = Vec::new();
     if r.recovered_bytes > 0 {
@@ -151,9 +151,9 @@ pub(super) fn recovery_line(m: &Monitor, pool: Option<i64>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn stats(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let ids: Vec<i64> = match call.args.opt_str("pool_name") {
-        Some(name) => vec![pool_id(m, &name)?],
+        Some(name) => vec![pool_id(m.view, &name)?],
         None => m.view.state.osd.map.pools.keys().copied().collect(),
     };
     if ids.is_empty() {
@@ -164,8 +164,8 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
             .iter()
             .map(|id| {
                 json!({"pool_name": m.view.state.osd.map.pool_name(*id).unwrap_or_default(), "pool_id": id,
-                    "recovery": backlog(m, *id), "recovery_rate": recovery_rate(m, Some(*id)),
-                    "client_io_rate": io_rate(m, Some(*id))})
+                    "recovery": backlog(m.view, *id), "recovery_rate": recovery_rate(m.view, Some(*id)),
+                    "client_io_rate": io_rate(m.view, Some(*id))})
             })
             .collect();
         return now(Reply::json(call.format, &json!(v)));
@@ -190,10 +190,10 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
                 ));
             }
         }
-        if let Some(r) = recovery_line(m, Some(id)) {
+        if let Some(r) = recovery_line(m.view, Some(id)) {
             t.push_str(&format!("  recovery io {r}\n"));
         }
-        if let Some(io) = io_line(m, Some(id)) {
+        if let Some(io) = io_line(m.view, Some(id)) {
             t.push_str(&format!("  client io {io}\n"));
         }
         if t.len() == before {
@@ -204,8 +204,8 @@ fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
     now(Reply::text(t))
 }
 
-fn backlog(m: &Monitor, id: i64) -> Map<String, Value> {
-    let s = m.view.state.stats.pool(id).sum;
+fn backlog(m: &View, id: i64) -> Map<String, Value> {
+    let s = m.state.stats.pool(id).sum;
     let mut out = Map::new();
     for (n, what) in [
         (s.num_objects_degraded, "degraded"),
@@ -223,9 +223,9 @@ fn backlog(m: &Monitor, id: i64) -> Map<String, Value> {
     out
 }
 
-fn get_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn get_quota(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("pool")?;
-    let id = pool_id(m, &name)?;
+    let id = pool_id(m.view, &name)?;
     let Some(p) = m.view.state.osd.map.pool(id) else {
         return refuse(errno::ENOENT, "");
     };
@@ -253,7 +253,7 @@ fn get_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
     )))
 }
 
-fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn app_get(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let Some(name) = call.args.opt_str("pool") else {
         let all: Map<String, Value> = m
             .view
@@ -271,7 +271,7 @@ fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
             .collect();
         return misc::pretty(call.format, &Value::Object(all));
     };
-    let id = pool_id(m, &name)?;
+    let id = pool_id(m.view, &name)?;
     let Some(p) = m.view.state.osd.map.pool(id) else {
         return refuse(errno::ENOENT, "");
     };
@@ -293,7 +293,7 @@ fn app_get(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn autoscale(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn autoscale(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = m.view.state.osd.map.clone();
     let raw = m.view.state.stats.raw(&map).total;
     if call.format.is_structured() {

@@ -4,7 +4,7 @@ use spirula_maps::PgPool;
 use spirula_maps::pool::{PoolOption, PoolOptionKind, PoolOptions};
 
 use super::{Reply, errno, refuse};
-use crate::core::Monitor;
+use crate::core::View;
 use crate::options::amount_error;
 
 fn invalid<T>(text: String) -> Result<T, Reply> {
@@ -44,7 +44,7 @@ const COMPRESSION_ALGORITHMS: [&str; 5] = ["none", "snappy", "zlib", "zstd", "lz
 const FINGERPRINTS: [&str; 4] = ["none", "sha1", "sha256", "sha512"];
 
 /// An option's value that is an integer in the map.
-fn integer(m: &Monitor, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
+fn integer(m: &View, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> {
     match var {
         "csum_type" => match CSUM_TYPES.into_iter().zip(1..).find(|(name, _)| *name == val) {
             Some(("crc32c", n)) => return Ok(n),
@@ -56,7 +56,7 @@ fn integer(m: &Monitor, p: &PgPool, var: &str, val: &str) -> Result<i64, Reply> 
         },
         "dedup_tier" => {
             let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{val}'"));
-            return m.view.state.osd.map.pool_id(val).ok_or_else(missing);
+            return m.state.osd.map.pool_id(val).ok_or_else(missing);
         }
         "target_size_bytes"
         | "compression_max_blob_size"
@@ -116,7 +116,7 @@ fn text(var: &str, val: &str) -> Result<String, Reply> {
 }
 
 /// Sets an option: 0, an empty text and `unset` remove it.
-pub(super) fn set(m: &Monitor, p: &mut PgPool, var: &str, val: &str) -> Result<(), Reply> {
+pub(super) fn set(m: &View, p: &mut PgPool, var: &str, val: &str) -> Result<(), Reply> {
     let Some(kind) = PoolOptions::kind(var) else {
         return refuse(
             errno::EOPNOTSUPP,

@@ -8,7 +8,7 @@ use super::pool_get::{flag, is_tier_var};
 use super::pool_list::pool_id;
 use super::pool_option::{self, amount, int};
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::options::amount_error;
 
 commands! {
@@ -27,15 +27,15 @@ commands! {
 }
 
 /// The pool as the next map is to have it.
-fn pool(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
+fn pool(m: &View, call: &Call<'_>) -> Result<(String, i64, PgPool), Reply> {
     let name = call.args.str("pool")?;
     let id = pool_id(m, &name)?;
     let missing = || Reply::error(errno::ENOENT, format!("unrecognized pool '{name}'"));
-    let p = m.view.state.osd.map.pool(id).cloned().ok_or_else(missing)?;
+    let p = m.state.osd.map.pool(id).cloned().ok_or_else(missing)?;
     Ok((name, id, p))
 }
 
-fn store(m: &mut Monitor, id: i64, p: PgPool) {
+fn store(m: &mut Turn<'_>, id: i64, p: PgPool) {
     m.pending_osd().new_pools.insert(id, p);
 }
 
@@ -47,9 +47,9 @@ fn yes_no(val: &str) -> Result<bool, Reply> {
     }
 }
 
-fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let (var, val) = (call.args.str("var")?, call.args.str("val")?);
-    let (_, id, mut p) = pool(m, call)?;
+    let (_, id, mut p) = pool(m.view, call)?;
     let sure = call.args.flag("yes_i_really_mean_it");
     // The official monitor says no more than the number's meaning.
     if is_tier_var(&var) {
@@ -69,9 +69,9 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
         }
     } else {
         match var.as_str() {
-            "size" => set_size(m, id, &mut p, int(&val)?, sure)?,
+            "size" => set_size(m.view, id, &mut p, int(&val)?, sure)?,
             "min_size" => set_min_size(&mut p, int(&val)?)?,
-            "pg_num" => set_pg_num(m, id, &mut p, int(&val)?)?,
+            "pg_num" => set_pg_num(m.view, id, &mut p, int(&val)?)?,
             "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(&val)?)?,
             "crush_rule" => {
                 let Some(rule) = m
@@ -100,10 +100,10 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
                     "ec overwrites can only be enabled for an erasure coded pool",
                 );
             }
-            _ => pool_option::set(m, &mut p, &var, &val)?,
+            _ => pool_option::set(m.view, &mut p, &var, &val)?,
         }
     }
-    m.adjust_pg_num(id, &mut p);
+    m.view.adjust_pg_num(id, &mut p);
     store(m, id, p);
     committed(match val.as_str() {
         "unset" => format!("unset pool {id} {var}"),
@@ -111,7 +111,7 @@ fn set(m: &mut Monitor, call: &Call<'_>) -> Done {
     })
 }
 
-fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
+fn set_size(m: &View, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOSIZECHANGE) {
         return refuse(
             errno::EPERM,
@@ -127,7 +127,7 @@ fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<
     let Some(size) = u8::try_from(n).ok().filter(|s| (1..=10).contains(s)) else {
         return refuse(errno::EINVAL, "pool size must be between 1 and 10");
     };
-    if size == 1 && !m.view.values.flag("mon_allow_pool_size_one") {
+    if size == 1 && !m.values.flag("mon_allow_pool_size_one") {
         return refuse(errno::EPERM, "configuring pool size as 1 is disabled by default.");
     }
     if size == 1 && !sure {
@@ -141,7 +141,7 @@ fn set_size(m: &Monitor, id: i64, p: &mut PgPool, n: i64, sure: bool) -> Result<
         check_pg_num(m, Some(id), p.pg_num_target, size)?;
     }
     p.size = size;
-    let default = u8::try_from(m.view.values.uint("osd_pool_default_min_size")).unwrap_or(0);
+    let default = u8::try_from(m.values.uint("osd_pool_default_min_size")).unwrap_or(0);
     p.min_size = match default {
         0 => size - size / 2,
         n => n.min(size),
@@ -172,7 +172,7 @@ fn set_min_size(p: &mut PgPool, n: i64) -> Result<(), Reply> {
 }
 
 /// Sets where `pg_num` is to go; [`Monitor::adjust_pg_nums`] takes it there. `pgp_num` follows where it was the same.
-fn set_pg_num(m: &Monitor, id: i64, p: &mut PgPool, n: i64) -> Result<(), Reply> {
+fn set_pg_num(m: &View, id: i64, p: &mut PgPool, n: i64) -> Result<(), Reply> {
     if p.flags.contains(PoolFlags::NOPGCHANGE) {
         return refuse(
             errno::EPERM,
@@ -235,8 +235,8 @@ fn set_pgp_num(p: &mut PgPool, n: i64) -> Result<(), Reply> {
     Ok(())
 }
 
-fn set_quota(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, mut p) = pool(m, call)?;
+fn set_quota(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m.view, call)?;
     let (field, val) = (call.args.str("field")?, call.args.str("val")?);
     let n = if field == "max_bytes" {
         amount(&val, 1024)
@@ -290,8 +290,8 @@ fn given(what: &str, text: &str) -> Result<(), Reply> {
     Ok(())
 }
 
-fn app_enable(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, mut p) = pool(m, call)?;
+fn app_enable(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m.view, call)?;
     let app = call.args.str("app")?;
     given("application name", &app)?;
     let enabled = p.application_metadata.contains_key(&app);
@@ -315,8 +315,8 @@ fn app_enable(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("enabled application '{app}' on pool '{name}'"))
 }
 
-fn app_disable(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, mut p) = pool(m, call)?;
+fn app_disable(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m.view, call)?;
     let app = call.args.str("app")?;
     if !call.args.flag("yes_i_really_mean_it") {
         return refuse(
@@ -333,8 +333,8 @@ fn app_disable(m: &mut Monitor, call: &Call<'_>) -> Done {
     committed(format!("disable application '{app}' on pool '{name}'"))
 }
 
-fn app_set(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, mut p) = pool(m, call)?;
+fn app_set(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m.view, call)?;
     let (app, key, value) = (
         call.args.str("app")?,
         call.args.str("key")?,
@@ -363,8 +363,8 @@ fn app_set(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn app_rm(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, mut p) = pool(m, call)?;
+fn app_rm(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, mut p) = pool(m.view, call)?;
     let (app, key) = (call.args.str("app")?, call.args.str("key")?);
     let Some(notes) = p.application_metadata.get_mut(&app) else {
         return refuse(

@@ -1,7 +1,7 @@
 //! A pool's snapshots of itself.
 
 use super::{Call, Done, Reply, commands, committed, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 
 commands! {
     "osd pool mksnap pool:Poolname snap:String" "osd" "rw" mksnap, "take a snapshot of a pool";
@@ -9,10 +9,10 @@ commands! {
 }
 
 /// The pool's name and id and the snapshot's name, where the pool may have snapshots of itself.
-fn arguments(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, String), Reply> {
+fn arguments(m: &View, call: &Call<'_>) -> Result<(String, i64, String), Reply> {
     let (name, snap) = (call.args.str("pool")?, call.args.str("snap")?);
-    let id = m.view.state.osd.map.pool_id(&name);
-    let Some((id, pool)) = id.and_then(|id| Some((id, m.view.state.osd.map.pool(id)?))) else {
+    let id = m.state.osd.map.pool_id(&name);
+    let Some((id, pool)) = id.and_then(|id| Some((id, m.state.osd.map.pool(id)?))) else {
         return refuse(errno::ENOENT, format!("unrecognized pool '{name}'"));
     };
     if pool.has_selfmanaged_snaps() {
@@ -21,8 +21,8 @@ fn arguments(m: &Monitor, call: &Call<'_>) -> Result<(String, i64, String), Repl
     Ok((name, id, snap))
 }
 
-fn mksnap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, snap) = arguments(m, call)?;
+fn mksnap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, snap) = arguments(m.view, call)?;
     if m.add_pool_snap(id, &snap) {
         committed(format!("created pool {name} snap {snap}"))
     } else {
@@ -30,8 +30,8 @@ fn mksnap(m: &mut Monitor, call: &Call<'_>) -> Done {
     }
 }
 
-fn rmsnap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let (name, id, snap) = arguments(m, call)?;
+fn rmsnap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let (name, id, snap) = arguments(m.view, call)?;
     if m.remove_pool_snap(id, &snap) {
         committed(format!("removed pool {name} snap {snap}"))
     } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spirula_manager::python;
 
 use super::{Call, Done, Reply, commands, denied_by_module, errno, now, rbd_support, refuse};
-use crate::core::Monitor;
+use crate::core::{Effect, Turn, View};
 use crate::image_io::{DESCRIPTORS, Kind, Scope};
 
 commands! {
@@ -15,11 +15,11 @@ commands! {
         "mgr" "r" counters, "show how much clients have used block images since it was first asked";
 }
 
-fn stats(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn stats(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     report(m, call, Kind::Stats)
 }
 
-fn counters(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn counters(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     report(m, call, Kind::Counters)
 }
 
@@ -37,15 +37,15 @@ fn parse_spec(spec: &str) -> Result<Option<(&str, &str)>, Reply> {
 }
 
 /// The pools of block images.
-fn image_pools(m: &Monitor) -> BTreeMap<u64, String> {
-    let pools = m.view.state.osd.map.pools_for(spirula_manager::IMAGES);
+fn image_pools(m: &View) -> BTreeMap<u64, String> {
+    let pools = m.state.osd.map.pools_for(spirula_manager::IMAGES);
     let named = pools.filter_map(|(id, name)| Some((u64::try_from(id).ok()?, name.to_owned())));
     named.collect()
 }
 
-fn authorize(m: &mut Monitor, call: &Call<'_>, target: Option<(&str, &str)>) -> Result<(), Reply> {
+fn authorize(m: &mut Turn<'_>, call: &Call<'_>, target: Option<(&str, &str)>) -> Result<(), Reply> {
     let (pool, namespace) = target.unwrap_or_default();
-    if rbd_support::authority(m, call).allows(pool, namespace) {
+    if rbd_support::authority(m.view, call).allows(pool, namespace) {
         return Ok(());
     }
     // As Python spells what is not there.
@@ -58,12 +58,12 @@ fn authorize(m: &mut Monitor, call: &Call<'_>, target: Option<(&str, &str)>) -> 
     ))
 }
 
-fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
+fn report(m: &mut Turn<'_>, call: &Call<'_>, kind: Kind) -> Done {
     let spec = call.args.opt_str("pool_spec").unwrap_or_default();
     let target = parse_spec(&spec)?;
     authorize(m, call, target)?;
     let (scope, pools) = match target {
-        None => (Scope::All, image_pools(m)),
+        None => (Scope::All, image_pools(m.view)),
         Some((pool, nspace)) => {
             let id = m
                 .view
@@ -82,8 +82,7 @@ fn report(m: &mut Monitor, call: &Call<'_>, kind: Kind) -> Done {
             )
         }
     };
-    m.view.image_io.ask(&scope, m.view.steady.now());
-    m.watch_image_io();
+    m.effect(Effect::WatchImages(scope.clone()));
     let sort_by = call
         .args
         .opt_str("sort_by")

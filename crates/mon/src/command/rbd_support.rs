@@ -3,7 +3,7 @@
 use spirula_manager::{Authority, Question};
 
 use super::{Call, Done, Outcome, commands, official};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 
 commands! {
     "rbd mirror snapshot schedule add level_spec:String interval:String start_time?:String" "mgr" "w" ask,
@@ -35,17 +35,17 @@ commands! {
 const DEFAULT_POOL: &str = "rbd";
 
 /// What whoever has sent a command may touch. Whoever may ask the monitors for it has no limits there.
-pub(super) fn authority(m: &Monitor, call: &Call<'_>) -> Authority {
+pub(super) fn authority(m: &View, call: &Call<'_>) -> Authority {
     let perm = official::find(call.args.prefix()).map_or("", |o| o.perm);
-    match m.view.state.manager.sessions.get(&call.session) {
+    match m.state.manager.sessions.get(&call.session) {
         Some(session) => Authority::Limited(Box::new(session.holder(perm))),
         None => Authority::All,
     }
 }
 
-fn ask(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ask(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let prefix = call.args.prefix().to_owned();
-    let authority = authority(m, call);
+    let authority = authority(m.view, call);
     let mut values = m
         .view
         .state

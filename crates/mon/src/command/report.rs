@@ -7,7 +7,7 @@ use spirula_maps::PgState;
 
 use super::{Call, Done, Reply, commands, manager, misc, now, services};
 use super::{crush_dump, health_cmd, osd_dump, pg_dump, status};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::Names;
 use crate::health::state_text;
 use crate::{service, version};
@@ -24,9 +24,9 @@ fn checksum(data: &[u8]) -> u32 {
     !crc32c::crc32c_append(!CRC_SEED, data)
 }
 
-fn clean_epochs(m: &Monitor) -> Value {
+fn clean_epochs(m: &View) -> Value {
     let mut floors: BTreeMap<u64, u32> = BTreeMap::new();
-    for (pg, s) in &m.view.state.stats.pgs {
+    for (pg, s) in &m.state.stats.pgs {
         let floor = floors.entry(pg.pool).or_insert(u32::MAX);
         *floor = (*floor).min(s.effective_last_epoch_clean());
     }
@@ -34,29 +34,23 @@ fn clean_epochs(m: &Monitor) -> Value {
         .iter()
         .map(|(p, f)| json!({"poolid": p, "floor": f}))
         .collect();
-    let up = m
-        .view
-        .state
-        .osd
-        .map
-        .osds()
-        .filter(|o| m.view.state.osd.map.is_up(*o));
+    let up = m.state.osd.map.osds().filter(|o| m.state.osd.map.is_up(*o));
     let osds: Vec<(i32, u32)> = up
-        .filter_map(|o| Some((o, m.view.state.osd.lives.get(o)?.min_last_epoch_clean)))
+        .filter_map(|o| Some((o, m.state.osd.lives.get(o)?.min_last_epoch_clean)))
         .collect();
     let least = osds.iter().map(|(_, e)| *e).min().unwrap_or(0);
     let list: Vec<Value> = osds.iter().map(|(o, e)| json!({"id": o, "epoch": e})).collect();
     json!({"min_last_epoch_clean": least, "last_epoch_clean": {"per_pool": pools}, "osd_epochs": list})
 }
 
-fn pgs_by_osd(m: &Monitor) -> Value {
+fn pgs_by_osd(m: &View) -> Value {
     // Primary, acting, up but not acting.
     let mut counts: BTreeMap<i32, (usize, usize, usize)> = BTreeMap::new();
-    for s in m.view.state.stats.pgs.values() {
+    for s in m.state.stats.pgs.values() {
         if s.acting_primary >= 0 {
             counts.entry(s.acting_primary).or_default().0 += 1;
         }
-        for osd in s.acting.iter().filter(|o| m.view.state.osd.map.exists(**o)) {
+        for osd in s.acting.iter().filter(|o| m.state.osd.map.exists(**o)) {
             counts.entry(*osd).or_default().1 += 1;
         }
         for osd in s.up.iter().filter(|o| !s.acting.contains(o)) {
@@ -67,43 +61,43 @@ fn pgs_by_osd(m: &Monitor) -> Value {
     counts.into_iter().map(one).collect()
 }
 
-fn osd_metadata(m: &Monitor) -> Value {
+fn osd_metadata(m: &View) -> Value {
     let one = |osd: i32| {
         let mut v = Map::from_iter([("id".to_owned(), json!(osd))]);
         v.extend(misc::osd_metadata(m, osd).into_iter().map(|(k, x)| (k, json!(x))));
         Value::Object(v)
     };
-    m.view.state.osd.map.osds().map(one).collect()
+    m.state.osd.map.osds().map(one).collect()
 }
 
 /// The maps.
-fn maps(m: &Monitor) -> Value {
-    let map = &m.view.state.osd.map;
-    let monmap = &m.view.state.monmap.map;
+fn maps(m: &View) -> Value {
+    let map = &m.state.osd.map;
+    let monmap = &m.state.monmap.map;
     json!({
         "monmap_first_committed": 1, "monmap_last_committed": monmap.epoch, "monmap": status::monmap_json(monmap),
         "quorum": status::quorum(m), "osdmap": osd_dump::dump_json(map), "osd_metadata": osd_metadata(m),
-        "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.view.state.osd.first,
+        "osdmap_clean_epochs": clean_epochs(m), "osdmap_first_committed": m.state.osd.first,
         "osdmap_last_committed": map.epoch, "crushmap": crush_dump::map_json(map.crush.map()),
         "fsmap": manager::fsmap_json(), "mdsmap_first_committed": service::FSMAP_EPOCH,
         "mdsmap_last_committed": service::FSMAP_EPOCH,
-        "auth": {"num_secrets": m.view.state.auth.entities().len()},
+        "auth": {"num_secrets": m.state.auth.entities().len()},
     })
 }
 
 /// The statistics.
-fn statistics(m: &Monitor) -> Value {
-    let pgs = &m.view.state.stats.pgs;
+fn statistics(m: &View) -> Value {
+    let pgs = &m.state.stats.pgs;
     let count = |wanted: fn(PgState) -> bool| pgs.values().filter(|s| wanted(s.state)).count();
-    let states = m.view.state.stats.states();
+    let states = m.state.stats.states();
     let states = states
         .iter()
         .map(|(s, n)| json!({"state": state_text(*s), "num": n}));
-    let osds = m.view.state.stats.osds.iter();
+    let osds = m.state.stats.osds.iter();
     json!({
         "num_pg": pgs.len(), "num_pg_active": count(|s| s.contains(PgState::ACTIVE)),
-        "num_pg_unknown": count(|s| s == PgState::empty()), "num_osd": m.view.state.stats.osds.len(),
-        "pool_sum": pg_dump::totals_json(&m.view.state.stats.total()), "osd_sum": pg_dump::osd_sum_json(m),
+        "num_pg_unknown": count(|s| s == PgState::empty()), "num_osd": m.state.stats.osds.len(),
+        "pool_sum": pg_dump::totals_json(&m.state.stats.total()), "osd_sum": pg_dump::osd_sum_json(m),
         "pool_stats": pg_dump::pools_json(m),
         "osd_stats": osds.map(|(o, s)| json!({"osd": o, "seq": s.seq})).collect::<Vec<_>>(),
         "num_pg_by_state": states.collect::<Vec<_>>(), "num_pg_by_osd": pgs_by_osd(m),
@@ -111,14 +105,14 @@ fn statistics(m: &Monitor) -> Value {
     })
 }
 
-fn report(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn report(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let head = json!({
         "cluster_fingerprint": m.view.me.fsid.to_string(), "version": version::SHORT,
         "commit": concat!("spirula ", env!("CARGO_PKG_VERSION")), "timestamp": m.view.now.to_string(),
-        "tag": call.args.list("tags").join(" "), "health": health_cmd::health_json(m, true),
+        "tag": call.args.list("tags").join(" "), "health": health_cmd::health_json(m.view, true),
     });
     let mut all = Map::new();
-    for part in [head, maps(m), statistics(m)] {
+    for part in [head, maps(m.view), statistics(m.view)] {
         if let Value::Object(o) = part {
             all.extend(o);
         }

@@ -8,7 +8,7 @@ use spirula_maps::osdmap::WEIGHT_IN;
 use spirula_maps::{Incremental, OsdMap};
 
 use super::{Call, Done, Outcome, Reply, commands, errno, now, refuse};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::float;
 
 commands! {
@@ -156,7 +156,7 @@ impl Spread {
     }
 }
 
-fn utilization(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn utilization(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let spread = Spread::of(&m.view.state.osd.map, None, &BTreeSet::new());
     if spread.osds.is_empty() {
         return refuse(errno::EINVAL, "");
@@ -179,11 +179,11 @@ struct Wish {
 }
 
 impl Wish {
-    fn read(m: &Monitor, call: &Call<'_>) -> Result<Self, Reply> {
+    fn read(m: &View, call: &Call<'_>) -> Result<Self, Reply> {
         let args = &call.args;
         let mut pools = BTreeSet::new();
         for name in args.list("pools") {
-            match m.view.state.osd.map.pool_id(&name) {
+            match m.state.osd.map.pool_id(&name) {
                 Some(id) => pools.insert(id.cast_unsigned()),
                 None => return refuse(errno::ENOENT, format!("pool '{name}' does not exist")),
             };
@@ -193,10 +193,10 @@ impl Wish {
             by_pg: args.prefix().ends_with("-by-pg"),
             dry_run: args.prefix().starts_with("osd test-"),
             overload: args.opt_int("oload")?.unwrap_or(120),
-            max_change: max_change.unwrap_or_else(|| m.view.values.float("mon_reweight_max_change")),
+            max_change: max_change.unwrap_or_else(|| m.values.float("mon_reweight_max_change")),
             max_osds: args
                 .opt_int("max_osds")?
-                .unwrap_or_else(|| m.view.values.int("mon_reweight_max_osds")),
+                .unwrap_or_else(|| m.values.int("mon_reweight_max_osds")),
             pools,
             no_increasing: args.flag("no_increasing"),
         };
@@ -216,17 +216,17 @@ impl Wish {
     }
 
     /// The average use, and each OSD's.
-    fn uses(&self, m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
+    fn uses(&self, m: &View) -> Result<(f64, Vec<(i32, f64)>), Reply> {
         match self.by_pg {
             true => self.pgs_per_weight(m),
             false => bytes_used(m),
         }
     }
 
-    fn pgs_per_weight(&self, m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
-        let map = &m.view.state.osd.map;
+    fn pgs_per_weight(&self, m: &View) -> Result<(f64, Vec<(i32, f64)>), Reply> {
+        let map = &m.state.osd.map;
         let mut pgs: BTreeMap<i32, usize> = BTreeMap::new();
-        let counted = m.view.state.stats.pgs.iter();
+        let counted = m.state.stats.pgs.iter();
         let counted = counted.filter(|(pg, _)| self.pools.is_empty() || self.pools.contains(&pg.pool));
         for osd in counted.flat_map(|(_, s)| &s.acting).filter(|o| map.exists(**o)) {
             *pgs.entry(*osd).or_default() += 1;
@@ -235,7 +235,7 @@ impl Wish {
         let weight = |osd: i32| crush.item_weight(osd).map_or(0.0, weight_to_f64);
         pgs.retain(|osd, _| weight(*osd) > 0.0);
         let copies: usize = pgs.values().sum();
-        let least = usize::try_from(m.view.values.uint("mon_reweight_min_pgs_per_osd")).unwrap_or(usize::MAX);
+        let least = usize::try_from(m.values.uint("mon_reweight_min_pgs_per_osd")).unwrap_or(usize::MAX);
         if pgs.is_empty() || copies / pgs.len() < least {
             return too_little(format!("{copies} PGs across {} osds!", pgs.len()));
         }
@@ -274,24 +274,24 @@ fn too_little<T>(what: String) -> Result<T, Reply> {
     refuse(errno::EDOM, text)
 }
 
-fn bytes_used(m: &Monitor) -> Result<(f64, Vec<(i32, f64)>), Reply> {
-    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
-    let n = m.view.state.stats.osds.len().max(1) as u64;
-    let least = m.view.values.uint("mon_reweight_min_bytes_per_osd");
+fn bytes_used(m: &View) -> Result<(f64, Vec<(i32, f64)>), Reply> {
+    let raw = m.state.stats.raw(&m.state.osd.map);
+    let n = m.state.stats.osds.len().max(1) as u64;
+    let least = m.values.uint("mon_reweight_min_bytes_per_osd");
     if raw.total / n < least {
         return too_little(format!("{} kb across all osds!", raw.total / 1024));
     }
     if raw.used_raw() / n < least {
         return too_little(format!("{} kb used across all osds!", raw.used_raw() / 1024));
     }
-    let with_space = m.view.state.stats.osds.iter().filter(|(_, s)| s.statfs.total > 0);
+    let with_space = m.state.stats.osds.iter().filter(|(_, s)| s.statfs.total > 0);
     let uses = with_space.map(|(o, s)| (*o, s.statfs.used_raw() as f64 / s.statfs.total as f64));
     Ok((raw.used_raw() as f64 / raw.total as f64, uses.collect()))
 }
 
-fn reweight(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let wish = Wish::read(m, call)?;
-    let (average, uses) = wish.uses(m)?;
+fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let wish = Wish::read(m.view, call)?;
+    let (average, uses) = wish.uses(m.view)?;
     let map = m.view.state.osd.map.clone();
     let weights = wish.weights(&map, average, uses);
     let mut inc = Incremental::new(map.fsid, map.epoch + 1);

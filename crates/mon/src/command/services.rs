@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use spirula_proto::mgr::{Service, ServiceDaemon};
 
 use super::{Call, Done, commands, misc};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt;
 
 commands! {
@@ -29,8 +29,8 @@ fn service_json(s: &Service) -> Value {
 }
 
 /// The service map.
-pub(super) fn map_json(m: &Monitor) -> Value {
-    let map = &m.view.state.manager.services.map;
+pub(super) fn map_json(m: &View) -> Value {
+    let map = &m.state.manager.services.map;
     let services: Map<String, Value> = map
         .services
         .iter()
@@ -39,11 +39,11 @@ pub(super) fn map_json(m: &Monitor) -> Value {
     json!({"epoch": map.epoch, "modified": map.modified.to_string(), "services": services})
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    misc::pretty(call.format, &map_json(m))
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    misc::pretty(call.format, &map_json(m.view))
 }
 
-fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let services = &m.view.state.manager.services;
     let daemon = |service: &str, name: &str| {
         let report = services.report_of(service, name)?;
@@ -62,7 +62,7 @@ fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The services' daemons counted by the version they run, by service.
-pub(super) fn version_counts(m: &Monitor) -> BTreeMap<String, BTreeMap<String, usize>> {
+pub(super) fn version_counts(m: &View) -> BTreeMap<String, BTreeMap<String, usize>> {
     let count = |s: &Service| {
         let mut counts = BTreeMap::new();
         for d in s.daemons.values() {
@@ -71,7 +71,7 @@ pub(super) fn version_counts(m: &Monitor) -> BTreeMap<String, BTreeMap<String, u
         }
         counts
     };
-    let services = &m.view.state.manager.services.map.services;
+    let services = &m.state.manager.services.map.services;
     services
         .iter()
         .map(|(name, s)| (name.clone(), count(s)))
@@ -105,15 +105,15 @@ fn summary(s: &Service) -> String {
 }
 
 /// How far the names in `status` are moved to the right by the longest service's.
-pub(super) fn padding(m: &Monitor) -> String {
-    let names = m.view.state.manager.services.map.services.keys();
+pub(super) fn padding(m: &View) -> String {
+    let names = m.state.manager.services.map.services.keys();
     " ".repeat(names.map(String::len).max().unwrap_or(0).saturating_sub(3))
 }
 
 /// The lines of `status` on services.
-pub(super) fn lines(m: &Monitor) -> String {
+pub(super) fn lines(m: &View) -> String {
     let width = padding(m).len() + 3;
-    let services = m.view.state.manager.services.map.services.iter();
+    let services = m.state.manager.services.map.services.iter();
     services
         .map(|(name, s)| {
             let pad = width - name.len().min(width);
@@ -123,9 +123,9 @@ pub(super) fn lines(m: &Monitor) -> String {
 }
 
 /// The part of `status` on what the services' daemons do; empty where they do nothing.
-pub(super) fn tasks(m: &Monitor) -> String {
+pub(super) fn tasks(m: &View) -> String {
     let mut text = String::new();
-    for (name, s) in &m.view.state.manager.services.map.services {
+    for (name, s) in &m.state.manager.services.map.services {
         let mut by_task: BTreeMap<&String, Vec<String>> = BTreeMap::new();
         for (daemon, d) in &s.daemons {
             for (task, status) in &d.task_status {

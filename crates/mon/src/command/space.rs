@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use spirula_maps::StoreStatfs;
 
 use super::{Call, Done, Reply, commands, now};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt::{Align, Table, bytes, count, percent};
 use crate::service::PoolTotals;
 
@@ -25,14 +25,14 @@ struct PoolSpace {
 }
 
 impl PoolSpace {
-    fn of(m: &Monitor, id: i64) -> Self {
-        let totals = m.view.state.stats.pool(id);
-        let rate = m.view.state.osd.map.pool(id).map_or(1.0, |p| f64::from(p.size));
+    fn of(m: &View, id: i64) -> Self {
+        let totals = m.state.stats.pool(id);
+        let rate = m.state.osd.map.pool(id).map_or(1.0, |p| f64::from(p.size));
         let omap_used = u64::try_from(totals.store.omap_allocated).unwrap_or(0);
         Self {
             used: totals.used(),
             omap_used,
-            max_avail: m.view.state.stats.max_avail(&m.view.state.osd.map, id),
+            max_avail: m.state.stats.max_avail(&m.state.osd.map, id),
             rate,
             totals,
         }
@@ -64,7 +64,7 @@ impl PoolSpace {
         u64::try_from(self.totals.sum.num_objects).unwrap_or(0)
     }
 
-    fn json(&self, m: &Monitor, id: i64, detail: bool) -> Value {
+    fn json(&self, m: &View, id: i64, detail: bool) -> Value {
         let s = &self.totals.sum;
         let mut v = Map::new();
         let mut put = |k: &str, x: Value| {
@@ -88,7 +88,7 @@ impl PoolSpace {
         put("percent_used", json!(self.share_used()));
         put("max_avail", json!(self.max_avail));
         if detail {
-            let pool = m.view.state.osd.map.pool(id);
+            let pool = m.state.osd.map.pool(id);
             put("quota_objects", json!(pool.map_or(0, |p| p.quota_max_objects)));
             put("quota_bytes", json!(pool.map_or(0, |p| p.quota_max_bytes)));
             put("dirty", json!(s.num_objects_dirty.max(0)));
@@ -127,43 +127,34 @@ fn raw_json(raw: &StoreStatfs) -> Map<String, Value> {
 }
 
 /// Sums over the OSDs that are in, by device class.
-fn by_class(m: &Monitor) -> BTreeMap<String, StoreStatfs> {
+fn by_class(m: &View) -> BTreeMap<String, StoreStatfs> {
     let mut out: BTreeMap<String, StoreStatfs> = BTreeMap::new();
     for (osd, stat) in m
-        .view
         .state
         .stats
         .osds
         .iter()
-        .filter(|(o, _)| m.view.state.osd.map.is_in(**o))
+        .filter(|(o, _)| m.state.osd.map.is_in(**o))
     {
-        let class = m
-            .view
-            .state
-            .osd
-            .map
-            .crush
-            .map()
-            .class_of(*osd)
-            .unwrap_or_default();
+        let class = m.state.osd.map.crush.map().class_of(*osd).unwrap_or_default();
         out.entry(class.to_owned()).or_default().add(&stat.statfs);
     }
     out
 }
 
-fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn df(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let detail = call.args.opt_str("detail").is_some();
     let raw = m.view.state.stats.raw(&m.view.state.osd.map);
     let ids: Vec<i64> = m.view.state.osd.map.pools.keys().copied().collect();
     if !call.format.is_structured() {
-        return now(Reply::text(df_text(m, &raw, &ids, detail)));
+        return now(Reply::text(df_text(m.view, &raw, &ids, detail)));
     }
     let mut stats = raw_json(&raw);
     let n = m.view.state.stats.osds.len();
     stats.insert("num_osds".into(), json!(n));
     stats.insert("num_per_pool_osds".into(), json!(n));
     stats.insert("num_per_pool_omap_osds".into(), json!(n));
-    let classes: Map<String, Value> = by_class(m)
+    let classes: Map<String, Value> = by_class(m.view)
         .into_iter()
         .map(|(k, s)| (k, Value::Object(raw_json(&s))))
         .collect();
@@ -171,7 +162,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
         .iter()
         .map(|id| {
             let name = m.view.state.osd.map.pool_name(*id).unwrap_or_default();
-            json!({"name": name, "id": id, "stats": PoolSpace::of(m, *id).json(m, *id, detail)})
+            json!({"name": name, "id": id, "stats": PoolSpace::of(m.view, *id).json(m.view, *id, detail)})
         })
         .collect();
     now(Reply::json(
@@ -180,7 +171,7 @@ fn df(m: &mut Monitor, call: &Call<'_>) -> Done {
     ))
 }
 
-fn raw_table(m: &Monitor, raw: &StoreStatfs) -> String {
+fn raw_table(m: &View, raw: &StoreStatfs) -> String {
     use Align::{Left, Right};
     let mut t = Table::new(&[
         ("CLASS", Left, Left),
@@ -213,7 +204,7 @@ fn raw_table(m: &Monitor, raw: &StoreStatfs) -> String {
     t.render()
 }
 
-fn df_text(m: &Monitor, raw: &StoreStatfs, ids: &[i64], detail: bool) -> String {
+fn df_text(m: &View, raw: &StoreStatfs, ids: &[i64], detail: bool) -> String {
     use Align::{Left, Right};
     let mut t = Table::default();
     t.column("POOL", Left, Left);
@@ -240,12 +231,12 @@ fn df_text(m: &Monitor, raw: &StoreStatfs, ids: &[i64], detail: bool) -> String 
         t.column(heading, Right, Right);
     }
     for id in ids {
-        let Some(pool) = m.view.state.osd.map.pool(*id) else {
+        let Some(pool) = m.state.osd.map.pool(*id) else {
             continue;
         };
         let s = PoolSpace::of(m, *id);
         let mut row = vec![
-            m.view.state.osd.map.pool_name(*id).unwrap_or_default().to_owned(),
+            m.state.osd.map.pool_name(*id).unwrap_or_default().to_owned(),
             id.to_string(),
         ];
         row.extend([pool.pg_num.to_string(), bytes(s.stored())]);

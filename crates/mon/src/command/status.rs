@@ -8,7 +8,7 @@ use spirula_denc::{EntityAddrVec, encode_to_vec};
 use spirula_maps::{MonMap, OsdMap, OsdMapFlags, PgState};
 
 use super::{Call, Done, Reply, ciphers, commands, errno, health_cmd, now, refuse, services};
-use crate::core::{Monitor, Role};
+use crate::core::{Role, Turn, View};
 use crate::fmt;
 use crate::health::state_text;
 use crate::{service, version};
@@ -98,22 +98,22 @@ fn removed_ranks(m: &MonMap) -> String {
     ranks.join(",")
 }
 
-pub(super) fn quorum(m: &Monitor) -> Vec<usize> {
+pub(super) fn quorum(m: &View) -> Vec<usize> {
     m.quorum_ranks()
 }
 
-fn leader(m: &Monitor) -> &str {
-    &m.view.quorum.leader
+fn leader(m: &View) -> &str {
+    &m.quorum.leader
 }
 
-fn quorum_age(m: &Monitor) -> Duration {
-    m.view.now.since(m.view.quorum.since)
+fn quorum_age(m: &View) -> Duration {
+    m.now.since(m.quorum.since)
 }
 
-fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn quorum_status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let v = json!({
-        "election_epoch": m.view.term, "quorum": quorum(m), "quorum_names": m.view.quorum.names,
-        "quorum_leader_name": leader(m), "quorum_age": quorum_age(m).as_secs(),
+        "election_epoch": m.view.term, "quorum": quorum(m.view), "quorum_names": m.view.quorum.names,
+        "quorum_leader_name": leader(m.view), "quorum_age": quorum_age(m.view).as_secs(),
         "features": {
             "quorum_con": spirula_maps::features::PACIFIC_ALL.to_string(),
             "quorum_mon": m.view.state.monmap.map.persistent_features.names().collect::<Vec<_>>(),
@@ -124,8 +124,8 @@ fn quorum_status(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// What this monitor is, in the official monitor's words.
-fn state(m: &Monitor) -> &'static str {
-    match m.view.quorum.role {
+fn state(m: &View) -> &'static str {
+    match m.quorum.role {
         Role::Leader => "leader",
         Role::Peon => "peon",
         Role::Adrift => "electing",
@@ -133,24 +133,24 @@ fn state(m: &Monitor) -> &'static str {
 }
 
 /// The answer to `ceph tell mon.X mon_status`.
-pub(super) fn mon_status(m: &Monitor) -> Value {
-    let map = &m.view.state.monmap.map;
+pub(super) fn mon_status(m: &View) -> Value {
+    let map = &m.state.monmap.map;
     let all = spirula_maps::features::PACIFIC_ALL.to_string();
     let names: Vec<_> = map.persistent_features.names().collect();
     let mut by_kind: BTreeMap<&str, usize> = BTreeMap::from([("mon", 1)]);
-    for s in m.view.sessions.values().filter(|s| !s.forwarded) {
+    for s in m.sessions.values().filter(|s| !s.forwarded) {
         *by_kind.entry(s.name.kind.name()).or_default() += 1;
     }
     json!({
-        "name": m.view.me.name, "rank": map.rank_of(&m.view.me.name).unwrap_or(0),
-        "state": state(m), "election_epoch": m.view.term, "quorum": quorum(m),
+        "name": m.me.name, "rank": map.rank_of(&m.me.name).unwrap_or(0),
+        "state": state(m), "election_epoch": m.term, "quorum": quorum(m),
         "quorum_age": quorum_age(m).as_secs(),
         "features": {
             "required_con": spirula_maps::features::REQUIRED.to_string(), "required_mon": names,
             "quorum_con": all, "quorum_mon": names,
         },
-        "outside_quorum": match m.view.quorum.role {
-            Role::Adrift => vec![m.view.me.name.clone()],
+        "outside_quorum": match m.quorum.role {
+            Role::Adrift => vec![m.me.name.clone()],
             _ => Vec::new(),
         },
         "extra_probe_peers": [], "sync_provider": [],
@@ -162,8 +162,8 @@ pub(super) fn mon_status(m: &Monitor) -> Value {
     })
 }
 
-fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = &monmap_at(m, call)?;
+fn dump(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let map = &monmap_at(m.view, call)?;
     let status = format!("dumped monmap epoch {}", map.epoch);
     if call.format.is_structured() {
         // As releases from 20.2.4 have it: the policy about keys after the epoch.
@@ -175,7 +175,7 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
                 v.extend(ciphers::to_json(m.view.state.auth.ciphers()).map(|(k, c)| (k.to_owned(), c)));
             }
         }
-        v.insert("quorum".into(), json!(quorum(m)));
+        v.insert("quorum".into(), json!(quorum(m.view)));
         return now(Reply::json(call.format, &Value::Object(v)).with_status(status));
     }
     let mut text = format!(
@@ -202,13 +202,13 @@ fn dump(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// The monitor map of the epoch that a command asks for, or the newest.
-fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
+fn monmap_at(m: &View, call: &Call<'_>) -> Result<MonMap, Reply> {
     let epoch = match call.args.opt_int("epoch")? {
-        None | Some(0) => return Ok(m.view.state.monmap.map.clone()),
+        None | Some(0) => return Ok(m.state.monmap.map.clone()),
         Some(e) => e,
     };
     let kept = match u32::try_from(epoch) {
-        Ok(e) => m.view.state.monmap.at(m.view.kv.as_ref(), e),
+        Ok(e) => m.state.monmap.at(m.kv.as_ref(), e),
         Err(_) => Ok(None),
     };
     match kept {
@@ -218,7 +218,7 @@ fn monmap_at(m: &Monitor, call: &Call<'_>) -> Result<MonMap, Reply> {
     }
 }
 
-fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn stat(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let map = &m.view.state.monmap.map;
     if call.format.is_structured() {
         let members: Vec<Value> = map
@@ -230,7 +230,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
             .collect();
         let v = json!({
             "epoch": map.epoch, "min_mon_release_name": version::RELEASE, "num_mons": map.mons.len(),
-            "leader": leader(m), "quorum": members,
+            "leader": leader(m.view), "quorum": members,
         });
         return now(Reply::json(call.format, &v));
     }
@@ -239,7 +239,7 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
         .values()
         .map(|i| format!("{}={}", i.name, i.public_addrs))
         .collect();
-    let ranks: Vec<String> = quorum(m).iter().map(usize::to_string).collect();
+    let ranks: Vec<String> = quorum(m.view).iter().map(usize::to_string).collect();
     now(Reply::text(format!(
         "e{}: {} mons at {{{}}} removed_ranks: {{{}}}, election epoch {}, leader {} {}, quorum {} {}",
         map.epoch,
@@ -247,23 +247,22 @@ fn stat(m: &mut Monitor, call: &Call<'_>) -> Done {
         mons.join(","),
         removed_ranks(map),
         m.view.term,
-        map.rank_of(leader(m)).unwrap_or(0),
-        leader(m),
+        map.rank_of(leader(m.view)).unwrap_or(0),
+        leader(m.view),
         ranks.join(","),
         m.view.quorum.names.join(",")
     )))
 }
 
-fn getmap(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let map = monmap_at(m, call)?;
+fn getmap(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let map = monmap_at(m.view, call)?;
     let status = format!("got monmap epoch {}", map.epoch);
     now(Reply::data(encode_to_vec(&map)).with_status(status))
 }
 
 /// A monitor's metadata with its name and addresses.
-fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
+fn metadata_json(m: &View, name: &str) -> Map<String, Value> {
     let addrs = m
-        .view
         .state
         .monmap
         .map
@@ -278,25 +277,25 @@ fn metadata_json(m: &Monitor, name: &str) -> Map<String, Value> {
     v
 }
 
-fn metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let format = call.format.or_pretty();
     let Some(id) = call.args.opt_str("id") else {
         let names = m.view.state.monmap.map.ranks.iter();
-        let all: Vec<_> = names.map(|n| metadata_json(m, n)).collect();
+        let all: Vec<_> = names.map(|n| metadata_json(m.view, n)).collect();
         return now(Reply::json(format, &json!(all)));
     };
     if !m.view.state.monmap.map.mons.contains_key(&id) {
         return refuse(errno::ENOENT, "requested mon not found");
     }
-    let mut v = metadata_json(m, &id);
+    let mut v = metadata_json(m.view, &id);
     v.shift_remove("name");
     now(Reply::json(format, &Value::Object(v)))
 }
 
 /// How many monitors have each value of a property.
-pub(super) fn count_mons(m: &Monitor, property: &str) -> BTreeMap<String, usize> {
+pub(super) fn count_mons(m: &View, property: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for name in &m.view.state.monmap.map.ranks {
+    for name in &m.state.monmap.map.ranks {
         let value = m.mon_metadata(name).remove(property);
         *counts
             .entry(value.unwrap_or_else(|| "unknown".to_owned()))
@@ -305,17 +304,17 @@ pub(super) fn count_mons(m: &Monitor, property: &str) -> BTreeMap<String, usize>
     counts
 }
 
-fn versions(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let counts = count_mons(m, "ceph_version");
+fn versions(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let counts = count_mons(m.view, "ceph_version");
     now(Reply::json(call.format.or_pretty(), &json!(counts)))
 }
 
-fn count_metadata(m: &mut Monitor, call: &Call<'_>) -> Done {
-    let counts = count_mons(m, &call.args.str("property")?);
+fn count_metadata(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
+    let counts = count_mons(m.view, &call.args.str("property")?);
     now(Reply::json(call.format.or_pretty(), &json!(counts)))
 }
 
-fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn ok_to_stop(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let ids = call.args.list("ids");
     let left: Vec<String> = m
         .view
@@ -335,8 +334,8 @@ fn ok_to_stop(m: &mut Monitor, call: &Call<'_>) -> Done {
 }
 
 /// `osdmap` of status, and the whole of `osd stat`.
-pub(super) fn osdmap_summary(m: &Monitor) -> Value {
-    let map = &m.view.state.osd.map;
+pub(super) fn osdmap_summary(m: &View) -> Value {
+    let map = &m.state.osd.map;
     let (n, up, inside) = map.counts();
     json!({
         "epoch": map.epoch, "num_osds": n, "num_up_osds": up, "osd_up_since": map.last_up_change.sec,
@@ -345,11 +344,11 @@ pub(super) fn osdmap_summary(m: &Monitor) -> Value {
 }
 
 /// One line on the OSDs.
-pub(super) fn osd_line(m: &Monitor, map: &OsdMap) -> String {
+pub(super) fn osd_line(m: &View, map: &OsdMap) -> String {
     let (n, up, inside) = map.counts();
     let since = |t: spirula_denc::UTime| match t.is_zero() {
         true => String::new(),
-        false => format!(" (since {})", fmt::age(m.view.now.since(t))),
+        false => format!(" (since {})", fmt::age(m.now.since(t))),
     };
     format!(
         "{n} osds: {up} up{}, {inside} in{}",
@@ -367,11 +366,10 @@ fn share(part: usize, whole: usize) -> f64 {
     f64::from(part as f32 / whole.max(1) as f32)
 }
 
-fn pgmap_json(m: &Monitor) -> Value {
-    let total = m.view.state.stats.total();
-    let raw = m.view.state.stats.raw(&m.view.state.osd.map);
+fn pgmap_json(m: &View) -> Value {
+    let total = m.state.stats.total();
+    let raw = m.state.stats.raw(&m.state.osd.map);
     let states: Vec<Value> = m
-        .view
         .state
         .stats
         .states()
@@ -381,7 +379,7 @@ fn pgmap_json(m: &Monitor) -> Value {
     let mut v = Map::new();
     v.insert("pgs_by_state".into(), json!(states));
     v.insert("num_pgs".into(), json!(total.pgs));
-    v.insert("num_pools".into(), json!(m.view.state.osd.map.pools.len()));
+    v.insert("num_pools".into(), json!(m.state.osd.map.pools.len()));
     v.insert("num_objects".into(), json!(total.sum.num_objects));
     v.insert("data_bytes".into(), json!(total.sum.num_bytes));
     v.insert("bytes_used".into(), json!(raw.used_raw()));
@@ -418,8 +416,8 @@ fn pgmap_json(m: &Monitor) -> Value {
 }
 
 /// PGs that nobody reported, and other PGs that are not active.
-fn inactive(m: &Monitor) -> (usize, usize) {
-    m.view.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
+fn inactive(m: &View) -> (usize, usize) {
+    m.state.stats.pgs.values().fold((0, 0), |(u, i), s| {
         if s.state == PgState::empty() {
             (u + 1, i)
         } else if !s.state.intersects(PgState::ACTIVE.with(PgState::PEERED))
@@ -432,41 +430,41 @@ fn inactive(m: &Monitor) -> (usize, usize) {
     })
 }
 
-fn status(m: &mut Monitor, call: &Call<'_>) -> Done {
+fn status(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     if call.format.is_structured() {
         let v = json!({
-            "fsid": m.view.me.fsid.to_string(), "health": health_cmd::health_json(m, false),
-            "election_epoch": m.view.term, "quorum": quorum(m), "quorum_names": m.view.quorum.names,
-            "quorum_age": quorum_age(m).as_secs(),
+            "fsid": m.view.me.fsid.to_string(), "health": health_cmd::health_json(m.view, false),
+            "election_epoch": m.view.term, "quorum": quorum(m.view), "quorum_names": m.view.quorum.names,
+            "quorum_age": quorum_age(m.view).as_secs(),
             "monmap": {
                 "epoch": m.view.state.monmap.map.epoch, "min_mon_release_name": version::RELEASE,
                 "num_mons": m.view.state.monmap.map.mons.len(),
             },
-            "osdmap": osdmap_summary(m), "pgmap": pgmap_json(m),
+            "osdmap": osdmap_summary(m.view), "pgmap": pgmap_json(m.view),
             "fsmap": {"epoch": service::FSMAP_EPOCH, "by_rank": [], "up:standby": 0},
             "mgrmap": {"available": m.view.state.manager.map.available, "num_standbys": 0, "modules": [], "services": {}},
-            "servicemap": services::map_json(m),
+            "servicemap": services::map_json(m.view),
             "progress_events": m.view.progress.status_json(m.view.now),
         });
         return now(Reply::json(call.format, &v));
     }
-    now(Reply::text(status_text(m)))
+    now(Reply::text(status_text(m.view)))
 }
 
 /// Before each check of `status`.
 const HEALTH_PAD: &str = "\n            ";
 
-fn mgr_line(m: &Monitor) -> String {
-    let map = &m.view.state.manager.map;
+fn mgr_line(m: &View) -> String {
+    let map = &m.state.manager.map;
     if !map.available {
         return "no daemons active".to_owned();
     }
-    let since = fmt::age(m.view.now.since(map.active_change));
+    let since = fmt::age(m.now.since(map.active_change));
     format!("{}(active, since {since})", map.active_name)
 }
 
 /// `, out of quorum: b,c`; nothing where all monitors are in.
-fn out_of_quorum(m: &Monitor) -> String {
+fn out_of_quorum(m: &View) -> String {
     let out: Vec<&str> = m.out_of_quorum().into_iter().map(String::as_str).collect();
     match out.is_empty() {
         true => String::new(),
@@ -474,17 +472,17 @@ fn out_of_quorum(m: &Monitor) -> String {
     }
 }
 
-fn status_text(m: &Monitor) -> String {
-    let (map, pad) = (&m.view.state.osd.map, services::padding(m));
+fn status_text(m: &View) -> String {
+    let (map, pad) = (&m.state.osd.map, services::padding(m));
     let mut t = format!(
         "  cluster:\n    id:     {}\n    health: {}\n",
-        m.view.me.fsid,
+        m.me.fsid,
         m.health_report().line(HEALTH_PAD, HEALTH_PAD)
     );
     t.push_str(&format!(
         " \n  services:\n    mon: {pad}{} daemons, quorum {} (age {}){}\n    mgr: {pad}{}\n    osd: {pad}{}",
-        m.view.state.monmap.map.mons.len(),
-        m.view.quorum.names.join(","),
+        m.state.monmap.map.mons.len(),
+        m.quorum.names.join(","),
         fmt::age(quorum_age(m)),
         out_of_quorum(m),
         mgr_line(m),
@@ -500,8 +498,8 @@ fn status_text(m: &Monitor) -> String {
     }
     t.push_str(&services::lines(m));
     t.push_str(&services::tasks(m));
-    let total = m.view.state.stats.total();
-    let raw = m.view.state.stats.raw(map);
+    let total = m.state.stats.total();
+    let raw = m.state.stats.raw(map);
     t.push_str(&format!(
         " \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {} used, {} / {} avail\n    pgs:     ",
         map.pools.len(),
@@ -515,16 +513,16 @@ fn status_text(m: &Monitor) -> String {
     t.push_str(&pgs_text(m));
     t.push_str(" \n");
     t.push_str(&io_text(m));
-    let progress = m.view.progress.status_text(m.view.now);
+    let progress = m.progress.status_text(m.now);
     if !progress.is_empty() {
         t.push_str(&format!("  progress:\n{progress} \n"));
     }
     t
 }
 
-fn pgs_text(m: &Monitor) -> String {
+fn pgs_text(m: &View) -> String {
     const PAD: &str = "             ";
-    let total = m.view.state.stats.total();
+    let total = m.state.stats.total();
     let mut lines = Vec::new();
     let (unknown, inactive) = inactive(m);
     let percent = |n: usize| format!("{:.3}%", n as f64 / total.pgs.max(1) as f64 * 100.0);
@@ -547,7 +545,7 @@ fn pgs_text(m: &Monitor) -> String {
             ));
         }
     }
-    let states = m.view.state.stats.states();
+    let states = m.state.stats.states();
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(1);
     for (state, n) in states {
         lines.push(format!("{n:<width$} {}", state_text(state)));
@@ -558,7 +556,7 @@ fn pgs_text(m: &Monitor) -> String {
     lines.join(&format!("\n{PAD}")) + "\n"
 }
 
-fn io_text(m: &Monitor) -> String {
+fn io_text(m: &View) -> String {
     let client = super::pool_list::io_line(m, None);
     let recovery = super::pool_list::recovery_line(m, None);
     let mut t = String::new();

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use spirula_cephx::AuthName;
-use spirula_proto::Payload;
-use spirula_proto::mon::{LogEntry, LogPriority, MLog, MLogAck, NamedEntity};
+use spirula_proto::mon::{LogEntry, LogPriority, MLog, MLogAck};
 
-use super::{Monitor, SessionId};
+use super::{Sender, SessionId, View};
 use crate::pace::Pace;
 
 /// Lines of one entity that are taken in each [`PERIOD`].
@@ -17,28 +16,41 @@ const MAX_CHANNEL: usize = 32;
 /// Only monitors write here, as it is about those who would.
 const AUDIT: &str = "audit";
 
-/// How lines are taken.
-pub(super) fn lines() -> Pace<AuthName> {
-    Pace::new(LINES, PERIOD)
+/// What daemons and clients write to the cluster log.
+pub(super) struct ClientLog {
+    /// How many lines each of them may write.
+    lines: Pace<AuthName>,
 }
 
-impl Monitor {
-    pub(super) fn client_log(&mut self, id: SessionId, m: MLog) {
-        let Some(last) = m.entries.last() else { return };
+impl Default for ClientLog {
+    fn default() -> Self {
+        Self {
+            lines: Pace::new(LINES, PERIOD),
+        }
+    }
+}
+
+impl ClientLog {
+    /// Takes a session's lines. What is acknowledged need not have been taken; `None` where there are none.
+    pub(super) fn take(&mut self, view: &mut View, id: SessionId, m: MLog) -> Option<MLogAck> {
+        let last = m.entries.last()?;
         let ack = MLogAck {
-            fsid: self.view.me.fsid,
+            fsid: view.me.fsid,
             last: last.seq,
             channel: crate::fmt::cut(last.channel.clone(), MAX_CHANNEL),
         };
-        if self.may(id, "log", "w") {
-            m.entries.into_iter().for_each(|e| self.client_line(id, e));
+        if view.may(id, "log", "w")
+            && let Some(sender) = view.sender(id)
+        {
+            m.entries
+                .into_iter()
+                .for_each(|e| self.take_line(view, &sender, e));
         }
-        self.send(id, ack.to_message());
+        Some(ack)
     }
 
     /// A line, under the name of whoever the session belongs to.
-    fn client_line(&mut self, id: SessionId, e: LogEntry) {
-        let Some(s) = self.sender(id) else { return };
+    fn take_line(&mut self, view: &mut View, s: &Sender, e: LogEntry) {
         if e.channel == AUDIT || e.channel.len() > MAX_CHANNEL {
             tracing::debug!(
                 "{}: a line for channel {}",
@@ -47,15 +59,11 @@ impl Monitor {
             );
             return;
         }
-        if !self.lines.admits(&s.name, self.view.steady.now()) {
+        if !self.lines.admits(&s.name, view.steady.now()) {
             return;
         }
-        let name = NamedEntity {
-            kind: u32::from(s.name.kind.0),
-            id: s.name.id,
-        };
-        self.view.state.clog.add(LogEntry {
-            name,
+        view.state.clog.add(LogEntry {
+            name: s.named(),
             rank: s.entity,
             addrs: s.addr.into(),
             ..e
@@ -63,10 +71,10 @@ impl Monitor {
     }
 
     /// Tells of lines that were not taken.
-    pub(super) fn lines_suppressed(&mut self) {
-        for (name, count) in self.lines.over(self.view.steady.now()) {
+    pub(super) fn tell_suppressed(&mut self, view: &mut View) {
+        for (name, count) in self.lines.over(view.steady.now()) {
             let text = format!("{count} more lines of {name} within {} s", PERIOD.as_secs());
-            self.log_event(LogPriority::WARN, text);
+            view.log_event(LogPriority::WARN, text);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::message::{Message, Received};
 use super::ops::{DISPATCHED, PROPOSED};
 use super::session::{NewSession, Session, SessionId, Sub};
 use super::write::Change;
-use super::{Monitor, Output, Topic, Waiter};
+use super::{Monitor, Output, Topic, View, Waiter};
 use crate::command::{self, Outcome, Parsed, Reply};
 
 /// Writes that may wait for their turn, of which an entity may have what it leaves free to others; honest clients wait for answers and stay far below.
@@ -29,7 +29,7 @@ const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
 impl Monitor {
     /// A session has authenticated.
     pub fn open(&mut self, id: SessionId, new: NewSession, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         let session = Session::new(new);
         if let Some(osd) = session.osd() {
             self.view.state.osd.seen(osd, self.view.steady.now());
@@ -39,7 +39,7 @@ impl Monitor {
 
     /// A session has ended.
     pub fn close(&mut self, id: SessionId, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         self.view.state.manager.sessions.remove(&id);
         self.pending.forget(id);
         let Some(session) = self.view.sessions.remove(&id) else {
@@ -54,7 +54,7 @@ impl Monitor {
 
     /// A message came on a session. Malformed ones end it.
     pub fn message(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         let handled = if self.view.state.manager.sessions.contains_key(&id) {
             if !self.view.quorum.leads() {
                 self.out.push(Output::Close(id));
@@ -65,7 +65,11 @@ impl Monitor {
             self.route(id, msg)
         };
         if let Err(e) = handled {
-            let who = self.sender(id).map(|s| s.name.to_string()).unwrap_or_default();
+            let who = self
+                .view
+                .sender(id)
+                .map(|s| s.name.to_string())
+                .unwrap_or_default();
             tracing::warn!("{who}: {e}");
             self.out.push(Output::Close(id));
         }
@@ -73,7 +77,7 @@ impl Monitor {
     }
 
     pub(super) fn dispatch(&mut self, id: SessionId, received: Received) {
-        let now = self.steady_usec();
+        let now = self.view.steady_usec();
         self.pending.mark(id, received.answer(), DISPATCHED, now);
         let Received { tid, message } = received;
         match message {
@@ -89,12 +93,16 @@ impl Monitor {
             Message::GetConfig(m) => self.get_config(id, tid, &m),
             Message::Auth(m) => self.renew(id, &m),
             Message::Ping => {
-                let text = command::ping_text(self);
+                let text = command::ping_text(&self.view);
                 self.send(id, MPing::reply(&text));
             }
             Message::Statfs(m) => self.statfs(id, tid, &m),
             Message::GetPoolStats(m) => self.pool_stats(id, tid, &m),
-            Message::Log(m) => self.client_log(id, m),
+            Message::Log(m) => {
+                if let Some(ack) = self.client_log.take(&mut self.view, id, m) {
+                    self.send(id, ack.to_message());
+                }
+            }
             Message::Command(m, parsed) if command::is_write(&parsed) => {
                 self.write(id, tid, Change::Command(m, parsed));
             }
@@ -109,8 +117,8 @@ impl Monitor {
 
     /// Prepares a change now or when its turn comes.
     pub(super) fn write(&mut self, id: SessionId, tid: u64, change: Change) {
-        let entity = self.entity_of(id);
-        if self.queue.of(&entity) >= MAX_WAITING.saturating_sub(self.waiting()) {
+        let entity = self.view.entity_of(id);
+        if self.queue.of(&entity) >= MAX_WAITING.saturating_sub(self.queue.len()) {
             tracing::warn!("{entity} writes faster than the log");
             self.out.push(Output::Close(id));
             return;
@@ -251,9 +259,9 @@ impl Monitor {
 
     fn run_command(&mut self, id: SessionId, tid: u64, m: MMonCommand, parsed: Parsed) {
         let outcome = command::run(self, id, parsed, &m.input.to_bytes());
-        let ack = move |mon: &Monitor, reply: Reply| {
+        let ack = move |view: &View, reply: Reply| {
             MMonCommandAck {
-                paxos: PaxosVersion(u64::from(mon.view.state.osd.map.epoch)),
+                paxos: PaxosVersion(u64::from(view.state.osd.map.epoch)),
                 result: reply.code,
                 status: reply.status,
                 cmd: m.cmd,
@@ -264,13 +272,13 @@ impl Monitor {
         };
         match outcome {
             Outcome::Now(reply) => {
-                let msg = ack(self, reply);
+                let msg = ack(&self.view, reply);
                 self.send(id, msg);
             }
             Outcome::Commit(reply) => {
-                let (answer, now) = ((MsgType::MON_COMMAND_ACK, tid), self.steady_usec());
+                let (answer, now) = ((MsgType::MON_COMMAND_ACK, tid), self.view.steady_usec());
                 self.pending.mark(id, Some(answer), PROPOSED, now);
-                let make = Box::new(move |mon: &Monitor| ack(mon, reply));
+                let make = Box::new(move |view: &View| ack(view, reply));
                 self.writes.waiters.push(Waiter { session: id, make });
             }
             Outcome::Ask(question) => self.ask_module(id, *question, Box::new(ack)),

@@ -31,7 +31,7 @@ impl Failure {
         self.reports.remove(&reporter);
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.reports.clear();
     }
 

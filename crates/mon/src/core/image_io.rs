@@ -22,7 +22,7 @@ impl Monitor {
                     let query = ImageIoQuery::Poll(poll).to_message();
                     for session in osds
                         .into_iter()
-                        .filter_map(|osd| self.osd_session(osd))
+                        .filter_map(|osd| self.view.osd_session(osd))
                         .collect::<Vec<_>>()
                     {
                         self.send(session, query.clone());

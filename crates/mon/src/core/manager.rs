@@ -16,13 +16,13 @@ use spirula_cephx::{AuthName, KeyServer};
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, Fsid, encode_to_vec};
 use spirula_maps::features::release;
 use spirula_proto::mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport, MServiceMap, MgrMap};
-use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
+use spirula_proto::mon::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, NamedEntity};
 use spirula_proto::{MsgType, Payload, RawMessage};
 
 use super::module::Module;
 use super::rights::{ORIGIN, Origins};
 use super::write::Change;
-use super::{LoadError, Monitor, Output, SessionId, Topic, Waiter};
+use super::{Effect, LoadError, Monitor, Output, SessionId, Topic, Turn, View, Waiter};
 use crate::caps::{MonCap, access};
 use crate::command::{self, Outcome, Parsed, Reply};
 use crate::service::{Published, Service, Source, stored};
@@ -116,6 +116,16 @@ pub(crate) struct Sender {
     pub(crate) name: AuthName,
     pub(crate) entity: EntityName,
     pub(crate) addr: EntityAddr,
+}
+
+impl Sender {
+    /// The name in lines of the cluster log.
+    pub(super) fn named(&self) -> NamedEntity {
+        NamedEntity {
+            kind: u32::from(self.name.kind.0),
+            id: self.name.id.clone(),
+        }
+    }
 }
 
 /// A command for the manager.
@@ -225,6 +235,59 @@ fn reply_message(kind: MsgType, tid: u64, reply: Reply) -> RawMessage {
     msg.with_tid(tid)
 }
 
+impl View {
+    /// Who is at the other end of a session with the monitor or the manager.
+    pub(crate) fn sender(&self, id: SessionId) -> Option<Sender> {
+        if let Some(s) = self.sessions.get(&id) {
+            return Some(Sender {
+                name: s.name.clone(),
+                entity: s.entity(),
+                addr: s.addr,
+            });
+        }
+        let s = self.state.manager.sessions.get(&id)?;
+        Some(Sender {
+            name: s.name.clone(),
+            entity: s.entity(),
+            addr: s.addr,
+        })
+    }
+
+    fn service_clocks(&self) -> services::Now {
+        services::Now {
+            steady: self.steady.now(),
+            wall: self.now,
+        }
+    }
+
+    /// Whether a session with the manager may register services: whoever may write `service` at the manager, or at the monitors,
+    /// as gateways and mirrors mostly have capabilities there alone. In Ceph everybody may.
+    fn may_register(&self, id: SessionId) -> bool {
+        let Some(s) = self.state.manager.sessions.get(&id) else {
+            return false;
+        };
+        let at_monitors = || {
+            let entity = self.state.auth.lookup(&s.name)?;
+            let caps = MonCap::parse(entity.caps.get("mon")?, s.name.clone(), s.ip);
+            Some(caps.is_allowed_service("service", "w"))
+        };
+        s.is_allowed(("service", ""), "", &[], "w") || at_monitors() == Some(true)
+    }
+}
+
+impl Turn<'_> {
+    /// Takes the manager out of the map.
+    pub(crate) fn fail_manager(&mut self) {
+        let none = MgrMap {
+            epoch: self.view.state.manager.map.epoch.saturating_add(1),
+            last_failure_osd_epoch: self.shut_manager_out(),
+            ..MgrMap::default()
+        };
+        self.changes.txn.put(SERVICE, KEY, encode_to_vec(&none));
+        self.effect(Effect::StopManager);
+    }
+}
+
 impl Monitor {
     /// A session has authenticated with the manager.
     pub fn open_mgr(&mut self, id: SessionId, session: MgrSession) {
@@ -247,11 +310,11 @@ impl Monitor {
             .state
             .auth
             .new_global_id()
-            .zip(self.new_client_addresses())
+            .zip(self.view.new_client_addresses())
         else {
             return;
         };
-        let last_failure_osd_epoch = self.shut_manager_out();
+        let last_failure_osd_epoch = self.turn(|turn| turn.shut_manager_out());
         let (own, map) = (&self.view.state.manager.own, &self.view.state.manager.map);
         let next = MgrMap {
             epoch: map.epoch.saturating_add(1),
@@ -271,34 +334,11 @@ impl Monitor {
         self.changes.txn.put(SERVICE, KEY, encode_to_vec(&next));
     }
 
-    /// Takes the manager out of the map, and ends its sessions.
-    pub(crate) fn fail_manager(&mut self) {
+    /// The manager that this monitor is ends: its modules, and the sessions with it.
+    pub(super) fn stop_manager(&mut self) {
         self.stop_module();
-        let none = MgrMap {
-            epoch: self.view.state.manager.map.epoch.saturating_add(1),
-            last_failure_osd_epoch: self.shut_manager_out(),
-            ..MgrMap::default()
-        };
-        self.changes.txn.put(SERVICE, KEY, encode_to_vec(&none));
         let sessions = self.view.state.manager.sessions.keys();
         self.out.extend(sessions.map(|id| Output::Close(*id)));
-    }
-
-    /// Who is at the other end of a session with the monitor or the manager.
-    pub(crate) fn sender(&self, id: SessionId) -> Option<Sender> {
-        if let Some(s) = self.view.sessions.get(&id) {
-            return Some(Sender {
-                name: s.name.clone(),
-                entity: s.entity(),
-                addr: s.addr,
-            });
-        }
-        let s = self.view.state.manager.sessions.get(&id)?;
-        Some(Sender {
-            name: s.name.clone(),
-            entity: s.entity(),
-            addr: s.addr,
-        })
     }
 
     /// A message to the manager.
@@ -343,18 +383,11 @@ impl Monitor {
         Ok(())
     }
 
-    fn service_clocks(&self) -> services::Now {
-        services::Now {
-            steady: self.view.steady.now(),
-            wall: self.view.now,
-        }
-    }
-
     fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
-        let now = self.service_clocks();
+        let now = self.view.service_clocks();
         // Clients that are no services report too.
         let Some(what) = open.service else { return };
-        if !self.may_register(id) {
+        if !self.view.may_register(id) {
             let name = self
                 .view
                 .state
@@ -376,25 +409,11 @@ impl Monitor {
         }
     }
 
-    /// Whether a session with the manager may register services: whoever may write `service` at the manager, or at the monitors,
-    /// as gateways and mirrors mostly have capabilities there alone. In Ceph everybody may.
-    fn may_register(&self, id: SessionId) -> bool {
-        let Some(s) = self.view.state.manager.sessions.get(&id) else {
-            return false;
-        };
-        let at_monitors = || {
-            let entity = self.view.state.auth.lookup(&s.name)?;
-            let caps = MonCap::parse(entity.caps.get("mon")?, s.name.clone(), s.ip);
-            Some(caps.is_allowed_service("service", "w"))
-        };
-        s.is_allowed(("service", ""), "", &[], "w") || at_monitors() == Some(true)
-    }
-
     /// Daemons that are no services report to the monitors, and clients for want of anybody else who wants their counters.
     fn service_report(&mut self, id: SessionId, report: MMgrReport) -> spirula_proto::Result<()> {
-        let now = self.service_clocks();
+        let now = self.view.service_clocks();
         // One that may not register would only come again, and again.
-        if report.service_name.is_empty() || !self.may_register(id) {
+        if report.service_name.is_empty() || !self.view.may_register(id) {
             return Ok(());
         }
         let gid = self
@@ -413,7 +432,10 @@ impl Monitor {
     /// Commits what has become of the services.
     pub(super) fn review_services(&mut self) {
         let grace = self.view.values.float("mgr_service_beacon_grace").max(0.0);
-        let (grace, now) = (Duration::from_secs_f64(grace.min(1e9)), self.service_clocks());
+        let (grace, now) = (
+            Duration::from_secs_f64(grace.min(1e9)),
+            self.view.service_clocks(),
+        );
         if let Some(map) = self.view.state.manager.services.review(grace, now) {
             self.changes.txn.put(SERVICE, SERVICES, encode_to_vec(&map));
         }
@@ -433,11 +455,11 @@ impl Monitor {
         match command::run_mgr(self, id, parsed, &input) {
             Outcome::Now(reply) => self.send(id, reply_message(kind, tid, reply)),
             Outcome::Commit(reply) => {
-                let make = Box::new(move |_: &Monitor| reply_message(kind, tid, reply));
+                let make = Box::new(move |_: &View| reply_message(kind, tid, reply));
                 self.writes.waiters.push(Waiter { session: id, make });
             }
             Outcome::Ask(question) => {
-                let compose = Box::new(move |_: &Monitor, reply| reply_message(kind, tid, reply));
+                let compose = Box::new(move |_: &View, reply| reply_message(kind, tid, reply));
                 self.ask_module(id, *question, compose);
             }
         }

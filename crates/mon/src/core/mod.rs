@@ -38,11 +38,13 @@ mod write;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use spirula_cephx::AuthName;
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
 use spirula_proto::RawMessage;
+use spirula_proto::mon::LogPriority;
 
+use client_log::ClientLog;
 pub use failure::Failure;
+pub(crate) use manager::Sender;
 pub use manager::{Manager, MgrSession};
 pub use module::ModuleStart;
 pub(crate) use quorum::MAX_MONITORS;
@@ -52,15 +54,16 @@ use steady::Steady;
 pub use timecheck::TimeAnswer;
 use timecheck::TimeCheck;
 pub use topic::Topic;
+use view::LogLine;
 pub use view::View;
-pub(crate) use view::{Changes, Turn};
+pub(crate) use view::{Changes, Daemon, Effect, Turn};
 pub use write::Waiter;
 
+use crate::command::Audit;
 use crate::health::{DiskUse, Versions};
 use crate::image_io::ImageIo;
 use crate::kv::{KvError, KvRead, Txn};
 use crate::options::Values;
-use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::raft::Applied;
 use crate::service::{Auth, Config, Service, Source, State};
@@ -138,10 +141,8 @@ pub enum LoadError {
 pub struct Monitor {
     pub(crate) view: View,
     pub(crate) changes: Changes,
-    /// How often the audit log tells of denied commands.
-    pub(crate) denials: Pace<AuthName>,
-    /// How many lines others write to the cluster log.
-    lines: Pace<AuthName>,
+    pub(crate) audit: Audit,
+    client_log: ClientLog,
     /// Monitors have told of themselves what is not kept yet.
     metadata_due: bool,
     pending: route::Pending,
@@ -151,6 +152,55 @@ pub struct Monitor {
     pub(crate) out: Vec<Output>,
     /// The first unreadable value, which ends the daemon.
     failed: Option<LoadError>,
+}
+
+impl View {
+    pub(crate) fn refresh_values(&mut self) {
+        let central = self
+            .state
+            .config
+            .for_daemon("mon", &self.me.name, &self.me.hostname, "");
+        self.values.set_central(central);
+        self.state.auth.set_values(&self.values);
+        self.op_history.set_options(&self.values);
+    }
+
+    fn refresh_versions(&mut self) {
+        let daemons = crate::command::daemon_versions(self);
+        self.versions.set(daemons.into_iter(), self.now);
+    }
+
+    /// The clock shows `now`.
+    fn see_time(&mut self, now: UTime) {
+        self.steady.see(now);
+        self.now = now;
+    }
+
+    /// Notes an event in the cluster log.
+    pub(crate) fn log_event(&mut self, priority: LogPriority, text: impl Into<String>) {
+        let (by, text) = (None, text.into());
+        self.log_line("cluster", LogLine { by, priority, text });
+    }
+
+    /// Notes an event in the audit log.
+    pub(crate) fn audit_event(&mut self, priority: LogPriority, text: String) {
+        let by = None;
+        self.log_line("audit", LogLine { by, priority, text });
+    }
+
+    fn log_line(&mut self, channel: &str, line: LogLine) {
+        let LogLine { by, priority, text } = line;
+        let mut entry = self
+            .state
+            .clog
+            .own_entry(&self.me, self.now, priority, channel, text);
+        if let Some(by) = by {
+            entry.name = by.named();
+            entry.rank = by.entity;
+            entry.addrs = by.addr.into();
+        }
+        self.state.clog.add(entry);
+    }
 }
 
 impl Monitor {
@@ -195,8 +245,8 @@ impl Monitor {
         let mut m = Self {
             view,
             changes: Changes::default(),
-            denials: crate::command::denials(),
-            lines: client_log::lines(),
+            audit: Audit::default(),
+            client_log: ClientLog::default(),
             metadata_due: true,
             pending: route::Pending::default(),
             unconfirmed: route::Unconfirmed::default(),
@@ -205,9 +255,9 @@ impl Monitor {
             out: Vec::new(),
             failed: None,
         };
-        m.refresh_values();
+        m.view.refresh_values();
         m.view.state.osd.start(m.view.steady.now());
-        m.refresh_versions();
+        m.view.refresh_versions();
         if m.view.quorum.leads() {
             // A fresh range of global ids, and secrets if they are due, before the first client can log in.
             m.maintain();
@@ -248,7 +298,7 @@ impl Monitor {
 
     /// Time passes; call about twice a second.
     pub fn tick(&mut self, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         if !self.view.quorum.leads() {
             self.dismiss_clients();
             self.ask_ids();
@@ -256,10 +306,10 @@ impl Monitor {
         }
         self.check_times();
         self.view.state.stats.tick(now, &self.view.state.osd.map);
-        self.watch_progress();
+        self.view.watch_progress();
         self.watch_image_io();
-        self.audit_suppressed();
-        self.lines_suppressed();
+        self.audit.tell_suppressed(&mut self.view);
+        self.client_log.tell_suppressed(&mut self.view);
         if self.is_idle() && self.queue.is_empty() {
             self.maintain();
         }
@@ -276,8 +326,8 @@ impl Monitor {
     fn maintain(&mut self) {
         self.auth_maintenance();
         self.osd_maintenance();
-        self.review_mutes();
-        self.forget_old_crashes();
+        self.turn(|turn| turn.review_mutes());
+        self.turn(|turn| turn.forget_old_crashes());
         self.log_health();
         self.claim_manager();
         self.review_services();
@@ -292,7 +342,7 @@ impl Monitor {
 
     /// The log committed something: what this monitor proposed where it leads, what the leader did otherwise.
     pub fn committed(&mut self, applied: &Applied, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         let result = match applied {
             Applied::Txn { txn, .. } => self.apply(txn),
             Applied::Snapshot { .. } => self.reload(),
@@ -311,13 +361,15 @@ impl Monitor {
     }
 
     fn apply(&mut self, txn: &Txn) -> Result<(), LoadError> {
+        let osdmap = Rc::clone(&self.view.state.osd.map);
         self.view.state.apply(txn)?;
+        self.view.state.osd.follow(&osdmap, self.view.steady.now());
         let is_changed = |services: &[&str]| txn.ops.iter().any(|op| services.contains(&op.service.as_str()));
         if is_changed(&["osd_metadata", "mon_metadata"]) {
-            self.refresh_versions();
+            self.view.refresh_versions();
         }
         if is_changed(Config::NAMES) {
-            self.refresh_values();
+            self.view.refresh_values();
             self.push_config_all();
         }
         Ok(())
@@ -330,47 +382,15 @@ impl Monitor {
             now: self.view.now,
         })?;
         self.view.state.osd.start(self.view.steady.now());
-        self.refresh_versions();
-        self.refresh_values();
+        self.view.refresh_versions();
+        self.view.refresh_values();
         Ok(())
-    }
-
-    pub(crate) fn refresh_values(&mut self) {
-        let central =
-            self.view
-                .state
-                .config
-                .for_daemon("mon", &self.view.me.name, &self.view.me.hostname, "");
-        self.view.values.set_central(central);
-        self.view.state.auth.set_values(&self.view.values);
-        self.view.op_history.set_options(&self.view.values);
-    }
-
-    fn refresh_versions(&mut self) {
-        let daemons = crate::command::daemon_versions(self);
-        self.view.versions.set(daemons.into_iter(), self.view.now);
-    }
-
-    /// The clock shows `now`.
-    fn see_time(&mut self, now: UTime) {
-        self.view.steady.see(now);
-        self.view.now = now;
     }
 
     pub(crate) fn send(&mut self, session: SessionId, msg: RawMessage) {
         if let Some(request) = self.pending.answered(session, &msg) {
-            self.op_done(session, &request);
+            self.view.op_done(session, &request);
         }
         self.out.push(Output::Send(session, msg));
-    }
-
-    /// Notes an event in the cluster log.
-    pub(crate) fn log_event(&mut self, priority: spirula_proto::mon::LogPriority, text: impl Into<String>) {
-        let entry =
-            self.view
-                .state
-                .clog
-                .own_entry(&self.view.me, self.view.now, priority, "cluster", text.into());
-        self.view.state.clog.add(entry);
     }
 }

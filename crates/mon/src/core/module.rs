@@ -14,7 +14,7 @@ use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
 use super::rights::one_line;
-use super::{Monitor, Output, SessionId};
+use super::{Monitor, Output, SessionId, Turn, View};
 use crate::command::{self, Reply};
 
 /// Questions that wait for an answer.
@@ -92,7 +92,7 @@ impl Deaths {
     }
 }
 
-type Compose = Box<dyn FnOnce(&Monitor, Reply) -> RawMessage>;
+type Compose = Box<dyn FnOnce(&View, Reply) -> RawMessage>;
 
 /// Who waits for an answer.
 struct Asker {
@@ -153,14 +153,14 @@ fn reply_of(answer: Answer) -> Reply {
     reply
 }
 
-impl Monitor {
+impl View {
     /// New addresses for the modules' clients, at the manager's.
     pub(super) fn new_client_addresses(&self) -> Option<Vec<EntityAddr>> {
-        let mut at = self.view.me.mgr_addrs.0.first()?.socket?;
+        let mut at = self.me.mgr_addrs.0.first()?.socket?;
         at.set_port(0);
         let mut nonces = BTreeSet::new();
         while nonces.len() < spirula_manager::ADDRESSES {
-            let random = Env::system(self.view.now).random_u64().ok()?;
+            let random = Env::system(self.now).random_u64().ok()?;
             nonces.insert(u32::try_from(random >> 32).unwrap_or_default().max(1));
         }
         Some(
@@ -170,7 +170,9 @@ impl Monitor {
                 .collect(),
         )
     }
+}
 
+impl Turn<'_> {
     /// Shuts the clients of the manager in the map out. Returns the epoch in which they are.
     pub(super) fn shut_manager_out(&mut self) -> u32 {
         let clients: Vec<EntityAddrVec> = self.view.state.manager.map.client_addrs.clone();
@@ -184,7 +186,9 @@ impl Monitor {
         inc.new_blocklist.extend(addrs.into_iter().map(|a| (a, until)));
         inc.epoch
     }
+}
 
+impl Monitor {
     /// Starts the modules, once the map that names their client is committed.
     pub(super) fn start_module(&mut self) {
         let Life::Claimed { gid, addresses } = &self.view.state.manager.module.life else {
@@ -239,7 +243,7 @@ impl Monitor {
     pub(crate) fn ask_module(&mut self, session: SessionId, question: Question, compose: Compose) {
         let module = &mut self.view.state.manager.module;
         if !matches!(module.life, Life::Running) || module.askers.len() >= MAX_QUESTIONS {
-            let msg = compose(self, reply_of(spirula_manager::not_ready()));
+            let msg = compose(&self.view, reply_of(spirula_manager::not_ready()));
             self.send(session, msg);
             return;
         }
@@ -259,7 +263,7 @@ impl Monitor {
 
     /// The modules tell something.
     pub fn module_news(&mut self, news: News, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         if !matches!(self.view.state.manager.module.life, Life::Running) {
             return;
         }
@@ -267,17 +271,17 @@ impl Monitor {
             News::Alive => {}
             News::Reply(id, answer) => self.module_answered(id, answer),
             News::Named(wanted, names) => self.view.image_io.named(&wanted, &names),
-            News::Task(news) => self.task_progress(news),
+            News::Task(news) => self.view.task_progress(news),
             News::Open { client, place, basis } => self.open_client(client, &place, &basis),
             News::Closed(client) => self.close_client(client),
             News::Note { question, origin } => self.note_origin(question, origin),
-            News::Forget(key) => self.forget_origin(&key),
-            News::Tasks(keys) => self.keep_tasks(&keys),
+            News::Forget(key) => self.turn(|turn| turn.forget_origin(&key)),
+            News::Tasks(keys) => self.turn(|turn| turn.keep_tasks(&keys)),
             News::Suspect(what) => self.suspect(&what),
             News::Ended(why) => {
                 // What a process says of its end may be anything.
                 let why = one_line(&why);
-                self.log_event(
+                self.view.log_event(
                     LogPriority::WARN,
                     format!("the manager's modules ended and start again: {why}"),
                 );
@@ -305,9 +309,9 @@ impl Monitor {
     fn answer_asker(&mut self, asker: Asker, answer: Answer) {
         let mut reply = reply_of(answer);
         if reply.code == command::errno::EACCES {
-            reply = command::denied_by_module(self, asker.session, reply);
+            reply = self.turn(|turn| command::denied_by_module(turn, asker.session, reply));
         }
-        let msg = (asker.compose)(self, reply);
+        let msg = (asker.compose)(&self.view, reply);
         self.send(asker.session, msg);
     }
 }

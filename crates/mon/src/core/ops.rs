@@ -5,9 +5,9 @@ use spirula_asok::op_history::{OpClock, OpHistory, TrackedOp, filters};
 use spirula_proto::mon::{MGetPoolStats, MMonCommand, MMonGetVersion, MPoolOp, MStatfs};
 use spirula_proto::{MsgType, RawMessage};
 
-use super::Monitor;
 use super::route::Request;
 use super::session::Session;
+use super::{Daemon, View};
 use crate::command::{Args, shown};
 
 /// A request, as it is shown.
@@ -106,30 +106,32 @@ fn describe_command(m: &MMonCommand) -> String {
     format!("mon_command({shown} v {})", m.paxos.0)
 }
 
-impl Monitor {
+impl View {
     fn op_clock(&self) -> OpClock {
         OpClock {
             now: self.steady_usec(),
-            wall: self.view.now,
+            wall: self.now,
         }
     }
 
     /// Microseconds for which the monitor has been running.
     pub(super) fn steady_usec(&self) -> u64 {
-        u64::try_from(self.view.steady.now().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.steady.now().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// A client's request was answered.
     pub(super) fn op_done(&mut self, session: super::SessionId, request: &Request) {
-        let op = MonOp::new(request, self.view.sessions.get(&session));
+        let op = MonOp::new(request, self.sessions.get(&session));
         let now = self.steady_usec();
-        self.view.op_history.expire(now);
-        self.view.op_history.add(op, now);
+        self.op_history.expire(now);
+        self.op_history.add(op, now);
     }
+}
 
+impl Daemon<'_> {
     /// Runs a command that shows requests; `None` for another command.
     pub(crate) fn op_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Option<Value> {
-        let (clock, filters) = (self.op_clock(), filters(args));
+        let (clock, filters) = (self.view.op_clock(), filters(args));
         Some(match prefix {
             "dump_historic_ops" | "dump_historic_slow_ops" => {
                 self.view.op_history.expire(clock.now);

@@ -9,42 +9,50 @@ use spirula_maps::{Incremental, OsdMap, OsdState, OsdXInfo};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
 use spirula_proto::mon::LogPriority;
 
-use super::Monitor;
 use super::failure::{self, Clocks, Policy};
-use crate::health::Clock;
+use super::{Monitor, Turn, View};
 
 /// The monitor's own silence says something only when so many beacons are missing.
 const BEACONS_MISSED: u32 = 2;
 
-impl Monitor {
+impl View {
+    /// The text for an OSD that others or this monitor found dead: `osd.0 failed (root=default,host=a) (WHY)`.
+    fn failed(&self, osd: i32, why: &str) -> String {
+        let path = self.state.osd.map.crush.map().location(osd);
+        let place: Vec<String> = path.iter().rev().map(|(k, v)| format!("{k}={v}")).collect();
+        format!("osd.{osd} failed ({}) ({why})", place.join(","))
+    }
+
+    fn down_long_enough(&self, map: &OsdMap, osd: i32, down: Duration) -> bool {
+        if map.state(osd).contains(OsdState::DESTROYED) {
+            let interval = self.values.uint("mon_osd_destroyed_out_interval");
+            return interval > 0 && down.as_secs() >= interval;
+        }
+        let interval = self.values.uint("mon_osd_down_out_interval");
+        let mut grace = Duration::from_secs(interval);
+        if self.values.flag("mon_osd_adjust_down_out_interval") {
+            grace += failure::lag(&xinfo(map, osd), down, failure::halflife(&self.values));
+        }
+        interval > 0 && down >= grace
+    }
+}
+
+impl Turn<'_> {
     /// Marks an OSD down in the next map; the text is for the cluster log.
     pub(crate) fn mark_down(&mut self, osd: i32, text: Option<String>) {
         if !self.view.state.osd.map.is_up(osd) {
             return;
         }
         let mut xinfo = xinfo(&self.view.state.osd.map, osd);
-        let (now, steady) = (self.view.now, self.view.steady.now());
+        let now = self.view.now;
         failure::before_down(&mut xinfo, now, failure::halflife(&self.view.values));
         let inc = self.pending_osd();
         inc.new_state.insert(osd, OsdState::UP);
         inc.new_xinfo.insert(osd, xinfo);
         inc.new_last_up_change = now;
-        let life = self.view.state.osd.lives.entry(osd);
-        life.failure.clear();
-        life.clock = Clock::default();
-        life.lost = None;
-        life.down_since = Some(steady);
-        self.view.state.osd.lives.forget_reporter(osd);
         if let Some(text) = text {
             self.log_event(LogPriority::INFO, text);
         }
-    }
-
-    /// The text for an OSD that others or this monitor found dead: `osd.0 failed (root=default,host=a) (WHY)`.
-    fn failed(&self, osd: i32, why: &str) -> String {
-        let path = self.view.state.osd.map.crush.map().location(osd);
-        let place: Vec<String> = path.iter().rev().map(|(k, v)| format!("{k}={v}")).collect();
-        format!("osd.{osd} failed ({}) ({why})", place.join(","))
     }
 
     /// Whether an OSD may be marked down by itself: no flag forbids it, and enough are up.
@@ -54,53 +62,20 @@ impl Monitor {
             return false;
         }
         let (total, up, _) = map.counts();
-        let up = up.saturating_sub(self.changes.osd.as_ref().map_or(0, |inc| going_down(inc, map)));
+        let up = up.saturating_sub(
+            self.changes
+                .osd
+                .as_ref()
+                .map_or(0, |inc| going_down(inc, map).count()),
+        );
         up as f64 / total.max(1) as f64 >= self.view.values.float("mon_osd_min_up_ratio")
-    }
-
-    pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
-        let (target, map) = (f.target, &self.view.state.osd.map);
-        let index = usize::try_from(target).unwrap_or(usize::MAX);
-        let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
-        let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
-        if !same_life || !map.is_up(reporter) || !map.is_up(target) || reporter == target {
-            return;
-        }
-        match f.kind {
-            FailureKind::RECOVERED => {
-                self.view.state.osd.lives.entry(target).failure.cancel(reporter);
-                let text = format!("osd.{target} failure report canceled by osd.{reporter}");
-                self.log_event(LogPriority::DEBUG, text);
-            }
-            FailureKind::IMMEDIATE => {
-                let text = format!("osd.{target} reported immediately failed by osd.{reporter}");
-                self.log_event(LogPriority::DEBUG, text);
-                if self.may_mark_down(target) {
-                    self.mark_dead(target, reporter);
-                }
-            }
-            _ => {
-                let text = format!("osd.{target} reported failed by osd.{reporter}");
-                self.log_event(LogPriority::DEBUG, text);
-                let ago = Duration::from_millis(u64::from(f.failed_for_ms));
-                let since = self.view.steady.now().saturating_sub(ago);
-                self.view
-                    .state
-                    .osd
-                    .lives
-                    .entry(target)
-                    .failure
-                    .report(reporter, since);
-                if self.may_mark_down(target) {
-                    self.judge(target);
-                }
-            }
-        }
     }
 
     /// Marks an OSD down whose process is certainly gone.
     fn mark_dead(&mut self, target: i32, reporter: i32) {
-        let text = self.failed(target, &format!("connection refused reported by osd.{reporter}"));
+        let text = self
+            .view
+            .failed(target, &format!("connection refused reported by osd.{reporter}"));
         self.mark_down(target, Some(text));
         let epoch = self.view.state.osd.map.epoch + 1;
         if let Some(x) = self.pending_osd().new_xinfo.get_mut(&target) {
@@ -126,61 +101,6 @@ impl Monitor {
         );
     }
 
-    /// Marks an OSD down where enough others have complained for long enough.
-    fn judge(&mut self, target: i32) {
-        let policy = Policy::of(&self.view.values);
-        let clocks = Clocks {
-            steady: self.view.steady.now(),
-            wall: self.view.now,
-        };
-        let map = self.view.state.osd.map.clone();
-        let life = self.view.state.osd.lives.entry(target);
-        if life.failure.is_empty() {
-            return;
-        }
-        let silent = clocks.steady.saturating_sub(life.seen);
-        let silent = Some(silent).filter(|s| *s >= life.interval * BEACONS_MISSED);
-        if let Some(v) = failure::judge(&map, target, &mut life.failure, silent, &policy, clocks) {
-            let why = format!(
-                "{} reporters from different {} after {} >= grace {}",
-                v.reporters,
-                policy.level,
-                UTime::from(v.failed_for),
-                UTime::from(v.grace)
-            );
-            let text = self.failed(target, &why);
-            self.mark_down(target, Some(text));
-        }
-    }
-
-    /// OSDs whose connection broke, who have not been heard of for long, or about whom others complain.
-    pub(super) fn mark_silent_down(&mut self) {
-        let now = self.view.steady.now();
-        let broken = Duration::from_millis(self.view.values.uint("spirula_osd_down_grace"));
-        let silent = Duration::from_secs(self.view.values.uint("mon_osd_report_timeout"));
-        let map = self.view.state.osd.map.clone();
-        for osd in map.osds() {
-            if !self.may_mark_down(osd) {
-                continue;
-            }
-            let Some(life) = self.view.state.osd.lives.get(osd) else {
-                continue;
-            };
-            let gone = life.lost.is_some_and(|t| now.saturating_sub(t) >= broken);
-            let quiet = now.saturating_sub(life.seen);
-            if gone {
-                let text = self.failed(osd, &format!("connection lost to mon.{}", self.view.me.name));
-                self.mark_down(osd, Some(text));
-            } else if quiet >= silent {
-                let after = UTime::from(quiet);
-                let text = format!("osd.{osd} marked down after no beacon for {after} seconds");
-                self.mark_down(osd, Some(text));
-            } else {
-                self.judge(osd);
-            }
-        }
-    }
-
     /// Whether OSDs may still be marked out by themselves: enough are in.
     fn may_mark_out(&self) -> bool {
         let map = &self.view.state.osd.map;
@@ -191,47 +111,6 @@ impl Monitor {
         });
         let share = inside.saturating_sub(leaving) as f64 / total.max(1) as f64;
         share >= self.view.values.float("mon_osd_min_in_ratio")
-    }
-
-    /// Marks OSDs out that were down for long, unless all of a large bucket is down: that is rather a network or power
-    /// supply, which comes back as a whole.
-    pub(super) fn mark_long_down_out(&mut self) {
-        let now = self.view.steady.now();
-        let map = self.view.state.osd.map.clone();
-        let limit = self.view.values.get("mon_osd_down_out_subtree_limit");
-        let limit = map.crush.map().type_id(limit).filter(|t| *t > 0);
-        for osd in map.osds() {
-            if map.is_up(osd) || map.is_out(osd) || map.is_flagged(osd, OsdState::NOOUT) {
-                continue;
-            }
-            let Some(since) = self.view.state.osd.lives.get(osd).and_then(|l| l.down_since) else {
-                continue;
-            };
-            if !self.may_mark_out() {
-                return;
-            }
-            if limit.is_some_and(|t| all_around_is_down(&map, osd, t)) {
-                self.view.state.osd.lives.entry(osd).down_since = Some(now);
-                continue;
-            }
-            let down = now.saturating_sub(since);
-            if self.down_long_enough(&map, osd, down) {
-                self.mark_out(osd, down);
-            }
-        }
-    }
-
-    fn down_long_enough(&self, map: &OsdMap, osd: i32, down: Duration) -> bool {
-        if map.state(osd).contains(OsdState::DESTROYED) {
-            let interval = self.view.values.uint("mon_osd_destroyed_out_interval");
-            return interval > 0 && down.as_secs() >= interval;
-        }
-        let interval = self.view.values.uint("mon_osd_down_out_interval");
-        let mut grace = Duration::from_secs(interval);
-        if self.view.values.flag("mon_osd_adjust_down_out_interval") {
-            grace += failure::lag(&xinfo(map, osd), down, failure::halflife(&self.view.values));
-        }
-        interval > 0 && down >= grace
     }
 
     fn mark_out(&mut self, osd: i32, down: Duration) {
@@ -251,15 +130,148 @@ impl Monitor {
     }
 }
 
+impl Monitor {
+    pub(super) fn failure(&mut self, reporter: i32, f: &OsdFailureReport) {
+        let (target, map) = (f.target, &self.view.state.osd.map);
+        let index = usize::try_from(target).unwrap_or(usize::MAX);
+        let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
+        let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
+        if !same_life || !map.is_up(reporter) || !map.is_up(target) || reporter == target {
+            return;
+        }
+        match f.kind {
+            FailureKind::RECOVERED => {
+                self.view.state.osd.lives.entry(target).failure.cancel(reporter);
+                let text = format!("osd.{target} failure report canceled by osd.{reporter}");
+                self.view.log_event(LogPriority::DEBUG, text);
+            }
+            FailureKind::IMMEDIATE => {
+                let text = format!("osd.{target} reported immediately failed by osd.{reporter}");
+                self.view.log_event(LogPriority::DEBUG, text);
+                self.turn(|turn| {
+                    if turn.may_mark_down(target) {
+                        turn.mark_dead(target, reporter);
+                    }
+                });
+            }
+            _ => {
+                let text = format!("osd.{target} reported failed by osd.{reporter}");
+                self.view.log_event(LogPriority::DEBUG, text);
+                let ago = Duration::from_millis(u64::from(f.failed_for_ms));
+                let since = self.view.steady.now().saturating_sub(ago);
+                self.view
+                    .state
+                    .osd
+                    .lives
+                    .entry(target)
+                    .failure
+                    .report(reporter, since);
+                if self.turn(|turn| turn.may_mark_down(target)) {
+                    self.judge(target);
+                }
+            }
+        }
+    }
+
+    /// Marks an OSD down where enough others have complained for long enough.
+    fn judge(&mut self, target: i32) {
+        let policy = Policy::of(&self.view.values);
+        let clocks = Clocks {
+            steady: self.view.steady.now(),
+            wall: self.view.now,
+        };
+        let map = self.view.state.osd.map.clone();
+        let life = self.view.state.osd.lives.entry(target);
+        // Complaints by an OSD that is itself going down do not count.
+        if let Some(inc) = &self.changes.osd {
+            going_down(inc, &map).for_each(|reporter| life.failure.cancel(reporter));
+        }
+        if life.failure.is_empty() {
+            return;
+        }
+        let silent = clocks.steady.saturating_sub(life.seen);
+        let silent = Some(silent).filter(|s| *s >= life.interval * BEACONS_MISSED);
+        if let Some(v) = failure::judge(&map, target, &mut life.failure, silent, &policy, clocks) {
+            let why = format!(
+                "{} reporters from different {} after {} >= grace {}",
+                v.reporters,
+                policy.level,
+                UTime::from(v.failed_for),
+                UTime::from(v.grace)
+            );
+            let text = self.view.failed(target, &why);
+            self.turn(|turn| turn.mark_down(target, Some(text)));
+        }
+    }
+
+    /// OSDs whose connection broke, who have not been heard of for long, or about whom others complain.
+    pub(super) fn mark_silent_down(&mut self) {
+        let now = self.view.steady.now();
+        let broken = Duration::from_millis(self.view.values.uint("spirula_osd_down_grace"));
+        let silent = Duration::from_secs(self.view.values.uint("mon_osd_report_timeout"));
+        let map = self.view.state.osd.map.clone();
+        for osd in map.osds() {
+            if !self.turn(|turn| turn.may_mark_down(osd)) {
+                continue;
+            }
+            let Some(life) = self.view.state.osd.lives.get(osd) else {
+                continue;
+            };
+            let gone = life.lost.is_some_and(|t| now.saturating_sub(t) >= broken);
+            let quiet = now.saturating_sub(life.seen);
+            if gone {
+                let text = self
+                    .view
+                    .failed(osd, &format!("connection lost to mon.{}", self.view.me.name));
+                self.turn(|turn| turn.mark_down(osd, Some(text)));
+            } else if quiet >= silent {
+                let after = UTime::from(quiet);
+                let text = format!("osd.{osd} marked down after no beacon for {after} seconds");
+                self.turn(|turn| turn.mark_down(osd, Some(text)));
+            } else {
+                self.judge(osd);
+            }
+        }
+    }
+
+    /// Marks OSDs out that were down for long, unless all of a large bucket is down: that is rather a network or power
+    /// supply, which comes back as a whole.
+    pub(super) fn mark_long_down_out(&mut self) {
+        let now = self.view.steady.now();
+        let map = self.view.state.osd.map.clone();
+        let limit = self.view.values.get("mon_osd_down_out_subtree_limit");
+        let limit = map.crush.map().type_id(limit).filter(|t| *t > 0);
+        for osd in map.osds() {
+            if map.is_up(osd) || map.is_out(osd) || map.is_flagged(osd, OsdState::NOOUT) {
+                continue;
+            }
+            let Some(since) = self.view.state.osd.lives.get(osd).and_then(|l| l.down_since) else {
+                continue;
+            };
+            if !self.turn(|turn| turn.may_mark_out()) {
+                return;
+            }
+            if limit.is_some_and(|t| all_around_is_down(&map, osd, t)) {
+                self.view.state.osd.lives.entry(osd).down_since = Some(now);
+                continue;
+            }
+            let down = now.saturating_sub(since);
+            if self.view.down_long_enough(&map, osd, down) {
+                self.turn(|turn| turn.mark_out(osd, down));
+            }
+        }
+    }
+}
+
 fn xinfo(map: &OsdMap, osd: i32) -> OsdXInfo {
     let index = usize::try_from(osd).unwrap_or(usize::MAX);
     map.osd_xinfo.get(index).copied().unwrap_or_default()
 }
 
-/// How many OSDs that are up a change marks down.
-fn going_down(inc: &Incremental, map: &OsdMap) -> usize {
+/// The OSDs that are up and that a change marks down.
+fn going_down<'a>(inc: &'a Incremental, map: &'a OsdMap) -> impl Iterator<Item = i32> + 'a {
     let down = inc.new_state.iter().filter(|(_, s)| s.contains(OsdState::UP));
-    down.filter(|(o, _)| map.is_up(**o)).count()
+    down.map(|(o, _)| *o).filter(|o| map.is_up(*o))
 }
 
 /// Whether everything in the bucket of at least this type that holds an OSD is down.

@@ -11,9 +11,9 @@ use spirula_proto::internal::report::{
 };
 use spirula_proto::mon::LogPriority;
 
-use super::failure::{self, Failure};
+use super::failure;
 use super::write::Change;
-use super::{Monitor, SessionId, Waiter};
+use super::{Monitor, SessionId, Turn, View, Waiter};
 use crate::command::errno;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
@@ -22,203 +22,16 @@ const MAX_METADATA: usize = 64 << 10;
 /// Most addresses of an OSD on one network: of either protocol and family.
 const MAX_ADDRESSES: usize = 8;
 
-impl Monitor {
-    /// A report on a session. Reads are served at once; what changes the map waits for its turn.
-    pub(super) fn osd_report(&mut self, id: SessionId, tid: u64, report: OsdReport) {
-        let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
-            tracing::warn!("a report from something that is no OSD");
-            return;
-        };
-        self.view.state.osd.seen(osd, self.view.steady.now());
-        match report {
-            OsdReport::Beacon(b) => {
-                let newest = self.view.state.osd.map.epoch;
-                let life = self.view.state.osd.lives.entry(osd);
-                life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
-                life.interval = Duration::from_millis(u64::from(b.interval_ms));
-            }
-            OsdReport::PgStats(r) => self.pg_stats(id, osd, tid, &r),
-            OsdReport::WantMaps(w) => {
-                let last = if w.last == 0 {
-                    self.view.state.osd.map.epoch
-                } else {
-                    w.last
-                };
-                let range = (w.first.max(1), last);
-                let (full, inc) = if w.full { (range, (0, 0)) } else { ((0, 0), range) };
-                if let Some(m) = self.view.state.osd.ranges_message(full, inc) {
-                    self.send(id, m);
-                }
-            }
-            OsdReport::Config(c) => self.config_report(id, osd, c),
-            OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
-            _ => self.write(id, tid, Change::Report(report)),
-        }
-    }
-
-    /// A report that may change the map, in its turn.
-    pub(super) fn osd_write(&mut self, id: SessionId, tid: u64, report: OsdReport) {
-        let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
-            return;
-        };
-        match report {
-            OsdReport::Boot(boot) => {
-                if let Err((result, reason)) = self.boot(osd, &boot) {
-                    tracing::warn!("osd.{osd} may not boot: {reason}");
-                    let denied = OsdReportReply::BootDenied(BootDenied { result, reason });
-                    self.send(id, denied.to_message().with_tid(tid));
-                }
-            }
-            OsdReport::Alive(a) => {
-                let up_thru = self
-                    .view
-                    .state
-                    .osd
-                    .map
-                    .osd_info
-                    .get(osd as usize)
-                    .map_or(0, |i| i.up_thru);
-                if a.want > up_thru && a.want <= self.view.state.osd.map.epoch {
-                    self.note_up_thru(osd, a.want);
-                }
-            }
-            OsdReport::Failure(f) => self.failure(osd, &f),
-            OsdReport::Full(f) => self.fullness(osd, f.state),
-            OsdReport::GoingDown(g) => self.going_down(id, osd, tid, g),
-            OsdReport::Dead(d) => self.confirmed_dead(osd, d.epoch),
-            OsdReport::PgTemp(t) => {
-                for (pg, acting) in t.acting {
-                    self.temporary_members(osd, pg, acting);
-                }
-            }
-            OsdReport::Beacon(_)
-            | OsdReport::PgStats(_)
-            | OsdReport::WantMaps(_)
-            | OsdReport::Config(_)
-            | OsdReport::WantPurgedSnaps(_) => {}
-        }
-    }
-
-    /// An OSD wants a PG to have these acting members for a while, or none.
-    fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
-        let map = self.view.state.osd.map.clone();
-        // As in Ceph the PG's primary has its say, and nobody else.
-        let sane = map.has_pg(pg)
-            && map
-                .pool_of(pg)
-                .is_some_and(|p| acting.len() <= usize::from(p.size))
-            && acting.iter().all(|o| map.is_up(*o))
-            && map.map_pg(pg).acting_primary == osd;
-        let pending = self.changes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
-        let have = pending.or_else(|| map.pg_temp.get(&pg));
-        if sane && have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
-            self.pending_osd().new_pg_temp.insert(pg, acting);
-            // Mostly it leads the next interval, too, which begins with this map: so it need not ask for that to be recorded.
-            self.note_up_thru(osd, map.epoch + 1);
-        }
-    }
-
-    /// The next map is to say that an OSD was up in this epoch.
-    fn note_up_thru(&mut self, osd: i32, epoch: u32) {
-        if self.view.state.osd.map.is_up(osd) {
-            let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
-            *up_thru = epoch.max(*up_thru);
-        }
-    }
-
-    /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
-    fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<(), (i32, String)> {
-        let map = self.view.state.osd.map.clone();
-        if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
-            return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
-        }
-        if b.fsid != self.view.me.fsid {
-            return Err((errno::EINVAL, format!("its store belongs to cluster {}", b.fsid)));
-        }
-        let index = osd as usize;
-        let known = map.exists(osd);
-        let uuid = map.osd_uuid.get(index).copied().unwrap_or_default();
-        if known && !uuid.is_zero() && uuid != b.uuid {
-            return Err((
-                errno::EEXIST,
-                format!("its store is {}, the map says {uuid}", b.uuid),
-            ));
-        }
-        let bytes = |m: &BTreeMap<String, String>| m.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-        if bytes(&b.metadata) + bytes(&b.crush_location) > MAX_METADATA {
-            return Err((errno::EINVAL, "it says too much of itself".to_owned()));
-        }
-        let addrs = [
-            &b.public_addrs,
-            &b.cluster_addrs,
-            &b.heartbeat_front,
-            &b.heartbeat_back,
-        ];
-        if addrs.iter().any(|a| a.0.len() > MAX_ADDRESSES) {
-            return Err((errno::EINVAL, "it has too many addresses".to_owned()));
-        }
-        if b.public_addrs.v2().is_none() {
-            return Err((errno::EINVAL, "it has no msgr2 address".to_owned()));
-        }
-        if map.is_flagged(osd, OsdState::NOUP) {
-            return Err((errno::EAGAIN, "noup is set".to_owned()));
-        }
-        if map.is_up(osd) && map.client_addrs[index] == b.public_addrs {
-            return Ok(());
-        }
-        if map.is_up(osd) {
-            // Another process with its id: this one first goes down, then comes back in the next epoch.
-            self.mark_down(osd, None);
-            let again = Change::Report(OsdReport::Boot(b.clone()));
-            let session = self
-                .view
-                .sessions
-                .iter()
-                .find(|(_, s)| s.osd() == Some(osd))
-                .map(|(id, _)| *id);
-            if let Some(session) = session {
-                self.enqueue(session, 0, again);
-            }
-            return Ok(());
-        }
-        let crush = self.place(&map, osd, b)?;
-        let (xinfo, weight) = self.after_boot(&map, osd, b);
-        let now = self.view.now;
-        let inc = self.pending_osd();
-        if let Some(crush) = crush {
-            inc.crush = CrushBlob::new(crush).raw().clone();
-        }
-        if !known {
-            if osd as u32 >= map.max_osd {
-                inc.new_max_osd = osd + 1;
-            }
-            inc.new_state.insert(osd, OsdState::EXISTS);
-        }
-        come_up(inc, &map, osd, b, now);
-        inc.new_xinfo.insert(osd, xinfo);
-        if let Some(w) = weight {
-            inc.new_weight.insert(osd, w);
-            inc.new_last_in_change = now;
-        }
-        let life = self.view.state.osd.lives.entry(osd);
-        life.failure = Failure::default();
-        life.down_since = None;
-        let metadata = serde_json::to_vec(&b.metadata).unwrap_or_default();
-        self.changes.txn.put("osd_metadata", format!("{osd}"), metadata);
-        let addrs = b.public_addrs.clone();
-        self.log_event(LogPriority::INFO, format!("osd.{osd} {addrs} boot"));
-        Ok(())
-    }
-
+impl View {
     /// What is known of an OSD that boots, and its weight where it is marked in.
     fn after_boot(&self, map: &OsdMap, osd: i32, b: &OsdBoot) -> (OsdXInfo, Option<u32>) {
         let (known, state) = (map.exists(osd), map.state(osd));
         let mut x = map.osd_xinfo.get(osd as usize).copied().unwrap_or_default();
-        failure::after_boot(&mut x, b.boot_epoch != 0, self.view.now, &self.view.values);
+        failure::after_boot(&mut x, b.boot_epoch != 0, self.now, &self.values);
         x.features = b.features;
-        let wanted = self.view.values.flag("mon_osd_auto_mark_in")
-            || state.contains(OsdState::AUTOOUT) && self.view.values.flag("mon_osd_auto_mark_auto_out_in")
-            || (!known || state.contains(OsdState::NEW)) && self.view.values.flag("mon_osd_auto_mark_new_in");
+        let wanted = self.values.flag("mon_osd_auto_mark_in")
+            || state.contains(OsdState::AUTOOUT) && self.values.flag("mon_osd_auto_mark_auto_out_in")
+            || (!known || state.contains(OsdState::NEW)) && self.values.flag("mon_osd_auto_mark_new_in");
         if !wanted || map.is_flagged(osd, OsdState::NOIN) {
             return (x, None);
         }
@@ -240,9 +53,9 @@ impl Monitor {
         let fail = |e: spirula_crush::Error| (-e.errno(), e.to_string());
         let mut changed = false;
         let name = format!("osd.{osd}");
-        if !b.crush_location.is_empty() && self.view.values.flag("osd_crush_update_on_start") {
+        if !b.crush_location.is_empty() && self.values.flag("osd_crush_update_on_start") {
             let tib = b.size as f64 / (1u64 << 40) as f64;
-            let weight = match self.view.values.float("osd_crush_initial_weight") {
+            let weight = match self.values.float("osd_crush_initial_weight") {
                 w if w >= 0.0 => w,
                 // Official OSDs round to four decimals too, and never down to nothing.
                 _ => ((tib * 10_000.0).round() / 10_000.0).max(0.0001),
@@ -259,125 +72,13 @@ impl Monitor {
         Ok(changed.then_some(crush))
     }
 
-    /// Marks an OSD in or out in the next map.
-    pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
-        let was = self.view.state.osd.map.weight(osd);
-        let (now, steady) = (self.view.now, self.view.steady.now());
-        if was == WEIGHT_OUT && self.view.state.osd.map.is_down(osd) {
-            // It is given the whole time again.
-            self.view.state.osd.lives.entry(osd).down_since = Some(steady);
-        }
-        let inc = self.pending_osd();
-        inc.new_weight.insert(osd, weight);
-        if (was == WEIGHT_OUT) != (weight == WEIGHT_OUT) {
-            inc.new_last_in_change = now;
-        }
-    }
-
-    fn fullness(&mut self, osd: i32, state: Fullness) {
-        let all = OsdState::NEARFULL
-            .with(OsdState::BACKFILLFULL)
-            .with(OsdState::FULL);
-        let want = match state {
-            Fullness::NEARFULL => OsdState::NEARFULL,
-            Fullness::BACKFILLFULL => OsdState::BACKFILLFULL,
-            Fullness::FULL => OsdState::FULL,
-            _ => OsdState::empty(),
-        };
-        let have = OsdState(self.view.state.osd.map.state(osd).0 & all.0);
-        if self.view.state.osd.map.exists(osd) && have != want {
-            self.pending_osd()
-                .new_state
-                .insert(osd, OsdState(have.0 ^ want.0));
-        }
-    }
-
-    fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
-        if g.osd == osd && self.view.state.osd.map.is_up(osd) {
-            let up_from = self
-                .view
-                .state
-                .osd
-                .map
-                .osd_info
-                .get(osd as usize)
-                .map_or(0, |i| i.up_from);
-            self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
-            let epoch = self.view.state.osd.map.epoch;
-            self.pending_osd()
-                .new_last_clean_interval
-                .insert(osd, (up_from, epoch));
-        }
-        let make = Box::new(move |_: &Monitor| OsdReportReply::GoDown(g).to_message().with_tid(tid));
-        self.writes.waiters.push(Waiter { session: id, make });
-    }
-
-    /// Down, out and full OSDs, quotas, expired blocklist entries, old epochs. Only when nothing else changes.
-    pub(super) fn osd_maintenance(&mut self) {
-        self.mark_silent_down();
-        self.mark_long_down_out();
-        let (map, now) = (self.view.state.osd.map.clone(), self.view.now);
-        let expired = |list: &BTreeMap<EntityAddr, UTime>| -> Vec<EntityAddr> {
-            let over = list.iter().filter(|(_, until)| **until < now);
-            over.map(|(a, _)| *a).collect()
-        };
-        let (clients, ranges) = (expired(&map.blocklist), expired(&map.range_blocklist));
-        if !clients.is_empty() || !ranges.is_empty() {
-            let inc = self.pending_osd();
-            inc.old_blocklist = clients;
-            inc.old_range_blocklist = ranges;
-        }
-        self.check_quotas(&map);
-        self.prune_removed_snaps(&map);
-        self.adjust_pg_nums();
-        let trim = self.view.state.osd.trim(self.keep_from());
-        self.changes.txn.extend(trim);
-    }
-
-    fn check_quotas(&mut self, map: &OsdMap) {
-        for (id, pool) in &map.pools {
-            let t = self.view.state.stats.pool(*id);
-            let over = |max: u64, now: i64| max > 0 && u64::try_from(now).unwrap_or(0) >= max;
-            let bytes = over(pool.quota_max_bytes, t.sum.num_bytes);
-            let objects = over(pool.quota_max_objects, t.sum.num_objects);
-            let reached = bytes || objects;
-            if reached == pool.flags.contains(PoolFlags::FULL_QUOTA) {
-                continue;
-            }
-            let mut next = pool.clone();
-            let flags = PoolFlags::FULL_QUOTA.with(PoolFlags::FULL);
-            if reached {
-                next.flags.insert(flags)
-            } else {
-                next.flags.remove(flags)
-            }
-            self.pending_osd().new_pools.insert(*id, next);
-            let name = map.pool_name(*id).unwrap_or_default().to_owned();
-            if !reached {
-                let text = format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag");
-                self.log_event(LogPriority::INFO, text);
-            }
-            if bytes {
-                let most = crate::fmt::bytes(pool.quota_max_bytes);
-                let text = format!("pool '{name}' is full (reached quota's max_bytes: {most})");
-                self.log_event(LogPriority::WARN, text);
-            }
-            if objects {
-                let most = pool.quota_max_objects;
-                let text = format!("pool '{name}' is full (reached quota's max_objects: {most})");
-                self.log_event(LogPriority::WARN, text);
-            }
-        }
-    }
-
     /// Which epochs must stay: the last ones, and everything since the oldest epoch in which all PGs were clean.
     fn keep_from(&self) -> u32 {
-        let keep = u32::try_from(self.view.values.uint("mon_min_osdmap_epochs"))
+        let keep = u32::try_from(self.values.uint("mon_min_osdmap_epochs"))
             .unwrap_or(500)
             .max(1);
-        let recent = self.view.state.osd.map.epoch.saturating_sub(keep);
+        let recent = self.state.osd.map.epoch.saturating_sub(keep);
         let clean = self
-            .view
             .state
             .stats
             .pgs
@@ -385,34 +86,21 @@ impl Monitor {
             .map(|s| s.effective_last_epoch_clean())
             .min();
         // Without any statistics nothing is known about what is still needed.
-        let clean = if self.view.state.osd.map.pools.is_empty() {
+        let clean = if self.state.osd.map.pools.is_empty() {
             recent
         } else {
             clean.unwrap_or(0)
         };
-        let beacons = self
-            .view
-            .state
-            .osd
-            .map
-            .osds()
-            .filter(|o| self.view.state.osd.map.is_up(*o));
+        let beacons = self.state.osd.map.osds().filter(|o| self.state.osd.map.is_up(*o));
         let reported = beacons
-            .map(|o| {
-                self.view
-                    .state
-                    .osd
-                    .lives
-                    .get(o)
-                    .map_or(0, |l| l.min_last_epoch_clean)
-            })
+            .map(|o| self.state.osd.lives.get(o).map_or(0, |l| l.min_last_epoch_clean))
             .min();
         recent.min(clean).min(reported.unwrap_or(recent))
     }
 
     /// Completes a map's changes: what follows from them.
     pub(super) fn finish_incremental(&mut self, inc: &mut Incremental) {
-        let mut next = (*self.view.state.osd.map).clone();
+        let mut next = (*self.state.osd.map).clone();
         if next
             .apply(&Incremental {
                 full_crc: 0,
@@ -463,6 +151,311 @@ impl Monitor {
             }
         }
         drop_stale_mappings(inc, &next);
+    }
+}
+
+/// What becomes of an OSD that boots.
+enum Booted {
+    /// It is up, in the next map at the latest.
+    Up,
+    /// Another process has its id: this one first goes down, then it comes back in the next epoch.
+    DownFirst,
+}
+
+impl Turn<'_> {
+    /// An OSD wants a PG to have these acting members for a while, or none.
+    fn temporary_members(&mut self, osd: i32, pg: PgId, acting: Vec<i32>) {
+        let map = self.view.state.osd.map.clone();
+        // As in Ceph the PG's primary has its say, and nobody else.
+        let sane = map.has_pg(pg)
+            && map
+                .pool_of(pg)
+                .is_some_and(|p| acting.len() <= usize::from(p.size))
+            && acting.iter().all(|o| map.is_up(*o))
+            && map.map_pg(pg).acting_primary == osd;
+        let pending = self.changes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
+        let have = pending.or_else(|| map.pg_temp.get(&pg));
+        if sane && have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
+            self.pending_osd().new_pg_temp.insert(pg, acting);
+            // Mostly it leads the next interval, too, which begins with this map: so it need not ask for that to be recorded.
+            self.note_up_thru(osd, map.epoch + 1);
+        }
+    }
+
+    /// The next map is to say that an OSD was up in this epoch.
+    fn note_up_thru(&mut self, osd: i32, epoch: u32) {
+        if self.view.state.osd.map.is_up(osd) {
+            let up_thru = self.pending_osd().new_up_thru.entry(osd).or_default();
+            *up_thru = epoch.max(*up_thru);
+        }
+    }
+
+    /// Marks an OSD up, creating it and its place in the CRUSH map where they are missing.
+    fn boot(&mut self, osd: i32, b: &OsdBoot) -> Result<Booted, (i32, String)> {
+        let map = self.view.state.osd.map.clone();
+        if b.osd != osd || !(0..MAX_OSD_LIMIT.cast_signed()).contains(&osd) {
+            return Err((errno::EPERM, format!("osd.{} with the key of osd.{osd}", b.osd)));
+        }
+        if b.fsid != self.view.me.fsid {
+            return Err((errno::EINVAL, format!("its store belongs to cluster {}", b.fsid)));
+        }
+        let index = osd as usize;
+        let known = map.exists(osd);
+        let uuid = map.osd_uuid.get(index).copied().unwrap_or_default();
+        if known && !uuid.is_zero() && uuid != b.uuid {
+            return Err((
+                errno::EEXIST,
+                format!("its store is {}, the map says {uuid}", b.uuid),
+            ));
+        }
+        let bytes = |m: &BTreeMap<String, String>| m.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        if bytes(&b.metadata) + bytes(&b.crush_location) > MAX_METADATA {
+            return Err((errno::EINVAL, "it says too much of itself".to_owned()));
+        }
+        let addrs = [
+            &b.public_addrs,
+            &b.cluster_addrs,
+            &b.heartbeat_front,
+            &b.heartbeat_back,
+        ];
+        if addrs.iter().any(|a| a.0.len() > MAX_ADDRESSES) {
+            return Err((errno::EINVAL, "it has too many addresses".to_owned()));
+        }
+        if b.public_addrs.v2().is_none() {
+            return Err((errno::EINVAL, "it has no msgr2 address".to_owned()));
+        }
+        if map.is_flagged(osd, OsdState::NOUP) {
+            return Err((errno::EAGAIN, "noup is set".to_owned()));
+        }
+        if map.is_up(osd) && map.client_addrs[index] == b.public_addrs {
+            return Ok(Booted::Up);
+        }
+        if map.is_up(osd) {
+            self.mark_down(osd, None);
+            return Ok(Booted::DownFirst);
+        }
+        let crush = self.view.place(&map, osd, b)?;
+        let (xinfo, weight) = self.view.after_boot(&map, osd, b);
+        let now = self.view.now;
+        let inc = self.pending_osd();
+        if let Some(crush) = crush {
+            inc.crush = CrushBlob::new(crush).raw().clone();
+        }
+        if !known {
+            if osd as u32 >= map.max_osd {
+                inc.new_max_osd = osd + 1;
+            }
+            inc.new_state.insert(osd, OsdState::EXISTS);
+        }
+        come_up(inc, &map, osd, b, now);
+        inc.new_xinfo.insert(osd, xinfo);
+        if let Some(w) = weight {
+            inc.new_weight.insert(osd, w);
+            inc.new_last_in_change = now;
+        }
+        let metadata = serde_json::to_vec(&b.metadata).unwrap_or_default();
+        self.changes.txn.put("osd_metadata", format!("{osd}"), metadata);
+        let addrs = b.public_addrs.clone();
+        self.log_event(LogPriority::INFO, format!("osd.{osd} {addrs} boot"));
+        Ok(Booted::Up)
+    }
+
+    /// Marks an OSD in or out in the next map.
+    pub(crate) fn set_weight(&mut self, osd: i32, weight: u32) {
+        let was = self.view.state.osd.map.weight(osd);
+        let now = self.view.now;
+        let inc = self.pending_osd();
+        inc.new_weight.insert(osd, weight);
+        if (was == WEIGHT_OUT) != (weight == WEIGHT_OUT) {
+            inc.new_last_in_change = now;
+        }
+    }
+
+    fn fullness(&mut self, osd: i32, state: Fullness) {
+        let all = OsdState::NEARFULL
+            .with(OsdState::BACKFILLFULL)
+            .with(OsdState::FULL);
+        let want = match state {
+            Fullness::NEARFULL => OsdState::NEARFULL,
+            Fullness::BACKFILLFULL => OsdState::BACKFILLFULL,
+            Fullness::FULL => OsdState::FULL,
+            _ => OsdState::empty(),
+        };
+        let have = OsdState(self.view.state.osd.map.state(osd).0 & all.0);
+        if self.view.state.osd.map.exists(osd) && have != want {
+            self.pending_osd()
+                .new_state
+                .insert(osd, OsdState(have.0 ^ want.0));
+        }
+    }
+
+    /// Marks an OSD down that says so itself.
+    fn mark_ending(&mut self, osd: i32) {
+        let map = &self.view.state.osd.map;
+        if !map.is_up(osd) {
+            return;
+        }
+        let up_from = map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
+        self.mark_down(osd, Some(format!("osd.{osd} marked itself down")));
+        let interval = (up_from, map.epoch);
+        self.pending_osd().new_last_clean_interval.insert(osd, interval);
+    }
+
+    /// Quotas, expired blocklist entries, trimmed snapshots, numbers of PGs, old epochs.
+    fn review_osdmap(&mut self) {
+        let map = self.view.state.osd.map.clone();
+        self.expire_blocklist(&map);
+        self.check_quotas(&map);
+        self.prune_removed_snaps(&map);
+        self.adjust_pg_nums();
+        let trim = self.view.state.osd.trim(self.view.keep_from());
+        self.changes.txn.extend(trim);
+    }
+
+    fn expire_blocklist(&mut self, map: &OsdMap) {
+        let now = self.view.now;
+        let expired = |list: &BTreeMap<EntityAddr, UTime>| -> Vec<EntityAddr> {
+            let over = list.iter().filter(|(_, until)| **until < now);
+            over.map(|(a, _)| *a).collect()
+        };
+        let (clients, ranges) = (expired(&map.blocklist), expired(&map.range_blocklist));
+        if !clients.is_empty() || !ranges.is_empty() {
+            let inc = self.pending_osd();
+            inc.old_blocklist = clients;
+            inc.old_range_blocklist = ranges;
+        }
+    }
+
+    fn check_quotas(&mut self, map: &OsdMap) {
+        for (id, pool) in &map.pools {
+            let t = self.view.state.stats.pool(*id);
+            let over = |max: u64, now: i64| max > 0 && u64::try_from(now).unwrap_or(0) >= max;
+            let bytes = over(pool.quota_max_bytes, t.sum.num_bytes);
+            let objects = over(pool.quota_max_objects, t.sum.num_objects);
+            let reached = bytes || objects;
+            if reached == pool.flags.contains(PoolFlags::FULL_QUOTA) {
+                continue;
+            }
+            let mut next = pool.clone();
+            let flags = PoolFlags::FULL_QUOTA.with(PoolFlags::FULL);
+            if reached {
+                next.flags.insert(flags)
+            } else {
+                next.flags.remove(flags)
+            }
+            self.pending_osd().new_pools.insert(*id, next);
+            let name = map.pool_name(*id).unwrap_or_default().to_owned();
+            if !reached {
+                let text = format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag");
+                self.log_event(LogPriority::INFO, text);
+            }
+            if bytes {
+                let most = crate::fmt::bytes(pool.quota_max_bytes);
+                let text = format!("pool '{name}' is full (reached quota's max_bytes: {most})");
+                self.log_event(LogPriority::WARN, text);
+            }
+            if objects {
+                let most = pool.quota_max_objects;
+                let text = format!("pool '{name}' is full (reached quota's max_objects: {most})");
+                self.log_event(LogPriority::WARN, text);
+            }
+        }
+    }
+}
+
+impl Monitor {
+    /// A report on a session. Reads are served at once; what changes the map waits for its turn.
+    pub(super) fn osd_report(&mut self, id: SessionId, tid: u64, report: OsdReport) {
+        let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
+            tracing::warn!("a report from something that is no OSD");
+            return;
+        };
+        self.view.state.osd.seen(osd, self.view.steady.now());
+        match report {
+            OsdReport::Beacon(b) => {
+                let newest = self.view.state.osd.map.epoch;
+                let life = self.view.state.osd.lives.entry(osd);
+                life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
+                life.interval = Duration::from_millis(u64::from(b.interval_ms));
+            }
+            OsdReport::PgStats(r) => self.pg_stats(id, osd, tid, &r),
+            OsdReport::WantMaps(w) => {
+                let last = if w.last == 0 {
+                    self.view.state.osd.map.epoch
+                } else {
+                    w.last
+                };
+                let range = (w.first.max(1), last);
+                let (full, inc) = if w.full { (range, (0, 0)) } else { ((0, 0), range) };
+                if let Some(m) = self.view.state.osd.ranges_message(full, inc) {
+                    self.send(id, m);
+                }
+            }
+            OsdReport::Config(c) => self.view.config_report(id, osd, c),
+            OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
+            _ => self.write(id, tid, Change::Report(report)),
+        }
+    }
+
+    /// A report that may change the map, in its turn.
+    pub(super) fn osd_write(&mut self, id: SessionId, tid: u64, report: OsdReport) {
+        let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
+            return;
+        };
+        match report {
+            OsdReport::Boot(boot) => match self.attempt(|turn| turn.boot(osd, &boot)) {
+                Ok(Booted::Up) => {}
+                Ok(Booted::DownFirst) => self.enqueue(id, tid, Change::Report(OsdReport::Boot(boot))),
+                Err((result, reason)) => {
+                    tracing::warn!("osd.{osd} may not boot: {reason}");
+                    let denied = OsdReportReply::BootDenied(BootDenied { result, reason });
+                    self.send(id, denied.to_message().with_tid(tid));
+                }
+            },
+            OsdReport::Alive(a) => {
+                let up_thru = self
+                    .view
+                    .state
+                    .osd
+                    .map
+                    .osd_info
+                    .get(osd as usize)
+                    .map_or(0, |i| i.up_thru);
+                if a.want > up_thru && a.want <= self.view.state.osd.map.epoch {
+                    self.turn(|turn| turn.note_up_thru(osd, a.want));
+                }
+            }
+            OsdReport::Failure(f) => self.failure(osd, &f),
+            OsdReport::Full(f) => self.turn(|turn| turn.fullness(osd, f.state)),
+            OsdReport::GoingDown(g) => self.going_down(id, osd, tid, g),
+            OsdReport::Dead(d) => self.turn(|turn| turn.confirmed_dead(osd, d.epoch)),
+            OsdReport::PgTemp(t) => {
+                for (pg, acting) in t.acting {
+                    self.turn(|turn| turn.temporary_members(osd, pg, acting));
+                }
+            }
+            OsdReport::Beacon(_)
+            | OsdReport::PgStats(_)
+            | OsdReport::WantMaps(_)
+            | OsdReport::Config(_)
+            | OsdReport::WantPurgedSnaps(_) => {}
+        }
+    }
+
+    /// An OSD ends. It gets its answer when the map says so.
+    fn going_down(&mut self, id: SessionId, osd: i32, tid: u64, g: OsdGoingDown) {
+        if g.osd == osd {
+            self.turn(|turn| turn.mark_ending(osd));
+        }
+        let make = Box::new(move |_: &View| OsdReportReply::GoDown(g).to_message().with_tid(tid));
+        self.writes.waiters.push(Waiter { session: id, make });
+    }
+
+    /// Down, out and full OSDs, quotas, expired blocklist entries, old epochs. Only when nothing else changes.
+    pub(super) fn osd_maintenance(&mut self) {
+        self.mark_silent_down();
+        self.mark_long_down_out();
+        self.turn(|turn| turn.review_osdmap());
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{ConfigReport, OsdReportReply, PgStatsAck, PgStatsReport};
 
-use super::{Monitor, SessionId};
+use super::{Monitor, SessionId, View};
 use crate::options;
 
 /// Most bytes of options that are kept for one OSD.
 const MAX_CONFIG_BYTES: usize = 256 << 10;
 
-impl Monitor {
+impl View {
     /// Kept with the session: it is over when the daemon is.
     pub(super) fn config_report(&mut self, id: SessionId, osd: i32, c: ConfigReport) {
         let layers = [&c.file, &c.central, &c.overrides];
@@ -21,7 +21,7 @@ impl Monitor {
             tracing::warn!("osd.{osd}: its options take {bytes} bytes, more than are kept");
             return;
         }
-        if let Some(s) = self.view.sessions.get_mut(&id) {
+        if let Some(s) = self.sessions.get_mut(&id) {
             s.running = Some(options::Values {
                 local: c.file,
                 central: c.central,
@@ -30,7 +30,9 @@ impl Monitor {
             });
         }
     }
+}
 
+impl Monitor {
     pub(super) fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
         let life = self.view.state.osd.lives.entry(osd);
         life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
@@ -48,7 +50,7 @@ impl Monitor {
         }
         let stat = self.view.state.stats.osds.get(&osd);
         let commit = stat.map_or(0, |s| s.os_perf_stat.commit_latency_ns);
-        self.commit_time(osd, commit);
+        self.view.commit_time(osd, commit);
         let ack = OsdReportReply::PgStatsAck(PgStatsAck {
             seq: r.seq,
             stamp: self.view.now,

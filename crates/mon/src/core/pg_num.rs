@@ -2,9 +2,9 @@
 
 use spirula_maps::{PgId, PgPool, PgState};
 
-use super::Monitor;
+use super::{Turn, View};
 
-impl Monitor {
+impl View {
     /// Takes a pool closer to its targets where its PGs are ready for it. Whether it changed.
     ///
     /// First PGs split where they are; once the new ones are active, `pgp_num` spreads them. Not both at once: a PG that
@@ -19,7 +19,7 @@ impl Monitor {
             p.pg_num = p.pg_num_target;
             p.pg_num_pending = p.pg_num_target;
             // Clients that know nothing of splits send their ops again.
-            p.last_force_op_resend_preluminous = self.view.state.osd.map.epoch + 1;
+            p.last_force_op_resend_preluminous = self.state.osd.map.epoch + 1;
         } else {
             p.pgp_num = pgp_num;
         }
@@ -28,21 +28,23 @@ impl Monitor {
 
     /// Whether every PG of a pool serves, as its primary reported since the last change of their number.
     fn all_active(&self, id: i64) -> bool {
-        let (Some(p), Ok(pool)) = (self.view.state.osd.map.pool(id), u64::try_from(id)) else {
+        let (Some(p), Ok(pool)) = (self.state.osd.map.pool(id), u64::try_from(id)) else {
             return false;
         };
         (0..p.pg_num).all(|seed| {
-            let stat = self.view.state.stats.pgs.get(&PgId { pool, seed });
+            let stat = self.state.stats.pgs.get(&PgId { pool, seed });
             stat.is_some_and(|s| s.state.contains(PgState::ACTIVE) && !s.state.contains(PgState::STALE))
         })
     }
+}
 
+impl Turn<'_> {
     /// Adjusts all pools.
     pub(super) fn adjust_pg_nums(&mut self) {
         let map = self.view.state.osd.map.clone();
         for (id, pool) in &map.pools {
             let mut next = pool.clone();
-            if self.adjust_pg_num(*id, &mut next) {
+            if self.view.adjust_pg_num(*id, &mut next) {
                 // Another change of the pool goes first; this one is found again.
                 self.pending_osd().new_pools.entry(*id).or_insert(next);
             }

@@ -10,7 +10,7 @@ use spirula_proto::mon::{
 };
 use spirula_proto::{Payload, RawMessage};
 
-use super::{Monitor, SessionId, Waiter};
+use super::{Monitor, SessionId, Turn, View, Waiter};
 use crate::command::{NewPool, create_pool, delete_pool, errno};
 
 /// What a pool operation leads to.
@@ -21,12 +21,12 @@ enum Prepared {
     Nothing,
 }
 
-impl Monitor {
+impl View {
     fn pool_op_reply(&self, tid: u64, result: i32, data: bytes::Bytes) -> RawMessage {
-        let epoch = self.view.state.osd.map.epoch;
+        let epoch = self.state.osd.map.epoch;
         let reply = MPoolOpReply {
             paxos: PaxosVersion(u64::from(epoch)),
-            fsid: self.view.me.fsid,
+            fsid: self.me.fsid,
             result,
             epoch,
             data,
@@ -34,24 +34,9 @@ impl Monitor {
         reply.to_message().with_tid(tid)
     }
 
-    /// A pool operation whose turn it is.
-    pub(super) fn pool_op(&mut self, id: SessionId, tid: u64, m: &MPoolOp) {
-        let result = match self.prepare_pool_op(id, m) {
-            Ok(Prepared::Commit(data)) => {
-                let make = Box::new(move |mon: &Monitor| mon.pool_op_reply(tid, 0, data));
-                self.writes.waiters.push(Waiter { session: id, make });
-                return;
-            }
-            Ok(Prepared::Nothing) => 0,
-            Err(result) => result,
-        };
-        let reply = self.pool_op_reply(tid, result, bytes::Bytes::new());
-        self.send(id, reply);
-    }
-
     /// Snapshots that clients manage are also allowed to who may write in the pool, by its capabilities at the OSDs.
     fn pool_op_allowed(&self, id: SessionId, m: &MPoolOp) -> bool {
-        let Some(s) = self.view.sessions.get(&id) else {
+        let Some(s) = self.sessions.get(&id) else {
             return false;
         };
         if !matches!(
@@ -60,22 +45,24 @@ impl Monitor {
         ) {
             return s.caps.is_allowed_service("osd", "w");
         }
-        let pool = self.view.state.osd.map.pool_name(i64::from(m.pool));
+        let pool = self.state.osd.map.pool_name(i64::from(m.pool));
         let args: Vec<_> = pool
             .map(|p| ("poolname".to_owned(), p.to_owned()))
             .into_iter()
             .collect();
         let osd_caps = || {
-            let entity = self.view.state.auth.lookup(&s.name)?;
+            let entity = self.state.auth.lookup(&s.name)?;
             OsdCap::parse(entity.caps.get("osd")?).ok()
         };
         s.caps.is_allowed("osd", "osd pool op unmanaged-snap", &args, "w")
             || osd_caps().is_some_and(|c| c.may_write_in(pool))
     }
+}
 
+impl Turn<'_> {
     /// What is to be committed; the error is the result code.
     fn prepare_pool_op(&mut self, id: SessionId, m: &MPoolOp) -> Result<Prepared, i32> {
-        if !self.pool_op_allowed(id, m) {
+        if !self.view.pool_op_allowed(id, m) {
             return Err(errno::EPERM);
         }
         if m.fsid != self.view.me.fsid {
@@ -104,6 +91,23 @@ impl Monitor {
                 None => Prepared::Nothing,
             }),
         }
+    }
+}
+
+impl Monitor {
+    /// A pool operation whose turn it is.
+    pub(super) fn pool_op(&mut self, id: SessionId, tid: u64, m: &MPoolOp) {
+        let result = match self.attempt(|turn| turn.prepare_pool_op(id, m)) {
+            Ok(Prepared::Commit(data)) => {
+                let make = Box::new(move |view: &View| view.pool_op_reply(tid, 0, data));
+                self.writes.waiters.push(Waiter { session: id, make });
+                return;
+            }
+            Ok(Prepared::Nothing) => 0,
+            Err(result) => result,
+        };
+        let reply = self.view.pool_op_reply(tid, result, bytes::Bytes::new());
+        self.send(id, reply);
     }
 
     /// Statistics of pools by name.

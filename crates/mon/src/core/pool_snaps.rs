@@ -11,12 +11,18 @@ use spirula_proto::Payload;
 use spirula_proto::internal::report::{OsdReportReply, PurgedSnaps as Purged, PurgedSnapsWanted};
 use spirula_proto::mon::{MPoolOp, PoolOpCode};
 
-use super::{LoadError, Monitor, SessionId};
+use super::{Effect, LoadError, Monitor, SessionId, Turn, View};
 use crate::command::errno;
 use crate::kv::{KvRead, Txn};
 use crate::service::PurgedSnaps;
 
-impl Monitor {
+impl View {
+    fn snap_named(&self, pool: i64, name: &str) -> Option<SnapId> {
+        self.state.osd.map.pool(pool)?.snap_named(name)
+    }
+}
+
+impl Turn<'_> {
     /// Changes a pool's snapshots in the next map.
     fn change_snaps<T>(&mut self, id: i64, change: impl FnOnce(&mut PgPool) -> T) -> Option<T> {
         let mut pool = self.view.state.osd.map.pool(id)?.clone();
@@ -27,19 +33,16 @@ impl Monitor {
         Some(result)
     }
 
-    fn snap_named(&self, pool: i64, name: &str) -> Option<SnapId> {
-        self.view.state.osd.map.pool(pool)?.snap_named(name)
-    }
-
     /// Prepares a snapshot of a pool; whether it is new.
     pub(crate) fn add_pool_snap(&mut self, pool: i64, name: &str) -> bool {
         let now = self.view.now;
-        self.snap_named(pool, name).is_none() && self.change_snaps(pool, |p| p.add_snap(name, now)).is_some()
+        self.view.snap_named(pool, name).is_none()
+            && self.change_snaps(pool, |p| p.add_snap(name, now)).is_some()
     }
 
     /// Prepares the removal of a pool's snapshot; whether it was there.
     pub(crate) fn remove_pool_snap(&mut self, pool: i64, name: &str) -> bool {
-        let Some(snap) = self.snap_named(pool, name) else {
+        let Some(snap) = self.view.snap_named(pool, name) else {
             return false;
         };
         self.change_snaps(pool, |p| p.remove_snap(snap));
@@ -108,21 +111,8 @@ impl Monitor {
     /// A damaged store ends the daemon; until then nobody gets a wrong answer.
     fn snaps_unreadable(&mut self, e: LoadError) -> i32 {
         tracing::error!("purged snapshots: {e}");
-        self.failed = Some(e);
+        self.effect(Effect::Fail(e));
         errno::EIO
-    }
-
-    /// Tells an OSD all purged snapshots, unless it knows a newer map. It asks again then.
-    pub(super) fn send_purged_snaps(&mut self, id: SessionId, wanted: PurgedSnapsWanted) {
-        if wanted.epoch > self.view.state.osd.map.epoch {
-            return;
-        }
-        match purged_snaps(self.view.kv.as_ref(), &self.view.state.osd.map) {
-            Ok(purged) => self.send(id, OsdReportReply::PurgedSnaps(purged).to_message()),
-            Err(e) => {
-                self.snaps_unreadable(e);
-            }
-        }
     }
 
     /// Takes from the queues what all PGs have trimmed, and what belonged to pools that are gone.
@@ -144,6 +134,19 @@ impl Monitor {
                 return;
             }
             self.pending_osd().new_purged_snaps.insert(*id, purged);
+        }
+    }
+}
+
+impl Monitor {
+    /// Tells an OSD all purged snapshots, unless it knows a newer map. It asks again then.
+    pub(super) fn send_purged_snaps(&mut self, id: SessionId, wanted: PurgedSnapsWanted) {
+        if wanted.epoch > self.view.state.osd.map.epoch {
+            return;
+        }
+        match purged_snaps(self.view.kv.as_ref(), &self.view.state.osd.map) {
+            Ok(purged) => self.send(id, OsdReportReply::PurgedSnaps(purged).to_message()),
+            Err(e) => drop(self.turn(|turn| turn.snaps_unreadable(e))),
         }
     }
 }

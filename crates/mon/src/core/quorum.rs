@@ -10,7 +10,7 @@ use std::time::Duration;
 use spirula_denc::{EntityAddrVec, UTime};
 use spirula_proto::mon::LogPriority;
 
-use super::{Monitor, Output};
+use super::{Monitor, Output, Turn, View};
 use crate::health::DiskUse;
 use crate::kv::Txn;
 use crate::service::MonMaps;
@@ -77,6 +77,46 @@ pub struct PeerInfo {
     pub disk: Option<DiskUse>,
 }
 
+impl View {
+    /// The ranks of the monitors in quorum.
+    pub(crate) fn quorum_ranks(&self) -> Vec<usize> {
+        let rank = |n: &String| self.state.monmap.map.rank_of(n);
+        self.quorum.names.iter().filter_map(rank).collect()
+    }
+
+    /// The names of the monitors that are not in quorum, by rank.
+    pub(crate) fn out_of_quorum(&self) -> Vec<&String> {
+        let out = |n: &&String| !self.quorum.names.contains(n);
+        self.state.monmap.map.ranks.iter().filter(out).collect()
+    }
+
+    /// What a monitor last told of itself.
+    pub(crate) fn mon_metadata(&self, name: &str) -> BTreeMap<String, String> {
+        if *name == self.me.name {
+            return self.me.metadata.clone();
+        }
+        match self.kv.get(MON_METADATA, name) {
+            Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Makes a map the next one.
+    pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
+        map.epoch = self.view.state.monmap.map.epoch + 1;
+        map.last_changed = self.view.now;
+        MonMaps::put(&map, &mut self.changes.txn);
+        for name in self.view.state.monmap.map.mons.keys() {
+            if !map.mons.contains_key(name) {
+                self.changes.txn.remove(MON_METADATA, name.clone());
+                self.view.state.auth.forget_monitor(name, &mut self.changes.txn);
+            }
+        }
+    }
+}
+
 impl Monitor {
     /// This monitor leads, a majority knows it, and everything that was committed before is applied.
     pub fn lead(&mut self, term: u64, now: UTime) {
@@ -112,7 +152,7 @@ impl Monitor {
     /// The connection to the leader is new: what was sent on the old one may be lost, and what the leader knew of our
     /// clients is.
     pub fn relinked(&mut self, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         if self.view.quorum.role == Role::Peon {
             self.close_osds();
             self.resend();
@@ -120,7 +160,7 @@ impl Monitor {
     }
 
     fn change_role(&mut self, role: Role, term: u64, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         self.view.term = term;
         self.view.quorum.role = role;
         self.drop_writes();
@@ -128,11 +168,9 @@ impl Monitor {
         if role != Role::Adrift {
             self.close_osds();
         }
-        self.restart_time_checks();
-        self.stop_module();
+        self.view.restart_time_checks();
         // Only the leader is the manager.
-        let at_manager: Vec<_> = self.view.state.manager.sessions.keys().copied().collect();
-        self.out.extend(at_manager.into_iter().map(Output::Close));
+        self.stop_manager();
     }
 
     fn close_osds(&mut self) {
@@ -156,7 +194,7 @@ impl Monitor {
 
     /// Who is in quorum. From the daemon where this monitor leads, otherwise from the leader.
     pub fn see_quorum(&mut self, names: &[String], since: UTime, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         let in_quorum = |n: &&String| names.contains(n);
         let names: Vec<String> = self
             .view
@@ -171,27 +209,15 @@ impl Monitor {
         let changed = names != self.view.quorum.names;
         (self.view.quorum.names, self.view.quorum.since) = (names, since);
         if changed {
-            self.restart_time_checks();
+            self.view.restart_time_checks();
         }
         if changed && self.view.quorum.leads() && self.view.state.monmap.map.mons.len() > 1 {
             let (me, q) = (&self.view.me.name, &self.view.quorum.names);
-            let ranks: Vec<String> = self.quorum_ranks().iter().map(usize::to_string).collect();
+            let ranks: Vec<String> = self.view.quorum_ranks().iter().map(usize::to_string).collect();
             let (q, ranks) = (q.join(","), ranks.join(","));
             let text = format!("mon.{me} is new leader, mons {q} in quorum (ranks {ranks})");
-            self.log_event(LogPriority::INFO, text);
+            self.view.log_event(LogPriority::INFO, text);
         }
-    }
-
-    /// The ranks of the monitors in quorum.
-    pub(crate) fn quorum_ranks(&self) -> Vec<usize> {
-        let rank = |n: &String| self.view.state.monmap.map.rank_of(n);
-        self.view.quorum.names.iter().filter_map(rank).collect()
-    }
-
-    /// The names of the monitors that are not in quorum, by rank.
-    pub(crate) fn out_of_quorum(&self) -> Vec<&String> {
-        let out = |n: &&String| !self.view.quorum.names.contains(n);
-        self.view.state.monmap.map.ranks.iter().filter(out).collect()
     }
 
     /// Whether this monitor is all of its group.
@@ -228,21 +254,10 @@ impl Monitor {
         self.changes.txn.extend(txn);
     }
 
-    /// What a monitor last told of itself.
-    pub(crate) fn mon_metadata(&self, name: &str) -> BTreeMap<String, String> {
-        if *name == self.view.me.name {
-            return self.view.me.metadata.clone();
-        }
-        match self.view.kv.get(MON_METADATA, name) {
-            Ok(Some(v)) => serde_json::from_slice(&v).unwrap_or_default(),
-            _ => BTreeMap::new(),
-        }
-    }
-
     /// A monitor wants to be a member: it gets its place in the monitor map, if it has none there. As with official
     /// monitors it may bring a new address, and its key is all it has to have.
     pub fn join(&mut self, name: &str, addrs: &EntityAddrVec, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         let map = &self.view.state.monmap.map;
         let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
         let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);
@@ -255,25 +270,12 @@ impl Monitor {
             next.remove(&other);
         }
         next.add(name, addrs.clone());
-        self.put_monmap(next);
-        self.log_event(
+        self.turn(|turn| turn.put_monmap(next));
+        self.view.log_event(
             LogPriority::INFO,
             format!("mon.{name} at {addrs} joins the monitors"),
         );
         self.pump();
-    }
-
-    /// Makes a map the next one.
-    pub(crate) fn put_monmap(&mut self, mut map: spirula_maps::MonMap) {
-        map.epoch = self.view.state.monmap.map.epoch + 1;
-        map.last_changed = self.view.now;
-        MonMaps::put(&map, &mut self.changes.txn);
-        for name in self.view.state.monmap.map.mons.keys() {
-            if !map.mons.contains_key(name) {
-                self.changes.txn.remove(MON_METADATA, name.clone());
-                self.view.state.auth.forget_monitor(name, &mut self.changes.txn);
-            }
-        }
     }
 }
 

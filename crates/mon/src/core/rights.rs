@@ -16,7 +16,7 @@ use spirula_denc::{Decode, Encode, EntityType, Reader, Writer, encode_to_vec};
 use spirula_manager::{Basis, Login, Origin, Place, Request};
 use spirula_proto::mon::LogPriority;
 
-use super::{LoadError, Monitor, Output};
+use super::{LoadError, Monitor, Output, Turn, View};
 use crate::service::stored;
 
 /// What a client of the manager may do at the monitors: what any that uses images may.
@@ -169,6 +169,36 @@ fn portable(caps: &str) -> &str {
     }
 }
 
+impl View {
+    /// Who asks a question, and their capabilities at the OSDs.
+    fn asker(&self, question: u64) -> Option<(AuthName, String)> {
+        let sender = self.sender(self.state.manager.module.asker(question)?)?;
+        let entity = self.state.auth.entities().get(&sender.name)?;
+        let caps = entity.caps.get("osd").cloned().unwrap_or_default();
+        Some((sender.name, caps))
+    }
+}
+
+impl Turn<'_> {
+    /// Forgets who had something stored.
+    pub(super) fn forget_origin(&mut self, key: &str) {
+        if self.view.state.manager.origins.records.contains_key(key) {
+            self.changes
+                .txn
+                .remove(super::manager::SERVICE, format!("{ORIGIN}{key}"));
+        }
+    }
+
+    /// Forgets who asked for tasks that are no more.
+    pub(super) fn keep_tasks(&mut self, keys: &BTreeSet<String>) {
+        let records = self.view.state.manager.origins.records.keys();
+        let gone = records.filter(|k| k.starts_with("task/") && !keys.contains(*k));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.forget_origin(&key);
+        }
+    }
+}
+
 impl Monitor {
     /// A new entity of the manager's, that only this monitor knows. Its name is nobody else's.
     fn admit_client(&mut self, caps: &[(&str, &str)]) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
@@ -197,7 +227,7 @@ impl Monitor {
         }
         let own = caps_in(self.view.state.osd.map.pool_name(place.pool)?, &place.namespace)?;
         let more = match basis {
-            Basis::Asked(question) => self.asker(*question)?.1,
+            Basis::Asked(question) => self.view.asker(*question)?.1,
             Basis::Stored { origin, at } => origins.caps_of(place, origin, at.as_ref())?.to_owned(),
         };
         let osd = match portable(&more) {
@@ -221,14 +251,6 @@ impl Monitor {
         }
     }
 
-    /// Who asks a question, and their capabilities at the OSDs.
-    fn asker(&self, question: u64) -> Option<(AuthName, String)> {
-        let sender = self.sender(self.view.state.manager.module.asker(question)?)?;
-        let entity = self.view.state.auth.entities().get(&sender.name)?;
-        let caps = entity.caps.get("osd").cloned().unwrap_or_default();
-        Some((sender.name, caps))
-    }
-
     /// A client of the modules has ended.
     pub(super) fn close_client(&mut self, client: u64) {
         if let Some(name) = self.view.state.manager.origins.clients.remove(&client) {
@@ -238,7 +260,7 @@ impl Monitor {
 
     /// Remembers who asks a question, for what they have stored.
     pub(super) fn note_origin(&mut self, question: u64, origin: Origin) {
-        let record = self.asker(question).map(|(who, caps)| Record {
+        let record = self.view.asker(question).map(|(who, caps)| Record {
             who: who.to_string(),
             caps: portable(&caps).to_owned(),
             text: origin.text,
@@ -278,24 +300,6 @@ impl Monitor {
         }
     }
 
-    /// Forgets who had something stored.
-    pub(super) fn forget_origin(&mut self, key: &str) {
-        if self.view.state.manager.origins.records.contains_key(key) {
-            self.changes
-                .txn
-                .remove(super::manager::SERVICE, format!("{ORIGIN}{key}"));
-        }
-    }
-
-    /// Forgets who asked for tasks that are no more.
-    pub(super) fn keep_tasks(&mut self, keys: &BTreeSet<String>) {
-        let records = self.view.state.manager.origins.records.keys();
-        let gone = records.filter(|k| k.starts_with("task/") && !keys.contains(*k));
-        for key in gone.cloned().collect::<Vec<_>>() {
-            self.forget_origin(&key);
-        }
-    }
-
     /// The modules have found something in a pool that looks like an attack.
     pub(super) fn suspect(&mut self, what: &str) {
         let now = self.view.steady.now();
@@ -312,7 +316,7 @@ impl Monitor {
                 return;
             }
         };
-        self.log_event(LogPriority::WARN, format!("manager: {what}"));
+        self.view.log_event(LogPriority::WARN, format!("manager: {what}"));
     }
 }
 

@@ -177,7 +177,7 @@ impl Monitor {
             && let Some(answer) = received.answer()
             && !self
                 .pending
-                .add((id, &session.name), answer, &msg, self.steady_usec())
+                .add((id, &session.name), answer, &msg, self.view.steady_usec())
         {
             tracing::warn!("session {id} has more requests without an answer than are kept");
             self.out.push(Output::Close(id));
@@ -199,7 +199,7 @@ impl Monitor {
             // Its own monitor sends it where it has to go.
             _ if self.view.sessions.get(&id).is_some_and(|s| s.forwarded) => {}
             Role::Peon => {
-                let now = self.steady_usec();
+                let now = self.view.steady_usec();
                 self.pending.mark(id, received.answer(), FORWARDED, now);
                 self.out.push(Output::Forward(id, msg));
             }
@@ -218,7 +218,7 @@ impl Monitor {
 
     /// This monitor led when [`Output::Confirm`] was carried out, in this term, and has applied everything since.
     pub fn confirmed(&mut self, term: u64, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         if term != self.view.term || !self.view.quorum.leads() {
             return;
         }
@@ -257,7 +257,7 @@ impl Monitor {
 
     /// The leader's message for one of our clients.
     pub fn routed(&mut self, id: SessionId, msg: RawMessage, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         if self.view.sessions.get(&id).is_some_and(|s| !s.forwarded) {
             self.send(id, msg);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_cephx::{AuthName, ServerHandshake};
 use spirula_denc::{EntityAddr, EntityName};
 
-use super::{Monitor, Topic};
+use super::{Topic, View};
 use crate::caps::MonCap;
 use crate::options::Values;
 
@@ -74,16 +74,16 @@ pub struct Session {
     pub(crate) handshake: ServerHandshake,
 }
 
-impl Monitor {
+impl View {
     /// Whether a session with the monitor has these capabilities for a whole service, not just for some commands.
     pub(crate) fn may(&self, session: SessionId, service: &str, perm: &str) -> bool {
-        let session = self.view.sessions.get(&session);
+        let session = self.sessions.get(&session);
         session.is_some_and(|s| s.caps.is_allowed_service(service, perm))
     }
 
     /// The session of an OSD.
     pub(crate) fn osd_session(&self, osd: i32) -> Option<SessionId> {
-        let mut of_osd = self.view.sessions.iter().filter(|(_, s)| s.osd() == Some(osd));
+        let mut of_osd = self.sessions.iter().filter(|(_, s)| s.osd() == Some(osd));
         of_osd.next_back().map(|(id, _)| *id)
     }
 }

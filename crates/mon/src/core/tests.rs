@@ -13,6 +13,7 @@ mod progress;
 mod quorum;
 mod snaps;
 mod told;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -345,7 +346,7 @@ fn an_osd_goes_down_at_once_when_it_says_so_and_soon_when_its_connection_breaks(
     assert!(w.mon.view.state.osd.map.is_up(1));
     w.pass(Duration::from_millis(600));
     assert!(w.mon.view.state.osd.map.is_down(1));
-    let health = w.mon.health();
+    let health = w.mon.view.health();
     assert_eq!(health["OSD_DOWN"].count, 2);
     // It comes back with its place and weight.
     w.boot(1);
@@ -447,11 +448,11 @@ fn statistics_make_health_and_status() {
         w.pass(Duration::from_secs(10));
     }
     assert!(
-        w.mon.health().contains_key("PG_AVAILABILITY"),
+        w.mon.view.health().contains_key("PG_AVAILABILITY"),
         "unknown for a minute"
     );
     w.all_active();
-    assert!(w.mon.health().is_empty(), "{:?}", w.mon.health());
+    assert!(w.mon.view.health().is_empty(), "{:?}", w.mon.view.health());
     let ack = w.command(admin, r#"{"prefix":"pg stat"}"#);
     assert!(String::from_utf8_lossy(&ack.output.to_bytes()).starts_with("1 pgs: 1 active+clean;"));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spirula_denc::UTime;
 
-use super::{Monitor, Output};
+use super::{Monitor, Output, View};
 use crate::fmt;
 use spirula_proto::mon::LogPriority;
 
@@ -68,19 +68,65 @@ fn bounded(theirs: UTime, ours: UTime, latency: f64) -> f64 {
     if delta < 0.0 { -bound } else { bound }
 }
 
-impl Monitor {
+impl View {
     /// The quorum is another one: everything is measured anew.
     pub(super) fn restart_time_checks(&mut self) {
-        let others = self.view.quorum.leads() && self.view.quorum.names.len() > 1;
-        self.view.timecheck = TimeCheck {
-            due: others.then(|| self.view.steady.now()),
+        let others = self.quorum.leads() && self.quorum.names.len() > 1;
+        self.timecheck = TimeCheck {
+            due: others.then(|| self.steady.now()),
             ..TimeCheck::default()
         };
     }
 
+    fn timecheck_interval(&self) -> Duration {
+        let seconds = self.values.float("mon_timecheck_interval").max(1.0);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// Sooner after a difference was found, and later again the longer it lasts.
+    fn schedule_time_check(&mut self) {
+        let usual = self.timecheck_interval();
+        let skewed = self.values.float("mon_timecheck_skew_interval");
+        let skewed = skewed * f64::from(self.timecheck.rounds_since_clean);
+        let wait = Duration::try_from_secs_f64(skewed).unwrap_or_default();
+        let wait = if wait.is_zero() { usual } else { wait.min(usual) };
+        self.timecheck.due = Some(self.steady.now().saturating_add(wait));
+    }
+
+    /// Whether a difference is more than is allowed.
+    fn is_skewed(&self, skew: f64) -> bool {
+        skew.abs() > self.values.float("mon_clock_drift_allowed")
+    }
+
+    /// The text about a clock that differs too much.
+    pub(crate) fn skew_text(&self, skew: f64) -> Option<String> {
+        self.is_skewed(skew).then(|| {
+            format!(
+                "clock skew {}s > max {}s",
+                fmt::float(skew.abs(), 6),
+                fmt::float(self.values.float("mon_clock_drift_allowed"), 6)
+            )
+        })
+    }
+
+    fn finish_time_check(&mut self) {
+        self.timecheck.round += 1;
+        if self.timecheck.skews.values().any(|s| self.is_skewed(s.skew)) {
+            self.timecheck.rounds_since_clean += 1;
+            self.schedule_time_check();
+        } else if self.timecheck.rounds_since_clean > 0 {
+            // Once more soon, to be sure.
+            self.timecheck.rounds_since_clean = 1;
+            self.schedule_time_check();
+            self.timecheck.rounds_since_clean = 0;
+        }
+    }
+}
+
+impl Monitor {
     /// Starts a round where one is due.
     pub(super) fn check_times(&mut self) {
-        let (now, interval) = (self.view.steady.now(), self.timecheck_interval());
+        let (now, interval) = (self.view.steady.now(), self.view.timecheck_interval());
         let t = &mut self.view.timecheck;
         if t.due.is_none_or(|due| now < due) {
             return;
@@ -105,43 +151,12 @@ impl Monitor {
         t.skews.insert(me.clone(), Skew::default());
         self.out
             .push(Output::AskTimes(t.round, t.waiting.iter().cloned().collect()));
-        self.schedule_time_check();
-    }
-
-    fn timecheck_interval(&self) -> Duration {
-        let seconds = self.view.values.float("mon_timecheck_interval").max(1.0);
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-    }
-
-    /// Sooner after a difference was found, and later again the longer it lasts.
-    fn schedule_time_check(&mut self) {
-        let usual = self.timecheck_interval();
-        let skewed = self.view.values.float("mon_timecheck_skew_interval");
-        let skewed = skewed * f64::from(self.view.timecheck.rounds_since_clean);
-        let wait = Duration::try_from_secs_f64(skewed).unwrap_or_default();
-        let wait = if wait.is_zero() { usual } else { wait.min(usual) };
-        self.view.timecheck.due = Some(self.view.steady.now().saturating_add(wait));
-    }
-
-    /// Whether a difference is more than is allowed.
-    fn is_skewed(&self, skew: f64) -> bool {
-        skew.abs() > self.view.values.float("mon_clock_drift_allowed")
-    }
-
-    /// The text about a clock that differs too much.
-    pub(crate) fn skew_text(&self, skew: f64) -> Option<String> {
-        self.is_skewed(skew).then(|| {
-            format!(
-                "clock skew {}s > max {}s",
-                fmt::float(skew.abs(), 6),
-                fmt::float(self.view.values.float("mon_clock_drift_allowed"), 6)
-            )
-        })
+        self.view.schedule_time_check();
     }
 
     /// Another monitor has told its time.
     pub fn time_answer(&mut self, name: &str, a: &TimeAnswer, now: UTime) {
-        self.see_time(now);
+        self.view.see_time(now);
         let t = &mut self.view.timecheck;
         if a.round != t.round || !t.waiting.remove(name) {
             return;
@@ -164,25 +179,12 @@ impl Monitor {
         };
         t.skews.insert(name.to_owned(), measured);
         let finished = t.waiting.is_empty();
-        if let Some(text) = self.skew_text(skew) {
+        if let Some(text) = self.view.skew_text(skew) {
             let rank = self.view.state.monmap.map.rank_of(name).unwrap_or_default();
-            self.log_event(LogPriority::WARN, format!("{rank} {text}"));
+            self.view.log_event(LogPriority::WARN, format!("{rank} {text}"));
         }
         if finished {
-            self.finish_time_check();
-        }
-    }
-
-    fn finish_time_check(&mut self) {
-        self.view.timecheck.round += 1;
-        if self.view.timecheck.skews.values().any(|s| self.is_skewed(s.skew)) {
-            self.view.timecheck.rounds_since_clean += 1;
-            self.schedule_time_check();
-        } else if self.view.timecheck.rounds_since_clean > 0 {
-            // Once more soon, to be sure.
-            self.view.timecheck.rounds_since_clean = 1;
-            self.schedule_time_check();
-            self.view.timecheck.rounds_since_clean = 0;
+            self.view.finish_time_check();
         }
     }
 }

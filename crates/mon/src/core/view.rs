@@ -5,14 +5,16 @@ use std::rc::Rc;
 
 use spirula_denc::UTime;
 use spirula_maps::Incremental;
+use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
 use super::ops::MonOps;
+use super::route::Pending;
 use super::steady::Steady;
 use super::timecheck::TimeCheck;
-use super::{Identity, PeerInfo, Quorum, Session, SessionId};
+use super::{Identity, LoadError, PeerInfo, Quorum, Sender, Session, SessionId};
 use crate::health::{DiskUse, Versions};
-use crate::image_io::ImageIo;
+use crate::image_io::{ImageIo, Scope};
 use crate::kv::{KvRead, Txn};
 use crate::options::Values;
 use crate::progress::Progress;
@@ -50,10 +52,38 @@ pub(crate) struct Changes {
     pub(crate) osd: Option<Incremental>,
     /// Changes of other services.
     pub(crate) txn: Txn,
-    /// Events for the cluster log.
-    pub(crate) log: Vec<(LogPriority, String)>,
+    /// Events for the cluster log, which gets them at the end of the turn.
+    pub(super) log: Vec<LogLine>,
+    /// What is to be done at the end of the turn.
+    pub(super) effects: Vec<Effect>,
     /// The waiting entries of the cluster log are worth a proposal of their own.
-    pub(crate) flush_log: bool,
+    pub(super) flush_log: bool,
+}
+
+/// An event for the cluster log.
+#[derive(Debug)]
+pub(super) struct LogLine {
+    /// In whose name; `None` for this monitor.
+    pub(super) by: Option<Sender>,
+    pub(super) priority: LogPriority,
+    pub(super) text: String,
+}
+
+/// What a turn leads to besides changes of the replicated state. The monitor carries it out at the end of the turn.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A message goes to a session.
+    Send(SessionId, RawMessage),
+    /// The manager's modules end, and so do the sessions with the manager.
+    StopManager,
+    /// What is in progress is forgotten.
+    ClearProgress,
+    /// The OSDs are asked what clients do to the images of this scope.
+    WatchImages(Scope),
+    /// The audit log tells that a module of the manager has refused a session's command.
+    AuditRefusal(SessionId, String),
+    /// The store is damaged: the daemon ends.
+    Fail(LoadError),
 }
 
 impl Changes {
@@ -67,13 +97,20 @@ impl Changes {
         })
     }
 
-    /// Nothing is prepared.
+    /// Whether nothing is prepared.
     pub(crate) fn is_empty(&self) -> bool {
         self.osd.is_none() && self.txn.is_empty()
     }
+
+    /// Takes back what was prepared, and the events that tell of it.
+    pub(super) fn take_back(&mut self) {
+        self.osd = None;
+        self.txn = Txn::default();
+        self.log.clear();
+    }
 }
 
-/// A command's turn: what it may look at, and what it changes.
+/// The turn of a command or a report: what it may look at, and what it changes.
 pub(crate) struct Turn<'a> {
     pub(crate) view: &'a View,
     pub(crate) changes: &'a mut Changes,
@@ -87,6 +124,31 @@ impl Turn<'_> {
 
     /// Notes an event in the cluster log.
     pub(crate) fn log_event(&mut self, priority: LogPriority, text: impl Into<String>) {
-        self.changes.log.push((priority, text.into()));
+        self.changes.log.push(LogLine {
+            by: None,
+            priority,
+            text: text.into(),
+        });
     }
+
+    /// Writes a line to the cluster log in the name of somebody, and commits it.
+    pub(crate) fn log_for(&mut self, by: Sender, text: String) {
+        let (by, priority) = (Some(by), LogPriority::INFO);
+        self.changes.log.push(LogLine { by, priority, text });
+        self.changes.flush_log = true;
+    }
+
+    /// Has something done at the end of the turn.
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.changes.effects.push(effect);
+    }
+}
+
+/// This daemon, as its own commands (of its admin socket, and of `ceph tell`) show and set it.
+pub(crate) struct Daemon<'a> {
+    pub(crate) view: &'a mut View,
+    /// Requests that have no answer yet.
+    pub(super) pending: &'a Pending,
+    /// Writes that wait for their turn.
+    pub(crate) waiting: usize,
 }

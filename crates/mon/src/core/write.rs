@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use spirula_cephx::AuthName;
-use spirula_maps::Incremental;
 use spirula_proto::RawMessage;
 use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{MMonCommand, MPoolOp};
 
 use super::manager::ManagerCommand;
-use super::{Monitor, Output, SessionId, Turn};
+use super::{Daemon, Effect, Monitor, Output, SessionId, Turn, View};
 use crate::command::Parsed;
 use crate::kv::Txn;
 
@@ -18,7 +17,7 @@ pub struct Waiter {
     /// Who gets it.
     pub session: SessionId,
     /// Makes it from the new state.
-    pub make: Box<dyn FnOnce(&Monitor) -> RawMessage>,
+    pub make: Box<dyn FnOnce(&View) -> RawMessage>,
 }
 
 /// Answers that wait for commits.
@@ -110,31 +109,32 @@ impl WriteQueue {
     }
 }
 
+impl View {
+    /// Under whose key a session is.
+    pub(super) fn entity_of(&self, session: SessionId) -> AuthName {
+        let session = self.sessions.get(&session);
+        session.map(|s| s.name.clone()).unwrap_or_default()
+    }
+}
+
 impl Monitor {
     /// Whether a write may be prepared now; otherwise it waits in the queue.
     pub(crate) fn may_write(&self) -> bool {
         self.is_idle() && self.queue.is_empty()
     }
 
-    /// Writes that wait for their turn.
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// Under whose key a session is.
-    pub(super) fn entity_of(&self, session: SessionId) -> AuthName {
-        let session = self.view.sessions.get(&session);
-        session.map(|s| s.name.clone()).unwrap_or_default()
+    /// This daemon, for its own commands.
+    pub(crate) fn daemon(&mut self) -> Daemon<'_> {
+        Daemon {
+            view: &mut self.view,
+            pending: &self.pending,
+            waiting: self.queue.len(),
+        }
     }
 
     pub(super) fn enqueue(&mut self, session: SessionId, tid: u64, change: Change) {
-        let entity = self.entity_of(session);
+        let entity = self.view.entity_of(session);
         self.queue.push(session, entity, tid, change);
-    }
-
-    /// The changes of the next osdmap, to be added to.
-    pub(crate) fn pending_osd(&mut self) -> &mut Incremental {
-        self.changes.osd(&self.view)
     }
 
     /// Whether nothing is in flight or prepared.
@@ -142,11 +142,48 @@ impl Monitor {
         self.writes.in_flight.is_none() && self.writes.waiters.is_empty() && self.changes.is_empty()
     }
 
-    /// Lets a command look at what there is, and prepare changes.
-    pub(crate) fn turn(&mut self) -> Turn<'_> {
-        Turn {
+    /// Gives a turn: to look at what there is, and to prepare changes.
+    pub(crate) fn turn<T>(&mut self, run: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        let result = run(&mut Turn {
             view: &self.view,
             changes: &mut self.changes,
+        });
+        self.end_turn();
+        result
+    }
+
+    /// Gives a turn that changes everything or, where it fails, nothing.
+    pub(crate) fn attempt<T, E>(&mut self, run: impl FnOnce(&mut Turn<'_>) -> Result<T, E>) -> Result<T, E> {
+        // Whatever changes something begins with nothing prepared; what only reads may find what others have.
+        let began_idle = self.changes.is_empty();
+        self.turn(|turn| {
+            let result = run(turn);
+            if result.is_err() && began_idle {
+                turn.changes.take_back();
+            }
+            result
+        })
+    }
+
+    /// Writes the turn's events to the cluster log, and carries out its effects.
+    fn end_turn(&mut self) {
+        for line in std::mem::take(&mut self.changes.log) {
+            self.view.log_line("cluster", line);
+        }
+        for effect in std::mem::take(&mut self.changes.effects) {
+            match effect {
+                Effect::Send(session, message) => self.send(session, message),
+                Effect::StopManager => self.stop_manager(),
+                Effect::ClearProgress => self.view.progress.clear(),
+                Effect::WatchImages(scope) => {
+                    self.view.image_io.ask(&scope, self.view.steady.now());
+                    self.watch_image_io();
+                }
+                Effect::AuditRefusal(session, text) => {
+                    self.audit.text(&mut self.view, session, || text, false)
+                }
+                Effect::Fail(e) => self.failed = Some(e),
+            }
         }
     }
 
@@ -178,12 +215,9 @@ impl Monitor {
     }
 
     fn collect(&mut self) -> Txn {
-        for (priority, text) in std::mem::take(&mut self.changes.log) {
-            self.log_event(priority, text);
-        }
         let mut txn = std::mem::take(&mut self.changes.txn);
         if let Some(mut inc) = self.changes.osd.take() {
-            self.finish_incremental(&mut inc);
+            self.view.finish_incremental(&mut inc);
             match self.view.state.osd.encode(inc) {
                 Ok(t) => txn.extend(t),
                 Err(e) => {
@@ -201,7 +235,7 @@ impl Monitor {
     }
 
     fn answer(&mut self, w: Waiter) {
-        let msg = (w.make)(self);
+        let msg = (w.make)(&self.view);
         self.send(w.session, msg);
     }
 

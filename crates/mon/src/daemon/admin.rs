@@ -22,6 +22,6 @@ impl Handler for Admin {
 
     async fn run(&self, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
         self.0
-            .with_core(|core| command::daemon_command(core, prefix, args))
+            .with_core(|core| command::daemon_command(&mut core.daemon(), prefix, args))
     }
 }

@@ -10,7 +10,7 @@ use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_proto::mon::LogPriority;
 
 use super::{Checks, Severity};
-use crate::core::{LoadError, Monitor};
+use crate::core::{LoadError, Monitor, View};
 use crate::kv::Txn;
 use crate::service::{Kept, Keyed, Service, Source};
 
@@ -137,24 +137,29 @@ impl HealthLog {
     }
 }
 
-impl Monitor {
+impl View {
     /// Whether the statistics are complete enough to judge. Only what changes is worth a line, and after a start all of it
     /// is unknown.
     fn is_settled(&self) -> bool {
-        let map = &self.view.state.osd.map;
-        let reported = |o: i32| !map.is_up(o) || self.view.state.stats.osds.contains_key(&o);
-        self.view.now.since(self.view.started) >= SETTLE || map.osds().all(reported)
+        let map = &self.state.osd.map;
+        let reported = |o: i32| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
+        self.now.since(self.started) >= SETTLE || map.osds().all(reported)
     }
+}
 
+impl Monitor {
     /// Tells the cluster log how the health has changed. Only when nothing else changes.
     pub(crate) fn log_health(&mut self) {
         let wanted = self.view.values.flag("mon_health_to_clog");
-        if !wanted || self.view.now.since(self.view.state.health_log.looked) < EVERY || !self.is_settled() {
+        if !wanted
+            || self.view.now.since(self.view.state.health_log.looked) < EVERY
+            || !self.view.is_settled()
+        {
             return;
         }
         let now = self.view.now;
         self.view.state.health_log.looked = now;
-        let checks = self.health();
+        let checks = self.view.health();
         let pause = Duration::from_secs(self.view.values.uint("mon_health_log_update_period"));
         let lines = self
             .view
@@ -162,7 +167,7 @@ impl Monitor {
             .health_log
             .compare(&checks, pause, now, &mut self.changes.txn);
         for (priority, text) in lines {
-            self.log_event(priority, text);
+            self.view.log_event(priority, text);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use spirula_proto::internal::report::ClockSample;
 
 use super::{Checks, warn};
-use crate::core::Monitor;
+use crate::core::View;
 use crate::fmt;
 
 /// A difference counts once it has shown in so many reports one after the other.
@@ -39,15 +39,15 @@ impl Clock {
     }
 }
 
-impl Monitor {
+impl View {
     pub(super) fn clocks(&self, out: &mut Checks) {
         self.monitors_clocks(out);
-        let map = &self.view.state.osd.map;
-        let limit = self.view.values.float("mon_clock_drift_allowed").max(0.0);
+        let map = &self.state.osd.map;
+        let limit = self.values.float("mon_clock_drift_allowed").max(0.0);
         let allowed = Duration::try_from_secs_f64(limit).unwrap_or(Duration::MAX);
         let (mut names, mut detail) = (Vec::new(), Vec::new());
         for osd in map.osds().filter(|o| map.is_up(*o)) {
-            let life = self.view.state.osd.lives.get(osd);
+            let life = self.state.osd.lives.get(osd);
             let Some((skew, latency)) = life.and_then(|l| l.clock.trouble(allowed)) else {
                 continue;
             };
@@ -68,7 +68,6 @@ impl Monitor {
     /// Of the other monitors, as the leader has measured them.
     fn monitors_clocks(&self, out: &mut Checks) {
         let skewed = self
-            .view
             .timecheck
             .skews
             .iter()

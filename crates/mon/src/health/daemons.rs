@@ -7,7 +7,7 @@ use std::time::Duration;
 use spirula_denc::UTime;
 
 use super::{Check, Checks, Severity, error, warn};
-use crate::core::Monitor;
+use crate::core::View;
 use crate::fmt;
 
 /// The monitor's disk, as the daemon sees it.
@@ -129,30 +129,30 @@ impl Versions {
     }
 }
 
-impl Monitor {
+impl View {
     /// Monitors that are not in quorum.
     pub(super) fn mons_down(&self, out: &mut Checks) {
         let down = self.out_of_quorum();
         // Nobody is in quorum only until a new leader has counted.
-        if down.is_empty() || self.view.quorum.names.is_empty() {
+        if down.is_empty() || self.quorum.names.is_empty() {
             return;
         }
-        let map = &self.view.state.monmap.map;
+        let map = &self.state.monmap.map;
         let detail = down.iter().map(|name| {
             let rank = map.rank_of(name).unwrap_or(0);
             let addrs = map.mons.get(*name).map(|i| i.public_addrs.to_string());
             let addrs = addrs.unwrap_or_default();
             format!("mon.{name} (rank {rank}) addr {addrs} is down (out of quorum)")
         });
-        let (n, all, quorum) = (down.len(), map.mons.len(), self.view.quorum.names.join(","));
+        let (n, all, quorum) = (down.len(), map.mons.len(), self.quorum.names.join(","));
         let summary = format!("{n}/{all} mons down, quorum {quorum}");
         out.insert("MON_DOWN", warn(summary, n, detail.collect()));
     }
 
     pub(super) fn daemons(&self, out: &mut Checks) {
         self.disk_space(out);
-        let name = &self.view.me.name;
-        let v = &self.view.values;
+        let name = &self.me.name;
+        let v = &self.values;
         if v.flag("mon_warn_on_osd_down_out_interval_zero") && v.int("mon_osd_down_out_interval") == 0 {
             let text = format!("mon.{name} has mon_osd_down_out_interval set to 0");
             let summary = format!("mon {name} has mon_osd_down_out_interval set to 0");
@@ -170,12 +170,11 @@ impl Monitor {
         }
         let delay = Duration::from_secs(v.uint("mon_warn_older_version_delay"));
         if v.flag("mon_warn_on_older_version")
-            && let Some(check) = self.view.versions.check(self.view.now, delay)
+            && let Some(check) = self.versions.check(self.now, delay)
         {
             out.insert("DAEMON_OLD_VERSION", check);
         }
         let repaired = self
-            .view
             .state
             .stats
             .osds
@@ -188,13 +187,9 @@ impl Monitor {
 
     /// The disks of the monitors in quorum, by name.
     fn disks(&self) -> Vec<(&String, DiskUse)> {
-        let own = self.view.disk.map(|d| (&self.view.me.name, d));
-        let peers = self
-            .view
-            .peers
-            .iter()
-            .filter_map(|(name, p)| Some((name, p.disk?)));
-        let seen = peers.filter(|(name, _)| self.view.quorum.names.contains(name));
+        let own = self.disk.map(|d| (&self.me.name, d));
+        let peers = self.peers.iter().filter_map(|(name, p)| Some((name, p.disk?)));
+        let seen = peers.filter(|(name, _)| self.quorum.names.contains(name));
         let mut all: Vec<_> = own.into_iter().chain(seen).collect();
         all.sort_by_key(|(name, _)| *name);
         all
@@ -202,10 +197,10 @@ impl Monitor {
 
     fn disk_space(&self, out: &mut Checks) {
         let (crit, low) = (
-            self.view.values.int("mon_data_avail_crit"),
-            self.view.values.int("mon_data_avail_warn"),
+            self.values.int("mon_data_avail_crit"),
+            self.values.int("mon_data_avail_warn"),
         );
-        let limit = self.view.values.uint("mon_data_size_warn");
+        let limit = self.values.uint("mon_data_size_warn");
         let mut found: BTreeMap<&'static str, Vec<(&String, String)>> = BTreeMap::new();
         for (name, disk) in self.disks() {
             let percent = disk.percent_available();

@@ -5,11 +5,11 @@ use spirula_cephx::{AuthName, EntityAuth, KeyServer, KeyType};
 use spirula_denc::EntityType;
 
 use super::{Check, Checks, error, warn};
-use crate::core::Monitor;
+use crate::core::View;
 
-impl Monitor {
+impl View {
     pub(super) fn insecure_keys(&self, out: &mut Checks) {
-        let ciphers = self.view.state.auth.ciphers();
+        let ciphers = self.state.auth.ciphers();
         if ciphers.service().is_insecure() {
             // Not the tickets here, but their session keys, also those of entities with keys of the stronger type.
             let summary = "Monitors are configured to issue insecure service tickets".to_owned();
@@ -19,7 +19,6 @@ impl Monitor {
             return;
         }
         let (clients, services): (Vec<_>, Vec<_>) = self
-            .view
             .state
             .auth
             .entities()
@@ -45,7 +44,7 @@ impl Monitor {
                 .map(|k| format!("insecure cipher {k} allowed for auth"));
             let summary = "Monitors are configured to allow auth using insecure key types".to_owned();
             out.insert("AUTH_INSECURE_KEYS_ALLOWED", warn(summary, 1, detail.collect()));
-            if self.view.values.flag("mon_auth_allow_insecure_key") {
+            if self.values.flag("mon_auth_allow_insecure_key") {
                 let summary = "Monitors are configured to allow creation of insecure key types".to_owned();
                 out.insert("AUTH_INSECURE_KEYS_CREATABLE", warn(summary, 1, Vec::new()));
             }
@@ -58,7 +57,7 @@ impl Monitor {
     /// Secrets from before the services' type was changed, until they have rotated away.
     fn insecure_secrets(&self) -> Option<Check> {
         let mut detail = Vec::new();
-        for (service, secrets) in self.view.state.auth.service_secrets().iter() {
+        for (service, secrets) in self.state.auth.service_secrets().iter() {
             let kinds = secrets.secrets.values().map(|s| s.key.kind());
             if let Some(kind) = kinds.min().filter(|k| k.is_insecure()) {
                 let service = service.name();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 
 use super::{Check, Checks, Severity};
-use crate::core::Monitor;
+use crate::core::{Turn, View};
 use crate::fmt;
 use crate::service::{Kept, Keyed};
 
@@ -186,22 +186,24 @@ impl Report<'_> {
     }
 }
 
-impl Monitor {
+impl View {
     /// What is wrong, and what of it is muted.
     pub(crate) fn health_report(&self) -> Report<'_> {
         Report {
             checks: self.health(),
-            mutes: &self.view.state.mutes,
-            now: self.view.now,
+            mutes: &self.state.mutes,
+            now: self.now,
         }
     }
+}
 
+impl Turn<'_> {
     /// Ends the mutes whose time is over, and those of checks that cleared or became worse.
     pub(crate) fn review_mutes(&mut self) {
         if self.view.state.mutes.is_empty() {
             return;
         }
-        let checks = self.health();
+        let checks = self.view.health();
         let mutes: Vec<(String, Mute)> = self
             .view
             .state

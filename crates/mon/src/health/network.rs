@@ -6,7 +6,7 @@ use spirula_asok::osd_network::{slow_limit, slowest};
 use spirula_maps::PingSeries;
 
 use super::{Checks, warn};
-use crate::core::Monitor;
+use crate::core::View;
 
 /// Detail lines of a check at most; the rest is for `dump_osd_network`.
 const MOST_LINES: usize = 10;
@@ -41,17 +41,17 @@ fn ms(us: u32) -> String {
     format!("{}.{:03}", us / 1000, us % 1000)
 }
 
-impl Monitor {
+impl View {
     pub(super) fn slow_pings(&self, out: &mut Checks) {
-        let grace = self.view.values.uint("osd_heartbeat_grace");
-        let limit = slow_limit(&self.view.values);
+        let grace = self.values.uint("osd_heartbeat_grace");
+        let limit = slow_limit(&self.values);
         if limit <= 0.0 {
             return;
         }
         let (mut back, mut front) = (BTreeSet::new(), BTreeSet::new());
-        for (from, stat) in &self.view.state.stats.osds {
+        for (from, stat) in &self.state.stats.osds {
             for (to, times) in &stat.hb_pingtime {
-                let age = self.view.now.sec.saturating_sub(times.last_update);
+                let age = self.now.sec.saturating_sub(times.last_update);
                 if u64::from(age) <= grace * GRACES {
                     back.extend(Slow::of(*from, *to, &times.back, limit));
                     front.extend(Slow::of(*from, *to, &times.front, limit));
@@ -90,8 +90,8 @@ impl Monitor {
 
     /// `osd.0 [rack1] (down)`: the buckets it is in, but for the root and the level of hosts.
     fn osd_with_place(&self, osd: i32) -> String {
-        let map = &self.view.state.osd.map;
-        let level = self.view.values.get("mon_osd_reporter_subtree_level");
+        let map = &self.state.osd.map;
+        let level = self.values.get("mon_osd_reporter_subtree_level");
         let path = map.crush.map().location(osd);
         let names: BTreeSet<String> = path
             .into_iter()

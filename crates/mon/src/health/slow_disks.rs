@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Checks, place, plural, warn};
-use crate::core::Monitor;
+use crate::core::View;
 
 /// For so long a disk must have been slow, in every report.
 const PERSISTENT: Duration = Duration::from_secs(10);
@@ -55,21 +55,20 @@ fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-impl Monitor {
+impl View {
     /// An OSD has reported how long its store took of late; 0 where it had nothing to do.
     pub(crate) fn commit_time(&mut self, osd: i32, nanoseconds: u64) {
         if nanoseconds == 0 {
             return;
         }
-        let (average, now) = (Duration::from_nanos(nanoseconds), self.view.steady.now());
-        let floor = self.view.values.float("spirula_slow_disk_time").max(0.0) / 1000.0;
-        let ratio = self.view.values.float("spirula_slow_disk_ratio");
+        let (average, now) = (Duration::from_nanos(nanoseconds), self.steady.now());
+        let floor = self.values.float("spirula_slow_disk_time").max(0.0) / 1000.0;
+        let ratio = self.values.float("spirula_slow_disk_ratio");
         let others = self.commit_time_of_others(osd);
         let is_slow = ratio > 0.0
             && average.as_secs_f64() >= floor
             && others.is_some_and(|o| average.as_secs_f64() >= o.as_secs_f64() * ratio);
-        self.view
-            .state
+        self.state
             .osd
             .lives
             .entry(osd)
@@ -79,24 +78,23 @@ impl Monitor {
 
     /// The middle of what the other OSDs of the same device class take.
     fn commit_time_of_others(&self, osd: i32) -> Option<Duration> {
-        let (map, now) = (&self.view.state.osd.map, self.view.steady.now());
+        let (map, now) = (&self.state.osd.map, self.steady.now());
         let class = |o: i32| map.crush.map().class_of(o);
         let alike = map
             .osds()
             .filter(|o| *o != osd && map.is_up(*o) && class(*o) == class(osd));
         median(
             alike
-                .filter_map(|o| self.view.state.osd.lives.get(o)?.commits.current(now))
+                .filter_map(|o| self.state.osd.lives.get(o)?.commits.current(now))
                 .collect(),
         )
     }
 
     pub(super) fn slow_disks(&self, out: &mut Checks) {
-        let (map, now) = (&self.view.state.osd.map, self.view.steady.now());
+        let (map, now) = (&self.state.osd.map, self.steady.now());
         let (mut names, mut detail) = (Vec::new(), Vec::new());
         for osd in map.osds().filter(|o| map.is_up(*o)) {
             let commits = self
-                .view
                 .state
                 .osd
                 .lives

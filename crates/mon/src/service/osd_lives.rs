@@ -62,10 +62,6 @@ impl Lives {
         self.lives.entry(osd).or_default()
     }
 
-    pub(crate) fn remove(&mut self, osd: i32) {
-        self.lives.remove(&osd);
-    }
-
     pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
         let life = self.entry(osd);
         life.seen = now;
@@ -76,8 +72,32 @@ impl Lives {
         self.entry(osd).lost = Some(now);
     }
 
-    /// Forgets complaints by an OSD that is itself down.
-    pub(crate) fn forget_reporter(&mut self, osd: i32) {
+    /// The map has changed.
+    pub(crate) fn follow(&mut self, before: &OsdMap, map: &OsdMap, now: Duration) {
+        for osd in before.osds() {
+            if !map.exists(osd) {
+                self.lives.remove(&osd);
+            } else if before.is_up(osd) && !map.is_up(osd) {
+                self.went_down(osd, now);
+            } else if before.is_out(osd) && !map.is_out(osd) && map.is_down(osd) {
+                // It is given the whole time again.
+                self.entry(osd).down_since = Some(now);
+            }
+        }
+        for osd in map.osds().filter(|o| map.is_up(*o) && !before.is_up(*o)) {
+            let life = self.entry(osd);
+            life.failure.clear();
+            life.down_since = None;
+        }
+    }
+
+    fn went_down(&mut self, osd: i32, now: Duration) {
+        let life = self.entry(osd);
+        life.failure.clear();
+        life.clock = Clock::default();
+        life.lost = None;
+        life.down_since = Some(now);
+        // Nor does anybody listen to it.
         for life in self.lives.values_mut() {
             life.failure.cancel(osd);
         }

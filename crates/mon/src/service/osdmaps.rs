@@ -292,6 +292,13 @@ impl OsdMaps {
         self.lives.start(now, &self.map);
     }
 
+    /// The map may be another one than it was.
+    pub(crate) fn follow(&mut self, before: &Rc<OsdMap>, now: Duration) {
+        if !Rc::ptr_eq(before, &self.map) {
+            self.lives.follow(before, &self.map, now);
+        }
+    }
+
     /// An OSD gave a sign of life.
     pub(crate) fn seen(&mut self, osd: i32, now: Duration) {
         self.lives.seen(osd, now);

@@ -37,7 +37,7 @@ impl World {
     }
 
     fn checks(&self) -> Vec<(&'static str, String)> {
-        let found = self.mon.health().into_iter();
+        let found = self.mon.view.health().into_iter();
         found
             .filter(|(code, _)| code.starts_with("AUTH_"))
             .map(|(code, check)| {

@@ -308,7 +308,7 @@ fn modules_that_end_again_and_again_are_told_of() {
     w.boot(0);
     w.pass(Duration::from_secs(3));
     let failure = |w: &World| {
-        let check = w.mon.health().remove("MGR_MODULE_ERROR");
+        let check = w.mon.view.health().remove("MGR_MODULE_ERROR");
         check.map(|c| c.summary)
     };
     let mut pauses = Vec::new();

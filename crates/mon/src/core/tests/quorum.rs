@@ -400,7 +400,7 @@ fn health_and_status_name_the_monitors_that_are_away() {
     g.admin(0);
     g.members[2].up = false;
     g.elect(1);
-    let health = g.members[1].mon.health();
+    let health = g.members[1].mon.view.health();
     let down = &health["MON_DOWN"];
     assert_eq!(down.summary, "1/3 mons down, quorum a,b");
     assert_eq!(
@@ -431,13 +431,13 @@ fn the_leader_warns_of_monitors_whose_clocks_differ() {
     assert_eq!(s["timechecks"]["round"], 2);
     assert_eq!(s["timechecks"]["round_status"], "finished");
     assert_eq!(s["time_skew_status"]["c"]["health"], "HEALTH_OK");
-    assert!(!g.members[0].mon.health().contains_key("MON_CLOCK_SKEW"));
+    assert!(!g.members[0].mon.view.health().contains_key("MON_CLOCK_SKEW"));
     // The next round comes after five minutes, and finds a difference.
     g.ahead = Duration::from_millis(300);
     for _ in 0..301 {
         g.pass(second);
     }
-    let check = g.members[0].mon.health().remove("MON_CLOCK_SKEW").unwrap();
+    let check = g.members[0].mon.view.health().remove("MON_CLOCK_SKEW").unwrap();
     assert_eq!(check.summary, "clock skew detected on mon.c");
     assert_eq!(
         check.detail,
@@ -454,7 +454,7 @@ fn the_leader_warns_of_monitors_whose_clocks_differ() {
     for _ in 0..31 {
         g.pass(second);
     }
-    assert!(!g.members[0].mon.health().contains_key("MON_CLOCK_SKEW"));
+    assert!(!g.members[0].mon.view.health().contains_key("MON_CLOCK_SKEW"));
     // A new quorum starts anew.
     g.elect(0);
     assert_eq!(status(&mut g, 3)["timechecks"]["round"], 0);

@@ -57,7 +57,7 @@ fn a_clock_that_stays_wrong_is_told_until_it_is_right_or_the_osd_gone() {
             ..PgStatsReport::default()
         };
         w.send(101, OsdReport::PgStats(r).to_message());
-        w.mon.health().remove("OSD_CLOCK_SKEW")
+        w.mon.view.health().remove("OSD_CLOCK_SKEW")
     };
     assert!(report(&mut w, 1, -300_000).is_none());
     assert!(report(&mut w, 2, -300_000).is_none());
@@ -75,7 +75,7 @@ fn a_clock_that_stays_wrong_is_told_until_it_is_right_or_the_osd_gone() {
     };
     w.send(101, OsdReport::GoingDown(bye).to_message());
     w.boot(1);
-    assert!(!w.mon.health().contains_key("OSD_CLOCK_SKEW"));
+    assert!(!w.mon.view.health().contains_key("OSD_CLOCK_SKEW"));
 }
 
 #[test]
