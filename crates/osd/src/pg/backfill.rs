@@ -26,18 +26,24 @@
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::Pg;
 use super::bug::Bug;
-use super::cluster::{ClusterMap, Positions};
+use super::cluster::ClusterMap;
+use super::copying::Copying;
+use super::force::Forced;
 use super::history::History;
 use super::info::PgInfo;
-use super::log::{PgLog, Usage};
+use super::leadership::Leadership;
+use super::log::PgLog;
 use super::message::{LogUpdate, PeerBody, PeeringId};
-use super::output::{Ctx, Output};
-use super::peering::Stage;
+use super::outbox::Outbox;
+use super::output::Ctx;
 use super::perf::DropReason;
 use super::push::{Lacking, SyncPlan};
-use super::role::{Active, Role};
+use super::site::Site;
+use super::stats::Counters;
+use super::store_queue::StoreQueue;
+use super::stored_copy::StoredCopy;
+use super::sync_source::Feeding;
 
 /// How often what was written meanwhile is copied, before the rest must do.
 const ROUNDS: u32 = 10;
@@ -164,8 +170,65 @@ impl Backfill {
         self.targets.is_empty() && self.done == 0
     }
 
+    /// What the PG is doing for members to be.
+    pub(super) fn state(&self) -> BackfillState {
+        match self.turn {
+            _ if self.is_idle() || self.step == Step::Handover => BackfillState::Idle,
+            Turn::Waiting => BackfillState::Waiting,
+            Turn::Asked => BackfillState::Reserving,
+            Turn::Taken => BackfillState::Running,
+        }
+    }
+
+    /// Whether the target under way has no room for what it would get.
+    pub(super) fn is_target_full(&self, map: &dyn ClusterMap) -> bool {
+        self.targets.first().is_some_and(|t| t.is_full(map))
+    }
+
+    /// Whether the target had no room for something when it was last copied to.
+    pub(super) fn is_target_roomless(&self) -> bool {
+        self.targets.first().is_some_and(|t| t.purged.is_some())
+    }
+
+    /// Whether nothing is to be copied for now, as flags say.
+    pub(super) fn is_held(&self, site: &Site) -> bool {
+        let has_all = site.lacking_members() == 0;
+        let (map, compares) = (&site.map, self.need() == Some(Need::All));
+        map.no_recover() || compares && (map.no_backfill() || map.no_rebalance() && has_all)
+    }
+
+    /// Whether a full target would only be shown again what it has no room for.
+    fn is_purged(&self, now: EVersion) -> bool {
+        let target = self.targets.first();
+        target.is_some_and(|t| !t.has_copy || t.purged == Some(now))
+    }
+
+    /// Whether the PG, whose version is `now`, would begin to copy. To a target that is full, what is only to remove what does not
+    /// belong there.
+    pub(super) fn may_copy(&self, site: &Site, now: EVersion, usec: u64) -> bool {
+        let may_begin = self.turn == Turn::Waiting && self.need().is_some() && usec >= self.not_before;
+        may_begin && !self.is_held(site) && !(self.is_target_full(&*site.map) && self.is_purged(now))
+    }
+
+    /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
+    pub(super) fn priority(&self, site: &Site, forced: Forced) -> u8 {
+        let lacking = site.lacking_members();
+        let (base, most) = match self.need() {
+            need if forced.holds(need) => return FORCED,
+            Some(Need::Objects(_)) => (RECOVERY, RECOVERY_MOST),
+            _ if lacking > 0 => (DEGRADED + i64::try_from(lacking).unwrap_or(0), RECOVERY - 1),
+            _ => (MISPLACED, DEGRADED - 1),
+        };
+        (base + site.pool.recovery_priority).clamp(0, most) as u8
+    }
+
+    /// How many log entries, in PGs' usual shares, are kept: more while members to be need them.
+    pub(super) fn log_stretch(&self) -> usize {
+        if self.is_idle() { 1 } else { 20 }
+    }
+
     /// The target under way.
-    fn first(&self) -> Option<i32> {
+    pub(super) fn first(&self) -> Option<i32> {
         self.targets.first().map(|t| t.osd)
     }
 
@@ -175,7 +238,7 @@ impl Backfill {
     }
 
     /// What the target under way lacked.
-    fn need(&self) -> Option<Need> {
+    pub(super) fn need(&self) -> Option<Need> {
         self.targets.first().and_then(|t| t.need)
     }
 
@@ -210,172 +273,46 @@ impl Need {
     }
 }
 
-impl Pg {
+/// Brings up the members to be of a PG that serves.
+pub(super) struct Backfilling<'a> {
+    pub(super) site: &'a Site,
+    pub(super) copy: &'a StoredCopy,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) lead: &'a Leadership,
+    pub(super) backfill: &'a mut Backfill,
+    /// Up to where all members are durable.
+    pub(super) committed: EVersion,
+    pub(super) copying: &'a mut Copying,
+    pub(super) counters: &'a mut Counters,
+}
+
+impl Backfilling<'_> {
+    fn feeding(&mut self) -> Feeding<'_> {
+        Feeding {
+            site: self.site,
+            copy: self.copy,
+            store: self.store,
+            outbox: self.outbox,
+            id: self.lead.id,
+            backfill: Some(self.backfill),
+            copying: self.copying,
+            counters: self.counters,
+        }
+    }
+
+    /// What is to be done, if anything.
     fn backfill(&mut self) -> Option<&mut Backfill> {
-        match &mut self.role {
-            Role::Active(Active { backfill, .. }) if !backfill.is_idle() => Some(backfill),
-            _ => None,
-        }
-    }
-
-    /// The members that can serve at once where others lack much; `None` where all are to be waited for.
-    pub(super) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
-        let Role::Peering(p) = &self.role else { return None };
-        let best = p.infos.get(&p.auth)?.as_ref()?;
-        let few = self.site.cfg.sync_objects;
-        // One that was just copied to in the background lacks what was written meanwhile, however large that is: it must
-        // end somewhere. What it notes is one epoch older than what the members did.
-        let copied_to = |o: &i32| {
-            let info = p.infos.get(o).and_then(Option::as_ref);
-            info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)
-        };
-        let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
-            _ if self.lead.roomless.contains(osd) => true,
-            SyncPlan::Objects(keys) => {
-                keys.len() > few || !copied_to(osd) && self.is_heavy(keys.len(), best.usage)
-            }
-            // Any of them may have to be copied.
-            SyncPlan::Backfill => {
-                let all = usize::try_from(best.usage.objects).unwrap_or(0);
-                all > few || self.is_heavy(all, best.usage)
-            }
-        };
-        let slow: Vec<i32> = plans.iter().filter(much).map(|(o, _)| *o).collect();
-        if slow.is_empty() {
-            return None;
-        }
-        let acting = &self.site.interval.place.acting;
-        let mut ready: Vec<i32> = acting.osds().filter(|o| !slow.contains(o)).collect();
-        // Copies that belong elsewhere can serve as well as any.
-        let equal = |i: &PgInfo| !i.incomplete && i.age() == best.age();
-        let up = |o: &i32| self.site.is_up(*o);
-        let strays = p
-            .infos
-            .iter()
-            .filter(|(_, i)| i.as_ref().is_some_and(equal))
-            .map(|(o, _)| *o);
-        ready.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
-        ready.truncate(self.site.pool.size as usize);
-        let would_do = |o: &Vec<i32>| {
-            let acting = Positions::from(o.clone());
-            self.site.backend.is_enough(&acting, self.site.pool.min_size)
-        };
-        Some(ready).filter(would_do)
-    }
-
-    /// Whether the temporary members are too few to serve and those that should be are not.
-    pub(super) fn is_better_without_temporary(&self) -> bool {
-        let place = &self.site.interval.place;
-        let would_do = self.site.backend.is_enough(&place.up, self.site.pool.min_size);
-        would_do && place.up != place.acting
-    }
-
-    /// Asks for an acting set, none for the one that should be; and waits for it.
-    pub(super) fn change_acting(&mut self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
-        self.want_acting(acting.clone(), cx);
-        if let Some(p) = self.peering() {
-            p.stage = Stage::Acting(acting);
-        }
-    }
-
-    /// Asks the monitors for an acting set.
-    pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
-        if acting.is_empty() && self.site.cfg.has_bug(Bug::KeptTemporary) {
-            return;
-        }
-        cx.out.push(Output::PgTemp {
-            pgid: self.site.pgid,
-            acting,
-        });
-    }
-
-    /// Whether so many objects of a PG are more bytes than requests should wait for, if they are as large as others.
-    fn is_heavy(&self, objects: usize, usage: Usage) -> bool {
-        let bytes = usage.bytes.max(0) / usage.objects.max(1);
-        bytes.saturating_mul(i64::try_from(objects).unwrap_or(i64::MAX)) > self.site.shares.sync_bytes
-    }
-
-    /// What the PG is doing for members to be.
-    pub fn backfill_state(&self) -> BackfillState {
-        let Role::Active(Active { backfill: b, .. }) = &self.role else {
-            return BackfillState::Idle;
-        };
-        match b.turn {
-            _ if b.is_idle() || b.step == Step::Handover => BackfillState::Idle,
-            Turn::Waiting => BackfillState::Waiting,
-            Turn::Asked => BackfillState::Reserving,
-            Turn::Taken => BackfillState::Running,
-        }
-    }
-
-    /// What the target under way lacked.
-    pub(super) fn copying_need(&self) -> Option<Need> {
-        match &self.role {
-            Role::Active(a) => a.backfill.need(),
-            _ => None,
-        }
-    }
-
-    /// The target under way.
-    pub(super) fn copying_target(&self) -> Option<i32> {
-        match &self.role {
-            Role::Active(a) => a.backfill.first(),
-            _ => None,
-        }
-    }
-
-    /// Whether the target under way has no room for what it would get.
-    pub(super) fn is_target_full(&self) -> bool {
-        let Role::Active(a) = &self.role else { return false };
-        let target = a.backfill.targets.first();
-        target.is_some_and(|t| t.is_full(&*self.site.map))
-    }
-
-    /// Whether the target had no room for something when it was last copied to.
-    pub(super) fn is_target_roomless(&self) -> bool {
-        let Role::Active(a) = &self.role else { return false };
-        a.backfill.targets.first().is_some_and(|t| t.purged.is_some())
-    }
-
-    /// Whether nothing is to be copied for now, as flags say.
-    pub fn is_copying_held(&self) -> bool {
-        let has_all = self.site.interval.place.acting.count() >= self.site.pool.size as usize;
-        let compares = self.copying_need() == Some(Need::All);
-        self.site.map.no_recover()
-            || compares && (self.site.map.no_backfill() || self.site.map.no_rebalance() && has_all)
-    }
-
-    /// Whether a full target would only be shown again what it has no room for.
-    fn is_purged(&self) -> bool {
-        let Role::Active(a) = &self.role else { return false };
-        let target = a.backfill.targets.first();
-        target.is_some_and(|t| !t.has_copy || t.purged == Some(self.copy.info.last_update))
-    }
-
-    /// Whether the PG would begin to copy now. To a target that is full, what is only to remove what does not belong there.
-    pub fn may_copy(&self, usec: u64) -> bool {
-        let Role::Active(Active { backfill: b, .. }) = &self.role else {
-            return false;
-        };
-        let may_begin = b.turn == Turn::Waiting && b.need().is_some() && usec >= b.not_before;
-        may_begin && !self.is_copying_held() && !(self.is_target_full() && self.is_purged())
-    }
-
-    /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
-    pub fn copy_priority(&self) -> u8 {
-        let lacking = self.site.lacking_members();
-        let (base, most) = match self.copying_need() {
-            _ if self.is_forced() => return FORCED,
-            Some(Need::Objects(_)) => (RECOVERY, RECOVERY_MOST),
-            _ if lacking > 0 => (DEGRADED + i64::try_from(lacking).unwrap_or(0), RECOVERY - 1),
-            _ => (MISPLACED, DEGRADED - 1),
-        };
-        (base + self.site.pool.recovery_priority).clamp(0, most) as u8
+        Some(&mut *self.backfill).filter(|b| !b.is_idle())
     }
 
     /// It is the PG's turn to copy; the target is asked whether it is its turn there.
-    pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
-        let (id, priority, usec) = (self.lead.id, self.copy_priority(), cx.usec);
+    pub(super) fn grant(&mut self, cx: &mut Ctx<'_>) {
+        let (id, priority, usec) = (
+            self.lead.id,
+            self.backfill.priority(self.site, self.lead.forced),
+            cx.usec,
+        );
         if let Some(b) = self.backfill()
             && usec >= b.not_before
             && let Some(target) = b.first()
@@ -388,7 +325,7 @@ impl Pg {
     }
 
     /// Others come first: what is under way goes on later where it was.
-    pub fn revoke_backfill(&mut self, cx: &mut Ctx<'_>) {
+    pub(super) fn revoke(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         if let Some(b) = self.backfill()
             && b.turn != Turn::Waiting
@@ -410,7 +347,7 @@ impl Pg {
         if b.step == Step::Idle {
             self.next_target(cx);
         } else {
-            self.pump_feeds(cx);
+            self.feeding().pump_feeds(cx);
         }
     }
 
@@ -469,7 +406,7 @@ impl Pg {
             None => {
                 b.step = Step::Handover;
                 b.turn = Turn::Waiting;
-                self.want_acting(Vec::new(), cx);
+                self.site.want_acting(Vec::new(), cx);
             }
         }
     }
@@ -512,7 +449,7 @@ impl Pg {
         let Some(b) = self.backfill() else { return };
         let under_way = b.step == Step::Log && b.first() == Some(from);
         let exact = b.targets.iter().any(|t| t.osd == from && t.exact);
-        let plan = self.plan_for(theirs, exact);
+        let plan = self.copy.plan_for(theirs, exact, self.site);
         if under_way {
             self.copy_to(from, plan, cx);
         } else {
@@ -522,14 +459,13 @@ impl Pg {
 
     fn copy_to(&mut self, target: i32, plan: SyncPlan, cx: &mut Ctx<'_>) {
         let (me, id) = (self.site.whoami, self.lead.id);
-        let Role::Active(a) = &mut self.role else { return };
-        a.backfill.step = Step::Copying { base: a.committed };
-        if a.backfill.rounds == 0
-            && let Some(t) = a.backfill.targets.first_mut()
+        self.backfill.step = Step::Copying { base: self.committed };
+        if self.backfill.rounds == 0
+            && let Some(t) = self.backfill.targets.first_mut()
         {
             t.need = Some(Need::of(&plan));
         }
-        self.start_sync(me, id, vec![(target, plan)], cx);
+        self.feeding().start_sync(me, id, vec![(target, plan)], cx);
     }
 
     /// What was to be copied is.
@@ -610,14 +546,13 @@ impl Pg {
 
     /// Goes on when everything that may have been copied is durable on all members. Cheap: called after every event.
     pub(super) fn backfill_on(&mut self, cx: &mut Ctx<'_>) {
-        let Role::Active(a) = &self.role else { return };
-        let Step::Settling { base, until } = a.backfill.step else {
+        let Step::Settling { base, until } = self.backfill.step else {
             return;
         };
-        if a.committed < until {
+        if self.committed < until {
             return;
         }
-        let (rounds, few) = (a.backfill.rounds + 1, self.site.cfg.sync_objects / 2);
+        let (rounds, few) = (self.backfill.rounds + 1, self.site.cfg.sync_objects / 2);
         let Some(b) = self.backfill() else { return };
         b.rounds = rounds;
         let Some(target) = b.first() else { return };
@@ -709,10 +644,10 @@ impl Pg {
         let patience = self.site.cfg.peering_retry;
         self.survey_targets(cx);
         self.prefer_room();
-        self.pump_feeds(cx);
+        self.feeding().pump_feeds(cx);
         let Some(b) = self.backfill() else { return };
         match b.step {
-            Step::Handover => self.want_acting(Vec::new(), cx),
+            Step::Handover => self.site.want_acting(Vec::new(), cx),
             Step::Info | Step::Log | Step::Noting => {
                 b.silent += 1;
                 if b.silent > patience {
@@ -720,32 +655,6 @@ impl Pg {
                 }
             }
             Step::Idle | Step::Copying { .. } | Step::Settling { .. } => b.silent = 0,
-        }
-    }
-
-    /// The target's side: its copy is complete up to a version, as the primary says.
-    pub(super) fn copied(
-        &mut self,
-        from: i32,
-        id: PeeringId,
-        info: PgInfo,
-        log: LogUpdate,
-        cx: &mut Ctx<'_>,
-    ) {
-        if !log.is_sound() {
-            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
-        }
-        match self.role {
-            Role::Stray if self.site.is_leader(from, id) => self.apply_activation(info, log, id, from, cx),
-            _ => dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from),
-        }
-    }
-
-    /// How many log entries, in PGs' usual shares, are kept: more while members to be need them.
-    pub(super) fn log_stretch(&self) -> usize {
-        match &self.role {
-            Role::Active(a) if !a.backfill.is_idle() => 20,
-            _ => 1,
         }
     }
 }

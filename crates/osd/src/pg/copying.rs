@@ -21,6 +21,8 @@ pub(super) struct Copying {
     pub(super) incoming: Option<Incoming>,
     /// The key of the object for which the last copy from here failed, as it can't be read.
     pub(super) unreadable: Option<Bytes>,
+    /// The key of an object that a copy from here has just found that it can't read. A primary that serves has it repaired.
+    pub(super) damaged: Option<Bytes>,
     /// How fast this OSD copies.
     pub(super) pace: Pace,
 }
@@ -30,6 +32,11 @@ impl Copying {
     pub(super) fn leave_attempt(&mut self) {
         self.source = None;
         self.target = None;
+    }
+
+    /// Objects that the copy under way has left, of which there are `all`.
+    pub(super) fn objects_left(&self, all: i64) -> Option<i64> {
+        Some(self.source.as_ref()?.left(all))
     }
 
     /// The interval is over.

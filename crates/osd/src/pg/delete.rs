@@ -9,6 +9,7 @@ use super::object::ObjectInfo;
 use super::output::{Ctx, Page};
 use super::parts;
 use super::role::Role;
+use super::stage;
 use super::store_queue::{Commit, Pending};
 use super::txn::{ObjectOp, Txn};
 use super::{Pg, key};
@@ -80,7 +81,7 @@ impl Pg {
             self.store.submit(txn, Commit::Delete, cx);
             return;
         }
-        txn.objects.extend(self.no_stages());
+        txn.objects.extend(stage::no_stages(self.site.pgid));
         self.copy.remove(self.site.pgid, &mut txn);
         self.role = Role::Stray;
         self.store.submit(txn, Commit::Record, cx);

@@ -166,7 +166,7 @@ impl Pg {
             self.copy.info.history.push(ended);
         }
         if self.copy.exists {
-            self.save_info(cx);
+            self.copy.save_info(self.site.pgid, &mut self.store, cx);
         }
     }
 
@@ -227,10 +227,8 @@ impl Pg {
 
     fn same_interval(&mut self, cx: &mut Ctx<'_>) {
         self.check_watches(cx);
-        if let Role::Peering(_) = self.role {
-            self.recheck_peering(cx);
-        }
-        self.pump_feeds(cx);
+        self.agree(cx, |a, cx| a.recheck(cx));
+        self.feeding().pump_feeds(cx);
         self.update_trim_queue();
         self.trim_on(cx);
     }

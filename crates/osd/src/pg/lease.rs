@@ -200,7 +200,7 @@ impl Pg {
         shared: bool,
         cx: &mut Ctx<'_>,
     ) {
-        if self.site.is_leader(from, id) && self.is_active_replica() {
+        if self.site.is_leader(from, id) && self.role.is_active_replica() {
             let until = cx.usec + self.site.cfg.read_lease_us;
             self.lead.promise(Promise {
                 primary: until,

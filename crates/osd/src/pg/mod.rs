@@ -31,6 +31,7 @@ mod interval;
 pub mod key;
 pub mod layout;
 mod leadership;
+mod leading;
 mod lease;
 mod list;
 pub mod log;
@@ -64,6 +65,7 @@ mod store_queue;
 mod stored_copy;
 mod sync_source;
 mod sync_target;
+mod ticks;
 pub mod txn;
 pub mod watch;
 
@@ -82,7 +84,7 @@ use info::PgInfo;
 use leadership::Leadership;
 use lease::Promise;
 use log::{LogEntry, PgLog};
-use message::{PeerBody, PeerMessage};
+use message::{PeerBody, PeerMessage, PeeringId};
 use op_queue::OpQueue;
 use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, StoredObject, Token};
@@ -96,7 +98,8 @@ use stats::Counters;
 pub use stats::{PgCounts, PgReport};
 use store_queue::{Commit, Pending, StoreQueue};
 use stored_copy::StoredCopy;
-use txn::Txn;
+use sync_source::Feeding;
+use sync_target::Receiving;
 
 /// What a context takes in memory besides what its object's state holds, roughly, in bytes.
 const CONTEXT_BYTES: usize = size_of::<context::Context>() + 128;
@@ -214,6 +217,64 @@ impl Pg {
         self.site.cfg = cfg;
     }
 
+    /// The side of a copy that reads, whether this OSD serves or not.
+    fn feeding(&mut self) -> Feeding<'_> {
+        Feeding {
+            site: &self.site,
+            copy: &self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            id: self.lead.id,
+            backfill: self.role.backfill(),
+            copying: &mut self.copying,
+            counters: &mut self.counters,
+        }
+    }
+
+    /// The side of a copy that is brought up to another one.
+    fn receiving(&mut self) -> Receiving<'_> {
+        Receiving {
+            site: &self.site,
+            copy: &mut self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            role: &self.role,
+            id: self.lead.id,
+            target: &mut self.copying.target,
+        }
+    }
+
+    /// A primary asks whether it is its turn to copy to this OSD.
+    fn turn_wanted(&mut self, from: i32, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
+        let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
+        if !to_be || !self.site.is_leader(from, id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        self.copying.turn_wanted(from, id, priority);
+    }
+
+    /// How urgent it is to copy to this OSD, if anybody wants to, and whether that has its turn.
+    pub fn incoming_bid(&self) -> Option<(u8, bool)> {
+        self.copying.incoming_bid()
+    }
+
+    /// It is the turn of who wants to copy to this OSD.
+    pub fn grant_incoming(&mut self, cx: &mut Ctx<'_>) {
+        self.copying.grant_incoming(&mut self.outbox, cx);
+    }
+
+    /// Others come first. The primary asks again.
+    pub fn revoke_incoming(&mut self, cx: &mut Ctx<'_>) {
+        self.copying.revoke_incoming(&mut self.outbox, cx);
+    }
+
+    /// The last of this OSD's transactions is durable.
+    fn quiesced(&mut self, cx: &mut Ctx<'_>) {
+        if !self.agree(cx, |a, cx| a.quiesced(cx)) && matches!(self.role, Role::Replica(_) | Role::Stray) {
+            self.answer_query(cx);
+        }
+    }
+
     /// Whether this OSD leads the PG.
     pub fn is_primary(&self) -> bool {
         matches!(self.role, Role::Peering(_) | Role::Active(_))
@@ -294,15 +355,6 @@ impl Pg {
         self.ops.contexts.len()
     }
 
-    /// Stores the info as it is now.
-    fn save_info(&mut self, cx: &mut Ctx<'_>) {
-        let txn = Txn {
-            objects: Vec::new(),
-            meta: vec![self.copy.info_record(self.site.pgid)],
-        };
-        self.store.record(txn, cx);
-    }
-
     /// An answer of the store to one of the PG's requests.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         if let StoreReply::Committed = reply {
@@ -355,10 +407,10 @@ impl Pg {
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r, _)) => self.list_fetched(*l, r, cx),
             (Pending::Repair(asked), reply) => self.repair_store(asked, reply, cx),
-            (Pending::Source(feed), reply) => self.source_store(feed, reply, cx),
-            (Pending::Target, StoreReply::Objects(r)) => self.target_scanned(r, cx),
+            (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
+            (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
-            (Pending::Count, StoreReply::Objects(r)) => self.counted(r, cx),
+            (Pending::Count, StoreReply::Objects(r)) => drop(self.agree(cx, |a, cx| a.counted(r, cx))),
             (what, reply) => impossible!(
                 "an answer to the question";
                 pg = self.site.pgid, epoch = self.site.map.epoch(), question = format!("{what:?}"), answer = format!("{reply:?}")
@@ -369,7 +421,7 @@ impl Pg {
     fn committed(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
             Commit::Write(v) => self.write_committed(v, cx),
-            Commit::Push { id, source, .. } => self.push_committed(id, source, cx),
+            Commit::Push { id, source, .. } => self.receiving().push_committed(id, source, cx),
             Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
             Commit::Delete => self.delete_step(cx),
             Commit::Repair(number) => self.repair_committed(number, cx),
@@ -383,7 +435,7 @@ impl Pg {
     /// The store had no room for a transaction.
     fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
-            Commit::Push { id, source, key } => self.push_refused_here(id, source, key, cx),
+            Commit::Push { id, source, key } => self.receiving().push_refused_here(id, source, key, cx),
             Commit::Repair(number) => self.repair_refused(number, cx),
             what => impossible!(
                 "what claims all room to be stored in any case";
@@ -393,19 +445,6 @@ impl Pg {
         if self.store.commits.is_empty() {
             self.quiesced(cx);
         }
-    }
-
-    /// Delivers what the PG has said to itself. To be called after every event.
-    pub fn settle(&mut self, cx: &mut Ctx<'_>) {
-        while let Some(msg) = self.outbox.to_self.pop_front() {
-            self.handle_peer(self.site.whoami, msg, cx);
-        }
-        self.backfill_on(cx);
-        self.repair_on(cx);
-        while let Some(msg) = self.outbox.to_self.pop_front() {
-            self.handle_peer(self.site.whoami, msg, cx);
-        }
-        self.drop_stages(cx);
     }
 
     /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
@@ -441,25 +480,25 @@ impl Pg {
                 entries,
                 dups,
             } => self.log_received(from, (tail, head), entries, dups, cx),
-            PeerBody::StartSync(targets) => self.start_sync(from, id, targets, cx),
+            PeerBody::StartSync(targets) => self.feeding().start_sync(from, id, targets, cx),
             PeerBody::SyncDone(osd) => self.sync_done(osd, cx),
             PeerBody::SyncFailed => self.sync_failed(cx),
             PeerBody::SyncRefused(osd) => self.sync_refused(osd, cx),
-            PeerBody::Push(push) => self.pushed(from, id, push, cx),
-            PeerBody::PushAck => self.push_acked(from, id, cx),
-            PeerBody::PushRefused => self.push_refused(from, id, cx),
+            PeerBody::Push(push) => self.receiving().pushed(from, id, push, cx),
+            PeerBody::PushAck => self.feeding().push_acked(from, id, cx),
+            PeerBody::PushRefused => self.feeding().push_refused(from, id, cx),
             PeerBody::Scan {
                 from: start,
                 to,
                 objects,
-            } => self.scan(from, id, start, to, objects, cx),
-            PeerBody::ScanAck(needed) => self.scan_acked(from, id, needed, cx),
+            } => self.receiving().scan(from, id, start, to, objects, cx),
+            PeerBody::ScanAck(needed) => self.feeding().scan_acked(from, id, needed, cx),
             PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
-            PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority),
-            PeerBody::Reserved => self.turn_granted(from, cx),
-            PeerBody::Release => self.turn_released(from),
-            PeerBody::Revoked => self.turn_revoked(from),
-            PeerBody::Copied { info, log } => self.copied(from, id, info, log, cx),
+            PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority, cx),
+            PeerBody::Reserved => drop(self.backfill(|b| b.turn_granted(from, cx))),
+            PeerBody::Release => self.copying.turn_released(from),
+            PeerBody::Revoked => drop(self.backfill(|b| b.turn_revoked(from))),
+            PeerBody::Copied { info, log } => self.receiving().copied(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, cx),
             PeerBody::Remove => self.removed(from, id, cx),
             PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),

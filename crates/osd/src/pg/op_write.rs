@@ -10,6 +10,7 @@ use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::account::Room;
 use super::backend::{self, Sent};
+use super::backfill::Backfill;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::dirty::Dirty;
@@ -411,7 +412,7 @@ impl Pg {
             return EVersion::ZERO;
         };
         let log = &self.copy.log;
-        let stretch = self.log_stretch();
+        let stretch = self.role.backfill().map_or(1, Backfill::log_stretch);
         let long = log.len() > self.site.shares.log_entries * stretch + TRIM_BATCH;
         let heavy = log.bytes() > self.site.cfg.max_log_bytes * stretch && log.len() > TRIM_BATCH;
         if !long && !heavy {

@@ -21,27 +21,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use spirula_denc::decode_all;
 use spirula_invariant::dropped;
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, snap};
 
-use super::Pg;
 use super::backend::Copies;
-use super::backfill::{Backfill, BackfillState};
 use super::bug::Bug;
+use super::copying::Copying;
 use super::dups::DupBatch;
-use super::force::Forced;
+use super::fetch::ReadError;
 use super::history::History;
 use super::info::PgInfo;
+use super::key;
+use super::leadership::Leadership;
 use super::lease::Promise;
-use super::log::{LogEntry, PgLog};
+use super::log::{PgLog, Usage};
 use super::message::{LogUpdate, PeerBody, PeeringId};
-use super::output::{Ctx, Output};
+use super::object::ObjectInfo;
+use super::outbox::Outbox;
+use super::output::{Ctx, Output, Page};
 use super::peering_prior::Prior;
 use super::perf::DropReason;
 use super::push::SyncPlan;
-use super::role::{Active, Role};
-use super::store_queue::Commit;
-use super::txn::Txn;
+use super::site::Site;
+use super::store_queue::{Commit, Pending, StoreQueue};
+use super::stored_copy::StoredCopy;
 
 /// Where peering stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,13 +114,19 @@ pub(super) struct Peering {
     pub auth: i32,
     /// What each member's log will become.
     pub updates: BTreeMap<i32, LogUpdate>,
+    /// What was counted so far.
+    counted: Usage,
+    /// What becomes of it, if that is decided.
+    pub next: Option<Next>,
 }
 
+/// Objects counted in one step.
+const COUNT_PAGE: usize = 512;
 /// Microseconds after which a member that had no room, and without which the PG can't serve, is tried again.
 const ROOM_AGAIN: u64 = 5_000_000;
 
 impl Peering {
-    fn new(usec: u64) -> Self {
+    pub(super) fn new(usec: u64) -> Self {
         Self {
             stage: Stage::Flushing,
             progress: usec,
@@ -129,6 +140,8 @@ impl Peering {
             dups: Vec::new(),
             auth: -1,
             updates: BTreeMap::new(),
+            counted: Usage::default(),
+            next: None,
         }
     }
 }
@@ -152,7 +165,7 @@ impl Peering {
     }
 
     /// Whether an OSD is at work for this attempt.
-    fn awaits(&self, osd: i32) -> bool {
+    pub(super) fn awaits(&self, osd: i32) -> bool {
         match &self.stage {
             Stage::Syncing(left) => left.contains(&osd) || self.auth == osd,
             Stage::Activating(left) => left.contains(&osd),
@@ -167,27 +180,171 @@ impl Peering {
     }
 }
 
-impl Pg {
-    /// Peering in progress. All callers run in that role.
-    pub(super) fn peering(&mut self) -> Option<&mut Peering> {
-        if let Role::Peering(p) = &mut self.role {
-            Some(p)
-        } else {
-            None
-        }
-    }
+/// What becomes of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It begins anew.
+    Anew,
+    /// All agree: the PG serves.
+    Serve,
+}
 
-    pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
-        self.lead.begin(self.site.map.epoch());
-        self.copying.leave_attempt();
-        self.store.forget_attempt();
-        self.role = Role::Peering(Box::new(Peering::new(cx.usec)));
+/// Leads an attempt to agree.
+pub(super) struct Agreeing<'a> {
+    pub(super) site: &'a Site,
+    pub(super) copy: &'a mut StoredCopy,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) lead: &'a mut Leadership,
+    pub(super) peering: &'a mut Peering,
+    pub(super) copying: &'a mut Copying,
+}
+
+impl Agreeing<'_> {
+    /// Begins: first, all that this OSD has submitted must be durable.
+    pub(super) fn begin(&mut self, cx: &mut Ctx<'_>) {
         if !self.site.pool.replicated {
             return self.wait_for(Wait::Unsupported);
         }
         self.record_alive(cx);
         if self.store.commits.is_empty() {
             self.ask_members(cx);
+        }
+    }
+
+    /// The last of this OSD's transactions is durable.
+    pub(super) fn quiesced(&mut self, cx: &mut Ctx<'_>) {
+        if self.peering.stage == Stage::Flushing {
+            self.ask_members(cx);
+        }
+    }
+
+    /// An OSD says what it has: asked, or because its copy belongs elsewhere.
+    pub(super) fn notified(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        info: Option<PgInfo>,
+        promised: Promise,
+        cx: &mut Ctx<'_>,
+    ) {
+        let p = &mut *self.peering;
+        if id == self.lead.id && p.asked.remove(&from) {
+            p.progress = cx.usec;
+            p.promised = p.promised.max(promised.from(cx.usec));
+            p.infos.insert(from, info);
+            self.infos_complete(cx);
+        } else if info.is_some() && p.wants_strays() && !p.knows_of(from) && self.may_matter(from) {
+            // It takes part only once it was asked in this attempt.
+            self.ask(vec![from], cx);
+        }
+    }
+
+    /// Another OSD's log.
+    pub(super) fn log_received(&mut self, from: i32, log: PgLog, dups: Vec<DupBatch>, cx: &mut Ctx<'_>) {
+        let p = &mut *self.peering;
+        if p.stage != Stage::Logs || !p.asked.remove(&from) {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+        }
+        p.progress = cx.usec;
+        p.logs.insert(from, log);
+        if from == p.auth {
+            p.dups = dups;
+        }
+        self.logs_complete(cx);
+    }
+
+    /// A member is equal to the newest copy now.
+    pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        let Stage::Syncing(left) = &mut self.peering.stage else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, of = osd);
+        };
+        let last = left.remove(&osd) && left.is_empty();
+        self.peering.progress = cx.usec;
+        if last {
+            self.all_synced(cx);
+        }
+    }
+
+    /// A member has no room for all that it lacks. Others serve without it, if they are enough; else it is tried again.
+    pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        let again = !self.lead.roomless.insert(osd);
+        let pause = if again { ROOM_AGAIN } else { 0 };
+        self.peering.progress = cx.usec;
+        self.peering.again.get_or_insert(cx.usec + pause);
+    }
+
+    /// The holder could not go on.
+    pub(super) fn sync_failed(&mut self) {
+        self.peering.retry = true;
+        let auth = self.peering.auth;
+        if !self.lead.unfit.insert(auth) {
+            // So all are that have it: each is asked in its turn.
+            self.lead.unfit = BTreeSet::from([auth]);
+        }
+    }
+
+    /// A member remembers that it took part.
+    pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
+        let Stage::Activating(left) = &mut self.peering.stage else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+        };
+        let last = left.remove(&from) && left.is_empty();
+        self.peering.progress = cx.usec;
+        if last {
+            self.peering.next = Some(Next::Serve);
+        }
+    }
+
+    /// A new map within the interval: OSDs came or went, or this one is recorded as up.
+    pub(super) fn recheck(&mut self, cx: &mut Ctx<'_>) {
+        let lost_helper = self.has_lost_helper();
+        let (p, site) = (&mut *self.peering, self.site);
+        match p.stage {
+            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => {
+                p.asked.retain(|o| site.is_up(*o));
+                p.asked_all = false;
+                p.stage = Stage::Strays;
+                self.infos_complete(cx);
+            }
+            Stage::UpThru => self.activate(cx),
+            // The holder of the newest copy need not be a member: that it was marked down ends no interval, but makes it
+            // forget what it was asked for, even if it lives.
+            Stage::Logs | Stage::Syncing(_) if lost_helper => p.next = Some(Next::Anew),
+            _ => {}
+        }
+    }
+
+    /// Whether an OSD that is at work for this attempt has been down since that began.
+    fn has_lost_helper(&self) -> bool {
+        let (map, since) = (&self.site.map, self.lead.id.epoch);
+        let was_down = |o: i32| map.osd(o).is_none_or(|v| !v.up || v.up_from > since);
+        (0..map.max_osd()).any(|o| self.peering.awaits(o) && was_down(o))
+    }
+
+    /// Asks for an acting set, none for the one that should be; and waits for it.
+    fn change_acting(&mut self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
+        self.site.want_acting(acting.clone(), cx);
+        self.peering.stage = Stage::Acting(acting);
+    }
+
+    /// Time passes.
+    pub(super) fn tick(&mut self, cx: &mut Ctx<'_>) {
+        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
+        let p = &*self.peering;
+        let patient = matches!(
+            p.stage,
+            Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting | Stage::UpThru | Stage::Lease
+        );
+        let again = p.again.is_some_and(|at| cx.usec >= at) && p.awaits_room(&self.lead.roomless);
+        if p.retry || again || !patient && cx.usec.saturating_sub(p.progress) > patience {
+            self.peering.next = Some(Next::Anew);
+        } else if p.stage == Stage::Lease {
+            self.activate(cx);
+        } else if let Stage::Acting(acting) = &p.stage {
+            self.site.want_acting(acting.clone(), cx);
+        } else {
+            self.record_alive(cx);
         }
     }
 
@@ -202,18 +359,8 @@ impl Pg {
     }
 
     pub(super) fn wait_for(&mut self, wait: Wait) {
-        if let Some(p) = self.peering() {
-            p.stage = Stage::Waiting(wait);
-        }
-    }
-
-    /// The last of this OSD's transactions is durable.
-    pub(super) fn quiesced(&mut self, cx: &mut Ctx<'_>) {
-        match &self.role {
-            Role::Peering(p) if p.stage == Stage::Flushing => self.ask_members(cx),
-            Role::Replica(_) | Role::Stray => self.answer_query(cx),
-            _ => {}
-        }
+        let p = &mut *self.peering;
+        p.stage = Stage::Waiting(wait);
     }
 
     fn ask_members(&mut self, cx: &mut Ctx<'_>) {
@@ -227,7 +374,7 @@ impl Pg {
             .filter(|&o| o != me)
             .collect();
         let promised = self.lead.promised.unwrap_or_default();
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         p.promised = promised;
         p.stage = Stage::Infos;
         p.infos.insert(me, mine);
@@ -239,58 +386,13 @@ impl Pg {
         let id = self.lead.id;
         for osd in osds {
             self.outbox.send(osd, id, PeerBody::Query, false, cx);
-            if let Some(p) = self.peering() {
-                p.asked.insert(osd);
-            }
-        }
-    }
-
-    /// An OSD says what it has: asked, or because its copy belongs elsewhere.
-    pub(super) fn notified(
-        &mut self,
-        from: i32,
-        id: PeeringId,
-        info: Option<PgInfo>,
-        promised: Promise,
-        cx: &mut Ctx<'_>,
-    ) {
-        let current = id == self.lead.id;
-        match &mut self.role {
-            Role::Peering(p) => {
-                if current && p.asked.remove(&from) {
-                    p.progress = cx.usec;
-                    p.promised = p.promised.max(promised.from(cx.usec));
-                    p.infos.insert(from, info);
-                    self.infos_complete(cx);
-                } else if info.is_some() && p.wants_strays() && !p.knows_of(from) && self.may_matter(from) {
-                    // It takes part only once it was asked in this attempt.
-                    self.ask(vec![from], cx);
-                }
-            }
-            Role::Active(_) => self.copy_announced(from, id, info.as_ref(), cx),
-            _ => {}
-        }
-    }
-
-    /// What an OSD has, for a primary that serves.
-    fn copy_announced(&mut self, from: i32, id: PeeringId, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
-        if !self.backfill_info(from, id, info, cx) {
-            self.retire_stray(from, info, cx);
-        }
-    }
-
-    /// Has a copy deleted that is not needed: there are as many members as there should be.
-    fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
-        let place = &self.site.interval.place;
-        let complete = place.acting.count() >= self.site.pool.size as usize;
-        let wanted = place.acting.contains(osd) || place.raw.contains(osd) || place.up.contains(osd);
-        if info.is_some() && complete && !wanted {
-            self.outbox.send(osd, self.lead.id, PeerBody::Remove, false, cx);
+            let p = &mut *self.peering;
+            p.asked.insert(osd);
         }
     }
 
     fn infos_complete(&mut self, cx: &mut Ctx<'_>) {
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         let asks = matches!(
             p.stage,
             Stage::Infos | Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
@@ -307,17 +409,16 @@ impl Pg {
     }
 
     fn ask_strays(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
-        if let Some(p) = self.peering() {
-            p.stage = Stage::Strays;
-            p.progress = cx.usec;
-        }
+        let p = &mut *self.peering;
+        p.stage = Stage::Strays;
+        p.progress = cx.usec;
         self.ask(osds, cx);
     }
 
     /// Asks every OSD that is up and was not asked.
     fn ask_all(&mut self, cx: &mut Ctx<'_>) {
         let map = Arc::clone(&self.site.map);
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         p.asked_all = true;
         let up = |o: &i32| map.osd(*o).is_some_and(|v| v.up);
         let new = (0..map.max_osd()).filter(|o| up(o) && !p.knows_of(*o)).collect();
@@ -325,46 +426,12 @@ impl Pg {
         self.infos_complete(cx);
     }
 
-    /// A new map within the interval: OSDs came or went, or this one is recorded as up.
-    pub(super) fn recheck_peering(&mut self, cx: &mut Ctx<'_>) {
-        let map = Arc::clone(&self.site.map);
-        let lost_helper = self.has_lost_helper();
-        let Some(p) = self.peering() else { return };
-        match p.stage {
-            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => {
-                p.asked.retain(|o| map.osd(*o).is_some_and(|v| v.up));
-                p.asked_all = false;
-                p.stage = Stage::Strays;
-                self.infos_complete(cx);
-            }
-            Stage::UpThru => self.activate(cx),
-            // The holder of the newest copy need not be a member: that it was marked down ends no interval, but makes it
-            // forget what it was asked for, even if it lives.
-            Stage::Logs | Stage::Syncing(_) if lost_helper => self.begin_peering(cx),
-            _ => {}
-        }
-    }
-
-    /// Whether an OSD that is at work for this attempt has been down since that began.
-    fn has_lost_helper(&self) -> bool {
-        let Role::Peering(p) = &self.role else {
-            return false;
-        };
-        let was_down = |o: i32| {
-            self.site
-                .map
-                .osd(o)
-                .is_none_or(|v| !v.up || v.up_from > self.lead.id.epoch)
-        };
-        (0..self.site.map.max_osd()).any(|o| p.awaits(o) && was_down(o))
-    }
-
     fn choose(&mut self, cx: &mut Ctx<'_>) {
         let (me, members) = (self.site.whoami, self.site.interval.members());
         let enough = self.site.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
-        let better_without = self.is_better_without_temporary();
+        let better_without = self.site.is_better_without_temporary();
         let (unfit, backend) = (self.lead.unfit.clone(), Arc::clone(&self.site.backend));
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         let best = backend.authority(&p.infos, &unfit, &[&[me], &members]);
         if best.is_none() && p.infos.values().any(Option::is_some) {
             return if p.asked_all {
@@ -418,45 +485,8 @@ impl Pg {
         self.logs_complete(cx);
     }
 
-    /// Another OSD's log.
-    pub(super) fn log_received(
-        &mut self,
-        from: i32,
-        (tail, head): (EVersion, EVersion),
-        entries: Vec<LogEntry>,
-        dups: Vec<DupBatch>,
-        cx: &mut Ctx<'_>,
-    ) {
-        let ascend = entries.is_sorted_by(|a, b| a.version < b.version)
-            && dups.is_sorted_by(|a, b| a.name() < b.name());
-        if !ascend {
-            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
-        }
-        if matches!(self.role, Role::Active(_)) {
-            return self.backfill_log(from, &PgLog::from_entries(tail, head, entries), cx);
-        }
-        let pgid = self.site.pgid;
-        let Some(p) = self
-            .peering()
-            .filter(|p| p.stage == Stage::Logs && p.asked.contains(&from))
-        else {
-            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
-        };
-        if p.asked.remove(&from) {
-            p.progress = cx.usec;
-            p.logs.insert(from, PgLog::from_entries(tail, head, entries));
-            if from == p.auth {
-                p.dups = dups;
-            }
-            self.logs_complete(cx);
-        }
-    }
-
     fn logs_complete(&mut self, cx: &mut Ctx<'_>) {
-        if self
-            .peering()
-            .is_some_and(|p| p.stage == Stage::Logs && p.asked.is_empty())
-        {
+        if self.peering.stage == Stage::Logs && self.peering.asked.is_empty() {
             self.sync_or_activate(cx);
         }
     }
@@ -469,7 +499,7 @@ impl Pg {
             return self.change_acting(acting, cx);
         }
         let waits_for_room = plans.iter().any(|(o, _)| self.lead.roomless.contains(o));
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         if waits_for_room && !p.asked_all {
             // Others than members may have copies that can serve.
             return self.ask_all(cx);
@@ -486,48 +516,8 @@ impl Pg {
         }
     }
 
-    /// A member is equal to the newest copy now.
-    pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
-        if matches!(self.role, Role::Active(_)) {
-            return self.backfill_copied(osd, cx);
-        }
-        let Some(p) = self.peering() else { return };
-        if let Stage::Syncing(left) = &mut p.stage {
-            p.progress = cx.usec;
-            if left.remove(&osd) && left.is_empty() {
-                self.all_synced(cx);
-            }
-        }
-    }
-
-    /// A member has no room for all that it lacks. Others serve without it, if they are enough; else it is tried again.
-    pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
-        if matches!(self.role, Role::Active(_)) {
-            return self.backfill_refused(osd, cx);
-        }
-        let again = !self.lead.roomless.insert(osd);
-        let pause = if again { ROOM_AGAIN } else { 0 };
-        if let Some(p) = self.peering() {
-            p.progress = cx.usec;
-            p.again.get_or_insert(cx.usec + pause);
-        }
-    }
-
-    /// The holder could not go on.
-    pub(super) fn sync_failed(&mut self, cx: &mut Ctx<'_>) {
-        let Some(p) = self.peering() else {
-            return self.backfill_failed(cx);
-        };
-        p.retry = true;
-        let auth = p.auth;
-        if !self.lead.unfit.insert(auth) {
-            // So all are that have it: each is asked in its turn.
-            self.lead.unfit = BTreeSet::from([auth]);
-        }
-    }
-
     fn all_synced(&mut self, cx: &mut Ctx<'_>) {
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         let invalid = p
             .infos
             .get(&p.auth)
@@ -547,7 +537,7 @@ impl Pg {
         let recorded =
             self.site.interval.is_recorded(&*self.site.map) || self.site.cfg.has_bug(Bug::NoUpThru);
         let is_read_elsewhere = self.is_read_elsewhere(cx.usec);
-        let Some(p) = self.peering() else { return };
+        let p = &mut *self.peering;
         if !recorded {
             p.stage = Stage::UpThru;
             return;
@@ -578,7 +568,10 @@ impl Pg {
             };
             let log = updates.remove(&m).unwrap_or(keep);
             if m == self.site.whoami {
-                self.apply_activation(info.clone(), log, id, m, cx);
+                let (what, store) = (Commit::Activate { id, primary: m }, &mut *self.store);
+                self.copy
+                    .activate(self.site, (info.clone(), log), what, store, cx);
+                self.copying.target = None;
             } else {
                 self.outbox.send(
                     m,
@@ -594,151 +587,57 @@ impl Pg {
         }
     }
 
-    /// Takes over info and log, as primary or replica; objects are equal already.
-    pub(super) fn apply_activation(
-        &mut self,
-        info: PgInfo,
-        update: LogUpdate,
-        id: PeeringId,
-        primary: i32,
-        cx: &mut Ctx<'_>,
-    ) {
-        let mut txn = Txn {
-            objects: self.no_stages(),
-            meta: Vec::new(),
-        };
-        self.copy.take_over(self.site.pgid, info, update, &mut txn);
-        self.copying.target = None;
-        self.store.submit(txn, Commit::Activate { id, primary }, cx);
+    /// Counts objects and bytes anew, before activation.
+    fn count(&mut self, cx: &mut Ctx<'_>) {
+        self.peering.counted = Usage::default();
+        let (from, _) = self.site.range();
+        self.count_from(from, cx);
     }
 
-    /// This OSD remembers that it took part.
-    pub(super) fn activation_committed(&mut self, id: PeeringId, primary: i32, cx: &mut Ctx<'_>) {
-        if id != self.lead.id {
+    fn count_from(&mut self, from: Bytes, cx: &mut Ctx<'_>) {
+        let (_, to) = self.site.range();
+        self.store.list((from, to), COUNT_PAGE, Pending::Count, cx);
+    }
+
+    /// Objects to be counted.
+    pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let p = &mut *self.peering;
+        if p.stage != Stage::Counting {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
+        }
+        let Ok((objects, next)) = r else {
+            // The store may read it the next time; till then the PG says where it stands.
+            p.retry = true;
             return;
+        };
+        for (key, info) in objects {
+            p.counted = p.counted.plus(usage_of(&key, &info));
         }
-        if primary == self.site.whoami {
-            self.member_activated(primary, cx);
-        } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
-            self.outbox.send(primary, id, PeerBody::Activated, true, cx);
+        if let Some(from) = next {
+            return self.count_from(from, cx);
         }
+        if let Some(Some(info)) = p.infos.get_mut(&p.auth) {
+            info.usage = p.counted;
+            info.usage_invalid = false;
+        }
+        self.activate(cx);
     }
+}
 
-    /// A member remembers that it took part.
-    pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
-        if matches!(self.role, Role::Active(_)) {
-            return self.backfill_noted(from, cx);
-        }
-        let Some(p) = self.peering() else { return };
-        if let Stage::Activating(left) = &mut p.stage {
-            p.progress = cx.usec;
-            if left.remove(&from) && left.is_empty() {
-                self.become_active(cx);
-            }
-        }
-    }
-
-    fn become_active(&mut self, cx: &mut Ctx<'_>) {
-        let at = self.copy.info.last_update;
-        let me = self.site.whoami;
-        let peers = self
-            .site
-            .interval
-            .members()
-            .into_iter()
-            .filter(|&o| o != me)
-            .map(|o| (o, at))
-            .collect();
-        let place = &self.site.interval.place;
-        let to_be = place.up.osds();
-        let to_be = to_be.filter(|o| !place.acting.contains(*o)).collect();
-        let temporary = place.up != place.acting;
-        let infos = self
-            .peering()
-            .map(|p| std::mem::take(&mut p.infos))
-            .unwrap_or_default();
-        self.role = Role::Active(Active {
-            peers,
-            local: at,
-            committed: at,
-            in_flight: Default::default(),
-            lease: Default::default(),
-            backfill: Box::new(Backfill::new(to_be, temporary)),
-            trimmer: Default::default(),
-            repairs: Default::default(),
-            sent: cx.usec,
-        });
-        self.update_trim_queue();
-        self.survey_targets(cx);
-        if self.backfill_state() == BackfillState::Idle {
-            self.lead.forced = Forced::default();
-        }
-        for (osd, info) in &infos {
-            self.retire_stray(*osd, info.as_ref(), cx);
-        }
-        for op in std::mem::take(&mut self.ops.held) {
-            self.handle_op(op, cx);
-        }
-    }
-
-    /// A connection to or from another OSD was lost, and messages with it.
-    pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
-        match &mut self.role {
-            Role::Peering(p) => {
-                p.retry |= p.awaits(osd);
-            }
-            Role::Active(_) => {
-                self.resend_writes(Some(osd), cx);
-                self.lease_reset(osd);
-                self.backfill_reset(osd, cx);
-            }
-            _ => {}
-        }
-        self.source_peer_reset(osd, cx);
-        self.repair_reset(osd, cx);
-        self.turn_released(osd);
-    }
-
-    /// A time has come for which an alarm was set.
-    pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
-        self.check_watches(cx);
-        self.pump_feeds(cx);
-    }
-
-    /// Time passes; to be called about once a second.
-    pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
-        match &self.role {
-            Role::Peering(p) => {
-                let patient = matches!(
-                    p.stage,
-                    Stage::Waiting(_) | Stage::Syncing(_) | Stage::Counting | Stage::UpThru | Stage::Lease
-                );
-                let again = p.again.is_some_and(|at| cx.usec >= at) && p.awaits_room(&self.lead.roomless);
-                if p.retry || again || !patient && cx.usec.saturating_sub(p.progress) > patience {
-                    self.begin_peering(cx);
-                } else if p.stage == Stage::Lease {
-                    self.activate(cx);
-                } else if let Stage::Acting(acting) = &p.stage {
-                    self.want_acting(acting.clone(), cx);
-                } else {
-                    self.record_alive(cx);
-                }
-            }
-            Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => self.resend_writes(None, cx),
-            Role::Stray => self.announce(cx),
-            _ => {}
-        }
-        self.lease_tick(cx);
-        self.backfill_tick(cx);
-        self.check_watches(cx);
-        self.trim_on(cx);
-        self.repair_tick(cx);
-        self.retry_copies(cx);
-        self.recall_dropped(cx);
-        self.ops
-            .contexts
-            .evict(self.site.shares.contexts, self.site.shares.context_bytes);
+/// What an object adds to the usage.
+fn usage_of(key: &Bytes, info: &[u8]) -> Usage {
+    let info = decode_all::<ObjectInfo>(info).unwrap_or_default();
+    let is_head = key::snap_of(key) == Some(snap::NOSNAP);
+    let bytes = if is_head {
+        i64::try_from(info.size).unwrap_or(i64::MAX) + info.snap_set.clone_bytes()
+    } else {
+        0
+    };
+    Usage {
+        objects: 1,
+        bytes,
+        clones: i64::from(!is_head),
+        whiteouts: i64::from(info.whiteout),
     }
 }
 

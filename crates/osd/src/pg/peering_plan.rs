@@ -4,72 +4,104 @@ use std::sync::Arc;
 
 use spirula_maps::EVersion;
 
-use super::Pg;
-use super::dups::DupBatch;
-use super::log::PgLog;
+use super::cluster::Positions;
+use super::info::PgInfo;
 use super::message::LogUpdate;
+use super::peering::Agreeing;
 use super::push::SyncPlan;
 
-impl Pg {
-    /// What a copy with this log lacks of the one here. `exact`: its objects are as its log says.
-    pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool) -> SyncPlan {
-        let lacking = self
-            .site
-            .backend
-            .lacking(&self.copy.log, theirs, exact, &self.site.cfg);
-        lacking.map_or(SyncPlan::Backfill, |(plan, _)| plan)
-    }
-
+impl Agreeing<'_> {
     /// What each member lacks; what their logs must become is noted for the activation.
     pub(super) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
         let me = self.site.whoami;
         let (cfg, backend) = (Arc::clone(&self.site.cfg), Arc::clone(&self.site.backend));
-        let own = std::mem::take(&mut self.copy.log);
-        let own_dups: Vec<DupBatch> = self.copy.dups.batches().cloned().collect();
+        let (p, own) = (&mut *self.peering, &self.copy.log);
         let mut plans = Vec::new();
-        if let Some(p) = self.peering() {
-            let auth_log = if p.auth == me {
-                Some(&own)
-            } else {
-                p.logs.get(&p.auth)
-            };
-            let head = p
-                .infos
-                .get(&p.auth)
-                .and_then(Option::as_ref)
-                .map(|i| i.last_update);
-            for &m in members {
-                let info = p.infos.get(&m).and_then(Option::as_ref);
-                if info.is_some_and(|i| !i.incomplete && Some(i.last_update) == head) {
-                    continue;
-                }
-                let log = if m == me { Some(&own) } else { p.logs.get(&m) };
-                let usable = info.is_some_and(|i| !i.incomplete);
-                let compared = auth_log
-                    .zip(log.filter(|_| usable))
-                    .and_then(|(a, o)| backend.lacking(a, o, info.is_some_and(|i| !i.ahead), &cfg));
-                let (plan, update) = compared.unwrap_or_else(|| {
-                    let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
-                    let dups = if p.auth == me {
-                        own_dups.clone()
-                    } else {
-                        p.dups.clone()
-                    };
-                    (
-                        SyncPlan::Backfill,
-                        LogUpdate {
-                            keep_to: EVersion::ZERO,
-                            replace: true,
-                            entries,
-                            dups,
-                        },
-                    )
-                });
-                p.updates.insert(m, update);
-                plans.push((m, plan));
+        let auth_log = if p.auth == me {
+            Some(own)
+        } else {
+            p.logs.get(&p.auth)
+        };
+        let head = p
+            .infos
+            .get(&p.auth)
+            .and_then(Option::as_ref)
+            .map(|i| i.last_update);
+        for &m in members {
+            let info = p.infos.get(&m).and_then(Option::as_ref);
+            if info.is_some_and(|i| !i.incomplete && Some(i.last_update) == head) {
+                continue;
             }
+            let log = if m == me { Some(own) } else { p.logs.get(&m) };
+            let usable = info.is_some_and(|i| !i.incomplete);
+            let compared = auth_log
+                .zip(log.filter(|_| usable))
+                .and_then(|(a, o)| backend.lacking(a, o, info.is_some_and(|i| !i.ahead), &cfg));
+            let (plan, update) = compared.unwrap_or_else(|| {
+                let entries = auth_log.map(|l| l.iter().cloned().collect()).unwrap_or_default();
+                let dups = if p.auth == me {
+                    self.copy.dups.batches().cloned().collect()
+                } else {
+                    p.dups.clone()
+                };
+                (
+                    SyncPlan::Backfill,
+                    LogUpdate {
+                        keep_to: EVersion::ZERO,
+                        replace: true,
+                        entries,
+                        dups,
+                    },
+                )
+            });
+            p.updates.insert(m, update);
+            plans.push((m, plan));
         }
-        self.copy.log = own;
         plans
+    }
+
+    /// The members that can serve at once where others lack much; `None` where all are to be waited for.
+    pub(super) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
+        let p = &*self.peering;
+        let best = p.infos.get(&p.auth)?.as_ref()?;
+        let few = self.site.cfg.sync_objects;
+        // One that was just copied to in the background lacks what was written meanwhile, however large that is: it must
+        // end somewhere. What it notes is one epoch older than what the members did.
+        let copied_to = |o: &i32| {
+            let info = p.infos.get(o).and_then(Option::as_ref);
+            info.is_some_and(|i| i.last_epoch_started + 1 == best.last_epoch_started)
+        };
+        let much = |(osd, plan): &&(i32, SyncPlan)| match plan {
+            _ if self.lead.roomless.contains(osd) => true,
+            SyncPlan::Objects(keys) => {
+                keys.len() > few || !copied_to(osd) && self.site.is_heavy(keys.len(), best.usage)
+            }
+            // Any of them may have to be copied.
+            SyncPlan::Backfill => {
+                let all = usize::try_from(best.usage.objects).unwrap_or(0);
+                all > few || self.site.is_heavy(all, best.usage)
+            }
+        };
+        let slow: Vec<i32> = plans.iter().filter(much).map(|(o, _)| *o).collect();
+        if slow.is_empty() {
+            return None;
+        }
+        let acting = &self.site.interval.place.acting;
+        let mut ready: Vec<i32> = acting.osds().filter(|o| !slow.contains(o)).collect();
+        // Copies that belong elsewhere can serve as well as any.
+        let equal = |i: &PgInfo| !i.incomplete && i.age() == best.age();
+        let up = |o: &i32| self.site.is_up(*o);
+        let strays = p
+            .infos
+            .iter()
+            .filter(|(_, i)| i.as_ref().is_some_and(equal))
+            .map(|(o, _)| *o);
+        ready.extend(strays.filter(|o| !acting.contains(*o) && up(o)));
+        ready.truncate(self.site.pool.size as usize);
+        let would_do = |o: &Vec<i32>| {
+            let acting = Positions::from(o.clone());
+            self.site.backend.is_enough(&acting, self.site.pool.min_size)
+        };
+        Some(ready).filter(would_do)
     }
 }

@@ -8,10 +8,9 @@
 //! Where no copy's past is known from that activation on, as maps were missed or there is no copy, every OSD is asked, and
 //! one that is down is waited for, unless it was down already then.
 
-use super::Pg;
 use super::bug::Bug;
 use super::history::History;
-use super::peering::Peering;
+use super::peering::{Agreeing, Peering};
 use super::replicated::newest_activation;
 
 /// What is to be done about OSDs that may hold a newer copy than those that answered.
@@ -27,12 +26,10 @@ pub(super) enum Prior {
     Down(Vec<i32>),
 }
 
-impl Pg {
+impl Agreeing<'_> {
     /// What the answers so far leave to be asked.
     pub(super) fn prior(&self) -> Prior {
-        let super::Role::Peering(p) = &self.role else {
-            return Prior::Enough;
-        };
+        let p = &*self.peering;
         if self.site.cfg.has_bug(Bug::NoPrior) {
             return Prior::Enough;
         }
@@ -49,9 +46,7 @@ impl Pg {
 
     /// Whether somebody may answer reads who was promised that, and does not know yet that the interval has ended.
     pub(super) fn is_read_elsewhere(&self, usec: u64) -> bool {
-        let super::Role::Peering(p) = &self.role else {
-            return false;
-        };
+        let p = &*self.peering;
         let by_members = usec < p.promised.members && !self.site.cfg.has_bug(Bug::NoSharedWait);
         if usec >= p.promised.primary && !by_members {
             return false;
@@ -75,9 +70,7 @@ impl Pg {
     /// Whether a copy may be the newest one that is announced unasked: its OSD was a member of an interval that matters, or it is not
     /// known who was.
     pub(super) fn may_matter(&self, osd: i32) -> bool {
-        let super::Role::Peering(p) = &self.role else {
-            return false;
-        };
+        let p = &*self.peering;
         let since = newest_activation(&p.infos).max(self.site.pool.created);
         let history = self.known_history(p, since);
         history.is_none_or(|h| h.intervals().iter().any(|i| i.acting.contains(&osd)))

@@ -30,11 +30,6 @@ pub(super) struct Replica {
 }
 
 impl Pg {
-    /// Whether it follows a primary that serves, or is about to.
-    pub(super) fn is_active_replica(&self) -> bool {
-        matches!(&self.role, Role::Replica(r) if r.active)
-    }
-
     /// A primary asks what is here.
     pub(super) fn queried(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         if !self.site.is_leader(from, id) || id < self.lead.id {
@@ -109,7 +104,10 @@ impl Pg {
             committed,
             share: Share::default(),
         };
-        self.apply_activation(info, log, id, from, cx);
+        let what = Commit::Activate { id, primary: from };
+        self.copying.target = None;
+        let (site, store) = (&self.site, &mut self.store);
+        self.copy.activate(site, (info, log), what, store, cx);
     }
 
     /// A write of the primary.

@@ -51,3 +51,23 @@ pub(super) struct Active {
     /// When the oldest of them was sent (again).
     pub(super) sent: u64,
 }
+
+impl Role {
+    /// What is done for members to be, where this OSD serves.
+    pub(super) fn backfill(&self) -> Option<&Backfill> {
+        match self {
+            Self::Active(a) => Some(&a.backfill),
+            _ => None,
+        }
+    }
+
+    /// Whether this OSD leads the PG and serves clients.
+    pub(super) fn is_active(&self) -> bool {
+        matches!(self, Self::Active(_))
+    }
+
+    /// Whether it follows a primary that serves, or is about to.
+    pub(super) fn is_active_replica(&self) -> bool {
+        matches!(self, Self::Replica(r) if r.active)
+    }
+}

@@ -8,12 +8,15 @@ use bytes::Bytes;
 use spirula_maps::{HObject, PgId};
 
 use super::backend::{self, Backend};
+use super::bug::Bug;
 use super::cluster::{ClusterMap, PoolView};
 use super::config::{PgConfig, Shares};
 use super::interval::Interval;
 use super::key;
 use super::layout::Part;
+use super::log::Usage;
 use super::message::PeeringId;
+use super::output::{Ctx, Output};
 
 /// A PG's surroundings.
 #[derive(Debug)]
@@ -87,6 +90,28 @@ impl Site {
     pub(super) fn others(&self) -> Vec<i32> {
         let acting = self.interval.place.acting.osds();
         acting.filter(|o| *o != self.whoami).collect()
+    }
+
+    /// Whether the temporary members are too few to serve and those that should be are not.
+    pub(super) fn is_better_without_temporary(&self) -> bool {
+        let place = &self.interval.place;
+        let would_do = self.backend.is_enough(&place.up, self.pool.min_size);
+        would_do && place.up != place.acting
+    }
+
+    /// Asks the monitors for an acting set, none for the one that should be.
+    pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
+        if acting.is_empty() && self.cfg.has_bug(Bug::KeptTemporary) {
+            return;
+        }
+        let pgid = self.pgid;
+        cx.out.push(Output::PgTemp { pgid, acting });
+    }
+
+    /// Whether so many objects of a PG are more bytes than requests should wait for, if they are as large as others.
+    pub(super) fn is_heavy(&self, objects: usize, usage: Usage) -> bool {
+        let bytes = usage.bytes.max(0) / usage.objects.max(1);
+        bytes.saturating_mul(i64::try_from(objects).unwrap_or(i64::MAX)) > self.shares.sync_bytes
     }
 
     /// Whether there are enough members to serve.

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use spirula_maps::PgId;
 
 use super::account::Room;
 use super::copy::CopyFetch;
@@ -241,18 +242,19 @@ fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
     out
 }
 
+/// The key of a PG's staging object.
+fn stage_key(pgid: PgId, slot: Slot) -> Bytes {
+    key::stage_key(pgid, slot as u8)
+}
+
+/// Removes whatever staging objects there may be.
+pub(super) fn no_stages(pgid: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
+    let keys = Slot::ALL.map(|slot| stage_key(pgid, slot)).into_iter();
+    let keys = keys.chain([key::repair_key(pgid)]);
+    keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
+}
+
 impl Pg {
-    fn stage_key(&self, slot: Slot) -> Bytes {
-        key::stage_key(self.site.pgid, slot as u8)
-    }
-
-    /// Removes whatever staging objects there may be.
-    pub(super) fn no_stages(&self) -> Vec<(Bytes, Vec<ObjectOp>)> {
-        let keys = Slot::ALL.map(|slot| self.stage_key(slot)).into_iter();
-        let keys = keys.chain([key::repair_key(self.site.pgid)]);
-        keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
-    }
-
     /// Removes the staging objects that nobody waits for any more.
     pub(super) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
         for slot in Slot::ALL {
@@ -265,7 +267,7 @@ impl Pg {
     }
 
     fn remove_stage(&mut self, slot: Slot, cx: &mut Ctx<'_>) {
-        let objects = vec![(self.stage_key(slot), vec![ObjectOp::Remove])];
+        let objects = vec![(stage_key(self.site.pgid, slot), vec![ObjectOp::Remove])];
         self.replicate_own(None, objects, cx);
     }
 
@@ -421,7 +423,7 @@ impl Pg {
             job.begun = true;
         }
         let slot = job.slot;
-        let objects = vec![(self.stage_key(slot), ops)];
+        let objects = vec![(stage_key(self.site.pgid, slot), ops)];
         self.replicate_own(Some(seq), objects, cx);
     }
 
@@ -431,7 +433,7 @@ impl Pg {
         };
         let whole = Arc::new(Whole {
             slot,
-            key: self.stage_key(slot),
+            key: stage_key(self.site.pgid, slot),
         });
         *self.ops.stages.place(slot) = Place::Whole(Arc::downgrade(&whole));
         let Some(job) = self.ops.stages.job(seq) else {

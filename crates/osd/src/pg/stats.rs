@@ -1,24 +1,14 @@
 //! What a PG reports about itself.
 
 use bytes::Bytes;
-use spirula_denc::decode_all;
-use spirula_maps::{EVersion, HObject, IntervalSet, PgId, snap};
+use spirula_maps::{EVersion, HObject, IntervalSet, PgId};
 
-use super::backfill::BackfillState;
-use super::backfill::Need;
+use super::backfill::{Backfill, BackfillState, Need};
 use super::exec::IoCount;
-use super::fetch::ReadError;
-use super::log::Usage;
-use super::object::ObjectInfo;
-use super::output::{Ctx, Page};
 use super::peering::{Stage, Wait};
 use super::role::Role;
 use super::snaps::trim::TrimState;
-use super::store_queue::Pending;
 use super::{Pg, key};
-
-/// Objects counted in one step.
-const PAGE: usize = 512;
 
 /// Counts since the daemon started, and the count in progress.
 #[derive(Debug, Default)]
@@ -26,7 +16,6 @@ pub(super) struct Counters {
     io: IoCount,
     /// Objects, bytes and omap pairs that were copied to others.
     recovered: (i64, i64, i64),
-    counting: Usage,
     /// Copies of objects that were repaired.
     pub(super) repaired: i64,
 }
@@ -211,7 +200,7 @@ impl Pg {
         degraded = degraded.saturating_add(i64::try_from(bad).unwrap_or(i64::MAX));
         let mut misplaced = 0;
         let stand_ins = place.acting.osds().filter(|o| !place.up.contains(*o)).count();
-        let mut lacking = a.backfill.lacking(objects, self.objects_left(objects));
+        let mut lacking = a.backfill.lacking(objects, self.copying.objects_left(objects));
         lacking.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
         for (i, n) in lacking.into_iter().enumerate() {
             *(if i < stand_ins {
@@ -244,12 +233,28 @@ impl Pg {
             (BackfillState::Idle, _) => return None,
             (_, true) if self.copying.unreadable.is_some() => "recovery_unfound",
             (_, false) if self.copying.unreadable.is_some() => "backfill_unfound",
-            (_, true) if self.is_target_full() => "recovery_toofull",
-            (_, false) if self.is_target_full() => "backfill_toofull",
+            (_, true)
+                if self
+                    .role
+                    .backfill()
+                    .is_some_and(|b| b.is_target_full(&*self.site.map)) =>
+            {
+                "recovery_toofull"
+            }
+            (_, false)
+                if self
+                    .role
+                    .backfill()
+                    .is_some_and(|b| b.is_target_full(&*self.site.map)) =>
+            {
+                "backfill_toofull"
+            }
             (BackfillState::Running, true) => "recovering",
             (BackfillState::Running, false) => "backfilling",
-            (_, true) if self.is_target_roomless() => "recovery_toofull",
-            (_, false) if self.is_target_roomless() => "backfill_toofull",
+            (_, true) if self.role.backfill().is_some_and(Backfill::is_target_roomless) => "recovery_toofull",
+            (_, false) if self.role.backfill().is_some_and(Backfill::is_target_roomless) => {
+                "backfill_toofull"
+            }
             (_, true) => "recovery_wait",
             (_, false) => "backfill_wait",
         })
@@ -278,7 +283,9 @@ impl Pg {
                 let copying = self.copying_state();
                 state.extend(copying);
                 state.extend(repairs.iter().filter(|s| Some(**s) != copying));
-                state.extend(self.forced_states());
+                if self.backfill_state() != BackfillState::Idle {
+                    state.extend(self.lead.forced.states());
+                }
                 if a.lease.is_late() {
                     state.push("laggy");
                 }
@@ -340,57 +347,5 @@ impl Pg {
             state.push("degraded");
         }
         Some((state, reason, blocked_by))
-    }
-
-    /// Counts objects and bytes anew, before activation.
-    pub(super) fn count(&mut self, cx: &mut Ctx<'_>) {
-        self.counters.counting = Usage::default();
-        let (from, _) = self.site.range();
-        self.count_from(from, cx);
-    }
-
-    fn count_from(&mut self, from: Bytes, cx: &mut Ctx<'_>) {
-        let (_, to) = self.site.range();
-        self.store.list((from, to), PAGE, Pending::Count, cx);
-    }
-
-    pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
-        if self.peering().is_none_or(|p| p.stage != Stage::Counting) {
-            return;
-        }
-        let Ok((objects, next)) = r else {
-            // The store may read it the next time; till then the PG says where it stands.
-            if let Some(p) = self.peering() {
-                p.retry = true;
-            }
-            return;
-        };
-        for (key, info) in objects {
-            let info = decode_all::<ObjectInfo>(&info).unwrap_or_default();
-            let is_head = key::snap_of(&key) == Some(snap::NOSNAP);
-            let size = if is_head {
-                i64::try_from(info.size).unwrap_or(i64::MAX) + info.snap_set.clone_bytes()
-            } else {
-                0
-            };
-            self.counters.counting = self.counters.counting.plus(Usage {
-                objects: 1,
-                bytes: size,
-                clones: i64::from(!is_head),
-                whiteouts: i64::from(info.whiteout),
-            });
-        }
-        if let Some(from) = next {
-            return self.count_from(from, cx);
-        }
-        let counted = self.counters.counting;
-        if let Some(p) = self.peering() {
-            let auth = p.auth;
-            if let Some(Some(info)) = p.infos.get_mut(&auth) {
-                info.usage = counted;
-                info.usage_invalid = false;
-            }
-            self.activate(cx);
-        }
     }
 }

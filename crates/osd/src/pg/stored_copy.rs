@@ -15,7 +15,11 @@ use super::key;
 use super::log::{LogEntry, LogOp, PgLog};
 use super::message::LogUpdate;
 use super::op::ClientOp;
+use super::output::Ctx;
+use super::push::SyncPlan;
 use super::site::Site;
+use super::stage;
+use super::store_queue::{Commit, StoreQueue};
 use super::txn::{MetaOp, Txn};
 
 /// What this OSD has of the PG.
@@ -119,7 +123,7 @@ impl StoredCopy {
     }
 
     /// Takes over info and log, as a member that was told so; the objects are as they say already.
-    pub(super) fn take_over(&mut self, pgid: PgId, info: PgInfo, update: LogUpdate, txn: &mut Txn) {
+    fn take_over(&mut self, pgid: PgId, info: PgInfo, update: LogUpdate, txn: &mut Txn) {
         if update.replace {
             for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
                 txn.meta.push(MetaOp::DeleteRange(from, to));
@@ -147,6 +151,32 @@ impl StoredCopy {
         };
         self.exists = true;
         txn.meta.push(self.info_record(pgid));
+    }
+
+    /// Takes over info and log durably, and with them removes what may be left of staging objects.
+    pub(super) fn activate(
+        &mut self,
+        site: &Site,
+        (info, update): (PgInfo, LogUpdate),
+        what: Commit,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    ) {
+        let mut txn = Txn {
+            objects: stage::no_stages(site.pgid),
+            meta: Vec::new(),
+        };
+        self.take_over(site.pgid, info, update, &mut txn);
+        store.submit(txn, what, cx);
+    }
+
+    /// Stores the info as it is now.
+    pub(super) fn save_info(&self, pgid: PgId, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
+        let txn = Txn {
+            objects: Vec::new(),
+            meta: vec![self.info_record(pgid)],
+        };
+        store.record(txn, cx);
     }
 
     /// Forgets it all: its records go with this transaction.
@@ -196,6 +226,12 @@ impl StoredCopy {
     /// Whether a request was executed before, or failed.
     pub(super) fn knows(&self, op: &ClientOp) -> bool {
         self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some()
+    }
+
+    /// What a copy with this log lacks of this one. `exact`: its objects are as its log says.
+    pub(super) fn plan_for(&self, theirs: &PgLog, exact: bool, site: &Site) -> SyncPlan {
+        let lacking = site.backend.lacking(&self.log, theirs, exact, &site.cfg);
+        lacking.map_or(SyncPlan::Backfill, |(plan, _)| plan)
     }
 
     /// The objects that were written after `base`; `None` where the log does not reach so far back.

@@ -7,17 +7,21 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::Pg;
+use super::backfill::Backfill;
 use super::config::Window;
+use super::copying::Copying;
 use super::fetch::{Fetched, ReadError, Want};
 use super::message::{PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::outbox::Outbox;
 use super::output::{Ctx, Output, StoreReply, StoredObject};
 use super::parts::{Part, Parts};
 use super::perf::DropReason;
 use super::push::{Lacking, Push, PushPart, SyncPlan};
-use super::role::Role;
-use super::store_queue::Pending;
+use super::site::Site;
+use super::stats::Counters;
+use super::store_queue::{Pending, StoreQueue};
+use super::stored_copy::StoredCopy;
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
@@ -62,6 +66,18 @@ enum Next {
     Read(Bytes, Vec<Want>),
     List(Bytes),
     Done,
+}
+
+impl SyncSource {
+    /// Objects of `all` that are still to be copied.
+    pub(super) fn left(&self, all: i64) -> i64 {
+        self.feeds.iter().map(|f| f.left(all)).sum()
+    }
+
+    /// Whether something is copied to an OSD, or is to be.
+    fn feeds(&self, osd: i32) -> bool {
+        self.feeds.iter().any(|f| f.target == osd && !f.done)
+    }
 }
 
 impl Feed {
@@ -131,7 +147,27 @@ impl Feed {
     }
 }
 
-impl Pg {
+/// The holder's side of copies. Reads the copy here, and sends it to others; the copy may be one that serves, and then the backfill says
+/// when.
+pub(super) struct Feeding<'a> {
+    pub(super) site: &'a Site,
+    pub(super) copy: &'a StoredCopy,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) outbox: &'a mut Outbox,
+    /// The attempt at peering that this OSD leads or follows.
+    pub(super) id: PeeringId,
+    /// Of a primary that serves.
+    pub(super) backfill: Option<&'a Backfill>,
+    pub(super) copying: &'a mut Copying,
+    pub(super) counters: &'a mut Counters,
+}
+
+impl Feeding<'_> {
+    /// Whether the target under way has no room for what it would get.
+    fn is_target_full(&self) -> bool {
+        self.backfill.is_some_and(|b| b.is_target_full(&*self.site.map))
+    }
+
     /// The primary asks to bring these members up to the copy here. Reading only, so the copy may be a stray.
     pub(super) fn start_sync(
         &mut self,
@@ -179,10 +215,10 @@ impl Pg {
     /// what is copied while the PG does not serve.
     fn window(&self, cx: &mut Ctx<'_>) -> Option<Window> {
         let cfg = &self.site.cfg;
-        let Role::Active(a) = &self.role else {
+        let Some(backfill) = self.backfill else {
             return Some(cfg.push_window);
         };
-        if self.copying.source.is_none() || !a.backfill.has_turn() || self.is_copying_held() {
+        if self.copying.source.is_none() || !backfill.has_turn() || backfill.is_held(self.site) {
             return None;
         }
         if let Some(usec) = self.copying.pace.rests_until(cx.usec) {
@@ -195,7 +231,7 @@ impl Pg {
 
     /// Accounts the time since a feed was last looked at, as something of it is done.
     fn note_work(&mut self, i: usize, cx: &Ctx<'_>) {
-        let serves = matches!(self.role, Role::Active(_));
+        let serves = self.backfill.is_some();
         let Some(f) = self.feed(i) else { return };
         let took = cx.usec.saturating_sub(f.since);
         f.since = cx.usec;
@@ -203,12 +239,6 @@ impl Pg {
             let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep_us);
             self.copying.pace.worked(cx.usec, took, rest, sleep);
         }
-    }
-
-    /// Objects that the copy under way has left, of which there are `all`.
-    pub(super) fn objects_left(&self, all: i64) -> Option<i64> {
-        let feeds = &self.copying.source.as_ref()?.feeds;
-        Some(feeds.iter().map(|f| f.left(all)).sum())
     }
 
     fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
@@ -343,8 +373,7 @@ impl Pg {
         let Some(f) = self.feed(i) else { return };
         f.unacked.push_back(weight);
         let target = f.target;
-        self.outbox
-            .send(target, self.lead.id, PeerBody::Push(push), false, cx);
+        self.outbox.send(target, self.id, PeerBody::Push(push), false, cx);
     }
 
     fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
@@ -363,7 +392,7 @@ impl Pg {
         let (target, to) = (f.target, next.unwrap_or(end));
         self.outbox.send(
             target,
-            self.lead.id,
+            self.id,
             PeerBody::Scan {
                 from,
                 to,
@@ -416,8 +445,8 @@ impl Pg {
             .feed(i)
             .and_then(|f| f.current.as_ref())
             .map(|c| c.key.clone());
-        // A primary that serves has it repaired and begins again.
-        self.copying.unreadable = key.filter(|key| !self.is_active() || !self.note_unreadable(key, cx));
+        self.copying.unreadable = None;
+        self.copying.damaged = key;
         self.abort_sync(cx);
     }
 
@@ -430,12 +459,7 @@ impl Pg {
 
     /// Messages to or from a target may be lost.
     pub(super) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
-        if self
-            .copying
-            .source
-            .as_ref()
-            .is_some_and(|s| s.feeds.iter().any(|f| f.target == osd && !f.done))
-        {
+        if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
             self.abort_sync(cx);
         }
     }

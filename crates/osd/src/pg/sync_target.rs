@@ -7,18 +7,21 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::Pg;
 use super::delete::removal;
 use super::fetch::Pieces;
 use super::fetch::ReadError;
-use super::message::{PeerBody, PeeringId};
+use super::info::PgInfo;
+use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::object::ObjectInfo;
+use super::outbox::Outbox;
 use super::output::{Claim, Ctx, Page};
 use super::parts;
 use super::perf::DropReason;
 use super::push::{Patch, Push, PushEnd, PushPart};
 use super::role::Role;
-use super::store_queue::{Commit, Pending};
+use super::site::Site;
+use super::store_queue::{Commit, Pending, StoreQueue};
+use super::stored_copy::StoredCopy;
 use super::txn::{ObjectOp, Txn, is_storable, log_bytes};
 
 /// Own objects listed in one step of a comparison.
@@ -82,11 +85,23 @@ pub(super) fn part_changes(
     (ops, snaps)
 }
 
-impl Pg {
+/// The target's side of a copy. May change the copy here, and nothing that clients see.
+pub(super) struct Receiving<'a> {
+    pub(super) site: &'a Site,
+    pub(super) copy: &'a mut StoredCopy,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) role: &'a Role,
+    /// The attempt at peering that this OSD follows.
+    pub(super) id: PeeringId,
+    pub(super) target: &'a mut Option<SyncTarget>,
+}
+
+impl Receiving<'_> {
     /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is to be one.
     fn is_target(&self, id: PeeringId) -> bool {
         let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
-        id == self.lead.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
+        id == self.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
     }
 
     /// From now on the copy is a mixture, durably before anything else.
@@ -94,7 +109,7 @@ impl Pg {
         // On its own: what comes with a push may be refused.
         let mut record = Txn::default();
         self.copy.mark_incomplete(self.site.pgid, &mut record);
-        self.copying.target.get_or_insert_default();
+        self.target.get_or_insert_default();
         self.store.record(record, cx);
     }
 
@@ -106,7 +121,7 @@ impl Pg {
         let is_background = matches!(self.role, Role::Stray);
         if let PushPart::Data { first, .. } = push.part {
             let is_full = is_background && cx.full.contains(&self.site.whoami);
-            if is_full || self.copying.target.as_ref().is_some_and(|t| t.refuses) {
+            if is_full || self.target.as_ref().is_some_and(|t| t.refuses) {
                 return self.refuse_push(id, from, (!first).then_some(push.key), cx);
             }
         }
@@ -154,7 +169,7 @@ impl Pg {
 
     /// Says that there is no room for a push, and removes what was pushed of its object.
     fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
-        self.copying.target.get_or_insert_default().refuses = true;
+        self.target.get_or_insert_default().refuses = true;
         // Of a copy that is as its log says nothing was changed.
         if let Some(key) = begun.filter(|_| self.copy.info.incomplete) {
             let txn = Txn {
@@ -186,7 +201,7 @@ impl Pg {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = source);
         }
         self.mark_incomplete(cx);
-        if let Some(t) = &mut self.copying.target {
+        if let Some(t) = self.target {
             t.scan = Some(Scan {
                 source,
                 to: to.clone(),
@@ -198,7 +213,7 @@ impl Pg {
 
     /// The own objects in that range.
     pub(super) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
-        let Some(scan) = self.copying.target.as_mut().and_then(|t| t.scan.as_mut()) else {
+        let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
             return;
         };
         // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
@@ -222,16 +237,38 @@ impl Pg {
         }
         match (needed, next) {
             (Some(needed), _) => {
-                if let Some(t) = &mut self.copying.target {
+                if let Some(t) = self.target {
                     t.scan = None;
                 }
                 self.outbox
-                    .send(source, self.lead.id, PeerBody::ScanAck(needed), true, cx);
+                    .send(source, self.id, PeerBody::ScanAck(needed), true, cx);
             }
             (None, Some(from)) => {
                 self.store.list((from, to), PAGE, Pending::Target, cx);
             }
             (None, None) => {}
+        }
+    }
+
+    /// The copy is complete up to a version, as the primary says.
+    pub(super) fn copied(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        info: PgInfo,
+        log: LogUpdate,
+        cx: &mut Ctx<'_>,
+    ) {
+        if !log.is_sound() {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
+        }
+        match self.role {
+            Role::Stray if self.site.is_leader(from, id) => {
+                let what = Commit::Activate { id, primary: from };
+                *self.target = None;
+                self.copy.activate(self.site, (info, log), what, self.store, cx);
+            }
+            _ => dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from),
         }
     }
 }

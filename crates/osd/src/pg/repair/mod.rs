@@ -136,7 +136,7 @@ impl Pg {
     /// This OSD can't read an object. Says whether it will be repaired, so that who needs it may wait; a member that is not
     /// primary has told its primary.
     pub(super) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
-        if self.is_active_replica() {
+        if self.role.is_active_replica() {
             let primary = self.site.interval.place.primary;
             self.send_repair(primary, RepairBody::Unreadable(key.clone()), false, cx);
             return false;

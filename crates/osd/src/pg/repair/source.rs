@@ -21,7 +21,7 @@ pub(in crate::pg) struct Asked {
 impl Pg {
     /// A member asks for part of an object. The primary sees to it that the object does not change meanwhile.
     pub(super) fn repair_read(&mut self, by: i32, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
-        if !self.is_active() && !self.is_active_replica() {
+        if !self.is_active() && !self.role.is_active_replica() {
             return;
         }
         let asked = Asked {

@@ -39,7 +39,7 @@ impl Pg {
         cx: &mut Ctx<'_>,
     ) {
         let is_own = from == self.site.whoami && self.is_active();
-        let is_led = self.is_active_replica() && self.site.is_leader(from, self.lead.id);
+        let is_led = self.role.is_active_replica() && self.site.is_leader(from, self.lead.id);
         if !is_own && !is_led {
             return;
         }

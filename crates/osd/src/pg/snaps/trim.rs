@@ -205,7 +205,7 @@ impl Pg {
         if snaps.is_empty() {
             return;
         }
-        self.save_info(cx);
+        self.copy.save_info(self.site.pgid, &mut self.store, cx);
         let (from, to) = self.site.range();
         let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
         self.replicate_own(None, objects, cx);

@@ -1,0 +1,268 @@
+//! The primary's side of a PG: from an attempt to agree to serving, and whom a message is for in either.
+
+use super::Pg;
+use super::backfill::{Backfill, BackfillState, Backfilling, Need};
+use super::dups::DupBatch;
+use super::force::Forced;
+use super::info::PgInfo;
+use super::lease::Promise;
+use super::log::{LogEntry, PgLog};
+use super::message::{PeerBody, PeeringId};
+use super::output::Ctx;
+use super::peering::{Agreeing, Next, Peering};
+use super::perf::DropReason;
+use super::role::{Active, Role};
+use spirula_invariant::dropped;
+use spirula_maps::EVersion;
+
+impl Pg {
+    /// Goes on with an attempt to agree, where this OSD leads one. Says whether it does.
+    pub(super) fn agree(
+        &mut self,
+        cx: &mut Ctx<'_>,
+        f: impl FnOnce(&mut Agreeing<'_>, &mut Ctx<'_>),
+    ) -> bool {
+        let Role::Peering(peering) = &mut self.role else {
+            return false;
+        };
+        let mut agreeing = Agreeing {
+            site: &self.site,
+            copy: &mut self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            lead: &mut self.lead,
+            peering,
+            copying: &mut self.copying,
+        };
+        f(&mut agreeing, cx);
+        match peering.next.take() {
+            Some(Next::Anew) => self.begin_peering(cx),
+            Some(Next::Serve) => self.become_active(cx),
+            None => {}
+        }
+        true
+    }
+
+    /// Brings up members to be, where this OSD serves.
+    pub(super) fn backfilling(&mut self) -> Option<Backfilling<'_>> {
+        let Role::Active(a) = &mut self.role else {
+            return None;
+        };
+        Some(Backfilling {
+            site: &self.site,
+            copy: &self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            lead: &self.lead,
+            committed: a.committed,
+            backfill: &mut a.backfill,
+            copying: &mut self.copying,
+            counters: &mut self.counters,
+        })
+    }
+
+    /// Begins an attempt to agree.
+    pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
+        self.lead.begin(self.site.map.epoch());
+        self.copying.leave_attempt();
+        self.store.forget_attempt();
+        self.role = Role::Peering(Box::new(Peering::new(cx.usec)));
+        self.agree(cx, |a, cx| a.begin(cx));
+    }
+
+    fn become_active(&mut self, cx: &mut Ctx<'_>) {
+        let Role::Peering(peering) = &mut self.role else {
+            return;
+        };
+        let infos = std::mem::take(&mut peering.infos);
+        let (at, me, place) = (
+            self.copy.info.last_update,
+            self.site.whoami,
+            &self.site.interval.place,
+        );
+        let peers = self.site.interval.members().into_iter().filter(|&o| o != me);
+        let to_be = place.up.osds().filter(|o| !place.acting.contains(*o));
+        let backfill = Backfill::new(to_be.collect(), place.up != place.acting);
+        self.role = Role::Active(Active {
+            peers: peers.map(|o| (o, at)).collect(),
+            local: at,
+            committed: at,
+            in_flight: Default::default(),
+            lease: Default::default(),
+            backfill: Box::new(backfill),
+            trimmer: Default::default(),
+            repairs: Default::default(),
+            sent: cx.usec,
+        });
+        self.update_trim_queue();
+        self.backfill(|b| b.survey_targets(cx));
+        if self.backfill_state() == BackfillState::Idle {
+            self.lead.forced = Forced::default();
+        }
+        for (osd, info) in &infos {
+            self.retire_stray(*osd, info.as_ref(), cx);
+        }
+        for op in std::mem::take(&mut self.ops.held) {
+            self.handle_op(op, cx);
+        }
+    }
+
+    /// Goes on with what is done for members to be, where this OSD serves. Says whether it does.
+    pub(super) fn backfill(&mut self, f: impl FnOnce(&mut Backfilling<'_>)) -> bool {
+        self.backfilling().map(|mut b| f(&mut b)).is_some()
+    }
+
+    /// Has a copy deleted that is not needed: there are as many members as there should be.
+    fn retire_stray(&mut self, osd: i32, info: Option<&PgInfo>, cx: &mut Ctx<'_>) {
+        let place = &self.site.interval.place;
+        let complete = self.site.lacking_members() == 0;
+        let wanted = place.acting.contains(osd) || place.raw.contains(osd) || place.up.contains(osd);
+        if info.is_some() && complete && !wanted {
+            self.outbox.send(osd, self.lead.id, PeerBody::Remove, false, cx);
+        }
+    }
+
+    /// An OSD says what it has: asked, or because its copy belongs elsewhere.
+    pub(super) fn notified(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        info: Option<PgInfo>,
+        promised: Promise,
+        cx: &mut Ctx<'_>,
+    ) {
+        if let Some(mut b) = self.backfilling() {
+            if !b.backfill_info(from, id, info.as_ref(), cx) {
+                self.retire_stray(from, info.as_ref(), cx);
+            }
+        } else if !self.agree(cx, |a, cx| a.notified(from, id, info, promised, cx)) {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+    }
+
+    /// Another OSD's log.
+    pub(super) fn log_received(
+        &mut self,
+        from: i32,
+        (tail, head): (EVersion, EVersion),
+        entries: Vec<LogEntry>,
+        dups: Vec<DupBatch>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let ascend = entries.is_sorted_by(|a, b| a.version < b.version)
+            && dups.is_sorted_by(|a, b| a.name() < b.name());
+        if !ascend {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
+        }
+        let log = PgLog::from_entries(tail, head, entries);
+        if self.backfill(|b| b.backfill_log(from, &log, cx)) {
+            return;
+        }
+        if !self.agree(cx, |a, cx| a.log_received(from, log, dups, cx)) {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+    }
+
+    /// A member, or a member to be, is equal to the newest copy now.
+    pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        if !self.backfill(|b| b.backfill_copied(osd, cx)) && !self.agree(cx, |a, cx| a.sync_done(osd, cx)) {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, of = osd);
+        }
+    }
+
+    /// One of them has no room for all that it lacks.
+    pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        if !self.backfill(|b| b.backfill_refused(osd, cx)) && !self.agree(cx, |a, cx| a.sync_refused(osd, cx))
+        {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, of = osd);
+        }
+    }
+
+    /// Who has the newest copy could not go on.
+    pub(super) fn sync_failed(&mut self, cx: &mut Ctx<'_>) {
+        if !self.backfill(|b| b.backfill_failed(cx)) && !self.agree(cx, |a, _| a.sync_failed()) {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid);
+        }
+    }
+
+    /// A member remembers that it took part, or a member to be that it is complete.
+    pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
+        if !self.backfill(|b| b.backfill_noted(from, cx))
+            && !self.agree(cx, |a, cx| a.member_activated(from, cx))
+        {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+    }
+
+    /// This OSD remembers that it took part.
+    pub(super) fn activation_committed(&mut self, id: PeeringId, primary: i32, cx: &mut Ctx<'_>) {
+        if id != self.lead.id {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
+        }
+        if primary == self.site.whoami {
+            self.member_activated(primary, cx);
+        } else if matches!(self.role, Role::Replica(_) | Role::Stray) {
+            self.outbox.send(primary, id, PeerBody::Activated, true, cx);
+        }
+    }
+
+    /// What the PG is doing for members to be.
+    pub fn backfill_state(&self) -> BackfillState {
+        self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
+    }
+
+    /// What the target under way lacked.
+    pub(super) fn copying_need(&self) -> Option<Need> {
+        self.role.backfill()?.need()
+    }
+
+    /// Whether nothing is to be copied for now, as flags say.
+    pub fn is_copying_held(&self) -> bool {
+        self.role.backfill().is_some_and(|b| b.is_held(&self.site))
+    }
+
+    /// Whether the PG would begin to copy now.
+    pub fn may_copy(&self, usec: u64) -> bool {
+        let now = self.copy.info.last_update;
+        let backfill = self.role.backfill();
+        backfill.is_some_and(|b| b.may_copy(&self.site, now, usec))
+    }
+
+    /// How urgent copying is, as in Ceph; 0 where this OSD does not serve.
+    pub fn copy_priority(&self) -> u8 {
+        let backfill = self.role.backfill();
+        backfill.map_or(0, |b| b.priority(&self.site, self.lead.forced))
+    }
+
+    /// It is the PG's turn to copy; the target is asked whether it is its turn there.
+    pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
+        self.backfill(|b| b.grant(cx));
+    }
+
+    /// Others come first: what is under way goes on later where it was.
+    pub fn revoke_backfill(&mut self, cx: &mut Ctx<'_>) {
+        self.backfill(|b| b.revoke(cx));
+    }
+
+    /// An operator wants the PG's recovery, or its backfill, done before all else, or no more. Nothing where there is nothing to
+    /// do.
+    pub fn force_copy(&mut self, backfill: bool, on: bool, cx: &mut Ctx<'_>) {
+        let on = on && self.backfill_state() != BackfillState::Idle;
+        let before = self.copy_priority();
+        if backfill {
+            self.lead.forced.backfill = on;
+        } else {
+            self.lead.forced.recovery = on;
+        }
+        let priority = self.copy_priority();
+        // Who waits for the target to have time is in its queue.
+        if priority != before
+            && self.backfill_state() == BackfillState::Reserving
+            && let Some(target) = self.role.backfill().and_then(Backfill::first)
+        {
+            let id = self.lead.id;
+            self.outbox
+                .send(target, id, PeerBody::Reserve(priority), false, cx);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a PG does as time passes, as connections are lost, and after every event.
+
+use super::Pg;
+use super::output::Ctx;
+use super::role::Role;
+
+impl Pg {
+    /// A connection to or from another OSD was lost, and messages with it.
+    pub fn handle_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        if let Role::Peering(p) = &mut self.role {
+            p.retry |= p.awaits(osd);
+        }
+        if self.role.is_active() {
+            self.resend_writes(Some(osd), cx);
+            self.lease_reset(osd);
+            self.backfill(|b| b.backfill_reset(osd, cx));
+        }
+        self.feeding().source_peer_reset(osd, cx);
+        self.repair_reset(osd, cx);
+        self.copying.turn_released(osd);
+    }
+
+    /// A time has come for which an alarm was set.
+    pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
+        self.check_watches(cx);
+        self.feeding().pump_feeds(cx);
+    }
+
+    /// Time passes; to be called about once a second.
+    pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
+        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
+        match &self.role {
+            Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => self.resend_writes(None, cx),
+            Role::Stray => self.announce(cx),
+            _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
+        }
+        self.lease_tick(cx);
+        if !self.backfill(|b| b.backfill_tick(cx)) {
+            self.feeding().pump_feeds(cx);
+        }
+        self.check_watches(cx);
+        self.trim_on(cx);
+        self.repair_tick(cx);
+        self.retry_copies(cx);
+        self.recall_dropped(cx);
+        let shares = &self.site.shares;
+        self.ops.contexts.evict(shares.contexts, shares.context_bytes);
+    }
+
+    /// Delivers what the PG has said to itself, and goes on with what waits for nothing any more. To be called after every event.
+    pub fn settle(&mut self, cx: &mut Ctx<'_>) {
+        self.note_damaged(cx);
+        self.deliver_own(cx);
+        self.backfill(|b| b.backfill_on(cx));
+        self.repair_on(cx);
+        self.deliver_own(cx);
+        self.drop_stages(cx);
+    }
+
+    fn deliver_own(&mut self, cx: &mut Ctx<'_>) {
+        while let Some(msg) = self.outbox.to_self.pop_front() {
+            self.handle_peer(self.site.whoami, msg, cx);
+            self.note_damaged(cx);
+        }
+    }
+
+    /// An object can't be read here that others are to get. A primary that serves has it repaired and begins again; else it is named.
+    fn note_damaged(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(key) = self.copying.damaged.take() {
+            let is_repaired = self.role.is_active() && self.note_unreadable(&key, cx);
+            self.copying.unreadable = (!is_repaired).then_some(key);
+        }
+    }
+}
