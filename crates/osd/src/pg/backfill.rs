@@ -39,11 +39,11 @@ use super::outbox::Outbox;
 use super::output::Ctx;
 use super::perf::DropReason;
 use super::push::{Lacking, SyncPlan};
+use super::replicated::source::Feeding;
 use super::site::Site;
 use super::stats::Counters;
 use super::store_queue::StoreQueue;
 use super::stored_copy::StoredCopy;
-use super::sync_source::Feeding;
 
 /// How often what was written meanwhile is copied, before the rest must do.
 const ROUNDS: u32 = 10;

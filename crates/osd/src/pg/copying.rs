@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::incoming::Incoming;
 use super::pace::Pace;
 use super::repair::Patient;
-use super::sync_source::SyncSource;
-use super::sync_target::SyncTarget;
+use super::replicated::source::SyncSource;
+use super::replicated::target::SyncTarget;
 
 /// Copies under way, from this OSD and to it.
 #[derive(Debug, Default)]

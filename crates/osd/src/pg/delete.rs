@@ -7,7 +7,7 @@ use super::fetch::ReadError;
 use super::message::PeeringId;
 use super::object::ObjectInfo;
 use super::output::{Ctx, Page};
-use super::parts;
+use super::replicated::parts;
 use super::role::Role;
 use super::stage;
 use super::store_queue::{Commit, Pending};

@@ -45,7 +45,6 @@ mod op_write;
 mod outbox;
 mod output;
 mod pace;
-mod parts;
 mod peering;
 mod peering_plan;
 mod peering_prior;
@@ -63,8 +62,6 @@ mod stage;
 mod stats;
 mod store_queue;
 mod stored_copy;
-mod sync_source;
-mod sync_target;
 mod ticks;
 pub mod txn;
 pub mod watch;
@@ -90,6 +87,8 @@ use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, StoredObject, Token};
 pub use pace::Pace;
 use perf::DropReason;
+use replicated::source::Feeding;
+use replicated::target::Receiving;
 use role::Role;
 use site::Site;
 pub use snaps::trim::TrimState;
@@ -98,8 +97,6 @@ use stats::Counters;
 pub use stats::{PgCounts, PgReport};
 use store_queue::{Commit, Pending, StoreQueue};
 use stored_copy::StoredCopy;
-use sync_source::Feeding;
-use sync_target::Receiving;
 
 /// What a context takes in memory besides what its object's state holds, roughly, in bytes.
 const CONTEXT_BYTES: usize = size_of::<context::Context>() + 128;
@@ -193,7 +190,7 @@ impl Pg {
 
     /// The attempt at peering that this OSD leads or follows.
     #[cfg(test)]
-    pub(crate) fn attempt(&self) -> message::PeeringId {
+    pub(crate) fn attempt(&self) -> PeeringId {
         self.lead.id
     }
 

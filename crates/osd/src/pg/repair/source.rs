@@ -6,8 +6,8 @@ use super::info_of;
 use super::message::{FoundPart, Place, RepairBody};
 use crate::pg::Pg;
 use crate::pg::output::{Ctx, StoreReply};
-use crate::pg::parts::Parts;
 use crate::pg::push::Push;
+use crate::pg::replicated::parts::Parts;
 use crate::pg::store_queue::Pending;
 
 /// Part of an object that another member asked for.

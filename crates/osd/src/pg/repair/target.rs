@@ -9,8 +9,8 @@ use super::name;
 use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
+use crate::pg::replicated::target::part_changes;
 use crate::pg::store_queue::Commit;
-use crate::pg::sync_target::part_changes;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
 use crate::pg::{Pg, key};
 

@@ -1,7 +1,10 @@
 //! Replicated PGs: every member has all of each object, in the same version. So one that is missing nothing can give any other
 //! whatever that lacks, and any complete copy can serve alone.
 
+pub(super) mod parts;
 mod plan;
+pub(super) mod source;
+pub(super) mod target;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

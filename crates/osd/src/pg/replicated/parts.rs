@@ -3,7 +3,7 @@
 //! A part becomes one transaction of the target, which has to fit into the store's log. What it takes there has little to do with its
 //! bytes: a single byte takes a block, a range that became zeros up to three, a pair of an omap its key and value and something
 //! besides. So parts are cut by that, whatever the shape of the object. What a client stored in one request, an attribute or a pair
-//! of an omap, fits alone in any case, as the request did ([`super::config::PgConfig::max_logged`]).
+//! of an omap, fits alone in any case, as the request did ([`crate::pg::config::PgConfig::max_logged`]).
 //!
 //! Data comes first, then the omap, then its header and the attributes, and with the last part the info: without it, what the
 //! target has is no version of the object.
@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use spirula_maps::{EVersion, IntervalSet};
 
-use super::dirty::Dirty;
-use super::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
-use super::object::ObjectInfo;
-use super::output::StoredObject;
-use super::push::{Lacking, Patch, PushEnd, PushPart};
-use super::repair::message::Place;
-use super::txn;
-use super::txn::{ObjectOp, PAIR_LOGGED};
+use crate::pg::dirty::Dirty;
+use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
+use crate::pg::object::ObjectInfo;
+use crate::pg::output::StoredObject;
+use crate::pg::push::{Lacking, Patch, PushEnd, PushPart};
+use crate::pg::repair::message::Place;
+use crate::pg::txn;
+use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
 
 /// Ranges of an object that are read for one part.
 const MOST_READS: usize = 256;
@@ -32,14 +32,14 @@ const BEGIN_OPS: usize = 4;
 
 /// An object that is read and pushed part by part.
 #[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) key: Bytes,
+pub(in crate::pg) struct Parts {
+    pub(in crate::pg) key: Bytes,
     /// `None` until it was looked up.
     object: Option<(Bytes, ObjectInfo)>,
     /// The PG's version when it was looked up: it changed if it was written since.
-    pub(super) since: EVersion,
+    pub(in crate::pg) since: EVersion,
     /// As of which version of the PG on the target has it, if that is known ([`Lacking::had`]).
-    pub(super) had: Option<EVersion>,
+    pub(in crate::pg) had: Option<EVersion>,
     /// Whether a part was made.
     begun: bool,
     /// Where the first part begins: nothing before it is pushed.
@@ -87,10 +87,10 @@ enum Rest {
 
 /// Part of an object, as it is pushed.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) part: PushPart,
+pub(in crate::pg) struct Part {
+    pub(in crate::pg) part: PushPart,
     /// Bytes of data and pairs, or that it takes in the target's log, whichever are more.
-    pub(super) weight: u64,
+    pub(in crate::pg) weight: u64,
 }
 
 /// What fits into one part.
@@ -148,7 +148,7 @@ impl Room {
 }
 
 impl Parts {
-    pub(super) fn new(object: Lacking, since: EVersion) -> Self {
+    pub(in crate::pg) fn new(object: Lacking, since: EVersion) -> Self {
         Self {
             key: object.key,
             object: None,
@@ -171,7 +171,7 @@ impl Parts {
     }
 
     /// Goes on at a place where a part ended.
-    pub(super) fn from_place(key: Bytes, from: Place) -> Self {
+    pub(in crate::pg) fn from_place(key: Bytes, from: Place) -> Self {
         Self {
             begun: from != Place::default(),
             from,
@@ -180,7 +180,7 @@ impl Parts {
     }
 
     /// Where the next part begins.
-    pub(super) fn place(&self) -> Place {
+    pub(in crate::pg) fn place(&self) -> Place {
         let size = self.object.as_ref().map_or(0, |(_, info)| info.size);
         let data = self.spans.front().map(|s| s.offset);
         let data = data.or_else(|| self.left.front().map(|(from, _)| *from));
@@ -199,22 +199,22 @@ impl Parts {
     }
 
     /// Whether it was looked up.
-    pub(super) fn is_found(&self) -> bool {
+    pub(in crate::pg) fn is_found(&self) -> bool {
         self.object.is_some()
     }
 
     /// Whether the last part was made.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::pg) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Bytes of data that are pushed in all.
-    pub(super) fn total(&self) -> u64 {
+    pub(in crate::pg) fn total(&self) -> u64 {
         self.total
     }
 
     /// What the store says of the object; and what of it changed, if only that is to be pushed.
-    pub(super) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
+    pub(in crate::pg) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
         let size = info.size;
         self.left = match &changed {
             Some(dirty) => dirty.within(size).collect(),
@@ -233,12 +233,12 @@ impl Parts {
     }
 
     /// The object's version, when it was looked up.
-    pub(super) fn version(&self) -> Option<EVersion> {
+    pub(in crate::pg) fn version(&self) -> Option<EVersion> {
         self.object.as_ref().map(|(_, info)| info.version)
     }
 
     /// What to read for the next part; nothing where what is there already makes one.
-    pub(super) fn wants(&mut self, chunk: u64) -> Vec<Want> {
+    pub(in crate::pg) fn wants(&mut self, chunk: u64) -> Vec<Want> {
         self.reading.clear();
         if !self.spans.is_empty() || !self.pairs.is_empty() {
             return Vec::new();
@@ -319,7 +319,7 @@ impl Parts {
     }
 
     /// The next part, made of what was read, which takes so many bytes in the target's log at most if it has more than one change.
-    pub(super) fn part(&mut self, answers: Vec<Fetched>, most: usize) -> Result<Part, ReadError> {
+    pub(in crate::pg) fn part(&mut self, answers: Vec<Fetched>, most: usize) -> Result<Part, ReadError> {
         self.take(answers)?;
         let Some((stored, info)) = &self.object else {
             return Err(ReadError);
@@ -398,7 +398,10 @@ fn holes(ranges: &[(u64, u64)], pieces: &Pieces) -> Vec<(u64, u64)> {
 }
 
 /// Divides changes of objects among transactions that take so many bytes in the log at most, if they change more than one object.
-pub(super) fn divide(objects: Vec<(Bytes, Vec<ObjectOp>)>, most: usize) -> Vec<Vec<(Bytes, Vec<ObjectOp>)>> {
+pub(in crate::pg) fn divide(
+    objects: Vec<(Bytes, Vec<ObjectOp>)>,
+    most: usize,
+) -> Vec<Vec<(Bytes, Vec<ObjectOp>)>> {
     let (mut out, mut logged): (Vec<Vec<_>>, usize) = (Vec::new(), 0);
     for object in objects {
         let bytes = txn::log_bytes(std::slice::from_ref(&object));

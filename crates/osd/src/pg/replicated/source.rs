@@ -7,28 +7,28 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::backfill::Backfill;
-use super::config::Window;
-use super::copying::Copying;
-use super::fetch::{Fetched, ReadError, Want};
-use super::message::{PeerBody, PeeringId};
-use super::object::ObjectInfo;
-use super::outbox::Outbox;
-use super::output::{Ctx, Output, StoreReply, StoredObject};
-use super::parts::{Part, Parts};
-use super::perf::DropReason;
-use super::push::{Lacking, Push, PushPart, SyncPlan};
-use super::site::Site;
-use super::stats::Counters;
-use super::store_queue::{Pending, StoreQueue};
-use super::stored_copy::StoredCopy;
+use crate::pg::backfill::Backfill;
+use crate::pg::config::Window;
+use crate::pg::copying::Copying;
+use crate::pg::fetch::{Fetched, ReadError, Want};
+use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::object::ObjectInfo;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Ctx, Output, StoreReply, StoredObject};
+use crate::pg::perf::DropReason;
+use crate::pg::push::{Lacking, Push, PushPart, SyncPlan};
+use crate::pg::replicated::parts::{Part, Parts};
+use crate::pg::site::Site;
+use crate::pg::stats::Counters;
+use crate::pg::store_queue::{Pending, StoreQueue};
+use crate::pg::stored_copy::StoredCopy;
 
 /// Objects compared in one step of a backfill.
 const SCAN: usize = 256;
 
 /// All feeds of one attempt at peering.
 #[derive(Debug)]
-pub(super) struct SyncSource {
+pub(in crate::pg) struct SyncSource {
     id: PeeringId,
     primary: i32,
     feeds: Vec<Feed>,
@@ -70,7 +70,7 @@ enum Next {
 
 impl SyncSource {
     /// Objects of `all` that are still to be copied.
-    pub(super) fn left(&self, all: i64) -> i64 {
+    pub(in crate::pg) fn left(&self, all: i64) -> i64 {
         self.feeds.iter().map(|f| f.left(all)).sum()
     }
 
@@ -149,17 +149,17 @@ impl Feed {
 
 /// The holder's side of copies. Reads the copy here, and sends it to others; the copy may be one that serves, and then the backfill says
 /// when.
-pub(super) struct Feeding<'a> {
-    pub(super) site: &'a Site,
-    pub(super) copy: &'a StoredCopy,
-    pub(super) store: &'a mut StoreQueue,
-    pub(super) outbox: &'a mut Outbox,
+pub(in crate::pg) struct Feeding<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
     /// The attempt at peering that this OSD leads or follows.
-    pub(super) id: PeeringId,
+    pub(in crate::pg) id: PeeringId,
     /// Of a primary that serves.
-    pub(super) backfill: Option<&'a Backfill>,
-    pub(super) copying: &'a mut Copying,
-    pub(super) counters: &'a mut Counters,
+    pub(in crate::pg) backfill: Option<&'a Backfill>,
+    pub(in crate::pg) copying: &'a mut Copying,
+    pub(in crate::pg) counters: &'a mut Counters,
 }
 
 impl Feeding<'_> {
@@ -169,7 +169,7 @@ impl Feeding<'_> {
     }
 
     /// The primary asks to bring these members up to the copy here. Reading only, so the copy may be a stray.
-    pub(super) fn start_sync(
+    pub(in crate::pg) fn start_sync(
         &mut self,
         from: i32,
         id: PeeringId,
@@ -196,7 +196,7 @@ impl Feeding<'_> {
     }
 
     /// Goes on with the feeds that flags had held up, if they do no more.
-    pub(super) fn pump_feeds(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn pump_feeds(&mut self, cx: &mut Ctx<'_>) {
         for i in 0..self.copying.source.as_ref().map_or(0, |s| s.feeds.len()) {
             self.pump_feed(i, cx);
         }
@@ -291,7 +291,7 @@ impl Feeding<'_> {
     }
 
     /// An answer of the store for a feed.
-    pub(super) fn source_store(&mut self, i: usize, reply: StoreReply, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn source_store(&mut self, i: usize, reply: StoreReply, cx: &mut Ctx<'_>) {
         let Some(f) = self.feed(i) else { return };
         f.waiting = false;
         match reply {
@@ -404,7 +404,13 @@ impl Feeding<'_> {
     }
 
     /// A target has compared its objects.
-    pub(super) fn scan_acked(&mut self, from: i32, id: PeeringId, needed: Vec<Bytes>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn scan_acked(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        needed: Vec<Bytes>,
+        cx: &mut Ctx<'_>,
+    ) {
         let Some(i) = self.feed_of(from, id) else { return };
         self.note_work(i, cx);
         let has_room = !self.is_target_full();
@@ -420,7 +426,7 @@ impl Feeding<'_> {
     }
 
     /// A target has applied a push.
-    pub(super) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let Some(i) = self.feed_of(from, id) else { return };
         self.note_work(i, cx);
         if let Some(f) = self.feed(i) {
@@ -430,7 +436,7 @@ impl Feeding<'_> {
     }
 
     /// A target has no room for a push. What is still removed makes some.
-    pub(super) fn push_refused(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_refused(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let at = self.feed_of(from, id);
         if let Some(f) = at.and_then(|i| self.feed(i)) {
             f.roomless = true;
@@ -458,7 +464,7 @@ impl Feeding<'_> {
     }
 
     /// Messages to or from a target may be lost.
-    pub(super) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
             self.abort_sync(cx);
         }

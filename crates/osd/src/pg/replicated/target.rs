@@ -7,29 +7,29 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::delete::removal;
-use super::fetch::Pieces;
-use super::fetch::ReadError;
-use super::info::PgInfo;
-use super::message::{LogUpdate, PeerBody, PeeringId};
-use super::object::ObjectInfo;
-use super::outbox::Outbox;
-use super::output::{Claim, Ctx, Page};
-use super::parts;
-use super::perf::DropReason;
-use super::push::{Patch, Push, PushEnd, PushPart};
-use super::role::Role;
-use super::site::Site;
-use super::store_queue::{Commit, Pending, StoreQueue};
-use super::stored_copy::StoredCopy;
-use super::txn::{ObjectOp, Txn, is_storable, log_bytes};
+use crate::pg::delete::removal;
+use crate::pg::fetch::Pieces;
+use crate::pg::fetch::ReadError;
+use crate::pg::info::PgInfo;
+use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
+use crate::pg::object::ObjectInfo;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Claim, Ctx, Page};
+use crate::pg::perf::DropReason;
+use crate::pg::push::{Patch, Push, PushEnd, PushPart};
+use crate::pg::replicated::parts;
+use crate::pg::role::Role;
+use crate::pg::site::Site;
+use crate::pg::store_queue::{Commit, Pending, StoreQueue};
+use crate::pg::stored_copy::StoredCopy;
+use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
 
 /// Own objects listed in one step of a comparison.
 const PAGE: usize = 512;
 
 /// What a target is doing.
 #[derive(Debug, Default)]
-pub(super) struct SyncTarget {
+pub(in crate::pg) struct SyncTarget {
     /// The scan that is being compared.
     scan: Option<Scan>,
     /// There was no room for a push: only what is removed passes in this attempt.
@@ -47,7 +47,7 @@ struct Scan {
 
 /// What part of an object changes in the store; and what it says of the snapshots that a clone stands for, which is kept with
 /// the clone's key.
-pub(super) fn part_changes(
+pub(in crate::pg) fn part_changes(
     first: bool,
     patch: Option<Patch>,
     pieces: Pieces,
@@ -86,15 +86,15 @@ pub(super) fn part_changes(
 }
 
 /// The target's side of a copy. May change the copy here, and nothing that clients see.
-pub(super) struct Receiving<'a> {
-    pub(super) site: &'a Site,
-    pub(super) copy: &'a mut StoredCopy,
-    pub(super) store: &'a mut StoreQueue,
-    pub(super) outbox: &'a mut Outbox,
-    pub(super) role: &'a Role,
+pub(in crate::pg) struct Receiving<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a mut StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    pub(in crate::pg) role: &'a Role,
     /// The attempt at peering that this OSD follows.
-    pub(super) id: PeeringId,
-    pub(super) target: &'a mut Option<SyncTarget>,
+    pub(in crate::pg) id: PeeringId,
+    pub(in crate::pg) target: &'a mut Option<SyncTarget>,
 }
 
 impl Receiving<'_> {
@@ -114,7 +114,7 @@ impl Receiving<'_> {
     }
 
     /// Part of an object.
-    pub(super) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
         if !self.is_target(id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
@@ -161,7 +161,13 @@ impl Receiving<'_> {
     }
 
     /// The store has no room for a push.
-    pub(super) fn push_refused_here(&mut self, id: PeeringId, source: i32, key: Bytes, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_refused_here(
+        &mut self,
+        id: PeeringId,
+        source: i32,
+        key: Bytes,
+        cx: &mut Ctx<'_>,
+    ) {
         if self.is_target(id) {
             self.refuse_push(id, source, Some(key), cx);
         }
@@ -181,14 +187,14 @@ impl Receiving<'_> {
         self.outbox.send(source, id, PeerBody::PushRefused, true, cx);
     }
 
-    pub(super) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {
         if self.is_target(id) {
             self.outbox.send(source, id, PeerBody::PushAck, true, cx);
         }
     }
 
     /// What the holder has in a range of keys.
-    pub(super) fn scan(
+    pub(in crate::pg) fn scan(
         &mut self,
         source: i32,
         id: PeeringId,
@@ -212,7 +218,7 @@ impl Receiving<'_> {
     }
 
     /// The own objects in that range.
-    pub(super) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
             return;
         };
@@ -251,7 +257,7 @@ impl Receiving<'_> {
     }
 
     /// The copy is complete up to a version, as the primary says.
-    pub(super) fn copied(
+    pub(in crate::pg) fn copied(
         &mut self,
         from: i32,
         id: PeeringId,
