@@ -12,15 +12,15 @@ use spirula_denc::{Reader, decode_all, encode_to_vec};
 use spirula_invariant::dropped;
 use spirula_maps::HObject;
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
-use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
 use super::Pg;
 use super::errno::*;
 use super::fetch::{Copied, CopyWant};
-use super::message::{CopyPart, CopyRead, PeerBody, PeerMessage, PeeringId};
+use super::message::{CopyPart, CopyRead, PeerBody};
 use super::op::{Asker, Client, ClientOp, OsdOp};
-use super::output::{Ctx, Output};
+use super::output::Ctx;
 use super::perf::DropReason;
 use super::store_queue::Pending;
 use super::txn::ObjectOp;
@@ -141,22 +141,8 @@ impl Pg {
             fetch.asked_of = primary;
         }
         if primary >= 0 {
-            self.send_to_pg(primary, pgid, PeerBody::CopyRead(read), cx);
+            self.site.send_to_pg(primary, pgid, PeerBody::CopyRead(read), cx);
         }
-    }
-
-    /// A message to another PG, which may be on this OSD too.
-    fn send_to_pg(&self, osd: i32, pgid: spirula_maps::PgId, body: PeerBody, cx: &mut Ctx<'_>) {
-        let id = PeeringId {
-            epoch: self.site.map.epoch(),
-            round: 0,
-        };
-        let msg = PeerMessage { pgid, id, body }.to_raw();
-        cx.out.push(Output::Send {
-            osd,
-            msg,
-            reply: false,
-        });
     }
 
     /// Another OSD wants part of an object.
@@ -193,21 +179,9 @@ impl Pg {
             snapid: r.object.snap,
             epoch,
             flags: OsdFlags::READ,
-            ..self.internal_op(object, ops, cx.usec)
+            ..self.site.internal_op(object, ops, cx.usec)
         };
         self.handle_op(op, cx);
-    }
-
-    /// Answers another OSD's question.
-    pub(super) fn answer_asker(&self, asker: &Asker, reply: &MOsdOpReply, cx: &mut Ctx<'_>) {
-        let data = reply.ops.last().map(|o| o.data.to_bytes()).unwrap_or_default();
-        let part = CopyPart {
-            token: asker.token,
-            result: reply.result,
-            user_version: reply.user_version,
-            data,
-        };
-        self.send_to_pg(asker.osd, asker.pgid, PeerBody::CopyPart(part), cx);
     }
 
     /// Part of an object that is fetched.

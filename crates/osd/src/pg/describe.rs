@@ -177,26 +177,6 @@ fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
 }
 
 impl Pg {
-    /// What is remembered of a request that was answered. Its sub-ops went to the acting set, which has not changed, as
-    /// a request does not outlive its interval.
-    pub(super) fn record_of(&self, op: &ClientOp, description: String) -> OpRecord {
-        let peers = if op.stamps.sub_ops_sent != 0 {
-            self.site.others()
-        } else {
-            Vec::new()
-        };
-        OpRecord {
-            description,
-            client: op.client.name,
-            addr: op.client.addr,
-            tid: op.tid,
-            pgid: self.site.pgid,
-            stamps: op.stamps,
-            peers,
-            progress: Progress::Done,
-        }
-    }
-
     /// The ops that wait or are under way, and how far each has come.
     pub(super) fn ops(&self) -> impl Iterator<Item = (&ClientOp, Progress)> {
         let in_flight = match &self.role {

@@ -8,13 +8,14 @@
 //! A write may be dropped although the map no longer says that the pool is full: that a member has room is told to its primaries and to the
 //! monitors at the same time. The client learns of no change then, so its connection is ended.
 
+use super::op_queue::OpQueue;
+use super::site::Site;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use spirula_denc::EntityName;
 use spirula_proto::osd::OsdFlags;
 
-use super::Pg;
 use super::errno::*;
 use super::op::{Client, ClientOp};
 use super::output::{Ctx, Output};
@@ -91,12 +92,7 @@ fn insists(op: &ClientOp) -> bool {
     op.flags.has(OsdFlags::FULL_FORCE) || op.flags.has(OsdFlags::FULL_TRY)
 }
 
-impl Pg {
-    /// Whether a write must be dropped, as an earlier one of its client was.
-    pub(super) fn overtakes_dropped(&mut self, op: &ClientOp) -> bool {
-        !insists(op) && self.ops.dropped.is_overtaken_by(op)
-    }
-
+impl Site {
     /// Whether there is room for a change; if not, the error, or `None` to say nothing: the client sends it again when
     /// the map no longer says that the pool is full. `grows`: the PG's usage; `stores`: new data, even if it replaces
     /// old.
@@ -110,11 +106,11 @@ impl Pg {
         let force = op.flags.has(OsdFlags::FULL_FORCE);
         // What is in the log must be stored by every member: where one has no room left, no flag helps.
         let no_room = stores && self.lacks_room(cx);
-        if !no_room && (!grows || !self.site.pool.full || force) {
+        if !no_room && (!grows || !self.pool.full || force) {
             return Ok(());
         }
         if insists(op) {
-            let e = if self.site.pool.full_quota { EDQUOT } else { ENOSPC };
+            let e = if self.pool.full_quota { EDQUOT } else { ENOSPC };
             return Err(Some(-e));
         }
         Err(None)
@@ -122,26 +118,26 @@ impl Pg {
 
     /// Whether a member has no room.
     fn lacks_room(&self, cx: &Ctx<'_>) -> bool {
-        !cx.full.is_empty()
-            && self
-                .site
-                .interval
-                .place
-                .acting
-                .osds()
-                .any(|o| cx.full.contains(&o))
+        !cx.full.is_empty() && self.interval.place.acting.osds().any(|o| cx.full.contains(&o))
+    }
+}
+
+impl OpQueue {
+    /// Whether a write must be dropped, as an earlier one of its client was.
+    pub(super) fn overtakes_dropped(&mut self, op: &ClientOp) -> bool {
+        !insists(op) && self.dropped.is_overtaken_by(op)
     }
 
     /// Has clients send again what was dropped, where there is room and the map will not tell them.
-    pub(super) fn recall_dropped(&mut self, cx: &mut Ctx<'_>) {
-        if !self.site.pool.full && !self.lacks_room(cx) {
-            let clients = self.ops.dropped.uninformed();
+    pub(super) fn recall_dropped(&mut self, site: &Site, cx: &mut Ctx<'_>) {
+        if !site.pool.full && !site.lacks_room(cx) {
+            let clients = self.dropped.uninformed();
             cx.out.extend(clients.map(|client| Output::HangUp { client }));
         }
     }
 
     /// Drops a write for which there is no room.
-    pub(super) fn drop_write(&mut self, op: &ClientOp) {
-        self.ops.dropped.add(op, self.site.map.epoch());
+    pub(super) fn drop_write(&mut self, op: &ClientOp, site: &Site) {
+        self.dropped.add(op, site.map.epoch());
     }
 }

@@ -174,7 +174,7 @@ impl Pg {
     /// about them.
     pub(super) fn leave_interval(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Replica(_)) {
-            self.give_up_reads(cx);
+            self.ops.give_up_reads(&self.site, &mut self.store, cx);
         }
         self.copying.leave_interval();
         self.lead.leave_interval();

@@ -13,18 +13,19 @@
 //! A primary may share its lease with members that would like to answer reads ([`super::replica_read`]). Then what it was promised
 //! holds for all of them, and a new primary waits for its end unless each member has answered or is known to be dead.
 
+use super::leadership::Leadership;
+use super::outbox::Outbox;
+use super::site::Site;
+use spirula_maps::EVersion;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
 
-use super::Pg;
-use super::bug::Bug;
-use super::message::{PeerBody, PeeringId};
+use super::message::PeerBody;
 use super::op::ClientOp;
 use super::output::Ctx;
 use super::perf::DropReason;
-use super::role::{Active, Role};
 
 /// Until when reads may be answered, in microseconds of this OSD's clock; in messages, for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,6 +108,11 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    /// Whether reads may be answered now.
+    pub(super) fn holds(&self, usec: u64) -> bool {
+        usec < self.until
+    }
+
     /// The ops that wait here and not for an object.
     pub(super) fn into_ops(self) -> Vec<ClientOp> {
         self.ops
@@ -132,53 +138,55 @@ impl Lease {
     }
 }
 
-impl Pg {
-    /// Whether reads may be answered now.
-    pub(super) fn has_lease(&self, usec: u64) -> bool {
-        match &self.role {
-            Role::Active(a) => {
-                a.peers.is_empty() || usec < a.lease.until || self.site.cfg.has_bug(Bug::NoLease)
-            }
-            Role::Replica(r) => usec < r.share.until,
-            _ => false,
-        }
-    }
+/// Reads that a lease lets go on.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Objects whose reads waited.
+    pub(super) keys: Vec<Bytes>,
+    /// Listings that waited.
+    pub(super) ops: Vec<ClientOp>,
+}
 
+/// The lease of a primary that serves.
+pub(super) struct Leasing<'a> {
+    pub(super) site: &'a Site,
+    pub(super) lead: &'a mut Leadership,
+    pub(super) outbox: &'a mut Outbox,
+    /// The other members, and up to where each is durable.
+    pub(super) peers: &'a [(i32, EVersion)],
+    /// Up to where all are.
+    pub(super) committed: EVersion,
+    pub(super) lease: &'a mut Lease,
+}
+
+impl Leasing<'_> {
     /// Asks for the next lease in time, now that somebody reads.
     pub(super) fn keep_lease(&mut self, cx: &mut Ctx<'_>) {
-        let Role::Active(a) = &self.role else { return };
-        let left = a.lease.until.saturating_sub(cx.usec);
-        let asked = cx.usec.saturating_sub(a.lease.asked) < AGAIN;
-        if !a.peers.is_empty() && !asked && left < self.site.cfg.read_lease_us / RENEW_AT {
+        let left = self.lease.until.saturating_sub(cx.usec);
+        let asked = cx.usec.saturating_sub(self.lease.asked) < AGAIN;
+        if !self.peers.is_empty() && !asked && left < self.site.cfg.read_lease_us / RENEW_AT {
             self.ask_lease(cx);
         }
     }
 
     fn ask_lease(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
-        let Role::Active(a) = &mut self.role else { return };
-        a.lease.asked = cx.usec;
-        let shared = cx.usec < a.lease.sharing;
-        a.lease.asked_shared = shared;
-        a.lease.missing = a.peers.iter().map(|(o, _)| *o).collect();
-        for osd in a.lease.missing.clone() {
+        self.lease.asked = cx.usec;
+        let shared = cx.usec < self.lease.sharing;
+        self.lease.asked_shared = shared;
+        self.lease.missing = self.peers.iter().map(|(o, _)| *o).collect();
+        for osd in self.lease.missing.clone() {
             let stamp = cx.usec;
             self.outbox
                 .send(osd, id, PeerBody::Lease { stamp, shared }, false, cx);
         }
     }
 
-    /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.
+    /// The reads of an object wait for the lease.
     pub(super) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
-        if let Role::Replica(_) = self.role {
-            let ops = self.ops.contexts.forget(key);
-            return self.send_to_primary(ops, cx);
-        }
         self.keep_lease(cx);
-        if let Role::Active(a) = &mut self.role
-            && !a.lease.keys.contains(key)
-        {
-            a.lease.keys.push(key.clone());
+        if !self.lease.keys.contains(key) {
+            self.lease.keys.push(key.clone());
         }
     }
 
@@ -186,44 +194,19 @@ impl Pg {
     pub(super) fn list_later(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         self.keep_lease(cx);
         op.reset();
-        if let Role::Active(a) = &mut self.role {
-            a.lease.ops.push(op);
-        }
-    }
-
-    /// The primary asks for a lease.
-    pub(super) fn lease_wanted(
-        &mut self,
-        from: i32,
-        id: PeeringId,
-        stamp: u64,
-        shared: bool,
-        cx: &mut Ctx<'_>,
-    ) {
-        if self.site.is_leader(from, id) && self.role.is_active_replica() {
-            let until = cx.usec + self.site.cfg.read_lease_us;
-            self.lead.promise(Promise {
-                primary: until,
-                members: if shared { until } else { 0 },
-            });
-            self.outbox
-                .send(from, id, PeerBody::LeaseGranted(stamp), true, cx);
-        }
+        self.lease.ops.push(op);
     }
 
     /// A member would like to answer reads.
     pub(super) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         let length = self.site.cfg.read_lease_us;
-        let Role::Active(a) = &mut self.role else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        };
-        if a.peers.iter().all(|(o, _)| *o != from) {
+        if self.peers.iter().all(|(o, _)| *o != from) {
             return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.site.pgid, from = from);
         }
-        a.lease.sharing = cx.usec + SHARED_FOR * length;
-        a.lease.sharers.insert(from, stamp);
-        let left = a.lease.shared_until.saturating_sub(cx.usec);
-        let asked = cx.usec.saturating_sub(a.lease.asked) < AGAIN;
+        self.lease.sharing = cx.usec + SHARED_FOR * length;
+        self.lease.sharers.insert(from, stamp);
+        let left = self.lease.shared_until.saturating_sub(cx.usec);
+        let asked = cx.usec.saturating_sub(self.lease.asked) < AGAIN;
         if left < length / RENEW_AT && !asked {
             self.ask_lease(cx);
         }
@@ -233,12 +216,11 @@ impl Pg {
     /// Gives a share of the lease to those who asked, where there is one to share.
     fn share_lease(&mut self, cx: &mut Ctx<'_>) {
         let (id, now, epoch) = (self.lead.id, cx.usec, self.site.map.epoch());
-        let Role::Active(a) = &mut self.role else { return };
-        let until = a.lease.shared_until;
+        let until = self.lease.shared_until;
         if until <= now {
             return;
         }
-        let (sharers, stable) = (std::mem::take(&mut a.lease.sharers), a.committed);
+        let (sharers, stable) = (std::mem::take(&mut self.lease.sharers), self.committed);
         // This OSD may be in later intervals that these members have not heard of.
         self.lead.promise(Promise {
             primary: 0,
@@ -256,23 +238,21 @@ impl Pg {
         }
     }
 
-    /// A member has granted the lease that was asked for at `stamp`.
-    pub(super) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+    /// A member has granted the lease that was asked for at `stamp`. Returns what may go on.
+    pub(super) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) -> Waiting {
         let length = self.site.cfg.read_lease_us;
-        let Role::Active(a) = &mut self.role else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        };
-        let lease = &mut a.lease;
+        let lease = &mut *self.lease;
         if stamp != lease.asked || !lease.missing.remove(&from) {
-            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+            dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+            return Waiting::default();
         }
         if !lease.missing.is_empty() {
-            return;
+            return Waiting::default();
         }
         (lease.asked, lease.late) = (0, 0);
         lease.until = stamp + length - length / DRIFT;
         if lease.until <= cx.usec {
-            return;
+            return Waiting::default();
         }
         if lease.asked_shared {
             lease.shared_until = lease.until;
@@ -280,40 +260,28 @@ impl Pg {
         } else if !lease.sharers.is_empty() {
             self.ask_lease(cx);
         }
-        let Role::Active(Active { lease, .. }) = &mut self.role else {
-            return;
-        };
-        let (keys, ops) = (std::mem::take(&mut lease.keys), std::mem::take(&mut lease.ops));
-        for key in keys {
-            self.pump(&key, cx);
-        }
-        for op in ops {
-            self.handle_op(op, cx);
+        let lease = &mut *self.lease;
+        Waiting {
+            keys: std::mem::take(&mut lease.keys),
+            ops: std::mem::take(&mut lease.ops),
         }
     }
 
     /// The question to an OSD or its answer is lost: it counts as not asked.
-    pub(super) fn lease_reset(&mut self, osd: i32) {
-        if let Role::Active(a) = &mut self.role
-            && a.lease.missing.contains(&osd)
-        {
-            a.lease.asked = 0;
-            a.lease.missing.clear();
+    pub(super) fn reset(&mut self, osd: i32) {
+        if self.lease.missing.contains(&osd) {
+            self.lease.asked = 0;
+            self.lease.missing.clear();
         }
     }
 
     /// Asks again where the question or an answer may be lost.
-    pub(super) fn lease_tick(&mut self, cx: &mut Ctx<'_>) {
-        if let Role::Active(a) = &mut self.role
-            && a.lease.is_wanted()
-        {
-            a.lease.late = a.lease.late.saturating_add(1);
-        }
-        if let Role::Active(a) = &self.role
-            && a.lease.is_wanted()
-            && (a.lease.asked == 0 || cx.usec.saturating_sub(a.lease.asked) >= AGAIN)
-        {
-            self.ask_lease(cx);
+    pub(super) fn tick(&mut self, cx: &mut Ctx<'_>) {
+        if self.lease.is_wanted() {
+            self.lease.late = self.lease.late.saturating_add(1);
+            if self.lease.asked == 0 || cx.usec.saturating_sub(self.lease.asked) >= AGAIN {
+                self.ask_lease(cx);
+            }
         }
     }
 }

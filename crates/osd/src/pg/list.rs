@@ -1,6 +1,7 @@
 //! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave objects out, by an
 //! attribute: of the page, a few objects at a time are read for it.
 
+use super::site::Site;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -52,40 +53,7 @@ fn has_namespaces(code: OpCode) -> bool {
     matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER)
 }
 
-impl Pg {
-    /// A request about the PG: its ops in order, of which each may have to wait for the store.
-    pub(super) fn list(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
-        self.list_from(op, 0, 0, cx);
-    }
-
-    fn list_from(&mut self, mut op: ClientOp, mut index: usize, mut result: i32, cx: &mut Ctx<'_>) {
-        while result >= 0 && index < op.ops.len() {
-            match self.asked(&op, &op.ops[index]) {
-                Ok(Asked { from, count, filter }) => {
-                    let (_, to) = self.site.range();
-                    let listing = Listing {
-                        op,
-                        index,
-                        filter,
-                        left: VecDeque::new(),
-                        kept: Vec::new(),
-                        next: None,
-                    };
-                    self.store
-                        .list((from, to), count, Pending::List(Box::new(listing)), cx);
-                    return;
-                }
-                Err(e) => result = e,
-            }
-            op.ops[index].rval = result;
-            index += 1;
-        }
-        cx.note_slow(&op);
-        let mut reply = op.reply(result, self.site.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
-        reply.set_versions(self.copy.info.last_update, self.copy.info.last_user_version);
-        self.reply(&op, reply, 0, cx);
-    }
-
+impl Site {
     /// Where the listing starts, the most entries it may return, and its filter.
     fn asked(&self, op: &ClientOp, o: &OsdOp) -> Result<Asked, i32> {
         let mut input = Reader::new(&o.indata);
@@ -98,7 +66,7 @@ impl Pg {
             return Err(-EINVAL);
         }
         let cursor = HObject::decode(&mut input).map_err(|_| -EINVAL)?;
-        let (start, end) = self.site.range();
+        let (start, end) = self.range();
         let from = if cursor.is_min() {
             start.clone()
         } else {
@@ -107,8 +75,7 @@ impl Pg {
         if from < start || from >= end && !cursor.max && has_namespaces(o.code) {
             return Err(-EINVAL);
         }
-        let count =
-            usize::try_from(o.args::<ListArgs>().count.min(self.site.cfg.max_pgls)).unwrap_or(usize::MAX);
+        let count = usize::try_from(o.args::<ListArgs>().count.min(self.cfg.max_pgls)).unwrap_or(usize::MAX);
         Ok(Asked {
             from,
             count: count.max(1),
@@ -135,11 +102,46 @@ impl Pg {
         if class.is_empty() || filter.is_empty() {
             return Err(-EINVAL);
         }
-        if !in_class_list(&self.site.cfg.class_load_list, class) {
+        if !in_class_list(&self.cfg.class_load_list, class) {
             return Err(-EPERM);
         }
         let class = spirula_classes::find(class);
         class.and_then(|c| c.filter(filter)).ok_or(-EINVAL)
+    }
+}
+
+impl Pg {
+    /// A request about the PG: its ops in order, of which each may have to wait for the store.
+    pub(super) fn list(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+        self.list_from(op, 0, 0, cx);
+    }
+
+    fn list_from(&mut self, mut op: ClientOp, mut index: usize, mut result: i32, cx: &mut Ctx<'_>) {
+        while result >= 0 && index < op.ops.len() {
+            match self.site.asked(&op, &op.ops[index]) {
+                Ok(Asked { from, count, filter }) => {
+                    let (_, to) = self.site.range();
+                    let listing = Listing {
+                        op,
+                        index,
+                        filter,
+                        left: VecDeque::new(),
+                        kept: Vec::new(),
+                        next: None,
+                    };
+                    self.store
+                        .list((from, to), count, Pending::List(Box::new(listing)), cx);
+                    return;
+                }
+                Err(e) => result = e,
+            }
+            op.ops[index].rval = result;
+            index += 1;
+        }
+        cx.note_slow(&op);
+        let mut reply = op.reply(result, self.site.map.epoch(), OsdFlags::ACK | OsdFlags::ONDISK);
+        reply.set_versions(self.copy.info.last_update, self.copy.info.last_user_version);
+        self.site.reply(&op, reply, 0, cx);
     }
 
     /// The store's page.
@@ -203,8 +205,9 @@ impl Pg {
 
     /// The listing's result: on to the next op of the request.
     fn list_done(&mut self, l: Listing, result: i32, cx: &mut Ctx<'_>) {
-        if !self.has_lease(cx.usec) {
-            return self.list_later(l.op, cx);
+        if !self.role.has_lease(&self.site.cfg, cx.usec) {
+            self.lease(|lease| lease.list_later(l.op, cx));
+            return;
         }
         let Listing { mut op, index, .. } = l;
         op.ops[index].rval = result;

@@ -54,6 +54,7 @@ pub mod repair;
 mod replica;
 mod replica_read;
 mod replicated;
+mod replies;
 mod role;
 mod site;
 mod snaps;
@@ -87,6 +88,7 @@ use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, StoredObject, Token};
 pub use pace::Pace;
 use perf::DropReason;
+use replica::Following;
 use replicated::source::Feeding;
 use replicated::target::Receiving;
 use role::Role;
@@ -212,6 +214,20 @@ impl Pg {
     /// Settings for what is executed from now on.
     pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
         self.site.cfg = cfg;
+    }
+
+    /// Hands a message to the replica that this OSD is, if it is one.
+    fn as_replica(&mut self, from: i32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>)) {
+        if !self.follow(|r| f(r, cx)) {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+    }
+
+    /// A member would like to answer reads.
+    fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+        if self.lease(|l| l.share_wanted(from, stamp, cx)).is_none() {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
     }
 
     /// The side of a copy that reads, whether this OSD serves or not.
@@ -457,11 +473,15 @@ impl Pg {
                 trim_to,
                 stable,
                 txn,
-            } => self.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx),
+            } => self.as_replica(from, cx, |r, cx| {
+                r.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx)
+            }),
             PeerBody::RepCommitted(v) => self.rep_committed(from, v, cx),
             PeerBody::Query => self.queried(from, id, cx),
             PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
-            PeerBody::Lease { stamp, shared } => self.lease_wanted(from, id, stamp, shared, cx),
+            PeerBody::Lease { stamp, shared } => {
+                self.as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx))
+            }
             PeerBody::LeaseGranted(stamp) => self.lease_granted(from, stamp, cx),
             PeerBody::ShareLease(stamp) => self.share_wanted(from, stamp, cx),
             PeerBody::LeaseShared {
@@ -469,7 +489,9 @@ impl Pg {
                 length,
                 stable,
                 epoch,
-            } => self.lease_shared(from, id, (stamp, length, stable, epoch), cx),
+            } => self.as_replica(from, cx, |r, cx| {
+                r.lease_shared(from, id, (stamp, length, stable, epoch), cx)
+            }),
             PeerBody::GetLog => self.log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,

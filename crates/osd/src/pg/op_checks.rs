@@ -1,15 +1,15 @@
 //! What a client's request must pass before it is executed, in the order of the official `do_op`.
 
+use super::site::Site;
 use std::sync::Arc;
 
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::Flags;
 use spirula_denc::{Reader, UTime};
 use spirula_maps::snap;
-use spirula_proto::osd::{MOsdOpReply, OpCode, OsdFlags};
+use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::CopySource;
 
-use super::bug::Bug;
 use super::errno::*;
 use super::op::{ClientOp, OsdOp};
 use super::output::{Ctx, Output};
@@ -26,73 +26,15 @@ pub(super) enum Verdict {
     Fail(i32),
 }
 
-impl Pg {
-    /// A request of a client. Its epoch is not newer than the PG's map.
-    pub fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        op.stamps.queued = cx.usec;
-        if self.is_stale(&op) {
-            cx.out.push(Output::ShareMap {
-                client: Arc::clone(&op.client),
-                epoch: op.epoch,
-            });
-            return;
-        }
-        match self.role {
-            Role::Active(_) => self.do_op(op, cx),
-            // Looked at again when it is its turn, by the map of then.
-            Role::Peering(_) => match self.check(&op, cx) {
-                Verdict::Pass => {
-                    op.forget_copies();
-                    self.ops.held.push_back(op);
-                }
-                Verdict::Drop => {}
-                Verdict::Fail(e) => self.fail(&mut op, e, cx),
-            },
-            _ if self.is_replica_read(&op) => self.replica_read(op, cx),
-            _ => cx.turn_away(op, self.site.map.epoch()),
-        }
-    }
-
-    /// Whether the client sends it again by itself, as its newer map tells it to.
-    fn is_stale(&self, op: &ClientOp) -> bool {
-        let i = &self.site.interval;
-        self.is_primary() && op.epoch < i.same_primary_since
-            || op.epoch < self.site.pool.last_force_op_resend
-            || op.epoch < i.split_at
-    }
-
-    fn do_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        match self.check(&op, cx) {
-            Verdict::Pass => {}
-            Verdict::Drop => return,
-            Verdict::Fail(e) => return self.fail(&mut op, e, cx),
-        }
-        if op.is_pg_op() {
-            if !self.has_lease(cx.usec) {
-                return self.list_later(op, cx);
-            }
-            return self.list(op, cx);
-        }
-        match self.check_object_op(&op) {
-            Verdict::Pass => {}
-            Verdict::Drop => return,
-            Verdict::Fail(e) => return self.fail(&mut op, e, cx),
-        }
-        if op.may_write() && self.is_dup(&op) {
-            return self.answer_dup(op, cx);
-        }
-        let key = key::object_key(&op.object);
-        self.queue_op(key, op, cx);
-    }
-
+impl Site {
     pub(super) fn check(&self, op: &ClientOp, _cx: &Ctx<'_>) -> Verdict {
-        if !self.site.contains(&op.object) {
+        if !self.contains(&op.object) {
             return Verdict::Drop;
         }
         if op.flags.has(OsdFlags::PARALLELEXEC) || op.ops.is_empty() {
             return Verdict::Fail(-EINVAL);
         }
-        if op.ops.len() > self.site.cfg.max_ops || op.snapc.snaps.len() > self.site.cfg.max_snaps {
+        if op.ops.len() > self.cfg.max_ops || op.snapc.snaps.len() > self.cfg.max_snaps {
             return Verdict::Fail(-E2BIG);
         }
         // That there is no such method shows before capabilities are looked at.
@@ -105,10 +47,10 @@ impl Pg {
         if !self.is_allowed(op) || !op.ops.iter().all(|o| self.may_read_source(op, o)) {
             return Verdict::Fail(-EPERM);
         }
-        if op.client.is_shut_out(&*self.site.map) {
+        if op.client.is_shut_out(&*self.map) {
             return Verdict::Fail(-EBLOCKLISTED);
         }
-        if op.is_pg_op() && op.ops.len() > self.site.cfg.max_listings {
+        if op.is_pg_op() && op.ops.len() > self.cfg.max_listings {
             return Verdict::Fail(-E2BIG);
         }
         Verdict::Pass
@@ -118,7 +60,7 @@ impl Pg {
     fn check_calls(&self, op: &ClientOp) -> Result<(), i32> {
         for o in op.ops.iter().filter(|o| o.code == OpCode::CALL) {
             let call = o.call.as_ref().ok_or(EINVAL)?;
-            if !in_class_list(&self.site.cfg.class_load_list, &call.class) {
+            if !in_class_list(&self.cfg.class_load_list, &call.class) {
                 return Err(EPERM);
             }
             call.method.ok_or(EOPNOTSUPP)?;
@@ -137,7 +79,7 @@ impl Pg {
                     method: method.name,
                     read: method.flags.has(Flags::RD),
                     write: method.flags.has(Flags::WR),
-                    default_allowed: in_class_list(&self.site.cfg.class_default_list, &c.class),
+                    default_allowed: in_class_list(&self.cfg.class_default_list, &c.class),
                 })
             })
             .collect();
@@ -150,7 +92,7 @@ impl Pg {
         };
         op.client
             .access
-            .allows(&self.site.pool, nspace, key, read, write, &calls)
+            .allows(&self.pool, nspace, key, read, write, &calls)
     }
 
     /// Whether the client may read what an op copies; true for all others. This OSD's peers read it without asking whose wish that was.
@@ -163,7 +105,7 @@ impl Pg {
             return true;
         };
         let l = &source.locator;
-        let Some(pool) = self.site.map.pool(l.pool.cast_unsigned()) else {
+        let Some(pool) = self.map.pool(l.pool.cast_unsigned()) else {
             return true;
         };
         let key = if l.key.is_empty() { &source.oid } else { &l.key };
@@ -173,7 +115,7 @@ impl Pg {
 
     pub(super) fn check_object_op(&self, op: &ClientOp) -> Verdict {
         let o = &op.object;
-        let (cfg, pool) = (&self.site.cfg, &self.site.pool);
+        let (cfg, pool) = (&self.cfg, &self.pool);
         if o.oid.len() > cfg.max_object_name_len
             || o.key.len() > cfg.max_object_name_len
             || o.nspace.len() > cfg.max_object_namespace_len
@@ -211,43 +153,72 @@ impl Pg {
         }
         Verdict::Pass
     }
+}
 
-    /// Answers that the request was not executed.
-    pub(super) fn fail(&self, op: &mut ClientOp, result: i32, cx: &mut Ctx<'_>) {
-        cx.note_slow(op);
-        let reply = op.error_reply(result, self.site.map.epoch());
-        self.reply(op, reply, 0, cx);
-    }
-
-    pub(super) fn reply(&self, op: &ClientOp, reply: MOsdOpReply, data_off: u16, cx: &mut Ctx<'_>) {
-        // Taken here also where nobody asks for it: the next request to be answered is another one.
-        let description = cx.described.take();
-        if let Some(asker) = &op.client.asker {
-            return self.answer_asker(asker, &reply, cx);
-        }
-        if op.client.is_internal() {
+impl Pg {
+    /// A request of a client. Its epoch is not newer than the PG's map.
+    pub fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        op.stamps.queued = cx.usec;
+        if self.is_stale(&op) {
+            cx.out.push(Output::ShareMap {
+                client: Arc::clone(&op.client),
+                epoch: op.epoch,
+            });
             return;
         }
-        let client = Arc::clone(&op.client);
-        let record = description.map(|d| Box::new(self.record_of(op, d)));
-        cx.out.push(Output::Reply {
-            client,
-            reply: Box::new(reply),
-            data_off,
-            stamps: op.stamps,
-            record,
-        });
+        match self.role {
+            Role::Active(_) => self.do_op(op, cx),
+            // Looked at again when it is its turn, by the map of then.
+            Role::Peering(_) => match self.site.check(&op, cx) {
+                Verdict::Pass => {
+                    op.forget_copies();
+                    self.ops.held.push_back(op);
+                }
+                Verdict::Drop => {}
+                Verdict::Fail(e) => self.site.fail(&mut op, e, cx),
+            },
+            _ if self.is_replica_read(&op) => self.replica_read(op, cx),
+            _ => cx.turn_away(op, self.site.map.epoch()),
+        }
     }
 
-    /// Whether the request was executed before, or failed.
-    pub(super) fn is_dup(&self, op: &ClientOp) -> bool {
-        self.copy.knows(op) && !self.site.cfg.has_bug(Bug::TwiceDone)
+    /// Whether the client sends it again by itself, as its newer map tells it to.
+    fn is_stale(&self, op: &ClientOp) -> bool {
+        let i = &self.site.interval;
+        self.is_primary() && op.epoch < i.same_primary_since
+            || op.epoch < self.site.pool.last_force_op_resend
+            || op.epoch < i.split_at
+    }
+
+    fn do_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        match self.site.check(&op, cx) {
+            Verdict::Pass => {}
+            Verdict::Drop => return,
+            Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
+        }
+        if op.is_pg_op() {
+            if !self.role.has_lease(&self.site.cfg, cx.usec) {
+                self.lease(|l| l.list_later(op, cx));
+                return;
+            }
+            return self.list(op, cx);
+        }
+        match self.site.check_object_op(&op) {
+            Verdict::Pass => {}
+            Verdict::Drop => return,
+            Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
+        }
+        if op.may_write() && self.copy.is_dup(&op, &self.site) {
+            return self.answer_dup(op, cx);
+        }
+        let key = key::object_key(&op.object);
+        self.queue_op(key, op, cx);
     }
 
     /// Answers as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(version) = self.copy.log.find(&op.reqid).map(|e| e.version) else {
-            return self.reply_forgotten(op, cx);
+            return self.copy.reply_forgotten(&self.site, op, cx);
         };
         if let Role::Active(a) = &mut self.role
             && version > a.committed
@@ -256,35 +227,7 @@ impl Pg {
             w.dups.push(op);
             return;
         }
-        self.reply_dup(op, version, cx);
-    }
-
-    pub(super) fn reply_dup(&self, mut op: ClientOp, version: spirula_maps::EVersion, cx: &mut Ctx<'_>) {
-        let Some(e) = self.copy.log.find(&op.reqid).filter(|e| e.version == version) else {
-            return;
-        };
-        cx.note_slow(&op);
-        let mut reply = op.error_reply(e.return_code, self.site.map.epoch());
-        reply.set_versions(e.version, e.user_version);
-        for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {
-            out.result = *result;
-            out.data = data.clone().into();
-        }
-        self.reply(&op, reply, 0, cx);
-    }
-
-    /// Answers a request that is no longer in the log.
-    fn reply_forgotten(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        let Some(d) = self.copy.dups.find(&op.reqid) else {
-            return;
-        };
-        let mut reply = op.error_reply(d.return_code, self.site.map.epoch());
-        reply.set_versions(d.version, d.user_version);
-        for (out, (result, data)) in reply.ops.iter_mut().zip(&d.op_returns) {
-            out.result = *result;
-            out.data = data.clone().into();
-        }
-        self.reply(&op, reply, 0, cx);
+        self.copy.reply_dup(&self.site, op, version, cx);
     }
 }
 

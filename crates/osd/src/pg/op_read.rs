@@ -1,5 +1,6 @@
 //! The order of ops on an object, what they fetch, and those that read.
 
+use super::site::Site;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -124,16 +125,16 @@ fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
     })
 }
 
-impl Pg {
+impl Site {
     /// A request of the PG itself, which begins at `usec`.
     pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>, usec: u64) -> ClientOp {
         ClientOp {
             client: Arc::new(Client::internal()),
             tid: 0,
             reqid: ReqId::default(),
-            pgid: self.site.pgid,
+            pgid: self.pgid,
             object,
-            epoch: self.site.map.epoch(),
+            epoch: self.map.epoch(),
             flags: Default::default(),
             mtime: Default::default(),
             ops,
@@ -151,7 +152,9 @@ impl Pg {
             room: Default::default(),
         }
     }
+}
 
+impl Pg {
     /// Puts an op into its object's order, and executes what can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.ops
@@ -192,7 +195,9 @@ impl Pg {
         match state {
             Some(state) => {
                 self.ops.contexts.set_state(key, state);
-                self.note_watchers(key, cx);
+                if self.role.is_active() {
+                    self.ops.note_watchers(key, cx);
+                }
                 self.pump(key, cx);
             }
             None if self.note_unreadable(key, cx) => {}
@@ -213,9 +218,9 @@ impl Pg {
     /// An object can't be read here. Another member may have it whole, but only the primary may be asked for it.
     pub(super) fn fail_unreadable(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Replica(_)) {
-            self.send_to_primary([op], cx);
+            self.site.send_to_primary([op], cx);
         } else {
-            self.fail(&mut op, -EIO, cx);
+            self.site.fail(&mut op, -EIO, cx);
         }
     }
 
@@ -223,7 +228,7 @@ impl Pg {
     pub(super) fn pump(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         self.trim_clones(key, cx);
         loop {
-            let readable = self.has_lease(cx.usec);
+            let readable = self.role.has_lease(&self.site.cfg, cx.usec);
             let removed = &self.site.pool.snaps.removed;
             let Some(c) = self.ops.contexts.find(key) else {
                 return;
@@ -249,7 +254,7 @@ impl Pg {
                 }
                 Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
                 Step::Clone(id) => self.look_up_clone(key, op, id, cx),
-                Step::Nowhere => self.fail(&mut op, -ENOENT, cx),
+                Step::Nowhere => self.site.fail(&mut op, -ENOENT, cx),
             }
         }
     }
@@ -303,7 +308,7 @@ impl Pg {
         if let Some(damaged) = unreadable(&r, &fetched) {
             if matches!(self.role, Role::Replica(_)) {
                 self.note_unreadable(&damaged, cx);
-                return self.send_to_primary([r.op], cx);
+                return self.site.send_to_primary([r.op], cx);
             }
             match self.await_repair(&damaged, r.op, cx) {
                 Some(op) => r.op = op,
@@ -331,7 +336,7 @@ impl Pg {
         r.op.stamps.started = cx.usec;
         if r.op.client.is_shut_out(&*self.site.map) {
             // It came before the map that shuts the client out, and waited.
-            return self.fail(&mut r.op, -EBLOCKLISTED, cx);
+            return self.site.fail(&mut r.op, -EBLOCKLISTED, cx);
         }
         if r.op.may_write() {
             self.execute_write(r, cx);
@@ -341,8 +346,8 @@ impl Pg {
     }
 
     fn execute_read(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
-        self.keep_lease(cx);
-        if !self.has_lease(cx.usec) {
+        self.lease(|l| l.keep_lease(cx));
+        if !self.role.has_lease(&self.site.cfg, cx.usec) {
             // The lease has ended while the store read.
             r.op.reset();
             r.op.room = Room::default();
@@ -359,10 +364,10 @@ impl Pg {
         let Some(state) = state else { return };
         let is_there = state.exists || r.op.snapid == snap::SNAPDIR && state.info.whiteout;
         if !is_there {
-            return self.fail(&mut r.op, -ENOENT, cx);
+            return self.site.fail(&mut r.op, -ENOENT, cx);
         }
         let client = Arc::clone(&r.op.client);
-        let asking = self.asking(&client, r.op.reqid.name, &r.key);
+        let asking = self.ops.asking(&self.site, &client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(
             &self.site.cfg,
             &self.site.pool.snaps,
@@ -392,7 +397,7 @@ impl Pg {
         self.counters.add_io(io);
         let (key, mut op) = (r.key, r.op);
         if result >= 0 {
-            self.apply_watch_effects(&key, effects, &client, cx);
+            self.ops.apply_watch_effects(&key, effects, &client, cx);
         }
         cx.note_slow(&op);
         if result >= 0 {
@@ -404,6 +409,6 @@ impl Pg {
         } else if result == -ENOENT {
             reply.set_enoent_versions(self.copy.info.last_update, self.copy.info.last_user_version);
         }
-        self.reply(&op, reply, data_off(offset), cx);
+        self.site.reply(&op, reply, data_off(offset), cx);
     }
 }

@@ -173,24 +173,24 @@ impl InFlight {
 impl Pg {
     /// Executes a request on the object as it is, and sends on what it changes.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
-        if r.op.retry_attempt != 0 && self.is_dup(&r.op) {
+        if r.op.retry_attempt != 0 && self.copy.is_dup(&r.op, &self.site) {
             // It was executed while this one waited.
             return self.answer_dup(r.op, cx);
         }
-        if self.overtakes_dropped(&r.op) {
+        if self.ops.overtakes_dropped(&r.op) {
             return;
         }
-        let snap_context = self.snap_context(&r.op);
+        let snap_context = self.site.snap_context(&r.op);
         let Some(state) = self.ops.contexts.state(&r.key) else {
             return;
         };
         if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
-            return self.fail(&mut r.op, -EOLDSNAPC, cx);
+            return self.site.fail(&mut r.op, -EOLDSNAPC, cx);
         }
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
         let client = Arc::clone(&r.op.client);
-        let asking = self.asking(&client, r.op.reqid.name, &r.key);
+        let asking = self.ops.asking(&self.site, &client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(
             &self.site.cfg,
             &self.site.pool.snaps,
@@ -214,16 +214,16 @@ impl Pg {
             let mut reply = Reply::failure(result, old_user_version);
             reply.enoent = (result == -ENOENT).then_some((last_update, last_user_version));
             if result >= 0 {
-                self.apply_watch_effects(key, effects, &client, cx);
+                self.ops.apply_watch_effects(key, effects, &client, cx);
             }
             return self.log_failure(op, reply, cx);
         }
         let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
         let stores = grows || exec.stores_data();
-        if let Err(answer) = self.check_full(&op, grows, stores, cx) {
+        if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
                 Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
-                None => self.drop_write(&op),
+                None => self.ops.drop_write(&op, &self.site),
             }
             return;
         }
@@ -334,7 +334,7 @@ impl Pg {
         let prev = self.copy.info.last_update;
         let record = entry.to_bytes();
         let trim_to = self.trim_point();
-        self.overtake_repair(&txn);
+        self.copying.overtake_repair(&txn);
         if let Some((op, _)) = &mut request {
             op.stamps.sub_ops_sent = cx.usec;
         }
@@ -474,13 +474,13 @@ impl Pg {
             if let Some((v, user_version)) = said.enoent {
                 reply.set_enoent_versions(v, user_version);
             }
-            self.reply(&op, reply, 0, cx);
+            self.site.reply(&op, reply, 0, cx);
             if let Some(key) = &w.key {
-                self.apply_watch_effects(key, said.effects, &op.client, cx);
+                self.ops.apply_watch_effects(key, said.effects, &op.client, cx);
             }
         }
         for dup in w.dups {
-            self.reply_dup(dup, w.version, cx);
+            self.copy.reply_dup(&self.site, dup, w.version, cx);
         }
         if let Some(key) = w.key {
             if let Some(c) = self.ops.contexts.find(&key) {

@@ -10,6 +10,10 @@
 //!
 //! In all other cases the client is told to ask the primary (`EAGAIN`), which clients do by themselves. Nothing waits here.
 
+use super::op_queue::OpQueue;
+use super::replica::Following;
+use super::site::Site;
+use super::store_queue::StoreQueue;
 use bytes::Bytes;
 use spirula_invariant::dropped;
 use spirula_maps::{EVersion, HObject, snap};
@@ -21,7 +25,6 @@ use super::op::ClientOp;
 use super::op_checks::Verdict;
 use super::output::Ctx;
 use super::perf::DropReason;
-use super::replica::Replica;
 use super::role::Role;
 use super::store_queue::Pending;
 use super::{Pg, key};
@@ -60,41 +63,17 @@ fn head_key(o: &HObject) -> Bytes {
     })
 }
 
-impl Pg {
-    /// Whether this OSD follows a primary, and the client is content with any member's answer.
-    pub(super) fn is_replica_read(&self, op: &ClientOp) -> bool {
-        matches!(self.role, Role::Replica(_)) && op.is_any_members()
-    }
-
-    /// A read that any member may answer.
-    pub(super) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        for verdict in [self.check(&op, cx), self.check_object_op(&op)] {
-            match verdict {
-                Verdict::Pass => {}
-                Verdict::Drop => return self.fail(&mut op, -EAGAIN, cx),
-                Verdict::Fail(e) => return self.fail(&mut op, e, cx),
-            }
-        }
-        self.keep_share(op.epoch, cx);
-        let key = key::object_key(&op.object);
-        // Notifications are the primary's, who knows the watchers' connections.
-        let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
-        let Role::Replica(Replica { share, .. }) = &self.role else {
-            return;
-        };
+impl Following<'_> {
+    /// Whether this member may answer a read now, as the primary would.
+    fn may_answer(&self, op: &ClientOp, usec: u64) -> bool {
+        let share = &self.replica.share;
         let known = self.site.interval.since..=share.epoch;
-        let elsewhere = op.is_pg_op() || op.write_ordered() || notifies || !known.contains(&op.epoch);
-        if elsewhere || !self.has_lease(cx.usec) || !self.is_stable(&op.object) {
-            return self.fail(&mut op, -EAGAIN, cx);
-        }
-        self.queue_op(key, op, cx);
+        known.contains(&op.epoch) && usec < share.until && self.is_stable(&op.object)
     }
 
     /// Whether all changes of an object, this one a head, are durable on all members.
     fn is_stable(&self, object: &HObject) -> bool {
-        let Role::Replica(Replica { share, .. }) = &self.role else {
-            return false;
-        };
+        let share = &self.replica.share;
         let unstable = self
             .copy
             .log
@@ -108,13 +87,13 @@ impl Pg {
     }
 
     /// Asks for a share in the lease, in time before the present one ends, or as it is older than a client's map.
-    fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
+    pub(super) fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
         let (id, primary, length) = (
             self.lead.id,
             self.site.interval.place.primary,
             self.site.cfg.read_lease_us,
         );
-        let Role::Replica(r) = &mut self.role else { return };
+        let r = &mut *self.replica;
         let asked = r.share.asked != 0 && cx.usec.saturating_sub(r.share.asked) < AGAIN;
         let ends = r.share.until.saturating_sub(cx.usec) < length / super::lease::RENEW_AT;
         if r.active && !asked && (ends || r.share.epoch < epoch) {
@@ -132,52 +111,80 @@ impl Pg {
         (stamp, length, stable, epoch): (u64, u64, EVersion, u32),
         cx: &mut Ctx<'_>,
     ) {
-        let is_led = self.site.is_leader(from, id);
-        match &mut self.role {
-            Role::Replica(r) if r.active && is_led && r.share.asked == stamp => {
-                r.share.asked = 0;
-                r.share.until = r.share.until.max(stamp.saturating_add(length));
-                r.share.note_stable(stable);
-                r.share.epoch = r.share.epoch.max(epoch);
-            }
-            _ => dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from),
+        let r = &mut *self.replica;
+        if !r.active || !self.site.is_leader(from, id) || r.share.asked != stamp {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         }
+        r.share.asked = 0;
+        r.share.until = r.share.until.max(stamp.saturating_add(length));
+        r.share.note_stable(stable);
+        r.share.epoch = r.share.epoch.max(epoch);
     }
+}
 
+impl OpQueue {
     /// A write has changed an object: what is known of it here is not true any more, and who reads it asks the primary.
-    pub(super) fn overtake_reads(&mut self, object: &HObject, cx: &mut Ctx<'_>) {
-        if self.ops.contexts.len() == 0 {
+    pub(super) fn overtake_reads(
+        &mut self,
+        object: &HObject,
+        site: &Site,
+        store: &mut StoreQueue,
+        cx: &mut Ctx<'_>,
+    ) {
+        if self.contexts.len() == 0 {
             return;
         }
         let key = head_key(object);
-        if self.ops.contexts.find(&key).is_none() {
+        if self.contexts.find(&key).is_none() {
             return;
         }
-        let mut ops: Vec<ClientOp> = self.ops.contexts.forget(&key).into();
+        let mut ops: Vec<ClientOp> = self.contexts.forget(&key).into();
         let reads = |p: &Pending| match p {
             Pending::Context(k) => *k == key,
             Pending::Op(r) => r.key == key,
             _ => false,
         };
-        let overtaken = self.store.pending.extract_if(|_, p| reads(p));
+        let overtaken = store.pending.extract_if(|_, p| reads(p));
         ops.extend(overtaken.filter_map(|(_, p)| p.into_op()));
-        self.send_to_primary(ops, cx);
+        site.send_to_primary(ops, cx);
     }
 
     /// This member answers no reads any more, for whatever reason; what it was reading is the primary's.
-    pub(super) fn give_up_reads(&mut self, cx: &mut Ctx<'_>) {
-        let mut ops = self.ops.contexts.clear();
+    pub(super) fn give_up_reads(&mut self, site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
+        let mut ops = self.contexts.clear();
         let reads = |p: &Pending| matches!(p, Pending::Context(_) | Pending::Op(_));
-        let pending = self.store.pending.extract_if(|_, p| reads(p));
+        let pending = store.pending.extract_if(|_, p| reads(p));
         ops.extend(pending.filter_map(|(_, p)| p.into_op()));
-        self.send_to_primary(ops, cx);
+        site.send_to_primary(ops, cx);
+    }
+}
+
+impl Pg {
+    /// Whether this OSD follows a primary, and the client is content with any member's answer.
+    pub(super) fn is_replica_read(&self, op: &ClientOp) -> bool {
+        matches!(self.role, Role::Replica(_)) && op.is_any_members()
     }
 
-    /// Tells clients to ask the primary.
-    pub(super) fn send_to_primary(&self, ops: impl IntoIterator<Item = ClientOp>, cx: &mut Ctx<'_>) {
-        for mut op in ops {
-            op.reset();
-            self.fail(&mut op, -EAGAIN, cx);
+    /// A read that any member may answer.
+    pub(super) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+        for verdict in [self.site.check(&op, cx), self.site.check_object_op(&op)] {
+            match verdict {
+                Verdict::Pass => {}
+                Verdict::Drop => return self.site.fail(&mut op, -EAGAIN, cx),
+                Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
+            }
         }
+        let mut may_answer = false;
+        self.follow(|r| {
+            r.keep_share(op.epoch, cx);
+            may_answer = r.may_answer(&op, cx.usec);
+        });
+        // Notifications are the primary's, who knows the watchers' connections.
+        let notifies = op.ops.iter().any(|o| o.code == OpCode::NOTIFY);
+        if !may_answer || op.is_pg_op() || op.write_ordered() || notifies {
+            return self.site.fail(&mut op, -EAGAIN, cx);
+        }
+        let key = key::object_key(&op.object);
+        self.queue_op(key, op, cx);
     }
 }

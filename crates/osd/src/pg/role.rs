@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use spirula_maps::EVersion;
 
 use super::backfill::Backfill;
+use super::bug::Bug;
+use super::config::PgConfig;
 use super::lease::Lease;
 use super::op_write::InFlight;
 use super::peering::Peering;
@@ -58,6 +60,15 @@ impl Role {
         match self {
             Self::Active(a) => Some(&a.backfill),
             _ => None,
+        }
+    }
+
+    /// Whether reads may be answered now.
+    pub(super) fn has_lease(&self, cfg: &PgConfig, usec: u64) -> bool {
+        match self {
+            Self::Active(a) => a.peers.is_empty() || a.lease.holds(usec) || cfg.has_bug(Bug::NoLease),
+            Self::Replica(r) => usec < r.share.until,
+            _ => false,
         }
     }
 

@@ -410,7 +410,7 @@ impl Pg {
         if r.op.client.is_shut_out(&*self.site.map) {
             return self.stage_failed(seq, -EBLOCKLISTED, cx);
         }
-        match self.check_full(&r.op, true, true, cx) {
+        match self.site.check_full(&r.op, true, true, cx) {
             Ok(()) => {}
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
             Err(None) => return self.stage_given_up(seq, cx),
@@ -492,7 +492,7 @@ impl Pg {
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.store.pending.remove(&seq) {
-            self.drop_write(&reading.op);
+            self.ops.drop_write(&reading.op, &self.site);
             if let Some(c) = self.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use spirula_maps::{EVersion, PgId, snap};
 
+use super::bug::Bug;
 use super::dirty::Dirty;
 use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
@@ -224,8 +225,9 @@ impl StoredCopy {
     }
 
     /// Whether a request was executed before, or failed.
-    pub(super) fn knows(&self, op: &ClientOp) -> bool {
-        self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some()
+    pub(super) fn is_dup(&self, op: &ClientOp, site: &Site) -> bool {
+        let known = self.log.find(&op.reqid).is_some() || self.dups.find(&op.reqid).is_some();
+        known && !site.cfg.has_bug(Bug::TwiceDone)
     }
 
     /// What a copy with this log lacks of this one. `exact`: its objects are as its log says.

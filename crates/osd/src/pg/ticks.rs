@@ -12,7 +12,7 @@ impl Pg {
         }
         if self.role.is_active() {
             self.resend_writes(Some(osd), cx);
-            self.lease_reset(osd);
+            self.lease(|l| l.reset(osd));
             self.backfill(|b| b.backfill_reset(osd, cx));
         }
         self.feeding().source_peer_reset(osd, cx);
@@ -34,7 +34,7 @@ impl Pg {
             Role::Stray => self.announce(cx),
             _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
         }
-        self.lease_tick(cx);
+        self.lease(|l| l.tick(cx));
         if !self.backfill(|b| b.backfill_tick(cx)) {
             self.feeding().pump_feeds(cx);
         }
@@ -42,7 +42,7 @@ impl Pg {
         self.trim_on(cx);
         self.repair_tick(cx);
         self.retry_copies(cx);
-        self.recall_dropped(cx);
+        self.ops.recall_dropped(&self.site, cx);
         let shares = &self.site.shares;
         self.ops.contexts.evict(shares.contexts, shares.context_bytes);
     }

@@ -141,7 +141,7 @@ impl Pg {
             let op = ClientOp {
                 // Without the pool's snapshots: no clone is to be left of what can't be read.
                 flags: OsdFlags::ENFORCE_SNAPC,
-                ..self.internal_op(object, vec![delete.into()], cx.usec)
+                ..self.site.internal_op(object, vec![delete.into()], cx.usec)
             };
             return self.queue_op(key.clone(), op, cx);
         }

@@ -1,5 +1,6 @@
 //! A member whose object is repaired.
 
+use crate::pg::copying::Copying;
 use bytes::Bytes;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
@@ -26,6 +27,16 @@ pub(in crate::pg) struct Patient {
     next: Place,
     /// Whether all parts are.
     whole: bool,
+}
+
+impl Copying {
+    /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
+    pub(in crate::pg) fn overtake_repair(&mut self, txn: &Txn) {
+        let is_changed = |p: &Patient| txn.objects.iter().any(|(key, _)| *key == p.key);
+        if self.patient.as_ref().is_some_and(is_changed) {
+            self.patient = None;
+        }
+    }
 }
 
 impl Pg {
@@ -109,7 +120,8 @@ impl Pg {
         };
         if whole {
             if !self.is_active() {
-                self.overtake_reads(&name(&key), cx);
+                self.ops
+                    .overtake_reads(&name(&key), &self.site, &mut self.store, cx);
             }
             let mut becomes = vec![ObjectOp::MoveOf(stage)];
             becomes.extend(snaps);
@@ -151,14 +163,6 @@ impl Pg {
         }
         self.tell_repair(Outcome::Working, cx);
         self.ask_for_rest(cx);
-    }
-
-    /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
-    pub(in crate::pg) fn overtake_repair(&mut self, txn: &Txn) {
-        let is_changed = |p: &Patient| txn.objects.iter().any(|(key, _)| *key == p.key);
-        if self.copying.patient.as_ref().is_some_and(is_changed) {
-            self.copying.patient = None;
-        }
     }
 
     /// A connection to or from another OSD was lost.

@@ -1,5 +1,6 @@
 //! Writes and snapshots: the clone that a write must leave behind, rolling back, and listing the clones.
 
+use crate::pg::site::Site;
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::{EVersion, IntervalSet, SnapContext, SnapId, snap};
@@ -10,11 +11,11 @@ use super::set::At;
 use crate::pg::errno::*;
 use crate::pg::exec::{Exec, ObjectState, OpResult, Stop, fail};
 use crate::pg::fetch::{Answer, Want};
+use crate::pg::key;
 use crate::pg::object::{FLAG_OMAP, ObjectInfo};
 use crate::pg::op::{ClientOp, OsdOp};
 use crate::pg::stage::Slot;
 use crate::pg::txn::ObjectOp;
-use crate::pg::{Pg, key};
 
 /// A clone that a write leaves behind.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,11 +63,11 @@ impl NewClone {
     }
 }
 
-impl Pg {
+impl Site {
     /// What a write must preserve: what the pool says where it has snapshots of itself, else what the client says without
     /// what is removed: nobody would trim a clone that is made for a purged snapshot.
     pub(in crate::pg) fn snap_context(&self, op: &ClientOp) -> SnapContext {
-        let pool = &self.site.pool.snaps;
+        let pool = &self.pool.snaps;
         match &pool.context {
             Some(context) if !op.flags.has(OsdFlags::ENFORCE_SNAPC) => context.clone(),
             _ => {

@@ -1,5 +1,7 @@
 //! The PG's part: carries out what ops did to watches, and drops those whose time is over.
 
+use crate::pg::op_queue::OpQueue;
+use crate::pg::site::Site;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,23 +18,11 @@ use crate::pg::output::Ctx;
 use crate::pg::role::Role;
 use crate::pg::{Pg, key};
 
-impl Pg {
-    /// Counts the memory of watches together with all other PGs of the reactor.
-    pub fn share_watch_memory(&mut self, memory: WatchMemory) {
-        self.ops.watches.share_memory(memory);
-    }
-
-    /// The watches that this primary knows of.
-    pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
-        self.ops
-            .watches
-            .iter()
-            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
-    }
-
+impl OpQueue {
     /// Who sent a request, and what is known of its object's watchers.
     pub(in crate::pg) fn asking<'a>(
         &'a self,
+        site: &Site,
         client: &'a Client,
         name: EntityName,
         object: &'a Bytes,
@@ -41,8 +31,8 @@ impl Pg {
             client,
             name,
             object,
-            watches: &self.ops.watches,
-            epoch: self.site.map.epoch(),
+            watches: &self.watches,
+            epoch: site.map.epoch(),
         }
     }
 
@@ -64,34 +54,46 @@ impl Pg {
             reserved,
         } = *effects;
         for (k, tell) in disconnects {
-            self.ops.watches.remove(object, &k, tell, cx.out);
+            self.watches.remove(object, &k, tell, cx.out);
         }
         // From here on the watches themselves are counted.
         drop(reserved);
         for connect in connects {
-            self.ops.watches.connect(object, connect, client, cx.usec, cx.out);
+            self.watches.connect(object, connect, client, cx.usec, cx.out);
         }
         for k in pings {
-            self.ops.watches.ping(object, &k, cx.usec);
+            self.watches.ping(object, &k, cx.usec);
         }
-        let version = self.ops.contexts.state(object).map_or(0, |s| s.info.user_version);
+        let version = self.contexts.state(object).map_or(0, |s| s.info.user_version);
         for start in notifies {
-            self.ops
-                .watches
+            self.watches
                 .start_notify(object, start, version, client, cx.usec, cx.out);
         }
         for ack in acks {
-            self.ops.watches.acknowledge(object, ack, client, cx.out);
+            self.watches.acknowledge(object, ack, client, cx.out);
         }
     }
 
     /// An object was read: whoever watches it is waited for, unless it is shut out.
     pub(in crate::pg) fn note_watchers(&mut self, object: &Bytes, cx: &Ctx<'_>) {
-        if self.is_active()
-            && let Some(state) = self.ops.contexts.state(object)
-        {
-            self.ops.watches.populate(object, &state.info.watchers, cx.usec);
+        if let Some(state) = self.contexts.state(object) {
+            self.watches.populate(object, &state.info.watchers, cx.usec);
         }
+    }
+}
+
+impl Pg {
+    /// Counts the memory of watches together with all other PGs of the reactor.
+    pub fn share_watch_memory(&mut self, memory: WatchMemory) {
+        self.ops.watches.share_memory(memory);
+    }
+
+    /// The watches that this primary knows of.
+    pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
+        self.ops
+            .watches
+            .iter()
+            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
     }
 
     /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
@@ -147,7 +149,7 @@ impl Pg {
         let ops = cookies.into_iter().map(unwatch).collect();
         let op = ClientOp {
             reqid,
-            ..self.internal_op(of, ops, cx.usec)
+            ..self.site.internal_op(of, ops, cx.usec)
         };
         self.queue_op(object, op, cx);
     }
