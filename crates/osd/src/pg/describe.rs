@@ -9,9 +9,9 @@ use spirula_maps::{PgId, snap};
 use spirula_proto::osd::{AllocHintArgs, AssertVersionArgs, CallArgs, OpCode, XattrArgs};
 use spirula_proto::osd_op_data::XattrInput;
 
-use super::Pg;
 use super::op::{ClientOp, OsdOp, Stamps};
 use super::role::Role;
+use super::seen::Seen;
 use super::store_queue::Pending;
 
 /// How far a request has come (`OpRequest::state_string`).
@@ -176,9 +176,9 @@ fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
     Ok(())
 }
 
-impl Pg {
+impl<'a> Seen<'a> {
     /// The ops that wait or are under way, and how far each has come.
-    pub(super) fn ops(&self) -> impl Iterator<Item = (&ClientOp, Progress)> {
+    pub(super) fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
         let in_flight = match &self.role {
             Role::Active(a) => Some(a.in_flight.iter()),
             _ => None,
@@ -201,12 +201,13 @@ impl Pg {
     }
 
     /// Descriptions of the ops that wait or are under way.
-    pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
+    pub(super) fn op_records(self) -> impl Iterator<Item = OpRecord> {
+        let site = self.site;
         self.ops().map(|(op, progress)| {
             let mut record = OpRecord::of(op, progress);
-            record.pgid = self.site.pgid;
+            record.pgid = site.pgid;
             if progress == Progress::SubOps {
-                record.peers = self.site.others();
+                record.peers = site.others();
             }
             record
         })

@@ -9,11 +9,11 @@
 
 use spirula_invariant::dropped;
 
-use super::Pg;
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
 use super::perf::DropReason;
 use super::role::Role;
+use super::seen::Seen;
 
 /// What an OSD has to be to send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl PeerBody {
     }
 }
 
-impl Pg {
+impl Seen<'_> {
     /// Whether a message belongs to an attempt at peering which is not the present one. Counts those.
     pub(super) fn is_stale_message(
         &self,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Pg;
-use super::backfill::{Backfill, BackfillState, Backfilling, Need};
+use super::backfill::{Backfill, BackfillState, Backfilling};
 use super::dups::DupBatch;
 use super::force::Forced;
 use super::info::PgInfo;
@@ -280,11 +280,6 @@ impl Pg {
     /// What the PG is doing for members to be.
     pub fn backfill_state(&self) -> BackfillState {
         self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
-    }
-
-    /// What the target under way lacked.
-    pub(super) fn copying_need(&self) -> Option<Need> {
-        self.role.backfill()?.need()
     }
 
     /// Whether nothing is to be copied for now, as flags say.

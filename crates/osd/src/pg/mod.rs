@@ -56,6 +56,7 @@ mod replica_read;
 mod replicated;
 mod replies;
 mod role;
+mod seen;
 mod site;
 mod snaps;
 mod split;
@@ -76,6 +77,7 @@ pub use backfill::BackfillState;
 use cluster::ClusterMap;
 use config::PgConfig;
 use copying::Copying;
+use describe::OpRecord;
 use dups::{DupBatch, Dups};
 use history::History;
 use info::PgInfo;
@@ -92,6 +94,7 @@ use replica::Following;
 use replicated::source::Feeding;
 use replicated::target::Receiving;
 use role::Role;
+use seen::Seen;
 use site::Site;
 pub use snaps::trim::TrimState;
 pub(crate) use stage::{Lane, StageState};
@@ -230,6 +233,25 @@ impl Pg {
         }
     }
 
+    /// The PG as it is looked at.
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            site: &self.site,
+            copy: &self.copy,
+            store: &self.store,
+            lead: &self.lead,
+            role: &self.role,
+            ops: &self.ops,
+            copying: &self.copying,
+            counters: &self.counters,
+        }
+    }
+
+    /// Descriptions of the ops that wait or are under way.
+    pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
+        self.seen().op_records()
+    }
+
     /// The side of a copy that reads, whether this OSD serves or not.
     fn feeding(&mut self) -> Feeding<'_> {
         Feeding {
@@ -335,7 +357,7 @@ impl Pg {
 
     /// When the ops that wait or are under way were received.
     pub fn ops_received(&self) -> impl Iterator<Item = u64> {
-        self.ops().map(|(op, _)| op.stamps.received)
+        self.seen().ops().map(|(op, _)| op.stamps.received)
     }
 
     /// Writes as primary that are not durable everywhere.
@@ -419,7 +441,7 @@ impl Pg {
             (Pending::Stage(seq), StoreReply::Fetched(r, _)) => self.stage_read(seq, r, cx),
             (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
             (Pending::List(l), StoreReply::Fetched(r, _)) => self.list_fetched(*l, r, cx),
-            (Pending::Repair(asked), reply) => self.repair_store(asked, reply, cx),
+            (Pending::Repair(asked), reply) => self.mending().repair_store(asked, reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
@@ -437,7 +459,7 @@ impl Pg {
             Commit::Push { id, source, .. } => self.receiving().push_committed(id, source, cx),
             Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
             Commit::Delete => self.delete_step(cx),
-            Commit::Repair(number) => self.repair_committed(number, cx),
+            Commit::Repair(number) => self.mending().repair_committed(number, cx),
             Commit::Record => {}
         }
         if self.store.commits.is_empty() {
@@ -449,7 +471,7 @@ impl Pg {
     fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
             Commit::Push { id, source, key } => self.receiving().push_refused_here(id, source, key, cx),
-            Commit::Repair(number) => self.repair_refused(number, cx),
+            Commit::Repair(number) => self.mending().repair_refused(number, cx),
             what => impossible!(
                 "what claims all room to be stored in any case";
                 pg = self.site.pgid, epoch = self.site.map.epoch(), transaction = format!("{what:?}")
@@ -463,7 +485,9 @@ impl Pg {
     /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let id = msg.id;
-        if self.is_foreign(from, id, &msg.body, cx) || self.is_stale_message(from, id, &msg.body, cx) {
+        if self.seen().is_foreign(from, id, &msg.body, cx)
+            || self.seen().is_stale_message(from, id, &msg.body, cx)
+        {
             return;
         }
         match msg.body {

@@ -6,6 +6,7 @@ use spirula_maps::PgId;
 
 use super::message::{PeerBody, PeerMessage, PeeringId};
 use super::output::{Ctx, Output};
+use super::repair::message::RepairBody;
 
 /// Sends a PG's messages.
 #[derive(Debug)]
@@ -36,5 +37,17 @@ impl Outbox {
         }
         let msg = msg.to_raw();
         cx.out.push(Output::Send { osd, msg, reply });
+    }
+
+    /// Sends a message about a repair.
+    pub(super) fn send_repair(
+        &mut self,
+        osd: i32,
+        id: PeeringId,
+        body: RepairBody,
+        reply: bool,
+        cx: &mut Ctx<'_>,
+    ) {
+        self.send(osd, id, PeerBody::Repair(body), reply, cx);
     }
 }

@@ -7,6 +7,7 @@ use super::backfill::{Backfill, BackfillState, Need};
 use super::exec::IoCount;
 use super::peering::{Stage, Wait};
 use super::role::Role;
+use super::seen::Seen;
 use super::snaps::trim::TrimState;
 use super::{Pg, key};
 
@@ -112,20 +113,17 @@ pub struct PgCounts {
     pub removing: usize,
 }
 
-impl Pg {
-    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
-        counts.all += 1;
-        match self.role {
-            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
-            Role::Replica(_) => counts.replica += 1,
-            Role::Stray => counts.stray += 1,
-            Role::Deleting => counts.removing += 1,
-            Role::Idle => {}
-        }
+impl Seen<'_> {
+    fn backfill_state(&self) -> BackfillState {
+        self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
+    }
+
+    fn backfill_need(&self) -> Option<Need> {
+        self.role.backfill()?.need()
     }
 
     /// The primary's report; `None` from others.
-    pub fn report(&self) -> Option<PgReport> {
+    pub(super) fn report(&self) -> Option<PgReport> {
         let (state, reason, blocked_by) = self.state()?;
         let place = &self.site.interval.place;
         let usage = self.copy.info.usage;
@@ -151,7 +149,7 @@ impl Pg {
             objects: usage.objects,
             bytes: usage.bytes,
             clones: (usage.clones, usage.whiteouts),
-            trim_queue: self.trim_queue().count(),
+            trim_queue: self.role.trim_queue().count(),
             purged_snaps: self.copy.info.purged_snaps.clone(),
             copies: self.copies(),
             recovered: self.counters.recovered,
@@ -221,14 +219,9 @@ impl Pg {
         members.filter(|osd| a.repairs.is_whole(*osd)).collect()
     }
 
-    /// The OSDs that serve the PG.
-    pub fn members(&self) -> Vec<i32> {
-        self.site.interval.place.acting.osds().collect()
-    }
-
     /// What is done for members to be, as Ceph's states say it.
     fn copying_state(&self) -> Option<&'static str> {
-        let logs_tell = matches!(self.copying_need()?, Need::Objects(_));
+        let logs_tell = matches!(self.backfill_need()?, Need::Objects(_));
         Some(match (self.backfill_state(), logs_tell) {
             (BackfillState::Idle, _) => return None,
             (_, true) if self.copying.unreadable.is_some() => "recovery_unfound",
@@ -289,7 +282,7 @@ impl Pg {
                 if a.lease.is_late() {
                     state.push("laggy");
                 }
-                match self.trim_state() {
+                match self.role.trim_state(&*self.site.map) {
                     TrimState::Idle => {}
                     TrimState::Waiting => state.push("snaptrim_wait"),
                     TrimState::Trimming => state.push("snaptrim"),
@@ -347,5 +340,28 @@ impl Pg {
             state.push("degraded");
         }
         Some((state, reason, blocked_by))
+    }
+}
+
+impl Pg {
+    /// The primary's report; `None` from others.
+    pub fn report(&self) -> Option<PgReport> {
+        self.seen().report()
+    }
+
+    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
+        counts.all += 1;
+        match self.role {
+            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
+            Role::Replica(_) => counts.replica += 1,
+            Role::Stray => counts.stray += 1,
+            Role::Deleting => counts.removing += 1,
+            Role::Idle => {}
+        }
+    }
+
+    /// The OSDs that serve the PG.
+    pub fn members(&self) -> Vec<i32> {
+        self.site.interval.place.acting.osds().collect()
     }
 }

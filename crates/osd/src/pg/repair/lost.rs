@@ -95,7 +95,7 @@ impl Pg {
     /// # Errors
     /// There are none, or they may still be somewhere.
     pub fn mark_lost(&mut self, cx: &mut Ctx<'_>) -> Result<usize, MarkLostError> {
-        let unfound = self.unfound().len();
+        let unfound = self.seen().unfound().len();
         if unfound == 0 {
             return Err(MarkLostError::NoneUnfound);
         }

@@ -16,6 +16,12 @@ pub mod message;
 mod source;
 mod target;
 
+use crate::pg::copying::Copying;
+use crate::pg::message::PeeringId;
+use crate::pg::op_queue::OpQueue;
+use crate::pg::outbox::Outbox;
+use crate::pg::site::Site;
+use crate::pg::store_queue::StoreQueue;
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
@@ -23,7 +29,6 @@ use spirula_maps::{HObject, snap};
 use spirula_proto::mon::LogPriority;
 
 use super::account::Room;
-use super::message::PeerBody;
 use super::object::ObjectInfo;
 use super::op::ClientOp;
 use super::{Ctx, Output, Pending, Pg, Role, key};
@@ -105,7 +110,32 @@ fn head_of(key: &Bytes) -> Bytes {
     key::clone_key(key, snap::NOSNAP)
 }
 
+/// The members' side of repairs: who takes an object from another, and who gives it.
+pub(super) struct Mending<'a> {
+    pub(super) site: &'a Site,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) outbox: &'a mut Outbox,
+    /// The attempt at peering that this OSD leads or follows.
+    pub(super) id: PeeringId,
+    pub(super) role: &'a Role,
+    pub(super) ops: &'a mut OpQueue,
+    pub(super) copying: &'a mut Copying,
+}
+
 impl Pg {
+    /// The members' side of repairs.
+    pub(super) fn mending(&mut self) -> Mending<'_> {
+        Mending {
+            site: &self.site,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            id: self.lead.id,
+            role: &self.role,
+            ops: &mut self.ops,
+            copying: &mut self.copying,
+        }
+    }
+
     pub(super) fn repairs(&mut self) -> Option<&mut Repairs> {
         match &mut self.role {
             Role::Active(a) => Some(&mut *a.repairs),
@@ -113,23 +143,20 @@ impl Pg {
         }
     }
 
-    fn send_repair(&mut self, osd: i32, body: RepairBody, reply: bool, cx: &mut Ctx<'_>) {
-        let id = self.lead.id;
-        self.outbox.send(osd, id, PeerBody::Repair(body), reply, cx);
-    }
-
     /// A message about a repair.
     pub(super) fn repair_message(&mut self, from: i32, body: RepairBody, cx: &mut Ctx<'_>) {
         match body {
             RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
-            RepairBody::Wanted { number, key, source } => self.repair_wanted(from, number, key, source, cx),
+            RepairBody::Wanted { number, key, source } => {
+                self.mending().repair_wanted(from, number, key, source, cx)
+            }
             RepairBody::Told(number, outcome) => self.repair_told(from, number, outcome, cx),
             RepairBody::Read {
                 number,
                 key,
                 from: at,
-            } => self.repair_read(from, number, key, at, cx),
-            RepairBody::Part { number, found } => self.repair_part(from, number, found, cx),
+            } => self.mending().repair_read(from, number, key, at, cx),
+            RepairBody::Part { number, found } => self.mending().repair_part(from, number, found, cx),
         }
     }
 
@@ -138,7 +165,13 @@ impl Pg {
     pub(super) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
         if self.role.is_active_replica() {
             let primary = self.site.interval.place.primary;
-            self.send_repair(primary, RepairBody::Unreadable(key.clone()), false, cx);
+            self.outbox.send_repair(
+                primary,
+                self.lead.id,
+                RepairBody::Unreadable(key.clone()),
+                false,
+                cx,
+            );
             return false;
         }
         self.repair(key, self.site.whoami, cx)
@@ -260,7 +293,13 @@ impl Pg {
                 heard,
             };
         }
-        self.send_repair(target, RepairBody::Wanted { number, key, source }, false, cx);
+        self.outbox.send_repair(
+            target,
+            self.lead.id,
+            RepairBody::Wanted { number, key, source },
+            false,
+            cx,
+        );
     }
 
     /// A member says how far it is.
@@ -358,7 +397,7 @@ impl Pg {
 
     /// A connection to or from a member was lost.
     pub(super) fn repair_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
-        self.patient_reset(osd, cx);
+        self.mending().patient_reset(osd, cx);
         let job = self.repairs().and_then(|r| r.jobs.front());
         if job.is_some_and(|j| matches!(j.step, Step::Asked { target, .. } if target == osd)) {
             self.repair_failed(cx);

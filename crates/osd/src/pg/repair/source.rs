@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 
-use super::info_of;
 use super::message::{FoundPart, Place, RepairBody};
-use crate::pg::Pg;
+use super::{Mending, info_of};
 use crate::pg::output::{Ctx, StoreReply};
 use crate::pg::push::Push;
 use crate::pg::replicated::parts::Parts;
@@ -18,10 +17,10 @@ pub(in crate::pg) struct Asked {
     part: Parts,
 }
 
-impl Pg {
+impl Mending<'_> {
     /// A member asks for part of an object. The primary sees to it that the object does not change meanwhile.
     pub(super) fn repair_read(&mut self, by: i32, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
-        if !self.is_active() && !self.role.is_active_replica() {
+        if !self.role.is_active() && !self.role.is_active_replica() {
             return;
         }
         let asked = Asked {
@@ -69,6 +68,7 @@ impl Pg {
 
     fn send_part(&mut self, asked: &Asked, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
         let number = asked.number;
-        self.send_repair(asked.by, RepairBody::Part { number, found }, true, cx);
+        self.outbox
+            .send_repair(asked.by, self.id, RepairBody::Part { number, found }, true, cx);
     }
 }

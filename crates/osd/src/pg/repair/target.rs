@@ -6,14 +6,14 @@ use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::message::{FoundPart, Outcome, Place, RepairBody};
-use super::name;
+use super::{Mending, name};
+use crate::pg::key;
 use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
 use crate::pg::replicated::target::part_changes;
 use crate::pg::store_queue::Commit;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
-use crate::pg::{Pg, key};
 
 /// The object that this member takes from another one.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Copying {
     }
 }
 
-impl Pg {
+impl Mending<'_> {
     /// The primary wants this member to take an object from another one.
     pub(super) fn repair_wanted(
         &mut self,
@@ -49,8 +49,8 @@ impl Pg {
         source: i32,
         cx: &mut Ctx<'_>,
     ) {
-        let is_own = from == self.site.whoami && self.is_active();
-        let is_led = self.role.is_active_replica() && self.site.is_leader(from, self.lead.id);
+        let is_own = from == self.site.whoami && self.role.is_active();
+        let is_led = self.role.is_active_replica() && self.site.is_leader(from, self.id);
         if !is_own && !is_led {
             return;
         }
@@ -73,7 +73,7 @@ impl Pg {
             from: p.next.clone(),
         };
         let source = p.source;
-        self.send_repair(source, body, false, cx);
+        self.outbox.send_repair(source, self.id, body, false, cx);
     }
 
     fn tell_repair(&mut self, outcome: Outcome, cx: &mut Ctx<'_>) {
@@ -82,7 +82,8 @@ impl Pg {
         if outcome != Outcome::Working {
             self.copying.patient = None;
         }
-        self.send_repair(primary, RepairBody::Told(number, outcome), true, cx);
+        self.outbox
+            .send_repair(primary, self.id, RepairBody::Told(number, outcome), true, cx);
     }
 
     /// Part of the object.
@@ -119,9 +120,8 @@ impl Pg {
             meta: Vec::new(),
         };
         if whole {
-            if !self.is_active() {
-                self.ops
-                    .overtake_reads(&name(&key), &self.site, &mut self.store, cx);
+            if !self.role.is_active() {
+                self.ops.overtake_reads(&name(&key), self.site, self.store, cx);
             }
             let mut becomes = vec![ObjectOp::MoveOf(stage)];
             becomes.extend(snaps);

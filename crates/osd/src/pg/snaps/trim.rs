@@ -12,6 +12,7 @@ use spirula_denc::{UTime, decode_all};
 use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
 
 use super::set::Trimmed;
+use crate::pg::cluster::ClusterMap;
 use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
 use crate::pg::fetch::ReadError;
@@ -132,27 +133,39 @@ fn trim(
     })
 }
 
-impl Pg {
-    fn trimmer(&mut self) -> Option<&mut Trimmer> {
-        match &mut self.role {
-            Role::Active(a) => Some(&mut *a.trimmer),
-            _ => None,
-        }
-    }
-
+impl Role {
     /// What the PG is doing about removed snapshots.
-    pub fn trim_state(&self) -> TrimState {
-        match &self.role {
-            Role::Active(a) if !self.site.map.no_snap_trim() || a.trimmer.failed => a.trimmer.state(),
+    pub(in crate::pg) fn trim_state(&self, map: &dyn ClusterMap) -> TrimState {
+        match self {
+            Self::Active(a) if !map.no_snap_trim() || a.trimmer.failed => a.trimmer.state(),
             _ => TrimState::Idle,
         }
     }
 
     /// The removed snapshots that are to be trimmed.
-    pub fn trim_queue(&self) -> IntervalSet {
-        match &self.role {
-            Role::Active(a) => a.trimmer.queue.clone(),
+    pub(in crate::pg) fn trim_queue(&self) -> IntervalSet {
+        match self {
+            Self::Active(a) => a.trimmer.queue.clone(),
             _ => IntervalSet::new(),
+        }
+    }
+}
+
+impl Pg {
+    /// The removed snapshots that are to be trimmed.
+    pub fn trim_queue(&self) -> IntervalSet {
+        self.role.trim_queue()
+    }
+
+    /// What the PG is doing about removed snapshots.
+    pub fn trim_state(&self) -> TrimState {
+        self.role.trim_state(&*self.site.map)
+    }
+
+    fn trimmer(&mut self) -> Option<&mut Trimmer> {
+        match &mut self.role {
+            Role::Active(a) => Some(&mut *a.trimmer),
+            _ => None,
         }
     }
 
