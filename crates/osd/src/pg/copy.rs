@@ -5,6 +5,8 @@
 //! object's writes is theirs. A part is asked for together with the version that the first one had. An object of one small part
 //! is copied in one change; of a larger one each part goes into a staging object before the next is asked for ([`super::stage`]).
 
+use super::serving::Serving;
+use super::stage::Staging;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,7 +17,6 @@ use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData};
 
-use super::Pg;
 use super::errno::*;
 use super::fetch::{Copied, CopyWant};
 use super::message::{CopyPart, CopyRead, PeerBody};
@@ -103,15 +104,15 @@ fn part_token(seq: u32, parts: u32) -> u64 {
     u64::from(seq) << 32 | u64::from(parts)
 }
 
-impl Pg {
+impl Staging<'_> {
     /// Asks for the next part of what an op copies.
     pub(super) fn ask_for_part(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let Some(fetch) = self.ops.stages.running_copy(seq) else {
+        let Some(fetch) = self.serving.ops.stages.running_copy(seq) else {
             return;
         };
         (fetch.asked, fetch.waiting) = (cx.usec, true);
         let w = &fetch.want;
-        let Some(raw) = self.site.map.object_to_raw_pg(&w.oid, &w.locator) else {
+        let Some(raw) = self.serving.site.map.object_to_raw_pg(&w.oid, &w.locator) else {
             return self.stage_failed(seq, -ENOENT, cx);
         };
         let object = HObject {
@@ -123,28 +124,64 @@ impl Pg {
             snap: w.snapid,
             ..HObject::min()
         };
-        if matches!(self.store.pending.get(&seq), Some(Pending::Op(r)) if r.op.object == object) {
+        if matches!(self.serving.store.pending.get(&seq), Some(Pending::Op(r)) if r.op.object == object) {
             return self.stage_failed(seq, -EINVAL, cx);
         }
         let read = CopyRead {
             token: part_token(seq, fetch.parts),
-            from: self.site.pgid,
+            from: self.serving.site.pgid,
             object,
             version: fetch.copied.user_version,
             cursor: fetch.cursor.clone(),
         };
-        let Some(pgid) = self.site.map.raw_pg_to_pg(raw) else {
+        let Some(pgid) = self.serving.site.map.raw_pg_to_pg(raw) else {
             return self.stage_failed(seq, -ENOENT, cx);
         };
-        let primary = self.site.map.placement(pgid).primary;
-        if let Some(fetch) = self.ops.stages.running_copy(seq) {
+        let primary = self.serving.site.map.placement(pgid).primary;
+        if let Some(fetch) = self.serving.ops.stages.running_copy(seq) {
             fetch.asked_of = primary;
         }
         if primary >= 0 {
-            self.site.send_to_pg(primary, pgid, PeerBody::CopyRead(read), cx);
+            self.serving
+                .site
+                .send_to_pg(primary, pgid, PeerBody::CopyRead(read), cx);
         }
     }
 
+    /// Part of an object that is fetched.
+    pub(super) fn copy_part(&mut self, from: i32, p: CopyPart, cx: &mut Ctx<'_>) {
+        let seq = (p.token >> 32) as u32;
+        let fetch = self.serving.ops.stages.running_copy(seq);
+        let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate);
+        };
+        if fetch.asked_of != from {
+            return dropped!(cx.perf.dropped, DropReason::PeerForeign);
+        }
+        let taken = if p.result < 0 {
+            Err(p.result)
+        } else {
+            fetch.take(p.user_version, &p.data)
+        };
+        let complete = fetch.is_complete();
+        match taken {
+            Err(e) => self.stage_failed(seq, e, cx),
+            Ok(ops) => self.stage_part(seq, ops, complete, cx),
+        }
+    }
+
+    /// Asks again for what was not answered.
+    pub(super) fn retry_copies(&mut self, cx: &mut Ctx<'_>) {
+        let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY * 1_000_000;
+        let copies = self.serving.ops.stages.running_copies();
+        let late: Vec<u32> = copies.filter(|(_, f)| late(f)).map(|(seq, _)| seq).collect();
+        for seq in late {
+            self.ask_for_part(seq, cx);
+        }
+    }
+}
+
+impl Serving<'_> {
     /// Another OSD wants part of an object.
     pub(super) fn copy_read(&mut self, from: i32, epoch: u32, r: CopyRead, cx: &mut Ctx<'_>) {
         if self.site.map.placement(r.from).primary != from {
@@ -182,37 +219,5 @@ impl Pg {
             ..self.site.internal_op(object, ops, cx.usec)
         };
         self.handle_op(op, cx);
-    }
-
-    /// Part of an object that is fetched.
-    pub(super) fn copy_part(&mut self, from: i32, p: CopyPart, cx: &mut Ctx<'_>) {
-        let seq = (p.token >> 32) as u32;
-        let fetch = self.ops.stages.running_copy(seq);
-        let Some(fetch) = fetch.filter(|f| f.waiting && part_token(seq, f.parts) == p.token) else {
-            return dropped!(cx.perf.dropped, DropReason::PeerLate);
-        };
-        if fetch.asked_of != from {
-            return dropped!(cx.perf.dropped, DropReason::PeerForeign);
-        }
-        let taken = if p.result < 0 {
-            Err(p.result)
-        } else {
-            fetch.take(p.user_version, &p.data)
-        };
-        let complete = fetch.is_complete();
-        match taken {
-            Err(e) => self.stage_failed(seq, e, cx),
-            Ok(ops) => self.stage_part(seq, ops, complete, cx),
-        }
-    }
-
-    /// Asks again for what was not answered.
-    pub(super) fn retry_copies(&mut self, cx: &mut Ctx<'_>) {
-        let late = |f: &CopyFetch| f.waiting && cx.usec.saturating_sub(f.asked) >= RETRY * 1_000_000;
-        let copies = self.ops.stages.running_copies();
-        let late: Vec<u32> = copies.filter(|(_, f)| late(f)).map(|(seq, _)| seq).collect();
-        for seq in late {
-            self.ask_for_part(seq, cx);
-        }
     }
 }

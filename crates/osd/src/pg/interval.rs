@@ -226,11 +226,11 @@ impl Pg {
     }
 
     fn same_interval(&mut self, cx: &mut Ctx<'_>) {
-        self.check_watches(cx);
+        self.serving().check_watches(cx);
         self.agree(cx, |a, cx| a.recheck(cx));
         self.feeding().pump_feeds(cx);
-        self.update_trim_queue();
-        self.trim_on(cx);
+        self.serving().trimming().update_trim_queue();
+        self.serving().trimming().trim_on(cx);
     }
 
     /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.

@@ -1,19 +1,16 @@
 //! The primary's side of a PG: from an attempt to agree to serving, and whom a message is for in either.
 
-use bytes::Bytes;
-
 use super::Pg;
 use super::backfill::{Backfill, BackfillState, Backfilling};
 use super::dups::DupBatch;
 use super::force::Forced;
 use super::info::PgInfo;
-use super::lease::{Leasing, Promise};
+use super::lease::Promise;
 use super::log::{LogEntry, PgLog};
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
 use super::peering::{Agreeing, Next, Peering};
 use super::perf::DropReason;
-use super::replica::Following;
 use super::role::{Active, Role};
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
@@ -64,74 +61,6 @@ impl Pg {
         })
     }
 
-    /// The lease of a primary that serves.
-    pub(super) fn leasing(&mut self) -> Option<Leasing<'_>> {
-        let Role::Active(a) = &mut self.role else {
-            return None;
-        };
-        Some(Leasing {
-            site: &self.site,
-            lead: &mut self.lead,
-            outbox: &mut self.outbox,
-            peers: &a.peers,
-            committed: a.committed,
-            lease: &mut a.lease,
-        })
-    }
-
-    /// Goes on with the lease, where this OSD serves. Says whether it does.
-    pub(super) fn lease<T>(&mut self, f: impl FnOnce(&mut Leasing<'_>) -> T) -> Option<T> {
-        self.leasing().map(|mut l| f(&mut l))
-    }
-
-    /// A member has granted the lease: reads that waited go on.
-    pub(super) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        let Some(waiting) = self.lease(|l| l.lease_granted(from, stamp, cx)) else {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        };
-        for key in waiting.keys {
-            self.pump(&key, cx);
-        }
-        for op in waiting.ops {
-            self.handle_op(op, cx);
-        }
-    }
-
-    /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.
-    pub(super) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
-        if self.lease(|l| l.await_lease(key, cx)).is_none() {
-            let ops = self.ops.contexts.forget(key);
-            self.site.send_to_primary(ops, cx);
-        }
-    }
-
-    /// Goes on as a replica. Says whether it is one.
-    pub(super) fn follow(&mut self, f: impl FnOnce(&mut Following<'_>)) -> bool {
-        let Role::Replica(replica) = &mut self.role else {
-            return false;
-        };
-        f(&mut Following {
-            site: &self.site,
-            copy: &mut self.copy,
-            store: &mut self.store,
-            outbox: &mut self.outbox,
-            lead: &mut self.lead,
-            replica,
-            ops: &mut self.ops,
-            copying: &mut self.copying,
-        });
-        true
-    }
-
-    /// A write of this version is durable here.
-    pub(super) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
-        if let Role::Active(a) = &mut self.role {
-            a.local = a.local.max(v);
-            return self.advance(cx);
-        }
-        self.follow(|r| r.write_committed(v, cx));
-    }
-
     /// Begins an attempt to agree.
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
         self.lead.begin(self.site.map.epoch());
@@ -165,7 +94,7 @@ impl Pg {
             repairs: Default::default(),
             sent: cx.usec,
         });
-        self.update_trim_queue();
+        self.serving().trimming().update_trim_queue();
         self.backfill(|b| b.survey_targets(cx));
         if self.backfill_state() == BackfillState::Idle {
             self.lead.forced = Forced::default();
@@ -174,7 +103,7 @@ impl Pg {
             self.retire_stray(*osd, info.as_ref(), cx);
         }
         for op in std::mem::take(&mut self.ops.held) {
-            self.handle_op(op, cx);
+            self.serving().handle_op(op, cx);
         }
     }
 

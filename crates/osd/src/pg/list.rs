@@ -1,6 +1,7 @@
 //! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave objects out, by an
 //! attribute: of the page, a few objects at a time are read for it.
 
+use super::serving::Serving;
 use super::site::Site;
 use std::collections::VecDeque;
 
@@ -14,11 +15,11 @@ use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsRespon
 use super::errno::*;
 use super::fetch::ReadError;
 use super::fetch::{Answer, Fetched, Want};
+use super::key;
 use super::op::{ClientOp, OsdOp};
 use super::op_checks::in_class_list;
 use super::output::{Ctx, Page};
 use super::store_queue::Pending;
-use super::{Pg, key};
 
 /// Names all namespaces in a listing.
 const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -110,7 +111,7 @@ impl Site {
     }
 }
 
-impl Pg {
+impl Serving<'_> {
     /// A request about the PG: its ops in order, of which each may have to wait for the store.
     pub(super) fn list(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         self.list_from(op, 0, 0, cx);

@@ -57,6 +57,7 @@ mod replicated;
 mod replies;
 mod role;
 mod seen;
+mod serving;
 mod site;
 mod snaps;
 mod split;
@@ -68,10 +69,14 @@ mod ticks;
 pub mod txn;
 pub mod watch;
 
+use op::ClientOp;
+use repair::MarkLostError;
+use serving::Serving;
+
 use std::sync::Arc;
 
 use spirula_invariant::{dropped, impossible};
-use spirula_maps::PgId;
+use spirula_maps::{HObject, IntervalSet, PgId};
 
 pub use backfill::BackfillState;
 use cluster::ClusterMap;
@@ -102,6 +107,8 @@ use stats::Counters;
 pub use stats::{PgCounts, PgReport};
 use store_queue::{Commit, Pending, StoreQueue};
 use stored_copy::StoredCopy;
+use watch::WatchMemory;
+use watch::watchers::{WatchKey, Watcher};
 
 /// What a context takes in memory besides what its object's state holds, roughly, in bytes.
 const CONTEXT_BYTES: usize = size_of::<context::Context>() + 128;
@@ -221,14 +228,18 @@ impl Pg {
 
     /// Hands a message to the replica that this OSD is, if it is one.
     fn as_replica(&mut self, from: i32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>)) {
-        if !self.follow(|r| f(r, cx)) {
+        if !self.serving().follow(|r| f(r, cx)) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
     }
 
     /// A member would like to answer reads.
     fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        if self.lease(|l| l.share_wanted(from, stamp, cx)).is_none() {
+        if self
+            .serving()
+            .lease(|l| l.share_wanted(from, stamp, cx))
+            .is_none()
+        {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
     }
@@ -250,6 +261,83 @@ impl Pg {
     /// Descriptions of the ops that wait or are under way.
     pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
         self.seen().op_records()
+    }
+
+    /// What serves clients.
+    fn serving(&mut self) -> Serving<'_> {
+        Serving {
+            site: &self.site,
+            copy: &mut self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            lead: &mut self.lead,
+            role: &mut self.role,
+            ops: &mut self.ops,
+            copying: &mut self.copying,
+            counters: &mut self.counters,
+        }
+    }
+
+    /// Counts the memory of watches together with all other PGs of the reactor.
+    pub fn share_watch_memory(&mut self, memory: WatchMemory) {
+        self.ops.watches.share_memory(memory);
+    }
+
+    /// The removed snapshots that are to be trimmed.
+    pub fn trim_queue(&self) -> IntervalSet {
+        self.role.trim_queue()
+    }
+
+    /// The watches that this primary knows of.
+    pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
+        self.ops
+            .watches
+            .iter()
+            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
+    }
+
+    /// What the PG is doing about removed snapshots.
+    pub fn trim_state(&self) -> TrimState {
+        self.role.trim_state(&*self.site.map)
+    }
+
+    /// A request of a client. Its epoch is not newer than the PG's map.
+    pub fn handle_op(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+        self.serving().handle_op(op, cx);
+    }
+
+    /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
+    pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+        self.serving().handle_client_closed(conn, cx);
+    }
+
+    /// Drops the watches whose time is over, or whose client is shut out.
+    pub fn check_watches(&mut self, cx: &mut Ctx<'_>) {
+        self.serving().check_watches(cx);
+    }
+
+    /// It is the PG's turn to trim.
+    pub fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
+        self.serving().trimming().grant_trim(cx);
+    }
+
+    /// Whether the PG builds a staging object, or would like to.
+    pub(crate) fn stage_state(&self, lane: Lane) -> StageState {
+        self.ops.stages.state(lane)
+    }
+
+    /// Begins to build the next staging object.
+    pub(crate) fn start_stage(&mut self, lane: Lane, cx: &mut Ctx<'_>) {
+        self.serving().staging().start_stage(lane, cx);
+    }
+
+    /// Deletes the objects that no member can read. Returns how many.
+    ///
+    /// # Errors
+    /// There are none, or they may still be somewhere.
+    pub fn mark_lost(&mut self, cx: &mut Ctx<'_>) -> Result<usize, MarkLostError> {
+        let unfound = self.seen().unfound().len();
+        self.serving().repairing().mark_lost(unfound, cx)
     }
 
     /// The side of a copy that reads, whether this OSD serves or not.
@@ -312,7 +400,7 @@ impl Pg {
 
     /// Whether this OSD leads the PG.
     pub fn is_primary(&self) -> bool {
-        matches!(self.role, Role::Peering(_) | Role::Active(_))
+        self.role.is_primary()
     }
 
     /// Whether this OSD leads the PG and serves clients.
@@ -432,16 +520,20 @@ impl Pg {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         };
         match (what, reply) {
-            (Pending::Context(key), StoreReply::Object(r)) => self.context_loaded(&key, r, cx),
-            (Pending::Op(op), StoreReply::Fetched(r, room)) => self.op_fetched(*op, r, room, cx),
-            (Pending::Op(op), StoreReply::NotRead) => self.op_not_read(&op, cx),
-            (Pending::Op(op), StoreReply::Object(r)) => self.clone_loaded(*op, r, cx),
-            (Pending::Trim, StoreReply::Records(r)) => self.clones_listed(r, cx),
-            (Pending::TrimClone(key), StoreReply::Object(r)) => self.trim_found(key, r, cx),
-            (Pending::Stage(seq), StoreReply::Fetched(r, _)) => self.stage_read(seq, r, cx),
-            (Pending::List(l), StoreReply::Objects(r)) => self.listed(*l, r, cx),
-            (Pending::List(l), StoreReply::Fetched(r, _)) => self.list_fetched(*l, r, cx),
-            (Pending::Repair(asked), reply) => self.mending().repair_store(asked, reply, cx),
+            (Pending::Context(key), StoreReply::Object(r)) => self.serving().context_loaded(&key, r, cx),
+            (Pending::Op(op), StoreReply::Fetched(r, room)) => self.serving().op_fetched(*op, r, room, cx),
+            (Pending::Op(op), StoreReply::NotRead) => self.serving().op_not_read(&op, cx),
+            (Pending::Op(op), StoreReply::Object(r)) => self.serving().clone_loaded(*op, r, cx),
+            (Pending::Trim, StoreReply::Records(r)) => self.serving().trimming().clones_listed(r, cx),
+            (Pending::TrimClone(key), StoreReply::Object(r)) => {
+                self.serving().trimming().trim_found(key, r, cx)
+            }
+            (Pending::Stage(seq), StoreReply::Fetched(r, _)) => {
+                self.serving().staging().stage_read(seq, r, cx)
+            }
+            (Pending::List(l), StoreReply::Objects(r)) => self.serving().listed(*l, r, cx),
+            (Pending::List(l), StoreReply::Fetched(r, _)) => self.serving().list_fetched(*l, r, cx),
+            (Pending::Repair(asked), reply) => self.serving().mending().repair_store(asked, reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
             (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
@@ -455,11 +547,11 @@ impl Pg {
 
     fn committed(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
-            Commit::Write(v) => self.write_committed(v, cx),
+            Commit::Write(v) => self.serving().write_committed(v, cx),
             Commit::Push { id, source, .. } => self.receiving().push_committed(id, source, cx),
             Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
             Commit::Delete => self.delete_step(cx),
-            Commit::Repair(number) => self.mending().repair_committed(number, cx),
+            Commit::Repair(number) => self.serving().mending().repair_committed(number, cx),
             Commit::Record => {}
         }
         if self.store.commits.is_empty() {
@@ -471,7 +563,7 @@ impl Pg {
     fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
         match what {
             Commit::Push { id, source, key } => self.receiving().push_refused_here(id, source, key, cx),
-            Commit::Repair(number) => self.mending().repair_refused(number, cx),
+            Commit::Repair(number) => self.serving().mending().repair_refused(number, cx),
             what => impossible!(
                 "what claims all room to be stored in any case";
                 pg = self.site.pgid, epoch = self.site.map.epoch(), transaction = format!("{what:?}")
@@ -500,13 +592,13 @@ impl Pg {
             } => self.as_replica(from, cx, |r, cx| {
                 r.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx)
             }),
-            PeerBody::RepCommitted(v) => self.rep_committed(from, v, cx),
+            PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
             PeerBody::Query => self.queried(from, id, cx),
             PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
             PeerBody::Lease { stamp, shared } => {
                 self.as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx))
             }
-            PeerBody::LeaseGranted(stamp) => self.lease_granted(from, stamp, cx),
+            PeerBody::LeaseGranted(stamp) => self.serving().lease_granted(from, stamp, cx),
             PeerBody::ShareLease(stamp) => self.share_wanted(from, stamp, cx),
             PeerBody::LeaseShared {
                 stamp,
@@ -544,9 +636,9 @@ impl Pg {
             PeerBody::Copied { info, log } => self.receiving().copied(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, cx),
             PeerBody::Remove => self.removed(from, id, cx),
-            PeerBody::CopyRead(r) => self.copy_read(from, id.epoch, r, cx),
-            PeerBody::CopyPart(p) => self.copy_part(from, p, cx),
-            PeerBody::Repair(r) => self.repair_message(from, r, cx),
+            PeerBody::CopyRead(r) => self.serving().copy_read(from, id.epoch, r, cx),
+            PeerBody::CopyPart(p) => self.serving().staging().copy_part(from, p, cx),
+            PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a client's request must pass before it is executed, in the order of the official `do_op`.
 
+use super::serving::Serving;
 use super::site::Site;
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::CopySource;
 
 use super::errno::*;
+use super::key;
 use super::op::{ClientOp, OsdOp};
 use super::output::{Ctx, Output};
 use super::role::Role;
-use super::{Pg, key};
 
 /// What to do with a request.
 pub(super) enum Verdict {
@@ -155,9 +156,9 @@ impl Site {
     }
 }
 
-impl Pg {
+impl Serving<'_> {
     /// A request of a client. Its epoch is not newer than the PG's map.
-    pub fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         op.stamps.queued = cx.usec;
         if self.is_stale(&op) {
             cx.out.push(Output::ShareMap {
@@ -185,7 +186,7 @@ impl Pg {
     /// Whether the client sends it again by itself, as its newer map tells it to.
     fn is_stale(&self, op: &ClientOp) -> bool {
         let i = &self.site.interval;
-        self.is_primary() && op.epoch < i.same_primary_since
+        self.role.is_primary() && op.epoch < i.same_primary_since
             || op.epoch < self.site.pool.last_force_op_resend
             || op.epoch < i.split_at
     }

@@ -1,5 +1,6 @@
 //! The order of ops on an object, what they fetch, and those that read.
 
+use super::serving::Serving;
 use super::site::Site;
 use std::sync::Arc;
 
@@ -8,7 +9,6 @@ use spirula_denc::decode_all;
 use spirula_maps::{EVersion, HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
-use super::Pg;
 use super::account::Room;
 use super::bug::Bug;
 use super::config::PgConfig;
@@ -154,7 +154,7 @@ impl Site {
     }
 }
 
-impl Pg {
+impl Serving<'_> {
     /// Puts an op into its object's order, and executes what can be.
     pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
         self.ops
@@ -200,9 +200,9 @@ impl Pg {
                 }
                 self.pump(key, cx);
             }
-            None if self.note_unreadable(key, cx) => {}
+            None if self.repairing().note_unreadable(key, cx) => {}
             None => {
-                self.trim_blocked(key);
+                self.trimming().trim_blocked(key);
                 let ops = match self.ops.contexts.find(key) {
                     // A clone of it is being repaired.
                     Some(c) if c.repairs > 0 => std::mem::take(&mut c.queue),
@@ -226,7 +226,7 @@ impl Pg {
 
     /// Executes an object's ops in order as far as possible.
     pub(super) fn pump(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
-        self.trim_clones(key, cx);
+        self.trimming().trim_clones(key, cx);
         loop {
             let readable = self.role.has_lease(&self.site.cfg, cx.usec);
             let removed = &self.site.pool.snaps.removed;
@@ -275,7 +275,7 @@ impl Pg {
             // What else is wanted is asked for again when this is there.
             Some(want) => {
                 let seq = self.store.token(what).seq();
-                self.stage(seq, want.clone(), cx);
+                self.staging().stage(seq, want.clone(), cx);
             }
             None => {
                 let backend = Arc::clone(&self.site.backend);
@@ -307,10 +307,10 @@ impl Pg {
         r.op.room.join(room);
         if let Some(damaged) = unreadable(&r, &fetched) {
             if matches!(self.role, Role::Replica(_)) {
-                self.note_unreadable(&damaged, cx);
+                self.repairing().note_unreadable(&damaged, cx);
                 return self.site.send_to_primary([r.op], cx);
             }
-            match self.await_repair(&damaged, r.op, cx) {
+            match self.repairing().await_repair(&damaged, r.op, cx) {
                 Some(op) => r.op = op,
                 None => return,
             }

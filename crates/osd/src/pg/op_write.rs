@@ -1,5 +1,6 @@
 //! Ops that write: executed on the object's context, logged, sent to the replicas, answered when durable everywhere.
 
+use super::serving::Serving;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
+use super::key;
 use super::log::{LogEntry, LogOp, Usage};
 use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
@@ -26,7 +28,6 @@ use super::role::Role;
 use super::store_queue::Commit;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 use super::watch::WatchEffects;
-use super::{Pg, key};
 
 /// Log entries are trimmed this many at a time.
 const TRIM_BATCH: usize = 32;
@@ -170,7 +171,7 @@ impl InFlight {
     }
 }
 
-impl Pg {
+impl Serving<'_> {
     /// Executes a request on the object as it is, and sends on what it changes.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         if r.op.retry_attempt != 0 && self.copy.is_dup(&r.op, &self.site) {
@@ -283,7 +284,7 @@ impl Pg {
         }
         self.counters.add_io(change.io);
         self.ops.stages.taken(&change.objects);
-        if let Some(lost) = self.lost() {
+        if let Some(lost) = self.role.lost() {
             lost.rewritten(&change.objects, head_size);
         }
         let txn = Txn {
@@ -458,7 +459,7 @@ impl Pg {
             a.sent = cx.usec;
             self.complete(w, cx);
         }
-        self.trim_on(cx);
+        self.trimming().trim_on(cx);
     }
 
     fn complete(&mut self, w: InFlight, cx: &mut Ctx<'_>) {
@@ -495,7 +496,7 @@ impl Pg {
             }
         }
         if let Some(seq) = w.stage {
-            self.stage_next(seq, cx);
+            self.staging().stage_next(seq, cx);
         }
     }
 

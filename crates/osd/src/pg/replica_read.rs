@@ -12,6 +12,7 @@
 
 use super::op_queue::OpQueue;
 use super::replica::Following;
+use super::serving::Serving;
 use super::site::Site;
 use super::store_queue::StoreQueue;
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use spirula_maps::{EVersion, HObject, snap};
 use spirula_proto::osd::OpCode;
 
 use super::errno::EAGAIN;
+use super::key;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
 use super::op_checks::Verdict;
@@ -27,7 +29,6 @@ use super::output::Ctx;
 use super::perf::DropReason;
 use super::role::Role;
 use super::store_queue::Pending;
-use super::{Pg, key};
 
 /// After this time, in microseconds, a question without an answer is asked again.
 const AGAIN: u64 = 1_000_000;
@@ -159,7 +160,7 @@ impl OpQueue {
     }
 }
 
-impl Pg {
+impl Serving<'_> {
     /// Whether this OSD follows a primary, and the client is content with any member's answer.
     pub(super) fn is_replica_read(&self, op: &ClientOp) -> bool {
         matches!(self.role, Role::Replica(_)) && op.is_any_members()

@@ -1,5 +1,6 @@
 //! What this OSD is to a PG, with what it has only in that role.
 
+use super::repair::Lost;
 use std::collections::VecDeque;
 
 use spirula_maps::EVersion;
@@ -72,6 +73,11 @@ impl Role {
         }
     }
 
+    /// Whether this OSD leads the PG.
+    pub(super) fn is_primary(&self) -> bool {
+        matches!(self, Self::Peering(_) | Self::Active(_))
+    }
+
     /// Whether this OSD leads the PG and serves clients.
     pub(super) fn is_active(&self) -> bool {
         matches!(self, Self::Active(_))
@@ -80,5 +86,26 @@ impl Role {
     /// Whether it follows a primary that serves, or is about to.
     pub(super) fn is_active_replica(&self) -> bool {
         matches!(self, Self::Replica(r) if r.active)
+    }
+
+    /// Repairs, where this OSD serves.
+    pub(super) fn repairs(&mut self) -> Option<&mut Repairs> {
+        match self {
+            Self::Active(a) => Some(&mut *a.repairs),
+            _ => None,
+        }
+    }
+
+    /// Objects that no member can read.
+    pub(super) fn lost(&mut self) -> Option<&mut Lost> {
+        self.repairs().map(|r| &mut r.lost).filter(|l| !l.is_empty())
+    }
+
+    /// What is done about removed snapshots, where this OSD serves.
+    pub(super) fn trimmer(&mut self) -> Option<&mut Trimmer> {
+        match self {
+            Self::Active(a) => Some(&mut *a.trimmer),
+            _ => None,
+        }
     }
 }

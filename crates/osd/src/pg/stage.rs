@@ -9,6 +9,7 @@
 //! What is not taken is removed: when the op that waited has failed, and by every member when the PG is activated, as whatever
 //! was under way has ended then.
 
+use super::serving::Serving;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -19,10 +20,10 @@ use super::account::Room;
 use super::copy::CopyFetch;
 use super::errno::*;
 use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
+use super::key;
 use super::output::Ctx;
 use super::store_queue::Pending;
 use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
-use super::{Pg, key};
 
 /// What a staging object is for. A PG has one of each at most, and an op takes them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,6 +158,19 @@ pub(super) struct Stages {
 }
 
 impl Stages {
+    /// Whether the PG builds a staging object, or would like to.
+    pub(super) fn state(&self, lane: Lane) -> StageState {
+        let s = self;
+        let runs = |j: &Job| j.lane() == lane && j.progress == Progress::Running;
+        if s.jobs.iter().any(runs) {
+            StageState::Running
+        } else if s.startable(lane).is_some() {
+            StageState::Waiting
+        } else {
+            StageState::Idle
+        }
+    }
+
     /// What is fetched for a copy, by the op that waits for it.
     pub(super) fn running_copy(&mut self, seq: u32) -> Option<&mut CopyFetch> {
         let job = self.jobs.iter_mut().find(|j| j.seq == seq)?;
@@ -254,11 +268,16 @@ pub(super) fn no_stages(pgid: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
     keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
 }
 
-impl Pg {
+/// Builds staging objects for ops that wait.
+pub(super) struct Staging<'a> {
+    pub(super) serving: Serving<'a>,
+}
+
+impl Staging<'_> {
     /// Removes the staging objects that nobody waits for any more.
     pub(super) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
         for slot in Slot::ALL {
-            let place = self.ops.stages.place(slot);
+            let place = self.serving.ops.stages.place(slot);
             if matches!(place, Place::Whole(whole) if whole.strong_count() == 0) {
                 *place = Place::Free;
                 self.remove_stage(slot, cx);
@@ -267,21 +286,8 @@ impl Pg {
     }
 
     fn remove_stage(&mut self, slot: Slot, cx: &mut Ctx<'_>) {
-        let objects = vec![(stage_key(self.site.pgid, slot), vec![ObjectOp::Remove])];
-        self.replicate_own(None, objects, cx);
-    }
-
-    /// Whether the PG builds a staging object, or would like to.
-    pub(crate) fn stage_state(&self, lane: Lane) -> StageState {
-        let s = &self.ops.stages;
-        let runs = |j: &Job| j.lane() == lane && j.progress == Progress::Running;
-        if s.jobs.iter().any(runs) {
-            StageState::Running
-        } else if s.startable(lane).is_some() {
-            StageState::Waiting
-        } else {
-            StageState::Idle
-        }
+        let objects = vec![(stage_key(self.serving.site.pgid, slot), vec![ObjectOp::Remove])];
+        self.serving.replicate_own(None, objects, cx);
     }
 
     /// An op wants what may need a staging object.
@@ -292,7 +298,7 @@ impl Pg {
                 (Slot::Becomes, Source::Copy(Box::new(fetch)), Progress::Waiting)
             }
             Want::Staged { source, slot } => {
-                let max = self.site.cfg.max_clone_logged;
+                let max = self.serving.site.cfg.max_clone_logged;
                 self.read_pairs(seq, source.clone(), Bytes::new(), max, cx);
                 let key = source.clone();
                 let from = Some(Bytes::new());
@@ -300,7 +306,7 @@ impl Pg {
             }
             _ => return,
         };
-        self.ops.stages.jobs.push(Job {
+        self.serving.ops.stages.jobs.push(Job {
             seq,
             want,
             slot,
@@ -313,7 +319,7 @@ impl Pg {
 
     /// Begins to build the next staging object.
     pub(crate) fn start_stage(&mut self, lane: Lane, cx: &mut Ctx<'_>) {
-        let s = &mut self.ops.stages;
+        let s = &mut self.serving.ops.stages;
         let Some(job) = s.startable(lane).and_then(|at| s.jobs.get_mut(at)) else {
             return;
         };
@@ -331,14 +337,15 @@ impl Pg {
             max_bytes: bytes,
             values: true,
         };
-        self.store
+        self.serving
+            .store
             .read(key, vec![Want::Omap(range)], None, Pending::Stage(seq), cx);
     }
 
     /// Pairs of an object of the PG.
     pub(super) fn stage_read(&mut self, seq: u32, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        let max = self.site.cfg.max_logged;
-        let Some(job) = self.ops.stages.job(seq) else {
+        let max = self.serving.site.cfg.max_logged;
+        let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
         let Source::Object { from, .. } = &mut job.source else {
@@ -363,8 +370,8 @@ impl Pg {
 
     /// Part of another object, which is `complete` with it.
     pub(super) fn stage_part(&mut self, seq: u32, ops: Vec<ObjectOp>, complete: bool, cx: &mut Ctx<'_>) {
-        let max = self.site.cfg.max_logged;
-        let Some(job) = self.ops.stages.job(seq) else {
+        let max = self.serving.site.cfg.max_logged;
+        let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
         if let Source::Copy(fetch) = &mut job.source
@@ -382,8 +389,8 @@ impl Pg {
 
     /// The last step is durable: sends the next one, or gets the next part of what is copied.
     pub(super) fn stage_next(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let page = self.site.cfg.stage_page;
-        let Some(job) = self.ops.stages.job(seq) else {
+        let page = self.serving.site.cfg.stage_page;
+        let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
         if let Some(ops) = job.steps.pop_front() {
@@ -404,18 +411,18 @@ impl Pg {
     }
 
     fn send_step(&mut self, seq: u32, mut ops: Vec<ObjectOp>, cx: &mut Ctx<'_>) {
-        let Some(Pending::Op(r)) = self.store.pending.get(&seq) else {
+        let Some(Pending::Op(r)) = self.serving.store.pending.get(&seq) else {
             return;
         };
-        if r.op.client.is_shut_out(&*self.site.map) {
+        if r.op.client.is_shut_out(&*self.serving.site.map) {
             return self.stage_failed(seq, -EBLOCKLISTED, cx);
         }
-        match self.site.check_full(&r.op, true, true, cx) {
+        match self.serving.site.check_full(&r.op, true, true, cx) {
             Ok(()) => {}
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
             Err(None) => return self.stage_given_up(seq, cx),
         }
-        let Some(job) = self.ops.stages.job(seq) else {
+        let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
         if !job.begun {
@@ -423,20 +430,20 @@ impl Pg {
             job.begun = true;
         }
         let slot = job.slot;
-        let objects = vec![(stage_key(self.site.pgid, slot), ops)];
-        self.replicate_own(Some(seq), objects, cx);
+        let objects = vec![(stage_key(self.serving.site.pgid, slot), ops)];
+        self.serving.replicate_own(Some(seq), objects, cx);
     }
 
     fn stage_whole(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let Some(slot) = self.ops.stages.job(seq).map(|j| j.slot) else {
+        let Some(slot) = self.serving.ops.stages.job(seq).map(|j| j.slot) else {
             return;
         };
         let whole = Arc::new(Whole {
             slot,
-            key: stage_key(self.site.pgid, slot),
+            key: stage_key(self.serving.site.pgid, slot),
         });
-        *self.ops.stages.place(slot) = Place::Whole(Arc::downgrade(&whole));
-        let Some(job) = self.ops.stages.job(seq) else {
+        *self.serving.ops.stages.place(slot) = Place::Whole(Arc::downgrade(&whole));
+        let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
         let answer = match &mut job.source {
@@ -452,7 +459,7 @@ impl Pg {
 
     /// Ends a job with an error, which is negative.
     pub(super) fn stage_failed(&mut self, seq: u32, e: i32, cx: &mut Ctx<'_>) {
-        let Some(job) = self.ops.stages.job(seq) else {
+        let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
         let answer = match job.source {
@@ -464,9 +471,9 @@ impl Pg {
 
     /// Ends a job. Returns what it was for, and removes what it has built of a staging object that is not whole.
     fn end_job(&mut self, seq: u32, cx: &mut Ctx<'_>) -> Option<Want> {
-        let at = self.ops.stages.jobs.iter().position(|j| j.seq == seq)?;
-        let job = self.ops.stages.jobs.remove(at);
-        let place = self.ops.stages.place(job.slot);
+        let at = self.serving.ops.stages.jobs.iter().position(|j| j.seq == seq)?;
+        let job = self.serving.ops.stages.jobs.remove(at);
+        let place = self.serving.ops.stages.place(job.slot);
         if job.progress == Progress::Running && matches!(place, Place::Building) {
             *place = Place::Free;
             if job.begun {
@@ -483,20 +490,21 @@ impl Pg {
 
     fn end_with(&mut self, seq: u32, answer: Result<Answer, ReadError>, cx: &mut Ctx<'_>) {
         let Some(want) = self.end_job(seq, cx) else { return };
-        if let Some(Pending::Op(reading)) = self.store.pending.remove(&seq) {
-            self.op_fetched(*reading, vec![Fetched { want, answer }], Room::default(), cx);
+        if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
+            self.serving
+                .op_fetched(*reading, vec![Fetched { want, answer }], Room::default(), cx);
         }
     }
 
     /// There is no room, and the client sends its op again when there is.
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
-        if let Some(Pending::Op(reading)) = self.store.pending.remove(&seq) {
-            self.ops.drop_write(&reading.op, &self.site);
-            if let Some(c) = self.ops.contexts.find(&reading.key) {
+        if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
+            self.serving.ops.drop_write(&reading.op, &self.serving.site);
+            if let Some(c) = self.serving.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }
-            self.pump(&reading.key, cx);
+            self.serving.pump(&reading.key, cx);
         }
     }
 }

@@ -11,18 +11,18 @@ impl Pg {
             p.retry |= p.awaits(osd);
         }
         if self.role.is_active() {
-            self.resend_writes(Some(osd), cx);
-            self.lease(|l| l.reset(osd));
+            self.serving().resend_writes(Some(osd), cx);
+            self.serving().lease(|l| l.reset(osd));
             self.backfill(|b| b.backfill_reset(osd, cx));
         }
         self.feeding().source_peer_reset(osd, cx);
-        self.repair_reset(osd, cx);
+        self.serving().repairing().repair_reset(osd, cx);
         self.copying.turn_released(osd);
     }
 
     /// A time has come for which an alarm was set.
     pub fn handle_alarm(&mut self, cx: &mut Ctx<'_>) {
-        self.check_watches(cx);
+        self.serving().check_watches(cx);
         self.feeding().pump_feeds(cx);
     }
 
@@ -30,18 +30,20 @@ impl Pg {
     pub fn handle_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
         match &self.role {
-            Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => self.resend_writes(None, cx),
+            Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => {
+                self.serving().resend_writes(None, cx)
+            }
             Role::Stray => self.announce(cx),
             _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
         }
-        self.lease(|l| l.tick(cx));
+        self.serving().lease(|l| l.tick(cx));
         if !self.backfill(|b| b.backfill_tick(cx)) {
             self.feeding().pump_feeds(cx);
         }
-        self.check_watches(cx);
-        self.trim_on(cx);
-        self.repair_tick(cx);
-        self.retry_copies(cx);
+        self.serving().check_watches(cx);
+        self.serving().trimming().trim_on(cx);
+        self.serving().repairing().repair_tick(cx);
+        self.serving().staging().retry_copies(cx);
         self.ops.recall_dropped(&self.site, cx);
         let shares = &self.site.shares;
         self.ops.contexts.evict(shares.contexts, shares.context_bytes);
@@ -52,9 +54,9 @@ impl Pg {
         self.note_damaged(cx);
         self.deliver_own(cx);
         self.backfill(|b| b.backfill_on(cx));
-        self.repair_on(cx);
+        self.serving().repairing().repair_on(cx);
         self.deliver_own(cx);
-        self.drop_stages(cx);
+        self.serving().staging().drop_stages(cx);
     }
 
     fn deliver_own(&mut self, cx: &mut Ctx<'_>) {
@@ -67,7 +69,7 @@ impl Pg {
     /// An object can't be read here that others are to get. A primary that serves has it repaired and begins again; else it is named.
     fn note_damaged(&mut self, cx: &mut Ctx<'_>) {
         if let Some(key) = self.copying.damaged.take() {
-            let is_repaired = self.role.is_active() && self.note_unreadable(&key, cx);
+            let is_repaired = self.role.is_active() && self.serving().repairing().note_unreadable(&key, cx);
             self.copying.unreadable = (!is_repaired).then_some(key);
         }
     }

@@ -3,6 +3,7 @@
 //! An operator's `mark_unfound_lost` goes back to an older version, or deletes. As all members have the same version of every
 //! object, there is no older one: both delete.
 
+use crate::pg::repair::Repairing;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -10,11 +11,11 @@ use spirula_maps::{IntervalSet, SnapId, snap};
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{OpArgs, OpCode, OsdFlags, OsdOpIn};
 
+use crate::pg::key;
 use crate::pg::op::ClientOp;
 use crate::pg::output::{Ctx, Output};
 use crate::pg::store_queue::Pending;
 use crate::pg::txn::ObjectOp;
-use crate::pg::{Pg, key};
 
 /// Objects that no member can read.
 #[derive(Debug, Default)]
@@ -84,22 +85,22 @@ impl Lost {
     }
 }
 
-impl Pg {
-    /// Objects that no member can read.
-    pub(in crate::pg) fn lost(&mut self) -> Option<&mut Lost> {
-        self.repairs().map(|r| &mut r.lost).filter(|l| !l.is_empty())
-    }
-
+impl Repairing<'_> {
     /// Deletes the objects that no member can read. Returns how many.
     ///
     /// # Errors
     /// There are none, or they may still be somewhere.
-    pub fn mark_lost(&mut self, cx: &mut Ctx<'_>) -> Result<usize, MarkLostError> {
-        let unfound = self.seen().unfound().len();
+    pub(in crate::pg) fn mark_lost(
+        &mut self,
+        unfound: usize,
+        cx: &mut Ctx<'_>,
+    ) -> Result<usize, MarkLostError> {
         if unfound == 0 {
             return Err(MarkLostError::NoneUnfound);
         }
         let keys: Vec<Bytes> = self
+            .serving
+            .role
             .lost()
             .map(|l| l.keys.iter().cloned().collect())
             .unwrap_or_default();
@@ -122,14 +123,15 @@ impl Pg {
 
     /// Whether an OSD that is down, and not declared lost, may have what no member can read.
     fn may_be_elsewhere(&self) -> bool {
-        let lacks_members = self.site.interval.place.acting.count() < self.site.pool.size as usize;
-        let may_have = |o: i32| {
-            self.site
-                .map
-                .osd(o)
-                .is_some_and(|v| !v.up && v.down_at > self.site.pool.created && v.lost_at < v.down_at)
-        };
-        lacks_members && (0..self.site.map.max_osd()).any(may_have)
+        let lacks_members =
+            self.serving.site.interval.place.acting.count() < self.serving.site.pool.size as usize;
+        let may_have =
+            |o: i32| {
+                self.serving.site.map.osd(o).is_some_and(|v| {
+                    !v.up && v.down_at > self.serving.site.pool.created && v.lost_at < v.down_at
+                })
+            };
+        lacks_members && (0..self.serving.site.map.max_osd()).any(may_have)
     }
 
     fn give_up(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
@@ -141,14 +143,18 @@ impl Pg {
             let op = ClientOp {
                 // Without the pool's snapshots: no clone is to be left of what can't be read.
                 flags: OsdFlags::ENFORCE_SNAPC,
-                ..self.site.internal_op(object, vec![delete.into()], cx.usec)
+                ..self
+                    .serving
+                    .site
+                    .internal_op(object, vec![delete.into()], cx.usec)
             };
-            return self.queue_op(key.clone(), op, cx);
+            return self.serving.queue_op(key.clone(), op, cx);
         }
-        if let Some(lost) = self.lost() {
+        if let Some(lost) = self.serving.role.lost() {
             lost.given_up.insert(key.clone());
         }
-        self.store
+        self.serving
+            .store
             .look_up(key.clone(), Pending::TrimClone(key.clone()), cx);
     }
 }

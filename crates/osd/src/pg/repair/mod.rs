@@ -20,6 +20,7 @@ use crate::pg::copying::Copying;
 use crate::pg::message::PeeringId;
 use crate::pg::op_queue::OpQueue;
 use crate::pg::outbox::Outbox;
+use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 use crate::pg::store_queue::StoreQueue;
 use std::collections::{BTreeSet, VecDeque};
@@ -31,8 +32,8 @@ use spirula_proto::mon::LogPriority;
 use super::account::Room;
 use super::object::ObjectInfo;
 use super::op::ClientOp;
-use super::{Ctx, Output, Pending, Pg, Role, key};
-use lost::Lost;
+use super::{Ctx, Output, Pending, Role, key};
+pub(super) use lost::Lost;
 pub use lost::MarkLostError;
 use message::{Outcome, RepairBody};
 pub(super) use source::Asked;
@@ -122,25 +123,15 @@ pub(super) struct Mending<'a> {
     pub(super) copying: &'a mut Copying,
 }
 
-impl Pg {
-    /// The members' side of repairs.
-    pub(super) fn mending(&mut self) -> Mending<'_> {
-        Mending {
-            site: &self.site,
-            store: &mut self.store,
-            outbox: &mut self.outbox,
-            id: self.lead.id,
-            role: &self.role,
-            ops: &mut self.ops,
-            copying: &mut self.copying,
-        }
-    }
+/// Directs repairs, as the primary.
+pub(super) struct Repairing<'a> {
+    pub(super) serving: Serving<'a>,
+}
 
-    pub(super) fn repairs(&mut self) -> Option<&mut Repairs> {
-        match &mut self.role {
-            Role::Active(a) => Some(&mut *a.repairs),
-            _ => None,
-        }
+impl Repairing<'_> {
+    /// The members' side of repairs.
+    fn mending(&mut self) -> Mending<'_> {
+        self.serving.mending()
     }
 
     /// A message about a repair.
@@ -163,18 +154,18 @@ impl Pg {
     /// This OSD can't read an object. Says whether it will be repaired, so that who needs it may wait; a member that is not
     /// primary has told its primary.
     pub(super) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
-        if self.role.is_active_replica() {
-            let primary = self.site.interval.place.primary;
-            self.outbox.send_repair(
+        if self.serving.role.is_active_replica() {
+            let primary = self.serving.site.interval.place.primary;
+            self.serving.outbox.send_repair(
                 primary,
-                self.lead.id,
+                self.serving.lead.id,
                 RepairBody::Unreadable(key.clone()),
                 false,
                 cx,
             );
             return false;
         }
-        self.repair(key, self.site.whoami, cx)
+        self.repair(key, self.serving.site.whoami, cx)
     }
 
     /// An op needs an object that can't be read here. It waits for the repair, or is given back where there will be none.
@@ -187,12 +178,12 @@ impl Pg {
         let head = head_of(key);
         // A read for a copy does not wait where a write does that may wait for copies itself.
         let may_wait = |c: &mut super::context::Context| op.client.asker.is_none() || !c.exclusive;
-        if !self.ops.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
+        if !self.serving.ops.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
             return Some(op);
         }
         op.reset();
         op.room = Room::default();
-        if let Some(c) = self.ops.contexts.find(&head) {
+        if let Some(c) = self.serving.ops.contexts.find(&head) {
             // They belonged to the op that was the first.
             c.answers = Vec::new();
             c.queue.push_front(op);
@@ -202,12 +193,14 @@ impl Pg {
 
     /// A member can't read an object: it is repaired when it is its turn. Says whether it will be.
     fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
-        let members = self.site.interval.place.acting.count();
-        let Some(name) = key::parse_object_key(key).filter(|o| self.site.contains(o)) else {
+        let members = self.serving.site.interval.place.acting.count();
+        let Some(name) = key::parse_object_key(key).filter(|o| self.serving.site.contains(o)) else {
             return false;
         };
-        let (me, usec) = (self.site.whoami, cx.usec);
-        let Some(r) = self.repairs() else { return false };
+        let (me, usec) = (self.serving.site.whoami, cx.usec);
+        let Some(r) = self.serving.role.repairs() else {
+            return false;
+        };
         r.ended.retain(|(at, ..)| at.saturating_add(SETTLED) > usec);
         if r.ended.iter().any(|(_, o, k)| *o == osd && k == key) {
             return false;
@@ -226,23 +219,33 @@ impl Pg {
             tries: 0,
         });
         if osd != me {
-            let line = format!("{} read error on the copy of {name} on osd.{osd}", self.site.pgid);
+            let line = format!(
+                "{} read error on the copy of {name} on osd.{osd}",
+                self.serving.site.pgid
+            );
             self.cluster_log(line, cx);
         } else if members > 1 {
-            let others = self.site.interval.place.acting.osds().filter(|o| *o != me);
+            let others = self
+                .serving
+                .site
+                .interval
+                .place
+                .acting
+                .osds()
+                .filter(|o| *o != me);
             let others: Vec<String> = others.map(|o| o.to_string()).collect();
             let line = format!(
                 "{} missing primary copy of {name}, will try copies on {}",
-                self.site.pgid,
+                self.serving.site.pgid,
                 others.join(",")
             );
             self.cluster_log(line, cx);
         }
         let head = head_of(key);
-        let (c, new) = self.ops.contexts.get(&head);
+        let (c, new) = self.serving.ops.contexts.get(&head);
         c.repairs += 1;
         if new {
-            self.store.look_up_context(head, cx);
+            self.serving.store.look_up_context(head, cx);
         }
         true
     }
@@ -256,7 +259,9 @@ impl Pg {
 
     /// Goes on with the first repair. Cheap where there is none: called after every event.
     pub(super) fn repair_on(&mut self, cx: &mut Ctx<'_>) {
-        let Role::Active(a) = &self.role else { return };
+        let Role::Active(a) = &self.serving.role else {
+            return;
+        };
         let Some(job) = a.repairs.jobs.front() else { return };
         match job.step {
             Step::Waiting(until) if cx.usec >= until => {}
@@ -264,16 +269,22 @@ impl Pg {
         }
         let head = head_of(&job.key);
         let looked_up = |p: &Pending| matches!(p, Pending::Context(k) if *k == head);
-        if self.store.pending.values().any(looked_up) {
+        if self.serving.store.pending.values().any(looked_up) {
             return;
         }
-        let (me, key) = (self.site.whoami, job.key.clone());
+        let (me, key) = (self.serving.site.whoami, job.key.clone());
         // Itself first: clients wait.
         let target = job.bad.iter().copied().find(|o| *o == me);
         let target = target.or_else(|| job.bad.first().copied());
-        let acting = &self.site.interval.place.acting;
-        let source = self.site.backend.givers(acting, &job.bad).first().copied();
-        let Some(c) = self.ops.contexts.find(&head) else {
+        let acting = &self.serving.site.interval.place.acting;
+        let source = self
+            .serving
+            .site
+            .backend
+            .givers(acting, &job.bad)
+            .first()
+            .copied();
+        let Some(c) = self.serving.ops.contexts.find(&head) else {
             return;
         };
         if c.uncommitted > 0 || c.reading > 0 || c.exclusive {
@@ -282,7 +293,9 @@ impl Pg {
         let (Some(target), Some(source)) = (target, source) else {
             return self.repair_lost(cx);
         };
-        let Some(r) = self.repairs() else { return };
+        let Some(r) = self.serving.role.repairs() else {
+            return;
+        };
         r.number += 1;
         let number = r.number;
         if let Some(job) = r.jobs.front_mut() {
@@ -293,9 +306,9 @@ impl Pg {
                 heard,
             };
         }
-        self.outbox.send_repair(
+        self.serving.outbox.send_repair(
             target,
-            self.lead.id,
+            self.serving.lead.id,
             RepairBody::Wanted { number, key, source },
             false,
             cx,
@@ -304,7 +317,7 @@ impl Pg {
 
     /// A member says how far it is.
     fn repair_told(&mut self, from: i32, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
-        let Some(r) = self.repairs().filter(|r| r.number == number) else {
+        let Some(r) = self.serving.role.repairs().filter(|r| r.number == number) else {
             return;
         };
         let Some(job) = r.jobs.front_mut() else { return };
@@ -328,7 +341,7 @@ impl Pg {
                 let key = job.key.clone();
                 let all = job.bad.is_empty();
                 r.lost.remove(&key);
-                self.counters.repaired += 1;
+                self.serving.counters.repaired += 1;
                 if all {
                     self.end_repair(cx);
                 }
@@ -343,7 +356,7 @@ impl Pg {
 
     /// Something came in between: it is tried again.
     fn repair_failed(&mut self, cx: &mut Ctx<'_>) {
-        let Some(job) = self.repairs().and_then(|r| r.jobs.front_mut()) else {
+        let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.front_mut()) else {
             return;
         };
         job.tries += 1;
@@ -355,8 +368,10 @@ impl Pg {
 
     /// No member can read the object.
     fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
-        let pgid = self.site.pgid;
-        let Some(r) = self.repairs() else { return };
+        let pgid = self.serving.site.pgid;
+        let Some(r) = self.serving.role.repairs() else {
+            return;
+        };
         let Some(key) = r.jobs.front().map(|j| j.key.clone()) else {
             return;
         };
@@ -370,7 +385,9 @@ impl Pg {
     /// Ends a repair without success: who reads the object is told so for a while.
     fn give_up_repair(&mut self, cx: &mut Ctx<'_>) {
         let usec = cx.usec;
-        let Some(r) = self.repairs() else { return };
+        let Some(r) = self.serving.role.repairs() else {
+            return;
+        };
         if let Some(job) = r.jobs.front() {
             let bad = job.bad.iter().map(|o| (usec, *o, job.key.clone()));
             r.ended.extend(bad);
@@ -380,25 +397,25 @@ impl Pg {
 
     /// Ends the first repair: the ops that waited go on.
     fn end_repair(&mut self, cx: &mut Ctx<'_>) {
-        let Some(job) = self.repairs().and_then(|r| r.jobs.pop_front()) else {
+        let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.pop_front()) else {
             return;
         };
         let head = head_of(&job.key);
-        let Some(c) = self.ops.contexts.find(&head) else {
+        let Some(c) = self.serving.ops.contexts.find(&head) else {
             return;
         };
         c.repairs = c.repairs.saturating_sub(1);
         if c.state.is_none() && c.repairs == 0 {
-            self.store.look_up_context(head, cx);
+            self.serving.store.look_up_context(head, cx);
         } else {
-            self.pump(&head, cx);
+            self.serving.pump(&head, cx);
         }
     }
 
     /// A connection to or from a member was lost.
     pub(super) fn repair_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         self.mending().patient_reset(osd, cx);
-        let job = self.repairs().and_then(|r| r.jobs.front());
+        let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
         if job.is_some_and(|j| matches!(j.step, Step::Asked { target, .. } if target == osd)) {
             self.repair_failed(cx);
         }
@@ -406,9 +423,9 @@ impl Pg {
 
     /// Time passes: a member that says nothing is asked again.
     pub(super) fn repair_tick(&mut self, cx: &mut Ctx<'_>) {
-        let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
+        let patience = u64::from(self.serving.site.cfg.peering_retry) * 1_000_000;
         let usec = cx.usec;
-        let job = self.repairs().and_then(|r| r.jobs.front());
+        let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
         let is_silent =
             |s: Step| matches!(s, Step::Asked { heard, .. } if usec.saturating_sub(heard) > patience);
         if job.is_some_and(|j| is_silent(j.step)) {

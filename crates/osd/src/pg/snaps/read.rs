@@ -1,5 +1,6 @@
 //! Reads of the state at a snapshot: of a clone, in the order of its head.
 
+use crate::pg::serving::Serving;
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::{SnapId, snap};
@@ -7,11 +8,11 @@ use spirula_maps::{SnapId, snap};
 use super::set::At;
 use crate::pg::exec::{ObjectState, up_front};
 use crate::pg::fetch::ReadError;
+use crate::pg::key;
 use crate::pg::op::ClientOp;
 use crate::pg::op_read::Reading;
 use crate::pg::output::{Ctx, StoredObject};
 use crate::pg::store_queue::Pending;
-use crate::pg::{Pg, key};
 
 /// A clone that an op reads.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(in crate::pg) fn place(op: &ClientOp, head: &ObjectState, removed: &spirula_
     head.info.snap_set.at(op.snapid, removed)
 }
 
-impl Pg {
+impl Serving<'_> {
     /// Looks up the clone that an op reads; meanwhile it counts as a read of the object.
     pub(in crate::pg) fn look_up_clone(&mut self, head: &Bytes, op: ClientOp, id: SnapId, cx: &mut Ctx<'_>) {
         if let Some(c) = self.ops.contexts.find(head) {
@@ -82,7 +83,7 @@ impl Pg {
             }
             (_, clone) => {
                 let damaged = clone.as_ref().map_or(&r.key, |c| &c.key).clone();
-                if let Some(op) = self.await_repair(&damaged, r.op, cx) {
+                if let Some(op) = self.repairing().await_repair(&damaged, r.op, cx) {
                     self.fail_unreadable(op, cx);
                 }
             }

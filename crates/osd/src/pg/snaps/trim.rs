@@ -5,6 +5,7 @@
 //! a change like a client's write: logged, replicated, in the order of its object. When a snapshot has no clones left the
 //! PG notes it as purged and tells the monitors.
 
+use crate::pg::serving::Serving;
 use std::collections::HashSet;
 
 use bytes::Bytes;
@@ -16,13 +17,13 @@ use crate::pg::cluster::ClusterMap;
 use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
 use crate::pg::fetch::ReadError;
+use crate::pg::key;
 use crate::pg::log::{LogEntry, LogOp, Usage};
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, Output, StoredObject};
 use crate::pg::role::Role;
 use crate::pg::store_queue::{Commit, Pending};
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
-use crate::pg::{Pg, key};
 
 /// Snapshots without clones that are noted together.
 const NOTE_TOGETHER: usize = 256;
@@ -151,41 +152,29 @@ impl Role {
     }
 }
 
-impl Pg {
-    /// The removed snapshots that are to be trimmed.
-    pub fn trim_queue(&self) -> IntervalSet {
-        self.role.trim_queue()
-    }
+/// Trims removed snapshots, as the primary.
+pub(in crate::pg) struct Trimming<'a> {
+    pub(in crate::pg) serving: Serving<'a>,
+}
 
-    /// What the PG is doing about removed snapshots.
-    pub fn trim_state(&self) -> TrimState {
-        self.role.trim_state(&*self.site.map)
-    }
-
-    fn trimmer(&mut self) -> Option<&mut Trimmer> {
-        match &mut self.role {
-            Role::Active(a) => Some(&mut *a.trimmer),
-            _ => None,
-        }
-    }
-
+impl Trimming<'_> {
     /// Follows the map: what it no longer names is trimmed everywhere, what it names anew is to be trimmed.
     pub(in crate::pg) fn update_trim_queue(&mut self) {
-        if !matches!(self.role, Role::Active(_)) {
+        if !matches!(self.serving.role, Role::Active(_)) {
             return;
         }
-        let removed = &self.site.pool.snaps.removed;
-        self.copy.info.purged_snaps = self.copy.info.purged_snaps.intersection(removed);
+        let removed = &self.serving.site.pool.snaps.removed;
+        self.serving.copy.info.purged_snaps = self.serving.copy.info.purged_snaps.intersection(removed);
         let mut queue = removed.clone();
-        queue.subtract(&self.copy.info.purged_snaps);
-        if let Some(t) = self.trimmer() {
+        queue.subtract(&self.serving.copy.info.purged_snaps);
+        if let Some(t) = self.serving.role.trimmer() {
             t.queue = queue;
         }
     }
 
     /// It is the PG's turn to trim.
-    pub fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
-        if let Some(t) = self.trimmer() {
+    pub(in crate::pg) fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(t) = self.serving.role.trimmer() {
             t.granted = true;
             self.trim_on(cx);
         }
@@ -193,8 +182,13 @@ impl Pg {
 
     /// Goes on trimming where nothing is under way.
     pub(in crate::pg) fn trim_on(&mut self, cx: &mut Ctx<'_>) {
-        let (hold, max) = (self.site.map.no_snap_trim(), self.site.cfg.max_snap_trims);
-        let Role::Active(a) = &mut self.role else { return };
+        let (hold, max) = (
+            self.serving.site.map.no_snap_trim(),
+            self.serving.site.cfg.max_snap_trims,
+        );
+        let Role::Active(a) = &mut self.serving.role else {
+            return;
+        };
         let t = &mut *a.trimmer;
         let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
         if busy || !t.granted || t.failed || hold || cx.usec < t.not_before {
@@ -206,27 +200,33 @@ impl Pg {
         };
         t.listing = true;
         t.current = next;
-        let (from, to) = key::snap_range(self.site.pgid, self.site.pool.pg_num.max(1), next);
-        let token = self.store.token(Pending::Trim);
+        let (from, to) = key::snap_range(self.serving.site.pgid, self.serving.site.pool.pg_num.max(1), next);
+        let token = self.serving.store.token(Pending::Trim);
         cx.out.push(Output::ListRecords { token, from, to, max });
     }
 
     /// Notes what was purged. On all members, whatever records a recovery has left go.
     fn save_purged(&mut self, cx: &mut Ctx<'_>) {
-        let Some(t) = self.trimmer() else { return };
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
         let snaps = std::mem::take(&mut t.unsaved);
         if snaps.is_empty() {
             return;
         }
-        self.copy.save_info(self.site.pgid, &mut self.store, cx);
-        let (from, to) = self.site.range();
+        self.serving
+            .copy
+            .save_info(self.serving.site.pgid, &mut self.serving.store, cx);
+        let (from, to) = self.serving.site.range();
         let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
-        self.replicate_own(None, objects, cx);
+        self.serving.replicate_own(None, objects, cx);
     }
 
     /// Clones of the snapshot that is being trimmed.
     pub(in crate::pg) fn clones_listed(&mut self, r: Result<Vec<Bytes>, ReadError>, cx: &mut Ctx<'_>) {
-        let Some(t) = self.trimmer() else { return };
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
         t.listing = false;
         let Ok(records) = r else {
             t.failed = true;
@@ -238,19 +238,23 @@ impl Pg {
         }
         t.waiting.extend(clones.iter().cloned());
         for clone in clones {
-            self.store.look_up(clone.clone(), Pending::TrimClone(clone), cx);
+            self.serving
+                .store
+                .look_up(clone.clone(), Pending::TrimClone(clone), cx);
         }
     }
 
     /// The snapshot that is being trimmed has no clones left, on no member.
     fn snap_purged(&mut self, cx: &mut Ctx<'_>) {
-        let Some(t) = self.trimmer() else { return };
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
         let (snap, mut save) = (t.current, false);
         if t.queue.contains(snap) {
             t.queue.remove_range(snap, 1);
             t.unsaved.push(snap);
             save = t.unsaved.len() >= NOTE_TOGETHER;
-            self.copy.info.purged_snaps.insert(snap);
+            self.serving.copy.info.purged_snaps.insert(snap);
         }
         if save {
             self.save_purged(cx);
@@ -273,24 +277,30 @@ impl Pg {
         };
         let Some(id) = key::snap_of(&clone) else { return };
         let head = key::clone_key(&clone, snap::NOSNAP);
-        let (c, new) = self.ops.contexts.get(&head);
+        let (c, new) = self.serving.ops.contexts.get(&head);
         c.trims.push((id, info));
         if new {
-            self.store.look_up_context(head, cx);
+            self.serving.store.look_up_context(head, cx);
         } else {
-            self.pump(&head, cx);
+            self.serving.pump(&head, cx);
         }
     }
 
     fn trim_failed(&mut self) {
-        if let Some(t) = self.trimmer() {
+        if let Some(t) = self.serving.role.trimmer() {
             t.failed = true;
         }
     }
 
     /// An object can't be looked up, so its clones can't be trimmed.
     pub(in crate::pg) fn trim_blocked(&mut self, head: &Bytes) {
-        if self.ops.contexts.find(head).is_some_and(|c| !c.trims.is_empty()) {
+        if self
+            .serving
+            .ops
+            .contexts
+            .find(head)
+            .is_some_and(|c| !c.trims.is_empty())
+        {
             self.trim_failed();
         }
     }
@@ -298,7 +308,7 @@ impl Pg {
     /// Trims the clones of an object that are to be trimmed, unless somebody reads or repairs them now.
     pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
         loop {
-            let Some(c) = self.ops.contexts.find(head) else {
+            let Some(c) = self.serving.ops.contexts.find(head) else {
                 return;
             };
             if c.state.is_none() || c.exclusive || c.reading > 0 || c.repairs > 0 {
@@ -312,10 +322,17 @@ impl Pg {
     fn trim_clone(&mut self, head: &Bytes, clone: (SnapId, ObjectInfo), cx: &mut Ctx<'_>) {
         let id = clone.0;
         let clone_key = key::clone_key(head, id);
-        let version = EVersion::new(self.site.map.epoch(), self.copy.info.last_update.version + 1);
-        let given_up = self.lost().and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
-        let removed = given_up.as_ref().unwrap_or(&self.site.pool.snaps.removed);
-        let Some(state) = self.ops.contexts.state(head) else {
+        let version = EVersion::new(
+            self.serving.site.map.epoch(),
+            self.serving.copy.info.last_update.version + 1,
+        );
+        let given_up = self
+            .serving
+            .role
+            .lost()
+            .and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
+        let removed = given_up.as_ref().unwrap_or(&self.serving.site.pool.snaps.removed);
+        let Some(state) = self.serving.ops.contexts.state(head) else {
             return;
         };
         let prior_version = state.info.version;
@@ -333,18 +350,18 @@ impl Pg {
             mtime: UTime::ZERO,
             return_code: 0,
             op_returns: Vec::new(),
-            usage: self.copy.info.usage.plus(done.usage),
+            usage: self.serving.copy.info.usage.plus(done.usage),
             clones: vec![id],
             dirty: Dirty::of(done.objects.last().map_or(&[], |(_, ops)| ops)),
         };
-        if let Some(c) = self.ops.contexts.set_state(head, done.state) {
+        if let Some(c) = self.serving.ops.contexts.set_state(head, done.state) {
             c.uncommitted += 1;
         }
-        if let Some(lost) = self.lost() {
+        if let Some(lost) = self.serving.role.lost() {
             lost.rewritten(&done.objects, u64::MAX);
         }
-        let pause = self.site.cfg.snap_trim_sleep_us;
-        if let Some(t) = self.trimmer() {
+        let pause = self.serving.site.cfg.snap_trim_sleep_us;
+        if let Some(t) = self.serving.role.trimmer() {
             t.waiting.remove(&clone_key);
             t.last = version;
             t.not_before = cx.usec.saturating_add(pause);
@@ -353,19 +370,21 @@ impl Pg {
             objects: done.objects,
             meta: Vec::with_capacity(1),
         };
-        self.replicate(None, Some(head.clone()), entry, txn, cx);
+        self.serving.replicate(None, Some(head.clone()), entry, txn, cx);
     }
 
     /// A record of a clone that is not there, or does not stand for the snapshot: left by a recovery.
     fn forget_record(&mut self, clone: &Bytes, cx: &mut Ctx<'_>) {
-        let Some(t) = self.trimmer() else { return };
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
         t.waiting.remove(clone);
         let record = key::snap_key(t.current, clone);
         let txn = Txn {
             objects: Vec::new(),
             meta: vec![MetaOp::Delete(record)],
         };
-        self.store.submit(txn, Commit::Record, cx);
+        self.serving.store.submit(txn, Commit::Record, cx);
         self.trim_on(cx);
     }
 }

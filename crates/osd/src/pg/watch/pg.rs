@@ -1,22 +1,22 @@
 //! The PG's part: carries out what ops did to watches, and drops those whose time is over.
 
 use crate::pg::op_queue::OpQueue;
+use crate::pg::serving::Serving;
 use crate::pg::site::Site;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::EntityName;
-use spirula_maps::{HObject, ReqId};
+use spirula_maps::ReqId;
 use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn, WatchArgs, WatchOp};
 
-use super::watchers::{WatchKey, Watcher};
-use super::{WatchEffects, WatchMemory};
+use super::WatchEffects;
 use crate::pg::exec::Asking;
+use crate::pg::key;
 use crate::pg::op::{Client, ClientOp, OsdOp};
 use crate::pg::output::Ctx;
 use crate::pg::role::Role;
-use crate::pg::{Pg, key};
 
 impl OpQueue {
     /// Who sent a request, and what is known of its object's watchers.
@@ -82,22 +82,9 @@ impl OpQueue {
     }
 }
 
-impl Pg {
-    /// Counts the memory of watches together with all other PGs of the reactor.
-    pub fn share_watch_memory(&mut self, memory: WatchMemory) {
-        self.ops.watches.share_memory(memory);
-    }
-
-    /// The watches that this primary knows of.
-    pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
-        self.ops
-            .watches
-            .iter()
-            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
-    }
-
+impl Serving<'_> {
     /// A client's connection ended. What it sent and has not begun never will: on its next connection it sends again what it still wants.
-    pub fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
+    pub(in crate::pg) fn handle_client_closed(&mut self, conn: u64, cx: &Ctx<'_>) {
         self.ops.held.retain(|op| op.client.conn != conn);
         self.ops.contexts.drop_queued(conn);
         if let Role::Active(a) = &mut self.role {
@@ -110,8 +97,8 @@ impl Pg {
     }
 
     /// Drops the watches whose time is over, or whose client is shut out.
-    pub fn check_watches(&mut self, cx: &mut Ctx<'_>) {
-        if self.ops.watches.is_empty() || !self.is_active() {
+    pub(in crate::pg) fn check_watches(&mut self, cx: &mut Ctx<'_>) {
+        if self.ops.watches.is_empty() || !self.role.is_active() {
             return;
         }
         let map = Arc::clone(&self.site.map);
