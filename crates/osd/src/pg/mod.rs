@@ -33,8 +33,10 @@ pub mod layout;
 mod leadership;
 mod leading;
 mod lease;
+mod led;
 mod list;
 pub mod log;
+mod maps;
 pub mod message;
 pub mod object;
 pub mod op;
@@ -338,6 +340,27 @@ impl Pg {
     pub fn mark_lost(&mut self, cx: &mut Ctx<'_>) -> Result<usize, MarkLostError> {
         let unfound = self.seen().unfound().len();
         self.serving().repairing().mark_lost(unfound, cx)
+    }
+
+    /// The primary's report; `None` from others.
+    pub fn report(&self) -> Option<PgReport> {
+        self.seen().report()
+    }
+
+    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
+        counts.all += 1;
+        match self.role {
+            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
+            Role::Replica(_) => counts.replica += 1,
+            Role::Stray => counts.stray += 1,
+            Role::Deleting => counts.removing += 1,
+            Role::Idle => {}
+        }
+    }
+
+    /// The OSDs that serve the PG.
+    pub fn members(&self) -> Vec<i32> {
+        self.site.interval.place.acting.osds().collect()
     }
 
     /// The side of a copy that reads, whether this OSD serves or not.

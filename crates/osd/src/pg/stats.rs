@@ -5,11 +5,11 @@ use spirula_maps::{EVersion, HObject, IntervalSet, PgId};
 
 use super::backfill::{Backfill, BackfillState, Need};
 use super::exec::IoCount;
+use super::key;
 use super::peering::{Stage, Wait};
 use super::role::Role;
 use super::seen::Seen;
 use super::snaps::trim::TrimState;
-use super::{Pg, key};
 
 /// Counts since the daemon started, and the count in progress.
 #[derive(Debug, Default)]
@@ -340,28 +340,5 @@ impl Seen<'_> {
             state.push("degraded");
         }
         Some((state, reason, blocked_by))
-    }
-}
-
-impl Pg {
-    /// The primary's report; `None` from others.
-    pub fn report(&self) -> Option<PgReport> {
-        self.seen().report()
-    }
-
-    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
-        counts.all += 1;
-        match self.role {
-            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
-            Role::Replica(_) => counts.replica += 1,
-            Role::Stray => counts.stray += 1,
-            Role::Deleting => counts.removing += 1,
-            Role::Idle => {}
-        }
-    }
-
-    /// The OSDs that serve the PG.
-    pub fn members(&self) -> Vec<i32> {
-        self.site.interval.place.acting.osds().collect()
     }
 }

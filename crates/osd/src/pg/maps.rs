@@ -1,0 +1,168 @@
+//! The next map: what it changes of a PG, and what becomes of everything when an interval ends.
+
+use super::Pg;
+use super::bug::Bug;
+use super::cluster::ClusterMap;
+use super::history::History;
+use super::interval::Interval;
+use super::lease::Promise;
+use super::message::{PeerBody, PeeringId};
+use super::output::Ctx;
+use super::replica::Replica;
+use super::role::Role;
+use std::sync::Arc;
+
+impl Pg {
+    /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
+    pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
+        // One that was started anew does not know what it has promised.
+        self.lead
+            .promised
+            .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease_us));
+        let epoch = map.epoch();
+        let last = std::mem::replace(&mut self.site.map, map);
+        let Some(pool) = self.site.map.pool(self.site.pgid.pool) else {
+            self.pool_deleted(cx);
+            return;
+        };
+        if self.site.pool.full && !pool.full {
+            self.ops.dropped.room(epoch);
+        }
+        self.site.pool = pool;
+        let mut next = Interval::new(self.site.pgid, &*self.site.map);
+        let was_idle = matches!(self.role, Role::Idle);
+        let same = next.is_same(&self.site.interval);
+        if same && !gap {
+            next.since = self.site.interval.since;
+            next.seen = self.site.interval.seen;
+            next.same_primary_since = self.site.interval.same_primary_since;
+        } else if !gap {
+            next.since = epoch;
+            next.same_primary_since = if next.place.primary == self.site.interval.place.primary {
+                self.site.interval.same_primary_since
+            } else {
+                epoch
+            };
+        }
+        next.split_at = if next.pg_num == self.site.interval.pg_num {
+            self.site.interval.split_at
+        } else {
+            epoch
+        };
+        if gap || !same {
+            self.note_interval(&*last, gap, cx);
+        }
+        self.site.interval = next;
+        if !up {
+            if !was_idle {
+                self.leave_interval(cx);
+                self.ops.recheck_held(u32::MAX, cx);
+                self.role = Role::Idle;
+            }
+        } else if !same || was_idle || gap {
+            self.new_interval(cx);
+        } else {
+            self.same_interval(cx);
+        }
+    }
+
+    /// Remembers the interval that ended, durably before the map that ended it; or that something was missed.
+    fn note_interval(&mut self, last: &dyn ClusterMap, gap: bool, cx: &mut Ctx<'_>) {
+        let epoch = self.site.map.epoch();
+        if gap {
+            self.copy.info.history = History::since(epoch);
+        } else {
+            let Some(ended) = self
+                .site
+                .interval
+                .ended(&*self.site.backend, last, epoch.saturating_sub(1))
+                .filter(|_| !self.site.cfg.has_bug(Bug::NoHistory))
+            else {
+                return;
+            };
+            self.copy.info.history.push(ended);
+        }
+        if self.copy.exists {
+            self.copy.save_info(self.site.pgid, &mut self.store, cx);
+        }
+    }
+
+    /// Drops everything that belonged to the interval that ended. Client ops are kept; whoever is primary next decides
+    /// about them.
+    pub(super) fn leave_interval(&mut self, cx: &mut Ctx<'_>) {
+        if matches!(self.role, Role::Replica(_)) {
+            self.ops.give_up_reads(&self.site, &mut self.store, cx);
+        }
+        self.copying.leave_interval();
+        self.lead.leave_interval();
+        self.ops.stages = Default::default();
+        self.ops.dropped = Default::default();
+        self.ops.watches.clear();
+        let mut ops = Vec::new();
+        if let Role::Active(a) = &mut self.role {
+            // Writes in flight are answered from the log, if they survive: held, they are found there.
+            ops.extend(
+                std::mem::take(&mut a.in_flight)
+                    .into_iter()
+                    .flat_map(|w| w.into_ops()),
+            );
+            ops.extend(std::mem::take(&mut a.lease).into_ops());
+        }
+        let mut pending: Vec<_> = std::mem::take(&mut self.store.pending).into_iter().collect();
+        // As they came.
+        pending.sort_unstable_by_key(|(seq, _)| *seq);
+        ops.extend(pending.into_iter().filter_map(|(_, p)| p.into_op()));
+        ops.extend(self.ops.contexts.clear());
+        self.ops.hold_first(ops);
+    }
+
+    fn new_interval(&mut self, cx: &mut Ctx<'_>) {
+        self.leave_interval(cx);
+        if matches!(self.role, Role::Deleting) {
+            // What is left of the copy is marked incomplete: it can be made whole, but never counts.
+            self.role = Role::Stray;
+        }
+        if self.site.interval.place.primary == self.site.whoami {
+            self.ops.recheck_held(self.site.interval.same_primary_since, cx);
+            self.begin_peering(cx);
+        } else {
+            self.ops.recheck_held(u32::MAX, cx);
+            // What is still on its way from primaries of earlier intervals means nothing any more: an object that is pushed may
+            // not even belong to this PG since a split.
+            self.lead.id = PeeringId {
+                epoch: self.site.interval.since,
+                round: 0,
+            };
+            if self.site.interval.place.acting.contains(self.site.whoami) {
+                self.role = Role::Replica(Replica::default());
+            } else {
+                self.role = Role::Stray;
+                self.announce(cx);
+            }
+        }
+    }
+
+    fn same_interval(&mut self, cx: &mut Ctx<'_>) {
+        self.serving().check_watches(cx);
+        self.agree(cx, |a, cx| a.recheck(cx));
+        self.feeding().pump_feeds(cx);
+        self.serving().trimming().update_trim_queue();
+        self.serving().trimming().trim_on(cx);
+    }
+
+    /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.
+    pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
+        let primary = self.site.interval.place.primary;
+        if self.copy.exists && primary >= 0 && primary != self.site.whoami && self.store.commits.is_empty() {
+            let id = PeeringId {
+                epoch: self.site.map.epoch(),
+                round: 0,
+            };
+            let body = PeerBody::Notify {
+                info: Some(self.copy.info.clone()),
+                promised: self.lead.promise_left(cx.usec),
+            };
+            self.outbox.send(primary, id, body, false, cx);
+        }
+    }
+}
