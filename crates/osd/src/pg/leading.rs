@@ -12,7 +12,7 @@ use super::output::Ctx;
 use super::peering::{Agreeing, Next, Peering};
 use super::perf::DropReason;
 use super::role::{Active, Role};
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, impossible};
 use spirula_maps::EVersion;
 
 impl Pg {
@@ -72,7 +72,7 @@ impl Pg {
 
     fn become_active(&mut self, cx: &mut Ctx<'_>) {
         let Role::Peering(peering) = &mut self.role else {
-            return;
+            impossible!("an attempt to agree that ends to have begun"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
         let infos = std::mem::take(&mut peering.infos);
         let (at, me, place) = (

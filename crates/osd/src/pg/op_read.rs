@@ -278,8 +278,7 @@ impl Serving<'_> {
                 self.staging().stage(seq, want.clone(), cx);
             }
             None => {
-                let backend = Arc::clone(&self.site.backend);
-                backend.read(key, wants, reader, what, &mut self.store, cx);
+                self.site.backend.read(key, wants, reader, what, self.store, cx);
             }
         }
     }

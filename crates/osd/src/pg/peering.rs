@@ -430,7 +430,7 @@ impl Agreeing<'_> {
         let (me, members) = (self.site.whoami, self.site.interval.members());
         let enough = self.site.is_enough() || self.site.cfg.has_bug(Bug::NoMinSize);
         let better_without = self.site.is_better_without_temporary();
-        let (unfit, backend) = (self.lead.unfit.clone(), Arc::clone(&self.site.backend));
+        let (unfit, backend) = (self.lead.unfit.clone(), &self.site.backend);
         let p = &mut *self.peering;
         let best = backend.authority(&p.infos, &unfit, &[&[me], &members]);
         if best.is_none() && p.infos.values().any(Option::is_some) {
