@@ -10,9 +10,6 @@ use spirula_proto::osd::{AllocHintArgs, AssertVersionArgs, CallArgs, OpCode, Xat
 use spirula_proto::osd_op_data::XattrInput;
 
 use super::op::{ClientOp, OsdOp, Stamps};
-use super::role::Role;
-use super::seen::Seen;
-use super::store_queue::Pending;
 
 /// How far a request has come (`OpRequest::state_string`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,44 +171,6 @@ fn write_sub_op(out: &mut String, o: &OsdOp) -> fmt::Result {
         write!(out, " out={}b", o.outdata.len())?;
     }
     Ok(())
-}
-
-impl<'a> Seen<'a> {
-    /// The ops that wait or are under way, and how far each has come.
-    pub(super) fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
-        let in_flight = match &self.role {
-            Role::Active(a) => Some(a.in_flight.iter()),
-            _ => None,
-        };
-        let held = self.ops.held.iter();
-        let held = held.map(|op| (op, Progress::Delayed("waiting for peered")));
-        let writes = in_flight.into_iter().flatten();
-        let writes = writes.filter_map(|w| Some((w.op()?, Progress::SubOps)));
-        let queued = self.ops.contexts.queued();
-        let queued = queued.map(|op| (op, Progress::Delayed("waiting for rw locks")));
-        let reads = self.store.pending.values().filter_map(Pending::op);
-        let reads = reads.map(|op| (op, Progress::Started));
-        let leased = match &self.role {
-            Role::Active(a) => Some(a.lease.ops()),
-            _ => None,
-        };
-        let leased = leased.into_iter().flatten();
-        let leased = leased.map(|op| (op, Progress::Delayed("waiting for readable")));
-        held.chain(leased).chain(writes).chain(queued).chain(reads)
-    }
-
-    /// Descriptions of the ops that wait or are under way.
-    pub(super) fn op_records(self) -> impl Iterator<Item = OpRecord> {
-        let site = self.site;
-        self.ops().map(|(op, progress)| {
-            let mut record = OpRecord::of(op, progress);
-            record.pgid = site.pgid;
-            if progress == Progress::SubOps {
-                record.peers = site.others();
-            }
-            record
-        })
-    }
 }
 
 #[cfg(test)]

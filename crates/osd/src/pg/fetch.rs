@@ -10,8 +10,8 @@ use spirula_denc::UTime;
 use spirula_maps::{ObjectLocator, ObjectName, SnapId};
 
 use super::object::Attrs;
-use super::output::StoredObject;
-use super::stage::{Slot, Whole};
+use super::object::StoredObject;
+use super::staged::{Slot, Whole};
 use super::txn::ObjectOp;
 
 /// A range that an op needs from the store.

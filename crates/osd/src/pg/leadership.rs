@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::force::Forced;
-use super::lease::Promise;
 use super::message::PeeringId;
+use super::promise::Promise;
 
 /// Who leads the PG, as far as this OSD goes along with it.
 #[derive(Debug, Default)]

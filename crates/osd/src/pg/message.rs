@@ -11,8 +11,8 @@ use spirula_proto::{BytesList, MsgHeader2, MsgType, RawMessage, priority};
 
 use super::dups::DupBatch;
 use super::info::PgInfo;
-use super::lease::Promise;
 use super::log::LogEntry;
+use super::promise::Promise;
 use super::push::{Push, SyncPlan, decode_plans};
 use super::repair::message::RepairBody;
 use super::txn::Txn;

@@ -42,6 +42,22 @@ pub const FLAG_OMAP: u32 = 1 << 3;
 /// An object's attributes by name.
 pub type Attrs = BTreeMap<Bytes, Bytes>;
 
+/// An object as the store has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredObject {
+    /// The encoded object info.
+    pub info: Bytes,
+    /// Its attributes.
+    pub attrs: Attrs,
+}
+
+impl StoredObject {
+    /// Bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        self.info.len() + self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>()
+    }
+}
+
 /// An object's info.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectInfo {

@@ -17,7 +17,6 @@ use spirula_proto::osd_op_data::CallInput;
 
 use super::account::{Held, Hold, Party, Room};
 use super::cluster::{ClusterMap, PoolView};
-use super::exec::Request;
 
 /// How often what is in no buffer of a pool is in memory while a request is under way: as a value, in the message to the others, in the
 /// store's log, and for its index.
@@ -157,6 +156,19 @@ impl Client {
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
+}
+
+/// What methods are told of the request beside the object.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Request {
+    /// Who sent it.
+    pub caller: Caller,
+    /// When it is executed.
+    pub now: UTime,
+    /// What tells it from all others.
+    pub reqid: ReqId,
+    /// The newest version in the PG that clients saw.
+    pub last_user_version: u64,
 }
 
 /// The method that a CALL is for.

@@ -15,7 +15,7 @@ use super::describe::{OpRecord, describe};
 use super::errno::{EAGAIN, EPERM};
 use super::fetch::{Fetched, ReadError, Want};
 use super::image_io::ImageIo;
-use super::object::Attrs;
+use super::object::StoredObject;
 use super::op::{Client, ClientOp, Stamps};
 use super::perf::CorePerf;
 use super::txn::Txn;
@@ -181,22 +181,6 @@ pub enum Output {
         /// What it has.
         epoch: u32,
     },
-}
-
-/// An object as the store has it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StoredObject {
-    /// The encoded object info.
-    pub info: Bytes,
-    /// Its attributes.
-    pub attrs: Attrs,
-}
-
-impl StoredObject {
-    /// Bytes it takes.
-    pub(super) fn len(&self) -> usize {
-        self.info.len() + self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>()
-    }
 }
 
 /// Objects by key, with their encoded infos, and where to go on if there is more.

@@ -2,9 +2,9 @@
 
 use super::copying::Copying;
 use super::leadership::Leadership;
-use super::lease::Promise;
 use super::op_queue::OpQueue;
 use super::outbox::Outbox;
+use super::promise::Promise;
 use super::site::Site;
 use super::store_queue::StoreQueue;
 use super::stored_copy::StoredCopy;

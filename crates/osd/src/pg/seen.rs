@@ -1,11 +1,14 @@
 //! A PG as it is looked at: by whoever asks how it is, and by itself before it heeds a message. Nothing is changed here.
 
 use super::copying::Copying;
+use super::describe::{OpRecord, Progress};
 use super::leadership::Leadership;
+use super::op::ClientOp;
 use super::op_queue::OpQueue;
 use super::role::Role;
 use super::site::Site;
 use super::stats::Counters;
+use super::store_queue::Pending;
 use super::store_queue::StoreQueue;
 use super::stored_copy::StoredCopy;
 
@@ -20,4 +23,42 @@ pub(super) struct Seen<'a> {
     pub(super) ops: &'a OpQueue,
     pub(super) copying: &'a Copying,
     pub(super) counters: &'a Counters,
+}
+
+impl<'a> Seen<'a> {
+    /// The ops that wait or are under way, and how far each has come.
+    pub(super) fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
+        let in_flight = match &self.role {
+            Role::Active(a) => Some(a.in_flight.iter()),
+            _ => None,
+        };
+        let held = self.ops.held.iter();
+        let held = held.map(|op| (op, Progress::Delayed("waiting for peered")));
+        let writes = in_flight.into_iter().flatten();
+        let writes = writes.filter_map(|w| Some((w.op()?, Progress::SubOps)));
+        let queued = self.ops.contexts.queued();
+        let queued = queued.map(|op| (op, Progress::Delayed("waiting for rw locks")));
+        let reads = self.store.pending.values().filter_map(Pending::op);
+        let reads = reads.map(|op| (op, Progress::Started));
+        let leased = match &self.role {
+            Role::Active(a) => Some(a.lease.ops()),
+            _ => None,
+        };
+        let leased = leased.into_iter().flatten();
+        let leased = leased.map(|op| (op, Progress::Delayed("waiting for readable")));
+        held.chain(leased).chain(writes).chain(queued).chain(reads)
+    }
+
+    /// Descriptions of the ops that wait or are under way.
+    pub(super) fn op_records(self) -> impl Iterator<Item = OpRecord> {
+        let site = self.site;
+        self.ops().map(|(op, progress)| {
+            let mut record = OpRecord::of(op, progress);
+            record.pgid = site.pgid;
+            if progress == Progress::SubOps {
+                record.peers = site.others();
+            }
+            record
+        })
+    }
 }

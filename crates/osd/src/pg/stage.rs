@@ -22,30 +22,9 @@ use super::errno::*;
 use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
 use super::key;
 use super::output::Ctx;
+use super::staged::{Slot, Whole};
 use super::store_queue::Pending;
 use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
-
-/// What a staging object is for. A PG has one of each at most, and an op takes them in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Slot {
-    /// What an object becomes: a copy of another one, or what it was at a snapshot.
-    Becomes,
-    /// The clone that a write leaves behind.
-    Was,
-}
-
-impl Slot {
-    const ALL: [Self; 2] = [Self::Becomes, Self::Was];
-}
-
-/// A staging object that is whole. It is kept as long as somebody has this.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Whole {
-    /// What it is for.
-    pub slot: Slot,
-    /// Its key.
-    pub key: Bytes,
-}
 
 /// Where a staging object comes from. As each needs memory, an OSD builds only a few of a kind at a time; those that wait for other
 /// OSDs don't hold up the others.

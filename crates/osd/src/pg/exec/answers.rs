@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::pg::fetch::{Fetched, Want};
-use crate::pg::stage::Slot;
+use crate::pg::staged::Slot;
 
 /// Answers that are looked through one by one; more get an index.
 const FEW: usize = 8;

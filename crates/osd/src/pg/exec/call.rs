@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use spirula_classes::{Caller, Error, Flags, Object, Page, Return, Stat};
 use spirula_denc::{Decode, Encode, Reader, UTime, encode_to_vec};
-use spirula_maps::ReqId;
 use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{
     ListWatchersResponse, OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals,
@@ -16,19 +15,6 @@ use xxhash_rust::xxh64::xxh64;
 use super::{Exec, OpResult, Stop, fail};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
-
-/// What methods are told of the request beside the object.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Request {
-    /// Who sent it.
-    pub caller: Caller,
-    /// When it is executed.
-    pub now: UTime,
-    /// What tells it from all others.
-    pub reqid: ReqId,
-    /// The newest version in the PG that clients saw.
-    pub last_user_version: u64,
-}
 
 impl Exec<'_> {
     pub(super) fn call(&mut self, op: &mut OsdOp) -> OpResult {

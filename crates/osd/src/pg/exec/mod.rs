@@ -24,7 +24,6 @@ use std::collections::BTreeMap;
 
 use answers::Answers;
 use bytes::Bytes;
-pub(crate) use call::Request;
 pub(crate) use error::{OpResult, Stop, fail};
 use plan::Round;
 pub(crate) use plan::up_front;
@@ -40,7 +39,7 @@ use super::errno::*;
 use super::fetch::{Answer, Fetched, Want};
 use super::log::Usage;
 use super::object::{Attrs, ObjectInfo};
-use super::op::OsdOp;
+use super::op::{OsdOp, Request};
 use super::txn::ObjectOp;
 use super::watch::WatchEffects;
 

@@ -16,7 +16,7 @@ use spirula_maps::{EVersion, IntervalSet};
 use crate::pg::dirty::Dirty;
 use crate::pg::fetch::{Answer, Fetched, OmapRange, Pieces, ReadError, ReadRange, Want, key_after};
 use crate::pg::object::ObjectInfo;
-use crate::pg::output::StoredObject;
+use crate::pg::object::StoredObject;
 use crate::pg::push::{Lacking, Patch, PushEnd, PushPart};
 use crate::pg::repair::message::Place;
 use crate::pg::txn;

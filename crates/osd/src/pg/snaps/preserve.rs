@@ -14,7 +14,7 @@ use crate::pg::fetch::{Answer, Want};
 use crate::pg::key;
 use crate::pg::object::{FLAG_OMAP, ObjectInfo};
 use crate::pg::op::{ClientOp, OsdOp};
-use crate::pg::stage::Slot;
+use crate::pg::staged::Slot;
 use crate::pg::txn::ObjectOp;
 
 /// A clone that a write leaves behind.

@@ -9,9 +9,10 @@ use super::set::At;
 use crate::pg::exec::{ObjectState, up_front};
 use crate::pg::fetch::ReadError;
 use crate::pg::key;
+use crate::pg::object::StoredObject;
 use crate::pg::op::ClientOp;
 use crate::pg::op_read::Reading;
-use crate::pg::output::{Ctx, StoredObject};
+use crate::pg::output::Ctx;
 use crate::pg::store_queue::Pending;
 
 /// A clone that an op reads.
