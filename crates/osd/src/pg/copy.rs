@@ -5,8 +5,6 @@
 //! object's writes is theirs. A part is asked for together with the version that the first one had. An object of one small part
 //! is copied in one change; of a larger one each part goes into a staging object before the next is asked for ([`super::stage`]).
 
-use super::serving::Serving;
-use super::stage::Staging;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,6 +21,8 @@ use super::message::{CopyPart, CopyRead, PeerBody};
 use super::op::{Asker, Client, ClientOp, OsdOp};
 use super::output::Ctx;
 use super::perf::DropReason;
+use super::serving::Serving;
+use super::stage::Staging;
 use super::store_queue::Pending;
 use super::txn::ObjectOp;
 

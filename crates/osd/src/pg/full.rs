@@ -8,8 +8,6 @@
 //! A write may be dropped although the map no longer says that the pool is full: that a member has room is told to its primaries and to the
 //! monitors at the same time. The client learns of no change then, so its connection is ended.
 
-use super::op_queue::OpQueue;
-use super::site::Site;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,7 +16,9 @@ use spirula_proto::osd::OsdFlags;
 
 use super::errno::*;
 use super::op::{Client, ClientOp};
+use super::op_queue::OpQueue;
 use super::output::{Ctx, Output};
+use super::site::Site;
 
 /// The first write of a client that was dropped.
 #[derive(Debug)]

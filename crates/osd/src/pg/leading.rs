@@ -1,5 +1,8 @@
 //! The primary's side of a PG: from an attempt to agree to serving, and whom a message is for in either.
 
+use spirula_invariant::{dropped, impossible};
+use spirula_maps::EVersion;
+
 use super::Pg;
 use super::backfill::{Backfill, BackfillState, Backfilling};
 use super::dups::DupBatch;
@@ -12,8 +15,6 @@ use super::peering::{Agreeing, Next, Peering};
 use super::perf::DropReason;
 use super::promise::Promise;
 use super::role::{Active, Role};
-use spirula_invariant::{dropped, impossible};
-use spirula_maps::EVersion;
 
 impl Pg {
     /// Goes on with an attempt to agree, where this OSD leads one. Says whether it does.

@@ -13,20 +13,20 @@
 //! A primary may share its lease with members that would like to answer reads ([`super::replica_read`]). Then what it was promised
 //! holds for all of them, and a new primary waits for its end unless each member has answered or is known to be dead.
 
-use super::leadership::Leadership;
-use super::outbox::Outbox;
-use super::promise::Promise;
-use super::site::Site;
-use spirula_maps::EVersion;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
+use spirula_maps::EVersion;
 
+use super::leadership::Leadership;
 use super::message::PeerBody;
 use super::op::ClientOp;
+use super::outbox::Outbox;
 use super::output::Ctx;
 use super::perf::DropReason;
+use super::promise::Promise;
+use super::site::Site;
 
 /// What remains of a lease when it is renewed, as a part of the whole.
 pub(super) const RENEW_AT: u64 = 2;

@@ -1,5 +1,7 @@
 //! What a primary asks of an OSD that is, or was, a member: what it has, its log, and to take part.
 
+use spirula_invariant::dropped;
+
 use super::Pg;
 use super::info::PgInfo;
 use super::message::{LogUpdate, PeerBody, PeeringId};
@@ -9,7 +11,6 @@ use super::replica::Replica;
 use super::replica_read::Share;
 use super::role::Role;
 use super::store_queue::Commit;
-use spirula_invariant::dropped;
 
 impl Pg {
     /// A primary asks what is here.

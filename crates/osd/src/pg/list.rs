@@ -1,8 +1,6 @@
 //! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave objects out, by an
 //! attribute: of the page, a few objects at a time are read for it.
 
-use super::serving::Serving;
-use super::site::Site;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -19,6 +17,8 @@ use super::key;
 use super::op::{ClientOp, OsdOp};
 use super::op_checks::in_class_list;
 use super::output::{Ctx, Page};
+use super::serving::Serving;
+use super::site::Site;
 use super::store_queue::Pending;
 
 /// Names all namespaces in a listing.

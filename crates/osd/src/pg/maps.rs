@@ -1,5 +1,7 @@
 //! The next map: what it changes of a PG, and what becomes of everything when an interval ends.
 
+use std::sync::Arc;
+
 use super::Pg;
 use super::bug::Bug;
 use super::cluster::ClusterMap;
@@ -10,7 +12,6 @@ use super::output::Ctx;
 use super::promise::Promise;
 use super::replica::Replica;
 use super::role::Role;
-use std::sync::Arc;
 
 impl Pg {
     /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.

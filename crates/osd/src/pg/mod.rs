@@ -16,6 +16,7 @@ mod copying;
 mod delete;
 pub mod describe;
 pub mod dirty;
+mod dispatch;
 pub mod dups;
 pub mod errno;
 mod exec;
@@ -79,7 +80,6 @@ use serving::Serving;
 
 use std::sync::Arc;
 
-use spirula_invariant::{dropped, impossible};
 use spirula_maps::{HObject, IntervalSet, PgId};
 
 pub use backfill::BackfillState;
@@ -92,15 +92,12 @@ use history::History;
 use info::PgInfo;
 use leadership::Leadership;
 use log::{LogEntry, PgLog};
-use message::{PeerBody, PeerMessage, PeeringId};
 pub use object::StoredObject;
 use op_queue::OpQueue;
 use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
 pub use pace::Pace;
-use perf::DropReason;
 use promise::Promise;
-use replica::Following;
 use replicated::source::Feeding;
 use replicated::target::Receiving;
 use role::Role;
@@ -110,7 +107,7 @@ pub use snaps::trim::TrimState;
 pub(crate) use stage::{Lane, StageState};
 use stats::Counters;
 pub use stats::{PgCounts, PgReport};
-use store_queue::{Commit, Pending, StoreQueue};
+use store_queue::{Pending, StoreQueue};
 use stored_copy::StoredCopy;
 use watch::WatchMemory;
 use watch::watchers::{WatchKey, Watcher};
@@ -207,7 +204,7 @@ impl Pg {
 
     /// The attempt at peering that this OSD leads or follows.
     #[cfg(test)]
-    pub(crate) fn attempt(&self) -> PeeringId {
+    pub(crate) fn attempt(&self) -> message::PeeringId {
         self.lead.id
     }
 
@@ -229,24 +226,6 @@ impl Pg {
     /// Settings for what is executed from now on.
     pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
         self.site.cfg = cfg;
-    }
-
-    /// Hands a message to the replica that this OSD is, if it is one.
-    fn as_replica(&mut self, from: i32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>)) {
-        if !self.serving().follow(|r| f(r, cx)) {
-            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
-    }
-
-    /// A member would like to answer reads.
-    fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        if self
-            .serving()
-            .lease(|l| l.share_wanted(from, stamp, cx))
-            .is_none()
-        {
-            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
     }
 
     /// The PG as it is looked at.
@@ -393,15 +372,6 @@ impl Pg {
         }
     }
 
-    /// A primary asks whether it is its turn to copy to this OSD.
-    fn turn_wanted(&mut self, from: i32, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
-        let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
-        if !to_be || !self.site.is_leader(from, id) {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
-        self.copying.turn_wanted(from, id, priority);
-    }
-
     /// How urgent it is to copy to this OSD, if anybody wants to, and whether that has its turn.
     pub fn incoming_bid(&self) -> Option<(u8, bool)> {
         self.copying.incoming_bid()
@@ -415,13 +385,6 @@ impl Pg {
     /// Others come first. The primary asks again.
     pub fn revoke_incoming(&mut self, cx: &mut Ctx<'_>) {
         self.copying.revoke_incoming(&mut self.outbox, cx);
-    }
-
-    /// The last of this OSD's transactions is durable.
-    fn quiesced(&mut self, cx: &mut Ctx<'_>) {
-        if !self.agree(cx, |a, cx| a.quiesced(cx)) && matches!(self.role, Role::Replica(_) | Role::Stray) {
-            self.answer_query(cx);
-        }
     }
 
     /// Whether this OSD leads the PG.
@@ -502,169 +465,5 @@ impl Pg {
     /// Object contexts in memory.
     pub fn cached_contexts(&self) -> usize {
         self.ops.contexts.len()
-    }
-
-    /// An answer of the store to one of the PG's requests.
-    pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
-        if let StoreReply::Committed = reply {
-            let first = self
-                .store
-                .commits
-                .pop_front()
-                .filter(|(seq, ..)| *seq == token.seq());
-            let Some((_, submitted, what)) = first else {
-                impossible!(
-                    "transactions to be durable in the order of submission";
-                    pg = self.site.pgid, epoch = self.site.map.epoch()
-                );
-            };
-            let took = cx.usec.saturating_sub(submitted);
-            cx.perf.commits.add(took);
-            if matches!((&what, &self.role), (Commit::Write(_), Role::Replica(_))) {
-                cx.perf.sub_ops.add(took);
-            }
-            self.committed(what, cx);
-            return;
-        }
-        if let StoreReply::NoRoom = reply {
-            let at = self
-                .store
-                .commits
-                .iter()
-                .position(|(seq, ..)| *seq == token.seq());
-            let Some((_, _, what)) = at.and_then(|at| self.store.commits.remove(at)) else {
-                impossible!(
-                    "a transaction that was refused to be one that was submitted";
-                    pg = self.site.pgid, epoch = self.site.map.epoch()
-                );
-            };
-            self.not_stored(what, cx);
-            return;
-        }
-        let Some(what) = self.store.pending.remove(&token.seq()) else {
-            // What was asked for in an earlier interval is no longer pending.
-            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
-        };
-        match (what, reply) {
-            (Pending::Context(key), StoreReply::Object(r)) => self.serving().context_loaded(&key, r, cx),
-            (Pending::Op(op), StoreReply::Fetched(r, room)) => self.serving().op_fetched(*op, r, room, cx),
-            (Pending::Op(op), StoreReply::NotRead) => self.serving().op_not_read(&op, cx),
-            (Pending::Op(op), StoreReply::Object(r)) => self.serving().clone_loaded(*op, r, cx),
-            (Pending::Trim, StoreReply::Records(r)) => self.serving().trimming().clones_listed(r, cx),
-            (Pending::TrimClone(key), StoreReply::Object(r)) => {
-                self.serving().trimming().trim_found(key, r, cx)
-            }
-            (Pending::Stage(seq), StoreReply::Fetched(r, _)) => {
-                self.serving().staging().stage_read(seq, r, cx)
-            }
-            (Pending::List(l), StoreReply::Objects(r)) => self.serving().listed(*l, r, cx),
-            (Pending::List(l), StoreReply::Fetched(r, _)) => self.serving().list_fetched(*l, r, cx),
-            (Pending::Repair(asked), reply) => self.serving().mending().repair_store(asked, reply, cx),
-            (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
-            (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
-            (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
-            (Pending::Count, StoreReply::Objects(r)) => drop(self.agree(cx, |a, cx| a.counted(r, cx))),
-            (what, reply) => impossible!(
-                "an answer to the question";
-                pg = self.site.pgid, epoch = self.site.map.epoch(), question = format!("{what:?}"), answer = format!("{reply:?}")
-            ),
-        }
-    }
-
-    fn committed(&mut self, what: Commit, cx: &mut Ctx<'_>) {
-        match what {
-            Commit::Write(v) => self.serving().write_committed(v, cx),
-            Commit::Push { id, source, .. } => self.receiving().push_committed(id, source, cx),
-            Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
-            Commit::Delete => self.delete_step(cx),
-            Commit::Repair(number) => self.serving().mending().repair_committed(number, cx),
-            Commit::Record => {}
-        }
-        if self.store.commits.is_empty() {
-            self.quiesced(cx);
-        }
-    }
-
-    /// The store had no room for a transaction.
-    fn not_stored(&mut self, what: Commit, cx: &mut Ctx<'_>) {
-        match what {
-            Commit::Push { id, source, key } => self.receiving().push_refused_here(id, source, key, cx),
-            Commit::Repair(number) => self.serving().mending().repair_refused(number, cx),
-            what => impossible!(
-                "what claims all room to be stored in any case";
-                pg = self.site.pgid, epoch = self.site.map.epoch(), transaction = format!("{what:?}")
-            ),
-        }
-        if self.store.commits.is_empty() {
-            self.quiesced(cx);
-        }
-    }
-
-    /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
-    pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
-        let id = msg.id;
-        if self.seen().is_foreign(from, id, &msg.body, cx)
-            || self.seen().is_stale_message(from, id, &msg.body, cx)
-        {
-            return;
-        }
-        match msg.body {
-            PeerBody::RepOp {
-                prev,
-                entry,
-                trim_to,
-                stable,
-                txn,
-            } => self.as_replica(from, cx, |r, cx| {
-                r.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx)
-            }),
-            PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
-            PeerBody::Query => self.queried(from, id, cx),
-            PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
-            PeerBody::Lease { stamp, shared } => {
-                self.as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx))
-            }
-            PeerBody::LeaseGranted(stamp) => self.serving().lease_granted(from, stamp, cx),
-            PeerBody::ShareLease(stamp) => self.share_wanted(from, stamp, cx),
-            PeerBody::LeaseShared {
-                stamp,
-                length,
-                stable,
-                epoch,
-            } => self.as_replica(from, cx, |r, cx| {
-                r.lease_shared(from, id, (stamp, length, stable, epoch), cx)
-            }),
-            PeerBody::GetLog => self.log_wanted(from, id, cx),
-            PeerBody::Log {
-                tail,
-                head,
-                entries,
-                dups,
-            } => self.log_received(from, (tail, head), entries, dups, cx),
-            PeerBody::StartSync(targets) => self.feeding().start_sync(from, id, targets, cx),
-            PeerBody::SyncDone(osd) => self.sync_done(osd, cx),
-            PeerBody::SyncFailed => self.sync_failed(cx),
-            PeerBody::SyncRefused(osd) => self.sync_refused(osd, cx),
-            PeerBody::Push(push) => self.receiving().pushed(from, id, push, cx),
-            PeerBody::PushAck => self.feeding().push_acked(from, id, cx),
-            PeerBody::PushRefused => self.feeding().push_refused(from, id, cx),
-            PeerBody::Scan {
-                from: start,
-                to,
-                objects,
-            } => self.receiving().scan(from, id, start, to, objects, cx),
-            PeerBody::ScanAck(needed) => self.feeding().scan_acked(from, id, needed, cx),
-            PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
-            PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority, cx),
-            PeerBody::Reserved => drop(self.backfill(|b| b.turn_granted(from, cx))),
-            PeerBody::Release => self.copying.turn_released(from),
-            PeerBody::Revoked => drop(self.backfill(|b| b.turn_revoked(from))),
-            PeerBody::Copied { info, log } => self.receiving().copied(from, id, info, log, cx),
-            PeerBody::Activated => self.member_activated(from, cx),
-            PeerBody::Remove => self.removed(from, id, cx),
-            PeerBody::CopyRead(r) => self.serving().copy_read(from, id.epoch, r, cx),
-            PeerBody::CopyPart(p) => self.serving().staging().copy_part(from, p, cx),
-            PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
-        }
     }
 }

@@ -9,7 +9,6 @@ use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_maps::{EVersion, SnapId};
 
 use super::snaps::set::{SnapSet, decode_ids, encode_ids};
-
 use super::watch::watchers::Watchers;
 
 /// Version of the encoding of [`ObjectInfo`], its first byte.

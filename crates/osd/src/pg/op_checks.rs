@@ -1,7 +1,5 @@
 //! What a client's request must pass before it is executed, in the order of the official `do_op`.
 
-use super::serving::Serving;
-use super::site::Site;
 use std::sync::Arc;
 
 use spirula_cephx::caps::ClassCall;
@@ -16,6 +14,8 @@ use super::key;
 use super::op::{ClientOp, OsdOp};
 use super::output::{Ctx, Output};
 use super::role::Role;
+use super::serving::Serving;
+use super::site::Site;
 
 /// What to do with a request.
 pub(super) enum Verdict {
@@ -209,7 +209,7 @@ impl Serving<'_> {
             Verdict::Drop => return,
             Verdict::Fail(e) => return self.site.fail(&mut op, e, cx),
         }
-        if op.may_write() && self.copy.is_dup(&op, &self.site) {
+        if op.may_write() && self.copy.is_dup(&op, self.site) {
             return self.answer_dup(op, cx);
         }
         let key = key::object_key(&op.object);
@@ -219,7 +219,7 @@ impl Serving<'_> {
     /// Answers as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         let Some(version) = self.copy.log.find(&op.reqid).map(|e| e.version) else {
-            return self.copy.reply_forgotten(&self.site, op, cx);
+            return self.copy.reply_forgotten(self.site, op, cx);
         };
         if let Role::Active(a) = &mut self.role
             && version > a.committed
@@ -228,7 +228,7 @@ impl Serving<'_> {
             w.dups.push(op);
             return;
         }
-        self.copy.reply_dup(&self.site, op, version, cx);
+        self.copy.reply_dup(self.site, op, version, cx);
     }
 }
 

@@ -1,7 +1,5 @@
 //! The order of ops on an object, what they fetch, and those that read.
 
-use super::serving::Serving;
-use super::site::Site;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +20,8 @@ use super::op::{Client, ClientOp, OsdOp, Stamps};
 use super::op_checks::data_off;
 use super::output::{Ctx, Reader};
 use super::role::Role;
+use super::serving::Serving;
+use super::site::Site;
 use super::snaps::read::{CloneRead, place};
 use super::snaps::set::At;
 use super::store_queue::Pending;
@@ -367,7 +367,7 @@ impl Serving<'_> {
             return self.site.fail(&mut r.op, -ENOENT, cx);
         }
         let client = Arc::clone(&r.op.client);
-        let asking = self.ops.asking(&self.site, &client, r.op.reqid.name, &r.key);
+        let asking = self.ops.asking(self.site, &client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(
             &self.site.cfg,
             &self.site.pool.snaps,

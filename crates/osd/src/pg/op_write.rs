@@ -1,6 +1,5 @@
 //! Ops that write: executed on the object's context, logged, sent to the replicas, answered when durable everywhere.
 
-use super::serving::Serving;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,6 +24,7 @@ use super::op_read::Reading;
 use super::output::{Ctx, Output};
 use super::perf::DropReason;
 use super::role::Role;
+use super::serving::Serving;
 use super::store_queue::Commit;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 use super::watch::WatchEffects;
@@ -174,7 +174,7 @@ impl InFlight {
 impl Serving<'_> {
     /// Executes a request on the object as it is, and sends on what it changes.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
-        if r.op.retry_attempt != 0 && self.copy.is_dup(&r.op, &self.site) {
+        if r.op.retry_attempt != 0 && self.copy.is_dup(&r.op, self.site) {
             // It was executed while this one waited.
             return self.answer_dup(r.op, cx);
         }
@@ -191,7 +191,7 @@ impl Serving<'_> {
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
         let client = Arc::clone(&r.op.client);
-        let asking = self.ops.asking(&self.site, &client, r.op.reqid.name, &r.key);
+        let asking = self.ops.asking(self.site, &client, r.op.reqid.name, &r.key);
         let mut exec = Exec::new(
             &self.site.cfg,
             &self.site.pool.snaps,
@@ -224,7 +224,7 @@ impl Serving<'_> {
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
                 Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
-                None => self.ops.drop_write(&op, &self.site),
+                None => self.ops.drop_write(&op, self.site),
             }
             return;
         }
@@ -369,7 +369,7 @@ impl Serving<'_> {
         txn.meta
             .push(MetaOp::Put(key::log_key(self.site.pgid, version), record));
         self.copy.note_entry(entry);
-        self.copy.trim_log_to(trim_to, &self.site, &mut txn);
+        self.copy.trim_log_to(trim_to, self.site, &mut txn);
         self.store.submit(txn, Commit::Write(version), cx);
     }
 
@@ -481,7 +481,7 @@ impl Serving<'_> {
             }
         }
         for dup in w.dups {
-            self.copy.reply_dup(&self.site, dup, w.version, cx);
+            self.copy.reply_dup(self.site, dup, w.version, cx);
         }
         if let Some(key) = w.key {
             if let Some(c) = self.ops.contexts.find(&key) {

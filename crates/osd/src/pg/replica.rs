@@ -1,13 +1,5 @@
 //! The replica's side: answers the primary's questions, applies its writes.
 
-use super::copying::Copying;
-use super::leadership::Leadership;
-use super::op_queue::OpQueue;
-use super::outbox::Outbox;
-use super::promise::Promise;
-use super::site::Site;
-use super::store_queue::StoreQueue;
-use super::stored_copy::StoredCopy;
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_invariant::dropped;
@@ -15,13 +7,21 @@ use spirula_maps::EVersion;
 use spirula_proto::mon::LogPriority;
 
 use super::bug::Bug;
+use super::copying::Copying;
 use super::key;
+use super::leadership::Leadership;
 use super::log::LogEntry;
 use super::message::{PeerBody, PeeringId};
+use super::op_queue::OpQueue;
+use super::outbox::Outbox;
 use super::output::{Ctx, Output};
 use super::perf::DropReason;
+use super::promise::Promise;
 use super::replica_read::Share;
+use super::site::Site;
 use super::store_queue::Commit;
+use super::store_queue::StoreQueue;
+use super::stored_copy::StoredCopy;
 use super::txn::{MetaOp, Txn, is_storable, log_bytes};
 
 /// A member that is not primary.

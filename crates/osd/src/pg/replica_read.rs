@@ -10,11 +10,6 @@
 //!
 //! In all other cases the client is told to ask the primary (`EAGAIN`), which clients do by themselves. Nothing waits here.
 
-use super::op_queue::OpQueue;
-use super::replica::Following;
-use super::serving::Serving;
-use super::site::Site;
-use super::store_queue::StoreQueue;
 use bytes::Bytes;
 use spirula_invariant::dropped;
 use spirula_maps::{EVersion, HObject, snap};
@@ -25,10 +20,15 @@ use super::key;
 use super::message::{PeerBody, PeeringId};
 use super::op::ClientOp;
 use super::op_checks::Verdict;
+use super::op_queue::OpQueue;
 use super::output::Ctx;
 use super::perf::DropReason;
+use super::replica::Following;
 use super::role::Role;
+use super::serving::Serving;
+use super::site::Site;
 use super::store_queue::Pending;
+use super::store_queue::StoreQueue;
 
 /// After this time, in microseconds, a question without an answer is asked again.
 const AGAIN: u64 = 1_000_000;

@@ -1,6 +1,5 @@
 //! What this OSD is to a PG, with what it has only in that role.
 
-use super::repair::Lost;
 use std::collections::VecDeque;
 
 use spirula_maps::EVersion;
@@ -11,6 +10,7 @@ use super::config::PgConfig;
 use super::lease::Lease;
 use super::op_write::InFlight;
 use super::peering::Peering;
+use super::repair::Lost;
 use super::repair::Repairs;
 use super::replica::Replica;
 use super::snaps::trim::Trimmer;

@@ -1,12 +1,17 @@
 //! What the ops of clients may touch, in whichever role: the order of ops on each object, their execution, replies and changes.
 //! Staging, trimming and repairs are built on it, as what they do has its place in that order too.
 
+use bytes::Bytes;
+use spirula_invariant::dropped;
+use spirula_maps::EVersion;
+
 use super::copying::Copying;
 use super::leadership::Leadership;
 use super::lease::Leasing;
 use super::op_queue::OpQueue;
 use super::outbox::Outbox;
 use super::output::Ctx;
+use super::perf::DropReason;
 use super::repair::Mending;
 use super::repair::Repairing;
 use super::replica::Following;
@@ -17,11 +22,6 @@ use super::stage::Staging;
 use super::stats::Counters;
 use super::store_queue::StoreQueue;
 use super::stored_copy::StoredCopy;
-use bytes::Bytes;
-use spirula_invariant::dropped;
-use spirula_maps::EVersion;
-
-use super::perf::DropReason;
 
 /// Serves clients.
 pub(super) struct Serving<'a> {

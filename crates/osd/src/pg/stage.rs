@@ -9,7 +9,6 @@
 //! What is not taken is removed: when the op that waited has failed, and by every member when the PG is activated, as whatever
 //! was under way has ended then.
 
-use super::serving::Serving;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -22,6 +21,7 @@ use super::errno::*;
 use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
 use super::key;
 use super::output::Ctx;
+use super::serving::Serving;
 use super::staged::{Slot, Whole};
 use super::store_queue::Pending;
 use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
@@ -479,7 +479,7 @@ impl Staging<'_> {
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
-            self.serving.ops.drop_write(&reading.op, &self.serving.site);
+            self.serving.ops.drop_write(&reading.op, self.serving.site);
             if let Some(c) = self.serving.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }

@@ -3,7 +3,6 @@
 //! An operator's `mark_unfound_lost` goes back to an older version, or deletes. As all members have the same version of every
 //! object, there is no older one: both delete.
 
-use crate::pg::repair::Repairing;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use spirula_proto::osd::{OpArgs, OpCode, OsdFlags, OsdOpIn};
 use crate::pg::key;
 use crate::pg::op::ClientOp;
 use crate::pg::output::{Ctx, Output};
+use crate::pg::repair::Repairing;
 use crate::pg::store_queue::Pending;
 use crate::pg::txn::ObjectOp;
 

@@ -1,12 +1,12 @@
 //! A member whose object is repaired.
 
-use crate::pg::copying::Copying;
 use bytes::Bytes;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::message::{FoundPart, Outcome, Place, RepairBody};
 use super::{Mending, name};
+use crate::pg::copying::Copying;
 use crate::pg::key;
 use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;

@@ -1,6 +1,5 @@
 //! Writes and snapshots: the clone that a write must leave behind, rolling back, and listing the clones.
 
-use crate::pg::site::Site;
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::{EVersion, IntervalSet, SnapContext, SnapId, snap};
@@ -14,6 +13,7 @@ use crate::pg::fetch::{Answer, Want};
 use crate::pg::key;
 use crate::pg::object::{FLAG_OMAP, ObjectInfo};
 use crate::pg::op::{ClientOp, OsdOp};
+use crate::pg::site::Site;
 use crate::pg::staged::Slot;
 use crate::pg::txn::ObjectOp;
 

@@ -1,6 +1,5 @@
 //! Reads of the state at a snapshot: of a clone, in the order of its head.
 
-use crate::pg::serving::Serving;
 use bytes::Bytes;
 use spirula_denc::decode_all;
 use spirula_maps::{SnapId, snap};
@@ -13,6 +12,7 @@ use crate::pg::object::StoredObject;
 use crate::pg::op::ClientOp;
 use crate::pg::op_read::Reading;
 use crate::pg::output::Ctx;
+use crate::pg::serving::Serving;
 use crate::pg::store_queue::Pending;
 
 /// A clone that an op reads.

@@ -5,7 +5,6 @@
 //! a change like a client's write: logged, replicated, in the order of its object. When a snapshot has no clones left the
 //! PG notes it as purged and tells the monitors.
 
-use crate::pg::serving::Serving;
 use std::collections::HashSet;
 
 use bytes::Bytes;
@@ -23,6 +22,7 @@ use crate::pg::object::ObjectInfo;
 use crate::pg::object::StoredObject;
 use crate::pg::output::{Ctx, Output};
 use crate::pg::role::Role;
+use crate::pg::serving::Serving;
 use crate::pg::store_queue::{Commit, Pending};
 use crate::pg::txn::{MetaOp, ObjectOp, Txn};
 
@@ -217,7 +217,7 @@ impl Trimming<'_> {
         }
         self.serving
             .copy
-            .save_info(self.serving.site.pgid, &mut self.serving.store, cx);
+            .save_info(self.serving.site.pgid, self.serving.store, cx);
         let (from, to) = self.serving.site.range();
         let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
         self.serving.replicate_own(None, objects, cx);

@@ -1,8 +1,5 @@
 //! The PG's part: carries out what ops did to watches, and drops those whose time is over.
 
-use crate::pg::op_queue::OpQueue;
-use crate::pg::serving::Serving;
-use crate::pg::site::Site;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,8 +12,11 @@ use super::WatchEffects;
 use crate::pg::exec::Asking;
 use crate::pg::key;
 use crate::pg::op::{Client, ClientOp, OsdOp};
+use crate::pg::op_queue::OpQueue;
 use crate::pg::output::Ctx;
 use crate::pg::role::Role;
+use crate::pg::serving::Serving;
+use crate::pg::site::Site;
 
 impl OpQueue {
     /// Who sent a request, and what is known of its object's watchers.
