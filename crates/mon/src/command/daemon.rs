@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, COUNTER, Command, Failure, perf};
+use spirula_invariant::Reason;
 
 use super::{errno, status};
 use crate::core::{Daemon, Topic, View};
@@ -174,7 +175,7 @@ fn counters(daemon: &Daemon<'_>) -> Vec<perf::Logger<'static>> {
         gauge("num_pg", n(m.state.stats.pgs.len()), "Placement groups"),
         gauge("num_object", objects, "Objects"),
     ];
-    let mon = vec![
+    let mut mon = vec![
         gauge("num_sessions", n(m.sessions.len()), "Sessions"),
         gauge(
             "writes_waiting",
@@ -183,6 +184,8 @@ fn counters(daemon: &Daemon<'_>) -> Vec<perf::Logger<'static>> {
         ),
         gauge("term", m.term, "Term of the monitors' leader"),
     ];
+    let dropped = daemon.dropped.iter();
+    mon.extend(dropped.map(|(reason, n)| perf::count(reason.name(), n, reason.help())));
     let logger = |name, counters| perf::Logger {
         name,
         counters,

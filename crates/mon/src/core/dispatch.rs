@@ -2,8 +2,9 @@
 
 use spirula_cephx::Env;
 use spirula_denc::UTime;
+use spirula_invariant::{dropped, impossible};
 use spirula_proto::mon::{
-    MAuth, MAuthReply, MCommand, MCommandReply, MGetConfig, MMonCommand, MMonCommandAck, MMonGetOsdMap,
+    MAuth, MAuthReply, MCommand, MCommandReply, MConfig, MGetConfig, MMonCommand, MMonCommandAck,
     MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPing, MStatfs,
     MStatfsReply, PaxosVersion,
 };
@@ -13,7 +14,7 @@ use super::message::{Message, Received};
 use super::ops::{DISPATCHED, PROPOSED};
 use super::session::{NewSession, Session, SessionId, Sub};
 use super::write::Change;
-use super::{Monitor, Output, Topic, View, Waiter};
+use super::{DropReason, Fate, Monitor, Output, Topic, View, Waiter};
 use crate::command::{self, Outcome, Parsed, Reply};
 
 /// Writes that may wait for their turn, of which an entity may have what it leaves free to others; honest clients wait for answers and stay far below.
@@ -25,6 +26,56 @@ const MAX_SUBSCRIPTIONS: usize = 64;
 
 /// The feature of clients that renew subscriptions by themselves (`CEPH_FEATURE_MON_STATEFUL_SUB`).
 const MON_STATEFUL_SUB: u64 = spirula_maps::features::MON_STATEFUL_SUB;
+
+/// Answers that need nothing but what the monitor knows.
+impl View {
+    fn version_of(&self, m: &MMonGetVersion) -> RawMessage {
+        let versions = Topic::parse(&m.what).and_then(|topic| self.state.versions(&topic));
+        let (oldest_version, version) = versions.map_or((0, 0), |(a, b)| (a.into(), b.into()));
+        let reply = MMonGetVersionReply {
+            handle: m.handle,
+            version,
+            oldest_version,
+        };
+        reply.to_message()
+    }
+
+    fn config_of(&self, m: &MGetConfig) -> RawMessage {
+        let kind = spirula_denc::EntityType(u8::try_from(m.name.kind).unwrap_or(0));
+        let config = self
+            .state
+            .config
+            .for_daemon(kind.name(), &m.name.id, &m.host, &m.device_class);
+        MConfig { config }.to_message()
+    }
+
+    fn statfs(&self, m: &MStatfs) -> RawMessage {
+        let reply = MStatfsReply {
+            fsid: self.me.fsid,
+            version: self.state.stats.version(),
+            st: self.state.stats.statfs(&self.state.osd.map, m.data_pool),
+        };
+        reply.to_message()
+    }
+
+    /// A session renews its tickets.
+    fn renew(&mut self, id: SessionId, m: &MAuth) -> RawMessage {
+        let Some(s) = self.sessions.get_mut(&id) else {
+            impossible!("the session that renews its tickets"; session = id);
+        };
+        let reply = s
+            .handshake
+            .handle_auth(&m.payload, &self.state.auth, &Env::system(self.now));
+        let msg = MAuthReply {
+            protocol: m.protocol,
+            result: reply.result,
+            global_id: s.global_id,
+            payload: reply.payload.into(),
+            message: String::new(),
+        };
+        msg.to_message()
+    }
+}
 
 impl Monitor {
     /// A session has authenticated.
@@ -42,6 +93,7 @@ impl Monitor {
         self.view.see_time(now);
         self.view.state.manager.sessions.remove(&id);
         self.pending.forget(id);
+        // One with the manager.
         let Some(session) = self.view.sessions.remove(&id) else {
             return;
         };
@@ -88,16 +140,24 @@ impl Monitor {
                 };
                 self.send(id, reply.to_message());
             }
-            Message::GetVersion(m) => self.get_version(id, tid, &m),
-            Message::GetOsdMaps(m) => self.get_osdmaps(id, &m),
-            Message::GetConfig(m) => self.get_config(id, tid, &m),
-            Message::Auth(m) => self.renew(id, &m),
+            Message::GetVersion(m) => self.send(id, self.view.version_of(&m).with_tid(tid)),
+            Message::GetOsdMaps(m) => {
+                let (full, inc) = ((m.full_first, m.full_last), (m.inc_first, m.inc_last));
+                if let Some(reply) = self.view.state.osd.ranges_message(full, inc) {
+                    self.send(id, reply);
+                }
+            }
+            Message::GetConfig(m) => self.send(id, self.view.config_of(&m).with_tid(tid)),
+            Message::Auth(m) => {
+                let reply = self.view.renew(id, &m);
+                self.send(id, reply);
+            }
             Message::Ping => {
                 let text = command::ping_text(&self.view);
                 self.send(id, MPing::reply(&text));
             }
-            Message::Statfs(m) => self.statfs(id, tid, &m),
-            Message::GetPoolStats(m) => self.pool_stats(id, tid, &m),
+            Message::Statfs(m) => self.send(id, self.view.statfs(&m).with_tid(tid)),
+            Message::GetPoolStats(m) => self.send(id, self.view.pool_stats(&m).with_tid(tid)),
             Message::Log(m) => {
                 if let Some(ack) = self.client_log.take(&mut self.view, id, m) {
                     self.send(id, ack.to_message());
@@ -132,23 +192,24 @@ impl Monitor {
 
     /// A change whose turn it is. Nobody waits for it where the session has ended meanwhile.
     pub(super) fn change(&mut self, id: SessionId, tid: u64, change: Change) {
+        let is_open = match change {
+            Change::ManagerCommand(_) => self.view.state.manager.sessions.contains_key(&id),
+            _ => self.view.sessions.contains_key(&id),
+        };
+        if !is_open {
+            return dropped!(self.dropped, DropReason::SessionGone; session = id);
+        }
         match change {
-            Change::ManagerCommand(command) if self.view.state.manager.sessions.contains_key(&id) => {
-                self.run_mgr_command(id, tid, command);
-            }
-            _ if !self.view.sessions.contains_key(&id) => {
-                tracing::debug!("session {id} has ended: its change is dropped")
-            }
             Change::Command(m, parsed) => self.run_command(id, tid, m, parsed),
+            Change::ManagerCommand(command) => self.run_mgr_command(id, tid, command),
             Change::PoolOp(m) => self.pool_op(id, tid, &m),
             Change::Report(report) => self.osd_write(id, tid, report),
-            Change::ManagerCommand(_) => {}
         }
     }
 
     fn subscribe(&mut self, id: SessionId, m: MMonSubscribe) {
         let Some(s) = self.view.sessions.get_mut(&id) else {
-            return;
+            impossible!("the session that subscribes"; session = id);
         };
         if !m.hostname.is_empty() {
             s.host = crate::fmt::cut(m.hostname, MAX_HOST);
@@ -191,72 +252,6 @@ impl Monitor {
         }
     }
 
-    fn get_version(&mut self, id: SessionId, tid: u64, m: &MMonGetVersion) {
-        let versions = Topic::parse(&m.what).and_then(|topic| self.view.state.versions(&topic));
-        let (oldest_version, version) = versions.map_or((0, 0), |(a, b)| (a.into(), b.into()));
-        let reply = MMonGetVersionReply {
-            handle: m.handle,
-            version,
-            oldest_version,
-        };
-        self.send(id, reply.to_message().with_tid(tid));
-    }
-
-    fn get_osdmaps(&mut self, id: SessionId, m: &MMonGetOsdMap) {
-        if let Some(reply) = self
-            .view
-            .state
-            .osd
-            .ranges_message((m.full_first, m.full_last), (m.inc_first, m.inc_last))
-        {
-            self.send(id, reply);
-        }
-    }
-
-    fn get_config(&mut self, id: SessionId, tid: u64, m: &MGetConfig) {
-        let kind = spirula_denc::EntityType(u8::try_from(m.name.kind).unwrap_or(0));
-        let config = self
-            .view
-            .state
-            .config
-            .for_daemon(kind.name(), &m.name.id, &m.host, &m.device_class);
-        self.send(
-            id,
-            spirula_proto::mon::MConfig { config }.to_message().with_tid(tid),
-        );
-    }
-
-    fn renew(&mut self, id: SessionId, m: &MAuth) {
-        let Some(s) = self.view.sessions.get_mut(&id) else {
-            return;
-        };
-        let reply = s
-            .handshake
-            .handle_auth(&m.payload, &self.view.state.auth, &Env::system(self.view.now));
-        let msg = MAuthReply {
-            protocol: m.protocol,
-            result: reply.result,
-            global_id: s.global_id,
-            payload: reply.payload.into(),
-            message: String::new(),
-        };
-        self.send(id, msg.to_message());
-    }
-
-    fn statfs(&mut self, id: SessionId, tid: u64, m: &MStatfs) {
-        let st = self
-            .view
-            .state
-            .stats
-            .statfs(&self.view.state.osd.map, m.data_pool);
-        let reply = MStatfsReply {
-            fsid: self.view.me.fsid,
-            version: self.view.state.stats.version(),
-            st,
-        };
-        self.send(id, reply.to_message().with_tid(tid));
-    }
-
     fn run_command(&mut self, id: SessionId, tid: u64, m: MMonCommand, parsed: Parsed) {
         let outcome = command::run(self, id, parsed, &m.input.to_bytes());
         let ack = move |view: &View, reply: Reply| {
@@ -278,7 +273,7 @@ impl Monitor {
             Outcome::Commit(reply) => {
                 let (answer, now) = ((MsgType::MON_COMMAND_ACK, tid), self.view.steady_usec());
                 self.pending.mark(id, Some(answer), PROPOSED, now);
-                let make = Box::new(move |view: &View| ack(view, reply));
+                let make = Box::new(move |view: &View, fate: Fate| ack(view, fate.reply(reply)));
                 self.writes.waiters.push(Waiter { session: id, make });
             }
             Outcome::Ask(question) => self.ask_module(id, *question, Box::new(ack)),

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use spirula_invariant::dropped;
+use spirula_manager::Request;
 use spirula_proto::Payload;
 use spirula_proto::internal::image_io::{ImageIoQuery, ImageIoReport};
 
-use super::{Monitor, SessionId};
+use super::{DropReason, Monitor, Output, SessionId};
 use crate::image_io::Action;
 
 impl Monitor {
@@ -28,7 +30,11 @@ impl Monitor {
                         self.send(session, query.clone());
                     }
                 }
-                Action::Name(images) => self.name_images(images),
+                // Without its modules there are no names.
+                Action::Name(images) if self.view.state.manager.module.is_running() => {
+                    self.out.push(Output::AskModule(Request::NameImages(images)));
+                }
+                Action::Name(_) => {}
             }
         }
     }
@@ -38,7 +44,10 @@ impl Monitor {
         let ImageIoReport::Counts(counts) = report;
         match self.view.sessions.get(&id).and_then(super::Session::osd) {
             Some(osd) => self.view.image_io.answer(osd, counts),
-            None => tracing::warn!("a report from something that is no OSD"),
+            None => {
+                tracing::warn!("a report from something that is no OSD");
+                dropped!(self.dropped, DropReason::ReportForeign; session = id);
+            }
         }
     }
 }

@@ -22,9 +22,10 @@ use spirula_proto::{MsgType, Payload, RawMessage};
 use super::module::Module;
 use super::rights::{ORIGIN, Origins};
 use super::write::Change;
-use super::{Effect, LoadError, Monitor, Output, SessionId, Topic, Turn, View, Waiter};
+use super::{Effect, Fate, LoadError, Monitor, Output, SessionId, Topic, Turn, View, Waiter};
 use crate::caps::{MonCap, access};
 use crate::command::{self, Outcome, Parsed, Reply};
+use crate::kv::Txn;
 use crate::service::{Published, Service, Source, stored};
 use crate::services::{self, Services};
 
@@ -273,6 +274,47 @@ impl View {
         };
         s.is_allowed(("service", ""), "", &[], "w") || at_monitors() == Some(true)
     }
+
+    fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
+        let now = self.service_clocks();
+        // Clients that are no services report too.
+        let Some(what) = open.service else { return };
+        if !self.may_register(id) {
+            let name = self.state.manager.sessions.get(&id).map(|s| s.name.to_string());
+            tracing::info!("{} may not register services", name.unwrap_or_default());
+            return;
+        }
+        if let Some(s) = self.state.manager.sessions.get(&id) {
+            let key = (open.service_name, open.daemon_name);
+            let client = services::Client {
+                name: &s.name,
+                gid: s.global_id,
+                addr: s.addr,
+            };
+            self.state.manager.services.register(key, what, client, now);
+        }
+    }
+
+    /// Daemons that are no services report to the monitors, and clients for want of anybody else who wants their counters. Whether the session may
+    /// go on.
+    fn service_report(&mut self, id: SessionId, report: MMgrReport) -> spirula_proto::Result<bool> {
+        let now = self.service_clocks();
+        // One that may not register would only come again, and again.
+        if report.service_name.is_empty() || !self.may_register(id) {
+            return Ok(true);
+        }
+        let gid = self.state.manager.sessions.get(&id).map_or(0, |s| s.global_id);
+        self.state.manager.services.report(report, gid, now)
+    }
+
+    /// Commits what has become of the services.
+    pub(super) fn review_services(&mut self, txn: &mut Txn) {
+        let grace = self.values.float("mgr_service_beacon_grace").max(0.0);
+        let (grace, now) = (Duration::from_secs_f64(grace.min(1e9)), self.service_clocks());
+        if let Some(map) = self.state.manager.services.review(grace, now) {
+            txn.put(SERVICE, SERVICES, encode_to_vec(&map));
+        }
+    }
 }
 
 impl Turn<'_> {
@@ -361,7 +403,7 @@ impl Monitor {
                 }
             }
             MsgType::MGR_OPEN => {
-                self.open_service(id, msg.decode()?);
+                self.view.open_service(id, msg.decode()?);
                 let configure = MMgrConfigure {
                     stats_period: STATS.0,
                     stats_threshold: STATS.1,
@@ -377,68 +419,14 @@ impl Monitor {
                     self.view.state.manager.services.end(&key, s.global_id);
                 }
             }
-            MsgType::MGR_REPORT => self.service_report(id, msg.decode()?)?,
+            MsgType::MGR_REPORT => {
+                if !self.view.service_report(id, msg.decode()?)? {
+                    self.out.push(Output::Close(id));
+                }
+            }
             other => tracing::debug!("the manager ignored message {other}"),
         }
         Ok(())
-    }
-
-    fn open_service(&mut self, id: SessionId, open: MMgrOpen) {
-        let now = self.view.service_clocks();
-        // Clients that are no services report too.
-        let Some(what) = open.service else { return };
-        if !self.view.may_register(id) {
-            let name = self
-                .view
-                .state
-                .manager
-                .sessions
-                .get(&id)
-                .map(|s| s.name.to_string());
-            tracing::info!("{} may not register services", name.unwrap_or_default());
-            return;
-        }
-        if let Some(s) = self.view.state.manager.sessions.get(&id) {
-            let key = (open.service_name, open.daemon_name);
-            let client = services::Client {
-                name: &s.name,
-                gid: s.global_id,
-                addr: s.addr,
-            };
-            self.view.state.manager.services.register(key, what, client, now);
-        }
-    }
-
-    /// Daemons that are no services report to the monitors, and clients for want of anybody else who wants their counters.
-    fn service_report(&mut self, id: SessionId, report: MMgrReport) -> spirula_proto::Result<()> {
-        let now = self.view.service_clocks();
-        // One that may not register would only come again, and again.
-        if report.service_name.is_empty() || !self.view.may_register(id) {
-            return Ok(());
-        }
-        let gid = self
-            .view
-            .state
-            .manager
-            .sessions
-            .get(&id)
-            .map_or(0, |s| s.global_id);
-        if !self.view.state.manager.services.report(report, gid, now)? {
-            self.out.push(Output::Close(id));
-        }
-        Ok(())
-    }
-
-    /// Commits what has become of the services.
-    pub(super) fn review_services(&mut self) {
-        let grace = self.view.values.float("mgr_service_beacon_grace").max(0.0);
-        let (grace, now) = (
-            Duration::from_secs_f64(grace.min(1e9)),
-            self.view.service_clocks(),
-        );
-        if let Some(map) = self.view.state.manager.services.review(grace, now) {
-            self.changes.txn.put(SERVICE, SERVICES, encode_to_vec(&map));
-        }
     }
 
     fn mgr_command(&mut self, id: SessionId, tid: u64, command: ManagerCommand) {
@@ -455,7 +443,7 @@ impl Monitor {
         match command::run_mgr(self, id, parsed, &input) {
             Outcome::Now(reply) => self.send(id, reply_message(kind, tid, reply)),
             Outcome::Commit(reply) => {
-                let make = Box::new(move |_: &View| reply_message(kind, tid, reply));
+                let make = Box::new(move |_: &View, fate: Fate| reply_message(kind, tid, fate.reply(reply)));
                 self.writes.waiters.push(Waiter { session: id, make });
             }
             Outcome::Ask(question) => {

@@ -10,6 +10,7 @@
 
 mod client_log;
 mod dispatch;
+mod dropped;
 mod failure;
 mod image_io;
 pub(crate) mod manager;
@@ -39,10 +40,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
+use spirula_invariant::Counts;
+use spirula_manager::Request;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
 use client_log::ClientLog;
+use dropped::DropReason;
 pub use failure::Failure;
 pub(crate) use manager::Sender;
 pub use manager::{Manager, MgrSession};
@@ -57,7 +61,7 @@ pub use topic::Topic;
 use view::LogLine;
 pub use view::View;
 pub(crate) use view::{Changes, Daemon, Effect, Turn};
-pub use write::Waiter;
+use write::{Fate, Waiter};
 
 use crate::command::Audit;
 use crate::health::{DiskUse, Versions};
@@ -88,7 +92,7 @@ pub enum Output {
     /// Start the manager's modules; what they tell comes to [`Monitor::module_news`].
     StartModule(Box<ModuleStart>),
     /// Hand a request over to them.
-    AskModule(spirula_manager::Request),
+    AskModule(Request),
     /// End them. Nothing that they told before counts any more.
     StopModule,
 }
@@ -143,13 +147,13 @@ pub struct Monitor {
     pub(crate) changes: Changes,
     pub(crate) audit: Audit,
     client_log: ClientLog,
-    /// Monitors have told of themselves what is not kept yet.
-    metadata_due: bool,
     pending: route::Pending,
     unconfirmed: route::Unconfirmed,
     pub(crate) writes: write::Writes,
     queue: write::WriteQueue,
     pub(crate) out: Vec<Output>,
+    /// How often something was dropped.
+    dropped: Counts<DropReason>,
     /// The first unreadable value, which ends the daemon.
     failed: Option<LoadError>,
 }
@@ -232,6 +236,7 @@ impl Monitor {
             values: Values::from_file(local),
             quorum: Quorum::new(&me.name, alone, now),
             peers: BTreeMap::new(),
+            metadata_due: true,
             op_history: ops::MonOps::default(),
             me,
             kv,
@@ -247,12 +252,12 @@ impl Monitor {
             changes: Changes::default(),
             audit: Audit::default(),
             client_log: ClientLog::default(),
-            metadata_due: true,
             pending: route::Pending::default(),
             unconfirmed: route::Unconfirmed::default(),
             writes: write::Writes::default(),
             queue: write::WriteQueue::default(),
             out: Vec::new(),
+            dropped: Counts::default(),
             failed: None,
         };
         m.view.refresh_values();
@@ -300,11 +305,16 @@ impl Monitor {
     pub fn tick(&mut self, now: UTime) {
         self.view.see_time(now);
         if !self.view.quorum.leads() {
-            self.dismiss_clients();
+            if !self.serves() {
+                // They have waited long enough for a quorum.
+                self.close_sessions(|_| true);
+            }
             self.ask_ids();
             return;
         }
-        self.check_times();
+        if let Some((round, monitors)) = self.view.time_check_due() {
+            self.out.push(Output::AskTimes(round, monitors));
+        }
         self.view.state.stats.tick(now, &self.view.state.osd.map);
         self.view.watch_progress();
         self.watch_image_io();
@@ -324,20 +334,22 @@ impl Monitor {
 
     /// What falls due by time: mutes, down and out OSDs, full pools, secrets, ids, trimming, news of the health.
     fn maintain(&mut self) {
-        self.auth_maintenance();
+        let auth = self.view.state.auth.maintenance(self.view.now);
+        self.changes.txn.extend(auth);
         self.osd_maintenance();
         self.turn(|turn| turn.review_mutes());
         self.turn(|turn| turn.forget_old_crashes());
-        self.log_health();
+        self.view.log_health(&mut self.changes.txn);
         self.claim_manager();
-        self.review_services();
+        self.view.review_services(&mut self.changes.txn);
         let totals = self
             .view
             .state
             .stats
             .keep(&self.view.state.osd.map, self.view.now);
         self.changes.txn.extend(totals);
-        self.note_monitors();
+        let monitors = self.view.news_of_monitors();
+        self.changes.txn.extend(monitors);
     }
 
     /// The log committed something: what this monitor proposed where it leads, what the leader did otherwise.
@@ -355,7 +367,11 @@ impl Monitor {
         self.push_all();
         if self.view.quorum.leads() {
             self.answer_waiters();
-            self.tell_what_is_noted();
+            for question in self.view.take_noted() {
+                let done = true;
+                self.out
+                    .push(Output::AskModule(Request::Noted { question, done }));
+            }
             self.pump();
         }
     }

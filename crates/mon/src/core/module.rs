@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use spirula_cephx::{AuthName, CryptoKey, Env};
 use spirula_denc::{AddrType, EntityAddr, EntityAddrVec, UTime};
-use spirula_manager::{ImagesToName, News, Question, Reply as Answer, Request};
+use spirula_invariant::dropped;
+use spirula_manager::{News, Question, Reply as Answer, Request};
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
 use super::rights::one_line;
-use super::{Monitor, Output, SessionId, Turn, View};
+use super::{DropReason, Monitor, Output, SessionId, Turn, View};
 use crate::command::{self, Reply};
 
 /// Questions that wait for an answer.
@@ -130,6 +131,11 @@ impl Module {
         now >= self.deaths.not_before
     }
 
+    /// Whether they work.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.life, Life::Running)
+    }
+
     /// Why they have failed, where they end again and again.
     pub(crate) fn failure(&self, now: Duration) -> Option<&str> {
         let works = matches!(self.life, Life::Running) && self.deaths.are_past(now);
@@ -201,7 +207,7 @@ impl Monitor {
             return;
         }
         let (addresses, osdmap_epoch) = (addresses.clone(), map.last_failure_osd_epoch);
-        match self.admit_manager() {
+        match self.view.admit_manager() {
             Ok((name, key)) => {
                 self.view.state.manager.module.life = Life::Running;
                 self.view.state.manager.module.deaths.started = self.view.steady.now();
@@ -221,7 +227,7 @@ impl Monitor {
         self.view.state.auth.dismiss_all();
         self.view.state.manager.origins.clear();
         let module = std::mem::take(&mut self.view.state.manager.module);
-        if matches!(module.life, Life::Running) {
+        if module.is_running() {
             self.out.push(Output::StopModule);
         }
         // Numbers of questions go on: an answer that is on its way is nobody else's.
@@ -242,7 +248,7 @@ impl Monitor {
     /// Asks the modules; the answer is composed when they have told.
     pub(crate) fn ask_module(&mut self, session: SessionId, question: Question, compose: Compose) {
         let module = &mut self.view.state.manager.module;
-        if !matches!(module.life, Life::Running) || module.askers.len() >= MAX_QUESTIONS {
+        if !module.is_running() || module.askers.len() >= MAX_QUESTIONS {
             let msg = compose(&self.view, reply_of(spirula_manager::not_ready()));
             self.send(session, msg);
             return;
@@ -254,30 +260,29 @@ impl Monitor {
             .push(Output::AskModule(Request::Ask(id, Box::new(question))));
     }
 
-    /// Has the modules find the names of images.
-    pub(super) fn name_images(&mut self, wanted: ImagesToName) {
-        if matches!(self.view.state.manager.module.life, Life::Running) {
-            self.out.push(Output::AskModule(Request::NameImages(wanted)));
-        }
-    }
-
     /// The modules tell something.
     pub fn module_news(&mut self, news: News, now: UTime) {
         self.view.see_time(now);
-        if !matches!(self.view.state.manager.module.life, Life::Running) {
-            return;
+        if !self.view.state.manager.module.is_running() {
+            return dropped!(self.dropped, DropReason::AnswerLate);
         }
         match news {
             News::Alive => {}
-            News::Reply(id, answer) => self.module_answered(id, answer),
+            News::Reply(id, answer) => match self.view.state.manager.module.askers.remove(&id) {
+                Some(asker) => self.answer_asker(asker, answer),
+                None => dropped!(self.dropped, DropReason::AnswerLate; question = id),
+            },
             News::Named(wanted, names) => self.view.image_io.named(&wanted, &names),
             News::Task(news) => self.view.task_progress(news),
-            News::Open { client, place, basis } => self.open_client(client, &place, &basis),
-            News::Closed(client) => self.close_client(client),
+            News::Open { client, place, basis } => {
+                let login = self.view.client_for(client, &place, &basis);
+                self.out.push(Output::AskModule(Request::Login { client, login }));
+            }
+            News::Closed(client) => self.view.close_client(client),
             News::Note { question, origin } => self.note_origin(question, origin),
             News::Forget(key) => self.turn(|turn| turn.forget_origin(&key)),
             News::Tasks(keys) => self.turn(|turn| turn.keep_tasks(&keys)),
-            News::Suspect(what) => self.suspect(&what),
+            News::Suspect(what) => self.view.suspect(&what),
             News::Ended(why) => {
                 // What a process says of its end may be anything.
                 let why = one_line(&why);
@@ -298,12 +303,6 @@ impl Monitor {
             }
         }
         self.pump();
-    }
-
-    fn module_answered(&mut self, id: u64, answer: Answer) {
-        if let Some(asker) = self.view.state.manager.module.askers.remove(&id) {
-            self.answer_asker(asker, answer);
-        }
     }
 
     fn answer_asker(&mut self, asker: Asker, answer: Answer) {

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spirula_denc::UTime;
+use spirula_invariant::dropped;
 use spirula_maps::osdmap::WEIGHT_OUT;
 use spirula_maps::{Incremental, OsdMap, OsdState, OsdXInfo};
 use spirula_proto::internal::report::{FailureKind, OsdFailureReport};
 use spirula_proto::mon::LogPriority;
 
 use super::failure::{self, Clocks, Policy};
-use super::{Monitor, Turn, View};
+use super::{DropReason, Monitor, Turn, View};
 
 /// The monitor's own silence says something only when so many beacons are missing.
 const BEACONS_MISSED: u32 = 2;
@@ -41,6 +42,7 @@ impl Turn<'_> {
     /// Marks an OSD down in the next map; the text is for the cluster log.
     pub(crate) fn mark_down(&mut self, osd: i32, text: Option<String>) {
         if !self.view.state.osd.map.is_up(osd) {
+            // It is down already.
             return;
         }
         let mut xinfo = xinfo(&self.view.state.osd.map, osd);
@@ -87,10 +89,11 @@ impl Turn<'_> {
     pub(super) fn confirmed_dead(&mut self, osd: i32, epoch: u32) {
         let map = &self.view.state.osd.map;
         if !map.exists(osd) || map.is_up(osd) || epoch > map.epoch {
-            return;
+            return dropped!(self.dropped, DropReason::ReportStale; osd = osd, epoch = epoch);
         }
         let mut x = xinfo(map, osd);
         if epoch <= x.dead_epoch {
+            // The map says so already.
             return;
         }
         x.dead_epoch = epoch;
@@ -137,7 +140,7 @@ impl Monitor {
         let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
         let same_life = map.client_addrs(target).is_some_and(|a| *a == f.target_addrs) && f.epoch >= up_from;
         if !same_life || !map.is_up(reporter) || !map.is_up(target) || reporter == target {
-            return;
+            return dropped!(self.dropped, DropReason::ReportStale; osd = target, reporter = reporter);
         }
         match f.kind {
             FailureKind::RECOVERED => {

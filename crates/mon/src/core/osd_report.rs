@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, UTime};
+use spirula_invariant::{dropped, impossible};
 use spirula_maps::{CrushBlob, Incremental, OsdMap, OsdState, OsdXInfo, PgId, PoolFlags};
 use spirula_proto::Payload;
 use spirula_proto::internal::report::{
@@ -13,7 +14,7 @@ use spirula_proto::mon::LogPriority;
 
 use super::failure;
 use super::write::Change;
-use super::{Monitor, SessionId, Turn, View, Waiter};
+use super::{DropReason, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::errno;
 use spirula_maps::osdmap::{MAX_OSD_LIMIT, WEIGHT_IN, WEIGHT_OUT};
 
@@ -174,8 +175,11 @@ impl Turn<'_> {
             && acting.iter().all(|o| map.is_up(*o))
             && map.map_pg(pg).acting_primary == osd;
         let pending = self.changes.osd.as_ref().and_then(|inc| inc.new_pg_temp.get(&pg));
+        if !sane {
+            return dropped!(self.dropped, DropReason::ReportStale; osd = osd, pg = pg);
+        }
         let have = pending.or_else(|| map.pg_temp.get(&pg));
-        if sane && have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
+        if have.map(Vec::as_slice).unwrap_or_default() != acting.as_slice() {
             self.pending_osd().new_pg_temp.insert(pg, acting);
             // Mostly it leads the next interval, too, which begins with this map: so it need not ask for that to be recorded.
             self.note_up_thru(osd, map.epoch + 1);
@@ -293,6 +297,7 @@ impl Turn<'_> {
     fn mark_ending(&mut self, osd: i32) {
         let map = &self.view.state.osd.map;
         if !map.is_up(osd) {
+            // The map says so already.
             return;
         }
         let up_from = map.osd_info.get(osd as usize).map_or(0, |i| i.up_from);
@@ -368,7 +373,7 @@ impl Monitor {
     pub(super) fn osd_report(&mut self, id: SessionId, tid: u64, report: OsdReport) {
         let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
             tracing::warn!("a report from something that is no OSD");
-            return;
+            return dropped!(self.dropped, DropReason::ReportForeign; session = id);
         };
         self.view.state.osd.seen(osd, self.view.steady.now());
         match report {
@@ -378,7 +383,10 @@ impl Monitor {
                 life.min_last_epoch_clean = b.min_last_epoch_clean.min(newest);
                 life.interval = Duration::from_millis(u64::from(b.interval_ms));
             }
-            OsdReport::PgStats(r) => self.pg_stats(id, osd, tid, &r),
+            OsdReport::PgStats(r) => match self.view.pg_stats(osd, &r) {
+                Some(ack) => self.send(id, ack.with_tid(tid)),
+                None => dropped!(self.dropped, DropReason::ReportUnsound; osd = osd),
+            },
             OsdReport::WantMaps(w) => {
                 let last = if w.last == 0 {
                     self.view.state.osd.map.epoch
@@ -391,7 +399,11 @@ impl Monitor {
                     self.send(id, m);
                 }
             }
-            OsdReport::Config(c) => self.view.config_report(id, osd, c),
+            OsdReport::Config(c) => {
+                if !self.view.config_report(id, osd, c) {
+                    dropped!(self.dropped, DropReason::ReportUnsound; osd = osd);
+                }
+            }
             OsdReport::WantPurgedSnaps(w) => self.send_purged_snaps(id, w),
             _ => self.write(id, tid, Change::Report(report)),
         }
@@ -400,7 +412,7 @@ impl Monitor {
     /// A report that may change the map, in its turn.
     pub(super) fn osd_write(&mut self, id: SessionId, tid: u64, report: OsdReport) {
         let Some(osd) = self.view.sessions.get(&id).and_then(|s| s.osd()) else {
-            return;
+            impossible!("a report of an OSD"; session = id);
         };
         match report {
             OsdReport::Boot(boot) => match self.attempt(|turn| turn.boot(osd, &boot)) {
@@ -438,7 +450,7 @@ impl Monitor {
             | OsdReport::PgStats(_)
             | OsdReport::WantMaps(_)
             | OsdReport::Config(_)
-            | OsdReport::WantPurgedSnaps(_) => {}
+            | OsdReport::WantPurgedSnaps(_) => impossible!("a report that may change the map"; osd = osd),
         }
     }
 
@@ -447,7 +459,7 @@ impl Monitor {
         if g.osd == osd {
             self.turn(|turn| turn.mark_ending(osd));
         }
-        let make = Box::new(move |_: &View| OsdReportReply::GoDown(g).to_message().with_tid(tid));
+        let make = Box::new(move |_: &View, _| OsdReportReply::GoDown(g).to_message().with_tid(tid));
         self.writes.waiters.push(Waiter { session: id, make });
     }
 

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use spirula_proto::Payload;
 use spirula_proto::internal::report::{ConfigReport, OsdReportReply, PgStatsAck, PgStatsReport};
+use spirula_proto::{Payload, RawMessage};
 
-use super::{Monitor, SessionId, View};
+use super::{SessionId, View};
 use crate::options;
 
 /// Most bytes of options that are kept for one OSD.
 const MAX_CONFIG_BYTES: usize = 256 << 10;
 
 impl View {
-    /// Kept with the session: it is over when the daemon is.
-    pub(super) fn config_report(&mut self, id: SessionId, osd: i32, c: ConfigReport) {
+    /// Kept with the session: it is over when the daemon is. Whether there is room for it.
+    pub(super) fn config_report(&mut self, id: SessionId, osd: i32, c: ConfigReport) -> bool {
         let layers = [&c.file, &c.central, &c.overrides];
         let pairs = layers.iter().flat_map(|l| l.iter());
         let bytes: usize = pairs.map(|(k, v)| k.len() + v.len()).sum();
         if bytes > MAX_CONFIG_BYTES || c.ignored.len() > options::all().len() {
             tracing::warn!("osd.{osd}: its options take {bytes} bytes, more than are kept");
-            return;
+            return false;
         }
         if let Some(s) = self.sessions.get_mut(&id) {
             s.running = Some(options::Values {
@@ -29,32 +29,27 @@ impl View {
                 ignored: c.ignored.into_iter().collect(),
             });
         }
+        true
     }
-}
 
-impl Monitor {
-    pub(super) fn pg_stats(&mut self, id: SessionId, osd: i32, tid: u64, r: &PgStatsReport) {
-        let life = self.view.state.osd.lives.entry(osd);
+    /// Statistics of an OSD and its PGs; the acknowledgement, or `None` where they can't be read.
+    pub(super) fn pg_stats(&mut self, osd: i32, r: &PgStatsReport) -> Option<RawMessage> {
+        let life = self.state.osd.lives.entry(osd);
         life.slow_ops = (r.slow_ops.0, Duration::from_millis(u64::from(r.slow_ops.1)));
         if let Some(sample) = r.clock.clone() {
             life.clock.take(sample);
         }
-        if let Err(e) = self
-            .view
-            .state
-            .stats
-            .report(osd, r, &self.view.state.osd.map, self.view.now)
-        {
+        if let Err(e) = self.state.stats.report(osd, r, &self.state.osd.map, self.now) {
             tracing::warn!("osd.{osd}: statistics do not decode: {e}");
-            return;
+            return None;
         }
-        let stat = self.view.state.stats.osds.get(&osd);
+        let stat = self.state.stats.osds.get(&osd);
         let commit = stat.map_or(0, |s| s.os_perf_stat.commit_latency_ns);
-        self.view.commit_time(osd, commit);
+        self.commit_time(osd, commit);
         let ack = OsdReportReply::PgStatsAck(PgStatsAck {
             seq: r.seq,
-            stamp: self.view.now,
+            stamp: self.now,
         });
-        self.send(id, ack.to_message().with_tid(tid));
+        Some(ack.to_message())
     }
 }

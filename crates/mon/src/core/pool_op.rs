@@ -10,7 +10,7 @@ use spirula_proto::mon::{
 };
 use spirula_proto::{Payload, RawMessage};
 
-use super::{Monitor, SessionId, Turn, View, Waiter};
+use super::{Fate, Monitor, SessionId, Turn, View, Waiter};
 use crate::command::{NewPool, create_pool, delete_pool, errno};
 
 /// What a pool operation leads to.
@@ -57,6 +57,33 @@ impl View {
         s.caps.is_allowed("osd", "osd pool op unmanaged-snap", &args, "w")
             || osd_caps().is_some_and(|c| c.may_write_in(pool))
     }
+
+    /// Statistics of pools by name.
+    pub(super) fn pool_stats(&self, m: &MGetPoolStats) -> RawMessage {
+        let mut pools = BTreeMap::new();
+        for name in &m.pools {
+            let Some(pool) = self.state.osd.map.pool_id(name) else {
+                continue;
+            };
+            let t = self.state.stats.pool(pool);
+            let mut stat = PoolStat::default();
+            stat.stats.sum = t.sum;
+            stat.log_size = t.log_size;
+            stat.ondisk_log_size = t.ondisk_log_size;
+            stat.up = i32::try_from(t.up).unwrap_or(i32::MAX);
+            stat.acting = i32::try_from(t.acting).unwrap_or(i32::MAX);
+            stat.store_stats = t.store;
+            stat.num_store_stats = i32::try_from(t.stores).unwrap_or(i32::MAX);
+            pools.insert(name.clone(), spirula_proto::Section::of(&stat));
+        }
+        let reply = MGetPoolStatsReply {
+            paxos: PaxosVersion(self.state.stats.version()),
+            fsid: self.me.fsid,
+            pools,
+            per_pool: true,
+        };
+        reply.to_message()
+    }
 }
 
 impl Turn<'_> {
@@ -99,7 +126,8 @@ impl Monitor {
     pub(super) fn pool_op(&mut self, id: SessionId, tid: u64, m: &MPoolOp) {
         let result = match self.attempt(|turn| turn.prepare_pool_op(id, m)) {
             Ok(Prepared::Commit(data)) => {
-                let make = Box::new(move |view: &View| view.pool_op_reply(tid, 0, data));
+                let make =
+                    Box::new(move |view: &View, fate: Fate| view.pool_op_reply(tid, fate.code(), data));
                 self.writes.waiters.push(Waiter { session: id, make });
                 return;
             }
@@ -108,32 +136,5 @@ impl Monitor {
         };
         let reply = self.view.pool_op_reply(tid, result, bytes::Bytes::new());
         self.send(id, reply);
-    }
-
-    /// Statistics of pools by name.
-    pub(super) fn pool_stats(&mut self, id: SessionId, tid: u64, m: &MGetPoolStats) {
-        let mut pools = BTreeMap::new();
-        for name in &m.pools {
-            let Some(pool) = self.view.state.osd.map.pool_id(name) else {
-                continue;
-            };
-            let t = self.view.state.stats.pool(pool);
-            let mut stat = PoolStat::default();
-            stat.stats.sum = t.sum;
-            stat.log_size = t.log_size;
-            stat.ondisk_log_size = t.ondisk_log_size;
-            stat.up = i32::try_from(t.up).unwrap_or(i32::MAX);
-            stat.acting = i32::try_from(t.acting).unwrap_or(i32::MAX);
-            stat.store_stats = t.store;
-            stat.num_store_stats = i32::try_from(t.stores).unwrap_or(i32::MAX);
-            pools.insert(name.clone(), spirula_proto::Section::of(&stat));
-        }
-        let reply = MGetPoolStatsReply {
-            paxos: PaxosVersion(self.view.state.stats.version()),
-            fsid: self.view.me.fsid,
-            pools,
-            per_pool: true,
-        };
-        self.send(id, reply.to_message().with_tid(tid));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use spirula_proto::Payload;
+use spirula_invariant::impossible;
 use spirula_proto::mon::MConfig;
+use spirula_proto::{Payload, RawMessage};
 
-use super::{Monitor, SessionId, Topic};
+use super::{Monitor, Session, SessionId, Topic, View};
 use crate::service::Published;
 
 /// How long a client that has asked once for the next OSDMap hears of those that follow. It asks when OSDs no longer answer it, and
@@ -13,82 +14,79 @@ use crate::service::Published;
 /// after ten seconds.
 const FOLLOWED_FOR: Duration = Duration::from_secs(10);
 
-impl Monitor {
-    /// Serves one subscription as far as there is something new.
-    pub(super) fn push(&mut self, id: SessionId, topic: &Topic) {
-        let now = self.view.steady.now();
-        let Some(session) = self.view.sessions.get_mut(&id) else {
-            return;
+impl View {
+    /// What a subscription is due, as far as there is something new.
+    fn due(&mut self, id: SessionId, topic: &Topic) -> Vec<RawMessage> {
+        let now = self.steady.now();
+        let Some(session) = self.sessions.get_mut(&id) else {
+            impossible!("a session that has subscribed"; session = id);
         };
+        // Another one in the same message may have taken its place.
         let Some(sub) = session.subs.get(topic).copied() else {
-            return;
+            return Vec::new();
         };
         if sub.ends.is_some_and(|end| end <= now) {
             session.subs.remove(topic);
-            return;
+            return Vec::new();
         }
-        let next = match topic {
-            Topic::Config => {
-                self.push_config(id);
-                1
-            }
-            _ => {
-                let Some(Published { messages, next }) = self.view.state.publish(topic, sub.next) else {
-                    return;
-                };
-                messages.into_iter().for_each(|m| self.send(id, m));
-                next
-            }
+        let Published { messages, next } = match topic {
+            Topic::Config => Published {
+                messages: self.new_config(id).into_iter().collect(),
+                next: 1,
+            },
+            _ => match self.state.publish(topic, sub.next) {
+                Some(published) => published,
+                None => return Vec::new(),
+            },
         };
-        let Some(session) = self.view.sessions.get_mut(&id) else {
-            return;
-        };
-        if sub.onetime && *topic != Topic::OsdMap {
-            session.subs.remove(topic);
-        } else if let Some(s) = session.subs.get_mut(topic) {
-            s.next = next;
-            s.ends = sub.onetime.then(|| sub.ends.unwrap_or(now + FOLLOWED_FOR));
+        if let Some(session) = self.sessions.get_mut(&id) {
+            if sub.onetime && *topic != Topic::OsdMap {
+                session.subs.remove(topic);
+            } else if let Some(s) = session.subs.get_mut(topic) {
+                s.next = next;
+                s.ends = sub.onetime.then(|| sub.ends.unwrap_or(now + FOLLOWED_FOR));
+            }
         }
+        messages
     }
 
-    pub(crate) fn push_config(&mut self, session: SessionId) {
-        let Some(s) = self.view.sessions.get(&session) else {
-            return;
-        };
+    /// The configuration of a session's owner, if it is another one than that it was sent last.
+    fn new_config(&mut self, id: SessionId) -> Option<RawMessage> {
+        let s = self.sessions.get_mut(&id)?;
         let class = s
             .osd()
-            .and_then(|o| self.view.state.osd.map.crush.map().class_of(o))
+            .and_then(|o| self.state.osd.map.crush.map().class_of(o))
             .unwrap_or_default();
         let config = self
-            .view
             .state
             .config
             .for_daemon(s.name.kind.name(), &s.name.id, &s.host, class);
         if s.config.as_ref() == Some(&config) {
-            return;
+            return None;
         }
-        self.send(
-            session,
-            MConfig {
-                config: config.clone(),
-            }
-            .to_message(),
-        );
-        if let Some(s) = self.view.sessions.get_mut(&session) {
-            s.config = Some(config);
+        s.config = Some(config.clone());
+        Some(MConfig { config }.to_message())
+    }
+}
+
+impl Monitor {
+    /// Serves one subscription as far as there is something new.
+    pub(super) fn push(&mut self, id: SessionId, topic: &Topic) {
+        for message in self.view.due(id, topic) {
+            self.send(id, message);
         }
     }
 
+    /// Sends the configuration to all who have subscribed to it and have another one.
     pub(super) fn push_config_all(&mut self) {
-        let subscribed: Vec<_> = self
-            .view
-            .sessions
-            .iter()
-            .filter(|(_, s)| s.subs.contains_key(&Topic::Config))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in subscribed {
-            self.push_config(id);
+        let sessions: Vec<SessionId> = self.view.sessions.keys().copied().collect();
+        for id in sessions {
+            let wants = |s: &Session| s.subs.contains_key(&Topic::Config);
+            if self.view.sessions.get(&id).is_some_and(wants)
+                && let Some(message) = self.view.new_config(id)
+            {
+                self.send(id, message);
+            }
         }
     }
 

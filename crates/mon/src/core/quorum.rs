@@ -10,7 +10,7 @@ use std::time::Duration;
 use spirula_denc::{EntityAddrVec, UTime};
 use spirula_proto::mon::LogPriority;
 
-use super::{Monitor, Output, Turn, View};
+use super::{Monitor, Output, Session, Turn, View};
 use crate::health::DiskUse;
 use crate::kv::Txn;
 use crate::service::MonMaps;
@@ -100,6 +100,27 @@ impl View {
             _ => BTreeMap::new(),
         }
     }
+
+    /// What is to be kept of what monitors tell of themselves, for when they are down.
+    pub(super) fn news_of_monitors(&mut self) -> Txn {
+        if !std::mem::take(&mut self.metadata_due) {
+            return Txn::default();
+        }
+        let known: BTreeSet<&String> = self.state.monmap.map.mons.keys().collect();
+        self.peers.retain(|name, _| known.contains(name));
+        let own = (&self.me.name, &self.me.metadata);
+        let mut all = vec![own];
+        all.extend(self.peers.iter().map(|(name, p)| (name, &p.metadata)));
+        let mut txn = Txn::default();
+        for (name, metadata) in all {
+            let text = serde_json::to_vec(metadata).unwrap_or_default();
+            let stored = self.kv.get(MON_METADATA, name);
+            if !matches!(stored, Ok(Some(s)) if s == text) && !metadata.is_empty() {
+                txn.put(MON_METADATA, name.clone(), text);
+            }
+        }
+        txn
+    }
 }
 
 impl Turn<'_> {
@@ -127,7 +148,7 @@ impl Monitor {
         self.view.image_io.restart();
         self.view.state.manager.services.restart();
         self.view.state.osd.start(self.view.steady.now());
-        self.metadata_due = true;
+        self.view.metadata_due = true;
         self.resend();
         self.pump();
     }
@@ -154,7 +175,7 @@ impl Monitor {
     pub fn relinked(&mut self, now: UTime) {
         self.view.see_time(now);
         if self.view.quorum.role == Role::Peon {
-            self.close_osds();
+            self.close_sessions(|s| s.osd().is_some());
             self.resend();
         }
     }
@@ -166,30 +187,22 @@ impl Monitor {
         self.drop_writes();
         self.view.sessions.retain(|_, s| !s.forwarded);
         if role != Role::Adrift {
-            self.close_osds();
+            self.close_sessions(|s| s.osd().is_some());
         }
         self.view.restart_time_checks();
         // Only the leader is the manager.
         self.stop_manager();
     }
 
-    fn close_osds(&mut self) {
-        let osds = self.view.sessions.iter().filter(|(_, s)| s.osd().is_some());
-        let ids: Vec<_> = osds.map(|(id, _)| *id).collect();
-        self.out.extend(ids.into_iter().map(Output::Close));
+    /// Ends the sessions of which this holds.
+    pub(super) fn close_sessions(&mut self, of: impl Fn(&Session) -> bool) {
+        let ids = self.view.sessions.iter().filter(|(_, s)| of(s));
+        self.out.extend(ids.map(|(id, _)| Output::Close(*id)));
     }
 
     /// Whether clients are taken on: not where nothing could be done for them.
     pub fn serves(&self) -> bool {
         self.view.quorum.role != Role::Adrift || self.view.now.since(self.view.quorum.adrift_since) < PATIENCE
-    }
-
-    /// Sends clients away that have waited long enough for a quorum.
-    pub(super) fn dismiss_clients(&mut self) {
-        if !self.serves() {
-            let ids: Vec<_> = self.view.sessions.keys().copied().collect();
-            self.out.extend(ids.into_iter().map(Output::Close));
-        }
     }
 
     /// Who is in quorum. From the daemon where this monitor leads, otherwise from the leader.
@@ -228,30 +241,9 @@ impl Monitor {
     /// What another monitor tells of itself.
     pub fn see_peer(&mut self, name: &str, info: PeerInfo) {
         if self.view.peers.get(name).map(|p| &p.metadata) != Some(&info.metadata) {
-            self.metadata_due = true;
+            self.view.metadata_due = true;
         }
         self.view.peers.insert(name.to_owned(), info);
-    }
-
-    /// Keeps what monitors tell of themselves, for when they are down.
-    pub(super) fn note_monitors(&mut self) {
-        if !std::mem::take(&mut self.metadata_due) {
-            return;
-        }
-        let known: BTreeSet<&String> = self.view.state.monmap.map.mons.keys().collect();
-        self.view.peers.retain(|name, _| known.contains(name));
-        let own = (&self.view.me.name, &self.view.me.metadata);
-        let mut all = vec![own];
-        all.extend(self.view.peers.iter().map(|(name, p)| (name, &p.metadata)));
-        let mut txn = Txn::default();
-        for (name, metadata) in all {
-            let text = serde_json::to_vec(metadata).unwrap_or_default();
-            let stored = self.view.kv.get(MON_METADATA, name);
-            if !matches!(stored, Ok(Some(s)) if s == text) && !metadata.is_empty() {
-                txn.put(MON_METADATA, name.clone(), text);
-            }
-        }
-        self.changes.txn.extend(txn);
     }
 
     /// A monitor wants to be a member: it gets its place in the monitor map, if it has none there. As with official
@@ -262,6 +254,7 @@ impl Monitor {
         let there = map.mons.get(name).is_some_and(|i| i.public_addrs == *addrs);
         let acceptable = !name.is_empty() && addrs.v2().is_some() && (there || map.mons.len() < MAX_MONITORS);
         if !self.view.quorum.leads() || there || !acceptable || !self.may_write() {
+            // Whoever is not in the map asks again.
             return;
         }
         let mut next = map.clone();

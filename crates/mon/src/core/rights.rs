@@ -177,6 +177,83 @@ impl View {
         let caps = entity.caps.get("osd").cloned().unwrap_or_default();
         Some((sender.name, caps))
     }
+
+    /// A new entity of the manager's, that only this monitor knows. Its name is nobody else's.
+    fn admit_client(&mut self, caps: &[(&str, &str)]) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
+        let env = Env::system(self.now);
+        let id = format!("{}.{:016x}", self.me.name, env.random_u64()?);
+        let name = AuthName::new(EntityType::MGR, id);
+        let key = self.state.auth.admit(&name, caps, &env)?;
+        Ok((name, key))
+    }
+
+    /// The entity of the manager itself.
+    pub(super) fn admit_manager(&mut self) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
+        self.admit_client(&[("mon", MANAGER_MON), ("osd", MANAGER_OSD)])
+    }
+
+    pub(super) fn client_for(&mut self, client: u64, place: &Place, basis: &Basis) -> Option<Login> {
+        let origins = &self.state.manager.origins;
+        if origins.clients.len() >= MAX_CLIENTS || origins.clients.contains_key(&client) {
+            return None;
+        }
+        let own = caps_in(self.state.osd.map.pool_name(place.pool)?, &place.namespace)?;
+        let more = match basis {
+            Basis::Asked(question) => self.asker(*question)?.1,
+            Basis::Stored { origin, at } => origins.caps_of(place, origin, at.as_ref())?.to_owned(),
+        };
+        let osd = match portable(&more) {
+            "" => own,
+            more => format!("{own}, {more}"),
+        };
+        match self.admit_client(&[("mon", MON), ("osd", &osd)]) {
+            Ok((name, key)) => {
+                self.state.manager.origins.clients.insert(client, name.clone());
+                Some(Login { name, key })
+            }
+            Err(e) => {
+                tracing::error!("a key for the manager: {e}");
+                None
+            }
+        }
+    }
+
+    /// A client of the modules has ended.
+    pub(super) fn close_client(&mut self, client: u64) {
+        if let Some(name) = self.state.manager.origins.clients.remove(&client) {
+            self.state.auth.dismiss(&name);
+        }
+    }
+
+    /// The modules have found something in a pool that looks like an attack.
+    pub(super) fn suspect(&mut self, what: &str) {
+        let now = self.steady.now();
+        let origins = &mut self.state.manager.origins;
+        if now >= origins.warned_since + WARNINGS.1 {
+            (origins.warned_since, origins.warned) = (now, 0);
+        }
+        origins.warned = origins.warned.saturating_add(1);
+        let what = match origins.warned.cmp(&WARNINGS.0) {
+            Ordering::Less => one_line(what),
+            Ordering::Equal => format!("more than it may say within {:?}", WARNINGS.1),
+            Ordering::Greater => {
+                tracing::warn!("manager: {}", one_line(what));
+                return;
+            }
+        };
+        self.log_event(LogPriority::WARN, format!("manager: {what}"));
+    }
+
+    /// The questions for which something is remembered now.
+    pub(super) fn take_noted(&mut self) -> Vec<u64> {
+        let origins = &mut self.state.manager.origins;
+        let records = &origins.records;
+        let is_done = |(_, key, record): &(u64, String, Record)| records.get(key) == Some(record);
+        let (done, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut origins.noting).into_iter().partition(is_done);
+        origins.noting = rest;
+        done.into_iter().map(|(question, ..)| question).collect()
+    }
 }
 
 impl Turn<'_> {
@@ -200,64 +277,6 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// A new entity of the manager's, that only this monitor knows. Its name is nobody else's.
-    fn admit_client(&mut self, caps: &[(&str, &str)]) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
-        let env = Env::system(self.view.now);
-        let id = format!("{}.{:016x}", self.view.me.name, env.random_u64()?);
-        let name = AuthName::new(EntityType::MGR, id);
-        let key = self.view.state.auth.admit(&name, caps, &env)?;
-        Ok((name, key))
-    }
-
-    /// The entity of the manager itself.
-    pub(super) fn admit_manager(&mut self) -> spirula_cephx::Result<(AuthName, CryptoKey)> {
-        self.admit_client(&[("mon", MANAGER_MON), ("osd", MANAGER_OSD)])
-    }
-
-    /// The modules want a client.
-    pub(super) fn open_client(&mut self, client: u64, place: &Place, basis: &Basis) {
-        let login = self.client_for(client, place, basis);
-        self.out.push(Output::AskModule(Request::Login { client, login }));
-    }
-
-    fn client_for(&mut self, client: u64, place: &Place, basis: &Basis) -> Option<Login> {
-        let origins = &self.view.state.manager.origins;
-        if origins.clients.len() >= MAX_CLIENTS || origins.clients.contains_key(&client) {
-            return None;
-        }
-        let own = caps_in(self.view.state.osd.map.pool_name(place.pool)?, &place.namespace)?;
-        let more = match basis {
-            Basis::Asked(question) => self.view.asker(*question)?.1,
-            Basis::Stored { origin, at } => origins.caps_of(place, origin, at.as_ref())?.to_owned(),
-        };
-        let osd = match portable(&more) {
-            "" => own,
-            more => format!("{own}, {more}"),
-        };
-        match self.admit_client(&[("mon", MON), ("osd", &osd)]) {
-            Ok((name, key)) => {
-                self.view
-                    .state
-                    .manager
-                    .origins
-                    .clients
-                    .insert(client, name.clone());
-                Some(Login { name, key })
-            }
-            Err(e) => {
-                tracing::error!("a key for the manager: {e}");
-                None
-            }
-        }
-    }
-
-    /// A client of the modules has ended.
-    pub(super) fn close_client(&mut self, client: u64) {
-        if let Some(name) = self.view.state.manager.origins.clients.remove(&client) {
-            self.view.state.auth.dismiss(&name);
-        }
-    }
-
     /// Remembers who asks a question, for what they have stored.
     pub(super) fn note_origin(&mut self, question: u64, origin: Origin) {
         let record = self.view.asker(question).map(|(who, caps)| Record {
@@ -278,45 +297,12 @@ impl Monitor {
                     .noting
                     .push((question, origin.key, record));
             }
-            None => self.tell_noted(question, false),
-        }
-    }
-
-    fn tell_noted(&mut self, question: u64, done: bool) {
-        self.out
-            .push(Output::AskModule(Request::Noted { question, done }));
-    }
-
-    /// Something was committed: tells the modules what is remembered now.
-    pub(super) fn tell_what_is_noted(&mut self) {
-        let origins = &mut self.view.state.manager.origins;
-        let records = &origins.records;
-        let is_done = |(_, key, record): &(u64, String, Record)| records.get(key) == Some(record);
-        let (done, rest) = std::mem::take(&mut origins.noting).into_iter().partition(is_done);
-        origins.noting = rest;
-        let done: Vec<_> = done;
-        for (question, ..) in done {
-            self.tell_noted(question, true);
-        }
-    }
-
-    /// The modules have found something in a pool that looks like an attack.
-    pub(super) fn suspect(&mut self, what: &str) {
-        let now = self.view.steady.now();
-        let origins = &mut self.view.state.manager.origins;
-        if now >= origins.warned_since + WARNINGS.1 {
-            (origins.warned_since, origins.warned) = (now, 0);
-        }
-        origins.warned = origins.warned.saturating_add(1);
-        let what = match origins.warned.cmp(&WARNINGS.0) {
-            Ordering::Less => one_line(what),
-            Ordering::Equal => format!("more than it may say within {:?}", WARNINGS.1),
-            Ordering::Greater => {
-                tracing::warn!("manager: {}", one_line(what));
-                return;
+            None => {
+                let done = false;
+                self.out
+                    .push(Output::AskModule(Request::Noted { question, done }));
             }
-        };
-        self.view.log_event(LogPriority::WARN, format!("manager: {what}"));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use spirula_cephx::AuthName;
 use spirula_denc::UTime;
+use spirula_invariant::{dropped, invariant};
 use spirula_proto::internal::quorum::ForwardedClient;
 use spirula_proto::mon::MMonGetVersionReply;
 use spirula_proto::{MsgType, RawMessage};
@@ -16,7 +17,7 @@ use super::message::Received;
 use super::ops::FORWARDED;
 use super::quorum::Role;
 use super::session::{NewSession, Session};
-use super::{Changes, Monitor, Output, SessionId};
+use super::{Changes, DropReason, Monitor, Output, SessionId};
 
 /// Most bytes of requests without an answer, of which an entity may have what it leaves free to others. A client that sends more is sent away: its
 /// requests go elsewhere.
@@ -90,6 +91,9 @@ impl Pending {
     }
 
     fn give_back(&mut self, entity: &AuthName, bytes: usize) {
+        let of_entity = self.by_entity.get(entity).copied().unwrap_or(0);
+        invariant!(self.bytes >= of_entity && of_entity >= bytes, "counted requests";
+            entity = entity, bytes = bytes, counted = of_entity, all = self.bytes);
         self.bytes -= bytes;
         if let Some(has) = self.by_entity.get_mut(entity) {
             *has -= bytes;
@@ -166,6 +170,7 @@ impl Monitor {
     /// Takes a message where it belongs.
     pub(super) fn route(&mut self, id: SessionId, msg: RawMessage) -> spirula_proto::Result<()> {
         let Some(session) = self.view.sessions.get(&id) else {
+            dropped!(self.dropped, DropReason::SessionGone; session = id);
             return Ok(());
         };
         let received = Received::read(&msg)?;
@@ -197,14 +202,17 @@ impl Monitor {
                 self.ask_to_confirm();
             }
             // Its own monitor sends it where it has to go.
-            _ if self.view.sessions.get(&id).is_some_and(|s| s.forwarded) => {}
+            _ if self.view.sessions.get(&id).is_some_and(|s| s.forwarded) => {
+                dropped!(self.dropped, DropReason::NotLeader; session = id)
+            }
             Role::Peon => {
                 let now = self.view.steady_usec();
                 self.pending.mark(id, received.answer(), FORWARDED, now);
                 self.out.push(Output::Forward(id, msg));
             }
             // What has an answer is kept; reports come again.
-            Role::Adrift => {}
+            Role::Adrift if received.answer().is_some() => {}
+            Role::Adrift => dropped!(self.dropped, DropReason::NotLeader; session = id),
         }
     }
 
@@ -220,19 +228,22 @@ impl Monitor {
     pub fn confirmed(&mut self, term: u64, now: UTime) {
         self.view.see_time(now);
         if term != self.view.term || !self.view.quorum.leads() {
-            return;
+            return dropped!(self.dropped, DropReason::AnswerLate; term = term);
         }
         self.unconfirmed.under_way = false;
         for (id, received) in std::mem::take(&mut self.unconfirmed.asked) {
             if self.view.sessions.contains_key(&id) {
                 self.dispatch(id, received);
+            } else {
+                dropped!(self.dropped, DropReason::SessionGone; session = id);
             }
         }
         self.ask_to_confirm();
         self.pump();
     }
 
-    /// What was being changed or asked is over: somebody else may lead. The requests are still pending.
+    /// What was being changed or asked is over: somebody else may lead. Nobody waits in vain: requests are still pending, and go to
+    /// the next leader; the sessions of OSDs, with the manager and of other monitors' clients end, and these ask again.
     pub(super) fn drop_writes(&mut self) {
         self.changes = Changes::default();
         self.writes = super::write::Writes::default();
@@ -260,6 +271,8 @@ impl Monitor {
         self.view.see_time(now);
         if self.view.sessions.get(&id).is_some_and(|s| !s.forwarded) {
             self.send(id, msg);
+        } else {
+            dropped!(self.dropped, DropReason::SessionGone; session = id);
         }
     }
 

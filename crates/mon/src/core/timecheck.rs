@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_denc::UTime;
+use spirula_invariant::dropped;
 
-use super::{Monitor, Output, View};
+use super::{DropReason, Monitor, View};
 use crate::fmt;
 use spirula_proto::mon::LogPriority;
 
@@ -121,45 +122,38 @@ impl View {
             self.timecheck.rounds_since_clean = 0;
         }
     }
-}
 
-impl Monitor {
-    /// Starts a round where one is due.
-    pub(super) fn check_times(&mut self) {
-        let (now, interval) = (self.view.steady.now(), self.view.timecheck_interval());
-        let t = &mut self.view.timecheck;
+    /// Starts a round where one is due: its number, and whom to ask.
+    pub(super) fn time_check_due(&mut self) -> Option<(u64, Vec<String>)> {
+        let (now, interval) = (self.steady.now(), self.timecheck_interval());
+        let t = &mut self.timecheck;
         if t.due.is_none_or(|due| now < due) {
-            return;
+            return None;
         }
         if t.is_under_way() {
             if now.saturating_sub(t.began) < interval * 3 {
-                return;
+                return None;
             }
             t.give_up();
         }
         t.round += 1;
         t.began = now;
-        let me = &self.view.me.name;
-        t.waiting = self
-            .view
-            .quorum
-            .names
-            .iter()
-            .filter(|n| *n != me)
-            .cloned()
-            .collect();
+        let me = &self.me.name;
+        t.waiting = self.quorum.names.iter().filter(|n| *n != me).cloned().collect();
         t.skews.insert(me.clone(), Skew::default());
-        self.out
-            .push(Output::AskTimes(t.round, t.waiting.iter().cloned().collect()));
-        self.view.schedule_time_check();
+        let round = (t.round, t.waiting.iter().cloned().collect());
+        self.schedule_time_check();
+        Some(round)
     }
+}
 
+impl Monitor {
     /// Another monitor has told its time.
     pub fn time_answer(&mut self, name: &str, a: &TimeAnswer, now: UTime) {
         self.view.see_time(now);
         let t = &mut self.view.timecheck;
         if a.round != t.round || !t.waiting.remove(name) {
-            return;
+            return dropped!(self.dropped, DropReason::AnswerLate; mon = name, round = a.round);
         }
         let by_clock = now.as_secs_f64() - a.sent.as_secs_f64();
         let latency = a.round_trip.as_secs_f64();

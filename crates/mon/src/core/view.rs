@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_denc::UTime;
+use spirula_invariant::Counts;
 use spirula_maps::Incremental;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
@@ -12,7 +13,7 @@ use super::ops::MonOps;
 use super::route::Pending;
 use super::steady::Steady;
 use super::timecheck::TimeCheck;
-use super::{Identity, LoadError, PeerInfo, Quorum, Sender, Session, SessionId};
+use super::{DropReason, Identity, LoadError, PeerInfo, Quorum, Sender, Session, SessionId};
 use crate::health::{DiskUse, Versions};
 use crate::image_io::{ImageIo, Scope};
 use crate::kv::{KvRead, Txn};
@@ -41,6 +42,8 @@ pub struct View {
     pub(crate) quorum: Quorum,
     /// The other monitors, by name.
     pub(crate) peers: BTreeMap<String, PeerInfo>,
+    /// Monitors have told of themselves what is not kept yet.
+    pub(super) metadata_due: bool,
     pub(crate) op_history: MonOps,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
 }
@@ -114,6 +117,7 @@ impl Changes {
 pub(crate) struct Turn<'a> {
     pub(crate) view: &'a View,
     pub(crate) changes: &'a mut Changes,
+    pub(super) dropped: &'a mut Counts<DropReason>,
 }
 
 impl Turn<'_> {
@@ -151,4 +155,6 @@ pub(crate) struct Daemon<'a> {
     pub(super) pending: &'a Pending,
     /// Writes that wait for their turn.
     pub(crate) waiting: usize,
+    /// What was dropped.
+    pub(crate) dropped: &'a Counts<DropReason>,
 }

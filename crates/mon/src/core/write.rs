@@ -3,21 +3,52 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use spirula_cephx::AuthName;
+use spirula_invariant::{dropped, impossible};
 use spirula_proto::RawMessage;
 use spirula_proto::internal::report::OsdReport;
-use spirula_proto::mon::{MMonCommand, MPoolOp};
+use spirula_proto::mon::{LogPriority, MMonCommand, MPoolOp};
 
 use super::manager::ManagerCommand;
-use super::{Daemon, Effect, Monitor, Output, SessionId, Turn, View};
-use crate::command::Parsed;
+use super::{Daemon, DropReason, Effect, Monitor, Output, SessionId, Turn, View};
+use crate::command::{Parsed, Reply, errno};
 use crate::kv::Txn;
 
+/// Makes the answer to a change from the new state, and what has become of the change.
+type Answer = Box<dyn FnOnce(&View, Fate) -> RawMessage>;
+
 /// An answer that waits for a commit.
-pub struct Waiter {
+pub(crate) struct Waiter {
     /// Who gets it.
-    pub session: SessionId,
-    /// Makes it from the new state.
-    pub make: Box<dyn FnOnce(&View) -> RawMessage>,
+    pub(super) session: SessionId,
+    /// Makes it.
+    pub(super) make: Answer,
+}
+
+/// What has become of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is committed, or there was nothing left to commit.
+    Done,
+    /// It does not fit the state that it was made for: nothing of it is kept.
+    Unsound,
+}
+
+impl Fate {
+    /// 0, or a negative errno.
+    pub(super) fn code(self) -> i32 {
+        match self {
+            Self::Done => 0,
+            Self::Unsound => errno::EIO,
+        }
+    }
+
+    /// What a command is answered that would be answered with this.
+    pub(super) fn reply(self, reply: Reply) -> Reply {
+        match self {
+            Self::Done => reply,
+            Self::Unsound => Reply::error(self.code(), "the change does not fit the OSDMap, and is not made"),
+        }
+    }
 }
 
 /// Answers that wait for commits.
@@ -95,11 +126,10 @@ impl WriteQueue {
 
     fn pop(&mut self) -> Option<(SessionId, u64, Change)> {
         let w = self.waiting.pop_front()?;
-        if let Some(n) = self.by_entity.get_mut(&w.entity) {
-            *n -= 1;
-            if *n == 0 {
-                self.by_entity.remove(&w.entity);
-            }
+        match self.by_entity.get_mut(&w.entity) {
+            Some(1) => drop(self.by_entity.remove(&w.entity)),
+            Some(n) => *n -= 1,
+            None => impossible!("a count of the waiting changes"; of = w.entity),
         }
         Some((w.session, w.tid, w.change))
     }
@@ -129,6 +159,7 @@ impl Monitor {
             view: &mut self.view,
             pending: &self.pending,
             waiting: self.queue.len(),
+            dropped: &self.dropped,
         }
     }
 
@@ -147,6 +178,7 @@ impl Monitor {
         let result = run(&mut Turn {
             view: &self.view,
             changes: &mut self.changes,
+            dropped: &mut self.dropped,
         });
         self.end_turn();
         result
@@ -198,7 +230,7 @@ impl Monitor {
             }
             // Changes that cancelled out: the answers need not wait.
             for w in std::mem::take(&mut self.writes.waiters) {
-                self.answer(w);
+                self.answer(w, Fate::Done);
             }
             let Some((session, tid, change)) = self.queue.pop() else {
                 return;
@@ -220,10 +252,16 @@ impl Monitor {
             self.view.finish_incremental(&mut inc);
             match self.view.state.osd.encode(inc) {
                 Ok(t) => txn.extend(t),
+                // Every change was validated before, so this is a defect. The map stays as it is, and nobody waits in vain.
                 Err(e) => {
-                    // Every change was validated before, so this is a defect; the map stays as it is.
-                    tracing::error!("osdmap change dropped: {e}");
-                    self.writes.waiters.clear();
+                    self.give_up_change(&e);
+                    // What was prepared with it for somebody; without anybody it is maintenance, which goes on.
+                    if !self.writes.waiters.is_empty() {
+                        txn = Txn::default();
+                    }
+                    for w in std::mem::take(&mut self.writes.waiters) {
+                        self.answer(w, Fate::Unsound);
+                    }
                 }
             }
         }
@@ -234,15 +272,22 @@ impl Monitor {
         txn
     }
 
-    fn answer(&mut self, w: Waiter) {
-        let msg = (w.make)(&self.view);
+    fn give_up_change(&mut self, why: &spirula_maps::ApplyError) {
+        tracing::error!("osdmap change dropped: {why}");
+        dropped!(self.dropped, DropReason::ChangeUnsound; why = why);
+        let text = format!("a change of the OSDMap is given up, as it does not fit: {why}");
+        self.view.log_event(LogPriority::ERROR, text);
+    }
+
+    fn answer(&mut self, w: Waiter, fate: Fate) {
+        let msg = (w.make)(&self.view, fate);
         self.send(w.session, msg);
     }
 
     /// The proposal in flight is committed: nobody else proposes while this monitor leads.
     pub(super) fn answer_waiters(&mut self) {
         for w in self.writes.in_flight.take().unwrap_or_default() {
-            self.answer(w);
+            self.answer(w, Fate::Done);
         }
     }
 }

@@ -10,7 +10,7 @@ use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
 use spirula_proto::mon::LogPriority;
 
 use super::{Checks, Severity};
-use crate::core::{LoadError, Monitor, View};
+use crate::core::{LoadError, View};
 use crate::kv::Txn;
 use crate::service::{Kept, Keyed, Service, Source};
 
@@ -145,29 +145,20 @@ impl View {
         let reported = |o: i32| !map.is_up(o) || self.state.stats.osds.contains_key(&o);
         self.now.since(self.started) >= SETTLE || map.osds().all(reported)
     }
-}
 
-impl Monitor {
     /// Tells the cluster log how the health has changed. Only when nothing else changes.
-    pub(crate) fn log_health(&mut self) {
-        let wanted = self.view.values.flag("mon_health_to_clog");
-        if !wanted
-            || self.view.now.since(self.view.state.health_log.looked) < EVERY
-            || !self.view.is_settled()
-        {
+    pub(crate) fn log_health(&mut self, txn: &mut Txn) {
+        let wanted = self.values.flag("mon_health_to_clog");
+        if !wanted || self.now.since(self.state.health_log.looked) < EVERY || !self.is_settled() {
             return;
         }
-        let now = self.view.now;
-        self.view.state.health_log.looked = now;
-        let checks = self.view.health();
-        let pause = Duration::from_secs(self.view.values.uint("mon_health_log_update_period"));
-        let lines = self
-            .view
-            .state
-            .health_log
-            .compare(&checks, pause, now, &mut self.changes.txn);
+        let now = self.now;
+        self.state.health_log.looked = now;
+        let checks = self.health();
+        let pause = Duration::from_secs(self.values.uint("mon_health_log_update_period"));
+        let lines = self.state.health_log.compare(&checks, pause, now, txn);
         for (priority, text) in lines {
-            self.view.log_event(priority, text);
+            self.log_event(priority, text);
         }
     }
 }

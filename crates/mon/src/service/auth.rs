@@ -202,7 +202,7 @@ impl Auth {
         self.guests.clear();
     }
 
-    fn maintenance(&mut self, now: UTime) -> Txn {
+    pub(crate) fn maintenance(&mut self, now: UTime) -> Txn {
         let mut txn = Txn::default();
         let env = Env::system(now);
         match self
@@ -261,11 +261,6 @@ impl KeyServer for Auth {
 }
 
 impl Monitor {
-    pub(crate) fn auth_maintenance(&mut self) {
-        let txn = self.view.state.auth.maintenance(self.view.now);
-        self.changes.txn.extend(txn);
-    }
-
     /// Asks the leader for global ids, where some are needed.
     pub(crate) fn ask_ids(&mut self) {
         if self.view.quorum.role == Role::Peon

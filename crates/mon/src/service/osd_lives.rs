@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spirula_invariant::invariant;
 use spirula_maps::OsdMap;
 
 use crate::core::Failure;
@@ -74,6 +75,7 @@ impl Lives {
 
     /// The map has changed.
     pub(crate) fn follow(&mut self, before: &OsdMap, map: &OsdMap, now: Duration) {
+        invariant!(map.epoch > before.epoch, "a newer map"; epoch = map.epoch, before = before.epoch);
         for osd in before.osds() {
             if !map.exists(osd) {
                 self.lives.remove(&osd);

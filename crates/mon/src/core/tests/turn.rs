@@ -1,6 +1,8 @@
 //! What a turn changes, and when.
 
 use super::*;
+use crate::core::{Fate, View, Waiter};
+use spirula_proto::internal::report::{OsdBeacon, OsdGoingDown};
 
 /// A crash whose report has so many bytes.
 fn crash(id: &str, bytes: usize) -> &'static [u8] {
@@ -79,4 +81,66 @@ fn what_is_known_of_osds_follows_the_committed_map() {
     w.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
     w.command(admin, r#"{"prefix":"osd rm","ids":["0"]}"#);
     assert!(w.mon.view.state.osd.lives.get(0).is_none());
+}
+
+#[test]
+fn nobody_waits_for_a_change_that_does_not_fit() {
+    let mut w = World::new();
+    let admin = w.admin();
+    w.boot(0);
+    let epoch = w.mon.view.state.osd.map.epoch;
+    // No command prepares such a change.
+    w.mon.turn(|turn| turn.pending_osd().epoch = epoch + 2);
+    let make = Box::new(|_: &View, fate: Fate| {
+        let reply = fate.reply(crate::command::Reply::status("done"));
+        MMonCommandAck {
+            result: reply.code,
+            ..MMonCommandAck::default()
+        }
+        .to_message()
+    });
+    w.mon.writes.waiters.push(Waiter { session: admin, make });
+    // The next one goes on.
+    let ack = w.command(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
+    assert_eq!((ack.result, ack.status.as_str()), (0, "marked down osd.0. "));
+    assert_eq!(w.mon.view.state.osd.map.epoch, epoch + 1);
+    let refused: MMonCommandAck = w.inbox[&admin].last().unwrap().decode().unwrap();
+    assert_eq!(refused.result, crate::command::errno::EIO);
+    let log = w.command(admin, r#"{"prefix":"log last","level":"error"}"#);
+    let log = String::from_utf8(log.output.to_bytes().to_vec()).unwrap();
+    assert!(log.contains("a change of the OSDMap is given up"), "{log}");
+    assert_eq!(dropped(&mut w, "change_unsound"), 1);
+}
+
+/// A count of `perf dump`.
+fn dropped(w: &mut World, name: &str) -> u64 {
+    let dump = crate::command::daemon_command(&mut w.mon.daemon(), "perf dump", &serde_json::Map::new());
+    dump.unwrap().value["mon"][name].as_u64().unwrap()
+}
+
+#[test]
+fn what_is_merely_old_is_counted_by_its_reason() {
+    let mut w = World::new();
+    w.admin();
+    (0..3).for_each(|o| w.boot(o));
+    let epoch = w.mon.view.state.osd.map.epoch;
+    // It is up: this is of an earlier life.
+    let dead = OsdReport::Dead(OsdGoingDown {
+        epoch,
+        ..OsdGoingDown::default()
+    });
+    w.send(100, dead.to_message());
+    assert_eq!(dropped(&mut w, "report_stale"), 1);
+    w.send(1, beacon());
+    assert_eq!(dropped(&mut w, "report_foreign"), 1);
+    w.mon.routed(77, beacon(), w.now);
+    w.send(77, beacon());
+    assert_eq!(dropped(&mut w, "session_gone"), 2);
+    w.mon.confirmed(9, w.now);
+    assert_eq!(dropped(&mut w, "answer_late"), 1);
+    assert_eq!(w.mon.view.state.osd.map.epoch, epoch);
+}
+
+fn beacon() -> RawMessage {
+    OsdReport::Beacon(OsdBeacon::default()).to_message()
 }
