@@ -5,14 +5,14 @@ use spirula_maps::ObjectName;
 use spirula_proto::osd::{OsdFlags, OsdOpIn};
 use spirula_proto::osd_op_data::CallInput;
 
-use crate::{Error, IoCtx, Result, errno};
+use crate::{Connection, Error, IoCtx, Result, errno};
 
 /// A call of `class.method`, for [`IoCtx::operate`].
 pub(crate) fn call(class: &str, method: &str, input: &[u8]) -> Result<OsdOpIn> {
     CallInput::op(class, method, input).ok_or(Error::os("exec", errno::EINVAL))
 }
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     /// Runs a method of a class on the object and gives its output.
     ///
     /// # Errors

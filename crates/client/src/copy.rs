@@ -7,7 +7,7 @@ use spirula_proto::osd::{CopyFromArgs, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpI
 use spirula_proto::osd_op_data::CopySource;
 
 use crate::ioctx::flagged;
-use crate::{IoCtx, Result};
+use crate::{Connection, IoCtx, Result};
 
 /// Where a chunk of an object is kept (`SET_CHUNK`).
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Chunk {
     pub target_offset: u64,
 }
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     /// Replaces the object by a copy of `source` of the pool, namespace and locator of `from`: data, attributes, map.
     ///
     /// # Errors

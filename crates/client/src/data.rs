@@ -9,9 +9,9 @@ use spirula_proto::osd::{AllocHintArgs, Extent, OpArgs, OpCode, OpFlags, OsdOpIn
 use spirula_proto::osd_op_data::StatResult;
 
 use crate::ioctx::flagged;
-use crate::{IoCtx, Result};
+use crate::{Connection, IoCtx, Result};
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     /// Reads up to `len` bytes from `offset`; short at the object's end.
     ///
     /// # Errors

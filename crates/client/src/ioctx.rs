@@ -5,15 +5,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_maps::{ObjectLocator, ObjectName, SnapContext, SnapId, snap};
-use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpFlags, OsdFlags, OsdOpIn};
+use spirula_proto::osd::{MOsdOp, MOsdOpReply, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
 
 use crate::objecter::{Aim, Resend, request};
-use crate::{Error, ObjectList, Rados, Result, errno};
+use crate::{Connection, Error, ObjectList, Rados, Result, errno};
 
 /// A pool with a namespace, a locator key, a snapshot to read and the snapshots to write under. Cheap to clone.
+///
+/// With a [`RadosHandle`](crate::RadosHandle) as its connection it may be used by any thread.
 #[derive(Clone)]
-pub struct IoCtx {
-    rados: Rados,
+pub struct IoCtx<C = Rados> {
+    connection: C,
+    context: Context,
+}
+
+/// What an [`IoCtx`] says with each request.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
     locator: ObjectLocator,
     flags: OsdFlags,
     mtime: Option<UTime>,
@@ -35,87 +43,147 @@ impl IoCtx {
     pub(crate) fn new(rados: Rados, pool: i64) -> Self {
         let timeout = rados.inner.options.op_timeout;
         Self {
-            rados,
-            locator: ObjectLocator::pool(pool),
-            flags: OsdFlags::NONE,
-            mtime: None,
-            snap: snap::NOSNAP,
-            snap_context: SnapContext::default(),
-            timeout,
+            connection: rados,
+            context: Context {
+                locator: ObjectLocator::pool(pool),
+                flags: OsdFlags::NONE,
+                mtime: None,
+                snap: snap::NOSNAP,
+                snap_context: SnapContext::default(),
+                timeout,
+            },
         }
+    }
+}
+
+impl Rados {
+    /// Sends a request and awaits the answer, for `timeout` at most where that is not zero.
+    async fn submit(&self, op: MOsdOp, aim: Aim, resend: Resend, timeout: Duration) -> Result<MOsdOpReply> {
+        if self.map().is_none() {
+            self.latest_map().await?;
+        }
+        let answer = self.inner.objecter.borrow_mut().submit(op, aim, resend);
+        let outcome = if timeout.is_zero() {
+            answer.await
+        } else {
+            // The objecter forgets a request whose answer nobody awaits.
+            let limited = tokio::time::timeout(timeout, answer).await;
+            limited.map_err(|_| Error::os("request", errno::ETIMEDOUT))?
+        };
+        outcome
+            .map_err(|_| spirula_monc::Error::ShutDown)?
+            .map_err(|e| Error::os("request", e))
+    }
+}
+
+impl<C> IoCtx<C> {
+    pub(crate) fn from_parts(connection: C, context: Context) -> Self {
+        Self { connection, context }
+    }
+
+    pub(crate) fn into_parts(self) -> (C, Context) {
+        (self.connection, self.context)
     }
 
     /// The same pool with another namespace.
     #[must_use]
     pub fn with_namespace(mut self, nspace: impl Into<ObjectName>) -> Self {
-        self.locator.nspace = nspace.into();
+        self.context.locator.nspace = nspace.into();
         self
     }
 
     /// The same pool with a locator key, which is hashed instead of the names.
     #[must_use]
     pub fn with_locator(mut self, key: impl Into<ObjectName>) -> Self {
-        self.locator.key = key.into();
+        self.context.locator.key = key.into();
         self
     }
 
     /// The same pool with more flags on every request, such as [`OsdFlags::FULL_FORCE`].
     #[must_use]
     pub fn with_flags(mut self, flags: OsdFlags) -> Self {
-        self.flags |= flags;
+        self.context.flags |= flags;
         self
     }
 
     /// The same pool with a modification time for every write instead of the clock's.
     #[must_use]
     pub fn with_mtime(mut self, mtime: UTime) -> Self {
-        self.mtime = Some(mtime);
+        self.context.mtime = Some(mtime);
         self
     }
 
     /// The same pool as it was at a snapshot, for reading only; [`snap::SNAPDIR`] for [`IoCtx::list_snaps`].
     #[must_use]
     pub fn with_snap_read(mut self, snap: SnapId) -> Self {
-        self.snap = snap;
+        self.context.snap = snap;
         self
     }
 
     /// The same pool for writes that preserve these self-managed snapshots.
     #[must_use]
     pub fn with_snap_context(mut self, context: SnapContext) -> Self {
-        self.snap_context = context;
+        self.context.snap_context = context;
         self
     }
 
     /// The same pool with another limit for the time of a request than `rados_osd_op_timeout`; zero for none.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.context.timeout = timeout;
         self
     }
 
     /// The pool's id.
     pub fn pool_id(&self) -> i64 {
-        self.locator.pool
+        self.context.locator.pool
     }
 
     /// The connection.
-    pub fn rados(&self) -> &Rados {
-        &self.rados
+    pub fn rados(&self) -> &C {
+        &self.connection
     }
 
     /// The namespace.
     pub fn namespace(&self) -> &ObjectName {
-        &self.locator.nspace
+        &self.context.locator.nspace
     }
 
     /// The snapshot that is read.
     pub(crate) fn snap_read(&self) -> SnapId {
-        self.snap
+        self.context.snap
     }
 
     pub(crate) fn locator(&self) -> &ObjectLocator {
-        &self.locator
+        &self.context.locator
+    }
+
+    /// A request as this context wants it.
+    pub(crate) fn request(&self, oid: ObjectName, ops: Vec<OsdOpIn>) -> MOsdOp {
+        let context = &self.context;
+        let mut op = request(context.locator.clone(), oid);
+        let writes = ops.iter().any(|o| o.op.code.is_modify());
+        let direction = if writes { OsdFlags::WRITE } else { OsdFlags::READ };
+        op.flags = context.flags | direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
+        op.ops = ops;
+        op.mtime = context.mtime.unwrap_or(op.mtime);
+        op.snapid = context.snap;
+        op.snapc = context.snap_context.clone();
+        op
+    }
+}
+
+impl<C: Connection> IoCtx<C> {
+    /// Runs `work` with this pool on the client's thread; see [`Connection::run`].
+    pub(crate) async fn run<T, F, W>(&self, bytes: usize, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(IoCtx) -> W + Send + 'static,
+        W: Future<Output = Result<T>> + 'static,
+    {
+        let context = self.context.clone();
+        let here = move |rados| work(IoCtx::from_parts(rados, context));
+        self.connection.run(bytes, here).await
     }
 
     /// Runs operations on one object, atomically.
@@ -139,22 +207,9 @@ impl IoCtx {
         })
     }
 
-    /// A request as this context wants it.
-    pub(crate) fn request(&self, oid: ObjectName, ops: Vec<OsdOpIn>) -> MOsdOp {
-        let mut op = request(self.locator.clone(), oid);
-        let writes = ops.iter().any(|o| o.op.code.is_modify());
-        let direction = if writes { OsdFlags::WRITE } else { OsdFlags::READ };
-        op.flags = self.flags | direction | OsdFlags::ACK | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR;
-        op.ops = ops;
-        op.mtime = self.mtime.unwrap_or(op.mtime);
-        op.snapid = self.snap;
-        op.snapc = self.snap_context.clone();
-        op
-    }
-
     pub(crate) async fn send(&self, oid: ObjectName, ops: Vec<OsdOpIn>, aim: Aim) -> Result<MOsdOpReply> {
         let mut op = self.request(oid, ops);
-        if op.flags.has(OsdFlags::WRITE) && self.snap != snap::NOSNAP {
+        if op.flags.has(OsdFlags::WRITE) && self.context.snap != snap::NOSNAP {
             return Err(Error::os("write to a snapshot", errno::EROFS));
         }
         if matches!(aim, Aim::Pg(_)) {
@@ -164,20 +219,9 @@ impl IoCtx {
     }
 
     pub(crate) async fn submit(&self, op: MOsdOp, aim: Aim, resend: Resend) -> Result<MOsdOpReply> {
-        if self.rados.map().is_none() {
-            self.rados.latest_map().await?;
-        }
-        let answer = self.rados.inner.objecter.borrow_mut().submit(op, aim, resend);
-        let outcome = if self.timeout.is_zero() {
-            answer.await
-        } else {
-            // The objecter forgets a request whose answer nobody awaits.
-            let limited = tokio::time::timeout(self.timeout, answer).await;
-            limited.map_err(|_| Error::os("request", errno::ETIMEDOUT))?
-        };
-        outcome
-            .map_err(|_| spirula_monc::Error::ShutDown)?
-            .map_err(|e| Error::os("request", e))
+        let (bytes, timeout) = (memory(&op.ops), self.context.timeout);
+        let submit = move |rados: Rados| async move { rados.submit(op, aim, resend, timeout).await };
+        self.connection.run(bytes, submit).await
     }
 
     /// Runs one operation and gives its output.
@@ -192,14 +236,31 @@ impl IoCtx {
     }
 
     /// The objects of the pool, PG by PG; those of all namespaces with `all`.
-    pub fn list(&self, all: bool) -> ObjectList {
+    pub fn list(&self, all: bool) -> ObjectList<C> {
         ObjectList::new(self.clone(), all)
     }
 
     /// The objects of one PG of the pool.
-    pub fn list_pg(&self, seed: u32, all: bool) -> ObjectList {
+    pub fn list_pg(&self, seed: u32, all: bool) -> ObjectList<C> {
         ObjectList::of_pg(self.clone(), all, seed)
     }
+}
+
+/// No object is larger, where nobody has set it so (`osd_max_object_size`): readers of whole objects ask for more than there is.
+const LARGEST_READ: u64 = 128 << 20;
+
+/// What a request and its answer take of memory, as far as that can be told before: the inputs, and what is asked for of data.
+fn memory(ops: &[OsdOpIn]) -> usize {
+    let of = |op: &OsdOpIn| {
+        let answer = match (op.op.code, op.op.args()) {
+            (OpCode::READ | OpCode::SPARSE_READ | OpCode::SYNC_READ, OpArgs::Extent(extent)) => extent.length,
+            _ => 0,
+        };
+        usize::try_from(answer.min(LARGEST_READ))
+            .unwrap_or(usize::MAX)
+            .saturating_add(op.data.len())
+    };
+    ops.iter().map(of).fold(0, usize::saturating_add)
 }
 
 /// An operation with flags.

@@ -2,12 +2,15 @@
 //! real Ceph cluster.
 //!
 //! [`Rados`] is a connection to a cluster, [`IoCtx`] a pool in it. Everything runs on tokio's current-thread
-//! runtime, inside a `LocalSet` or `LocalRuntime`.
+//! runtime, inside a `LocalSet` or `LocalRuntime`. Programs with several threads have a [`RadosHandle`], with the same
+//! operations: it leads to a client that has a thread to itself.
 
 mod class;
+mod connection;
 mod copy;
 mod data;
 mod error;
+mod handle;
 mod ioctx;
 mod list;
 mod lock;
@@ -20,10 +23,13 @@ mod snap;
 mod striper;
 mod tell;
 mod watch;
+mod worker;
 mod xattr;
 
+pub use connection::Connection;
 pub use copy::Chunk;
 pub use error::{Error, Result, errno};
+pub use handle::RadosHandle;
 pub use ioctx::{IoCtx, OpReply};
 pub use list::{Listed, ObjectList};
 pub use lock::{LockInfo, LockRequest, LockType, Locker};

@@ -7,7 +7,7 @@ use spirula_proto::osd::{ListArgs, OpArgs, OpCode, OsdOpIn};
 use spirula_proto::osd_op_data::{ListEntry, PgNlsResponse};
 
 use crate::objecter::Aim;
-use crate::{Error, IoCtx, Result};
+use crate::{Connection, Error, IoCtx, Rados, Result};
 
 /// The namespace that stands for all of them (`LIBRADOS_ALL_NSPACES`).
 const ALL_NAMESPACES: &str = "\u{1}";
@@ -27,8 +27,8 @@ pub struct Listed {
 
 /// A listing under way. Goes through the objects in the order of their bit-reversed hashes, and so through one PG
 /// after the other. The cursor is a place in that order: it survives splits of PGs.
-pub struct ObjectList {
-    io: IoCtx,
+pub struct ObjectList<C = Rados> {
+    io: IoCtx<C>,
     /// Where the next batch begins; the maximum at the end.
     cursor: HObject,
     batch: VecDeque<ListEntry>,
@@ -36,8 +36,8 @@ pub struct ObjectList {
     only: Option<u32>,
 }
 
-impl ObjectList {
-    pub(crate) fn new(io: IoCtx, all: bool) -> Self {
+impl<C: Connection> ObjectList<C> {
+    pub(crate) fn new(io: IoCtx<C>, all: bool) -> Self {
         let io = if all {
             io.with_namespace(ALL_NAMESPACES)
         } else {
@@ -51,7 +51,7 @@ impl ObjectList {
         }
     }
 
-    pub(crate) fn of_pg(io: IoCtx, all: bool, seed: u32) -> Self {
+    pub(crate) fn of_pg(io: IoCtx<C>, all: bool, seed: u32) -> Self {
         let first = HObject {
             pool: io.pool_id(),
             hash: seed,
@@ -65,15 +65,18 @@ impl ObjectList {
     }
 
     /// Whether the next batch belongs to another PG than the one that is listed.
-    fn is_past(&self) -> bool {
-        let Some(seed) = self.only else { return false };
-        let map = self.io.rados().map();
-        let pool = map.as_ref().and_then(|m| m.pool(self.io.pool_id()));
+    async fn is_past(&self) -> Result<bool> {
+        let Some(seed) = self.only else { return Ok(false) };
         let raw = PgId {
             pool: self.io.pool_id().cast_unsigned(),
             seed: self.cursor.hash,
         };
-        pool.is_some_and(|p| p.raw_pg_to_pg(raw).seed != seed)
+        let is_past = move |io: IoCtx| async move {
+            let map = io.rados().map();
+            let pool = map.as_ref().and_then(|m| m.pool(io.pool_id()));
+            Ok(pool.is_some_and(|p| p.raw_pg_to_pg(raw).seed != seed))
+        };
+        self.io.run(0, is_past).await
     }
 
     /// The next object, `None` after the last.
@@ -89,7 +92,7 @@ impl ObjectList {
                     locator: e.locator,
                 }));
             }
-            if self.cursor.max || self.is_past() {
+            if self.cursor.max || self.is_past().await? {
                 return Ok(None);
             }
             self.fetch().await?;
@@ -97,9 +100,6 @@ impl ObjectList {
     }
 
     async fn fetch(&mut self) -> Result<()> {
-        if self.io.rados().map().is_none() {
-            self.io.rados().latest_map().await?;
-        }
         // The PG that holds this hash, whatever the number of PGs is by the time the request arrives.
         let pg = PgId {
             pool: self.io.pool_id().cast_unsigned(),

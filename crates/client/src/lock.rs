@@ -7,7 +7,7 @@ use spirula_maps::ObjectName;
 use spirula_proto::osd::OsdOpIn;
 
 use crate::class::call;
-use crate::{IoCtx, Result};
+use crate::{Connection, IoCtx, Result};
 
 const CLASS: &str = "lock";
 
@@ -135,7 +135,7 @@ pub(crate) fn lock_op(lock: &LockRequest) -> Result<OsdOpIn> {
     call(CLASS, "lock", &encode_to_vec(lock))
 }
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     /// Takes a lock; creates the object where there is none.
     ///
     /// # Errors

@@ -8,13 +8,13 @@ use spirula_proto::osd_op_data::{
     OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals, OmapValsReply,
 };
 
-use crate::{IoCtx, Result};
+use crate::{Connection, IoCtx, Result};
 
 fn op(code: OpCode, input: &impl Encode) -> OsdOpIn {
     OsdOpIn::new(code, OpArgs::None, encode_to_vec(input))
 }
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     async fn ask<T: Decode>(&self, what: &'static str, oid: impl Into<ObjectName>, op: OsdOpIn) -> Result<T> {
         let out = self.one(what, oid, op).await?;
         Ok(Reader::new(&out).get()?)

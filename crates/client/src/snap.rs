@@ -10,14 +10,24 @@ use spirula_proto::mon::PoolOpCode;
 use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn};
 use spirula_proto::osd_op_data::ListSnapsResponse;
 
-use crate::{Error, IoCtx, Result, errno};
+use crate::{Connection, Error, IoCtx, Result, errno};
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     /// The pool by the newest map.
     async fn pool_now(&self) -> Result<PgPool> {
-        let map = self.rados().latest_map().await?;
-        let pool = map.pool(self.pool_id()).cloned();
-        pool.ok_or(Error::os("pool", errno::ENOENT))
+        let pool = |io: IoCtx| async move {
+            let map = io.rados().latest_map().await?;
+            let pool = map.pool(io.pool_id()).cloned();
+            pool.ok_or(Error::os("pool", errno::ENOENT))
+        };
+        self.run(0, pool).await
+    }
+
+    /// An operation on the pool's snapshots; see [`Rados::pool_op`](crate::Rados::pool_op).
+    async fn pool_op(&self, op: PoolOpCode, name: &str, id: SnapId) -> Result<Bytes> {
+        let name = name.to_owned();
+        let operate = move |io: IoCtx| async move { io.rados().pool_op(op, io.pool_id(), &name, id).await };
+        self.run(0, operate).await
     }
 
     /// Whether clients manage the pool's snapshots.
@@ -59,10 +69,7 @@ impl IoCtx {
         if self.snap_by_name(name).await.is_ok() {
             return Err(Error::os("create snapshot", errno::EEXIST));
         }
-        self.rados()
-            .pool_op(PoolOpCode::CREATE_SNAP, self.pool_id(), name, 0)
-            .await
-            .map(drop)
+        self.pool_op(PoolOpCode::CREATE_SNAP, name, 0).await.map(drop)
     }
 
     /// Removes a snapshot of the pool.
@@ -71,10 +78,7 @@ impl IoCtx {
     /// `ENOENT` where there is none of this name.
     pub async fn snap_remove(&self, name: &str) -> Result<()> {
         self.snap_by_name(name).await?;
-        self.rados()
-            .pool_op(PoolOpCode::DELETE_SNAP, self.pool_id(), name, 0)
-            .await
-            .map(drop)
+        self.pool_op(PoolOpCode::DELETE_SNAP, name, 0).await.map(drop)
     }
 
     /// Allocates the id of a new self-managed snapshot.
@@ -82,10 +86,7 @@ impl IoCtx {
     /// # Errors
     /// `EINVAL` where the pool has snapshots of its own.
     pub async fn self_managed_snap_create(&self) -> Result<SnapId> {
-        let data = self
-            .rados()
-            .pool_op(PoolOpCode::CREATE_UNMANAGED_SNAP, self.pool_id(), "", 0)
-            .await?;
+        let data = self.pool_op(PoolOpCode::CREATE_UNMANAGED_SNAP, "", 0).await?;
         Ok(Reader::new(&data).u64()?)
     }
 
@@ -94,8 +95,7 @@ impl IoCtx {
     /// # Errors
     /// The errno of the monitors.
     pub async fn self_managed_snap_remove(&self, id: SnapId) -> Result<()> {
-        self.rados()
-            .pool_op(PoolOpCode::DELETE_UNMANAGED_SNAP, self.pool_id(), "", id)
+        self.pool_op(PoolOpCode::DELETE_UNMANAGED_SNAP, "", id)
             .await
             .map(drop)
     }

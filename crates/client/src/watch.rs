@@ -14,7 +14,7 @@ use spirula_proto::osd_op_data::{ListWatchersResponse, NotifyAck, NotifyReplies,
 use tokio::sync::{mpsc, oneshot};
 
 use crate::objecter::{Aim, LingerEnd, Resend};
-use crate::{Error, IoCtx, Result, errno};
+use crate::{Connection, Error, IoCtx, Rados, Result, errno};
 
 /// Pause between two signs of life.
 const PING: Duration = Duration::from_secs(5);
@@ -46,19 +46,12 @@ pub struct NotifyOutcome {
 }
 
 /// A watch on an object. Without [`Watch::unwatch`] the OSD holds on to it until it times out.
-pub struct Watch {
-    io: IoCtx,
+pub struct Watch<C = Rados> {
+    io: IoCtx<C>,
     oid: ObjectName,
     cookie: u64,
+    /// While it is open the client keeps the watch.
     news: mpsc::UnboundedReceiver<WatchNews>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.task.abort();
-        self.io.rados().inner.objecter.borrow_mut().unlinger(self.cookie);
-    }
 }
 
 fn watch_op(op: WatchOp, cookie: u64, generation: u32, timeout: u32) -> OsdOpIn {
@@ -72,7 +65,7 @@ fn watch_op(op: WatchOp, cookie: u64, generation: u32, timeout: u32) -> OsdOpIn 
     OsdOpIn::new(OpCode::WATCH, OpArgs::Watch(args), Bytes::new())
 }
 
-/// The task of a watch.
+/// The task of a watch, on the client's thread.
 struct Keeper {
     io: IoCtx,
     oid: ObjectName,
@@ -81,6 +74,13 @@ struct Keeper {
     /// How often it was registered anew.
     generation: u32,
     news: mpsc::UnboundedSender<WatchNews>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let objecter = &self.io.rados().inner.objecter;
+        objecter.borrow_mut().unlinger(self.end.cookie);
+    }
 }
 
 impl Keeper {
@@ -165,14 +165,25 @@ impl Keeper {
         }
     }
 
+    /// Keeps the watch until it is lost, or nobody listens any more.
     async fn run(mut self, registered: oneshot::Sender<Result<i32>>) {
-        let first = self.register(false).await;
-        let stands = matches!(first, Ok(0..));
-        if registered.send(first).is_err() || !stands {
-            return;
-        }
-        if let Some(lost) = self.keep().await {
-            let _ = self.news.send(WatchNews::Lost(lost));
+        let news = self.news.clone();
+        let kept = async {
+            let first = self.register(false).await;
+            let stands = matches!(first, Ok(0..));
+            if registered.send(first).is_err() || !stands {
+                return None;
+            }
+            self.keep().await
+        };
+        let lost = tokio::select! {
+            biased;
+            () = news.closed() => None,
+            lost = kept => lost,
+        };
+        if let Some(lost) = lost {
+            // The watch may be on its way out.
+            let _ = news.send(WatchNews::Lost(lost));
         }
     }
 }
@@ -180,7 +191,7 @@ impl Keeper {
 /// [`errno::EAGAIN`] as the outcome of a request.
 const EAGAIN: i32 = -errno::EAGAIN;
 
-impl Watch {
+impl<C: Connection> Watch<C> {
     /// The client's number of the watch.
     pub fn cookie(&self) -> u64 {
         self.cookie
@@ -203,95 +214,53 @@ impl Watch {
     ///
     /// # Errors
     /// `ENOENT` where the object is gone.
-    pub async fn unwatch(self) -> Result<()> {
-        self.task.abort();
+    pub async fn unwatch(mut self) -> Result<()> {
+        self.news.close();
         let op = watch_op(WatchOp::UNWATCH, self.cookie, 0, 0);
         self.io.one("unwatch", &self.oid, op).await.map(drop)
     }
 }
 
 impl IoCtx {
-    /// Watches an object. The OSD gives the watch up when it hears nothing for `timeout_seconds`, 0 for its default.
-    ///
-    /// # Errors
-    /// `ENOENT` where there is no object.
-    pub async fn watch(&self, oid: impl Into<ObjectName>, timeout_seconds: u32) -> Result<Watch> {
-        let oid = oid.into();
-        if self.rados().map().is_none() {
-            self.rados().latest_map().await?;
-        }
-        let end = self
-            .rados()
-            .inner
-            .objecter
-            .borrow_mut()
-            .linger(oid.clone(), self.locator().clone());
-        let cookie = end.cookie;
-        let (sender, news) = mpsc::unbounded_channel();
-        let keeper = Keeper {
-            io: self.clone(),
-            oid: oid.clone(),
-            timeout: timeout_seconds,
-            end,
-            generation: 0,
-            news: sender,
-        };
-        let (registered, wait) = oneshot::channel();
-        let task = tokio::task::spawn_local(keeper.run(registered));
-        let watch = Watch {
-            io: self.clone(),
-            oid,
-            cookie,
-            news,
-            task,
-        };
-        let result = wait.await.map_err(|_| spirula_monc::Error::ShutDown)??;
-        if result < 0 {
-            return Err(Error::os("watch", result));
-        }
-        Ok(watch)
-    }
-
-    /// Answers a notification that the watch with this cookie was told.
-    ///
-    /// # Errors
-    /// `ENOENT` where the object is gone.
-    pub async fn notify_ack(
+    /// Watches an object for as long as somebody listens; gives the cookie and the news.
+    async fn watch_here(
         &self,
-        oid: impl Into<ObjectName>,
-        cookie: u64,
-        notify_id: u64,
-        reply: Bytes,
-    ) -> Result<()> {
-        let ack = NotifyAck {
-            notify_id,
-            cookie,
-            reply,
-        };
-        let op = OsdOpIn::new(OpCode::NOTIFY_ACK, OpArgs::Notify(0), encode_to_vec(&ack));
-        self.one("notify_ack", oid, op).await.map(drop)
-    }
-
-    /// Notifies all watchers of an object and waits for their answers, `timeout_seconds` at most.
-    ///
-    /// # Errors
-    /// `ENOENT` where there is no object. A watcher that does not answer is an outcome.
-    pub async fn notify(
-        &self,
-        oid: impl Into<ObjectName>,
-        payload: Bytes,
+        oid: ObjectName,
         timeout_seconds: u32,
-    ) -> Result<NotifyOutcome> {
-        let oid = oid.into();
+    ) -> Result<(u64, mpsc::UnboundedReceiver<WatchNews>)> {
         if self.rados().map().is_none() {
             self.rados().latest_map().await?;
         }
         let objecter = &self.rados().inner.objecter;
         let end = objecter.borrow_mut().linger(oid.clone(), self.locator().clone());
         let cookie = end.cookie;
-        let outcome = self.notify_until_done(oid, payload, timeout_seconds, end).await;
-        objecter.borrow_mut().unlinger(cookie);
-        outcome
+        let (sender, news) = mpsc::unbounded_channel();
+        let keeper = Keeper {
+            io: self.clone(),
+            oid,
+            timeout: timeout_seconds,
+            end,
+            generation: 0,
+            news: sender,
+        };
+        let (registered, wait) = oneshot::channel();
+        tokio::task::spawn_local(keeper.run(registered));
+        let result = wait.await.map_err(|_| spirula_monc::Error::ShutDown)??;
+        if result < 0 {
+            return Err(Error::os("watch", result));
+        }
+        Ok((cookie, news))
+    }
+
+    /// Notifies all watchers of an object and waits for their answers.
+    async fn notify_here(&self, oid: ObjectName, payload: Bytes, timeout: u32) -> Result<NotifyOutcome> {
+        if self.rados().map().is_none() {
+            self.rados().latest_map().await?;
+        }
+        let objecter = &self.rados().inner.objecter;
+        let end = objecter.borrow_mut().linger(oid.clone(), self.locator().clone());
+        let _ended = Unlinger(self.rados(), end.cookie);
+        self.notify_until_done(oid, payload, timeout, end).await
     }
 
     async fn notify_until_done(
@@ -337,6 +306,70 @@ impl IoCtx {
                 _ = end.moved.changed() => send = true,
             }
         }
+    }
+}
+
+/// Ends a notification, also where nobody waits for its outcome any more.
+struct Unlinger<'a>(&'a Rados, u64);
+
+impl Drop for Unlinger<'_> {
+    fn drop(&mut self) {
+        self.0.inner.objecter.borrow_mut().unlinger(self.1);
+    }
+}
+
+impl<C: Connection> IoCtx<C> {
+    /// Watches an object. The OSD gives the watch up when it hears nothing for `timeout_seconds`, 0 for its default.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no object.
+    pub async fn watch(&self, oid: impl Into<ObjectName>, timeout_seconds: u32) -> Result<Watch<C>> {
+        let oid = oid.into();
+        let watched = oid.clone();
+        let watch = move |io: IoCtx| async move { io.watch_here(watched, timeout_seconds).await };
+        let (cookie, news) = self.run(0, watch).await?;
+        Ok(Watch {
+            io: self.clone(),
+            oid,
+            cookie,
+            news,
+        })
+    }
+
+    /// Answers a notification that the watch with this cookie was told.
+    ///
+    /// # Errors
+    /// `ENOENT` where the object is gone.
+    pub async fn notify_ack(
+        &self,
+        oid: impl Into<ObjectName>,
+        cookie: u64,
+        notify_id: u64,
+        reply: Bytes,
+    ) -> Result<()> {
+        let ack = NotifyAck {
+            notify_id,
+            cookie,
+            reply,
+        };
+        let op = OsdOpIn::new(OpCode::NOTIFY_ACK, OpArgs::Notify(0), encode_to_vec(&ack));
+        self.one("notify_ack", oid, op).await.map(drop)
+    }
+
+    /// Notifies all watchers of an object and waits for their answers, `timeout_seconds` at most.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no object. A watcher that does not answer is an outcome.
+    pub async fn notify(
+        &self,
+        oid: impl Into<ObjectName>,
+        payload: Bytes,
+        timeout_seconds: u32,
+    ) -> Result<NotifyOutcome> {
+        let oid = oid.into();
+        let bytes = payload.len();
+        let notify = move |io: IoCtx| async move { io.notify_here(oid, payload, timeout_seconds).await };
+        self.run(bytes, notify).await
     }
 
     /// Who watches an object.

@@ -5,9 +5,9 @@ use spirula_maps::ObjectName;
 use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn, XattrArgs};
 use spirula_proto::osd_op_data::{XattrInput, Xattrs};
 
-use crate::{IoCtx, Result};
+use crate::{Connection, IoCtx, Result};
 
-impl IoCtx {
+impl<C: Connection> IoCtx<C> {
     /// An attribute's value.
     ///
     /// # Errors

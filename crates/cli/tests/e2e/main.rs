@@ -11,6 +11,7 @@ mod common;
 
 mod auth;
 mod capabilities;
+mod client_handle;
 mod commands;
 mod conformance;
 mod connection_modes;
