@@ -1,4 +1,4 @@
-//! Operations on objects' data.
+//! Operations on objects' data. What is written may be several buffers: it goes out without being put together.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use spirula_proto::osd::{AllocHintArgs, Extent, OpArgs, OpCode, OpFlags, OsdOpIn
 use spirula_proto::osd_op_data::StatResult;
 
 use crate::ioctx::flagged;
-use crate::{Connection, IoCtx, Result};
+use crate::{BytesList, Connection, IoCtx, Result};
 
 impl<C: Connection> IoCtx<C> {
     /// Reads up to `len` bytes from `offset`; short at the object's end.
@@ -29,7 +29,13 @@ impl<C: Connection> IoCtx<C> {
     ///
     /// # Errors
     /// The errno of the OSD.
-    pub async fn write(&self, oid: impl Into<ObjectName>, offset: u64, data: Bytes) -> Result<()> {
+    pub async fn write(
+        &self,
+        oid: impl Into<ObjectName>,
+        offset: u64,
+        data: impl Into<BytesList>,
+    ) -> Result<()> {
+        let data = data.into();
         let args = extent(offset, data.len() as u64);
         self.one("write", oid, OsdOpIn::new(OpCode::WRITE, args, data))
             .await
@@ -40,7 +46,8 @@ impl<C: Connection> IoCtx<C> {
     ///
     /// # Errors
     /// The errno of the OSD.
-    pub async fn write_full(&self, oid: impl Into<ObjectName>, data: Bytes) -> Result<()> {
+    pub async fn write_full(&self, oid: impl Into<ObjectName>, data: impl Into<BytesList>) -> Result<()> {
+        let data = data.into();
         let args = extent(0, data.len() as u64);
         self.one("write_full", oid, OsdOpIn::new(OpCode::WRITEFULL, args, data))
             .await
@@ -51,7 +58,8 @@ impl<C: Connection> IoCtx<C> {
     ///
     /// # Errors
     /// The errno of the OSD.
-    pub async fn append(&self, oid: impl Into<ObjectName>, data: Bytes) -> Result<()> {
+    pub async fn append(&self, oid: impl Into<ObjectName>, data: impl Into<BytesList>) -> Result<()> {
+        let data = data.into();
         let args = extent(0, data.len() as u64);
         self.one("append", oid, OsdOpIn::new(OpCode::APPEND, args, data))
             .await

@@ -36,5 +36,6 @@ pub use lock::{LockInfo, LockRequest, LockType, Locker};
 pub use options::{Options, Source};
 pub use rados::Rados;
 pub use spirula_monc::CommandReply;
+pub use spirula_proto::BytesList;
 pub use striper::{Layout, Piece, Striper};
 pub use watch::{NotifyOutcome, Watch, WatchNews};

@@ -8,7 +8,7 @@ use spirula_proto::osd_op_data::{
     OmapGetKeys, OmapGetVals, OmapKeys, OmapKeysReply, OmapRange, OmapVals, OmapValsReply,
 };
 
-use crate::{Connection, IoCtx, Result};
+use crate::{BytesList, Connection, IoCtx, Result};
 
 fn op(code: OpCode, input: &impl Encode) -> OsdOpIn {
     OsdOpIn::new(code, OpArgs::None, encode_to_vec(input))
@@ -115,7 +115,11 @@ impl<C: Connection> IoCtx<C> {
     ///
     /// # Errors
     /// The errno of the OSD.
-    pub async fn omap_set_header(&self, oid: impl Into<ObjectName>, header: Bytes) -> Result<()> {
+    pub async fn omap_set_header(
+        &self,
+        oid: impl Into<ObjectName>,
+        header: impl Into<BytesList>,
+    ) -> Result<()> {
         let op = OsdOpIn::new(OpCode::OMAPSETHEADER, OpArgs::None, header);
         self.one("omap_set_header", oid, op).await.map(drop)
     }

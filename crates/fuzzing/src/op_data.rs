@@ -20,7 +20,10 @@ pub(crate) fn run(data: &[u8]) {
     let data = Bytes::copy_from_slice(from.rest());
     op.payload_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
     output(&op, &data);
-    input(&OsdOpIn { op, data });
+    input(&OsdOpIn {
+        op,
+        data: data.into(),
+    });
 }
 
 fn decode<T: Decode>(data: &[u8]) {
@@ -46,7 +49,7 @@ pub(crate) fn input(op: &OsdOpIn) {
         op.op.code
     );
     let _ = (XattrInput::of(op), CallInput::of(op));
-    let data = &op.data;
+    let data = &op.data.to_bytes();
     match op.op.code {
         OpCode::NOTIFY => decode_twice::<NotifyRequest>(data),
         OpCode::NOTIFY_ACK => decode_twice::<NotifyAck>(data),

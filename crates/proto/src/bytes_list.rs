@@ -85,6 +85,27 @@ impl BytesList {
         Some(out.freeze())
     }
 
+    /// Takes the first `len` bytes off, or all where there are not as many. Buffers are cut, not copied.
+    #[must_use]
+    pub fn split_to(&mut self, len: usize) -> Self {
+        let (mut front, mut back) = (Self::new(), Self::new());
+        for b in self.iter() {
+            let cut = (len - front.len()).min(b.len());
+            front.push(b.slice(..cut));
+            back.push(b.slice(cut..));
+        }
+        *self = back;
+        front
+    }
+
+    /// All bytes in one piece, without a copy where there is one buffer.
+    pub fn into_bytes(self) -> Bytes {
+        match self.rest.is_empty() {
+            true => self.first,
+            false => self.to_bytes(),
+        }
+    }
+
     /// All bytes in one piece, without a copy where there is one buffer.
     pub fn to_bytes(&self) -> Bytes {
         if self.rest.is_empty() {
@@ -110,6 +131,30 @@ impl From<Bytes> for BytesList {
 impl From<Vec<u8>> for BytesList {
     fn from(v: Vec<u8>) -> Self {
         Bytes::from(v).into()
+    }
+}
+
+impl From<&'static [u8]> for BytesList {
+    fn from(b: &'static [u8]) -> Self {
+        Bytes::from_static(b).into()
+    }
+}
+
+impl From<&'static str> for BytesList {
+    fn from(s: &'static str) -> Self {
+        s.as_bytes().into()
+    }
+}
+
+impl From<String> for BytesList {
+    fn from(s: String) -> Self {
+        Bytes::from(s).into()
+    }
+}
+
+impl From<Vec<Bytes>> for BytesList {
+    fn from(buffers: Vec<Bytes>) -> Self {
+        buffers.into_iter().collect()
     }
 }
 
@@ -152,5 +197,19 @@ mod tests {
         assert_eq!(list.slice(usize::MAX, 2), None);
         assert_eq!(list.to_bytes(), "abcdefgh");
         assert_eq!(list, BytesList::from(Bytes::from("abcdefgh")));
+    }
+
+    #[test]
+    fn lists_are_cut_without_copies() {
+        let (abc, defg) = (Bytes::from("abc"), Bytes::from("defg"));
+        let mut rest = BytesList::from(vec![abc.clone(), defg.clone()]);
+        let front = rest.split_to(5);
+        let buffers: Vec<&Bytes> = front.iter().chain(rest.iter()).collect();
+        assert_eq!(buffers, ["abc", "de", "fg"]);
+        let at = |n: usize| buffers[n].as_ptr();
+        assert_eq!([at(0), at(1)], [abc.as_ptr(), defg.as_ptr()]);
+        assert_eq!(at(2), defg[2..].as_ptr());
+        assert_eq!(front.clone().into_bytes(), "abcde");
+        assert_eq!((rest.split_to(9).into_bytes(), rest.len()), ("fg".into(), 0));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirula_client::{IoCtx, LockRequest, LockType, OpReply, errno};
+use spirula_client::{BytesList, IoCtx, LockRequest, LockType, OpReply, errno};
 use spirula_denc::{Decode, Encode, Reader, Writer};
 use spirula_maps::ObjectName;
 use spirula_proto::osd::{Extent, OpArgs, OpCode, OpFlags, OsdFlags, OsdOpIn};
@@ -30,6 +30,16 @@ fn made(call: Option<OsdOpIn>) -> Result<OsdOpIn> {
 /// A call of a method of any class.
 pub(crate) fn method(class: &str, method: &str, input: &impl Encode) -> Result<OsdOpIn> {
     made(CallInput::op_with(class, method, input))
+}
+
+/// A call of a method of any class with data behind the input, which is not copied.
+pub(crate) fn method_with_data(
+    class: &str,
+    method: &str,
+    input: &impl Encode,
+    data: &BytesList,
+) -> Result<OsdOpIn> {
+    made(CallInput::op_with_data(class, method, input, data))
 }
 
 /// A call of a method of the class `rbd`.
@@ -90,7 +100,7 @@ pub(crate) fn create(exclusive: bool) -> OsdOpIn {
 }
 
 /// An operation on a range.
-pub(crate) fn ranged(code: OpCode, offset: u64, length: u64, data: Bytes) -> OsdOpIn {
+pub(crate) fn ranged(code: OpCode, offset: u64, length: u64, data: impl Into<BytesList>) -> OsdOpIn {
     let extent = Extent {
         offset,
         length,

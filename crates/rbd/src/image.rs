@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spirula_classes::rbd::{ParentImageSpec, features};
-use spirula_client::{IoCtx, errno};
+use spirula_client::{BytesList, IoCtx, errno};
 use spirula_proto::osd::OsdOpIn;
 use tokio::sync::{
     Mutex, MutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock, Semaphore,
@@ -570,7 +570,8 @@ impl Image {
     ///
     /// # Errors
     /// `EINVAL` where it is not within the image, `EROFS` where that is read only or somebody does not give up its lock.
-    pub async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+    pub async fn write(&self, offset: u64, data: impl Into<BytesList>) -> Result<()> {
+        let data = data.into();
         self.inner.start(|inner| inner.write(offset, data)).await
     }
 

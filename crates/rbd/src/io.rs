@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use spirula_classes::rbd::object_state::{EXISTS, PENDING};
-use spirula_client::{IoCtx, Piece, errno};
+use spirula_client::{BytesList, IoCtx, Piece, errno};
 use spirula_maps::snap;
 use spirula_proto::osd::{OpCode, OsdOpIn};
 use tokio::task::JoinSet;
@@ -251,7 +251,7 @@ impl Inner {
         self.data.clone().with_snap_context(header.snap_context())
     }
 
-    pub(crate) async fn write(self: Rc<Self>, offset: u64, data: Bytes) -> Result<()> {
+    pub(crate) async fn write(self: Rc<Self>, offset: u64, data: BytesList) -> Result<()> {
         let writing = Rc::new(self.begin_write().await?);
         let len = data.len() as u64;
         self.check_range(offset, len)?;
@@ -274,7 +274,7 @@ impl Inner {
                 inner.change_object(&writing, piece.object, change).await
             }
         });
-        let events = |j: &Journal| Event::writes(offset, note, j.max_event());
+        let events = |j: &Journal| Event::writes(offset, note.to_bytes(), j.max_event());
         writing.noted(events, write, None).await
     }
 

@@ -73,7 +73,8 @@ impl Writes {
             let (at, len) = (offset + range.start as u64, range.len() as u64);
             if has_data {
                 let (image, part) = (Rc::clone(&self.image), data.slice(range));
-                self.begin(at..at + len, len, image.write(at, part)).await?;
+                self.begin(at..at + len, len, image.write(at, part.into()))
+                    .await?;
             } else if !is_new {
                 self.discard(at, len).await?;
             }

@@ -224,7 +224,7 @@ impl Load {
                 io.read(&name, off, len).await.map(drop)
             } else {
                 let zeros = vec![0; usize::try_from(len).unwrap_or(0)];
-                io.write(&name, off, zeros.into()).await
+                io.write(&name, off, zeros).await
             };
             if let Err(e) = result {
                 // The load goes on, as with the official tool.

@@ -163,7 +163,7 @@ impl Tool {
     pub(super) async fn set_omap_header(&self) -> Done {
         let OnObject { io, oid, rest, .. } = self.object_command(1..)?;
         let header = rest.first().cloned().unwrap_or_default();
-        let set = io.omap_set_header(&oid, header.into()).await;
+        let set = io.omap_set_header(&oid, header).await;
         set.map_err(|e| self.failed("error setting omap value", &oid, &e))
     }
 }

@@ -61,11 +61,24 @@ fn data(thread: usize, n: usize) -> Bytes {
     Bytes::from(vec![(thread * 31 + n) as u8; len])
 }
 
+/// The same in several buffers, as they come from somewhere else.
+fn pieces(data: &Bytes) -> Vec<Bytes> {
+    let cut = data.len() / 3;
+    vec![
+        data.slice(..cut),
+        Bytes::new(),
+        data.slice(cut..cut + 7),
+        data.slice(cut + 7..),
+    ]
+}
+
 /// What one thread does; it counts its writes.
 async fn work(pool: Pool, thread: usize, written: Arc<AtomicUsize>) {
     for n in 0..OBJECTS {
         let name = format!("{thread}.{n}");
-        pool.write_full(name.as_str(), data(thread, n)).await.unwrap();
+        pool.write_full(name.as_str(), pieces(&data(thread, n)))
+            .await
+            .unwrap();
         let key = Bytes::from(name.clone());
         let values = [(key.clone(), Bytes::from_static(b"v"))].into_iter().collect();
         pool.omap_set(name.as_str(), &values).await.unwrap();

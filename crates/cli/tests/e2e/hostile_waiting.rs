@@ -52,7 +52,7 @@ fn watch(cookie: u64) -> OsdOpIn {
         timeout: 600,
         ..WatchArgs::default()
     };
-    OsdOpIn::new(OpCode::WATCH, OpArgs::Watch(args), Vec::new())
+    OsdOpIn::new(OpCode::WATCH, OpArgs::Watch(args), Vec::<u8>::new())
 }
 
 fn notify(cookie: u64, len: usize) -> OsdOpIn {

@@ -51,7 +51,10 @@ async fn change(random: &mut Random, image: &Image, model: &mut [u8]) {
     match random.below(10) {
         0..5 => {
             part.copy_from_slice(&random.data(len));
-            image.write(offset, Bytes::copy_from_slice(part)).await.unwrap();
+            // In two buffers, which need not end where objects do.
+            let (front, back) = part.split_at(len / 3);
+            let buffers = vec![Bytes::copy_from_slice(front), Bytes::copy_from_slice(back)];
+            image.write(offset, buffers).await.unwrap();
         }
         5 => {
             part.fill(0);

@@ -155,7 +155,10 @@ fn op(input: &mut Input<'_>) -> OsdOpIn {
         raw_args,
         payload_len: data.len() as u32,
     };
-    OsdOpIn { op, data }
+    OsdOpIn {
+        op,
+        data: data.into(),
+    }
 }
 
 pub(crate) fn ops(data: &[u8]) {

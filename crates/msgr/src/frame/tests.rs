@@ -185,6 +185,32 @@ proptest! {
 }
 
 #[test]
+fn a_list_of_buffers_is_on_the_wire_what_one_buffer_is() {
+    for secure in [false, true] {
+        let (mut one, _) = pair(secure);
+        let (mut many, _) = pair(secure);
+        // Some are small enough to be copied between the headers.
+        let buffers: Vec<Vec<u8>> = (0..600usize).map(|n| vec![n as u8; 700 + n]).collect();
+        let mut joined = message(vec![1; 100], Vec::new(), Vec::new());
+        joined.data = Bytes::from(buffers.concat()).into();
+        one.message(joined).unwrap();
+        many.message(message(vec![1; 100], Vec::new(), buffers)).unwrap();
+        let whole = take(&mut one);
+        // In pieces, as a socket takes them.
+        let mut written = Vec::new();
+        while many.pending() > 0 {
+            let mut slices = Vec::new();
+            many.slices(&mut slices, 5000);
+            let some: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+            drop(slices);
+            many.wrote(some.len());
+            written.extend(some);
+        }
+        assert!(written == whole, "secure: {secure}");
+    }
+}
+
+#[test]
 fn an_aborted_frame_is_dropped_and_the_next_one_delivered() {
     for data in [100, 100_000] {
         let (mut enc, mut dec) = pair(false);

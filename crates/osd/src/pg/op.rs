@@ -272,7 +272,7 @@ impl From<OsdOpIn> for OsdOp {
             code: o.op.code,
             flags: o.op.flags,
             body: o.op.raw_args,
-            indata: o.data,
+            indata: o.data.into_bytes(),
             sent: (o.op.code, o.op.raw_args),
             ..Self::default()
         }

@@ -178,7 +178,7 @@ fn repeated_patterns_are_written_whole() {
     sim.settle();
     let (length, pattern) = (3_000_003, 3);
     let mut op = write_same(length, pattern);
-    op.data = Bytes::from_static(b"abc");
+    op.data = "abc".into();
     assert_eq!(sim.call("o", vec![op]).result, 0);
     let data = sim.read("o").unwrap();
     assert_eq!(data.len() as u64, length);

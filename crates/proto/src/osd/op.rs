@@ -97,13 +97,13 @@ impl Decode for OsdOp {
 pub struct OsdOpIn {
     /// The operation. Its payload length is set when the message is encoded.
     pub op: OsdOp,
-    /// Its input, shared with the received message.
-    pub data: Bytes,
+    /// Its input. What was received is one buffer, shared with the message where it lies in one of its.
+    pub data: BytesList,
 }
 
 impl OsdOpIn {
     /// An operation with input.
-    pub fn new(code: OpCode, args: OpArgs, data: impl Into<Bytes>) -> Self {
+    pub fn new(code: OpCode, args: OpArgs, data: impl Into<BytesList>) -> Self {
         let data = data.into();
         let mut op = OsdOp::new(code, args);
         op.payload_len = u32::try_from(data.len()).unwrap_or(u32::MAX);

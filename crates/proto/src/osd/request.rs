@@ -118,7 +118,7 @@ impl Payload for MOsdOp {
         for OsdOpIn { op, data } in self.ops.iter().take(usize::from(u16::MAX)) {
             let payload_len = u32::try_from(data.len()).unwrap_or(u32::MAX);
             w.put(&OsdOp { payload_len, ..*op });
-            out.data.push(data.clone());
+            out.data.extend(data);
         }
         w.u64(self.snapid);
         w.put(&self.snapc);
@@ -150,7 +150,10 @@ impl Payload for MOsdOp {
         let locator: ObjectLocator = r.get()?;
         let oid = name(r, msg)?;
         let n = usize::from(r.u16()?);
-        let ops = OsdOp::decode_many(n, r, &msg.data, |op, data| OsdOpIn { op, data })?;
+        let ops = OsdOp::decode_many(n, r, &msg.data, |op, data| OsdOpIn {
+            op,
+            data: data.into(),
+        })?;
         Ok(Self {
             tid: msg.header.tid,
             spg,

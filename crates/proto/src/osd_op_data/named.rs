@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::{Encode, Writer};
 
+use crate::BytesList;
 use crate::osd::{CallArgs, OpArgs, OpCode, OsdOpIn, XattrArgs};
 
 /// Output of `GETXATTRS`: values by name. Names are without the underscore that the disk form has.
@@ -39,7 +40,7 @@ impl XattrInput {
         let OpArgs::Xattr(args) = op.op.args() else {
             return None;
         };
-        Self::new(args, &op.data)
+        Self::new(args, &op.data.to_bytes())
     }
 
     /// The input that `data` is under these arguments, sharing its bytes; `None` where the lengths lie.
@@ -91,7 +92,7 @@ impl CallInput {
             args.method_len.into(),
             usize::try_from(args.input_len).ok()?,
         ];
-        let [class, method, input] = cut(&op.data, lens)?;
+        let [class, method, input] = cut(&op.data.to_bytes(), lens)?;
         Some(Self { class, method, input })
     }
 
@@ -104,6 +105,20 @@ impl CallInput {
     /// than 255 bytes.
     pub fn op_with(class: &str, method: &str, input: &impl Encode) -> Option<OsdOpIn> {
         Self::written(class, method, |w| w.put(input))
+    }
+
+    /// A call of `class.method` with a value and data behind it, which is not copied; `None` where a name is longer than 255 bytes.
+    pub fn op_with_data(class: &str, method: &str, input: &impl Encode, data: &BytesList) -> Option<OsdOpIn> {
+        let mut op = Self::op_with(class, method, input)?;
+        let OpArgs::Call(args) = op.op.args() else {
+            return None;
+        };
+        let args = CallArgs {
+            input_len: args.input_len.checked_add(u32::try_from(data.len()).ok()?)?,
+            ..args
+        };
+        op.data.extend(data);
+        Some(OsdOpIn::new(OpCode::CALL, OpArgs::Call(args), op.data))
     }
 
     fn written(class: &str, method: &str, input: impl FnOnce(&mut Writer)) -> Option<OsdOpIn> {
@@ -133,7 +148,7 @@ mod tests {
         assert_eq!((&x.name[..], &x.value[..]), (&b"key"[..], &b"value"[..]));
 
         let mut short = op.clone();
-        short.data = short.data.slice(..7);
+        short.data = short.data.split_to(7);
         assert_eq!(XattrInput::of(&short), None);
 
         let c = CallInput::of(&CallInput::op("lock", "get_info", b"in").unwrap()).unwrap();
@@ -142,5 +157,8 @@ mod tests {
             (&b"lock"[..], &b"get_info"[..], &b"in"[..])
         );
         assert_eq!(CallInput::of(&op), None);
+        let behind = BytesList::from(vec![Bytes::from("ab"), Bytes::from("c")]);
+        let behind = CallInput::op_with_data("lock", "get_info", &3u8, &behind).unwrap();
+        assert_eq!(behind, CallInput::op("lock", "get_info", b"\x03abc").unwrap());
     }
 }

@@ -28,7 +28,7 @@ fn a_write_has_its_extent_and_bytes() {
     let args = r.ops[0].op.args();
     let extent = args.extent().unwrap();
     assert_eq!((extent.offset, extent.length), (5, 3));
-    assert_eq!(r.ops[0].data, "xyz");
+    assert_eq!(r.ops[0].data.to_bytes(), "xyz");
     let me = EntityName::new(EntityType::CLIENT, 4117);
     assert_eq!(r.reqid(me).name, me);
     let object = r.object();
@@ -43,7 +43,10 @@ fn a_write_has_its_extent_and_bytes() {
 fn operation_input_shares_the_received_data() {
     let m = message("osd_op:append");
     let r: MOsdOp = m.decode().unwrap();
-    assert_eq!(r.ops[0].data.as_ptr(), m.data.iter().next().unwrap().as_ptr());
+    assert_eq!(
+        r.ops[0].data.to_bytes().as_ptr(),
+        m.data.iter().next().unwrap().as_ptr()
+    );
     assert!(m.front.as_ptr_range().contains(&r.oid.as_bytes().as_ptr()));
 }
 
@@ -55,7 +58,7 @@ fn stat_attributes_and_listing_come_back() {
     assert_eq!(x.get(&b"k1"[..]), Some(&Bytes::from("v1")));
     let l: PgNlsResponse = output("pgnls");
     assert_eq!(encode_to_vec(&l).len(), 49);
-    let begin = decode_all::<HObject>(&request("pgnls").ops[0].data).unwrap();
+    let begin = decode_all::<HObject>(&request("pgnls").ops[0].data.to_bytes()).unwrap();
     assert!(begin <= HObject::max());
     assert!(matches!(request("pgnls").ops[0].op.args(), OpArgs::List(l) if l.count > 0));
 }
@@ -84,7 +87,7 @@ fn one_message_may_hold_many_operations() {
     assert!(
         matches!(r.ops[5].op.args(), OpArgs::WriteSame(w) if w.data_length == 2 && w.length == 4 && w.offset == 8)
     );
-    let vals: OmapVals = decode_all(&r.ops[8].data).unwrap();
+    let vals: OmapVals = decode_all(&r.ops[8].data.to_bytes()).unwrap();
     assert_eq!(
         vals,
         BTreeMap::from([("o1".into(), "w1".into()), ("o2".into(), "w2".into())])
@@ -101,8 +104,18 @@ fn one_message_may_hold_many_operations() {
     assert_eq!(some.len(), 1);
 
     let get = request("omap-get-vals+omap-get-keys+omap-get-vals-by-keys");
-    assert_eq!(decode_all::<OmapGetVals>(&get.ops[0].data).unwrap().max, 10);
-    assert_eq!(decode_all::<OmapGetKeys>(&get.ops[1].data).unwrap().max, 10);
+    assert_eq!(
+        decode_all::<OmapGetVals>(&get.ops[0].data.to_bytes())
+            .unwrap()
+            .max,
+        10
+    );
+    assert_eq!(
+        decode_all::<OmapGetKeys>(&get.ops[1].data.to_bytes())
+            .unwrap()
+            .max,
+        10
+    );
 }
 
 #[test]
@@ -111,10 +124,10 @@ fn watches_and_notifications_go_around() {
         panic!("no watch")
     };
     assert_ne!(w.cookie, 0);
-    let n: NotifyRequest = decode_all(&request("notify").ops[0].data).unwrap();
+    let n: NotifyRequest = decode_all(&request("notify").ops[0].data.to_bytes()).unwrap();
     assert_eq!(n.payload, "hey");
     let id: u64 = output("notify");
-    let ack: NotifyAck = decode_all(&request("notify-ack").ops[0].data).unwrap();
+    let ack: NotifyAck = decode_all(&request("notify-ack").ops[0].data.to_bytes()).unwrap();
     assert_eq!(ack.notify_id, id);
     let done = crate::hex::messages()
         .iter()
@@ -156,8 +169,8 @@ fn hints_copies_and_omap_changes_are_read() {
     let write = request("set-alloc-hint+write");
     assert!(matches!(write.ops[0].op.args(), OpArgs::AllocHint(h) if h.expected_object_size == 4096));
     assert_eq!((write.ops[1].data.len(), write.snapc.is_valid()), (4096, true));
-    let source: CopySource = decode_all(&request("copy-from").ops[0].data).unwrap();
+    let source: CopySource = decode_all(&request("copy-from").ops[0].data.to_bytes()).unwrap();
     assert_eq!((source.oid, source.truncate), ("w2".into(), None));
-    let keys: OmapKeys = decode_all(&request("omap-rm-keys").ops[0].data).unwrap();
+    let keys: OmapKeys = decode_all(&request("omap-rm-keys").ops[0].data.to_bytes()).unwrap();
     assert!(keys.contains(&b"k"[..]));
 }

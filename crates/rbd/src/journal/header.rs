@@ -1,7 +1,7 @@
 //! The header of a journal: who writes and follows it, which objects hold its entries, and its removal.
 
 use spirula_classes::journal::{Client, ObjectPosition, ObjectSetPosition, Tag};
-use spirula_client::{IoCtx, errno};
+use spirula_client::{BytesList, IoCtx, errno};
 use spirula_denc::{Decode, Encode, Reader, Writer, encode_to_vec};
 
 use crate::cls::{self, Nothing, ask_of};
@@ -347,8 +347,10 @@ impl JournalHeader {
     }
 
     /// Appends entries to an object, which must be smaller than objects get.
-    pub(super) async fn append(&self, object: u64, entries: bytes::Bytes) -> Result<()> {
-        let call = cls::method("journal", "append", &(self.object_size, entries))?;
+    pub(super) async fn append(&self, object: u64, entries: &BytesList) -> Result<()> {
+        // The entries follow as a blob: their length, then they.
+        let len = u32::try_from(entries.len()).map_err(|_| Error::os("journal", errno::E2BIG))?;
+        let call = cls::method_with_data("journal", "append", &(self.object_size, len), entries)?;
         cls::change(&self.entries, "journal", self.object(object), vec![call]).await
     }
 }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spirula_classes::journal::ObjectPosition;
-use spirula_client::errno;
+use spirula_client::{BytesList, errno};
 use spirula_denc::UTime;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
@@ -198,7 +198,10 @@ impl Journal {
             }
             let object = self.header.object_of(recorder.set, place);
             recorder.sizes[at] += entry.len() as u64;
-            waiting.entry(object).or_insert_with(Vec::new).extend(entry);
+            waiting
+                .entry(object)
+                .or_insert_with(BytesList::new)
+                .push(entry.into());
             noted.push(self.commits.borrow_mut().begin(ObjectPosition {
                 object_number: object,
                 tag_tid: id.0,
@@ -210,11 +213,11 @@ impl Journal {
         Ok(noted)
     }
 
-    async fn send(&self, waiting: &mut BTreeMap<u64, Vec<u8>>) -> Result<()> {
+    async fn send(&self, waiting: &mut BTreeMap<u64, BytesList>) -> Result<()> {
         let mut tasks = JoinSet::new();
         for (object, entries) in std::mem::take(waiting) {
             let header = Rc::clone(&self.header);
-            tasks.spawn_local(async move { header.append(object, entries.into()).await });
+            tasks.spawn_local(async move { header.append(object, &entries).await });
         }
         let mut all = Ok(());
         while let Some(sent) = tasks.join_next().await {

@@ -127,7 +127,7 @@ impl Replay {
         data.truncate(self.within(offset, data.len() as u64) as usize);
         match data.is_empty() {
             true => Ok(()),
-            false => Rc::clone(&self.image).write(offset, data).await,
+            false => Rc::clone(&self.image).write(offset, data.into()).await,
         }
     }
 

@@ -217,7 +217,7 @@ async fn write_where_different(source: &Rc<Inner>, offset: u64, data: Bytes) -> 
     if data.iter().all(|b| *b == 0) {
         source.start(|inner| inner.discard(offset, len)).await
     } else {
-        source.start(|inner| inner.write(offset, data)).await
+        source.start(|inner| inner.write(offset, data.into())).await
     }
 }
 

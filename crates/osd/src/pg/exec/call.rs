@@ -63,7 +63,10 @@ impl View<'_, '_> {
     fn run(&mut self, code: OpCode, flags: OpFlags, args: OpArgs, indata: Bytes) -> Result<Bytes, Error> {
         self.exec.user_modify |= code.is_modify();
         let op = spirula_proto::osd::OsdOp::new(code, args).with_flags(flags);
-        let mut op = OsdOp::from(OsdOpIn { op, data: indata });
+        let mut op = OsdOp::from(OsdOpIn {
+            op,
+            data: indata.into(),
+        });
         match self.exec.one(&mut op) {
             Ok(_) => {
                 self.exec.steps += 1;
