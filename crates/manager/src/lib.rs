@@ -4,11 +4,12 @@
 //! monitor, with [`Process`]) hands it [`Request`]s and hears [`News`].
 
 mod clients;
+mod cluster;
 mod desk;
 mod failure;
 mod images;
 mod module;
-mod pools;
+mod modules;
 mod process;
 pub mod python;
 mod question;
@@ -20,7 +21,7 @@ mod tasks;
 mod wire;
 
 pub use clients::ADDRESSES;
-pub use pools::IMAGES;
+pub use cluster::IMAGES;
 pub use process::{COMMAND, Process, ServeError, restrict, serve};
 pub use question::{Authority, Holder, MODULE, Question, Reply, errno};
 pub use rights::{Basis, Login, Origin, Place};

@@ -1,71 +1,43 @@
-//! The module for images as a whole: which part of it answers a command.
+//! What a module of the manager is: the commands that it answers, and the work that it does without being asked.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
-use spirula_client::Rados;
-
-use crate::clients::Clients;
+use crate::cluster::Snapshot;
 use crate::failure::Failure;
 use crate::question::{Question, Reply};
-use crate::schedules::{Kind, Scheduler};
-use crate::tasks::Tasks;
 
-/// The module.
-pub(crate) struct Module {
-    rados: Rados,
-    tasks: Rc<Tasks>,
-    trash_purges: Rc<Scheduler>,
-    mirror_snapshots: Rc<Scheduler>,
+/// A future of the manager's thread.
+pub(crate) type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A command and all that a module needs to answer it.
+#[derive(Clone)]
+pub(crate) struct Asked<'a> {
+    /// The question's number, by which the monitor knows whose it is.
+    pub(crate) number: u64,
+    /// What is asked.
+    pub(crate) question: &'a Question,
+    /// The cluster when it was asked.
+    pub(crate) cluster: Snapshot,
 }
 
-impl Module {
-    /// Reads what the managers before have left.
-    pub(crate) async fn load(rados: Rados, clients: Rc<Clients>) -> Result<Rc<Self>, Failure> {
-        let tasks = Tasks::load(rados.clone(), Rc::clone(&clients)).await?;
-        let module = Self {
-            tasks,
-            trash_purges: Scheduler::new(Kind::TrashPurge, rados.clone(), Rc::clone(&clients)),
-            mirror_snapshots: Scheduler::new(Kind::MirrorSnapshot, rados.clone(), clients),
-            rados,
-        };
-        module.trash_purges.prepare().await?;
-        module.mirror_snapshots.prepare().await?;
-        Ok(Rc::new(module))
-    }
+/// A module.
+pub(crate) trait Module {
+    /// What its commands begin with: `rbd task `.
+    fn prefix(&self) -> &'static str;
 
-    pub(crate) fn rados(&self) -> &Rados {
-        &self.rados
-    }
+    /// Reads what the managers before have left. Commands wait for that.
+    ///
+    /// # Errors
+    /// Only where the cluster has shut this client out; other failures are logged.
+    fn load(&self) -> LocalFuture<'_, Result<(), Failure>>;
+
+    /// Answers the command behind the prefix.
+    ///
+    /// # Errors
+    /// What whoever asked is told.
+    fn command<'a>(&'a self, command: &'a str, asked: Asked<'a>) -> LocalFuture<'a, Result<Reply, Failure>>;
 
     /// Does what is to be done without being asked, until the cluster has shut this client out.
-    pub(crate) async fn work(self: Rc<Self>) -> Failure {
-        tokio::select! {
-            why = Rc::clone(&self.tasks).work() => why,
-            why = Rc::clone(&self.trash_purges).work() => why,
-            why = Rc::clone(&self.mirror_snapshots).work() => why,
-        }
-    }
-
-    /// Answers a command, which has this number.
-    pub(crate) async fn answer(&self, number: u64, question: &Question) -> Reply {
-        self.try_answer(number, question)
-            .await
-            .unwrap_or_else(|e| e.reply())
-    }
-
-    async fn try_answer(&self, number: u64, question: &Question) -> Result<Reply, Failure> {
-        // Whoever has made a pool may name it.
-        let map = self.rados.latest_map().await;
-        map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
-        if let Some(command) = question.prefix.strip_prefix("rbd task ") {
-            return self.tasks.command(command, (number, question)).await;
-        }
-        if let Some(command) = question.prefix.strip_prefix("rbd trash purge schedule ") {
-            return self.trash_purges.command(command, (number, question)).await;
-        }
-        if let Some(command) = question.prefix.strip_prefix("rbd mirror snapshot schedule ") {
-            return self.mirror_snapshots.command(command, (number, question)).await;
-        }
-        Err(Failure::Value(format!("no such command: {}", question.prefix)))
-    }
+    fn work(self: Rc<Self>) -> LocalFuture<'static, Failure>;
 }

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::clients::Clients;
 use crate::desk::Desk;
 use crate::images;
-use crate::module::Module;
+use crate::modules::Modules;
 use crate::question::{Question, Reply, errno};
 use crate::rights::{Basis, Login, Origin, Place};
 
@@ -161,17 +161,17 @@ pub(crate) type Tell = Rc<dyn Fn(News)>;
 /// What requests wait for.
 #[derive(Default)]
 struct Ready {
-    module: OnceCell<Rc<Module>>,
+    modules: OnceCell<Rc<Modules>>,
     news: Notify,
 }
 
 impl Ready {
-    async fn wait(&self) -> Option<Rc<Module>> {
+    async fn wait(&self) -> Option<Rc<Modules>> {
         let wait = async {
             loop {
                 let news = self.news.notified();
-                if let Some(module) = self.module.get() {
-                    return Rc::clone(module);
+                if let Some(modules) = self.modules.get() {
+                    return Rc::clone(modules);
                 }
                 news.await;
             }
@@ -207,14 +207,14 @@ async fn work(start: Start, ready: Rc<Ready>, desk: Rc<Desk>) -> String {
         Ok(connected) => connected,
         Err(e) => return e.to_string(),
     };
-    let module = match Module::load(rados, clients).await {
-        Ok(module) => module,
+    let modules = match Modules::load(rados, clients).await {
+        Ok(modules) => modules,
         Err(e) => return e.text(),
     };
     // Nobody else fills it.
-    let _ = ready.module.set(Rc::clone(&module));
+    let _ = ready.modules.set(Rc::clone(&modules));
     ready.news.notify_waiters();
-    module.work().await.text()
+    modules.work().await.text()
 }
 
 /// Connects, and waits until nobody else is at work.
@@ -237,15 +237,15 @@ async fn connect(start: Start, desk: Rc<Desk>) -> spirula_client::Result<(Rados,
 }
 
 async fn serve(request: Request, ready: Rc<Ready>, tell: Tell) {
-    let module = ready.wait().await;
-    match (request, module) {
-        (Request::Ask(id, question), Some(module)) => {
-            let reply = module.answer(id, &question).await;
+    let modules = ready.wait().await;
+    match (request, modules) {
+        (Request::Ask(id, question), Some(modules)) => {
+            let reply = modules.answer(id, &question).await;
             tell(News::Reply(id, reply));
         }
         (Request::Ask(id, _), None) => tell(News::Reply(id, not_ready())),
-        (Request::NameImages(wanted), Some(module)) => {
-            let names = images::names(module.rados(), &wanted).await;
+        (Request::NameImages(wanted), Some(modules)) => {
+            let names = images::names(modules.rados(), &wanted).await;
             tell(News::Named(wanted, names));
         }
         // The desk has taken the others.

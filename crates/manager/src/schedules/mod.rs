@@ -17,7 +17,6 @@ use std::rc::Rc;
 
 use chrono::{Local, NaiveDateTime};
 use serde_json::{Map, Value, json};
-use spirula_client::Rados;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
 use self::agenda::Agenda;
@@ -26,10 +25,11 @@ use self::level::{Level, is_in_pool, key};
 pub(crate) use self::schedule::Schedule;
 use self::store::Place;
 use crate::clients::Clients;
+use crate::cluster::{Cluster, Snapshot};
 use crate::failure::Failure;
-use crate::pools::{image_pools, pool_name};
+use crate::module::{Asked, LocalFuture, Module};
 use crate::python;
-use crate::question::{Authority, Question, Reply};
+use crate::question::{Authority, Reply};
 use crate::rights::{Basis, Origin, Place as Home};
 use crate::service::News;
 
@@ -80,7 +80,7 @@ const SNAPSHOTS: usize = 4;
 pub(crate) struct Scheduler {
     kind: Kind,
     /// Reads what there is and writes schedules, and nothing else.
-    rados: Rados,
+    cluster: Cluster,
     clients: Rc<Clients>,
     state: RefCell<State>,
     /// One command, or reading of what there is, at a time.
@@ -171,10 +171,10 @@ impl State {
 }
 
 impl Scheduler {
-    pub(crate) fn new(kind: Kind, rados: Rados, clients: Rc<Clients>) -> Rc<Self> {
+    pub(crate) fn new(kind: Kind, cluster: Cluster, clients: Rc<Clients>) -> Rc<Self> {
         Rc::new(Self {
             kind,
-            rados,
+            cluster,
             clients,
             state: RefCell::default(),
             turn: Mutex::new(()),
@@ -186,22 +186,18 @@ impl Scheduler {
         })
     }
 
-    /// Answers a command.
-    pub(crate) async fn command(
-        &self,
-        command: &str,
-        (number, question): (u64, &Question),
-    ) -> Result<Reply, Failure> {
+    async fn answer(&self, command: &str, asked: &Asked<'_>) -> Result<Reply, Failure> {
         let _turn = self.turn.lock().await;
+        let (question, cluster) = (asked.question, &asked.cluster);
         let name = question.optional("level_spec").unwrap_or_default();
-        let level = match resolve::by_name(self.kind, &self.rados, name).await {
+        let level = match resolve::by_name(self.kind, (&self.cluster, cluster), name).await {
             Err(Failure::Value(why)) => {
                 return Err(Failure::Value(format!("Invalid level spec {name}: {why}")));
             }
             other => other?,
         };
         let authority = &question.authority;
-        if matches!(command, "add" | "remove") && !self.is_allowed(authority, &level) {
+        if matches!(command, "add" | "remove") && !is_allowed(cluster, authority, &level) {
             return Err(Failure::Denied(format!("not authorized on {name}")));
         }
         let (interval, start) = (question.optional("interval"), question.optional("start_time"));
@@ -209,29 +205,20 @@ impl Scheduler {
             "add" => {
                 let interval = Interval::parse(interval.unwrap_or_default())?;
                 self.add(
-                    number,
+                    asked.number,
                     level,
                     (interval, StartTime::parse(start.unwrap_or_default())?),
                 )
                 .await
             }
-            "remove" => self.remove(number, &level, (interval, start)).await,
+            "remove" => self.remove(asked.number, &level, (interval, start)).await,
             "list" => {
-                let seen = |l: &Level| l.is_global() || self.is_allowed(authority, l);
+                let seen = |l: &Level| l.is_global() || is_allowed(cluster, authority, l);
                 let listed = self.state.borrow().list(&level, seen);
                 Ok(Reply::output(python::dumps_indented(&listed)))
             }
-            "status" => Ok(self.status(&level, authority)),
+            "status" => Ok(self.status(cluster, &level, authority)),
             _ => Err(Failure::Value(format!("no such command: {command}"))),
-        }
-    }
-
-    /// Whether whoever has this authority may touch all that a level covers.
-    fn is_allowed(&self, authority: &Authority, level: &Level) -> bool {
-        let pool = level.pool.map(|id| pool_name(&self.rados, id));
-        match (&pool, &level.namespace) {
-            (Some(pool), Some(namespace)) => authority.allows(pool, namespace),
-            (pool, _) => authority.allows_all_of(pool.as_deref()),
         }
     }
 
@@ -331,18 +318,17 @@ impl Scheduler {
     async fn save(&self, level: &Level, schedule: Option<&Schedule>) -> Result<(), Failure> {
         let (place, text) = (self.kind.place(), schedule.map(Schedule::to_json));
         let Some(pool) = level.pool else {
-            return place.set_global(&self.rados, text).await;
+            return place.set_global(self.cluster.rados(), text).await;
         };
-        let io = self.rados.pool_by_id(pool).await;
-        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
+        let io = self.cluster.pool(pool).await?;
         place.set(&io, level.key(), text).await
     }
 
-    fn status(&self, level: &Level, authority: &Authority) -> Reply {
+    fn status(&self, cluster: &Snapshot, level: &Level, authority: &Authority) -> Reply {
         let state = self.state.borrow();
         let covered = |t: &Target| {
             level.covers(t.pool, &t.namespace, t.image.as_deref())
-                && authority.allows(&pool_name(&self.rados, t.pool), &t.namespace)
+                && authority.allows(cluster.pool_name(t.pool), &t.namespace)
         };
         let entry = |(at, target): (NaiveDateTime, &Target)| {
             let time = at.format("%Y-%m-%d %H:%M:00").to_string();
@@ -369,17 +355,17 @@ impl Scheduler {
     }
 
     /// Reads all schedules. Those that are for nothing any more are forgotten.
-    async fn load(&self) -> Result<(), Failure> {
+    async fn read_all(&self, cluster: &Snapshot) -> Result<(), Failure> {
         let place = self.kind.place();
         let mut schedules = BTreeMap::new();
-        if let Some(text) = place.global(&self.rados).await? {
+        if let Some(text) = place.global(self.cluster.rados()).await? {
             match Schedule::from_json(&text) {
                 Some(schedule) => drop(schedules.insert(String::new(), (Level::default(), schedule))),
                 None => tracing::error!("{}: no schedule: {text}", place.option),
             }
         }
-        for (pool, name) in image_pools(&self.rados) {
-            let loaded = self.load_pool(pool, &name, &mut schedules).await;
+        for (pool, name) in cluster.image_pools() {
+            let loaded = self.load_pool(pool, name, &mut schedules).await;
             match loaded {
                 Err(e) if e.is_shut_out() => return Err(e),
                 Err(e) => tracing::error!("schedules of pool {name}: {}", e.text()),
@@ -397,8 +383,7 @@ impl Scheduler {
         schedules: &mut BTreeMap<String, (Level, Schedule)>,
     ) -> Result<(), Failure> {
         let place = self.kind.place();
-        let io = self.rados.pool_by_id(pool).await;
-        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
+        let io = self.cluster.pool(pool).await?;
         for (key, text) in place.of_pool(&io).await? {
             let level = match resolve::by_key(self.kind, &io, name, &key).await {
                 Ok(level) => level,
@@ -419,6 +404,36 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+}
+
+impl Module for Scheduler {
+    fn prefix(&self) -> &'static str {
+        match self.kind {
+            Kind::TrashPurge => "rbd trash purge schedule ",
+            Kind::MirrorSnapshot => "rbd mirror snapshot schedule ",
+        }
+    }
+
+    fn load(&self) -> LocalFuture<'_, Result<(), Failure>> {
+        Box::pin(self.prepare())
+    }
+
+    fn command<'a>(&'a self, command: &'a str, asked: Asked<'a>) -> LocalFuture<'a, Result<Reply, Failure>> {
+        Box::pin(async move { self.answer(command, &asked).await })
+    }
+
+    fn work(self: Rc<Self>) -> LocalFuture<'static, Failure> {
+        Box::pin(self.keep())
+    }
+}
+
+/// Whether whoever has this authority may touch all that a level covers.
+fn is_allowed(cluster: &Snapshot, authority: &Authority, level: &Level) -> bool {
+    let pool = level.pool.map(|id| cluster.pool_name(id));
+    match (pool, &level.namespace) {
+        (Some(pool), Some(namespace)) => authority.allows(pool, namespace),
+        (pool, _) => authority.allows_all_of(pool),
     }
 }
 

@@ -1,14 +1,14 @@
 //! From what users write and what is stored to levels of pools, namespaces and images that exist.
 
-use spirula_client::{IoCtx, Rados};
+use spirula_client::IoCtx;
 use spirula_rbd::{
     MIRROR_BY_SNAPSHOTS, MIRROR_MODE_IMAGE, image_id, image_name, mirror_mode, mirrored_image,
 };
 
 use super::Kind;
 use super::level::{Level, LevelNames};
+use crate::cluster::{Cluster, Snapshot};
 use crate::failure::Failure;
-use crate::pools::image_pools;
 use crate::question::errno;
 
 fn value<T>(text: String) -> Result<T, Failure> {
@@ -60,7 +60,11 @@ async fn check_image(io: &IoCtx, id: &str, shown: &str) -> Result<(), Failure> {
 }
 
 /// The level that a user means.
-pub(crate) async fn by_name(kind: Kind, rados: &Rados, text: &str) -> Result<Level, Failure> {
+pub(crate) async fn by_name(
+    kind: Kind,
+    (cluster, now): (&Cluster, &Snapshot),
+    text: &str,
+) -> Result<Level, Failure> {
     let names = LevelNames::parse(text)?;
     if names.image.is_some() && kind == Kind::TrashPurge {
         return value(format!("invalid name {text}: image level is not allowed"));
@@ -68,13 +72,14 @@ pub(crate) async fn by_name(kind: Kind, rados: &Rados, text: &str) -> Result<Lev
     let Some(pool) = names.pool else {
         return Ok(Level::default());
     };
-    let Ok(io) = rados.pool(pool).await else {
-        return value(format!("pool {pool} does not exist"));
-    };
-    let id = io.pool_id();
-    if !image_pools(rados).iter().any(|(p, _)| *p == id) {
+    let absent = || Failure::Value(format!("pool {pool} does not exist"));
+    let id = now.pool_id(pool).ok_or_else(absent)?;
+    if !now.image_pools().any(|(p, _)| p == id) {
         return value(format!("{pool} is not an RBD pool"));
     }
+    let Ok(io) = cluster.pool(id).await else {
+        return Err(absent());
+    };
     let mut level = Level {
         name: text.to_owned(),
         pool: Some(id),

@@ -16,7 +16,6 @@ use super::level::Level;
 use super::{Kind, Scheduler, Target, now};
 use crate::clients::Work;
 use crate::failure::Failure;
-use crate::pools::{image_pools, pool_name};
 use crate::rights::{Basis, Place};
 use crate::service::News;
 
@@ -60,7 +59,7 @@ impl Targets {
 
 impl Scheduler {
     /// Reads what is scheduled, so that commands may be answered. Fails where the cluster has shut this client out.
-    pub(crate) async fn prepare(&self) -> Result<(), Failure> {
+    pub(super) async fn prepare(&self) -> Result<(), Failure> {
         match self.refresh().await {
             Err(e) if e.is_shut_out() => return Err(e),
             Err(e) => tracing::warn!("schedules ({:?}): {}", self.kind, e.text()),
@@ -70,7 +69,7 @@ impl Scheduler {
     }
 
     /// Works, until the cluster has shut this client out.
-    pub(crate) async fn work(self: Rc<Self>) -> Failure {
+    pub(super) async fn keep(self: Rc<Self>) -> Failure {
         let mut refreshed = Instant::now();
         loop {
             if self.is_stale.take() || refreshed.elapsed() >= REFRESH {
@@ -120,7 +119,8 @@ impl Scheduler {
     /// Warns, once for each target, where a schedule may not do what it is for: nobody is known to have added it.
     fn note_denied(&self, target: &Target, why: &Failure) {
         if why.is_denied() && self.denied.borrow_mut().insert(target.clone()) {
-            let (pool, namespace) = (pool_name(&self.rados, target.pool), &target.namespace);
+            let known = self.cluster.known();
+            let (pool, namespace) = (known.pool_name(target.pool), &target.namespace);
             self.tell(News::Suspect(format!(
                 "schedule of pool '{pool}' namespace '{namespace}' takes more rights than it has: add it again"
             )));
@@ -155,15 +155,14 @@ impl Scheduler {
     /// Reads what is scheduled, and what there is to do it to.
     async fn refresh(&self) -> Result<(), Failure> {
         let _turn = self.turn.lock().await;
-        let map = self.rados.latest_map().await;
-        map.map_err(|e| Failure::rados(&e, "error waiting for the latest osdmap"))?;
-        self.load().await?;
+        let cluster = self.cluster.newest().await?;
+        self.read_all(&cluster).await?;
         let mut targets = Targets::default();
-        for (pool, name) in image_pools(&self.rados) {
-            if !self.is_scheduled(&Level::of_pool(pool, &name)) {
+        for (pool, name) in cluster.image_pools() {
+            if !self.is_scheduled(&Level::of_pool(pool, name)) {
                 continue;
             }
-            let found = self.targets_of(pool, &name, &mut targets).await;
+            let found = self.targets_of(pool, name, &mut targets).await;
             match found {
                 Err(e) if e.is_shut_out() => return Err(e),
                 Err(e) => tracing::error!("pool {name}: {}", e.text()),
@@ -189,8 +188,7 @@ impl Scheduler {
 
     async fn targets_of(&self, pool: i64, name: &str, targets: &mut Targets) -> Result<(), Failure> {
         let failed = |e: spirula_rbd::Error| Failure::rbd(&e, "error listing images");
-        let io = self.rados.pool_by_id(pool).await;
-        let io = io.map_err(|e| Failure::rados(&e, format!("error opening pool id '{pool}'")))?;
+        let io = self.cluster.pool(pool).await?;
         let found = namespaces(&io).await.map_err(failed)?;
         for namespace in std::iter::once(String::new()).chain(found) {
             let target = |image| Target {

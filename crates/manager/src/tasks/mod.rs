@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use spirula_client::{IoCtx, Rados};
+use spirula_client::IoCtx;
 use spirula_rbd::{Image, Options, is_old_image, migration_status, namespaces, trash_get};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use uuid::Uuid;
@@ -25,10 +25,11 @@ use self::spec::ImageSpec;
 pub(crate) use self::task::Task;
 use self::task::{Action, Refs, refs};
 use crate::clients::{Client, Clients, Work};
+use crate::cluster::{Cluster, Snapshot};
 use crate::failure::Failure;
-use crate::pools::{image_pools, open_pool, pool_name};
+use crate::module::{Asked, LocalFuture, Module};
 use crate::python;
-use crate::question::{Authority, Question, Reply, errno};
+use crate::question::{Authority, Reply, errno};
 use crate::rights::{Basis, Place};
 use crate::service::News;
 
@@ -47,7 +48,7 @@ const MAX_MAPPED: u64 = 32 << 20;
 /// The tasks, and who works on them.
 pub(crate) struct Tasks {
     /// Reads and writes tasks, and nothing else.
-    rados: Rados,
+    cluster: Cluster,
     clients: Rc<Clients>,
     queue: RefCell<Queue>,
     /// The tasks that are under way, by their pools: one in each, so that nobody's tasks wait for another tenant's.
@@ -61,20 +62,23 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Reads the tasks that there are.
-    pub(crate) async fn load(rados: Rados, clients: Rc<Clients>) -> Result<Rc<Self>, Failure> {
-        let tasks = Self {
-            rados,
+    pub(crate) fn new(cluster: Cluster, clients: Rc<Clients>) -> Rc<Self> {
+        Rc::new(Self {
+            cluster,
             clients,
             queue: RefCell::default(),
             running: RefCell::default(),
             copies: Arc::new(Semaphore::new(COPIED_MIB)),
             turn: Mutex::new(()),
             wake: Notify::new(),
-        };
+        })
+    }
+
+    /// Reads the tasks that there are.
+    async fn read_all(&self) -> Result<(), Failure> {
         let mut is_complete = true;
-        for (id, name) in image_pools(&tasks.rados) {
-            let Ok(io) = tasks.rados.pool_by_id(id).await else {
+        for (id, name) in self.cluster.known().image_pools() {
+            let Ok(io) = self.cluster.pool(id).await else {
                 continue;
             };
             let found = namespaces(&io)
@@ -88,7 +92,7 @@ impl Tasks {
             for namespace in std::iter::once(String::new()).chain(found) {
                 let io = io.clone().with_namespace(namespace.as_str());
                 let home = Place { pool: id, namespace };
-                let loaded = tasks.load_from(&io, &home, &name).await;
+                let loaded = self.load_from(&io, &home, name).await;
                 is_complete &= matches!(loaded, Ok(true));
                 if let Err(e) = loaded {
                     let failure = Failure::rados(&e, "Failed to operate read op for oid rbd_task");
@@ -100,10 +104,10 @@ impl Tasks {
             }
         }
         if is_complete {
-            let keys: BTreeSet<String> = tasks.queue.borrow().iter().map(|t| t.origin().key).collect();
-            tasks.tell(News::Tasks(keys));
+            let keys: BTreeSet<String> = self.queue.borrow().iter().map(|t| t.origin().key).collect();
+            self.tell(News::Tasks(keys));
         }
-        Ok(Rc::new(tasks))
+        Ok(())
     }
 
     fn tell(&self, news: News) {
@@ -157,13 +161,9 @@ impl Tasks {
         }
     }
 
-    /// Answers a command.
-    pub(crate) async fn command(
-        &self,
-        command: &str,
-        (number, question): (u64, &Question),
-    ) -> Result<Reply, Failure> {
+    async fn answer(&self, command: &str, asked: &Asked<'_>) -> Result<Reply, Failure> {
         let _turn = self.turn.lock().await;
+        let question = asked.question;
         let text = |name: &str| question.optional(name).unwrap_or_default();
         let image = |name: &str| {
             let spec = ImageSpec::parse(text(name), &question.default_pool)?;
@@ -171,21 +171,21 @@ impl Tasks {
             Ok(spec)
         };
         match command {
-            "add flatten" => self.add_flatten(number, &image("image_spec")?).await,
-            "add remove" => self.add_remove(number, &image("image_spec")?).await,
+            "add flatten" => self.add_flatten(asked, &image("image_spec")?).await,
+            "add remove" => self.add_remove(asked, &image("image_spec")?).await,
             "add migration execute" => {
-                self.add_migration(number, Action::MigrationExecute, &image("image_spec")?)
+                self.add_migration(asked, Action::MigrationExecute, &image("image_spec")?)
                     .await
             }
             "add migration commit" => {
-                self.add_migration(number, Action::MigrationCommit, &image("image_spec")?)
+                self.add_migration(asked, Action::MigrationCommit, &image("image_spec")?)
                     .await
             }
             "add migration abort" => {
-                self.add_migration(number, Action::MigrationAbort, &image("image_spec")?)
+                self.add_migration(asked, Action::MigrationAbort, &image("image_spec")?)
                     .await
             }
-            "add trash remove" => self.add_trash_remove(number, &image("image_id_spec")?).await,
+            "add trash remove" => self.add_trash_remove(asked, &image("image_id_spec")?).await,
             "cancel" => self.cancel(text("task_id"), &question.authority).await,
             "list" => Ok(self.list(question.optional("task_id"), &question.authority)),
             _ => Err(Failure::Value(format!("no such command: rbd task {command}"))),
@@ -193,27 +193,20 @@ impl Tasks {
     }
 
     /// A client that has the rights of whoever asks this question, and those in the image's pool and namespace.
-    async fn client(&self, question: u64, spec: &ImageSpec) -> Result<Client, Failure> {
-        let place = self.place(spec).await?;
-        let basis = Basis::Asked(question);
+    async fn client(&self, asked: &Asked<'_>, spec: &ImageSpec) -> Result<Client, Failure> {
+        let place = place(&asked.cluster, spec)?;
+        let basis = Basis::Asked(asked.number);
         self.clients.open(Work::Command, &place, basis).await
-    }
-
-    async fn place(&self, spec: &ImageSpec) -> Result<Place, Failure> {
-        Ok(Place {
-            pool: open_pool(&self.rados, &spec.pool).await?.pool_id(),
-            namespace: spec.namespace.clone(),
-        })
     }
 
     /// Where the tasks of a place are stored.
     async fn store(&self, home: &Place) -> spirula_client::Result<IoCtx> {
-        let io = self.rados.pool_by_id(home.pool).await?;
+        let io = self.cluster.rados().pool_by_id(home.pool).await?;
         Ok(io.with_namespace(home.namespace.as_str()))
     }
 
-    async fn add_flatten(&self, question: u64, spec: &ImageSpec) -> Result<Reply, Failure> {
-        let client = self.client(question, spec).await?;
+    async fn add_flatten(&self, asked: &Asked<'_>, spec: &ImageSpec) -> Result<Reply, Failure> {
+        let client = self.client(asked, spec).await?;
         let image = look_at(&client.io, spec, false).await?;
         let refs = refs(Action::Flatten, spec, image.as_ref().map(|i| i.id.as_str()));
         if let Some(known) = self.known(&refs) {
@@ -224,12 +217,12 @@ impl Tasks {
             let why = format!("Image {spec} does not have a parent");
             return Err(Failure::Rbd(errno::ENOENT, why));
         }
-        self.add((question, spec), format!("Flattening image {spec}"), refs)
+        self.add((asked, spec), format!("Flattening image {spec}"), refs)
             .await
     }
 
-    async fn add_remove(&self, question: u64, spec: &ImageSpec) -> Result<Reply, Failure> {
-        let client = self.client(question, spec).await?;
+    async fn add_remove(&self, asked: &Asked<'_>, spec: &ImageSpec) -> Result<Reply, Failure> {
+        let client = self.client(asked, spec).await?;
         let image = look_at(&client.io, spec, true).await?;
         let refs = refs(Action::Remove, spec, image.as_ref().map(|i| i.id.as_str()));
         if let Some(known) = self.known(&refs) {
@@ -238,28 +231,29 @@ impl Tasks {
         if image.ok_or_else(|| missing(spec))?.has_snapshots {
             return Err(Failure::Rbd(errno::EBUSY, format!("Image {spec} has snapshots")));
         }
-        self.add((question, spec), format!("Removing image {spec}"), refs)
+        self.add((asked, spec), format!("Removing image {spec}"), refs)
             .await
     }
 
-    async fn add_trash_remove(&self, question: u64, spec: &ImageSpec) -> Result<Reply, Failure> {
+    async fn add_trash_remove(&self, asked: &Asked<'_>, spec: &ImageSpec) -> Result<Reply, Failure> {
         let refs = refs(Action::TrashRemove, spec, Some(&spec.image));
         if let Some(known) = self.known(&refs) {
             return Ok(known);
         }
-        let client = self.client(question, spec).await?;
+        let client = self.client(asked, spec).await?;
         let found = trash_get(&client.io, &spec.image).await;
         found.map_err(|e| Failure::rbd(&e, "error retrieving image from trash"))?;
-        self.add(
-            (question, spec),
-            format!("Removing image {spec} from trash"),
-            refs,
-        )
-        .await
+        self.add((asked, spec), format!("Removing image {spec} from trash"), refs)
+            .await
     }
 
-    async fn add_migration(&self, question: u64, action: Action, spec: &ImageSpec) -> Result<Reply, Failure> {
-        let client = self.client(question, spec).await?;
+    async fn add_migration(
+        &self,
+        asked: &Asked<'_>,
+        action: Action,
+        spec: &ImageSpec,
+    ) -> Result<Reply, Failure> {
+        let client = self.client(asked, spec).await?;
         let status = match migration_status(&client.io, &spec.image).await {
             Ok(status) => Some(status),
             Err(e) if e.is(errno::ENOENT) || e.is(errno::EINVAL) => None,
@@ -274,7 +268,10 @@ impl Tasks {
         let message = match action {
             Action::MigrationExecute if !status.is_prepared => return Err(refused("is not in ready state")),
             Action::MigrationExecute => {
-                let (from, to) = (self.name(&status.source), self.name(&status.destination));
+                let (from, to) = (
+                    name(&asked.cluster, &status.source),
+                    name(&asked.cluster, &status.destination),
+                );
                 format!("Migrating image {from} to {to}")
             }
             Action::MigrationCommit if !status.is_executed => {
@@ -283,16 +280,7 @@ impl Tasks {
             Action::MigrationCommit => format!("Committing image migration for {spec}"),
             _ => format!("Aborting image migration for {spec}"),
         };
-        self.add((question, spec), message, refs).await
-    }
-
-    /// What an image is called, by its pool's id.
-    fn name(&self, (pool, namespace, image): &(i64, String, String)) -> ImageSpec {
-        ImageSpec {
-            pool: pool_name(&self.rados, *pool),
-            namespace: namespace.clone(),
-            image: image.clone(),
-        }
+        self.add((asked, spec), message, refs).await
     }
 
     /// The answer where there is such a task already.
@@ -304,11 +292,11 @@ impl Tasks {
     /// Adds a task that a question is about.
     async fn add(
         &self,
-        (question, spec): (u64, &ImageSpec),
+        (asked, spec): (&Asked<'_>, &ImageSpec),
         message: String,
         refs: Refs,
     ) -> Result<Reply, Failure> {
-        let home = self.place(spec).await?;
+        let home = place(&asked.cluster, spec)?;
         let invalid = || Failure::Value("Invalid task".to_owned());
         let sequence = self.queue.borrow().next_sequence(&home).ok_or_else(invalid)?;
         let id = Uuid::new_v4().to_string();
@@ -318,7 +306,7 @@ impl Tasks {
         Task::stored(task.key().as_bytes(), json.as_bytes(), &task.home, &spec.pool)
             .map_err(|_| invalid())?;
         // First, so that nobody has to guess whose it is.
-        self.clients.desk().note(question, task.origin()).await?;
+        self.clients.desk().note(asked.number, task.origin()).await?;
         let stored = [(Bytes::from(task.key()), Bytes::from(json.clone()))].into();
         let failed = |e| Failure::rados(&e, "Failed to operate write op for oid rbd_task");
         let io = self.store(&task.home).await.map_err(failed)?;
@@ -369,6 +357,41 @@ impl Tasks {
             None => Value::Array(queue.iter().filter(seen).map(Task::to_value).collect()),
         };
         Reply::output(python::dumps_indented(&shown))
+    }
+}
+
+impl Module for Tasks {
+    fn prefix(&self) -> &'static str {
+        "rbd task "
+    }
+
+    fn load(&self) -> LocalFuture<'_, Result<(), Failure>> {
+        Box::pin(self.read_all())
+    }
+
+    fn command<'a>(&'a self, command: &'a str, asked: Asked<'a>) -> LocalFuture<'a, Result<Reply, Failure>> {
+        Box::pin(async move { self.answer(command, &asked).await })
+    }
+
+    fn work(self: Rc<Self>) -> LocalFuture<'static, Failure> {
+        Box::pin(self.run())
+    }
+}
+
+/// The place of an image.
+fn place(cluster: &Snapshot, spec: &ImageSpec) -> Result<Place, Failure> {
+    Ok(Place {
+        pool: cluster.need_pool(&spec.pool)?,
+        namespace: spec.namespace.clone(),
+    })
+}
+
+/// What an image is called, by its pool's id.
+fn name(cluster: &Snapshot, (pool, namespace, image): &(i64, String, String)) -> ImageSpec {
+    ImageSpec {
+        pool: cluster.pool_name(*pool).to_owned(),
+        namespace: namespace.clone(),
+        image: image.clone(),
     }
 }
 

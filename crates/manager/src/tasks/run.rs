@@ -41,7 +41,7 @@ enum End {
 
 impl Tasks {
     /// Works, until the cluster has shut this client out.
-    pub(crate) async fn work(self: Rc<Self>) -> Failure {
+    pub(super) async fn run(self: Rc<Self>) -> Failure {
         let mut attempts = JoinSet::new();
         loop {
             for turn in self.turns() {
