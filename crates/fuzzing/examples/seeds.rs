@@ -150,7 +150,10 @@ fn messages(seeds: &mut Seeds) {
 fn op_seeds(seeds: &mut Seeds, msg: &RawMessage) {
     if let Ok(m) = msg.decode::<MOsdOp>() {
         for op in &m.ops {
-            seeds.add("osd_op_data", &op_input(op.op.code, &op.op.raw_args, &op.data));
+            seeds.add(
+                "osd_op_data",
+                &op_input(op.op.code, &op.op.raw_args, &op.data.to_bytes()),
+            );
         }
     }
     if let Ok(m) = msg.decode::<MOsdOpReply>() {

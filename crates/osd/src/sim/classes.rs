@@ -132,7 +132,7 @@ fn classes_are_refused_by_name() {
         assert_eq!(r.result, want, "{class}.{name}");
     }
     let mut op = method("hello", "say_hello", b"");
-    op.data = op.data.slice(..5);
+    op.data = op.data.split_to(5);
     assert_eq!(sim.call("a", vec![op]).result, -22);
 }
 
