@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_invariant::impossible;
 use spirula_maps::{EVersion, HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
 use spirula_proto::osd::OsdFlags;
 
@@ -361,7 +362,12 @@ impl Serving<'_> {
             Some(c) => Some(&c.state),
             None => self.ops.contexts.state(&r.key),
         };
-        let Some(state) = state else { return };
+        let Some(state) = state else {
+            impossible!(
+                "an object that is read to be in use";
+                pg = self.site.pgid, epoch = epoch, object = r.op.object
+            );
+        };
         let is_there = state.exists || r.op.snapid == snap::SNAPDIR && state.info.whiteout;
         if !is_there {
             return self.site.fail(&mut r.op, -ENOENT, cx);

@@ -183,7 +183,10 @@ impl Serving<'_> {
         }
         let snap_context = self.site.snap_context(&r.op);
         let Some(state) = self.ops.contexts.state(&r.key) else {
-            return;
+            impossible!(
+                "an object that is changed to be in use";
+                pg = self.site.pgid, epoch = self.site.map.epoch(), object = r.op.object
+            );
         };
         if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
             return self.site.fail(&mut r.op, -EOLDSNAPC, cx);
