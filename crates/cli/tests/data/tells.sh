@@ -1,15 +1,22 @@
 # What the binary tells of itself, without any cluster: completions, man pages, help, its version, and colours on a terminal only.
 
+# As `grep -q`, but it reads all first: whoever writes into a pipe that is closed early fails.
+has() {
+    local all
+    all=$(cat)
+    grep -q "$@" <<<"$all"
+}
+
 # Completions
 for shell in bash zsh fish; do "$SPIRULA" completions $shell >$shell; grep -q trash $shell; done
 bash -n bash
 complete_words() {
     bash -c "source ./bash; COMP_WORDS=($*); COMP_CWORD=$(( $# - 1 )); _spirula spirula \"\${COMP_WORDS[\$COMP_CWORD]}\" x; printf '%s\n' \"\${COMPREPLY[@]}\""
 }
-complete_words spirula rbd trash '""' | grep -qx purge
-complete_words spirula rbd snap limit '""' | grep -qx clear
-complete_words spirula rbd trash mv --ex | grep -qx -- --expires-at
-complete_words spirula u | grep -qx up
+complete_words spirula rbd trash '""' | has -x purge
+complete_words spirula rbd snap limit '""' | has -x clear
+complete_words spirula rbd trash mv --ex | has -x -- --expires-at
+complete_words spirula u | has -x up
 ! "$SPIRULA" completions nonsense 2>/dev/null
 
 # Man pages
@@ -29,8 +36,8 @@ grep -q "can't write man pages to file/below" refused
 grep -q 'Usage: rbd snap create' help
 grep -q -- --skip-quiesce help
 ! grep -q -- --limit help
-"$SPIRULA" rbd help trash | grep -q 'trash purge'
-"$SPIRULA" rbd --help | grep -q 'export-diff'
+"$SPIRULA" rbd help trash | has 'trash purge'
+"$SPIRULA" rbd --help | has 'export-diff'
 for words in 'help group create' 'group create g' 'mirror pool enable p' 'migration execute p/i' 'trash purge schedule ls'; do
     got=0
     "$SPIRULA" rbd $words >said 2>&1 || got=$?
@@ -42,13 +49,13 @@ got=0; "$SPIRULA" rbd nonsense >said 2>&1 || got=$?
 
 # The commit that it was built of
 if commit=$(git -C "$SOURCE" rev-parse --short=12 HEAD 2>/dev/null); then
-    "$SPIRULA" -V | grep -Eq '^spirula [0-9.]+ \(commit [0-9a-f]{12}\)$'
+    "$SPIRULA" -V | has -E '^spirula [0-9.]+ \(commit [0-9a-f]{12}\)$'
 fi
-"$SPIRULA" --version | grep -q '^spirula [0-9]'
+"$SPIRULA" --version | has '^spirula [0-9]'
 
 # Colours on a terminal, and only there
 terminal() { script -qec "$1" /dev/null </dev/null; }
 escape=$(printf '\033')
-terminal "TERM=xterm $SPIRULA rbd help snap create" | grep -q "$escape"
-! terminal "TERM=xterm NO_COLOR=1 $SPIRULA rbd help snap create" | grep -q "$escape\[[0-9;]*m"
+terminal "TERM=xterm $SPIRULA rbd help snap create" | has "$escape"
+! terminal "TERM=xterm NO_COLOR=1 $SPIRULA rbd help snap create" | has "$escape\[[0-9;]*m"
 ! grep -q "$escape" help
