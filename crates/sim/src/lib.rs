@@ -1,7 +1,7 @@
 //! Whole clusters on a virtual clock, network and disk: what happens follows from a seed alone.
 //!
 //! The OSDs are the daemon's own state (`spirula_osd::Osd`) on the real store, over a simulated disk; the monitors are their real core;
-//! the clients are the real objecter. What is put in place of the rest is told in `ARCHITECTURE.md`: connections ([`Setup`] says what
+//! the clients are the real objecter. `docs/design/simulation.md` tells what stands in for the rest: connections ([`Setup`] says what
 //! happens to them) carry messages without sockets, frames and handshakes, and the monitors' log stands in for Raft.
 //!
 //! At the end of a run all must be well again, every request answered, the history of every object linearizable ([`linear`]) and all
