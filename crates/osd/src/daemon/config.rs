@@ -47,16 +47,17 @@ pub struct OsdConfig {
 
 /// What an OSD takes besides payload, tables and caches, in bytes: its program, stacks, maps, and what the allocator keeps.
 const FIXED_MEMORY: usize = 24 << 20;
-/// The target that this is for. With a smaller one the allocator keeps as much, of which others then have to leave out an eighth of the difference.
+/// The target that this is for. With a smaller one the allocator keeps as much, for which all else leaves out a quarter of the
+/// difference.
 const DEFAULT_TARGET: usize = 128 << 20;
 
 impl OsdConfig {
     /// Bytes of the target that payload, tables and caches share.
     pub(super) fn shared_memory(&self) -> usize {
-        let fixed = FIXED_MEMORY + DEFAULT_TARGET.saturating_sub(self.memory_target) / 8;
+        let fixed = FIXED_MEMORY + DEFAULT_TARGET.saturating_sub(self.memory_target) / 4;
         self.memory_target
             .saturating_sub(fixed)
-            .max(self.memory_target / 2)
+            .max(self.memory_target / 8 * 3)
     }
 
     /// Bytes of payloads that clients, other OSDs and reads have for themselves, each. What is larger than half of it passes one at a time:
