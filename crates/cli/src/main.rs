@@ -149,10 +149,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// A broken invariant ends the process, in whatever thread it is noticed, whatever the profile says of panics.
+/// A broken invariant ends the process, in whatever thread it is noticed, whatever the profile says of panics. What was worked on tells
+/// first what it remembers: the panic itself is what a log is to end with.
 fn end_after_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        eprint!("{}", spirula_invariant::told());
         tell(panic);
         std::process::abort();
     }));

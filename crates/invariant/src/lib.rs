@@ -7,9 +7,17 @@
 //! *What is merely old*, or otherwise of no use: a message of an attempt that ended, an answer that nobody waits for any more.
 //! [`dropped!`] counts it by its reason and traces it. A part declares its reasons with [`reasons!`], keeps [`Counts`] of them,
 //! and shows these in `perf dump`.
+//!
+//! So that a broken invariant can be explained, parts remember their last transitions in a [`Ring`] each, which a [`Recorder`] tells
+//! before the daemon ends.
+
+mod recorder;
+mod ring;
+
+pub use recorder::{AtWork, Recorder, told};
+pub use ring::Ring;
 
 use std::fmt;
-use std::marker::PhantomData;
 
 /// A named fact about the place where an invariant broke.
 pub type Fact<'a> = (&'static str, &'a dyn fmt::Display);
@@ -138,14 +146,16 @@ macro_rules! reasons {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts<R> {
     by_reason: [u64; MOST_REASONS],
-    of: PhantomData<R>,
+    total: u64,
+    newest: Option<R>,
 }
 
 impl<R> Default for Counts<R> {
     fn default() -> Self {
         Self {
             by_reason: [0; MOST_REASONS],
-            of: PhantomData,
+            total: 0,
+            newest: None,
         }
     }
 }
@@ -156,6 +166,18 @@ impl<R: Reason> Counts<R> {
         if let Some(n) = self.by_reason.get_mut(reason.index()) {
             *n += 1;
         }
+        self.total += 1;
+        self.newest = Some(reason);
+    }
+
+    /// How often it was for any reason.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Why something was dropped last, if more was than `before`, an earlier total.
+    pub fn newest_since(&self, before: u64) -> Option<R> {
+        self.newest.filter(|_| self.total > before)
     }
 
     /// How often it was for this reason.
@@ -206,6 +228,8 @@ mod tests {
         dropped!(counts, Why::Early);
         let all: Vec<_> = counts.iter().map(|(r, n)| (r.name(), r.help(), n)).collect();
         assert_eq!(all, [("old", "Too old", 1), ("early", "Too early", 2)]);
+        assert_eq!(counts.newest_since(2), Some(Why::Early));
+        assert_eq!(counts.newest_since(counts.total()), None);
     }
 
     #[test]
