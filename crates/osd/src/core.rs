@@ -18,6 +18,7 @@ use crate::pg::log::LogEntry;
 use crate::pg::message::PeerMessage;
 use crate::pg::op::{Client, ClientOp};
 use crate::pg::perf::DropReason;
+use crate::pg::recent;
 use crate::pg::repair::MarkLostError;
 use crate::pg::watch::WatchMemory;
 use crate::pg::{
@@ -88,6 +89,8 @@ pub struct Core {
     early: Vec<Early>,
     watch_memory: WatchMemory,
     pace: Pace,
+    /// Transitions that each PG remembers.
+    remembered: usize,
     /// Some PG has begun or ended to want to copy, or to be copied to, or to do it.
     copies_changed: bool,
     /// Some PG has begun or ended to want to trim snapshots, or to do it.
@@ -110,6 +113,7 @@ impl Core {
             early: Vec::new(),
             watch_memory: WatchMemory::default(),
             pace: Pace::default(),
+            remembered: 0,
             copies_changed: false,
             trims_changed: false,
         }
@@ -131,17 +135,22 @@ impl Core {
         if self.is_mine(pgid) {
             let slot = self.slot();
             let (cfg, map) = (Arc::clone(&self.cfg), Arc::clone(&self.map));
-            let mut pg = Pg::load(pgid, self.whoami, slot, cfg, map, info, entries);
-            self.equip(&mut pg);
-            self.pgs.insert(slot, pg);
-            self.by_id.insert(pgid, slot);
+            let pg = Pg::load(pgid, self.whoami, slot, cfg, map, info, entries);
+            self.add(slot, pg);
         }
     }
 
-    /// Gives a PG what all of the reactor share.
-    fn equip(&self, pg: &mut Pg) {
+    /// Adds a PG, and gives it what all of the reactor share.
+    fn add(&mut self, slot: u32, mut pg: Pg) {
         pg.share_watch_memory(self.watch_memory.clone());
         pg.share_pace(self.pace.clone());
+        let share = recent::share(self.pgs.len() + 1);
+        if std::mem::replace(&mut self.remembered, share) != share {
+            self.pgs.values_mut().for_each(|pg| pg.remember(share));
+        }
+        pg.remember(share);
+        self.by_id.insert(pg.pgid(), slot);
+        self.pgs.insert(slot, pg);
     }
 
     /// The requests that the store remembers of a PG besides its log.
@@ -242,6 +251,7 @@ impl Core {
 
     fn with(&mut self, slot: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Pg, &mut Ctx<'_>)) {
         if let Some(pg) = self.pgs.get_mut(&slot) {
+            let _told = pg.at_work();
             let before = (pg.trim_state(), turns::of(pg));
             f(pg, cx);
             pg.settle(cx);
@@ -287,6 +297,7 @@ impl Core {
                 continue;
             }
             if let Some(pg) = self.pgs.get_mut(&next) {
+                let _told = pg.at_work();
                 pg.start_stage(lane, cx);
                 pg.settle(cx);
             }
@@ -322,18 +333,17 @@ impl Core {
 
     fn create(&mut self, pgid: PgId, cx: &mut Ctx<'_>) -> u32 {
         let slot = self.slot();
-        let mut pg = Pg::new(
+        let pg = Pg::new(
             pgid,
             self.whoami,
             slot,
             Arc::clone(&self.cfg),
             Arc::clone(&self.map),
         );
-        self.equip(&mut pg);
-        self.pgs.insert(slot, pg);
-        self.by_id.insert(pgid, slot);
+        self.add(slot, pg);
         let (map, up) = (Arc::clone(&self.map), self.up);
         if let Some(pg) = self.pgs.get_mut(&slot) {
+            let _told = pg.at_work();
             pg.handle_map(map, false, up, cx);
             pg.settle(cx);
         }
@@ -511,10 +521,8 @@ impl Core {
                 let Some(pg) = self.pgs.get_mut(&slot) else {
                     continue;
                 };
-                let mut new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
-                self.equip(&mut new);
-                self.pgs.insert(child_slot, new);
-                self.by_id.insert(child, child_slot);
+                let new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
+                self.add(child_slot, new);
             }
             if let Some(pg) = self.pgs.get_mut(&slot) {
                 pg.set_split_for(pool.pg_num);

@@ -11,7 +11,7 @@ use spirula_proto::mon::LogPriority;
 use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
-use super::{metadata, options};
+use super::{metadata, options, pg_states};
 use crate::core::NamedBids;
 use crate::pg::errno::*;
 use crate::pg::repair::MarkLostError;
@@ -109,6 +109,8 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         "dump_blocklist" => Ok(o.blocklist()),
         "dump_clients" => Ok(o.clients()),
         "dump_mempools" => Ok(o.mempools()),
+        "dump_pgstate_history" => Ok(pg_states::history(o.core.pgs())),
+        "dump_transitions" => Ok(o.transitions()),
         "dump_watchers" => Ok(o.watchers()),
         "dump_osd_network" => {
             let times = o.heartbeats.times().map(|(to, t)| (o.cfg.id, to, t));
@@ -199,7 +201,8 @@ impl Osd {
     }
 
     fn query(&self, pgid: &str) -> Result<Value, Failure> {
-        self.pg(pgid).map(query)
+        let usec = self.usec();
+        self.pg(pgid).map(|pg| query(pg, usec))
     }
 
     /// The report on a PG that this OSD leads.
@@ -276,7 +279,7 @@ impl Osd {
     }
 }
 
-fn query(pg: &Pg) -> Value {
+fn query(pg: &Pg, usec: u64) -> Value {
     let info = pg.info().cloned().unwrap_or_default();
     let report = pg.report();
     let r = report.as_ref();
@@ -308,7 +311,8 @@ fn query(pg: &Pg) -> Value {
             },
             "incomplete": info.incomplete,
         },
-        "recovery_state": [{"name": state, "comment": r.and_then(|r| r.reason.clone()).unwrap_or_default()}],
+        "recovery_state": [pg_states::now(pg, usec)],
+        "transitions": pg_states::transitions(&pg.transitions()),
     })
 }
 

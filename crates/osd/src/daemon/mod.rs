@@ -31,6 +31,7 @@ mod metadata;
 mod mon;
 mod options;
 mod perf;
+mod pg_states;
 mod purged_snaps;
 mod read_turns;
 mod report;

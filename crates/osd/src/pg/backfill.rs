@@ -39,6 +39,7 @@ use super::outbox::Outbox;
 use super::output::Ctx;
 use super::perf::DropReason;
 use super::push::{Lacking, SyncPlan};
+use super::recent::State;
 use super::replicated::source::Feeding;
 use super::site::Site;
 use super::stats::Counters;
@@ -178,6 +179,35 @@ impl Backfill {
             Turn::Asked => BackfillState::Reserving,
             Turn::Taken => BackfillState::Running,
         }
+    }
+
+    /// The same, as one of the states of a PG.
+    pub(super) fn standing(&self) -> State {
+        match (self.state(), self.step) {
+            (_, Step::Handover) => State::Handover,
+            (BackfillState::Idle, _) => State::Active,
+            (BackfillState::Waiting, _) => State::CopyWaiting,
+            (BackfillState::Reserving, _) => State::CopyReserving,
+            (BackfillState::Running, Step::Idle | Step::Info | Step::Log) => State::Comparing,
+            (BackfillState::Running, Step::Copying { .. }) => State::Copying,
+            (BackfillState::Running, Step::Settling { .. }) => State::Settling,
+            (BackfillState::Running, Step::Noting) => State::Noting,
+        }
+    }
+
+    /// What copying waits for, if there is something to copy.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        let target = self.first().unwrap_or(-1);
+        Some(match self.standing() {
+            State::Handover => "the monitors to end the temporary acting set".to_owned(),
+            State::CopyWaiting => format!("its turn to copy to osd.{target}"),
+            State::CopyReserving => format!("osd.{target} to take its turn to be copied to"),
+            State::Comparing => format!("osd.{target} to tell what it lacks"),
+            State::Copying => format!("osd.{target} to take what it lacks"),
+            State::Settling => format!("all members to have durable what osd.{target} got"),
+            State::Noting => format!("osd.{target} to note durably that it is complete"),
+            _ => return None,
+        })
     }
 
     /// Whether the target under way has no room for what it would get.

@@ -12,6 +12,19 @@ use spirula_invariant::{dropped, impossible};
 impl Pg {
     /// An answer of the store to one of the PG's requests.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
+        let before = cx.perf.dropped.total();
+        self.answered(token, reply, cx);
+        self.remember_dropped(before, None, cx);
+    }
+
+    /// Notes what was dropped since `before`, of an OSD or else of the store.
+    fn remember_dropped(&self, before: u64, from: Option<i32>, cx: &Ctx<'_>) {
+        if let Some(reason) = cx.perf.dropped.newest_since(before) {
+            self.recent.dropped(reason, from, cx.now);
+        }
+    }
+
+    fn answered(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         if let StoreReply::Committed = reply {
             let first = self
                 .store
@@ -108,6 +121,12 @@ impl Pg {
 
     /// A message from another OSD about this PG. Its epoch is not newer than the PG's map.
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
+        let before = cx.perf.dropped.total();
+        self.deliver(from, msg, cx);
+        self.remember_dropped(before, Some(from), cx);
+    }
+
+    fn deliver(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let id = msg.id;
         if self.seen().is_foreign(from, id, &msg.body, cx)
             || self.seen().is_stale_message(from, id, &msg.body, cx)
@@ -173,6 +192,7 @@ impl Pg {
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
         }
     }
+
     /// Hands a message to the replica that this OSD is, if it is one.
     fn as_replica(&mut self, from: i32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>)) {
         if !self.serving().follow(|r| f(r, cx)) {

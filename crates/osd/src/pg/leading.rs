@@ -14,6 +14,7 @@ use super::output::Ctx;
 use super::peering::{Agreeing, Next, Peering};
 use super::perf::DropReason;
 use super::promise::Promise;
+use super::recent::State;
 use super::role::{Active, Role};
 
 impl Pg {
@@ -34,6 +35,7 @@ impl Pg {
             lead: &mut self.lead,
             peering,
             copying: &mut self.copying,
+            recent: &mut self.recent,
         };
         f(&mut agreeing, cx);
         match peering.next.take() {
@@ -65,6 +67,8 @@ impl Pg {
     /// Begins an attempt to agree.
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
         self.lead.begin(self.site.map.epoch());
+        self.recent.attempt(self.lead.id, cx.now);
+        self.recent.enter(State::Flushing, cx.now);
         self.copying.leave_attempt();
         self.store.forget_attempt();
         self.role = Role::Peering(Box::new(Peering::new(cx.usec)));

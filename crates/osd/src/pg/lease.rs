@@ -89,6 +89,11 @@ impl Lease {
         !self.keys.is_empty() || !self.ops.is_empty()
     }
 
+    /// The members that have not granted it.
+    pub(super) fn missing(&self) -> &BTreeSet<i32> {
+        &self.missing
+    }
+
     /// Whether reads have waited for seconds.
     pub(super) fn is_late(&self) -> bool {
         self.late > LATE

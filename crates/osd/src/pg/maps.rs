@@ -21,6 +21,7 @@ impl Pg {
             .promised
             .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease_us));
         let epoch = map.epoch();
+        self.recent.epoch = epoch;
         let last = std::mem::replace(&mut self.site.map, map);
         let Some(pool) = self.site.map.pool(self.site.pgid.pool) else {
             self.pool_deleted(cx);
@@ -54,6 +55,8 @@ impl Pg {
             self.note_interval(&*last, gap, cx);
         }
         self.site.interval = next;
+        let (since, primary) = (self.site.interval.since, self.site.interval.place.primary);
+        self.recent.interval(since, primary, cx.now);
         if !up {
             if !was_idle {
                 self.leave_interval(cx);

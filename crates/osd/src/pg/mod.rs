@@ -54,6 +54,7 @@ mod peering_prior;
 pub mod perf;
 mod promise;
 pub mod push;
+pub mod recent;
 pub mod repair;
 mod replica;
 mod replica_read;
@@ -72,6 +73,7 @@ mod store_queue;
 mod stored_copy;
 mod ticks;
 pub mod txn;
+mod waiting;
 pub mod watch;
 
 use op::ClientOp;
@@ -80,6 +82,8 @@ use serving::Serving;
 
 use std::sync::Arc;
 
+use spirula_denc::UTime;
+use spirula_invariant::AtWork;
 use spirula_maps::{HObject, IntervalSet, PgId};
 
 pub use backfill::BackfillState;
@@ -98,6 +102,7 @@ use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
 pub use pace::Pace;
 use promise::Promise;
+use recent::{PastState, Recent, State, Transition};
 use replicated::source::Feeding;
 use replicated::target::Receiving;
 use role::Role;
@@ -136,12 +141,14 @@ pub struct Pg {
     ops: OpQueue,
     copying: Copying,
     counters: Counters,
+    recent: Recent,
 }
 
 impl Pg {
     /// A PG without a copy here.
     pub fn new(pgid: PgId, whoami: i32, slot: u32, cfg: Arc<PgConfig>, map: Arc<dyn ClusterMap>) -> Self {
         let site = Site::new(pgid, whoami, cfg, map);
+        let recent = Recent::new(pgid, whoami, site.map.epoch());
         let copy = StoredCopy {
             info: PgInfo {
                 pg_num: site.pool.pg_num,
@@ -163,6 +170,7 @@ impl Pg {
             ops: OpQueue::default(),
             copying: Copying::default(),
             counters: Counters::default(),
+            recent,
         }
     }
 
@@ -221,6 +229,36 @@ impl Pg {
     /// The PG is one of so many on this reactor, which share what may be kept in memory.
     pub fn set_share(&mut self, pgs: usize) {
         self.site.shares = self.site.cfg.shares(pgs);
+    }
+
+    /// Remembers so many of its transitions from now on.
+    pub(crate) fn remember(&mut self, transitions: usize) {
+        self.recent.recorder().resize(transitions);
+    }
+
+    /// Says that the PG is worked on: where an invariant breaks meanwhile, its last transitions are told.
+    pub(crate) fn at_work(&self) -> AtWork {
+        self.recent.recorder().at_work()
+    }
+
+    /// Where the PG stands, and since when.
+    pub fn standing(&self) -> (State, UTime) {
+        (self.recent.state(), self.recent.since())
+    }
+
+    /// The last transitions, the oldest first.
+    pub fn transitions(&self) -> Vec<Transition> {
+        self.recent.recorder().entries()
+    }
+
+    /// The states that it has left, as far as it remembers, the oldest first.
+    pub fn past_states(&self) -> Vec<PastState> {
+        recent::past_states(&self.transitions())
+    }
+
+    /// What the PG waits for, at the time `usec` of the monotonic clock, in a sentence for people.
+    pub fn sentence(&self, usec: u64) -> String {
+        self.seen().sentence(&self.recent, usec)
     }
 
     /// Settings for what is executed from now on.
@@ -427,8 +465,13 @@ impl Pg {
     /// Its role and what it waits for, for the report on a failed test or simulation.
     pub fn trace(&self) -> String {
         format!(
-            "{} {:?}, {:?}, commits {:?}, store {:?}",
-            self.site.pgid, self.lead.id, self.role, self.store.commits, self.store.pending
+            "{} {:?}, {:?}, commits {:?}, store {:?}\n{}",
+            self.site.pgid,
+            self.lead.id,
+            self.role,
+            self.store.commits,
+            self.store.pending,
+            self.recent.recorder().tell()
         )
     }
 

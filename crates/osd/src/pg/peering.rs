@@ -44,6 +44,7 @@ use super::peering_prior::Prior;
 use super::perf::DropReason;
 use super::promise::Promise;
 use super::push::SyncPlan;
+use super::recent::{Recent, State};
 use super::site::Site;
 use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
@@ -77,13 +78,24 @@ pub(super) enum Wait {
     Unsupported,
 }
 
-impl std::fmt::Display for Wait {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Stage {
+    /// The same, as one of the states of a PG.
+    pub(super) fn standing(&self) -> State {
         match self {
-            Self::MinSize => f.write_str("fewer members than min_size are up"),
-            Self::Down(osds) => write!(f, "OSDs {osds:?} are down and may hold a newer copy"),
-            Self::Incomplete => f.write_str("no copy is complete"),
-            Self::Unsupported => f.write_str("the pool is erasure-coded, which is not served yet"),
+            Self::Waiting(Wait::MinSize) => State::MinSize,
+            Self::Waiting(Wait::Down(_)) => State::Down,
+            Self::Waiting(Wait::Incomplete) => State::Incomplete,
+            Self::Waiting(Wait::Unsupported) => State::Unsupported,
+            Self::Flushing => State::Flushing,
+            Self::Infos => State::Infos,
+            Self::Strays => State::Strays,
+            Self::Logs => State::Logs,
+            Self::Acting(_) => State::Acting,
+            Self::Syncing(_) => State::Syncing,
+            Self::Counting => State::Counting,
+            Self::UpThru => State::UpThru,
+            Self::Lease => State::Lease,
+            Self::Activating(_) => State::Activating,
         }
     }
 }
@@ -198,13 +210,20 @@ pub(super) struct Agreeing<'a> {
     pub(super) lead: &'a mut Leadership,
     pub(super) peering: &'a mut Peering,
     pub(super) copying: &'a mut Copying,
+    pub(super) recent: &'a mut Recent,
 }
 
 impl Agreeing<'_> {
+    /// The attempt comes to this stage.
+    fn enter(&mut self, stage: Stage, cx: &Ctx<'_>) {
+        self.recent.enter(stage.standing(), cx.now);
+        self.peering.stage = stage;
+    }
+
     /// Begins: first, all that this OSD has submitted must be durable.
     pub(super) fn begin(&mut self, cx: &mut Ctx<'_>) {
         if !self.site.pool.replicated {
-            return self.wait_for(Wait::Unsupported);
+            return self.wait_for(Wait::Unsupported, cx);
         }
         self.record_alive(cx);
         if self.store.commits.is_empty() {
@@ -304,8 +323,10 @@ impl Agreeing<'_> {
             Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete) => {
                 p.asked.retain(|o| site.is_up(*o));
                 p.asked_all = false;
+                // Noted only if it does not come back to where it was.
                 p.stage = Stage::Strays;
                 self.infos_complete(cx);
+                self.recent.enter(self.peering.stage.standing(), cx.now);
             }
             Stage::UpThru => self.activate(cx),
             // The holder of the newest copy need not be a member: that it was marked down ends no interval, but makes it
@@ -325,7 +346,7 @@ impl Agreeing<'_> {
     /// Asks for an acting set, none for the one that should be; and waits for it.
     fn change_acting(&mut self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
         self.site.want_acting(acting.clone(), cx);
-        self.peering.stage = Stage::Acting(acting);
+        self.enter(Stage::Acting(acting), cx);
     }
 
     /// Time passes.
@@ -358,9 +379,8 @@ impl Agreeing<'_> {
         }
     }
 
-    pub(super) fn wait_for(&mut self, wait: Wait) {
-        let p = &mut *self.peering;
-        p.stage = Stage::Waiting(wait);
+    pub(super) fn wait_for(&mut self, wait: Wait, cx: &Ctx<'_>) {
+        self.enter(Stage::Waiting(wait), cx);
     }
 
     fn ask_members(&mut self, cx: &mut Ctx<'_>) {
@@ -374,9 +394,9 @@ impl Agreeing<'_> {
             .filter(|&o| o != me)
             .collect();
         let promised = self.lead.promised.unwrap_or_default();
+        self.enter(Stage::Infos, cx);
         let p = &mut *self.peering;
         p.promised = promised;
-        p.stage = Stage::Infos;
         p.infos.insert(me, mine);
         self.ask(others, cx);
         self.infos_complete(cx);
@@ -404,14 +424,13 @@ impl Agreeing<'_> {
             Prior::Enough => self.choose(cx),
             Prior::Ask(osds) => self.ask_strays(osds, cx),
             Prior::AskAll => self.ask_all(cx),
-            Prior::Down(osds) => self.wait_for(Wait::Down(osds)),
+            Prior::Down(osds) => self.wait_for(Wait::Down(osds), cx),
         }
     }
 
     fn ask_strays(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
-        let p = &mut *self.peering;
-        p.stage = Stage::Strays;
-        p.progress = cx.usec;
+        self.enter(Stage::Strays, cx);
+        self.peering.progress = cx.usec;
         self.ask(osds, cx);
     }
 
@@ -435,7 +454,7 @@ impl Agreeing<'_> {
         let best = backend.authority(&p.infos, &unfit, &[&[me], &members]);
         if best.is_none() && p.infos.values().any(Option::is_some) {
             return if p.asked_all {
-                self.wait_for(Wait::Incomplete)
+                self.wait_for(Wait::Incomplete, cx)
             } else {
                 self.ask_all(cx)
             };
@@ -444,7 +463,7 @@ impl Agreeing<'_> {
             return if better_without {
                 self.change_acting(Vec::new(), cx)
             } else {
-                self.wait_for(Wait::MinSize)
+                self.wait_for(Wait::MinSize, cx)
             };
         }
         let Some((auth, best)) = best else {
@@ -477,8 +496,8 @@ impl Agreeing<'_> {
             wanted.insert(auth);
         }
         let logs_of_others: Vec<i32> = wanted.into_iter().filter(|&o| o != me).collect();
-        p.stage = Stage::Logs;
         p.asked = logs_of_others.iter().copied().collect();
+        self.enter(Stage::Logs, cx);
         for osd in logs_of_others {
             self.outbox.send(osd, self.lead.id, PeerBody::GetLog, false, cx);
         }
@@ -506,8 +525,8 @@ impl Agreeing<'_> {
         }
         let targets: Vec<(i32, SyncPlan)> = plans.into_iter().filter(|(_, plan)| !is_nothing(plan)).collect();
         let auth = p.auth;
-        p.stage = Stage::Syncing(targets.iter().map(|(o, _)| *o).collect());
         p.progress = cx.usec;
+        self.enter(Stage::Syncing(targets.iter().map(|(o, _)| *o).collect()), cx);
         if targets.is_empty() {
             self.all_synced(cx);
         } else {
@@ -524,7 +543,7 @@ impl Agreeing<'_> {
             .and_then(Option::as_ref)
             .is_some_and(|i| i.usage_invalid);
         if invalid {
-            p.stage = Stage::Counting;
+            self.enter(Stage::Counting, cx);
             self.count(cx);
         } else {
             self.activate(cx);
@@ -537,15 +556,14 @@ impl Agreeing<'_> {
         let recorded =
             self.site.interval.is_recorded(&*self.site.map) || self.site.cfg.has_bug(Bug::NoUpThru);
         let is_read_elsewhere = self.is_read_elsewhere(cx.usec);
-        let p = &mut *self.peering;
         if !recorded {
-            p.stage = Stage::UpThru;
-            return;
+            return self.enter(Stage::UpThru, cx);
         }
         if is_read_elsewhere {
-            p.stage = Stage::Lease;
-            return;
+            return self.enter(Stage::Lease, cx);
         }
+        self.enter(Stage::Activating(members.iter().copied().collect()), cx);
+        let p = &mut *self.peering;
         let mut info = p.infos.get(&p.auth).cloned().flatten().unwrap_or_default();
         let all = || p.infos.values().flatten();
         info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, u32::max);
@@ -555,7 +573,6 @@ impl Agreeing<'_> {
         info.incomplete = false;
         info.ahead = false;
         info.pg_num = pg_num;
-        p.stage = Stage::Activating(members.iter().copied().collect());
         p.progress = cx.usec;
         let mut updates = std::mem::take(&mut p.updates);
         for m in members {

@@ -5,6 +5,7 @@ use super::describe::{OpRecord, Progress};
 use super::leadership::Leadership;
 use super::op::ClientOp;
 use super::op_queue::OpQueue;
+use super::recent::State;
 use super::role::Role;
 use super::site::Site;
 use super::stats::Counters;
@@ -26,6 +27,19 @@ pub(super) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
+    /// Where the PG stands.
+    pub(super) fn standing(self) -> State {
+        match self.role {
+            Role::Idle => State::Idle,
+            Role::Peering(p) => p.stage.standing(),
+            Role::Active(a) => a.backfill.standing(),
+            Role::Replica(r) if r.active => State::ReplicaActive,
+            Role::Replica(_) => State::Replica,
+            Role::Stray => State::Stray,
+            Role::Deleting => State::Deleting,
+        }
+    }
+
     /// The ops that wait or are under way, and how far each has come.
     pub(super) fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
         let in_flight = match &self.role {

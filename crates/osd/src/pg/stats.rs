@@ -42,8 +42,6 @@ pub struct PgReport {
     pub pgid: PgId,
     /// Official names of its states, joined by `+`.
     pub state: Vec<&'static str>,
-    /// Why it is not active, for people.
-    pub reason: Option<String>,
     /// The version of its newest change.
     pub version: EVersion,
     /// After which its log begins.
@@ -124,7 +122,7 @@ impl Seen<'_> {
 
     /// The primary's report; `None` from others.
     pub(super) fn report(&self) -> Option<PgReport> {
-        let (state, reason, blocked_by) = self.state()?;
+        let (state, blocked_by) = self.state()?;
         let place = &self.site.interval.place;
         let usage = self.copy.info.usage;
         let io = self.counters.io;
@@ -132,7 +130,6 @@ impl Seen<'_> {
         Some(PgReport {
             pgid: self.site.pgid,
             state,
-            reason,
             version: self.copy.info.last_update,
             log_start: self.copy.log.tail(),
             log_size: self.copy.log.len(),
@@ -262,9 +259,8 @@ impl Seen<'_> {
         }
     }
 
-    fn state(&self) -> Option<(Vec<&'static str>, Option<String>, Vec<i32>)> {
-        let mut state = Vec::new();
-        let (mut reason, mut blocked_by) = (None, Vec::new());
+    fn state(&self) -> Option<(Vec<&'static str>, Vec<i32>)> {
+        let (mut state, mut blocked_by) = (Vec::new(), Vec::new());
         let undersized = self.site.interval.place.acting.count() < self.site.pool.size as usize;
         match &self.role {
             Role::Active(a) => {
@@ -290,27 +286,19 @@ impl Seen<'_> {
                 }
             }
             Role::Peering(p) => match &p.stage {
-                Stage::Waiting(wait) => {
-                    reason = Some(wait.to_string());
-                    match wait {
-                        Wait::Down(osds) => {
-                            blocked_by.clone_from(osds);
-                            state.push("down");
-                        }
-                        Wait::Incomplete => state.push("incomplete"),
-                        Wait::MinSize => state.push("peered"),
-                        Wait::Unsupported => state.push("inactive"),
-                    }
+                Stage::Waiting(Wait::Down(osds)) => {
+                    blocked_by.clone_from(osds);
+                    state.push("down");
                 }
+                Stage::Waiting(Wait::Incomplete) => state.push("incomplete"),
+                Stage::Waiting(Wait::MinSize) => state.push("peered"),
+                Stage::Waiting(Wait::Unsupported) => state.push("inactive"),
                 Stage::Acting(_) => {
                     state.push("remapped");
                     state.push("peering");
                 }
                 Stage::Activating(_) => state.push("activating"),
-                Stage::Lease => {
-                    state.push("wait");
-                    reason = Some("an earlier primary may answer reads a while longer".to_owned());
-                }
+                Stage::Lease => state.push("wait"),
                 stage => {
                     if !self.copy.exists && matches!(stage, Stage::Infos | Stage::Strays) {
                         state.push("creating");
@@ -321,9 +309,6 @@ impl Seen<'_> {
                     }
                     if p.awaits_room(&self.lead.roomless) {
                         state.push("recovery_toofull");
-                    }
-                    if let Stage::Syncing(left) = stage {
-                        reason = Some(format!("bringing OSDs {left:?} up to the newest copy"));
                     }
                     blocked_by.extend(&p.asked);
                 }
@@ -339,6 +324,6 @@ impl Seen<'_> {
         if self.displaced().0 > 0 {
             state.push("degraded");
         }
-        Some((state, reason, blocked_by))
+        Some((state, blocked_by))
     }
 }

@@ -57,6 +57,16 @@ impl Pg {
         self.serving().repairing().repair_on(cx);
         self.deliver_own(cx);
         self.serving().staging().drop_stages(cx);
+        self.remember_standing(cx);
+    }
+
+    /// Notes what the event has changed of where the PG stands.
+    fn remember_standing(&mut self, cx: &Ctx<'_>) {
+        let state = self.seen().standing();
+        self.recent.attempt(self.lead.id, cx.now);
+        self.recent.enter(state, cx.now);
+        let is_late = matches!(&self.role, Role::Active(a) if a.lease.is_late());
+        self.recent.lease_late(is_late, cx.now);
     }
 
     fn deliver_own(&mut self, cx: &mut Ctx<'_>) {

@@ -1,0 +1,107 @@
+//! States of PGs as `dump_pgstate_history` and `pg query` show them. In Ceph's shape (`PGStateHistory::dump` in its
+//! `src/osd/PGStateUtils.cc`), where numbers and times are strings.
+
+use serde_json::{Value, json};
+
+use crate::pg::Pg;
+use crate::pg::recent::{PastState, Transition};
+
+/// Where each PG stands, and where it stood before.
+pub(super) fn history<'a>(pgs: impl Iterator<Item = &'a Pg>) -> Value {
+    let mut pgs: Vec<&Pg> = pgs.collect();
+    pgs.sort_unstable_by_key(|pg| pg.pgid());
+    let all = pgs.iter().map(|pg| {
+        json!({
+            "pg": pg.pgid().to_string(),
+            "currently": pg.standing().0.name(),
+            "history": epochs(&pg.past_states()),
+        })
+    });
+    json!({"pgs": all.collect::<Vec<_>>()})
+}
+
+/// States by the epoch in which they ended.
+fn epochs(past: &[PastState]) -> Vec<Value> {
+    let state = |s: &PastState| json!({"state": s.state.name(), "enter": s.enter.to_string(), "exit": s.exit.to_string()});
+    past.chunk_by(|a, b| a.epoch == b.epoch)
+        .filter_map(|of_epoch| {
+            let epoch = of_epoch.first()?.epoch.to_string();
+            Some(json!({"epoch": epoch, "states": of_epoch.iter().map(state).collect::<Vec<_>>()}))
+        })
+        .collect()
+}
+
+/// Where a PG stands, since when, and what it waits for.
+pub(super) fn now(pg: &Pg, usec: u64) -> Value {
+    let (state, since) = pg.standing();
+    json!({"name": state.name(), "enter_time": since.to_string(), "comment": pg.sentence(usec)})
+}
+
+/// What happened to a PG.
+pub(super) fn transitions(all: &[Transition]) -> Vec<Value> {
+    let one = |t: &Transition| json!({"time": t.at.to_string(), "epoch": t.epoch, "transition": t.what.to_string()});
+    all.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::UTime;
+
+    use super::*;
+    use crate::pg::recent::{State, What};
+
+    fn at(sec: u32) -> UTime {
+        UTime {
+            sec: 1_700_000_000 + sec,
+            nsec: 5000,
+        }
+    }
+
+    fn past(state: State, enter: u32, epoch: u32) -> PastState {
+        PastState {
+            state,
+            enter: at(enter),
+            exit: at(enter + 1),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn states_are_shown_in_ceph_s_shape() {
+        let past = [
+            past(State::Flushing, 0, 7),
+            past(State::Infos, 1, 7),
+            past(State::Active, 2, 9),
+        ];
+        let (t0, t1, t2, t3) = (
+            "2023-11-14T22:13:20.000005+0000",
+            "2023-11-14T22:13:21.000005+0000",
+            "2023-11-14T22:13:22.000005+0000",
+            "2023-11-14T22:13:23.000005+0000",
+        );
+        assert_eq!(
+            json!(epochs(&past)),
+            json!([
+                {"epoch": "7", "states": [
+                    {"state": "Primary/Peering/Flushing", "enter": t0, "exit": t1},
+                    {"state": "Primary/Peering/Infos", "enter": t1, "exit": t2},
+                ]},
+                {"epoch": "9", "states": [{"state": "Primary/Active", "enter": t2, "exit": t3}]},
+            ])
+        );
+        assert!(epochs(&[]).is_empty());
+    }
+
+    #[test]
+    fn transitions_are_shown_with_their_time() {
+        let t = Transition {
+            at: at(0),
+            epoch: 7,
+            what: What::LeaseLate(true),
+        };
+        assert_eq!(
+            transitions(&[t]),
+            [json!({"time": "2023-11-14T22:13:20.000005+0000", "epoch": 7, "transition": "lease late"})]
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! What a PG remembers of itself: in which states it was, under whom, by which attempts, and what it dropped.
+//!
+//! Shown by `dump_pgstate_history` and `pg query`, and told where an invariant breaks while the PG is worked on. All PGs of a reactor
+//! have [`RECENT_BYTES`] together, so the more there are, the less each of them remembers.
+
+use std::fmt;
+
+use spirula_denc::UTime;
+use spirula_invariant::{Reason, Recorder, Ring};
+use spirula_maps::PgId;
+
+use super::message::PeeringId;
+use super::perf::DropReason;
+
+/// Bytes for the transitions of all PGs of a reactor.
+pub const RECENT_BYTES: usize = 48 << 10;
+/// Transitions that a PG remembers at most, however few PGs there are.
+const MOST: usize = 128;
+/// An answer of the store is from no OSD.
+const STORE: i32 = -1;
+
+/// How many transitions each of so many PGs remembers.
+pub(crate) fn share(pgs: usize) -> usize {
+    // By powers of two, so that not every PG that comes changes the shares of all others.
+    let bytes = RECENT_BYTES / pgs.max(1).next_power_of_two();
+    Ring::<Transition>::fitting(bytes).min(MOST)
+}
+
+macro_rules! states {
+    ($($(#[$doc:meta])* $state:ident => $name:literal;)+) => {
+        /// Where a PG stands: the role of this OSD, and the stage of what it does in that role.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum State {
+            $($(#[$doc])* $state,)+
+        }
+
+        impl State {
+            /// The name that is shown: the role first.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$state => $name,)+
+                }
+            }
+        }
+    };
+}
+
+states! {
+    /// The OSD is not up in the map it knows.
+    Idle => "Idle";
+    /// Its own transactions are to be durable.
+    Flushing => "Primary/Peering/Flushing";
+    /// The members say what they have.
+    Infos => "Primary/Peering/Infos";
+    /// Others do.
+    Strays => "Primary/Peering/Strays";
+    /// Logs are compared.
+    Logs => "Primary/Peering/Logs";
+    /// The monitors are to change the acting set.
+    Acting => "Primary/Peering/Acting";
+    /// Members are brought up to the newest copy.
+    Syncing => "Primary/Peering/Syncing";
+    /// Objects are counted.
+    Counting => "Primary/Peering/Counting";
+    /// The map is to record the OSD as up.
+    UpThru => "Primary/Peering/UpThru";
+    /// Members of earlier intervals may still answer reads.
+    Lease => "Primary/Peering/Lease";
+    /// The members note that they take part.
+    Activating => "Primary/Peering/Activating";
+    /// Too few members are up.
+    MinSize => "Primary/Waiting/MinSize";
+    /// A newer copy may be on an OSD that is down.
+    Down => "Primary/Waiting/Down";
+    /// No copy is complete.
+    Incomplete => "Primary/Waiting/Incomplete";
+    /// The pool's kind is not served.
+    Unsupported => "Primary/Waiting/Unsupported";
+    /// It serves, and has nothing else to do.
+    Active => "Primary/Active";
+    /// It serves, and is to copy when it is its turn here.
+    CopyWaiting => "Primary/Active/CopyWaiting";
+    /// It serves, and is to copy when it is its turn on the target.
+    CopyReserving => "Primary/Active/CopyReserving";
+    /// It serves, and asks the target what it lacks.
+    Comparing => "Primary/Active/Comparing";
+    /// It serves, and copies.
+    Copying => "Primary/Active/Copying";
+    /// It serves, and what was copied is to be durable.
+    Settling => "Primary/Active/Settling";
+    /// It serves, and the target notes that it is complete.
+    Noting => "Primary/Active/Noting";
+    /// It serves, and gives up the temporary acting set.
+    Handover => "Primary/Active/Handover";
+    /// It follows a primary that does not serve yet.
+    Replica => "Replica";
+    /// It follows a primary that serves.
+    ReplicaActive => "Replica/Active";
+    /// It has no part in the PG, or will have one when it has been copied to.
+    Stray => "Stray";
+    /// It deletes its copy.
+    Deleting => "Deleting";
+}
+
+/// What changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Where the PG stands.
+    State(State),
+    /// To whom it belongs.
+    Interval {
+        /// The epoch in which that began.
+        since: u32,
+        /// The primary; -1 for none.
+        primary: i32,
+    },
+    /// The attempt at peering that it leads or follows.
+    Attempt(PeeringId),
+    /// Whether reads have waited for a lease for seconds.
+    LeaseLate(bool),
+    /// It dropped something.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+        /// How often in a row.
+        times: u16,
+        /// Who sent it; -1 for the store.
+        from: i32,
+    },
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::State(state) => write!(f, "state {}", state.name()),
+            Self::Interval { since, primary: ..0 } => write!(f, "interval of epoch {since}, no primary"),
+            Self::Interval { since, primary } => {
+                write!(f, "interval of epoch {since}, primary osd.{primary}")
+            }
+            Self::Attempt(id) => write!(f, "attempt {} of epoch {}", id.round, id.epoch),
+            Self::LeaseLate(true) => f.write_str("lease late"),
+            Self::LeaseLate(false) => f.write_str("lease no longer late"),
+            Self::Dropped {
+                reason,
+                times,
+                from: STORE,
+            } => write!(f, "dropped {times} answers of the store: {}", reason.name()),
+            Self::Dropped { reason, times, from } => {
+                write!(f, "dropped {times} messages of osd.{from}: {}", reason.name())
+            }
+        }
+    }
+}
+
+/// Something that changed, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    /// The time on the wall clock.
+    pub at: UTime,
+    /// The epoch of the map that the PG had.
+    pub epoch: u32,
+    /// What.
+    pub what: What,
+}
+
+// As many as possible are to fit.
+const _: () = assert!(size_of::<Transition>() == 24);
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} e{} {}", self.at, self.epoch, self.what)
+    }
+}
+
+/// A state that a PG has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PastState {
+    /// Which.
+    pub state: State,
+    /// When it began.
+    pub enter: UTime,
+    /// When it ended.
+    pub exit: UTime,
+    /// The epoch of the PG's map when it ended.
+    pub epoch: u32,
+}
+
+/// The states that were left, as transitions tell them, the oldest first.
+pub fn past_states(transitions: &[Transition]) -> Vec<PastState> {
+    let mut states = Vec::new();
+    let mut current: Option<(State, UTime)> = None;
+    for t in transitions {
+        if let What::State(next) = t.what {
+            if let Some((state, enter)) = current {
+                states.push(PastState {
+                    state,
+                    enter,
+                    exit: t.at,
+                    epoch: t.epoch,
+                });
+            }
+            current = Some((next, t.at));
+        }
+    }
+    states
+}
+
+/// A PG's memory of itself.
+#[derive(Debug)]
+pub(super) struct Recent {
+    recorder: Recorder<Transition>,
+    /// The epoch of the PG's map.
+    pub(super) epoch: u32,
+    state: State,
+    /// Since when that is so; `None` before the first event.
+    since: Option<UTime>,
+    interval: u32,
+    attempt: PeeringId,
+    is_lease_late: bool,
+}
+
+impl Recent {
+    /// Of a PG on an OSD, whose map has this epoch.
+    pub(super) fn new(pgid: PgId, whoami: i32, epoch: u32) -> Self {
+        Self {
+            recorder: Recorder::new(format!("pg {pgid} on osd.{whoami}"), 0),
+            epoch,
+            state: State::Idle,
+            since: None,
+            interval: 0,
+            attempt: PeeringId::default(),
+            is_lease_late: false,
+        }
+    }
+
+    /// The transitions, as others show them.
+    pub(super) fn recorder(&self) -> &Recorder<Transition> {
+        &self.recorder
+    }
+
+    /// Where the PG stands.
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Since when it stands there.
+    pub(super) fn since(&self) -> UTime {
+        self.since.unwrap_or_default()
+    }
+
+    fn transition(&self, what: What, at: UTime) -> Transition {
+        Transition {
+            at,
+            epoch: self.epoch,
+            what,
+        }
+    }
+
+    fn note(&self, what: What, at: UTime) {
+        self.recorder.add(self.transition(what, at));
+    }
+
+    /// The PG stands here now.
+    pub(super) fn enter(&mut self, state: State, at: UTime) {
+        if state != self.state || self.since.is_none() {
+            (self.state, self.since) = (state, Some(at));
+            self.note(What::State(state), at);
+        }
+    }
+
+    /// It belongs to the same OSDs since this epoch, and this one leads it.
+    pub(super) fn interval(&mut self, since: u32, primary: i32, at: UTime) {
+        if since != self.interval {
+            self.interval = since;
+            self.note(What::Interval { since, primary }, at);
+        }
+    }
+
+    /// It leads or follows this attempt.
+    pub(super) fn attempt(&mut self, id: PeeringId, at: UTime) {
+        // Round 0 is no attempt: it only says from when on messages count.
+        if id != self.attempt && id.round > 0 {
+            self.attempt = id;
+            self.note(What::Attempt(id), at);
+        }
+    }
+
+    /// Reads have waited for the lease for seconds, or do no more.
+    pub(super) fn lease_late(&mut self, is_late: bool, at: UTime) {
+        if is_late != self.is_lease_late {
+            self.is_lease_late = is_late;
+            self.note(What::LeaseLate(is_late), at);
+        }
+    }
+
+    /// It dropped a message of an OSD, or else an answer of the store.
+    pub(super) fn dropped(&self, reason: DropReason, from: Option<i32>, at: UTime) {
+        let from = from.unwrap_or(STORE);
+        let new = What::Dropped {
+            reason,
+            times: 1,
+            from,
+        };
+        self.recorder
+            .add_or(self.transition(new, at), |newest| match &mut newest.what {
+                What::Dropped {
+                    reason: r,
+                    times,
+                    from: f,
+                } if (*r, *f) == (reason, from) => {
+                    *times = times.saturating_add(1);
+                    newest.at = at;
+                    true
+                }
+                _ => false,
+            });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(sec: u32) -> UTime {
+        UTime { sec, nsec: 0 }
+    }
+
+    fn recent() -> Recent {
+        let recent = Recent::new(PgId::new(1, 2), 3, 7);
+        recent.recorder.resize(8);
+        recent
+    }
+
+    #[test]
+    fn all_pgs_together_keep_to_their_bytes() {
+        for pgs in [1, 2, 3, 64, 100, 1000, 5000] {
+            let recents: Vec<Recent> = (0..pgs)
+                .map(|seed| {
+                    let mut recent = Recent::new(PgId::new(1, seed), 0, 1);
+                    recent.recorder.resize(share(pgs as usize));
+                    (0..300).for_each(|n| recent.attempt(PeeringId { epoch: n, round: 1 }, at(n)));
+                    recent
+                })
+                .collect();
+            let bytes: usize = recents.iter().map(|r| r.recorder.bytes()).sum();
+            assert!(bytes <= RECENT_BYTES, "{pgs} PGs take {bytes} bytes");
+        }
+        assert_eq!((share(0), share(1), share(100), share(1000)), (128, 128, 16, 2));
+    }
+
+    #[test]
+    fn states_are_noted_when_they_change() {
+        let mut recent = recent();
+        recent.enter(State::Idle, at(1));
+        recent.enter(State::Idle, at(2));
+        recent.interval(7, 3, at(3));
+        recent.attempt(PeeringId { epoch: 7, round: 1 }, at(3));
+        recent.enter(State::Infos, at(3));
+        recent.interval(7, 3, at(4));
+        recent.epoch = 8;
+        recent.enter(State::Active, at(5));
+        recent.enter(State::Active, at(6));
+        assert_eq!((recent.state(), recent.since()), (State::Active, at(5)));
+        let all = recent.recorder.entries();
+        let lines: Vec<String> = all.iter().map(Transition::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "1.000000 e7 state Idle",
+                "3.000000 e7 interval of epoch 7, primary osd.3",
+                "3.000000 e7 attempt 1 of epoch 7",
+                "3.000000 e7 state Primary/Peering/Infos",
+                "5.000000 e8 state Primary/Active",
+            ]
+        );
+        let past = |state, enter, exit, epoch| PastState {
+            state,
+            enter: at(enter),
+            exit: at(exit),
+            epoch,
+        };
+        assert_eq!(
+            past_states(&all),
+            [past(State::Idle, 1, 3, 7), past(State::Infos, 3, 5, 8)]
+        );
+        assert!(
+            recent
+                .recorder
+                .tell()
+                .starts_with("recent transitions of pg 1.2 on osd.3:\n")
+        );
+    }
+
+    #[test]
+    fn what_is_dropped_again_takes_no_more_room() {
+        let mut recent = recent();
+        for n in 1..=3 {
+            recent.dropped(DropReason::PeerStale, Some(4), at(n));
+        }
+        recent.dropped(DropReason::PeerStale, Some(5), at(4));
+        recent.lease_late(true, at(5));
+        recent.lease_late(true, at(6));
+        recent.dropped(DropReason::StoreLate, None, at(7));
+        let lines: Vec<String> = recent
+            .recorder
+            .entries()
+            .iter()
+            .map(|t| t.what.to_string())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "dropped 3 messages of osd.4: peer_stale",
+                "dropped 1 messages of osd.5: peer_stale",
+                "lease late",
+                "dropped 1 answers of the store: store_late",
+            ]
+        );
+    }
+}
