@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use spirula_buf::Pool;
 use spirula_denc::{EntityAddr, EntityAddrVec, EntityName, EntityType};
+use spirula_invariant::Recorder;
 
 use crate::frame::Limits;
 use crate::modes::Modes;
+use crate::recent::{self, Transition};
 
 /// The features that Spirula advertises: `CEPH_FEATURES_ALL` of Ceph 16.2.15, so that newer peers encode
 /// everything as Pacific does.
@@ -89,6 +91,8 @@ pub struct Config {
     pub min_rate: u64,
     /// A peer that takes nothing of what is sent to it for that long is given up.
     pub send_timeout: Duration,
+    /// What became of its last sessions.
+    pub recent: Recorder<Transition>,
 }
 
 impl Config {
@@ -106,6 +110,7 @@ impl Config {
             stall_timeout: Duration::from_secs(10),
             min_rate: 64 << 10,
             send_timeout: Duration::from_secs(60),
+            recent: recent::recorder(name),
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod config;
 mod control;
 pub mod frame;
 mod modes;
+pub mod recent;
 pub mod session;
 pub mod shell;
 

@@ -11,6 +11,7 @@ use crate::device::IoKind;
 use crate::exec::Job;
 use crate::index::{Applied, MAX_INDEX_GROUPS, Outcome};
 use crate::log::Log;
+use crate::recent::What;
 use crate::store::{Purpose, Store};
 use crate::table::{Dirty, Frozen, MemTable};
 use crate::{Result, StoreError};
@@ -56,6 +57,7 @@ impl Store {
             generation,
             ..MemTable::default()
         });
+        self.note(What::Sealed);
     }
 
     pub(crate) fn seal_if_full(&mut self) {
@@ -96,6 +98,7 @@ impl Store {
     fn write_back(&mut self) {
         if matches!(self.stage, Stage::Idle) && self.unsettled().is_some() {
             self.stage = Stage::Wait(self.last_read);
+            self.note(What::Waiting);
         }
         if let Stage::Wait(mark) = self.stage
             && let Some(at) = self.unsettled().filter(|at| self.may_write_back(*at, mark))
@@ -104,6 +107,7 @@ impl Store {
                 todo: collect_writebacks(&self.state.tables[at]),
                 outstanding: 0,
             };
+            self.note(What::Writing);
         }
         while let Stage::Write { todo, outstanding } = &mut self.stage {
             if *outstanding >= WRITES_AT_ONCE {
@@ -112,6 +116,7 @@ impl Store {
             let Some((offset, bufs)) = todo.pop_front() else {
                 if *outstanding == 0 {
                     self.stage = Stage::Flush;
+                    self.note(What::Flushing);
                     self.queue(IoKind::Flush, Purpose::Checkpoint);
                 }
                 return;
@@ -154,6 +159,7 @@ impl Store {
     /// The blocks of a generation are at their places.
     fn settle(&mut self) {
         self.stage = Stage::Idle;
+        self.note(What::Settled);
         let Some(at) = self.unsettled() else { return };
         self.state.tables[at].settle();
         let first = usize::from(self.committing);
@@ -203,6 +209,7 @@ impl Store {
             group_blocks: self.sb.group_blocks,
         });
         self.committing = true;
+        self.note(What::Committing);
     }
 
     /// The index has applied the oldest generation.
@@ -223,6 +230,7 @@ impl Store {
         self.draining &= self.state.tables.len() > 1;
         self.taken_in = table.last_seq;
         self.log.trim(table.last_seq);
+        self.note(What::TakenIn);
         let heavy = table.memory() > self.state.cfg.generation_bytes();
         self.state.retire(table.objects, !heavy);
         self.releases.push_back((self.last_read, freed));

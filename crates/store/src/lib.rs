@@ -53,6 +53,7 @@ mod open;
 mod plan;
 mod pump;
 mod read;
+pub mod recent;
 mod replay;
 mod state;
 mod step;

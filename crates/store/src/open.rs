@@ -14,6 +14,7 @@ use crate::index::{Applied, Index, IndexFile};
 use crate::layout::{LOG_START, SEPARATE_LOG_START, Superblock};
 use crate::log::{self, Log, Scan};
 use crate::notify::Notify;
+use crate::recent::What;
 use crate::replay::replay;
 use crate::state::State;
 use crate::store::{Parts, Store};
@@ -242,6 +243,7 @@ impl Store {
             notify,
             spare_target,
         });
+        store.note(What::Opened);
         store.start_background();
         store.start_base_reads();
         // What was replayed goes into the index before long.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use spirula_invariant::Recorder;
 
 use crate::alloc::Run;
 use crate::apply::{OMAP_PREFIX, meta_end, meta_key, omap_end, omap_key};
@@ -20,6 +21,7 @@ use crate::layout::Superblock;
 use crate::log::{Log, Record, record_space};
 use crate::notify::Notify;
 use crate::read::ReadOp;
+use crate::recent::{self, Transition, What};
 use crate::state::{BaseRead, Known, State};
 use crate::txn::Transaction;
 use crate::{ObjectKey, Result, StoreError};
@@ -153,6 +155,7 @@ pub struct Store {
     notify: Notify,
     pub(crate) stats: Stats,
     pub(crate) spare_target: usize,
+    pub(crate) recent: Recorder<Transition>,
 }
 
 pub(crate) struct Parts {
@@ -170,6 +173,7 @@ pub(crate) struct Parts {
 impl Store {
     pub(crate) fn from_parts(p: Parts) -> Self {
         Self {
+            recent: recent::recorder(p.sb.whoami),
             sb: p.sb,
             state: p.state,
             dev: p.dev,
@@ -280,9 +284,12 @@ impl Store {
             admitted = self.state.admit(txn, most, room);
         }
         if let Err(e) = admitted {
-            if matches!(e, StoreError::NoSpace { .. }) && self.leaving() > 0 {
-                // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
-                self.checkpoint();
+            if matches!(e, StoreError::NoSpace { .. }) {
+                self.note(What::Refused);
+                if self.leaving() > 0 {
+                    // What was removed becomes allocatable with the next checkpoint: do not wait for more changes.
+                    self.checkpoint();
+                }
             }
             return Err(e);
         }
@@ -594,6 +601,8 @@ impl Store {
             return e.clone();
         }
         let error = StoreError::Fatal(cause.to_string().into());
+        self.note(What::Failed);
+        tracing::error!("{}", self.recent.tell());
         tracing::error!(%error, "the store stops");
         self.failed = Some(error.clone());
         self.fail_readers(&error);

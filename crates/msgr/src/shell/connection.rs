@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spirula_buf::Pool;
-use spirula_denc::{EntityAddr, EntityType};
+use spirula_denc::{EntityAddr, EntityName, EntityType};
 use spirula_proto::RawMessage;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -22,6 +22,7 @@ use super::socket::{flush, hang_up, read_into};
 use super::{Error, writer};
 use crate::config::{ConMode, Config, Peer};
 use crate::modes::{InMode, ModeLists};
+use crate::recent::{Trail, What, Why};
 use crate::session::{Handshake, Inbound, InboundEvent, SessionError, Step};
 
 /// How often a slow message is looked at.
@@ -56,6 +57,7 @@ pub struct Connection {
     idle_tick: Pin<Box<Sleep>>,
     /// For changes of the modes that are allowed.
     _in_mode: Rc<HangUp>,
+    trail: Trail,
 }
 
 /// Hangs up where the connection's mode is not allowed any more.
@@ -81,8 +83,15 @@ impl InMode for HangUp {
 
 impl Connection {
     /// Starts the writing task. Must be called inside a `LocalSet` or `LocalRuntime`.
-    pub(super) fn start(stream: TcpStream, handshake: Handshake, config: &Config) -> Result<Self, Error> {
+    pub(super) fn start(
+        stream: TcpStream,
+        handshake: Handshake,
+        config: &Config,
+        mut trail: Trail,
+    ) -> Result<Self, Error> {
         let (peer, inbound, outbound) = handshake.finish()?;
+        trail.peer = peer.name;
+        trail.note(What::Established(peer.con_mode));
         let stream = Rc::new(stream);
         let in_seq = Rc::new(Cell::new(0));
         let sender = Sender::new();
@@ -105,6 +114,7 @@ impl Connection {
         config.modes.follow(Rc::downgrade(&followed));
         Ok(Self {
             _in_mode: in_mode,
+            trail,
             peer,
             stream,
             inbound,
@@ -171,7 +181,10 @@ impl Connection {
         match self.step() {
             Ok(InboundEvent::Message(m)) => Ok(Some(m)),
             Ok(_) => Ok(None),
-            Err(e) => Err(e),
+            Err(e) => {
+                self.trail.end(Why::from(&e));
+                Err(e)
+            }
         }
     }
 
@@ -182,6 +195,14 @@ impl Connection {
     /// # Errors
     /// However the connection ends; no call succeeds after an error.
     pub async fn recv(&mut self) -> Result<RawMessage, Error> {
+        let next = self.next().await;
+        if let Err(e) = &next {
+            self.trail.end(Why::from(e));
+        }
+        next
+    }
+
+    async fn next(&mut self) -> Result<RawMessage, Error> {
         loop {
             match self.step()? {
                 InboundEvent::Message(m) => return Ok(m),
@@ -277,6 +298,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.trail.end(Why::GivenUp);
         // With a message half written nothing sensible can follow: end both directions at once.
         if !self.sender.is_closed() || self.sender.shared.is_aborted() {
             self.sender.close();
@@ -297,17 +319,18 @@ pub async fn connect<A: ConnectAuth>(
     auth: &mut A,
 ) -> Result<Connection, Error> {
     let socket = target.socket.ok_or(SessionError::WrongAddress)?;
-    let deadline = config.handshake_timeout;
+    let (deadline, number) = (config.handshake_timeout, next_global_seq());
+    let trail = || Trail::new(&config.recent, number, EntityName::new(peer, -1));
+    trail().note(What::Dialled);
     let run = async {
         let stream = TcpStream::connect(socket).await?;
         stream.set_nodelay(true)?;
-        let mut hs = Handshake::connector(Rc::clone(config), target, peer, next_global_seq());
+        let mut hs = Handshake::connector(Rc::clone(config), target, peer, number);
         let result = drive_connector(&stream, &mut hs, auth).await;
-        finish(stream, hs, result, config).await
+        finish(stream, hs, result, config, trail()).await
     };
-    timeout(deadline, run)
-        .await
-        .map_err(|_| Error::HandshakeTimeout)?
+    let made = timeout(deadline, run).await.unwrap_or(Err(Error::HandshakeTimeout));
+    made.inspect_err(|e| trail().note(What::Failed(Why::from(e))))
 }
 
 /// The accepting side's handshake; `stage` follows how far it has come.
@@ -319,9 +342,16 @@ pub(super) async fn accept<A: AcceptAuth>(
     stage: &Cell<u8>,
 ) -> Result<(Connection, A::Info), Error> {
     stream.set_nodelay(true)?;
-    let mut hs = Handshake::acceptor(Rc::clone(config), EntityAddr::v2(from, 0), next_global_seq());
+    let number = next_global_seq();
+    // Who it is, the handshake shows.
+    let stranger = EntityName::new(EntityType::default(), -1);
+    let trail = Trail::new(&config.recent, number, stranger);
+    let mut hs = Handshake::acceptor(Rc::clone(config), EntityAddr::v2(from, 0), number);
     let result = drive_acceptor(&stream, &mut hs, &mut auth, stage).await;
-    let connection = finish(stream, hs, result, config).await?;
+    if let Err(e) = &result {
+        trail.note(What::Failed(Why::from(e)));
+    }
+    let connection = finish(stream, hs, result, config, trail).await?;
     Ok((connection, auth.into_info()))
 }
 
@@ -330,6 +360,7 @@ async fn finish(
     mut hs: Handshake,
     result: Result<(), Error>,
     config: &Config,
+    trail: Trail,
 ) -> Result<Connection, Error> {
     if let Err(e) = result {
         // What is pending may tell the peer why; its reading it is not worth waiting for.
@@ -338,7 +369,7 @@ async fn finish(
     }
     // An acceptor's last frame, which the client waits for.
     flush(&stream, hs.encoder(), config.handshake_timeout, |_| ()).await?;
-    Connection::start(stream, hs, config)
+    Connection::start(stream, hs, config, trail)
 }
 
 async fn exchange(stream: &TcpStream, hs: &mut Handshake) -> Result<(), Error> {

@@ -1,0 +1,237 @@
+//! What an endpoint remembers of its sessions: when they began, with whom, and why they ended.
+
+use std::fmt;
+
+use spirula_denc::{EntityName, UTime};
+use spirula_invariant::{Recorder, Ring};
+
+use crate::config::ConMode;
+use crate::session::SessionError;
+use crate::shell::Error;
+
+/// Bytes for the transitions of all sessions of an endpoint.
+pub const RECENT_BYTES: usize = 2 << 10;
+
+/// Why a session ended, or was not to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The socket failed, with this errno; 0 where the system gave none.
+    Io(i32),
+    /// The peer broke the frame format.
+    Frame,
+    /// Either side lacks features.
+    Features,
+    /// The peer is of another type than was dialled.
+    PeerType,
+    /// An address does not fit.
+    Address,
+    /// The handshake's signature is wrong.
+    Signature,
+    /// The mode is not usable.
+    Mode,
+    /// Authentication was refused, with this negative errno; 0 for too many attempts.
+    Denied(i32),
+    /// The peer wants another connection.
+    Retry,
+    /// An answer came out of turn.
+    OutOfTurn,
+    /// The other side closed it, or this one did.
+    Closed,
+    /// The handshake took too long.
+    HandshakeTimeout,
+    /// The peer was silent.
+    Idle,
+    /// The peer was silent amid a message.
+    Stalled,
+    /// Its owner gave it up.
+    GivenUp,
+}
+
+impl From<&Error> for Why {
+    fn from(e: &Error) -> Self {
+        match e {
+            Error::Io(e) => Self::Io(e.raw_os_error().unwrap_or(0)),
+            Error::Closed => Self::Closed,
+            Error::HandshakeTimeout => Self::HandshakeTimeout,
+            Error::Idle => Self::Idle,
+            Error::Stalled => Self::Stalled,
+            Error::Session(e) => match e {
+                SessionError::Frame(_) => Self::Frame,
+                SessionError::MessengerFeatures { .. } | SessionError::MissingFeatures(_) => Self::Features,
+                SessionError::PeerType { .. } => Self::PeerType,
+                SessionError::WrongAddress => Self::Address,
+                SessionError::Signature => Self::Signature,
+                SessionError::Mode(_) => Self::Mode,
+                SessionError::TooManyAttempts => Self::Denied(0),
+                SessionError::Denied(errno) => Self::Denied(*errno),
+                SessionError::Retry(_) => Self::Retry,
+                SessionError::OutOfTurn => Self::OutOfTurn,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Io(errno) => return write!(f, "socket failed, errno {errno}"),
+            Self::Denied(errno) => return write!(f, "authentication refused, {errno}"),
+            Self::Frame => "frame format broken",
+            Self::Features => "features missing",
+            Self::PeerType => "peer of another type",
+            Self::Address => "address mismatch",
+            Self::Signature => "signature mismatch",
+            Self::Mode => "mode not usable",
+            Self::Retry => "peer wants another connection",
+            Self::OutOfTurn => "answer out of turn",
+            Self::Closed => "closed",
+            Self::HandshakeTimeout => "handshake too slow",
+            Self::Idle => "peer silent",
+            Self::Stalled => "peer silent amid a message",
+            Self::GivenUp => "given up here",
+        };
+        f.write_str(text)
+    }
+}
+
+/// What changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// This side connects.
+    Dialled,
+    /// The session stands, in this mode.
+    Established(ConMode),
+    /// It could not be made.
+    Failed(Why),
+    /// It is over.
+    Ended(Why),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dialled => f.write_str("dialled"),
+            Self::Established(mode) => write!(f, "established, {mode}"),
+            Self::Failed(why) => write!(f, "failed: {why}"),
+            Self::Ended(why) => write!(f, "ended: {why}"),
+        }
+    }
+}
+
+/// Something that changed, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    /// The time on the wall clock.
+    pub at: UTime,
+    /// The connection's number in this process.
+    pub connection: u32,
+    /// The other side, as far as it is known.
+    pub peer: EntityName,
+    /// What.
+    pub what: What,
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} connection {}, {}: {}",
+            self.at, self.connection, self.peer, self.what
+        )
+    }
+}
+
+/// A memory for the sessions of an endpoint.
+pub(crate) fn recorder(name: EntityName) -> Recorder<Transition> {
+    Recorder::new(
+        format!("sessions of {name}"),
+        Ring::<Transition>::fitting(RECENT_BYTES),
+    )
+}
+
+/// Notes what becomes of one connection.
+pub(crate) struct Trail {
+    recorder: Recorder<Transition>,
+    connection: u32,
+    /// The other side.
+    pub(crate) peer: EntityName,
+    is_over: bool,
+}
+
+impl Trail {
+    /// Of the connection with this number.
+    pub(crate) fn new(recorder: &Recorder<Transition>, connection: u64, peer: EntityName) -> Self {
+        Self {
+            recorder: recorder.clone(),
+            connection: connection as u32,
+            peer,
+            is_over: false,
+        }
+    }
+
+    /// Notes a transition.
+    pub(crate) fn note(&self, what: What) {
+        let new = Transition {
+            at: UTime::now(),
+            connection: self.connection,
+            peer: self.peer,
+            what,
+        };
+        // Those who try in vain again and again shall not make it forget all else.
+        self.recorder.add_or(new, |newest| {
+            let again = matches!(what, What::Failed(_)) && (newest.what, newest.peer) == (what, self.peer);
+            if again {
+                *newest = new;
+            }
+            again
+        });
+    }
+
+    /// The session is over; only the first reason counts.
+    pub(crate) fn end(&mut self, why: Why) {
+        if !self.is_over {
+            self.is_over = true;
+            self.note(What::Ended(why));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spirula_denc::EntityType;
+
+    use super::*;
+
+    #[test]
+    fn sessions_leave_a_trail_in_bounded_memory() {
+        let recorder = recorder(EntityName::new(EntityType::OSD, 3));
+        let mut trail = Trail::new(&recorder, 7, EntityName::new(EntityType::OSD, -1));
+        trail.note(What::Dialled);
+        trail.peer = EntityName::new(EntityType::OSD, 4);
+        trail.note(What::Established(ConMode::CRC));
+        trail.end(Why::from(&Error::Idle));
+        trail.end(Why::GivenUp);
+        for connection in 8..100 {
+            let stranger = Trail::new(&recorder, connection, EntityName::new(EntityType::CLIENT, -1));
+            stranger.note(What::Failed(Why::Denied(-13)));
+        }
+        let lines: Vec<String> = recorder
+            .entries()
+            .iter()
+            .map(|t| format!("{} {}: {}", t.connection, t.peer, t.what))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "7 osd.?: dialled",
+                "7 osd.4: established, crc",
+                "7 osd.4: ended: peer silent",
+                "99 client.?: failed: authentication refused, -13",
+            ]
+        );
+        for _ in 0..1000 {
+            trail.note(What::Dialled);
+        }
+        assert!(recorder.bytes() <= RECENT_BYTES);
+    }
+}
