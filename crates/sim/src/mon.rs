@@ -237,6 +237,15 @@ impl Mons {
             .or_else(|| (0..self.nodes.len()).find_map(of))
     }
 
+    /// What the monitors that run remember of themselves.
+    pub(crate) fn traces(&self) -> String {
+        self.nodes
+            .iter()
+            .filter_map(|n| n.core.as_ref())
+            .map(Monitor::trace)
+            .collect()
+    }
+
     /// Whether every monitor runs and knows of the same leader.
     pub(crate) fn are_whole(&self) -> bool {
         let Some(leader) = self.leader else { return false };

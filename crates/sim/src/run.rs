@@ -212,7 +212,7 @@ impl World {
         let Some(map) = self.mons.map() else {
             return "no monitor runs\n".to_owned();
         };
-        out += &format!("map {}\n", map.epoch);
+        out += &format!("map {}\n{}", map.epoch, self.mons.traces());
         for (id, n) in &self.osds {
             let up = if map.is_up(*id) { "up" } else { "down" };
             let Some(osd) = &n.osd else {
@@ -230,9 +230,12 @@ impl World {
             for r in osd.core().reports() {
                 out += &format!("    {} {}\n", r.pgid, r.state.join("+"));
             }
-            let unclean = |p: &&spirula_osd::pg::Pg| p.ops_in_flight() > 0 || !p.is_active();
-            for pg in osd.core().pgs().filter(unclean) {
-                out += &format!("    {}\n", pg.trace());
+            for pg in osd.core().pgs() {
+                let is_clean = pg.is_active() && pg.ops_in_flight() == 0;
+                out += &match is_clean {
+                    true => pg.recollection(),
+                    false => format!("    {}\n", pg.trace()),
+                };
             }
         }
         out + &self.waiting()

@@ -30,6 +30,7 @@ pub(crate) const DAEMON_COMMANDS: &[Command] = commands! {
     "dump_historic_slow_ops" &[], "show recent slow ops";
     "dump_mempools" &[], "get mempool stats";
     "dump_ops_in_flight" &[], "show the ops currently in flight";
+    "dump_transitions" &[], "show recent transitions of the monitor";
     "heap" &[("heapcmd", "CephChoices,strings=dump|start_profiler|stop_profiler|release|stats"), ("value?", "CephString")],
         "show heap usage info (available only if compiled with tcmalloc)";
     "log dump" &[], "dump recent log entries to log file";
@@ -124,6 +125,7 @@ pub(crate) fn daemon_command(
     let value = match prefix {
         "mon_status" | "quorum_status" => status::mon_status(m.view),
         "sessions" => sessions(m.view),
+        "dump_transitions" => m.recent.dump(),
         // What is logged is written at once.
         "log flush" => json!({}),
         _ => m

@@ -25,6 +25,7 @@ mod pool_op;
 mod pool_snaps;
 mod push;
 mod quorum;
+pub(crate) mod recent;
 mod rights;
 mod route;
 mod session;
@@ -40,7 +41,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use spirula_denc::{EntityAddrVec, Fsid, UTime};
-use spirula_invariant::Counts;
+use spirula_invariant::{AtWork, Counts};
 use spirula_manager::Request;
 use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
@@ -53,6 +54,7 @@ pub use manager::{Manager, MgrSession};
 pub use module::ModuleStart;
 pub(crate) use quorum::MAX_MONITORS;
 pub use quorum::{PeerInfo, Quorum, Role};
+use recent::{Recent, What};
 pub use session::{NewSession, Session, SessionId, Sub};
 use steady::Steady;
 pub use timecheck::TimeAnswer;
@@ -154,6 +156,7 @@ pub struct Monitor {
     pub(crate) out: Vec<Output>,
     /// How often something was dropped.
     dropped: Counts<DropReason>,
+    recent: Recent,
     /// The first unreadable value, which ends the daemon.
     failed: Option<LoadError>,
 }
@@ -226,7 +229,7 @@ impl Monitor {
             me: &me,
             now,
         };
-        let state = State::load(from)?;
+        let (state, recent) = (State::load(from)?, Recent::new(&me.name));
         let view = View {
             state,
             versions: Versions::default(),
@@ -258,8 +261,10 @@ impl Monitor {
             queue: write::WriteQueue::default(),
             out: Vec::new(),
             dropped: Counts::default(),
+            recent,
             failed: None,
         };
+        m.recent.note(What::Role(m.view.quorum.role), &m.view);
         m.view.refresh_values();
         m.view.state.osd.start(m.view.steady.now());
         m.view.refresh_versions();
@@ -273,7 +278,18 @@ impl Monitor {
 
     /// What there is to do since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
+        self.recent.note_dropped(&self.dropped, &self.view);
         std::mem::take(&mut self.out)
+    }
+
+    /// Says that this thread works on the monitor: where an invariant breaks meanwhile, its last transitions are told.
+    pub fn at_work(&self) -> AtWork {
+        self.recent.recorder().at_work()
+    }
+
+    /// Its last transitions, for the report on a failed test or simulation.
+    pub fn trace(&self) -> String {
+        self.recent.recorder().tell()
     }
 
     /// The error that makes going on impossible, once.
@@ -355,11 +371,14 @@ impl Monitor {
     /// The log committed something: what this monitor proposed where it leads, what the leader did otherwise.
     pub fn committed(&mut self, applied: &Applied, now: UTime) {
         self.view.see_time(now);
-        let result = match applied {
-            Applied::Txn { txn, .. } => self.apply(txn),
-            Applied::Snapshot { .. } => self.reload(),
+        let (what, result) = match applied {
+            Applied::Txn { txn, .. } => (What::Committed(count(txn)), self.apply(txn)),
+            Applied::Snapshot { .. } => (What::Snapshot, self.reload()),
         };
+        self.recent.note(what, &self.view);
         if let Err(e) = result {
+            self.recent.note(What::Failed, &self.view);
+            tracing::error!("{}", self.trace());
             tracing::error!("committed state: {e}");
             self.failed = Some(e);
             return;
@@ -409,4 +428,9 @@ impl Monitor {
         }
         self.out.push(Output::Send(session, msg));
     }
+}
+
+/// How many changes a transaction has.
+fn count(txn: &Txn) -> u32 {
+    u32::try_from(txn.ops.len()).unwrap_or(u32::MAX)
 }

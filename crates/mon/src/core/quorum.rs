@@ -10,6 +10,7 @@ use std::time::Duration;
 use spirula_denc::{EntityAddrVec, UTime};
 use spirula_proto::mon::LogPriority;
 
+use super::recent::What;
 use super::{Monitor, Output, Session, Turn, View};
 use crate::health::DiskUse;
 use crate::kv::Txn;
@@ -184,6 +185,7 @@ impl Monitor {
         self.view.see_time(now);
         self.view.term = term;
         self.view.quorum.role = role;
+        self.recent.note(What::Role(role), &self.view);
         self.drop_writes();
         self.view.sessions.retain(|_, s| !s.forwarded);
         if role != Role::Adrift {
@@ -222,6 +224,8 @@ impl Monitor {
         let changed = names != self.view.quorum.names;
         (self.view.quorum.names, self.view.quorum.since) = (names, since);
         if changed {
+            let size = u16::try_from(self.view.quorum.names.len()).unwrap_or(u16::MAX);
+            self.recent.note(What::Quorum(size), &self.view);
             self.view.restart_time_checks();
         }
         if changed && self.view.quorum.leads() && self.view.state.monmap.map.mons.len() > 1 {

@@ -16,6 +16,7 @@ use spirula_proto::{MsgType, RawMessage};
 use super::message::Received;
 use super::ops::FORWARDED;
 use super::quorum::Role;
+use super::recent::What;
 use super::session::{NewSession, Session};
 use super::{Changes, DropReason, Monitor, Output, SessionId};
 
@@ -231,6 +232,7 @@ impl Monitor {
             return dropped!(self.dropped, DropReason::AnswerLate; term = term);
         }
         self.unconfirmed.under_way = false;
+        self.recent.note(What::Confirmed(1), &self.view);
         for (id, received) in std::mem::take(&mut self.unconfirmed.asked) {
             if self.view.sessions.contains_key(&id) {
                 self.dispatch(id, received);

@@ -10,6 +10,7 @@ use spirula_proto::RawMessage;
 use spirula_proto::mon::LogPriority;
 
 use super::ops::MonOps;
+use super::recent::Recent;
 use super::route::Pending;
 use super::steady::Steady;
 use super::timecheck::TimeCheck;
@@ -157,4 +158,6 @@ pub(crate) struct Daemon<'a> {
     pub(crate) waiting: usize,
     /// What was dropped.
     pub(crate) dropped: &'a Counts<DropReason>,
+    /// What it remembers of itself.
+    pub(crate) recent: &'a Recent,
 }

@@ -9,6 +9,7 @@ use spirula_proto::internal::report::OsdReport;
 use spirula_proto::mon::{LogPriority, MMonCommand, MPoolOp};
 
 use super::manager::ManagerCommand;
+use super::recent::What;
 use super::{Daemon, DropReason, Effect, Monitor, Output, SessionId, Turn, View};
 use crate::command::{Parsed, Reply, errno};
 use crate::kv::Txn;
@@ -160,6 +161,7 @@ impl Monitor {
             pending: &self.pending,
             waiting: self.queue.len(),
             dropped: &self.dropped,
+            recent: &self.recent,
         }
     }
 
@@ -225,6 +227,7 @@ impl Monitor {
             let txn = self.collect();
             if !txn.is_empty() {
                 self.writes.in_flight = Some(std::mem::take(&mut self.writes.waiters));
+                self.recent.note(What::Proposed(super::count(&txn)), &self.view);
                 self.out.push(Output::Propose(txn));
                 return;
             }

@@ -238,6 +238,7 @@ impl Daemon {
             || Error::Config("ms_bind_port_min to ms_bind_port_max is no range of ports".to_owned());
         let mgr_side = manager::bind(self.config.bind.ip(), ports.ok_or_else(no_ports)?).await?;
         let shell = self.load(&mgr_side)?;
+        let _told = (shell.peek(Monitor::at_work), self.hub.dialling().recent.at_work());
         // Bound only now: the socket tells that there is somebody to answer.
         let _socket = match &self.config.admin_socket {
             Some(path) => Some(serve_admin(path, &shell)?),

@@ -329,7 +329,9 @@ pub async fn connect<A: ConnectAuth>(
         let result = drive_connector(&stream, &mut hs, auth).await;
         finish(stream, hs, result, config, trail()).await
     };
-    let made = timeout(deadline, run).await.unwrap_or(Err(Error::HandshakeTimeout));
+    let made = timeout(deadline, run)
+        .await
+        .unwrap_or(Err(Error::HandshakeTimeout));
     made.inspect_err(|e| trail().note(What::Failed(Why::from(e))))
 }
 

@@ -44,6 +44,7 @@ mod store_io;
 mod store_queue;
 mod store_reads;
 mod table;
+mod transitions;
 mod unread;
 mod watchers;
 

@@ -152,6 +152,10 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     })?;
     let guests = Guests::new(limits, client_side.pool.clone());
     osd.io.unread = guests.unread();
+    osd.sessions_recent = [&client_side, &peer_side, &back_side, &front_side]
+        .map(|side| side.recent.clone())
+        .into();
+    let _told = osd.at_work();
     let shell = Shell::new(osd, dialer, guests);
     let (secrets, refusals) = (Secrets::new(), RefusalLog::default());
 

@@ -12,8 +12,10 @@ use std::sync::{Arc, Weak};
 use spirula_buf::Pool;
 use spirula_conf::options::Values;
 use spirula_denc::EntityAddr;
+use spirula_invariant::Recorder;
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
+use spirula_msgr::recent::Transition as SessionTransition;
 use spirula_msgr::{QueueAccount, Sender};
 use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
 use spirula_proto::osd::{MOsdOp, MOsdOpReply};
@@ -102,6 +104,8 @@ pub struct Osd {
     parties: BTreeMap<String, Weak<Party>>,
     /// A new map has come.
     pub(super) map_news: Rc<Notify>,
+    /// What the endpoints remember of their sessions.
+    pub(super) sessions_recent: Vec<Recorder<SessionTransition>>,
     /// The options in force.
     pub(super) values: Values,
     pub(super) slow_log: SlowLog,
@@ -181,6 +185,7 @@ impl Osd {
             wanted_map: (0, 0),
             parties: BTreeMap::new(),
             map_news: Rc::new(Notify::new()),
+            sessions_recent: Vec::new(),
             cfg: p.cfg,
             pg: p.pg,
             core,

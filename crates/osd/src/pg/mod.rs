@@ -471,8 +471,13 @@ impl Pg {
             self.role,
             self.store.commits,
             self.store.pending,
-            self.recent.recorder().tell()
+            self.recollection()
         )
+    }
+
+    /// Its last transitions, a line each, for the same report.
+    pub fn recollection(&self) -> String {
+        self.recent.recorder().tell()
     }
 
     /// When the ops that wait or are under way were received.

@@ -429,7 +429,12 @@ impl Agreeing<'_> {
     }
 
     fn ask_strays(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
-        self.enter(Stage::Strays, cx);
+        if osds.is_empty() {
+            // Nobody is waited for: noted only if it stays.
+            self.peering.stage = Stage::Strays;
+        } else {
+            self.enter(Stage::Strays, cx);
+        }
         self.peering.progress = cx.usec;
         self.ask(osds, cx);
     }

@@ -44,10 +44,10 @@ impl Seen<'_> {
             }
             Role::Active(a) => match self.active_waits_for(a, usec) {
                 waits if waits.is_empty() => format!("Serves since {since}, and waits for nothing."),
-                waits => format!(
-                    "Serves, and waits for {}. It is so since {since}.",
-                    waits.join("; for ")
-                ),
+                waits => {
+                    let (name, waits) = (recent.state().name(), waits.join("; for "));
+                    format!("Serves ({name} since {since}) and waits for {waits}.")
+                }
             },
             Role::Replica(r) if r.active => format!("Follows osd.{leader}, which serves, since {since}."),
             Role::Replica(_) | Role::Stray if self.lead.query_from.is_some() => format!(

@@ -14,6 +14,7 @@ mod parts;
 mod patches;
 mod peering;
 mod random;
+mod recent;
 mod repair;
 mod replica_read;
 mod room;

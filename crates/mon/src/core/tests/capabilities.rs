@@ -40,6 +40,7 @@ const TAKES_ALL: &[&str] = &[
     "dump_historic_ops",
     "dump_historic_slow_ops",
     "dump_ops_in_flight",
+    "dump_transitions",
     "injectargs",
     "ops",
     "sessions",

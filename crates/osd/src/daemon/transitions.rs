@@ -1,0 +1,42 @@
+//! What the daemon's parts remember of themselves, besides its PGs.
+
+use serde_json::{Value, json};
+use spirula_invariant::AtWork;
+
+use super::state::Osd;
+use crate::pg::recent;
+
+/// Endpoints of an OSD: for clients and for OSDs, each for data and for heartbeats.
+const ENDPOINTS: usize = 4;
+
+// What an OSD remembers of itself may take that much in all.
+const _: () = assert!(
+    recent::RECENT_BYTES
+        + spirula_store::recent::RECENT_BYTES
+        + ENDPOINTS * spirula_msgr::recent::RECENT_BYTES
+        <= 64 << 10
+);
+
+impl Osd {
+    /// Says that this thread works on the store and the sessions. PGs say so themselves.
+    pub(super) fn at_work(&self) -> Vec<AtWork> {
+        let mut all = vec![self.io.store.recent().at_work()];
+        all.extend(self.sessions_recent.iter().map(|r| r.at_work()));
+        all
+    }
+
+    /// The last transitions of the store and of sessions, the oldest first.
+    pub(super) fn transitions(&self) -> Value {
+        let store =
+            self.io.store.recent().entries().into_iter().map(
+                |t| json!({"submitted": t.submitted, "durable": t.durable, "transition": t.what.name()}),
+            );
+        let mut sessions: Vec<_> = self.sessions_recent.iter().flat_map(|r| r.entries()).collect();
+        sessions.sort_by_key(|t| t.at);
+        let sessions = sessions.iter().map(|t| {
+            json!({"time": t.at.to_string(), "connection": t.connection, "peer": t.peer.to_string(),
+                "transition": t.what.to_string()})
+        });
+        json!({"store": store.collect::<Vec<_>>(), "sessions": sessions.collect::<Vec<_>>()})
+    }
+}
