@@ -55,6 +55,11 @@ could not issue heap profiler command -- not using tcmalloc!' ]
 for command in compact 'connection scores dump' dump_mempools 'log reopen' 'perf reset all' 'quorum exit' smart sync_force; do
     ceph daemon mon.a $command | grep '^ERROR: (95) Operation not supported' >/dev/null
 done
+# What daemons remember of themselves.
+[ "$(ceph daemon osd.0 dump_transitions | jq -c '[keys, (.store | length > 0), ([.sessions[].transition] | any(startswith("established")))]')" = \
+    '[["sessions","store"],true,true]' ]
+[ "$(ceph daemon mon.a dump_transitions | jq '[.monitor[].transition] | any(test("changes (proposed|committed)"))')" = true ]
+
 # Memory by the pools that Ceph's OSDs have, together, and what the process has besides.
 ceph daemon osd.0 dump_mempools >mempools
 [ "$(jq -c '[keys, (.mempool | keys), (.mempool.by_pool | length, .buffer_anon == {items: 0, bytes: 0} , (.osd_pglog | keys))]' mempools)" = \

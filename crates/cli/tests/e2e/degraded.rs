@@ -155,6 +155,54 @@ fn a_pool_serves_without_an_osd_and_recovers_under_load() {
     c.wait_healthy();
     load.goes_on();
     load.end();
+    a_stuck_pg_says_why(&c);
+}
+
+/// One command says what a PG waits for, and what it did before.
+fn a_stuck_pg_says_why(c: &Cluster) {
+    let query = |what: &str| c.sh(&format!("ceph pg 1.0 query | jq -r '{what}'"));
+    let comment = query(".recovery_state[0].comment");
+    assert!(comment.starts_with("Serves since 20"), "{comment}");
+    c.kill("osd.1");
+    c.kill("osd.2");
+    c.sh("ceph osd down 1 2");
+    wait_until("no PG serves", 30, || {
+        query(".recovery_state[0].name") == "Primary/Waiting/MinSize\n"
+    });
+    let comment = query(".recovery_state[0].comment");
+    assert!(
+        comment.starts_with("Waits since 20")
+            && comment.contains(" for more OSDs: 1 of the min_size of 2 are up."),
+        "{comment}"
+    );
+    let enter = query(".recovery_state[0].enter_time");
+    assert!(comment.contains(enter.trim()), "{comment} {enter}");
+    let last_state = query(r#"[.transitions[].transition | select(startswith("state "))][-1]"#);
+    assert_eq!(last_state, "state Primary/Waiting/MinSize\n");
+    // The shape is Ceph's.
+    let history = |what: &str| {
+        c.sh(&format!(
+            "ceph daemon ./run/osd.0.asok dump_pgstate_history | jq -c '{what}'"
+        ))
+    };
+    assert_eq!(
+        history(
+            r#"[keys, (.pgs | map(keys) | unique), ([.pgs[].history[] | keys] | unique),
+                ([.pgs[].history[].states[] | keys] | unique)]"#
+        ),
+        "[[\"pgs\"],[[\"currently\",\"history\",\"pg\"]],[[\"epoch\",\"states\"]],[[\"enter\",\"exit\",\"state\"]]]\n"
+    );
+    assert_eq!(
+        history(r#"[.pgs[].history[] | .epoch, .states[].enter, .states[].exit] | all(type == "string")"#),
+        "true\n"
+    );
+    assert_eq!(
+        history(
+            r#".pgs[] | select(.pg == "1.0")
+                | [.currently, ([.history[].states[].state] | index("Primary/Peering/Infos") != null)]"#
+        ),
+        "[\"Primary/Waiting/MinSize\",true]\n"
+    );
 }
 
 #[test]
