@@ -128,7 +128,7 @@ impl Drop for AtWork {
     fn drop(&mut self) {
         let ended = AT_WORK.try_with(|all| {
             let mut all = all.borrow_mut();
-            let at = all.iter().rposition(|p| Arc::as_ptr(p).cast() == self.0)?;
+            let at = all.iter().rposition(|p| Arc::as_ptr(p).cast::<()>() == self.0)?;
             Some(all.remove(at))
         });
         if std::thread::panicking()
@@ -143,7 +143,7 @@ impl Drop for AtWork {
 pub fn told() -> String {
     let all = AT_WORK.try_with(|all| {
         let all = all.try_borrow().ok()?;
-        Some(all.iter().map(|p| p.tell()).collect())
+        Some(all.iter().map(|p| p.tell()).collect::<String>())
     });
     all.ok().flatten().unwrap_or_default()
 }

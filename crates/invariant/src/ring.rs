@@ -100,7 +100,7 @@ mod tests {
         for n in 3..=10 {
             ring.add(n);
             assert_eq!(ring.newest_mut().copied(), Some(n));
-            assert_eq!(ring.iter().last(), Some(n));
+            assert_eq!(ring.iter().next_back(), Some(n));
         }
         assert_eq!(all(&ring), [8, 9, 10]);
         assert_eq!((ring.bytes(), ring.len(), ring.most()), (bytes, 3, 3));

@@ -25,6 +25,10 @@ const BY_ROOT: &[(&str, &str, &str)] = &[
     ("ok_to_stop", "osds", "osd"),
     ("pg_info", "num_pg_by_state", "state"),
     ("features", "*", "group"),
+    ("dump_pgstate_history", "pgs", "pg"),
+    ("dump_pgstate_history", "history", "epochs"),
+    ("dump_pgstate_history", "states", "state"),
+    ("dump_transitions", "*", "transition"),
 ];
 
 /// Elements of arrays whose own name is data, by what encloses them.

@@ -25,7 +25,7 @@ mod pool_op;
 mod pool_snaps;
 mod push;
 mod quorum;
-pub(crate) mod recent;
+mod recent;
 mod rights;
 mod route;
 mod session;

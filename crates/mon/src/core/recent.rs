@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn what_repeats_takes_one_place_and_memory_is_bounded() {
         let recent = Recent::new("a");
-        let at = |sec| UTime::from_secs(sec);
+        let at = UTime::from_secs;
         recent.add(What::Role(Role::Leader), 2, at(1));
         recent.add(What::Confirmed(1), 2, at(2));
         recent.add(What::Confirmed(1), 2, at(3));

@@ -195,14 +195,14 @@ impl Connection {
     /// # Errors
     /// However the connection ends; no call succeeds after an error.
     pub async fn recv(&mut self) -> Result<RawMessage, Error> {
-        let next = self.next().await;
+        let next = self.receive().await;
         if let Err(e) = &next {
             self.trail.end(Why::from(e));
         }
         next
     }
 
-    async fn next(&mut self) -> Result<RawMessage, Error> {
+    async fn receive(&mut self) -> Result<RawMessage, Error> {
         loop {
             match self.step()? {
                 InboundEvent::Message(m) => return Ok(m),

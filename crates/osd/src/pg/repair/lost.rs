@@ -42,7 +42,7 @@ impl Lost {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::pg) fn len(&self) -> usize {
         self.keys.len()
     }
 
