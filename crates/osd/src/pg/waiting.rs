@@ -27,7 +27,11 @@ where
 impl Seen<'_> {
     /// What the PG waits for, at the time `usec` of the monotonic clock.
     pub(super) fn sentence(&self, recent: &Recent, usec: u64) -> String {
-        let (since, leader) = (recent.since(), self.site.interval.place.primary);
+        let since = recent.since();
+        let leader = match self.site.interval.place.primary {
+            ..0 => "no OSD".to_owned(),
+            osd => format!("osd.{osd}"),
+        };
         let undurable = self.store.commits.len();
         match self.role {
             Role::Idle => format!(
@@ -49,19 +53,20 @@ impl Seen<'_> {
                     format!("Serves ({name} since {since}) and waits for {waits}.")
                 }
             },
-            Role::Replica(r) if r.active => format!("Follows osd.{leader}, which serves, since {since}."),
+            Role::Replica(r) if r.active => format!("Follows {leader}, which serves, since {since}."),
             Role::Replica(_) | Role::Stray if self.lead.query_from.is_some() => format!(
-                "Waits since {since} for {undurable} transactions to be durable, before it tells osd.{leader} what it has."
+                "Waits since {since} for {undurable} transactions to be durable, before it tells {leader} what it has."
             ),
             Role::Replica(_) => {
-                format!("Waits since {since} for osd.{leader}, which leads, to have it take part.")
+                format!("Waits since {since} for {leader}, which leads, to have it take part.")
             }
             Role::Stray if self.site.is_to_be_here() => {
-                format!("Waits since {since} for osd.{leader}, which leads, to copy to it.")
+                format!("Waits since {since} for {leader}, which leads, to copy to it.")
             }
-            Role::Stray => format!(
-                "Keeps a copy that belongs elsewhere, since {since}, until osd.{leader} has it deleted."
-            ),
+            Role::Stray if !self.copy.exists => format!("Has no copy and no part in the PG since {since}."),
+            Role::Stray => {
+                format!("Keeps a copy that belongs elsewhere, since {since}, until {leader} has it deleted.")
+            }
             Role::Deleting => format!("Deletes its copy since {since}."),
         }
     }
