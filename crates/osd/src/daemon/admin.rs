@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use spirula_asok::{Answer, Command, Failure, Handler, osd_network};
-use spirula_maps::PgId;
+use spirula_maps::{OsdMap, PgId};
 use spirula_proto::mon::LogPriority;
 
 use super::shell::Shared;
@@ -202,7 +202,7 @@ impl Osd {
 
     fn query(&self, pgid: &str) -> Result<Value, Failure> {
         let usec = self.usec();
-        self.pg(pgid).map(|pg| query(pg, usec))
+        self.pg(pgid).map(|pg| query(pg, usec, self.maps.map()))
     }
 
     /// The report on a PG that this OSD leads.
@@ -279,7 +279,7 @@ impl Osd {
     }
 }
 
-fn query(pg: &Pg, usec: u64) -> Value {
+fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
     let info = pg.info().cloned().unwrap_or_default();
     let report = pg.report();
     let r = report.as_ref();
@@ -311,7 +311,7 @@ fn query(pg: &Pg, usec: u64) -> Value {
             },
             "incomplete": info.incomplete,
         },
-        "recovery_state": [pg_states::now(pg, usec)],
+        "recovery_state": [pg_states::now(pg, usec, map)],
         "transitions": pg_states::transitions(&pg.transitions()),
     })
 }

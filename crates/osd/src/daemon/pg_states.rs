@@ -1,10 +1,11 @@
 //! States of PGs as `dump_pgstate_history` and `pg query` show them. In Ceph's shape (`PGStateHistory::dump` in its
 //! `src/osd/PGStateUtils.cc`), where numbers and times are strings.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use spirula_maps::OsdMap;
 
 use crate::pg::Pg;
-use crate::pg::recent::{PastState, Transition};
+use crate::pg::recent::{PastState, State, Transition};
 
 /// Where each PG stands, and where it stood before.
 pub(super) fn history<'a>(pgs: impl Iterator<Item = &'a Pg>) -> Value {
@@ -32,9 +33,33 @@ fn epochs(past: &[PastState]) -> Vec<Value> {
 }
 
 /// Where a PG stands, since when, and what it waits for.
-pub(super) fn now(pg: &Pg, usec: u64) -> Value {
+pub(super) fn now(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
     let (state, since) = pg.standing();
-    json!({"name": state.name(), "enter_time": since.to_string(), "comment": pg.sentence(usec)})
+    let mut now =
+        json!({"name": state.name(), "enter_time": since.to_string(), "comment": pg.sentence(usec)});
+    if state == State::Down
+        && let (Some(report), Some(fields)) = (pg.report(), now.as_object_mut())
+    {
+        let lost_at = |osd: i32| {
+            let info = usize::try_from(osd).ok().and_then(|at| map.osd_info.get(at));
+            info.map_or(0, |i| i.lost_at)
+        };
+        fields.extend(blocked(&report.blocked_by, lost_at));
+    }
+    now
+}
+
+/// What keeps a PG from peering, as Ceph shows it (`Peering::react` to a query in its `src/osd/PeeringState.cc`).
+fn blocked(by: &[i32], lost_at: impl Fn(i32) -> u32) -> Map<String, Value> {
+    let of = |osd: &i32| {
+        json!({"osd": osd, "current_lost_at": lost_at(*osd),
+            "comment": "starting or marking this osd lost may let us proceed"})
+    };
+    let mut fields = Map::new();
+    fields.insert("blocked".to_owned(), json!("peering is blocked due to down osds"));
+    fields.insert("down_osds_we_would_probe".to_owned(), json!(by));
+    fields.insert("peering_blocked_by".to_owned(), by.iter().map(of).collect());
+    fields
 }
 
 /// What happened to a PG.
@@ -48,7 +73,7 @@ mod tests {
     use spirula_denc::UTime;
 
     use super::*;
-    use crate::pg::recent::{State, What};
+    use crate::pg::recent::What;
 
     fn at(sec: u32) -> UTime {
         UTime {
@@ -90,6 +115,20 @@ mod tests {
             ])
         );
         assert!(epochs(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_blocks_is_shown_as_ceph_shows_it() {
+        assert_eq!(
+            Value::Object(blocked(&[3], |osd| 10 + osd as u32)),
+            json!({
+                "blocked": "peering is blocked due to down osds",
+                "down_osds_we_would_probe": [3],
+                "peering_blocked_by": [
+                    {"osd": 3, "current_lost_at": 13, "comment": "starting or marking this osd lost may let us proceed"},
+                ],
+            })
+        );
     }
 
     #[test]
