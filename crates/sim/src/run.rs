@@ -231,11 +231,10 @@ impl World {
                 out += &format!("    {} {}\n", r.pgid, r.state.join("+"));
             }
             for pg in osd.core().pgs() {
-                let is_clean = pg.is_active() && pg.ops_in_flight() == 0;
-                out += &match is_clean {
-                    true => pg.recollection(),
-                    false => format!("    {}\n", pg.trace()),
-                };
+                if pg.ops_in_flight() > 0 || !pg.is_active() {
+                    out += &format!("    {}\n", pg.trace());
+                }
+                out += &pg.recollection();
             }
         }
         out + &self.waiting()

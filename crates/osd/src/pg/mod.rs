@@ -465,13 +465,8 @@ impl Pg {
     /// Its role and what it waits for, for the report on a failed test or simulation.
     pub fn trace(&self) -> String {
         format!(
-            "{} {:?}, {:?}, commits {:?}, store {:?}\n{}",
-            self.site.pgid,
-            self.lead.id,
-            self.role,
-            self.store.commits,
-            self.store.pending,
-            self.recollection()
+            "{} {:?}, {:?}, commits {:?}, store {:?}",
+            self.site.pgid, self.lead.id, self.role, self.store.commits, self.store.pending
         )
     }
 

@@ -639,7 +639,7 @@ impl Sim {
         nodes
             .flat_map(|(id, c)| c.pgs().map(move |pg| (id, pg)))
             .filter(|(_, pg)| !is_clean(&pg.pgid().to_string()))
-            .map(|(id, pg)| format!("osd.{id}: {}\n", pg.trace()))
+            .map(|(id, pg)| format!("osd.{id}: {}\n{}", pg.trace(), pg.recollection()))
             .collect()
     }
 

@@ -399,8 +399,14 @@ impl Run {
             .filter(|(_, n)| n.store.objects().contains_key(key))
             .filter_map(|(id, n)| n.core.as_ref().map(|c| (id, c)))
             .flat_map(|(id, c)| {
-                c.pgs()
-                    .map(move |pg| format!("\nosd.{id}: {} {:?}", pg.trace(), pg.info()))
+                c.pgs().map(move |pg| {
+                    format!(
+                        "\nosd.{id}: {} {:?}\n{}",
+                        pg.trace(),
+                        pg.info(),
+                        pg.recollection()
+                    )
+                })
             })
             .collect()
     }
