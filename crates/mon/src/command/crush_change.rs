@@ -243,24 +243,19 @@ fn unlink(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     remove(m, call, true)
 }
 
+/// The item of this name, whose weight is to change; Ceph calls any a device that it does not find.
+fn weighted(v: &View, name: &str) -> Result<i32, Reply> {
+    let item = v.state.osd.map.crush.map().item_id(name);
+    item.ok_or_else(|| {
+        let text = format!("device '{name}' does not appear in the crush map");
+        Reply::error(errno::ENOENT, text)
+    })
+}
+
 fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let (w, text) = weight(call)?;
-    let missing = || {
-        Reply::error(
-            errno::ENOENT,
-            format!("device '{name}' does not appear in the crush map"),
-        )
-    };
-    let id = m
-        .view
-        .state
-        .osd
-        .map
-        .crush
-        .map()
-        .item_id(&name)
-        .ok_or_else(missing)?;
+    let id = weighted(m.view, &name)?;
     if id < 0 {
         return refuse(
             errno::EINVAL,
@@ -277,21 +272,7 @@ fn reweight(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
 fn reweight_subtree(m: &mut Turn<'_>, call: &Call<'_>) -> Done {
     let name = call.args.str("name")?;
     let (w, text) = weight(call)?;
-    let missing = || {
-        Reply::error(
-            errno::ENOENT,
-            format!("device '{name}' does not appear in the crush map"),
-        )
-    };
-    let id = m
-        .view
-        .state
-        .osd
-        .map
-        .crush
-        .map()
-        .item_id(&name)
-        .ok_or_else(missing)?;
+    let id = weighted(m.view, &name)?;
     if id >= 0 {
         return refuse(
             errno::EINVAL,
