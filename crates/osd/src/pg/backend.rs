@@ -6,13 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_maps::{EVersion, PgId};
 use spirula_proto::RawMessage;
 
-use super::cluster::{PoolView, Positions};
+use super::cluster::Positions;
 use super::config::PgConfig;
 use super::fetch::Want;
 use super::info::PgInfo;
@@ -21,7 +20,6 @@ use super::log::PgLog;
 use super::message::{LogUpdate, PeeringId};
 use super::output::{Ctx, Reader};
 use super::push::SyncPlan;
-use super::replicated::Replicated;
 use super::store_queue::{Pending, StoreQueue};
 use super::txn::Txn;
 
@@ -108,9 +106,4 @@ pub(super) trait Backend: Debug + Send + Sync {
         store: &mut StoreQueue,
         cx: &mut Ctx<'_>,
     );
-}
-
-/// The backend of a pool's PGs. Kinds of pools that are not served yet count as replicated: their PGs do not come to serve.
-pub(super) fn of(_pool: &PoolView) -> Arc<dyn Backend> {
-    Arc::new(Replicated)
 }

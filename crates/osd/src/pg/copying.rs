@@ -7,6 +7,7 @@ use super::pace::Pace;
 use super::repair::Patient;
 use super::replicated::source::SyncSource;
 use super::replicated::target::SyncTarget;
+use super::txn::Txn;
 
 /// Copies under way, from this OSD and to it.
 #[derive(Debug, Default)]
@@ -18,7 +19,7 @@ pub(super) struct Copying {
     /// The object that this member repairs.
     pub(super) patient: Option<Patient>,
     /// Who copies to this OSD in the background, or would like to.
-    pub(super) incoming: Option<Incoming>,
+    pub(super) incoming: Incoming,
     /// The key of the object for which the last copy from here failed, as it can't be read.
     pub(super) unreadable: Option<Bytes>,
     /// The key of an object that a copy from here has just found that it can't read. A primary that serves has it repaired.
@@ -45,5 +46,12 @@ impl Copying {
             pace: self.pace.clone(),
             ..Self::default()
         };
+    }
+
+    /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
+    pub(super) fn overtake_repair(&mut self, txn: &Txn) {
+        if self.patient.as_ref().is_some_and(|p| p.is_changed_by(txn)) {
+            self.patient = None;
+        }
     }
 }

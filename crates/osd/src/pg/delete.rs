@@ -1,32 +1,34 @@
 //! Deleting a copy: of a pool that is gone, or one that is complete elsewhere. In bounded steps, in the background.
 
 use bytes::Bytes;
-use spirula_denc::decode_all;
 
+use super::copying::Copying;
 use super::fetch::ReadError;
+use super::key;
 use super::message::PeeringId;
-use super::object::ObjectInfo;
+use super::object::removal;
 use super::output::{Ctx, Page};
 use super::replicated::parts;
 use super::role::Role;
-use super::stage;
-use super::store_queue::{Commit, Pending};
-use super::txn::{ObjectOp, Txn};
-use super::{Pg, key};
+use super::site::Site;
+use super::staged;
+use super::store_queue::{Commit, Pending, StoreQueue};
+use super::stored_copy::StoredCopy;
+use super::txn::Txn;
 
 /// Objects removed in one step.
 const STEP: usize = 64;
 
-impl Pg {
-    /// The pool is gone.
-    pub(super) fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
-        if !matches!(self.role, Role::Deleting) {
-            self.leave_interval(cx);
-            self.ops.recheck_held(u32::MAX, cx);
-            self.begin_delete(cx);
-        }
-    }
+/// Deletes the copy here.
+pub(super) struct Deleting<'a> {
+    pub(super) site: &'a Site,
+    pub(super) copy: &'a mut StoredCopy,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) role: &'a mut Role,
+    pub(super) copying: &'a mut Copying,
+}
 
+impl Deleting<'_> {
     /// The primary says that the PG is complete elsewhere.
     pub(super) fn removed(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         let stray = matches!(self.role, Role::Stray) && from == self.site.interval.place.primary;
@@ -35,14 +37,15 @@ impl Pg {
         }
     }
 
-    fn begin_delete(&mut self, cx: &mut Ctx<'_>) {
+    /// Begins: from now on the copy is no copy, durably.
+    pub(super) fn begin_delete(&mut self, cx: &mut Ctx<'_>) {
         self.copying.source = None;
         self.copying.target = None;
         if !self.copy.exists {
-            self.role = Role::Stray;
+            *self.role = Role::Stray;
             return;
         }
-        self.role = Role::Deleting;
+        *self.role = Role::Deleting;
         // A crash, or a change of mind, must never take the rest for a copy.
         self.copy.info.incomplete = true;
         let txn = Txn {
@@ -52,6 +55,7 @@ impl Pg {
         self.store.submit(txn, Commit::Delete, cx);
     }
 
+    /// What was removed so far is durable: goes on.
     pub(super) fn delete_step(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Deleting) {
             let (from, to) = self.delete_range();
@@ -64,6 +68,7 @@ impl Pg {
         key::pg_range(self.site.pgid, self.copy.info.pg_num.max(1))
     }
 
+    /// The next objects to remove.
     pub(super) fn delete_listed(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Ok((objects, next)) = r else { return };
         let removed = objects.into_iter().map(|(k, info)| (k, removal(&info)));
@@ -81,22 +86,9 @@ impl Pg {
             self.store.submit(txn, Commit::Delete, cx);
             return;
         }
-        txn.objects.extend(stage::no_stages(self.site.pgid));
+        txn.objects.extend(staged::no_stages(self.site.pgid));
         self.copy.remove(self.site.pgid, &mut txn);
-        self.role = Role::Stray;
+        *self.role = Role::Stray;
         self.store.submit(txn, Commit::Record, cx);
     }
-}
-
-/// What removes an object of a copy, with the records of a clone.
-pub(super) fn removal(info: &[u8]) -> Vec<ObjectOp> {
-    let mut ops = vec![ObjectOp::Remove];
-    let snaps = decode_all::<ObjectInfo>(info).unwrap_or_default().snaps;
-    if !snaps.is_empty() {
-        ops.push(ObjectOp::NoteSnaps {
-            add: Vec::new(),
-            remove: snaps,
-        });
-    }
-    ops
 }

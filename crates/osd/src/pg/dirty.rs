@@ -5,7 +5,7 @@
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::IntervalSet;
 
-use super::object::{number, put_number};
+use super::number::{number, put_number};
 use super::txn::ObjectOp;
 
 /// Ranges that are told apart; where there would be more, all between the first and the last counts as changed.

@@ -4,7 +4,7 @@ use super::Pg;
 use super::message::{PeerBody, PeerMessage, PeeringId};
 use super::output::{Ctx, StoreReply, Token};
 use super::perf::DropReason;
-use super::replica::Following;
+use super::replica::handler::Following;
 use super::role::Role;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible};
@@ -81,7 +81,7 @@ impl Pg {
             (Pending::Repair(asked), reply) => self.serving().mending().repair_store(asked, reply, cx),
             (Pending::Source(feed), reply) => self.feeding().source_store(feed, reply, cx),
             (Pending::Target, StoreReply::Objects(r)) => self.receiving().target_scanned(r, cx),
-            (Pending::Delete, StoreReply::Objects(r)) => self.delete_listed(r, cx),
+            (Pending::Delete, StoreReply::Objects(r)) => self.deleting().delete_listed(r, cx),
             (Pending::Count, StoreReply::Objects(r)) => drop(self.agree(cx, |a, cx| a.counted(r, cx))),
             (what, reply) => impossible!(
                 "an answer to the question";
@@ -95,7 +95,7 @@ impl Pg {
             Commit::Write(v) => self.serving().write_committed(v, cx),
             Commit::Push { id, source, .. } => self.receiving().push_committed(id, source, cx),
             Commit::Activate { id, primary } => self.activation_committed(id, primary, cx),
-            Commit::Delete => self.delete_step(cx),
+            Commit::Delete => self.deleting().delete_step(cx),
             Commit::Repair(number) => self.serving().mending().repair_committed(number, cx),
             Commit::Record => {}
         }
@@ -182,11 +182,11 @@ impl Pg {
             PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
             PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority, cx),
             PeerBody::Reserved => drop(self.backfill(|b| b.turn_granted(from, cx))),
-            PeerBody::Release => self.copying.turn_released(from),
+            PeerBody::Release => self.copying.incoming.released(from),
             PeerBody::Revoked => drop(self.backfill(|b| b.turn_revoked(from))),
             PeerBody::Copied { info, log } => self.receiving().copied(from, id, info, log, cx),
             PeerBody::Activated => self.member_activated(from, cx),
-            PeerBody::Remove => self.removed(from, id, cx),
+            PeerBody::Remove => self.deleting().removed(from, id, cx),
             PeerBody::CopyRead(r) => self.serving().copy_read(from, id.epoch, r, cx),
             PeerBody::CopyPart(p) => self.serving().staging().copy_part(from, p, cx),
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
@@ -217,7 +217,7 @@ impl Pg {
         if !to_be || !self.site.is_leader(from, id) {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
-        self.copying.turn_wanted(from, id, priority);
+        self.copying.incoming.wanted(from, id, priority);
     }
 
     /// The last of this OSD's transactions is durable.

@@ -1,7 +1,5 @@
 //! What an operator wants copied before all else.
 
-use super::backfill::Need;
-
 /// What was asked for (`ceph pg force-recovery`, `ceph pg force-backfill`).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Forced {
@@ -12,12 +10,9 @@ pub(super) struct Forced {
 }
 
 impl Forced {
-    /// Whether what is needed is what was asked for.
-    pub(super) fn holds(self, need: Option<Need>) -> bool {
-        match need {
-            Some(Need::Objects(_)) => self.recovery,
-            Some(Need::All) | None => self.backfill,
-        }
+    /// Whether what is needed, which logs name or not, is what was asked for.
+    pub(super) fn holds(self, logs_tell: bool) -> bool {
+        if logs_tell { self.recovery } else { self.backfill }
     }
 
     /// The states that say so.

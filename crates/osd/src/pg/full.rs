@@ -16,7 +16,6 @@ use spirula_proto::osd::OsdFlags;
 
 use super::errno::*;
 use super::op::{Client, ClientOp};
-use super::op_queue::OpQueue;
 use super::output::{Ctx, Output};
 use super::site::Site;
 
@@ -122,22 +121,22 @@ impl Site {
     }
 }
 
-impl OpQueue {
+impl Dropped {
     /// Whether a write must be dropped, as an earlier one of its client was.
-    pub(super) fn overtakes_dropped(&mut self, op: &ClientOp) -> bool {
-        !insists(op) && self.dropped.is_overtaken_by(op)
+    pub(super) fn overtakes(&mut self, op: &ClientOp) -> bool {
+        !insists(op) && self.is_overtaken_by(op)
     }
 
     /// Has clients send again what was dropped, where there is room and the map will not tell them.
-    pub(super) fn recall_dropped(&mut self, site: &Site, cx: &mut Ctx<'_>) {
+    pub(super) fn recall(&mut self, site: &Site, cx: &mut Ctx<'_>) {
         if !site.pool.full && !site.lacks_room(cx) {
-            let clients = self.dropped.uninformed();
+            let clients = self.uninformed();
             cx.out.extend(clients.map(|client| Output::HangUp { client }));
         }
     }
 
-    /// Drops a write for which there is no room.
-    pub(super) fn drop_write(&mut self, op: &ClientOp, site: &Site) {
-        self.dropped.add(op, site.map.epoch());
+    /// A write was dropped, as there is no room.
+    pub(super) fn note(&mut self, op: &ClientOp, site: &Site) {
+        self.add(op, site.map.epoch());
     }
 }

@@ -4,14 +4,16 @@ use spirula_invariant::{dropped, impossible};
 use spirula_maps::EVersion;
 
 use super::Pg;
-use super::backfill::{Backfill, BackfillState, Backfilling};
+use super::backfill::handler::Backfilling;
+use super::backfill::{Backfill, BackfillState};
 use super::dups::DupBatch;
 use super::force::Forced;
 use super::info::PgInfo;
 use super::log::{LogEntry, PgLog};
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
-use super::peering::{Agreeing, Next, Peering};
+use super::peering::handler::Agreeing;
+use super::peering::{Next, Peering};
 use super::perf::DropReason;
 use super::promise::Promise;
 use super::recent::State;

@@ -8,7 +8,7 @@ use super::message::{LogUpdate, PeerBody, PeeringId};
 use super::output::Ctx;
 use super::perf::DropReason;
 use super::replica::Replica;
-use super::replica_read::Share;
+use super::replica::Share;
 use super::role::Role;
 use super::store_queue::Commit;
 

@@ -3,7 +3,7 @@
 //!
 //! After Ceph's `pg_log_entry_t` and `PGLog` (`src/osd/osd_types.h`, `src/osd/PGLog.h`); the encoding is ours.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -12,6 +12,7 @@ use spirula_invariant::invariant;
 use spirula_maps::{EVersion, HObject, ReqId, SnapId};
 
 use super::dirty::Dirty;
+use super::key;
 
 /// Version of the encoding of [`LogEntry`]. 1: the first. 2: clones, and their share of the usage. 3: what the change
 /// left as it was of the object.
@@ -343,6 +344,15 @@ impl PgLog {
         there.head = head;
         *self = here;
         there
+    }
+}
+
+/// The objects that entries name, with the clones.
+pub(super) fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<Bytes>) {
+    for e in entries.filter(|e| e.op != LogOp::Error) {
+        let head = key::object_key(&e.object);
+        out.extend(e.clones.iter().map(|id| key::clone_key(&head, *id)));
+        out.insert(head);
     }
 }
 

@@ -70,6 +70,15 @@ impl Pg {
         }
     }
 
+    /// The pool is gone.
+    fn pool_deleted(&mut self, cx: &mut Ctx<'_>) {
+        if !matches!(self.role, Role::Deleting) {
+            self.leave_interval(cx);
+            self.ops.recheck_held(u32::MAX, cx);
+            self.deleting().begin_delete(cx);
+        }
+    }
+
     /// Remembers the interval that ended, durably before the map that ended it; or that something was missed.
     fn note_interval(&mut self, last: &dyn ClusterMap, gap: bool, cx: &mut Ctx<'_>) {
         let epoch = self.site.map.epoch();
@@ -93,7 +102,7 @@ impl Pg {
 
     /// Drops everything that belonged to the interval that ended. Client ops are kept; whoever is primary next decides
     /// about them.
-    pub(super) fn leave_interval(&mut self, cx: &mut Ctx<'_>) {
+    fn leave_interval(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.role, Role::Replica(_)) {
             self.ops.give_up_reads(&self.site, &mut self.store, cx);
         }

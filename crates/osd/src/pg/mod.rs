@@ -13,6 +13,7 @@ pub mod config;
 mod context;
 mod copy;
 mod copying;
+mod counters;
 mod delete;
 pub mod describe;
 pub mod dirty;
@@ -26,6 +27,7 @@ mod foreign;
 mod full;
 pub mod history;
 pub mod image_io;
+mod in_flight;
 mod incoming;
 pub mod info;
 mod interval;
@@ -39,6 +41,7 @@ mod list;
 pub mod log;
 mod maps;
 pub mod message;
+mod number;
 pub mod object;
 pub mod op;
 mod op_checks;
@@ -49,15 +52,13 @@ mod outbox;
 mod output;
 mod pace;
 mod peering;
-mod peering_plan;
-mod peering_prior;
 pub mod perf;
 mod promise;
 pub mod push;
+mod reading;
 pub mod recent;
 pub mod repair;
 mod replica;
-mod replica_read;
 mod replicated;
 mod replies;
 mod role;
@@ -90,6 +91,8 @@ pub use backfill::BackfillState;
 use cluster::ClusterMap;
 use config::PgConfig;
 use copying::Copying;
+use counters::Counters;
+use delete::Deleting;
 use describe::OpRecord;
 use dups::{DupBatch, Dups};
 use history::History;
@@ -103,14 +106,13 @@ pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
 pub use pace::Pace;
 use promise::Promise;
 use recent::{PastState, Recent, State, Transition};
-use replicated::source::Feeding;
-use replicated::target::Receiving;
+use replicated::source::handler::Feeding;
+use replicated::target::handler::Receiving;
 use role::Role;
 use seen::Seen;
 use site::Site;
 pub use snaps::trim::TrimState;
 pub(crate) use stage::{Lane, StageState};
-use stats::Counters;
 pub use stats::{PgCounts, PgReport};
 use store_queue::{Pending, StoreQueue};
 use stored_copy::StoredCopy;
@@ -410,19 +412,30 @@ impl Pg {
         }
     }
 
+    /// Deletes the copy here.
+    fn deleting(&mut self) -> Deleting<'_> {
+        Deleting {
+            site: &self.site,
+            copy: &mut self.copy,
+            store: &mut self.store,
+            role: &mut self.role,
+            copying: &mut self.copying,
+        }
+    }
+
     /// How urgent it is to copy to this OSD, if anybody wants to, and whether that has its turn.
     pub fn incoming_bid(&self) -> Option<(u8, bool)> {
-        self.copying.incoming_bid()
+        self.copying.incoming.bid()
     }
 
     /// It is the turn of who wants to copy to this OSD.
     pub fn grant_incoming(&mut self, cx: &mut Ctx<'_>) {
-        self.copying.grant_incoming(&mut self.outbox, cx);
+        self.copying.incoming.grant(&mut self.outbox, cx);
     }
 
     /// Others come first. The primary asks again.
     pub fn revoke_incoming(&mut self, cx: &mut Ctx<'_>) {
-        self.copying.revoke_incoming(&mut self.outbox, cx);
+        self.copying.incoming.revoke(&mut self.outbox, cx);
     }
 
     /// Whether this OSD leads the PG.

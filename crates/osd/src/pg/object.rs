@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer};
+use spirula_denc::{Decode, Encode, Error, Reader, Result, UTime, Writer, decode_all};
 use spirula_maps::{EVersion, SnapId};
 
+use super::number::{number, put_number, small};
 use super::snaps::set::{SnapSet, decode_ids, encode_ids};
+use super::txn::ObjectOp;
 use super::watch::watchers::Watchers;
 
 /// Version of the encoding of [`ObjectInfo`], its first byte.
@@ -168,34 +170,6 @@ impl Decode for ObjectInfo {
     }
 }
 
-pub(super) fn put_number(w: &mut Writer, mut n: u64) {
-    while n >= 0x80 {
-        w.u8(n as u8 | 0x80);
-        n >>= 7;
-    }
-    w.u8(n as u8);
-}
-
-pub(super) fn number(r: &mut Reader<'_>) -> Result<u64> {
-    let mut n = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = r.u8()?;
-        let bits = u64::from(byte & 0x7f);
-        if bits << shift >> shift != bits {
-            break;
-        }
-        n |= bits << shift;
-        if byte < 0x80 {
-            return Ok(n);
-        }
-    }
-    Err(Error::Invalid("number in an object info"))
-}
-
-pub(super) fn small(r: &mut Reader<'_>) -> Result<u32> {
-    u32::try_from(number(r)?).map_err(|_| Error::Invalid("number in an object info"))
-}
-
 impl ObjectInfo {
     fn decode_compact(r: &mut Reader<'_>) -> Result<Self> {
         let version = |r: &mut Reader<'_>| {
@@ -268,6 +242,19 @@ impl ObjectInfo {
         w.put(self);
         w.into_vec().into()
     }
+}
+
+/// What removes an object of a copy, with the records of a clone.
+pub(super) fn removal(info: &[u8]) -> Vec<ObjectOp> {
+    let mut ops = vec![ObjectOp::Remove];
+    let snaps = decode_all::<ObjectInfo>(info).unwrap_or_default().snaps;
+    if !snaps.is_empty() {
+        ops.push(ObjectOp::NoteSnaps {
+            add: Vec::new(),
+            remove: snaps,
+        });
+    }
+    ops
 }
 
 #[cfg(test)]

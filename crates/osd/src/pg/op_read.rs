@@ -19,46 +19,14 @@ use super::object::ObjectInfo;
 use super::object::StoredObject;
 use super::op::{Client, ClientOp, OsdOp, Stamps};
 use super::op_checks::data_off;
-use super::output::{Ctx, Reader};
+use super::output::Ctx;
+use super::reading::Reading;
 use super::role::Role;
 use super::serving::Serving;
 use super::site::Site;
-use super::snaps::read::{CloneRead, place};
+use super::snaps::read::place;
 use super::snaps::set::At;
 use super::store_queue::Pending;
-
-/// An op that waits for the store to read.
-#[derive(Debug)]
-pub(super) struct Reading {
-    pub op: ClientOp,
-    /// The object's head, whose context counts it.
-    pub key: Bytes,
-    /// What was fetched for it before.
-    pub answers: Vec<Fetched>,
-    /// The clone that it reads; `None` for the head.
-    pub clone: Option<CloneRead>,
-}
-
-impl Reading {
-    fn new(key: &Bytes, op: ClientOp) -> Self {
-        Self {
-            op,
-            key: key.clone(),
-            answers: Vec::new(),
-            clone: None,
-        }
-    }
-
-    /// Who reads.
-    fn reader(&self) -> Option<Reader> {
-        let client = &self.op.client;
-        (!client.is_internal()).then(|| Reader {
-            client: Arc::clone(client),
-            held: self.op.room.bytes(),
-            only_reads: !self.op.may_write(),
-        })
-    }
-}
 
 /// How an op can go on now.
 enum Step {

@@ -9,66 +9,28 @@ use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
 use super::account::Room;
-use super::backend::{self, Sent};
+use super::backend::{self};
 use super::backfill::Backfill;
 use super::bug::Bug;
 use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::errno::*;
 use super::exec::{Exec, IoCount, ObjectState, Run};
+use super::in_flight::{InFlight, Reply};
 use super::key;
 use super::log::{LogEntry, LogOp, Usage};
 use super::op::{COPIES, ClientOp, OsdOp};
 use super::op_checks::op_mtime;
-use super::op_read::Reading;
 use super::output::{Ctx, Output};
 use super::perf::DropReason;
+use super::reading::Reading;
 use super::role::Role;
 use super::serving::Serving;
 use super::store_queue::Commit;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
-use super::watch::WatchEffects;
 
 /// Log entries are trimmed this many at a time.
 const TRIM_BATCH: usize = 32;
-
-/// A write that is not durable everywhere.
-#[derive(Debug)]
-pub(super) struct InFlight {
-    pub version: EVersion,
-    /// The request and what will be answered; `None` where the PG does it by itself.
-    request: Option<(ClientOp, Reply)>,
-    /// The object whose context counts it; `None` for a logged failure.
-    key: Option<Bytes>,
-    /// The op whose staging object it is a step of, by its place among what is pending.
-    stage: Option<u32>,
-    /// What the members were sent of it.
-    sent: Sent,
-    /// The same request, sent again by the client.
-    pub dups: Vec<ClientOp>,
-}
-
-/// What the client will be told.
-#[derive(Debug)]
-pub(super) struct Reply {
-    result: i32,
-    user_version: u64,
-    /// Versions for a failure for want of the object.
-    enoent: Option<(EVersion, u64)>,
-    /// What happens to watches and notifications once it is durable.
-    effects: Option<Box<WatchEffects>>,
-}
-
-impl Reply {
-    fn failure(result: i32, user_version: u64) -> Self {
-        Self {
-            result,
-            user_version,
-            enoent: None,
-            effects: None,
-        }
-    }
-}
 
 /// What a request makes of its object.
 #[derive(Debug)]
@@ -159,18 +121,6 @@ fn is_too_large(cfg: &PgConfig, old: &ObjectState, objects: &[(Bytes, Vec<Object
     log_bytes(objects) > cfg.max_logged || info > cfg.max_info && info > old.info.to_bytes().len()
 }
 
-impl InFlight {
-    /// The client's request.
-    pub(super) fn op(&self) -> Option<&ClientOp> {
-        self.request.as_ref().map(|(op, _)| op)
-    }
-
-    /// The client's requests, to be handled anew in the next interval.
-    pub(super) fn into_ops(self) -> impl Iterator<Item = ClientOp> {
-        self.request.into_iter().map(|(op, _)| op).chain(self.dups)
-    }
-}
-
 impl Serving<'_> {
     /// Executes a request on the object as it is, and sends on what it changes.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
@@ -178,7 +128,7 @@ impl Serving<'_> {
             // It was executed while this one waited.
             return self.answer_dup(r.op, cx);
         }
-        if self.ops.overtakes_dropped(&r.op) {
+        if self.ops.dropped.overtakes(&r.op) {
             return;
         }
         let snap_context = self.site.snap_context(&r.op);
@@ -227,7 +177,7 @@ impl Serving<'_> {
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
                 Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
-                None => self.ops.drop_write(&op, self.site),
+                None => self.ops.dropped.note(&op, self.site),
             }
             return;
         }

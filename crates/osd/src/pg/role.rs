@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 
-use spirula_maps::EVersion;
+use spirula_maps::{EVersion, IntervalSet};
 
 use super::backfill::Backfill;
 use super::bug::Bug;
+use super::cluster::ClusterMap;
 use super::config::PgConfig;
+use super::in_flight::InFlight;
 use super::lease::Lease;
-use super::op_write::InFlight;
 use super::peering::Peering;
 use super::repair::Lost;
 use super::repair::Repairs;
 use super::replica::Replica;
-use super::snaps::trim::Trimmer;
+use super::snaps::trim::{TrimState, Trimmer};
 
 /// What this OSD is to the PG.
 #[derive(Debug)]
@@ -106,6 +107,22 @@ impl Role {
         match self {
             Self::Active(a) => Some(&mut *a.trimmer),
             _ => None,
+        }
+    }
+
+    /// What the PG is doing about removed snapshots.
+    pub(super) fn trim_state(&self, map: &dyn ClusterMap) -> TrimState {
+        match self {
+            Self::Active(a) if !map.no_snap_trim() || a.trimmer.has_failed() => a.trimmer.state(),
+            _ => TrimState::Idle,
+        }
+    }
+
+    /// The removed snapshots that are to be trimmed.
+    pub(super) fn trim_queue(&self) -> IntervalSet {
+        match self {
+            Self::Active(a) => a.trimmer.queue().clone(),
+            _ => IntervalSet::new(),
         }
     }
 }

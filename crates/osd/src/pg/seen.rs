@@ -1,6 +1,7 @@
 //! A PG as it is looked at: by whoever asks how it is, and by itself before it heeds a message. Nothing is changed here.
 
 use super::copying::Copying;
+use super::counters::Counters;
 use super::describe::{OpRecord, Progress};
 use super::leadership::Leadership;
 use super::op::ClientOp;
@@ -8,7 +9,6 @@ use super::op_queue::OpQueue;
 use super::recent::State;
 use super::role::Role;
 use super::site::Site;
-use super::stats::Counters;
 use super::store_queue::Pending;
 use super::store_queue::StoreQueue;
 use super::stored_copy::StoredCopy;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirula_maps::{HObject, PgId};
 
-use super::backend::{self, Backend};
+use super::backend::Backend;
 use super::bug::Bug;
 use super::cluster::{ClusterMap, PoolView};
 use super::config::{PgConfig, Shares};
@@ -17,6 +17,7 @@ use super::layout::Part;
 use super::log::Usage;
 use super::message::PeeringId;
 use super::output::{Ctx, Output};
+use super::replicated::Replicated;
 
 /// A PG's surroundings.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Site {
             whoami,
             shares: cfg.shares(1),
             cfg,
-            backend: backend::of(&pool),
+            backend: backend_of(&pool),
             pool,
             interval: Interval::new(pgid, &*map),
             map,
@@ -128,4 +129,9 @@ impl Site {
     pub(super) fn is_up(&self, osd: i32) -> bool {
         self.map.osd(osd).is_some_and(|v| v.up)
     }
+}
+
+/// The backend of a pool's PGs. Kinds of pools that are not served yet count as replicated: their PGs do not come to serve.
+fn backend_of(_pool: &PoolView) -> Arc<dyn Backend> {
+    Arc::new(Replicated)
 }

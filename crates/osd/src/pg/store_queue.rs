@@ -10,8 +10,8 @@ use super::fetch::Want;
 use super::list::Listing;
 use super::message::PeeringId;
 use super::op::ClientOp;
-use super::op_read::Reading;
 use super::output::{Claim, Ctx, Output, Reader, Token};
+use super::reading::Reading;
 use super::repair::Asked;
 use super::txn::Txn;
 

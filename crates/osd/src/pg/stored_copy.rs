@@ -13,13 +13,13 @@ use super::dirty::Dirty;
 use super::dups::{DupBatch, Dups};
 use super::info::PgInfo;
 use super::key;
-use super::log::{LogEntry, LogOp, PgLog};
+use super::log::{self, LogEntry, LogOp, PgLog};
 use super::message::LogUpdate;
 use super::op::ClientOp;
 use super::output::Ctx;
 use super::push::SyncPlan;
 use super::site::Site;
-use super::stage;
+use super::staged;
 use super::store_queue::{Commit, StoreQueue};
 use super::txn::{MetaOp, Txn};
 
@@ -34,15 +34,6 @@ pub(super) struct StoredCopy {
     pub(super) log: PgLog,
     /// Requests that are no longer in the log.
     pub(super) dups: Dups,
-}
-
-/// The objects that entries name, with the clones.
-pub(super) fn objects<'a>(entries: impl Iterator<Item = &'a LogEntry>, out: &mut BTreeSet<Bytes>) {
-    for e in entries.filter(|e| e.op != LogOp::Error) {
-        let head = key::object_key(&e.object);
-        out.extend(e.clones.iter().map(|id| key::clone_key(&head, *id)));
-        out.insert(head);
-    }
 }
 
 impl StoredCopy {
@@ -164,7 +155,7 @@ impl StoredCopy {
         cx: &mut Ctx<'_>,
     ) {
         let mut txn = Txn {
-            objects: stage::no_stages(site.pgid),
+            objects: staged::no_stages(site.pgid),
             meta: Vec::new(),
         };
         self.take_over(site.pgid, info, update, &mut txn);
@@ -239,7 +230,7 @@ impl StoredCopy {
     /// The objects that were written after `base`; `None` where the log does not reach so far back.
     pub(super) fn written_since(&self, base: EVersion) -> Option<Vec<Bytes>> {
         let mut keys = BTreeSet::new();
-        objects(self.log.after(base), &mut keys);
+        log::objects(self.log.after(base), &mut keys);
         (self.log.tail() <= base).then(|| keys.into_iter().collect())
     }
 
@@ -279,7 +270,7 @@ impl StoredCopy {
     /// Whether an object was written after `base`.
     pub(super) fn is_written_since(&self, base: EVersion, key: &Bytes) -> bool {
         let mut keys = BTreeSet::new();
-        objects(self.log.after(base), &mut keys);
+        log::objects(self.log.after(base), &mut keys);
         self.log.tail() > base || keys.contains(key)
     }
 }

@@ -17,7 +17,7 @@ impl Pg {
         }
         self.feeding().source_peer_reset(osd, cx);
         self.serving().repairing().repair_reset(osd, cx);
-        self.copying.turn_released(osd);
+        self.copying.incoming.released(osd);
     }
 
     /// A time has come for which an alarm was set.
@@ -44,7 +44,7 @@ impl Pg {
         self.serving().trimming().trim_on(cx);
         self.serving().repairing().repair_tick(cx);
         self.serving().staging().retry_copies(cx);
-        self.ops.recall_dropped(&self.site, cx);
+        self.ops.dropped.recall(&self.site, cx);
         let shares = &self.site.shares;
         self.ops.contexts.evict(shares.contexts, shares.context_bytes);
     }

@@ -2,20 +2,14 @@
 
 use bytes::Bytes;
 
+use super::Asked;
+use super::mending::Mending;
 use super::message::{FoundPart, Place, RepairBody};
-use super::{Mending, info_of};
+use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, StoreReply};
 use crate::pg::push::Push;
 use crate::pg::replicated::parts::Parts;
 use crate::pg::store_queue::Pending;
-
-/// Part of an object that another member asked for.
-#[derive(Debug)]
-pub(in crate::pg) struct Asked {
-    by: i32,
-    number: u32,
-    part: Parts,
-}
 
 impl Mending<'_> {
     /// A member asks for part of an object. The primary sees to it that the object does not change meanwhile.
@@ -71,4 +65,9 @@ impl Mending<'_> {
         self.outbox
             .send_repair(asked.by, self.id, RepairBody::Part { number, found }, true, cx);
     }
+}
+
+/// An object's decoded info, where it is sound.
+fn info_of(info: &[u8]) -> Option<ObjectInfo> {
+    spirula_denc::decode_all(info).ok()
 }

@@ -2,42 +2,17 @@
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
-use spirula_maps::EVersion;
 
+use super::mending::Mending;
 use super::message::{FoundPart, Outcome, Place, RepairBody};
-use super::{Mending, name};
-use crate::pg::copying::Copying;
+use super::{Patient, name};
 use crate::pg::key;
 use crate::pg::output::{Claim, Ctx};
 use crate::pg::perf::DropReason;
 use crate::pg::push::{PushEnd, PushPart};
-use crate::pg::replicated::target::part_changes;
+use crate::pg::replicated::parts::part_changes;
 use crate::pg::store_queue::Commit;
 use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
-
-/// The object that this member takes from another one.
-#[derive(Debug)]
-pub(in crate::pg) struct Patient {
-    number: u32,
-    key: Bytes,
-    source: i32,
-    /// The version that the source has.
-    version: Option<EVersion>,
-    /// The first part that is not here.
-    next: Place,
-    /// Whether all parts are.
-    whole: bool,
-}
-
-impl Copying {
-    /// A change of the PG comes to the object that is being repaired: as the primary lets none pass it, the repair was given up.
-    pub(in crate::pg) fn overtake_repair(&mut self, txn: &Txn) {
-        let is_changed = |p: &Patient| txn.objects.iter().any(|(key, _)| *key == p.key);
-        if self.patient.as_ref().is_some_and(is_changed) {
-            self.patient = None;
-        }
-    }
-}
 
 impl Mending<'_> {
     /// The primary wants this member to take an object from another one.

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use spirula_denc::decode_all;
 use spirula_maps::{EVersion, IntervalSet};
 
 use crate::pg::dirty::Dirty;
@@ -415,4 +416,44 @@ pub(in crate::pg) fn divide(
         }
     }
     out
+}
+
+/// What part of an object changes in the store; and what it says of the snapshots that a clone stands for, which is kept with
+/// the clone's key.
+pub(in crate::pg) fn part_changes(
+    first: bool,
+    patch: Option<Patch>,
+    pieces: Pieces,
+    pairs: Vec<(Bytes, Bytes)>,
+    last: Option<PushEnd>,
+) -> (Vec<ObjectOp>, Option<ObjectOp>) {
+    let mut ops = Vec::new();
+    match &patch {
+        None if first => ops.extend([ObjectOp::Remove, ObjectOp::Touch]),
+        // Half a patch is no version of the object: it has no info, as one that is begun anew.
+        Some(_) if first => ops.push(ObjectOp::SetInfo(Bytes::new())),
+        _ => {}
+    }
+    if patch.as_ref().is_some_and(|p| first && p.omap) {
+        ops.push(ObjectOp::OmapClear);
+    }
+    let zeros = patch.into_iter().flat_map(|p| p.zeros);
+    ops.extend(zeros.map(|(offset, len)| ObjectOp::Zero { offset, len }));
+    let pieces = pieces.into_iter();
+    ops.extend(pieces.map(|(offset, data)| ObjectOp::Write { offset, data }));
+    if !pairs.is_empty() {
+        ops.push(ObjectOp::OmapSet(pairs));
+    }
+    let Some(end) = last else { return (ops, None) };
+    if !end.omap_header.is_empty() {
+        ops.push(ObjectOp::OmapHeader(end.omap_header));
+    }
+    ops.push(ObjectOp::Truncate { size: end.size });
+    let attrs = end.attrs.into_iter();
+    ops.extend(attrs.map(|(name, value)| ObjectOp::SetAttr { name, value }));
+    let add = decode_all::<ObjectInfo>(&end.info).unwrap_or_default().snaps;
+    ops.push(ObjectOp::SetInfo(end.info));
+    let remove = Vec::new();
+    let snaps = (!add.is_empty()).then_some(ObjectOp::NoteSnaps { add, remove });
+    (ops, snaps)
 }

@@ -7,9 +7,9 @@ use spirula_maps::EVersion;
 use crate::pg::bug::Bug;
 use crate::pg::config::PgConfig;
 use crate::pg::log::PgLog;
+use crate::pg::log::objects;
 use crate::pg::message::LogUpdate;
 use crate::pg::push::{Lacking, SyncPlan};
-use crate::pg::stored_copy::objects;
 
 /// The newest version that both logs agree on; `None` where they do not overlap.
 fn common(auth: &PgLog, other: &PgLog) -> Option<EVersion> {

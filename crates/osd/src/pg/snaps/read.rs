@@ -10,19 +10,11 @@ use crate::pg::fetch::ReadError;
 use crate::pg::key;
 use crate::pg::object::StoredObject;
 use crate::pg::op::ClientOp;
-use crate::pg::op_read::Reading;
 use crate::pg::output::Ctx;
+use crate::pg::reading::CloneRead;
+use crate::pg::reading::Reading;
 use crate::pg::serving::Serving;
 use crate::pg::store_queue::Pending;
-
-/// A clone that an op reads.
-#[derive(Debug)]
-pub(in crate::pg) struct CloneRead {
-    /// Its key.
-    pub key: Bytes,
-    /// What it is; the default until it was looked up.
-    pub state: ObjectState,
-}
 
 /// Where what an op works on is, given its object's head. The head itself for writes, and for listing snapshots.
 pub(in crate::pg) fn place(op: &ClientOp, head: &ObjectState, removed: &spirula_maps::IntervalSet) -> At {

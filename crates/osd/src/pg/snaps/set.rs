@@ -9,7 +9,7 @@
 use spirula_denc::{Decode, Encode, Error, Reader, Result, Writer};
 use spirula_maps::{IntervalSet, SnapContext, SnapId, snap};
 
-use crate::pg::object::{number, put_number};
+use crate::pg::number::{number, put_number};
 
 /// A clone: the object as it was before the first write after some snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

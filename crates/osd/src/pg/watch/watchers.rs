@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirula_denc::{EntityAddr, EntityName, EntityType, Reader, Result, Writer};
 
-use crate::pg::object::{number, put_number, small};
+use crate::pg::number::{number, put_number, small};
 
 /// Names a watch of an object: the client's number of it, and who the client is. Ordered as the official listing.
 pub type WatchKey = (u64, EntityName);

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use spirula_maps::EVersion;
 
-use super::cluster::Positions;
-use super::info::PgInfo;
-use super::message::LogUpdate;
-use super::peering::Agreeing;
-use super::push::SyncPlan;
+use crate::pg::cluster::Positions;
+use crate::pg::info::PgInfo;
+use crate::pg::message::LogUpdate;
+use crate::pg::peering::handler::Agreeing;
+use crate::pg::push::SyncPlan;
 
 impl Agreeing<'_> {
     /// What each member lacks; what their logs must become is noted for the activation.
-    pub(super) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
+    pub(in crate::pg) fn plan_members(&mut self, members: &[i32]) -> Vec<(i32, SyncPlan)> {
         let me = self.site.whoami;
         let (cfg, backend) = (Arc::clone(&self.site.cfg), Arc::clone(&self.site.backend));
         let (p, own) = (&mut *self.peering, &self.copy.log);
@@ -61,7 +61,7 @@ impl Agreeing<'_> {
     }
 
     /// The members that can serve at once where others lack much; `None` where all are to be waited for.
-    pub(super) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
+    pub(in crate::pg) fn temporary_members(&self, plans: &[(i32, SyncPlan)]) -> Option<Vec<i32>> {
         let p = &*self.peering;
         let best = p.infos.get(&p.auth)?.as_ref()?;
         let few = self.site.cfg.sync_objects;

@@ -2,7 +2,7 @@
 //!
 //! It answers only what the primary would answer, too, at that moment:
 //!
-//! - It has a share in the primary's lease ([`super::lease`]), so no later interval has taken a write. It asks for one
+//! - It has a share in the primary's lease ([`crate::pg::lease`]), so no later interval has taken a write. It asks for one
 //!   when a client reads, and counts the time from then, while the primary counts from later, so the share ends first.
 //! - No change of the object is in its log that may not be durable on all members, as far as the primary has told.
 //! - The primary had the client's map, or a later one, when it gave that share: whom that map shuts out can write no more. In Ceph
@@ -15,43 +15,23 @@ use spirula_invariant::dropped;
 use spirula_maps::{EVersion, HObject, snap};
 use spirula_proto::osd::OpCode;
 
-use super::errno::EAGAIN;
-use super::key;
-use super::message::{PeerBody, PeeringId};
-use super::op::ClientOp;
-use super::op_checks::Verdict;
-use super::op_queue::OpQueue;
-use super::output::Ctx;
-use super::perf::DropReason;
-use super::replica::Following;
-use super::role::Role;
-use super::serving::Serving;
-use super::site::Site;
-use super::store_queue::Pending;
-use super::store_queue::StoreQueue;
+use crate::pg::errno::EAGAIN;
+use crate::pg::key;
+use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::op::ClientOp;
+use crate::pg::op_checks::Verdict;
+use crate::pg::op_queue::OpQueue;
+use crate::pg::output::Ctx;
+use crate::pg::perf::DropReason;
+use crate::pg::replica::handler::Following;
+use crate::pg::role::Role;
+use crate::pg::serving::Serving;
+use crate::pg::site::Site;
+use crate::pg::store_queue::Pending;
+use crate::pg::store_queue::StoreQueue;
 
 /// After this time, in microseconds, a question without an answer is asked again.
 const AGAIN: u64 = 1_000_000;
-
-/// A member's share in its primary's lease.
-#[derive(Debug, Default)]
-pub(super) struct Share {
-    /// Until when reads may be answered, in microseconds of this OSD's clock.
-    pub(super) until: u64,
-    /// When it was asked for; 0 when it was not.
-    asked: u64,
-    /// Up to where the log is durable on all members.
-    stable: EVersion,
-    /// The primary's map when it gave the share.
-    epoch: u32,
-}
-
-impl Share {
-    /// The primary says that everything up to `v` is durable on all members.
-    pub(super) fn note_stable(&mut self, v: EVersion) {
-        self.stable = self.stable.max(v);
-    }
-}
 
 /// The key of an object's head, in whose context all ops on it and its clones queue.
 fn head_key(o: &HObject) -> Bytes {
@@ -88,7 +68,7 @@ impl Following<'_> {
     }
 
     /// Asks for a share in the lease, in time before the present one ends, or as it is older than a client's map.
-    pub(super) fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn keep_share(&mut self, epoch: u32, cx: &mut Ctx<'_>) {
         let (id, primary, length) = (
             self.lead.id,
             self.site.interval.place.primary,
@@ -96,7 +76,7 @@ impl Following<'_> {
         );
         let r = &mut *self.replica;
         let asked = r.share.asked != 0 && cx.usec.saturating_sub(r.share.asked) < AGAIN;
-        let ends = r.share.until.saturating_sub(cx.usec) < length / super::lease::RENEW_AT;
+        let ends = r.share.until.saturating_sub(cx.usec) < length / crate::pg::lease::RENEW_AT;
         if r.active && !asked && (ends || r.share.epoch < epoch) {
             r.share.asked = cx.usec;
             self.outbox
@@ -105,7 +85,7 @@ impl Following<'_> {
     }
 
     /// The primary lets this member answer reads for so long after it asked.
-    pub(super) fn lease_shared(
+    pub(in crate::pg) fn lease_shared(
         &mut self,
         from: i32,
         id: PeeringId,
@@ -125,7 +105,7 @@ impl Following<'_> {
 
 impl OpQueue {
     /// A write has changed an object: what is known of it here is not true any more, and who reads it asks the primary.
-    pub(super) fn overtake_reads(
+    pub(in crate::pg) fn overtake_reads(
         &mut self,
         object: &HObject,
         site: &Site,
@@ -151,7 +131,7 @@ impl OpQueue {
     }
 
     /// This member answers no reads any more, for whatever reason; what it was reading is the primary's.
-    pub(super) fn give_up_reads(&mut self, site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn give_up_reads(&mut self, site: &Site, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
         let mut ops = self.contexts.clear();
         let reads = |p: &Pending| matches!(p, Pending::Context(_) | Pending::Op(_));
         let pending = store.pending.extract_if(|_, p| reads(p));
@@ -162,12 +142,12 @@ impl OpQueue {
 
 impl Serving<'_> {
     /// Whether this OSD follows a primary, and the client is content with any member's answer.
-    pub(super) fn is_replica_read(&self, op: &ClientOp) -> bool {
+    pub(in crate::pg) fn is_replica_read(&self, op: &ClientOp) -> bool {
         matches!(self.role, Role::Replica(_)) && op.is_any_members()
     }
 
     /// A read that any member may answer.
-    pub(super) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn replica_read(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         for verdict in [self.site.check(&op, cx), self.site.check_object_op(&op)] {
             match verdict {
                 Verdict::Pass => {}

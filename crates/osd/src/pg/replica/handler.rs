@@ -1,4 +1,4 @@
-//! The replica's side: answers the primary's questions, applies its writes.
+//! Follows a primary, as a member.
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
@@ -6,50 +6,41 @@ use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 use spirula_proto::mon::LogPriority;
 
-use super::bug::Bug;
-use super::copying::Copying;
-use super::key;
-use super::leadership::Leadership;
-use super::log::LogEntry;
-use super::message::{PeerBody, PeeringId};
-use super::op_queue::OpQueue;
-use super::outbox::Outbox;
-use super::output::{Ctx, Output};
-use super::perf::DropReason;
-use super::promise::Promise;
-use super::replica_read::Share;
-use super::site::Site;
-use super::store_queue::Commit;
-use super::store_queue::StoreQueue;
-use super::stored_copy::StoredCopy;
-use super::txn::{MetaOp, Txn, is_storable, log_bytes};
-
-/// A member that is not primary.
-#[derive(Debug, Default)]
-pub(super) struct Replica {
-    /// Whether it was activated in this attempt at peering.
-    pub(super) active: bool,
-    /// Up to where its log is durable.
-    pub(super) committed: EVersion,
-    /// Lets it answer reads.
-    pub(super) share: Share,
-}
+use super::Replica;
+use crate::pg::bug::Bug;
+use crate::pg::copying::Copying;
+use crate::pg::key;
+use crate::pg::leadership::Leadership;
+use crate::pg::log::LogEntry;
+use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::op_queue::OpQueue;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Ctx, Output};
+use crate::pg::perf::DropReason;
+use crate::pg::promise::Promise;
+use crate::pg::role::Role;
+use crate::pg::serving::Serving;
+use crate::pg::site::Site;
+use crate::pg::store_queue::Commit;
+use crate::pg::store_queue::StoreQueue;
+use crate::pg::stored_copy::StoredCopy;
+use crate::pg::txn::{MetaOp, Txn, is_storable, log_bytes};
 
 /// Follows a primary.
-pub(super) struct Following<'a> {
-    pub(super) site: &'a Site,
-    pub(super) copy: &'a mut StoredCopy,
-    pub(super) store: &'a mut StoreQueue,
-    pub(super) outbox: &'a mut Outbox,
-    pub(super) lead: &'a mut Leadership,
-    pub(super) replica: &'a mut Replica,
-    pub(super) ops: &'a mut OpQueue,
-    pub(super) copying: &'a mut Copying,
+pub(in crate::pg) struct Following<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a mut StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    pub(in crate::pg) lead: &'a mut Leadership,
+    pub(in crate::pg) replica: &'a mut Replica,
+    pub(in crate::pg) ops: &'a mut OpQueue,
+    pub(in crate::pg) copying: &'a mut Copying,
 }
 
 impl Following<'_> {
     /// A write of the primary.
-    pub(super) fn rep_op(
+    pub(in crate::pg) fn rep_op(
         &mut self,
         from: i32,
         id: PeeringId,
@@ -110,7 +101,7 @@ impl Following<'_> {
     }
 
     /// A write of this version is durable here.
-    pub(super) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
         let r = &mut *self.replica;
         if r.active {
             r.committed = r.committed.max(v);
@@ -121,7 +112,7 @@ impl Following<'_> {
     }
 
     /// The primary asks for a lease.
-    pub(super) fn lease_wanted(
+    pub(in crate::pg) fn lease_wanted(
         &mut self,
         from: i32,
         id: PeeringId,
@@ -139,5 +130,34 @@ impl Following<'_> {
         });
         self.outbox
             .send(from, id, PeerBody::LeaseGranted(stamp), true, cx);
+    }
+}
+
+impl Serving<'_> {
+    /// Goes on as a replica. Says whether it is one.
+    pub(in crate::pg) fn follow(&mut self, f: impl FnOnce(&mut Following<'_>)) -> bool {
+        let Role::Replica(replica) = &mut self.role else {
+            return false;
+        };
+        f(&mut Following {
+            site: self.site,
+            copy: self.copy,
+            store: self.store,
+            outbox: self.outbox,
+            lead: self.lead,
+            replica,
+            ops: self.ops,
+            copying: self.copying,
+        });
+        true
+    }
+
+    /// A write of this version is durable here.
+    pub(in crate::pg) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
+        if let Role::Active(a) = &mut self.role {
+            a.local = a.local.max(v);
+            return self.advance(cx);
+        }
+        self.follow(|r| r.write_committed(v, cx));
     }
 }

@@ -1,5 +1,4 @@
-//! Listings: PGNLS and PGLS, one page of the PG's objects after a cursor. A filter may leave objects out, by an
-//! attribute: of the page, a few objects at a time are read for it.
+//! Answers a request for a listing, page by page.
 
 use std::collections::VecDeque;
 
@@ -10,36 +9,25 @@ use spirula_maps::{HObject, snap};
 use spirula_proto::osd::{ListArgs, OpCode, OsdFlags};
 use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsResponse};
 
-use super::errno::*;
-use super::fetch::ReadError;
-use super::fetch::{Answer, Fetched, Want};
-use super::key;
-use super::op::{ClientOp, OsdOp};
-use super::op_checks::in_class_list;
-use super::output::{Ctx, Page};
-use super::serving::Serving;
-use super::site::Site;
-use super::store_queue::Pending;
+use super::Listing;
+use crate::pg::errno::*;
+use crate::pg::fetch::{Answer, Fetched, ReadError, Want};
+use crate::pg::key;
+use crate::pg::op::{ClientOp, OsdOp};
+use crate::pg::op_checks::in_class_list;
+use crate::pg::output::{Ctx, Page};
+use crate::pg::serving::Serving;
+use crate::pg::site::Site;
+use crate::pg::store_queue::Pending;
 
 /// Names all namespaces in a listing.
 const ALL_NAMESPACES: &[u8] = b"\x01";
 /// How many objects are read for a filter at a time: the attributes of one may have a MiB.
 const READ_AT_ONCE: usize = 8;
 
-/// A listing that waits for the store.
-#[derive(Debug)]
-pub(super) struct Listing {
-    pub op: ClientOp,
-    /// Which op of the request it is.
-    index: usize,
-    /// What it leaves out.
-    filter: Option<Box<dyn Filter>>,
-    /// Objects of the page that the filter has not judged yet.
-    left: VecDeque<HObject>,
-    /// Those that are listed.
-    kept: Vec<HObject>,
-    /// Where the next page starts; `None` where the PG ends.
-    next: Option<HObject>,
+/// Whether an op lists the objects of all namespaces, or of one that its answer does not name.
+fn has_namespaces(code: OpCode) -> bool {
+    matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER)
 }
 
 /// What a listing asks for.
@@ -47,11 +35,6 @@ struct Asked {
     from: Bytes,
     count: usize,
     filter: Option<Box<dyn Filter>>,
-}
-
-/// Whether an op lists the objects of all namespaces, or of one that its answer does not name.
-fn has_namespaces(code: OpCode) -> bool {
-    matches!(code, OpCode::PGNLS | OpCode::PGNLS_FILTER)
 }
 
 impl Site {
@@ -113,7 +96,7 @@ impl Site {
 
 impl Serving<'_> {
     /// A request about the PG: its ops in order, of which each may have to wait for the store.
-    pub(super) fn list(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn list(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
         self.list_from(op, 0, 0, cx);
     }
 
@@ -146,7 +129,7 @@ impl Serving<'_> {
     }
 
     /// The store's page.
-    pub(super) fn listed(&mut self, mut l: Listing, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn listed(&mut self, mut l: Listing, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Ok((objects, next)) = r else {
             return self.list_done(l, -EIO, cx);
         };
@@ -184,7 +167,7 @@ impl Serving<'_> {
     }
 
     /// Objects that the filter is to judge.
-    pub(super) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         for f in fetched {
             let (Some(o), Some(filter)) = (l.left.pop_front(), &l.filter) else {
                 break;

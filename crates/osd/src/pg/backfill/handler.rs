@@ -1,50 +1,25 @@
-//! Members that lack much are brought up in the background, while others serve in their place.
-//!
-//! Where a member lacks more than a few objects, the primary that notices asks the monitors for a temporary acting set
-//! (`pg_temp`) of those that lack nothing, if these are `min_size` at least. They serve, and their primary copies to
-//! the members to be, the targets, one after the other, while clients write:
-//!
-//! ```text
-//! Reserving ── few PGs copy from an OSD at a time, and few to one (`osd_max_backfills`), the most urgent first
-//! Info, Log ── what has the target? If the logs tell what it lacks, that is copied, else all objects are compared
-//! Copying   ── begins with everything up to version `base` durable on all members; what is written meanwhile is not held up
-//! Settling  ── until everything is durable that may have been copied
-//!              if much was written since `base`: once more, these objects
-//! Noting    ── the target remembers that it is complete up to `base`
-//! Handover  ── the temporary acting set is given up
-//! ```
-//!
-//! The next interval then finds a target that lacks what was written since `base`, and brings that over before it serves.
-//! A target may have some of it already, torn even, where an object was written while it was copied; but what the log after
-//! `base` names as changed is copied again, whatever the target has of it. Of all else it has what was there at `base`: every copy
-//! of an object ends with its size at a time after that, and what the log tells is told of ranges, up to infinity. So it is with each
-//! further round, too. A target must not keep what others lost: so it counts as incomplete until what was copied is durable
-//! on all members. It takes part in no interval meanwhile, and what it notes says so: it is older than any member's copy.
-//!
-//! What each target lacks is asked at once (the *survey*), so that the PG can say what it waits for, and how urgent that is.
+//! Brings up the members to be, as the primary that serves.
 
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::bug::Bug;
-use super::cluster::ClusterMap;
-use super::copying::Copying;
-use super::force::Forced;
-use super::history::History;
-use super::info::PgInfo;
-use super::leadership::Leadership;
-use super::log::PgLog;
-use super::message::{LogUpdate, PeerBody, PeeringId};
-use super::outbox::Outbox;
-use super::output::Ctx;
-use super::perf::DropReason;
-use super::push::{Lacking, SyncPlan};
-use super::recent::State;
-use super::replicated::source::Feeding;
-use super::site::Site;
-use super::stats::Counters;
-use super::store_queue::StoreQueue;
-use super::stored_copy::StoredCopy;
+use super::{Backfill, Need, Step, Target, Turn};
+use crate::pg::bug::Bug;
+use crate::pg::copying::Copying;
+use crate::pg::counters::Counters;
+use crate::pg::history::History;
+use crate::pg::info::PgInfo;
+use crate::pg::leadership::Leadership;
+use crate::pg::log::PgLog;
+use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
+use crate::pg::outbox::Outbox;
+use crate::pg::output::Ctx;
+use crate::pg::perf::DropReason;
+use crate::pg::push::{Lacking, SyncPlan};
+use crate::pg::replicated::source::handler::Feeding;
+use crate::pg::site::Site;
+use crate::pg::store_queue::StoreQueue;
+use crate::pg::stored_copy::StoredCopy;
 
 /// How often what was written meanwhile is copied, before the rest must do.
 const ROUNDS: u32 = 10;
@@ -57,264 +32,18 @@ const ROOM_AGAIN: u64 = 30_000_000;
 /// The same where an object can't be read (Ceph's `osd_recovery_retry_interval`).
 const UNREADABLE_AGAIN: u64 = 30_000_000;
 
-/// Priorities, as Ceph's: what an operator wants first; objects that logs name; PGs that lack copies, more the more they lack;
-/// PGs that are only in the wrong place. A pool's `recovery_priority` moves a PG within its class.
-const FORCED: u8 = 255;
-const RECOVERY: i64 = 180;
-const RECOVERY_MOST: i64 = 219;
-const DEGRADED: i64 = 140;
-const MISPLACED: i64 = 100;
-
-/// What a primary does for the members to be.
-#[derive(Debug, Default)]
-pub(super) struct Backfill {
-    /// Those that lack something; the first is under way.
-    targets: Vec<Target>,
-    /// How many do not any more.
-    done: usize,
-    step: Step,
-    /// The rounds that the first took.
-    rounds: u32,
-    turn: Turn,
-    /// When it may go on after a failure.
-    not_before: u64,
-    /// Seconds for which the target has not answered.
-    silent: u32,
-}
-
-/// A member to be.
-#[derive(Debug)]
-struct Target {
-    osd: i32,
-    /// What it lacked when it was asked; `None` as long as it has not said.
-    need: Option<Need>,
-    /// Whether its objects are as its log says.
-    exact: bool,
-    /// Whether it has a copy, of which something may be removed.
-    has_copy: bool,
-    /// The PG's version when it had no room for all of it, but everything was removed that does not belong there.
-    purged: Option<EVersion>,
-}
-
-/// What is to be copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    /// So many objects, which logs name.
-    Objects(usize),
-    /// Logs do not tell: all are compared.
-    All,
-}
-
-/// Whether it is the PG's turn.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    #[default]
-    Waiting,
-    /// Here it is; the target was asked whether it is there too.
-    Asked,
-    /// It is.
-    Taken,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    #[default]
-    Idle,
-    Info,
-    Log,
-    Copying {
-        base: EVersion,
-    },
-    Settling {
-        base: EVersion,
-        until: EVersion,
-    },
-    Noting,
-    Handover,
-}
-
-/// What a PG says about its copying.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackfillState {
-    /// Nothing is to be done.
-    Idle,
-    /// There is something to do, but others come first.
-    Waiting,
-    /// It is its turn on this OSD, not yet on the target.
-    Reserving,
-    /// Objects are copied.
-    Running,
-}
-
-impl Backfill {
-    /// For these targets. `temporary`: the acting set is not the one that should be, and to be given up when they are done.
-    pub(super) fn new(targets: Vec<i32>, temporary: bool) -> Self {
-        let given_up = targets.is_empty() && temporary;
-        Self {
-            targets: targets
-                .into_iter()
-                .map(|osd| Target {
-                    osd,
-                    need: None,
-                    exact: false,
-                    has_copy: false,
-                    purged: None,
-                })
-                .collect(),
-            done: usize::from(given_up),
-            step: if given_up { Step::Handover } else { Step::Idle },
-            ..Self::default()
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.targets.is_empty() && self.done == 0
-    }
-
-    /// What the PG is doing for members to be.
-    pub(super) fn state(&self) -> BackfillState {
-        match self.turn {
-            _ if self.is_idle() || self.step == Step::Handover => BackfillState::Idle,
-            Turn::Waiting => BackfillState::Waiting,
-            Turn::Asked => BackfillState::Reserving,
-            Turn::Taken => BackfillState::Running,
-        }
-    }
-
-    /// The same, as one of the states of a PG.
-    pub(super) fn standing(&self) -> State {
-        match (self.state(), self.step) {
-            (_, Step::Handover) => State::Handover,
-            (BackfillState::Idle, _) => State::Active,
-            (BackfillState::Waiting, _) => State::CopyWaiting,
-            (BackfillState::Reserving, _) => State::CopyReserving,
-            (BackfillState::Running, Step::Idle | Step::Info | Step::Log) => State::Comparing,
-            (BackfillState::Running, Step::Copying { .. }) => State::Copying,
-            (BackfillState::Running, Step::Settling { .. }) => State::Settling,
-            (BackfillState::Running, Step::Noting) => State::Noting,
-        }
-    }
-
-    /// What copying waits for, if there is something to copy.
-    pub(super) fn waits_for(&self) -> Option<String> {
-        let target = self.first().unwrap_or(-1);
-        Some(match self.standing() {
-            State::Handover => "the monitors to end the temporary acting set".to_owned(),
-            State::CopyWaiting => format!("its turn to copy to osd.{target}"),
-            State::CopyReserving => format!("osd.{target} to take its turn to be copied to"),
-            State::Comparing => format!("osd.{target} to tell what it lacks"),
-            State::Copying => format!("osd.{target} to take what it lacks"),
-            State::Settling => format!("all members to have durable what osd.{target} got"),
-            State::Noting => format!("osd.{target} to note durably that it is complete"),
-            _ => return None,
-        })
-    }
-
-    /// Whether the target under way has no room for what it would get.
-    pub(super) fn is_target_full(&self, map: &dyn ClusterMap) -> bool {
-        self.targets.first().is_some_and(|t| t.is_full(map))
-    }
-
-    /// Whether the target had no room for something when it was last copied to.
-    pub(super) fn is_target_roomless(&self) -> bool {
-        self.targets.first().is_some_and(|t| t.purged.is_some())
-    }
-
-    /// Whether nothing is to be copied for now, as flags say.
-    pub(super) fn is_held(&self, site: &Site) -> bool {
-        let has_all = site.lacking_members() == 0;
-        let (map, compares) = (&site.map, self.need() == Some(Need::All));
-        map.no_recover() || compares && (map.no_backfill() || map.no_rebalance() && has_all)
-    }
-
-    /// Whether a full target would only be shown again what it has no room for.
-    fn is_purged(&self, now: EVersion) -> bool {
-        let target = self.targets.first();
-        target.is_some_and(|t| !t.has_copy || t.purged == Some(now))
-    }
-
-    /// Whether the PG, whose version is `now`, would begin to copy. To a target that is full, what is only to remove what does not
-    /// belong there.
-    pub(super) fn may_copy(&self, site: &Site, now: EVersion, usec: u64) -> bool {
-        let may_begin = self.turn == Turn::Waiting && self.need().is_some() && usec >= self.not_before;
-        may_begin && !self.is_held(site) && !(self.is_target_full(&*site.map) && self.is_purged(now))
-    }
-
-    /// How urgent it is, as in Ceph: what logs name first, then what is degraded, then what is only in the wrong place.
-    pub(super) fn priority(&self, site: &Site, forced: Forced) -> u8 {
-        let lacking = site.lacking_members();
-        let (base, most) = match self.need() {
-            need if forced.holds(need) => return FORCED,
-            Some(Need::Objects(_)) => (RECOVERY, RECOVERY_MOST),
-            _ if lacking > 0 => (DEGRADED + i64::try_from(lacking).unwrap_or(0), RECOVERY - 1),
-            _ => (MISPLACED, DEGRADED - 1),
-        };
-        (base + site.pool.recovery_priority).clamp(0, most) as u8
-    }
-
-    /// How many log entries, in PGs' usual shares, are kept: more while members to be need them.
-    pub(super) fn log_stretch(&self) -> usize {
-        if self.is_idle() { 1 } else { 20 }
-    }
-
-    /// The target under way.
-    pub(super) fn first(&self) -> Option<i32> {
-        self.targets.first().map(|t| t.osd)
-    }
-
-    /// Whether objects may be copied.
-    pub(super) fn has_turn(&self) -> bool {
-        self.turn == Turn::Taken
-    }
-
-    /// What the target under way lacked.
-    pub(super) fn need(&self) -> Option<Need> {
-        self.targets.first().and_then(|t| t.need)
-    }
-
-    /// What each member to be lacks still: of the one under way what its feed has `left`, if it has begun.
-    pub(super) fn lacking(&self, objects: i64, left: Option<i64>) -> Vec<i64> {
-        let of = |(i, t): (usize, &Target)| match (t.need, self.step) {
-            (_, Step::Settling { .. } | Step::Noting) if i == 0 => 0,
-            (_, Step::Copying { .. }) if i == 0 && left.is_some() => left.unwrap_or(0),
-            (Some(Need::Objects(n)), _) => i64::try_from(n).unwrap_or(objects).min(objects),
-            (Some(Need::All) | None, _) => objects,
-        };
-        self.targets.iter().enumerate().map(of).collect()
-    }
-}
-
-impl Target {
-    /// Whether it has no room for what it would get.
-    fn is_full(&self, map: &dyn ClusterMap) -> bool {
-        map.osd(self.osd).is_some_and(|o| match self.need {
-            Some(Need::All) => o.backfillfull,
-            Some(Need::Objects(_)) | None => o.full,
-        })
-    }
-}
-
-impl Need {
-    fn of(plan: &SyncPlan) -> Self {
-        match plan {
-            SyncPlan::Objects(keys) => Self::Objects(keys.len()),
-            SyncPlan::Backfill => Self::All,
-        }
-    }
-}
-
 /// Brings up the members to be of a PG that serves.
-pub(super) struct Backfilling<'a> {
-    pub(super) site: &'a Site,
-    pub(super) copy: &'a StoredCopy,
-    pub(super) store: &'a mut StoreQueue,
-    pub(super) outbox: &'a mut Outbox,
-    pub(super) lead: &'a Leadership,
-    pub(super) backfill: &'a mut Backfill,
+pub(in crate::pg) struct Backfilling<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    pub(in crate::pg) lead: &'a Leadership,
+    pub(in crate::pg) backfill: &'a mut Backfill,
     /// Up to where all members are durable.
-    pub(super) committed: EVersion,
-    pub(super) copying: &'a mut Copying,
-    pub(super) counters: &'a mut Counters,
+    pub(in crate::pg) committed: EVersion,
+    pub(in crate::pg) copying: &'a mut Copying,
+    pub(in crate::pg) counters: &'a mut Counters,
 }
 
 impl Backfilling<'_> {
@@ -337,7 +66,7 @@ impl Backfilling<'_> {
     }
 
     /// It is the PG's turn to copy; the target is asked whether it is its turn there.
-    pub(super) fn grant(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn grant(&mut self, cx: &mut Ctx<'_>) {
         let (id, priority, usec) = (
             self.lead.id,
             self.backfill.priority(self.site, self.lead.forced),
@@ -355,7 +84,7 @@ impl Backfilling<'_> {
     }
 
     /// Others come first: what is under way goes on later where it was.
-    pub(super) fn revoke(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn revoke(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         if let Some(b) = self.backfill()
             && b.turn != Turn::Waiting
@@ -367,7 +96,7 @@ impl Backfilling<'_> {
     }
 
     /// The target says that it is the PG's turn there.
-    pub(super) fn turn_granted(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn turn_granted(&mut self, from: i32, cx: &mut Ctx<'_>) {
         let pgid = self.site.pgid;
         let asked = |b: &&mut Backfill| b.turn == Turn::Asked && b.first() == Some(from);
         let Some(b) = self.backfill().filter(asked) else {
@@ -382,7 +111,7 @@ impl Backfilling<'_> {
     }
 
     /// The target says that others come first there.
-    pub(super) fn turn_revoked(&mut self, from: i32) {
+    pub(in crate::pg) fn turn_revoked(&mut self, from: i32) {
         if let Some(b) = self.backfill()
             && b.first() == Some(from)
         {
@@ -391,7 +120,7 @@ impl Backfilling<'_> {
     }
 
     /// Asks the targets that have not said it what they have.
-    pub(super) fn survey_targets(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn survey_targets(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         let Some(b) = self.backfill().filter(|b| b.turn == Turn::Waiting) else {
             return;
@@ -442,7 +171,7 @@ impl Backfilling<'_> {
     }
 
     /// Whether an OSD's answer was for this.
-    pub(super) fn backfill_info(
+    pub(in crate::pg) fn backfill_info(
         &mut self,
         from: i32,
         id: PeeringId,
@@ -475,7 +204,7 @@ impl Backfilling<'_> {
     }
 
     /// A target's log.
-    pub(super) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
         let Some(b) = self.backfill() else { return };
         let under_way = b.step == Step::Log && b.first() == Some(from);
         let exact = b.targets.iter().any(|t| t.osd == from && t.exact);
@@ -499,7 +228,7 @@ impl Backfilling<'_> {
     }
 
     /// What was to be copied is.
-    pub(super) fn backfill_copied(&mut self, target: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_copied(&mut self, target: i32, cx: &mut Ctx<'_>) {
         let until = self.copy.info.last_update;
         let Some(b) = self.backfill() else { return };
         if let Step::Copying { base } = b.step
@@ -511,7 +240,7 @@ impl Backfilling<'_> {
     }
 
     /// The target has no room for what was to be copied.
-    pub(super) fn backfill_refused(&mut self, target: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_refused(&mut self, target: i32, cx: &mut Ctx<'_>) {
         let Some(b) = self.backfill().filter(|b| b.first() == Some(target)) else {
             return;
         };
@@ -540,7 +269,7 @@ impl Backfilling<'_> {
     }
 
     /// It could not be.
-    pub(super) fn backfill_failed(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_failed(&mut self, cx: &mut Ctx<'_>) {
         let pause = match self.copying.unreadable {
             Some(_) => UNREADABLE_AGAIN,
             None => AGAIN,
@@ -565,7 +294,7 @@ impl Backfilling<'_> {
     }
 
     /// A connection to or from an OSD was lost.
-    pub(super) fn backfill_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.first() == Some(osd)
             && (matches!(b.step, Step::Info | Step::Log | Step::Noting) || b.turn == Turn::Asked)
@@ -575,7 +304,7 @@ impl Backfilling<'_> {
     }
 
     /// Goes on when everything that may have been copied is durable on all members. Cheap: called after every event.
-    pub(super) fn backfill_on(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_on(&mut self, cx: &mut Ctx<'_>) {
         let Step::Settling { base, until } = self.backfill.step else {
             return;
         };
@@ -647,7 +376,7 @@ impl Backfilling<'_> {
     }
 
     /// A target remembers that it is complete up to the version that it was told.
-    pub(super) fn backfill_noted(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_noted(&mut self, from: i32, cx: &mut Ctx<'_>) {
         if let Some(b) = self.backfill()
             && b.step == Step::Noting
             && b.first() == Some(from)
@@ -670,7 +399,7 @@ impl Backfilling<'_> {
     }
 
     /// Time passes.
-    pub(super) fn backfill_tick(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn backfill_tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = self.site.cfg.peering_retry;
         self.survey_targets(cx);
         self.prefer_room();

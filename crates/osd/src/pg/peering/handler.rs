@@ -1,24 +1,6 @@
-//! Peering, the primary's side: agree with all members on one copy before serving.
-//!
-//! ```text
-//! Waiting ── a down OSD may hold a newer copy, or members are too few; a new map decides
-//! Flushing ── own transactions must be durable first
-//! Infos ── what do the members have?
-//! Strays ── what do others have, where the PG may have served since?
-//! Logs ── how do the copies differ?
-//! Acting ── members that lack much give way to others for a while
-//! Syncing ── the holder of the newest copy brings the others up to it
-//! Counting ── objects and bytes, after a split
-//! UpThru ── the map must say that this OSD is up in this interval
-//! Lease ── members of earlier intervals may answer reads a while longer
-//! Activating ── every member remembers durably that it took part
-//! ```
-//!
-//! Every acknowledged write was durable on all members of its interval, and they all remembered durably that the interval
-//! was active before it took any write. So the newest copy, by epoch of the last activation and then by version, has
-//! them all; it only must be found, which is what [`super::peering_prior`] is about.
+//! Leads an attempt to agree, as its primary.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,191 +8,43 @@ use spirula_denc::decode_all;
 use spirula_invariant::dropped;
 use spirula_maps::{EVersion, snap};
 
-use super::backend::Copies;
-use super::bug::Bug;
-use super::copying::Copying;
-use super::dups::DupBatch;
-use super::fetch::ReadError;
-use super::history::History;
-use super::info::PgInfo;
-use super::key;
-use super::leadership::Leadership;
-use super::log::{PgLog, Usage};
-use super::message::{LogUpdate, PeerBody, PeeringId};
-use super::object::ObjectInfo;
-use super::outbox::Outbox;
-use super::output::{Ctx, Output, Page};
-use super::peering_prior::Prior;
-use super::perf::DropReason;
-use super::promise::Promise;
-use super::push::SyncPlan;
-use super::recent::{Recent, State};
-use super::site::Site;
-use super::store_queue::{Commit, Pending, StoreQueue};
-use super::stored_copy::StoredCopy;
-
-/// Where peering stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stage {
-    Waiting(Wait),
-    Flushing,
-    Infos,
-    Strays,
-    Logs,
-    Acting(Vec<i32>),
-    Syncing(BTreeSet<i32>),
-    Counting,
-    UpThru,
-    Lease,
-    Activating(BTreeSet<i32>),
-}
-
-/// What peering waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// Fewer than `min_size` members are up.
-    MinSize,
-    /// OSDs that are down and may hold a newer copy.
-    Down(Vec<i32>),
-    /// No copy is complete.
-    Incomplete,
-    /// The pool's kind is not served.
-    Unsupported,
-}
-
-impl Stage {
-    /// The same, as one of the states of a PG.
-    pub(super) fn standing(&self) -> State {
-        match self {
-            Self::Waiting(Wait::MinSize) => State::MinSize,
-            Self::Waiting(Wait::Down(_)) => State::Down,
-            Self::Waiting(Wait::Incomplete) => State::Incomplete,
-            Self::Waiting(Wait::Unsupported) => State::Unsupported,
-            Self::Flushing => State::Flushing,
-            Self::Infos => State::Infos,
-            Self::Strays => State::Strays,
-            Self::Logs => State::Logs,
-            Self::Acting(_) => State::Acting,
-            Self::Syncing(_) => State::Syncing,
-            Self::Counting => State::Counting,
-            Self::UpThru => State::UpThru,
-            Self::Lease => State::Lease,
-            Self::Activating(_) => State::Activating,
-        }
-    }
-}
-
-/// An attempt to agree.
-#[derive(Debug)]
-pub(super) struct Peering {
-    pub stage: Stage,
-    /// When it last went on, microseconds.
-    pub progress: u64,
-    /// Begin anew at the next tick: a connection was lost.
-    pub retry: bool,
-    /// Begin anew at this time, in microseconds: a member may have room then.
-    pub again: Option<u64>,
-    /// OSDs whose answer is awaited.
-    pub asked: BTreeSet<i32>,
-    /// Every OSD that is up was asked.
-    pub asked_all: bool,
-    /// Until when others may answer reads in earlier intervals.
-    pub promised: Promise,
-    /// What the others have.
-    pub infos: Copies,
-    /// Their logs.
-    pub logs: BTreeMap<i32, PgLog>,
-    /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
-    pub dups: Vec<DupBatch>,
-    /// Who has the newest copy.
-    pub auth: i32,
-    /// What each member's log will become.
-    pub updates: BTreeMap<i32, LogUpdate>,
-    /// What was counted so far.
-    counted: Usage,
-    /// What becomes of it, if that is decided.
-    pub next: Option<Next>,
-}
+use super::{Next, Peering, Prior, Stage, Wait};
+use crate::pg::bug::Bug;
+use crate::pg::copying::Copying;
+use crate::pg::dups::DupBatch;
+use crate::pg::fetch::ReadError;
+use crate::pg::history::History;
+use crate::pg::info::PgInfo;
+use crate::pg::key;
+use crate::pg::leadership::Leadership;
+use crate::pg::log::{PgLog, Usage};
+use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
+use crate::pg::object::ObjectInfo;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Ctx, Output, Page};
+use crate::pg::perf::DropReason;
+use crate::pg::promise::Promise;
+use crate::pg::push::SyncPlan;
+use crate::pg::recent::Recent;
+use crate::pg::site::Site;
+use crate::pg::store_queue::{Commit, Pending, StoreQueue};
+use crate::pg::stored_copy::StoredCopy;
 
 /// Objects counted in one step.
 const COUNT_PAGE: usize = 512;
 /// Microseconds after which a member that had no room, and without which the PG can't serve, is tried again.
 const ROOM_AGAIN: u64 = 5_000_000;
 
-impl Peering {
-    pub(super) fn new(usec: u64) -> Self {
-        Self {
-            stage: Stage::Flushing,
-            progress: usec,
-            retry: false,
-            again: None,
-            asked: BTreeSet::new(),
-            asked_all: false,
-            promised: Promise::default(),
-            infos: BTreeMap::new(),
-            logs: BTreeMap::new(),
-            dups: Vec::new(),
-            auth: -1,
-            updates: BTreeMap::new(),
-            counted: Usage::default(),
-            next: None,
-        }
-    }
-}
-
-impl Peering {
-    /// Whether copies of others than the members matter.
-    fn wants_strays(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
-        )
-    }
-
-    /// Whether members that have no room are all that it waits for.
-    pub(super) fn awaits_room(&self, roomless: &BTreeSet<i32>) -> bool {
-        matches!(&self.stage, Stage::Syncing(left) if left.iter().all(|o| roomless.contains(o)))
-    }
-
-    pub(super) fn knows_of(&self, osd: i32) -> bool {
-        self.asked.contains(&osd) || self.infos.contains_key(&osd)
-    }
-
-    /// Whether an OSD is at work for this attempt.
-    pub(super) fn awaits(&self, osd: i32) -> bool {
-        match &self.stage {
-            Stage::Syncing(left) => left.contains(&osd) || self.auth == osd,
-            Stage::Activating(left) => left.contains(&osd),
-            Stage::Infos | Stage::Strays | Stage::Logs => self.asked.contains(&osd),
-            Stage::Waiting(_)
-            | Stage::Flushing
-            | Stage::Acting(_)
-            | Stage::Counting
-            | Stage::UpThru
-            | Stage::Lease => false,
-        }
-    }
-}
-
-/// What becomes of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    /// It begins anew.
-    Anew,
-    /// All agree: the PG serves.
-    Serve,
-}
-
 /// Leads an attempt to agree.
-pub(super) struct Agreeing<'a> {
-    pub(super) site: &'a Site,
-    pub(super) copy: &'a mut StoredCopy,
-    pub(super) store: &'a mut StoreQueue,
-    pub(super) outbox: &'a mut Outbox,
-    pub(super) lead: &'a mut Leadership,
-    pub(super) peering: &'a mut Peering,
-    pub(super) copying: &'a mut Copying,
-    pub(super) recent: &'a mut Recent,
+pub(in crate::pg) struct Agreeing<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a mut StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    pub(in crate::pg) lead: &'a mut Leadership,
+    pub(in crate::pg) peering: &'a mut Peering,
+    pub(in crate::pg) copying: &'a mut Copying,
+    pub(in crate::pg) recent: &'a mut Recent,
 }
 
 impl Agreeing<'_> {
@@ -221,7 +55,7 @@ impl Agreeing<'_> {
     }
 
     /// Begins: first, all that this OSD has submitted must be durable.
-    pub(super) fn begin(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn begin(&mut self, cx: &mut Ctx<'_>) {
         if !self.site.pool.replicated {
             return self.wait_for(Wait::Unsupported, cx);
         }
@@ -232,14 +66,14 @@ impl Agreeing<'_> {
     }
 
     /// The last of this OSD's transactions is durable.
-    pub(super) fn quiesced(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn quiesced(&mut self, cx: &mut Ctx<'_>) {
         if self.peering.stage == Stage::Flushing {
             self.ask_members(cx);
         }
     }
 
     /// An OSD says what it has: asked, or because its copy belongs elsewhere.
-    pub(super) fn notified(
+    pub(in crate::pg) fn notified(
         &mut self,
         from: i32,
         id: PeeringId,
@@ -260,7 +94,13 @@ impl Agreeing<'_> {
     }
 
     /// Another OSD's log.
-    pub(super) fn log_received(&mut self, from: i32, log: PgLog, dups: Vec<DupBatch>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn log_received(
+        &mut self,
+        from: i32,
+        log: PgLog,
+        dups: Vec<DupBatch>,
+        cx: &mut Ctx<'_>,
+    ) {
         let p = &mut *self.peering;
         if p.stage != Stage::Logs || !p.asked.remove(&from) {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
@@ -274,7 +114,7 @@ impl Agreeing<'_> {
     }
 
     /// A member is equal to the newest copy now.
-    pub(super) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn sync_done(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         let Stage::Syncing(left) = &mut self.peering.stage else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, of = osd);
         };
@@ -286,7 +126,7 @@ impl Agreeing<'_> {
     }
 
     /// A member has no room for all that it lacks. Others serve without it, if they are enough; else it is tried again.
-    pub(super) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn sync_refused(&mut self, osd: i32, cx: &mut Ctx<'_>) {
         let again = !self.lead.roomless.insert(osd);
         let pause = if again { ROOM_AGAIN } else { 0 };
         self.peering.progress = cx.usec;
@@ -294,7 +134,7 @@ impl Agreeing<'_> {
     }
 
     /// The holder could not go on.
-    pub(super) fn sync_failed(&mut self) {
+    pub(in crate::pg) fn sync_failed(&mut self) {
         self.peering.retry = true;
         let auth = self.peering.auth;
         if !self.lead.unfit.insert(auth) {
@@ -304,7 +144,7 @@ impl Agreeing<'_> {
     }
 
     /// A member remembers that it took part.
-    pub(super) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn member_activated(&mut self, from: i32, cx: &mut Ctx<'_>) {
         let Stage::Activating(left) = &mut self.peering.stage else {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         };
@@ -316,7 +156,7 @@ impl Agreeing<'_> {
     }
 
     /// A new map within the interval: OSDs came or went, or this one is recorded as up.
-    pub(super) fn recheck(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn recheck(&mut self, cx: &mut Ctx<'_>) {
         let lost_helper = self.has_lost_helper();
         let (p, site) = (&mut *self.peering, self.site);
         match p.stage {
@@ -350,7 +190,7 @@ impl Agreeing<'_> {
     }
 
     /// Time passes.
-    pub(super) fn tick(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn tick(&mut self, cx: &mut Ctx<'_>) {
         let patience = u64::from(self.site.cfg.peering_retry) * 1_000_000;
         let p = &*self.peering;
         let patient = matches!(
@@ -379,7 +219,7 @@ impl Agreeing<'_> {
         }
     }
 
-    pub(super) fn wait_for(&mut self, wait: Wait, cx: &Ctx<'_>) {
+    pub(in crate::pg) fn wait_for(&mut self, wait: Wait, cx: &Ctx<'_>) {
         self.enter(Stage::Waiting(wait), cx);
     }
 
@@ -402,7 +242,7 @@ impl Agreeing<'_> {
         self.infos_complete(cx);
     }
 
-    pub(super) fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         for osd in osds {
             self.outbox.send(osd, id, PeerBody::Query, false, cx);
@@ -556,7 +396,7 @@ impl Agreeing<'_> {
     }
 
     /// Every member shall remember that it took part. Objects are equal everywhere.
-    pub(super) fn activate(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn activate(&mut self, cx: &mut Ctx<'_>) {
         let (id, members, pg_num) = (self.lead.id, self.site.interval.members(), self.site.pool.pg_num);
         let recorded =
             self.site.interval.is_recorded(&*self.site.map) || self.site.cfg.has_bug(Bug::NoUpThru);
@@ -622,7 +462,7 @@ impl Agreeing<'_> {
     }
 
     /// Objects to be counted.
-    pub(super) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn counted(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let p = &mut *self.peering;
         if p.stage != Stage::Counting {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);

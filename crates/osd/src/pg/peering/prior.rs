@@ -8,27 +8,16 @@
 //! Where no copy's past is known from that activation on, as maps were missed or there is no copy, every OSD is asked, and
 //! one that is down is waited for, unless it was down already then.
 
-use super::bug::Bug;
-use super::history::History;
-use super::peering::{Agreeing, Peering};
-use super::replicated::newest_activation;
-
-/// What is to be done about OSDs that may hold a newer copy than those that answered.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Prior {
-    /// Nothing: none can.
-    Enough,
-    /// Ask these.
-    Ask(Vec<i32>),
-    /// Ask every one.
-    AskAll,
-    /// Wait for these.
-    Down(Vec<i32>),
-}
+use super::Prior;
+use crate::pg::bug::Bug;
+use crate::pg::history::History;
+use crate::pg::peering::Peering;
+use crate::pg::peering::handler::Agreeing;
+use crate::pg::replicated::newest_activation;
 
 impl Agreeing<'_> {
     /// What the answers so far leave to be asked.
-    pub(super) fn prior(&self) -> Prior {
+    pub(in crate::pg) fn prior(&self) -> Prior {
         let p = &*self.peering;
         if self.site.cfg.has_bug(Bug::NoPrior) {
             return Prior::Enough;
@@ -45,7 +34,7 @@ impl Agreeing<'_> {
     }
 
     /// Whether somebody may answer reads who was promised that, and does not know yet that the interval has ended.
-    pub(super) fn is_read_elsewhere(&self, usec: u64) -> bool {
+    pub(in crate::pg) fn is_read_elsewhere(&self, usec: u64) -> bool {
         let p = &*self.peering;
         let by_members = usec < p.promised.members && !self.site.cfg.has_bug(Bug::NoSharedWait);
         if usec >= p.promised.primary && !by_members {
@@ -69,7 +58,7 @@ impl Agreeing<'_> {
 
     /// Whether a copy may be the newest one that is announced unasked: its OSD was a member of an interval that matters, or it is not
     /// known who was.
-    pub(super) fn may_matter(&self, osd: i32) -> bool {
+    pub(in crate::pg) fn may_matter(&self, osd: i32) -> bool {
         let p = &*self.peering;
         let since = newest_activation(&p.infos).max(self.site.pool.created);
         let history = self.known_history(p, since);

@@ -1,129 +1,43 @@
-//! Leases: what lets a primary answer reads without asking anybody, and why a deposed one stops in time.
-//!
-//! A write of a primary that others no longer follow is never acknowledged, as a member is missing. A read asks nobody, so a
-//! primary that is cut off would go on to answer with what it has. So it answers reads only while it holds a lease, which
-//! all other members grant: each of them promises that for some time it takes part in no later interval that serves
-//! without its primary knowing of the promise. The primary counts the time from when it asked, a member from when it
-//! granted, so the lease ends first. It is asked for only when somebody reads, and again before it ends.
-//!
-//! A new primary hears of the promises with the members' infos, and waits for their end before it activates the PG, unless
-//! whoever led the intervals before has answered, and so left them, or is known to be dead. A member that was started
-//! anew does not know what it promised, and counts as if it had done so just then.
-//!
-//! A primary may share its lease with members that would like to answer reads ([`super::replica_read`]). Then what it was promised
-//! holds for all of them, and a new primary waits for its end unless each member has answered or is known to be dead.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Keeps a lease, as the primary that serves.
 
 use bytes::Bytes;
 use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
-use super::leadership::Leadership;
-use super::message::PeerBody;
-use super::op::ClientOp;
-use super::outbox::Outbox;
-use super::output::Ctx;
-use super::perf::DropReason;
-use super::promise::Promise;
-use super::site::Site;
+use super::{Lease, RENEW_AT, Waiting};
+use crate::pg::leadership::Leadership;
+use crate::pg::message::PeerBody;
+use crate::pg::op::ClientOp;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::Ctx;
+use crate::pg::perf::DropReason;
+use crate::pg::promise::Promise;
+use crate::pg::role::Role;
+use crate::pg::serving::Serving;
+use crate::pg::site::Site;
 
-/// What remains of a lease when it is renewed, as a part of the whole.
-pub(super) const RENEW_AT: u64 = 2;
 /// What clocks may run apart, as a part of the time.
 const DRIFT: u64 = 10;
 /// After this time, in microseconds, a question without an answer is asked again.
 const AGAIN: u64 = 1_000_000;
 /// Leases are asked for so that they may be shared for this many times their length after a member has asked.
 const SHARED_FOR: u64 = 4;
-/// Ticks that reads may wait before the PG shows as laggy.
-const LATE: u32 = 2;
-
-/// A primary's lease, and what waits for it.
-#[derive(Debug, Default)]
-pub(super) struct Lease {
-    /// Until when reads may be answered; all times in microseconds of this OSD's clock.
-    until: u64,
-    /// Until when it may be shared.
-    shared_until: u64,
-    /// When the members were asked for the next one; 0 when they were not.
-    asked: u64,
-    /// Whether that may be shared.
-    asked_shared: bool,
-    /// Who asked for a share and got none, and when by its clock.
-    sharers: BTreeMap<i32, u64>,
-    /// Until when the next one is asked for so that it may be shared.
-    sharing: u64,
-    /// Who has not granted it.
-    missing: BTreeSet<i32>,
-    /// Objects whose reads wait.
-    keys: Vec<Bytes>,
-    /// Listings that wait.
-    ops: Vec<ClientOp>,
-    /// Looks at the clock since something began to wait.
-    late: u32,
-}
-
-impl Lease {
-    /// Whether reads may be answered now.
-    pub(super) fn holds(&self, usec: u64) -> bool {
-        usec < self.until
-    }
-
-    /// The ops that wait here and not for an object.
-    pub(super) fn into_ops(self) -> Vec<ClientOp> {
-        self.ops
-    }
-
-    /// The ops that wait here and not for an object.
-    pub(super) fn ops(&self) -> impl Iterator<Item = &ClientOp> {
-        self.ops.iter()
-    }
-
-    /// A client's connection ended: the ops that it sent and that wait here are dropped.
-    pub(super) fn drop_ops(&mut self, conn: u64) {
-        self.ops.retain(|op| op.client.conn != conn);
-    }
-
-    fn is_wanted(&self) -> bool {
-        !self.keys.is_empty() || !self.ops.is_empty()
-    }
-
-    /// The members that have not granted it.
-    pub(super) fn missing(&self) -> &BTreeSet<i32> {
-        &self.missing
-    }
-
-    /// Whether reads have waited for seconds.
-    pub(super) fn is_late(&self) -> bool {
-        self.late > LATE
-    }
-}
-
-/// Reads that a lease lets go on.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// Objects whose reads waited.
-    pub(super) keys: Vec<Bytes>,
-    /// Listings that waited.
-    pub(super) ops: Vec<ClientOp>,
-}
 
 /// The lease of a primary that serves.
-pub(super) struct Leasing<'a> {
-    pub(super) site: &'a Site,
-    pub(super) lead: &'a mut Leadership,
-    pub(super) outbox: &'a mut Outbox,
+pub(in crate::pg) struct Leasing<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) lead: &'a mut Leadership,
+    pub(in crate::pg) outbox: &'a mut Outbox,
     /// The other members, and up to where each is durable.
-    pub(super) peers: &'a [(i32, EVersion)],
+    pub(in crate::pg) peers: &'a [(i32, EVersion)],
     /// Up to where all are.
-    pub(super) committed: EVersion,
-    pub(super) lease: &'a mut Lease,
+    pub(in crate::pg) committed: EVersion,
+    pub(in crate::pg) lease: &'a mut Lease,
 }
 
 impl Leasing<'_> {
     /// Asks for the next lease in time, now that somebody reads.
-    pub(super) fn keep_lease(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn keep_lease(&mut self, cx: &mut Ctx<'_>) {
         let left = self.lease.until.saturating_sub(cx.usec);
         let asked = cx.usec.saturating_sub(self.lease.asked) < AGAIN;
         if !self.peers.is_empty() && !asked && left < self.site.cfg.read_lease_us / RENEW_AT {
@@ -145,7 +59,7 @@ impl Leasing<'_> {
     }
 
     /// The reads of an object wait for the lease.
-    pub(super) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         self.keep_lease(cx);
         if !self.lease.keys.contains(key) {
             self.lease.keys.push(key.clone());
@@ -153,14 +67,14 @@ impl Leasing<'_> {
     }
 
     /// A listing waits for the lease.
-    pub(super) fn list_later(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn list_later(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         self.keep_lease(cx);
         op.reset();
         self.lease.ops.push(op);
     }
 
     /// A member would like to answer reads.
-    pub(super) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
         let length = self.site.cfg.read_lease_us;
         if self.peers.iter().all(|(o, _)| *o != from) {
             return dropped!(cx.perf.dropped, DropReason::PeerForeign; pg = self.site.pgid, from = from);
@@ -201,7 +115,7 @@ impl Leasing<'_> {
     }
 
     /// A member has granted the lease that was asked for at `stamp`. Returns what may go on.
-    pub(super) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) -> Waiting {
+    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) -> Waiting {
         let length = self.site.cfg.read_lease_us;
         let lease = &mut *self.lease;
         if stamp != lease.asked || !lease.missing.remove(&from) {
@@ -230,7 +144,7 @@ impl Leasing<'_> {
     }
 
     /// The question to an OSD or its answer is lost: it counts as not asked.
-    pub(super) fn reset(&mut self, osd: i32) {
+    pub(in crate::pg) fn reset(&mut self, osd: i32) {
         if self.lease.missing.contains(&osd) {
             self.lease.asked = 0;
             self.lease.missing.clear();
@@ -238,12 +152,55 @@ impl Leasing<'_> {
     }
 
     /// Asks again where the question or an answer may be lost.
-    pub(super) fn tick(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn tick(&mut self, cx: &mut Ctx<'_>) {
         if self.lease.is_wanted() {
             self.lease.late = self.lease.late.saturating_add(1);
             if self.lease.asked == 0 || cx.usec.saturating_sub(self.lease.asked) >= AGAIN {
                 self.ask_lease(cx);
             }
+        }
+    }
+}
+
+impl Serving<'_> {
+    /// The lease of a primary that serves.
+    pub(in crate::pg) fn leasing(&mut self) -> Option<Leasing<'_>> {
+        let Role::Active(a) = &mut self.role else {
+            return None;
+        };
+        Some(Leasing {
+            site: self.site,
+            lead: self.lead,
+            outbox: self.outbox,
+            peers: &a.peers,
+            committed: a.committed,
+            lease: &mut a.lease,
+        })
+    }
+
+    /// Goes on with the lease, where this OSD serves. Says whether it does.
+    pub(in crate::pg) fn lease<T>(&mut self, f: impl FnOnce(&mut Leasing<'_>) -> T) -> Option<T> {
+        self.leasing().map(|mut l| f(&mut l))
+    }
+
+    /// A member has granted the lease: reads that waited go on.
+    pub(in crate::pg) fn lease_granted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+        let Some(waiting) = self.lease(|l| l.lease_granted(from, stamp, cx)) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        };
+        for key in waiting.keys {
+            self.pump(&key, cx);
+        }
+        for op in waiting.ops {
+            self.handle_op(op, cx);
+        }
+    }
+
+    /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.
+    pub(in crate::pg) fn await_lease(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
+        if self.lease(|l| l.await_lease(key, cx)).is_none() {
+            let ops = self.ops.contexts.forget(key);
+            self.site.send_to_primary(ops, cx);
         }
     }
 }

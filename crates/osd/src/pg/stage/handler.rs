@@ -1,203 +1,20 @@
-//! Staging objects: what is too much for one change is built step by step, and then taken in one.
-//!
-//! A clone of an object with a large omap, and a copy of a large object, would be changes that no log can hold. So the primary
-//! builds the copy first, in an object that only the PG knows: each step is a change of the PG like any other (in the log it
-//! names no object), and the next one is made when that is durable everywhere, so little of it is in memory at a time. The op that
-//! needs it waits meanwhile, as for anything that is fetched ([`super::fetch`]), and holds its object. When the staging object is
-//! whole, the op is executed again, and its change makes it the clone or the copy ([`ObjectOp::MoveOf`]).
-//!
-//! What is not taken is removed: when the op that waited has failed, and by every member when the PG is activated, as whatever
-//! was under way has ended then.
+//! Builds staging objects for ops that wait.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_maps::PgId;
 
-use super::account::Room;
-use super::copy::CopyFetch;
-use super::errno::*;
-use super::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
-use super::key;
-use super::output::Ctx;
-use super::serving::Serving;
-use super::staged::{Slot, Whole};
-use super::store_queue::Pending;
-use super::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
-
-/// Where a staging object comes from. As each needs memory, an OSD builds only a few of a kind at a time; those that wait for other
-/// OSDs don't hold up the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// An object of the PG.
-    Local,
-    /// An object of any PG.
-    Remote,
-}
-
-impl Lane {
-    /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::Local, Self::Remote];
-
-    /// How many PGs of a reactor build at a time.
-    pub(crate) fn width(self) -> usize {
-        match self {
-            Self::Local => 4,
-            Self::Remote => 2,
-        }
-    }
-}
-
-/// Whether a PG builds a staging object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StageState {
-    /// No.
-    Idle,
-    /// It would like to begin.
-    Waiting,
-    /// It has begun.
-    Running,
-}
-
-/// A slot's staging object.
-#[derive(Debug, Default)]
-enum Place {
-    /// There is none.
-    #[default]
-    Free,
-    /// It is being built.
-    Building,
-    /// It is whole, and is to be removed when nobody has it any more.
-    Whole(Weak<Whole>),
-}
-
-/// How far a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    /// It reads how much there is to copy.
-    Looking,
-    /// It waits for its turn.
-    Waiting,
-    /// It is under way.
-    Running,
-}
-
-/// What is copied.
-#[derive(Debug)]
-enum Source {
-    /// An object of this PG.
-    Object {
-        key: Bytes,
-        /// The first pair that is not copied yet; `None` after the last.
-        from: Option<Bytes>,
-    },
-    /// An object of any PG.
-    Copy(Box<CopyFetch>),
-}
-
-/// A staging object that an op waits for.
-#[derive(Debug)]
-struct Job {
-    /// The op's place among what is pending.
-    seq: u32,
-    want: Want,
-    slot: Slot,
-    source: Source,
-    progress: Progress,
-    /// Whether the staging object was begun.
-    begun: bool,
-    /// Steps that were not sent yet.
-    steps: VecDeque<Vec<ObjectOp>>,
-}
-
-impl Job {
-    fn lane(&self) -> Lane {
-        match self.source {
-            Source::Object { .. } => Lane::Local,
-            Source::Copy(_) => Lane::Remote,
-        }
-    }
-
-    /// What makes the staging object, before its pairs and data are added.
-    fn beginning(&self) -> Vec<ObjectOp> {
-        let first = match &self.source {
-            Source::Object { key, .. } => ObjectOp::CloneOfData(key.clone()),
-            Source::Copy(_) => ObjectOp::Touch,
-        };
-        vec![ObjectOp::Remove, first]
-    }
-}
-
-/// A PG's staging objects, and the ops that wait for them.
-#[derive(Debug, Default)]
-pub(super) struct Stages {
-    jobs: Vec<Job>,
-    places: [Place; 2],
-}
-
-impl Stages {
-    /// Whether the PG builds a staging object, or would like to.
-    pub(super) fn state(&self, lane: Lane) -> StageState {
-        let s = self;
-        let runs = |j: &Job| j.lane() == lane && j.progress == Progress::Running;
-        if s.jobs.iter().any(runs) {
-            StageState::Running
-        } else if s.startable(lane).is_some() {
-            StageState::Waiting
-        } else {
-            StageState::Idle
-        }
-    }
-
-    /// What is fetched for a copy, by the op that waits for it.
-    pub(super) fn running_copy(&mut self, seq: u32) -> Option<&mut CopyFetch> {
-        let job = self.jobs.iter_mut().find(|j| j.seq == seq)?;
-        match &mut job.source {
-            Source::Copy(fetch) if job.progress == Progress::Running => Some(fetch),
-            _ => None,
-        }
-    }
-
-    /// The ops whose copies are fetched.
-    pub(super) fn running_copies(&self) -> impl Iterator<Item = (u32, &CopyFetch)> {
-        self.jobs.iter().filter_map(|j| match &j.source {
-            Source::Copy(fetch) if j.progress == Progress::Running => Some((j.seq, &**fetch)),
-            _ => None,
-        })
-    }
-
-    fn can_start(&self, job: &Job) -> bool {
-        job.progress == Progress::Waiting && matches!(self.places[job.slot as usize], Place::Free)
-    }
-
-    /// The first job that may begin now.
-    fn startable(&self, lane: Lane) -> Option<usize> {
-        self.jobs
-            .iter()
-            .position(|j| j.lane() == lane && self.can_start(j))
-    }
-
-    fn job(&mut self, seq: u32) -> Option<&mut Job> {
-        self.jobs.iter_mut().find(|j| j.seq == seq)
-    }
-
-    fn place(&mut self, slot: Slot) -> &mut Place {
-        &mut self.places[slot as usize]
-    }
-
-    /// A change takes staging objects: they are no longer there to be removed.
-    pub(super) fn taken(&mut self, objects: &[(Bytes, Vec<ObjectOp>)]) {
-        for place in &mut self.places {
-            let Place::Whole(whole) = place else { continue };
-            let Some(whole) = whole.upgrade() else { continue };
-            let takes = |op: &ObjectOp| matches!(op, ObjectOp::MoveOf(key) if *key == whole.key);
-            if objects.iter().any(|(_, ops)| ops.iter().any(takes)) {
-                *place = Place::Free;
-            }
-        }
-    }
-}
+use super::{Job, Lane, Place, Progress, Source};
+use crate::pg::account::Room;
+use crate::pg::copy::CopyFetch;
+use crate::pg::errno::*;
+use crate::pg::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
+use crate::pg::output::Ctx;
+use crate::pg::serving::Serving;
+use crate::pg::staged::{Slot, Whole, stage_key};
+use crate::pg::store_queue::Pending;
+use crate::pg::txn::{ObjectOp, PAIR_LOGGED, log_bytes_of};
 
 /// Divides changes among transactions that log at most `max` bytes each, where a single pair does not log more.
 fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
@@ -235,26 +52,14 @@ fn divide(ops: Vec<ObjectOp>, max: usize) -> VecDeque<Vec<ObjectOp>> {
     out
 }
 
-/// The key of a PG's staging object.
-fn stage_key(pgid: PgId, slot: Slot) -> Bytes {
-    key::stage_key(pgid, slot as u8)
-}
-
-/// Removes whatever staging objects there may be.
-pub(super) fn no_stages(pgid: PgId) -> Vec<(Bytes, Vec<ObjectOp>)> {
-    let keys = Slot::ALL.map(|slot| stage_key(pgid, slot)).into_iter();
-    let keys = keys.chain([key::repair_key(pgid)]);
-    keys.map(|key| (key, vec![ObjectOp::Remove])).collect()
-}
-
 /// Builds staging objects for ops that wait.
-pub(super) struct Staging<'a> {
-    pub(super) serving: Serving<'a>,
+pub(in crate::pg) struct Staging<'a> {
+    pub(in crate::pg) serving: Serving<'a>,
 }
 
 impl Staging<'_> {
     /// Removes the staging objects that nobody waits for any more.
-    pub(super) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn drop_stages(&mut self, cx: &mut Ctx<'_>) {
         for slot in Slot::ALL {
             let place = self.serving.ops.stages.place(slot);
             if matches!(place, Place::Whole(whole) if whole.strong_count() == 0) {
@@ -270,7 +75,7 @@ impl Staging<'_> {
     }
 
     /// An op wants what may need a staging object.
-    pub(super) fn stage(&mut self, seq: u32, want: Want, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn stage(&mut self, seq: u32, want: Want, cx: &mut Ctx<'_>) {
         let (slot, source, progress) = match &want {
             Want::Copy(copy) => {
                 let fetch = CopyFetch::new((**copy).clone());
@@ -322,7 +127,7 @@ impl Staging<'_> {
     }
 
     /// Pairs of an object of the PG.
-    pub(super) fn stage_read(&mut self, seq: u32, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn stage_read(&mut self, seq: u32, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         let max = self.serving.site.cfg.max_logged;
         let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
@@ -348,7 +153,13 @@ impl Staging<'_> {
     }
 
     /// Part of another object, which is `complete` with it.
-    pub(super) fn stage_part(&mut self, seq: u32, ops: Vec<ObjectOp>, complete: bool, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn stage_part(
+        &mut self,
+        seq: u32,
+        ops: Vec<ObjectOp>,
+        complete: bool,
+        cx: &mut Ctx<'_>,
+    ) {
         let max = self.serving.site.cfg.max_logged;
         let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
@@ -367,7 +178,7 @@ impl Staging<'_> {
     }
 
     /// The last step is durable: sends the next one, or gets the next part of what is copied.
-    pub(super) fn stage_next(&mut self, seq: u32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn stage_next(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         let page = self.serving.site.cfg.stage_page;
         let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
@@ -437,7 +248,7 @@ impl Staging<'_> {
     }
 
     /// Ends a job with an error, which is negative.
-    pub(super) fn stage_failed(&mut self, seq: u32, e: i32, cx: &mut Ctx<'_>) {
+    pub(in crate::pg) fn stage_failed(&mut self, seq: u32, e: i32, cx: &mut Ctx<'_>) {
         let Some(job) = self.serving.ops.stages.job(seq) else {
             return;
         };
@@ -479,11 +290,20 @@ impl Staging<'_> {
     fn stage_given_up(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
-            self.serving.ops.drop_write(&reading.op, self.serving.site);
+            self.serving.ops.dropped.note(&reading.op, self.serving.site);
             if let Some(c) = self.serving.ops.contexts.find(&reading.key) {
                 c.exclusive = false;
             }
             self.serving.pump(&reading.key, cx);
+        }
+    }
+}
+
+impl Serving<'_> {
+    /// Staging objects.
+    pub(in crate::pg) fn staging(&mut self) -> Staging<'_> {
+        Staging {
+            serving: self.reborrow(),
         }
     }
 }

@@ -1,0 +1,85 @@
+//! COPY_FROM: fetching another object, in parts, from the primary of its PG, which may be any OSD.
+//!
+//! The destination's primary asks ([`CopyRead`]) and asks again until it is answered, as messages may be lost and the
+//! source may move. The source's primary treats the question as a client's read of the object, so its order among the
+//! object's writes is theirs. A part is asked for together with the version that the first one had. An object of one small part
+//! is copied in one change; of a larger one each part goes into a staging object before the next is asked for ([`super::stage`]).
+
+pub(super) mod handler;
+
+use spirula_denc::{Reader, decode_all};
+use spirula_proto::osd_op_data::{CopyCursor, CopyData};
+
+use super::errno::*;
+use super::fetch::{Copied, CopyWant};
+use super::txn::ObjectOp;
+
+/// An object that is fetched for an op that waits.
+#[derive(Debug)]
+pub(super) struct CopyFetch {
+    want: CopyWant,
+    /// Parts that came.
+    parts: u32,
+    /// When a part was asked for last.
+    asked: u64,
+    /// Of which OSD; -1 for none.
+    asked_of: i32,
+    /// Whether that was not answered yet.
+    waiting: bool,
+    cursor: CopyCursor,
+    /// What is known of it so far, without its content.
+    pub(super) copied: Copied,
+}
+
+impl CopyFetch {
+    pub(super) fn new(want: CopyWant) -> Self {
+        Self {
+            copied: Copied {
+                user_version: want.version,
+                ..Copied::default()
+            },
+            want,
+            parts: 0,
+            asked: 0,
+            asked_of: -1,
+            waiting: false,
+            cursor: CopyCursor::default(),
+        }
+    }
+
+    /// Whether all of it was fetched.
+    pub(super) fn is_complete(&self) -> bool {
+        self.cursor.is_complete()
+    }
+
+    /// Takes a part. Returns what it adds to the copy.
+    fn take(&mut self, user_version: u64, data: &[u8]) -> Result<Vec<ObjectOp>, i32> {
+        let part: CopyData = decode_all(data).map_err(|_| -EIO)?;
+        let (c, mut ops) = (&mut self.copied, Vec::new());
+        if self.parts == 0 {
+            (c.size, c.mtime) = (part.size, part.mtime);
+            c.truncate = (part.truncate_seq, part.truncate_size);
+            c.attrs = part.attrs;
+            c.user_version = user_version;
+        }
+        if !part.data.is_empty() {
+            ops.push(ObjectOp::Write {
+                offset: self.cursor.data_offset,
+                data: part.data,
+            });
+        }
+        if !part.omap_header.is_empty() {
+            c.has_omap = true;
+            ops.push(ObjectOp::OmapHeader(part.omap_header));
+        }
+        if !part.omap_data.is_empty() {
+            c.has_omap = true;
+            let pairs = Reader::new(&part.omap_data).get().map_err(|_| -EIO)?;
+            ops.push(ObjectOp::OmapSet(pairs));
+        }
+        self.cursor = part.cursor;
+        self.parts += 1;
+        self.waiting = false;
+        Ok(ops)
+    }
+}

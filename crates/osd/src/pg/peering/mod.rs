@@ -1,0 +1,190 @@
+//! Peering, the primary's side: agree with all members on one copy before serving.
+//!
+//! ```text
+//! Waiting ── a down OSD may hold a newer copy, or members are too few; a new map decides
+//! Flushing ── own transactions must be durable first
+//! Infos ── what do the members have?
+//! Strays ── what do others have, where the PG may have served since?
+//! Logs ── how do the copies differ?
+//! Acting ── members that lack much give way to others for a while
+//! Syncing ── the holder of the newest copy brings the others up to it
+//! Counting ── objects and bytes, after a split
+//! UpThru ── the map must say that this OSD is up in this interval
+//! Lease ── members of earlier intervals may answer reads a while longer
+//! Activating ── every member remembers durably that it took part
+//! ```
+//!
+//! Every acknowledged write was durable on all members of its interval, and they all remembered durably that the interval
+//! was active before it took any write. So the newest copy, by epoch of the last activation and then by version, has
+//! them all; it only must be found, which is what [`prior`] is about.
+
+pub(super) mod handler;
+mod plan;
+mod prior;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::backend::Copies;
+use super::dups::DupBatch;
+use super::log::{PgLog, Usage};
+use super::message::LogUpdate;
+use super::promise::Promise;
+use super::recent::State;
+
+/// Where peering stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stage {
+    Waiting(Wait),
+    Flushing,
+    Infos,
+    Strays,
+    Logs,
+    Acting(Vec<i32>),
+    Syncing(BTreeSet<i32>),
+    Counting,
+    UpThru,
+    Lease,
+    Activating(BTreeSet<i32>),
+}
+
+/// What peering waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Fewer than `min_size` members are up.
+    MinSize,
+    /// OSDs that are down and may hold a newer copy.
+    Down(Vec<i32>),
+    /// No copy is complete.
+    Incomplete,
+    /// The pool's kind is not served.
+    Unsupported,
+}
+
+impl Stage {
+    /// The same, as one of the states of a PG.
+    pub(super) fn standing(&self) -> State {
+        match self {
+            Self::Waiting(Wait::MinSize) => State::MinSize,
+            Self::Waiting(Wait::Down(_)) => State::Down,
+            Self::Waiting(Wait::Incomplete) => State::Incomplete,
+            Self::Waiting(Wait::Unsupported) => State::Unsupported,
+            Self::Flushing => State::Flushing,
+            Self::Infos => State::Infos,
+            Self::Strays => State::Strays,
+            Self::Logs => State::Logs,
+            Self::Acting(_) => State::Acting,
+            Self::Syncing(_) => State::Syncing,
+            Self::Counting => State::Counting,
+            Self::UpThru => State::UpThru,
+            Self::Lease => State::Lease,
+            Self::Activating(_) => State::Activating,
+        }
+    }
+}
+
+/// An attempt to agree.
+#[derive(Debug)]
+pub(super) struct Peering {
+    pub stage: Stage,
+    /// When it last went on, microseconds.
+    pub progress: u64,
+    /// Begin anew at the next tick: a connection was lost.
+    pub retry: bool,
+    /// Begin anew at this time, in microseconds: a member may have room then.
+    pub again: Option<u64>,
+    /// OSDs whose answer is awaited.
+    pub asked: BTreeSet<i32>,
+    /// Every OSD that is up was asked.
+    pub asked_all: bool,
+    /// Until when others may answer reads in earlier intervals.
+    pub promised: Promise,
+    /// What the others have.
+    pub infos: Copies,
+    /// Their logs.
+    pub logs: BTreeMap<i32, PgLog>,
+    /// The requests that the holder of the newest copy remembers besides, if it is another OSD.
+    pub dups: Vec<DupBatch>,
+    /// Who has the newest copy.
+    pub auth: i32,
+    /// What each member's log will become.
+    pub updates: BTreeMap<i32, LogUpdate>,
+    /// What was counted so far.
+    counted: Usage,
+    /// What becomes of it, if that is decided.
+    pub next: Option<Next>,
+}
+
+impl Peering {
+    pub(super) fn new(usec: u64) -> Self {
+        Self {
+            stage: Stage::Flushing,
+            progress: usec,
+            retry: false,
+            again: None,
+            asked: BTreeSet::new(),
+            asked_all: false,
+            promised: Promise::default(),
+            infos: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            dups: Vec::new(),
+            auth: -1,
+            updates: BTreeMap::new(),
+            counted: Usage::default(),
+            next: None,
+        }
+    }
+
+    /// Whether copies of others than the members matter.
+    fn wants_strays(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
+        )
+    }
+
+    /// Whether members that have no room are all that it waits for.
+    pub(super) fn awaits_room(&self, roomless: &BTreeSet<i32>) -> bool {
+        matches!(&self.stage, Stage::Syncing(left) if left.iter().all(|o| roomless.contains(o)))
+    }
+
+    pub(super) fn knows_of(&self, osd: i32) -> bool {
+        self.asked.contains(&osd) || self.infos.contains_key(&osd)
+    }
+
+    /// Whether an OSD is at work for this attempt.
+    pub(super) fn awaits(&self, osd: i32) -> bool {
+        match &self.stage {
+            Stage::Syncing(left) => left.contains(&osd) || self.auth == osd,
+            Stage::Activating(left) => left.contains(&osd),
+            Stage::Infos | Stage::Strays | Stage::Logs => self.asked.contains(&osd),
+            Stage::Waiting(_)
+            | Stage::Flushing
+            | Stage::Acting(_)
+            | Stage::Counting
+            | Stage::UpThru
+            | Stage::Lease => false,
+        }
+    }
+}
+
+/// What becomes of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It begins anew.
+    Anew,
+    /// All agree: the PG serves.
+    Serve,
+}
+
+/// What is to be done about OSDs that may hold a newer copy than those that answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::pg) enum Prior {
+    /// Nothing: none can.
+    Enough,
+    /// Ask these.
+    Ask(Vec<i32>),
+    /// Ask every one.
+    AskAll,
+    /// Wait for these.
+    Down(Vec<i32>),
+}

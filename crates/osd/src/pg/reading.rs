@@ -1,0 +1,52 @@
+//! Ops that wait for the store to read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::exec::ObjectState;
+use super::fetch::Fetched;
+use super::op::ClientOp;
+use super::output::Reader;
+
+/// An op that waits for the store to read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub op: ClientOp,
+    /// The object's head, whose context counts it.
+    pub key: Bytes,
+    /// What was fetched for it before.
+    pub answers: Vec<Fetched>,
+    /// The clone that it reads; `None` for the head.
+    pub clone: Option<CloneRead>,
+}
+
+impl Reading {
+    pub(super) fn new(key: &Bytes, op: ClientOp) -> Self {
+        Self {
+            op,
+            key: key.clone(),
+            answers: Vec::new(),
+            clone: None,
+        }
+    }
+
+    /// Who reads.
+    pub(super) fn reader(&self) -> Option<Reader> {
+        let client = &self.op.client;
+        (!client.is_internal()).then(|| Reader {
+            client: Arc::clone(client),
+            held: self.op.room.bytes(),
+            only_reads: !self.op.may_write(),
+        })
+    }
+}
+
+/// A clone that an op reads.
+#[derive(Debug)]
+pub(super) struct CloneRead {
+    /// Its key.
+    pub key: Bytes,
+    /// What it is; the default until it was looked up.
+    pub state: ObjectState,
+}

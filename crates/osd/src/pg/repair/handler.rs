@@ -1,0 +1,356 @@
+//! Directs repairs, as the primary.
+
+use crate::pg::serving::Serving;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use spirula_maps::snap;
+use spirula_proto::mon::LogPriority;
+
+use super::mending::Mending;
+use super::message::{Outcome, RepairBody};
+use super::{Job, Step, name};
+use crate::pg::account::Room;
+use crate::pg::key;
+use crate::pg::op::ClientOp;
+use crate::pg::output::{Ctx, Output};
+use crate::pg::role::Role;
+use crate::pg::store_queue::Pending;
+
+/// Objects that wait for their repair at most; further ones are noticed again when they are read again.
+const MOST: usize = 1024;
+
+/// Attempts that something came in between of, before a repair is given up.
+const TRIES: u32 = 5;
+
+/// Microseconds between them.
+const AGAIN: u64 = 1_000_000;
+
+/// For so many microseconds after a repair, or a failed one, the object is not repaired again: what is read again meanwhile
+/// fails.
+const SETTLED: u64 = 10_000_000;
+
+/// The key of the head that orders the ops on an object.
+fn head_of(key: &Bytes) -> Bytes {
+    key::clone_key(key, snap::NOSNAP)
+}
+
+/// Directs repairs, as the primary.
+pub(in crate::pg) struct Repairing<'a> {
+    pub(in crate::pg) serving: Serving<'a>,
+}
+
+impl Repairing<'_> {
+    /// The members' side of repairs.
+    fn mending(&mut self) -> Mending<'_> {
+        self.serving.mending()
+    }
+
+    /// A message about a repair.
+    pub(in crate::pg) fn repair_message(&mut self, from: i32, body: RepairBody, cx: &mut Ctx<'_>) {
+        match body {
+            RepairBody::Unreadable(key) => drop(self.repair(&key, from, cx)),
+            RepairBody::Wanted { number, key, source } => {
+                self.mending().repair_wanted(from, number, key, source, cx)
+            }
+            RepairBody::Told(number, outcome) => self.repair_told(from, number, outcome, cx),
+            RepairBody::Read {
+                number,
+                key,
+                from: at,
+            } => self.mending().repair_read(from, number, key, at, cx),
+            RepairBody::Part { number, found } => self.mending().repair_part(from, number, found, cx),
+        }
+    }
+
+    /// This OSD can't read an object. Says whether it will be repaired, so that who needs it may wait; a member that is not
+    /// primary has told its primary.
+    pub(in crate::pg) fn note_unreadable(&mut self, key: &Bytes, cx: &mut Ctx<'_>) -> bool {
+        if self.serving.role.is_active_replica() {
+            let primary = self.serving.site.interval.place.primary;
+            self.serving.outbox.send_repair(
+                primary,
+                self.serving.lead.id,
+                RepairBody::Unreadable(key.clone()),
+                false,
+                cx,
+            );
+            return false;
+        }
+        self.repair(key, self.serving.site.whoami, cx)
+    }
+
+    /// An op needs an object that can't be read here. It waits for the repair, or is given back where there will be none.
+    pub(in crate::pg) fn await_repair(
+        &mut self,
+        key: &Bytes,
+        mut op: ClientOp,
+        cx: &mut Ctx<'_>,
+    ) -> Option<ClientOp> {
+        let head = head_of(key);
+        // A read for a copy does not wait where a write does that may wait for copies itself.
+        let may_wait = |c: &mut crate::pg::context::Context| op.client.asker.is_none() || !c.exclusive;
+        if !self.serving.ops.contexts.find(&head).is_some_and(may_wait) || !self.note_unreadable(key, cx) {
+            return Some(op);
+        }
+        op.reset();
+        op.room = Room::default();
+        if let Some(c) = self.serving.ops.contexts.find(&head) {
+            // They belonged to the op that was the first.
+            c.answers = Vec::new();
+            c.queue.push_front(op);
+        }
+        None
+    }
+
+    /// A member can't read an object: it is repaired when it is its turn. Says whether it will be.
+    fn repair(&mut self, key: &Bytes, osd: i32, cx: &mut Ctx<'_>) -> bool {
+        let members = self.serving.site.interval.place.acting.count();
+        let Some(name) = key::parse_object_key(key).filter(|o| self.serving.site.contains(o)) else {
+            return false;
+        };
+        let (me, usec) = (self.serving.site.whoami, cx.usec);
+        let Some(r) = self.serving.role.repairs() else {
+            return false;
+        };
+        r.ended.retain(|(at, ..)| at.saturating_add(SETTLED) > usec);
+        if r.ended.iter().any(|(_, o, k)| *o == osd && k == key) {
+            return false;
+        }
+        if let Some(job) = r.job(key) {
+            job.bad.insert(osd);
+            return true;
+        }
+        if r.jobs.len() >= MOST {
+            return false;
+        }
+        r.jobs.push_back(Job {
+            key: key.clone(),
+            bad: BTreeSet::from([osd]),
+            step: Step::Waiting(0),
+            tries: 0,
+        });
+        if osd != me {
+            let line = format!(
+                "{} read error on the copy of {name} on osd.{osd}",
+                self.serving.site.pgid
+            );
+            self.cluster_log(line, cx);
+        } else if members > 1 {
+            let others = self
+                .serving
+                .site
+                .interval
+                .place
+                .acting
+                .osds()
+                .filter(|o| *o != me);
+            let others: Vec<String> = others.map(|o| o.to_string()).collect();
+            let line = format!(
+                "{} missing primary copy of {name}, will try copies on {}",
+                self.serving.site.pgid,
+                others.join(",")
+            );
+            self.cluster_log(line, cx);
+        }
+        let head = head_of(key);
+        let (c, new) = self.serving.ops.contexts.get(&head);
+        c.repairs += 1;
+        if new {
+            self.serving.store.look_up_context(head, cx);
+        }
+        true
+    }
+
+    fn cluster_log(&self, line: String, cx: &mut Ctx<'_>) {
+        cx.out.push(Output::ClusterLog {
+            priority: LogPriority::ERROR,
+            line,
+        });
+    }
+
+    /// Goes on with the first repair. Cheap where there is none: called after every event.
+    pub(in crate::pg) fn repair_on(&mut self, cx: &mut Ctx<'_>) {
+        let Role::Active(a) = &self.serving.role else {
+            return;
+        };
+        let Some(job) = a.repairs.jobs.front() else { return };
+        match job.step {
+            Step::Waiting(until) if cx.usec >= until => {}
+            Step::Waiting(_) | Step::Asked { .. } => return,
+        }
+        let head = head_of(&job.key);
+        let looked_up = |p: &Pending| matches!(p, Pending::Context(k) if *k == head);
+        if self.serving.store.pending.values().any(looked_up) {
+            return;
+        }
+        let (me, key) = (self.serving.site.whoami, job.key.clone());
+        // Itself first: clients wait.
+        let target = job.bad.iter().copied().find(|o| *o == me);
+        let target = target.or_else(|| job.bad.first().copied());
+        let acting = &self.serving.site.interval.place.acting;
+        let source = self
+            .serving
+            .site
+            .backend
+            .givers(acting, &job.bad)
+            .first()
+            .copied();
+        let Some(c) = self.serving.ops.contexts.find(&head) else {
+            return;
+        };
+        if c.uncommitted > 0 || c.reading > 0 || c.exclusive {
+            return;
+        }
+        let (Some(target), Some(source)) = (target, source) else {
+            return self.repair_lost(cx);
+        };
+        let Some(r) = self.serving.role.repairs() else {
+            return;
+        };
+        r.number += 1;
+        let number = r.number;
+        if let Some(job) = r.jobs.front_mut() {
+            let heard = cx.usec;
+            job.step = Step::Asked {
+                target,
+                source,
+                heard,
+            };
+        }
+        self.serving.outbox.send_repair(
+            target,
+            self.serving.lead.id,
+            RepairBody::Wanted { number, key, source },
+            false,
+            cx,
+        );
+    }
+
+    /// A member says how far it is.
+    fn repair_told(&mut self, from: i32, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
+        let Some(r) = self.serving.role.repairs().filter(|r| r.number == number) else {
+            return;
+        };
+        let Some(job) = r.jobs.front_mut() else { return };
+        let Step::Asked {
+            target,
+            source,
+            heard,
+        } = &mut job.step
+        else {
+            return;
+        };
+        if *target != from {
+            return;
+        }
+        match outcome {
+            Outcome::Working => *heard = cx.usec,
+            Outcome::Done => {
+                job.bad.remove(&from);
+                job.step = Step::Waiting(0);
+                r.ended.push_back((cx.usec, from, job.key.clone()));
+                let key = job.key.clone();
+                let all = job.bad.is_empty();
+                r.lost.remove(&key);
+                self.serving.counters.repaired += 1;
+                if all {
+                    self.end_repair(cx);
+                }
+            }
+            Outcome::SourceUnreadable => {
+                job.bad.insert(*source);
+                job.step = Step::Waiting(0);
+            }
+            Outcome::Failed => self.repair_failed(cx),
+        }
+    }
+
+    /// Something came in between: it is tried again.
+    fn repair_failed(&mut self, cx: &mut Ctx<'_>) {
+        let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.front_mut()) else {
+            return;
+        };
+        job.tries += 1;
+        job.step = Step::Waiting(cx.usec + AGAIN);
+        if job.tries >= TRIES {
+            self.give_up_repair(cx);
+        }
+    }
+
+    /// No member can read the object.
+    fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
+        let pgid = self.serving.site.pgid;
+        let Some(r) = self.serving.role.repairs() else {
+            return;
+        };
+        let Some(key) = r.jobs.front().map(|j| j.key.clone()) else {
+            return;
+        };
+        let line = format!("{pgid} missing primary copy of {}, unfound", name(&key));
+        if r.lost.insert(key) {
+            self.cluster_log(line, cx);
+        }
+        self.give_up_repair(cx);
+    }
+
+    /// Ends a repair without success: who reads the object is told so for a while.
+    fn give_up_repair(&mut self, cx: &mut Ctx<'_>) {
+        let usec = cx.usec;
+        let Some(r) = self.serving.role.repairs() else {
+            return;
+        };
+        if let Some(job) = r.jobs.front() {
+            let bad = job.bad.iter().map(|o| (usec, *o, job.key.clone()));
+            r.ended.extend(bad);
+        }
+        self.end_repair(cx);
+    }
+
+    /// Ends the first repair: the ops that waited go on.
+    fn end_repair(&mut self, cx: &mut Ctx<'_>) {
+        let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.pop_front()) else {
+            return;
+        };
+        let head = head_of(&job.key);
+        let Some(c) = self.serving.ops.contexts.find(&head) else {
+            return;
+        };
+        c.repairs = c.repairs.saturating_sub(1);
+        if c.state.is_none() && c.repairs == 0 {
+            self.serving.store.look_up_context(head, cx);
+        } else {
+            self.serving.pump(&head, cx);
+        }
+    }
+
+    /// A connection to or from a member was lost.
+    pub(in crate::pg) fn repair_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        self.mending().patient_reset(osd, cx);
+        let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
+        if job.is_some_and(|j| matches!(j.step, Step::Asked { target, .. } if target == osd)) {
+            self.repair_failed(cx);
+        }
+    }
+
+    /// Time passes: a member that says nothing is asked again.
+    pub(in crate::pg) fn repair_tick(&mut self, cx: &mut Ctx<'_>) {
+        let patience = u64::from(self.serving.site.cfg.peering_retry) * 1_000_000;
+        let usec = cx.usec;
+        let job = self.serving.role.repairs().and_then(|r| r.jobs.front());
+        let is_silent =
+            |s: Step| matches!(s, Step::Asked { heard, .. } if usec.saturating_sub(heard) > patience);
+        if job.is_some_and(|j| is_silent(j.step)) {
+            self.repair_failed(cx);
+        }
+    }
+}
+
+impl Serving<'_> {
+    /// Repairs.
+    pub(in crate::pg) fn repairing(&mut self) -> Repairing<'_> {
+        Repairing {
+            serving: self.reborrow(),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Brings others up to the copy here.
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_invariant::dropped;
+use spirula_maps::EVersion;
+
+use super::{Feed, Next, SyncSource};
+use crate::pg::backfill::Backfill;
+use crate::pg::config::Window;
+use crate::pg::copying::Copying;
+use crate::pg::counters::Counters;
+use crate::pg::fetch::{Fetched, ReadError};
+use crate::pg::message::{PeerBody, PeeringId};
+use crate::pg::object::ObjectInfo;
+use crate::pg::object::StoredObject;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Ctx, Output, StoreReply};
+use crate::pg::perf::DropReason;
+use crate::pg::push::{Lacking, Push, PushPart, SyncPlan};
+use crate::pg::replicated::parts::Part;
+use crate::pg::site::Site;
+use crate::pg::store_queue::{Pending, StoreQueue};
+use crate::pg::stored_copy::StoredCopy;
+
+/// Objects compared in one step of a backfill.
+const SCAN: usize = 256;
+
+/// The holder's side of copies. Reads the copy here, and sends it to others; the copy may be one that serves, and then the backfill says
+/// when.
+pub(in crate::pg) struct Feeding<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    /// The attempt at peering that this OSD leads or follows.
+    pub(in crate::pg) id: PeeringId,
+    /// Of a primary that serves.
+    pub(in crate::pg) backfill: Option<&'a Backfill>,
+    pub(in crate::pg) copying: &'a mut Copying,
+    pub(in crate::pg) counters: &'a mut Counters,
+}
+
+impl Feeding<'_> {
+    /// Whether the target under way has no room for what it would get.
+    fn is_target_full(&self) -> bool {
+        self.backfill.is_some_and(|b| b.is_target_full(&*self.site.map))
+    }
+
+    /// The primary asks to bring these members up to the copy here. Reading only, so the copy may be a stray.
+    pub(in crate::pg) fn start_sync(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        targets: Vec<(i32, SyncPlan)>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if from != self.site.interval.place.primary || !self.copy.exists {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        let (start, _) = self.site.range();
+        let feeds: Vec<Feed> = targets
+            .into_iter()
+            .map(|(o, plan)| Feed::new(o, plan, &start))
+            .collect();
+        let n = feeds.len();
+        self.copying.source = Some(SyncSource {
+            id,
+            primary: from,
+            feeds,
+        });
+        for i in 0..n {
+            self.pump_feed(i, cx);
+        }
+    }
+
+    /// Goes on with the feeds that flags had held up, if they do no more.
+    pub(in crate::pg) fn pump_feeds(&mut self, cx: &mut Ctx<'_>) {
+        for i in 0..self.copying.source.as_ref().map_or(0, |s| s.feeds.len()) {
+            self.pump_feed(i, cx);
+        }
+    }
+
+    fn feed(&mut self, i: usize) -> Option<&mut Feed> {
+        self.copying.source.as_mut()?.feeds.get_mut(i)
+    }
+
+    fn feed_of(&mut self, target: i32, id: PeeringId) -> Option<usize> {
+        let s = self.copying.source.as_ref().filter(|s| s.id == id)?;
+        s.feeds.iter().position(|f| f.target == target)
+    }
+
+    /// What may be under way. `None` where nothing is to be copied for now; requests wait for
+    /// what is copied while the PG does not serve.
+    fn window(&self, cx: &mut Ctx<'_>) -> Option<Window> {
+        let cfg = &self.site.cfg;
+        let Some(backfill) = self.backfill else {
+            return Some(cfg.push_window);
+        };
+        if self.copying.source.is_none() || !backfill.has_turn() || backfill.is_held(self.site) {
+            return None;
+        }
+        if let Some(usec) = self.copying.pace.rests_until(cx.usec) {
+            cx.out.push(Output::Alarm { usec });
+            return None;
+        }
+        let (all, least) = (cfg.backfill_window, cfg.busy_window);
+        Some(self.copying.pace.window(cx.usec, all, least, cfg.busy_requests))
+    }
+
+    /// Accounts the time since a feed was last looked at, as something of it is done.
+    fn note_work(&mut self, i: usize, cx: &Ctx<'_>) {
+        let serves = self.backfill.is_some();
+        let Some(f) = self.feed(i) else { return };
+        let took = cx.usec.saturating_sub(f.since);
+        f.since = cx.usec;
+        if serves {
+            let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep_us);
+            self.copying.pace.worked(cx.usec, took, rest, sleep);
+        }
+    }
+
+    fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
+        let Some(window) = self.window(cx) else {
+            return;
+        };
+        let (now, usec) = (self.copy.info.last_update, cx.usec);
+        let (_, to) = self.site.range();
+        let Some(f) = self.feed(i) else { return };
+        let target = f.target;
+        if !f.is_at_work() {
+            f.since = usec;
+        }
+        match f.next(window, now) {
+            Next::Nothing => {}
+            Next::Lookup(key) => {
+                f.waiting = true;
+                self.store.look_up(key, Pending::Source(i), cx);
+            }
+            Next::Read(_, wants) if wants.is_empty() => self.push_part(i, Vec::new(), cx),
+            Next::Read(key, wants) => {
+                f.waiting = true;
+                self.store.read(key, wants, None, Pending::Source(i), cx);
+            }
+            Next::List(from) => {
+                f.waiting = true;
+                self.store.list((from, to), SCAN, Pending::Source(i), cx);
+            }
+            Next::Done => {
+                let Some((id, primary)) = self.copying.source.as_ref().map(|s| (s.id, s.primary)) else {
+                    return;
+                };
+                self.copying.unreadable = None;
+                let roomless = self.feed(i).is_some_and(|f| f.roomless);
+                if self
+                    .copying
+                    .source
+                    .as_ref()
+                    .is_some_and(|s| s.feeds.iter().all(|f| f.done))
+                {
+                    self.copying.source = None;
+                }
+                let end = match roomless {
+                    true => PeerBody::SyncRefused(target),
+                    false => PeerBody::SyncDone(target),
+                };
+                self.outbox.send(primary, id, end, true, cx);
+            }
+        }
+    }
+
+    /// An answer of the store for a feed.
+    pub(in crate::pg) fn source_store(&mut self, i: usize, reply: StoreReply, cx: &mut Ctx<'_>) {
+        let Some(f) = self.feed(i) else { return };
+        f.waiting = false;
+        match reply {
+            StoreReply::Object(Ok(found)) => self.source_object(i, found, cx),
+            StoreReply::Fetched(answers, _) => self.push_part(i, answers, cx),
+            StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
+            StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
+            StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
+            StoreReply::Records(_) | StoreReply::Committed | StoreReply::NoRoom | StoreReply::NotRead => {}
+        }
+    }
+
+    fn source_object(&mut self, i: usize, found: Option<StoredObject>, cx: &mut Ctx<'_>) {
+        let current = self.feed(i).and_then(|f| f.current.as_ref());
+        let Some((key, had)) = current.map(|c| (c.key.clone(), c.had)) else {
+            return;
+        };
+        let changed = had.and_then(|had| self.copy.changed_since(had, &key));
+        let has_room = !self.is_target_full();
+        let Some(f) = self.feed(i) else { return };
+        f.roomless |= found.is_some() && !has_room;
+        let Some(current) = &mut f.current else { return };
+        match found {
+            Some(_) if f.roomless => f.current = None,
+            Some(o) => {
+                let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
+                    return self.cannot_read(i, cx);
+                };
+                current.set_object(o, info, changed);
+            }
+            None => {
+                f.current = None;
+                self.push(
+                    i,
+                    Push {
+                        key,
+                        part: PushPart::Absent,
+                    },
+                    0,
+                    cx,
+                );
+            }
+        }
+        self.pump_feed(i, cx);
+    }
+
+    /// Pushes the next part of a feed's object.
+    fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
+        let most = self.site.cfg.max_part_logged;
+        let Some(f) = self.feed(i) else { return };
+        if f.roomless {
+            f.current = None;
+            return self.pump_feed(i, cx);
+        }
+        let Some(current) = &mut f.current else { return };
+        let Ok(Part { mut part, weight }) = current.part(answers, most) else {
+            return self.cannot_read(i, cx);
+        };
+        let (total, ended) = (current.total(), current.has_ended());
+        let (key, since) = (current.key.clone(), current.since);
+        if ended {
+            f.current = None;
+        }
+        // What was written between lookup and reading is no version of the object, and must not look like one. What it lacks of the
+        // newest the log names: it is copied again, and until then the target has it without an info.
+        let torn = ended && self.copy.is_written_since(since, &key);
+        if let PushPart::Data { pairs, last, .. } = &mut part {
+            if let Some(end) = last.as_mut().filter(|_| torn) {
+                end.info = Bytes::new();
+            }
+            let whole = ended && !torn;
+            self.counters.add_recovered(whole.then_some(total), pairs.len());
+        }
+        self.push(i, Push { key, part }, weight, cx);
+        self.pump_feed(i, cx);
+    }
+
+    fn push(&mut self, i: usize, push: Push, weight: u64, cx: &mut Ctx<'_>) {
+        let Some(f) = self.feed(i) else { return };
+        f.unacked.push_back(weight);
+        let target = f.target;
+        self.outbox.send(target, self.id, PeerBody::Push(push), false, cx);
+    }
+
+    fn send_scan(&mut self, i: usize, objects: Vec<(Bytes, Bytes)>, next: Option<Bytes>, cx: &mut Ctx<'_>) {
+        let (_, end) = self.site.range();
+        let versions: Option<Vec<(Bytes, EVersion)>> = objects
+            .into_iter()
+            .map(|(k, info)| Some((k, decode_all::<ObjectInfo>(&info).ok()?.version)))
+            .collect();
+        let Some(versions) = versions else {
+            return self.abort_sync(cx);
+        };
+        let Some(f) = self.feed(i) else { return };
+        let Some(from) = f.cursor.take() else { return };
+        f.cursor = next.clone();
+        f.scanning = Some(i64::try_from(versions.len()).unwrap_or(0));
+        let (target, to) = (f.target, next.unwrap_or(end));
+        self.outbox.send(
+            target,
+            self.id,
+            PeerBody::Scan {
+                from,
+                to,
+                objects: versions,
+            },
+            false,
+            cx,
+        );
+    }
+
+    /// A target has compared its objects.
+    pub(in crate::pg) fn scan_acked(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        needed: Vec<Bytes>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(i) = self.feed_of(from, id) else { return };
+        self.note_work(i, cx);
+        let has_room = !self.is_target_full();
+        if let Some(f) = self.feed(i) {
+            f.compared += f.scanning.take().unwrap_or(0);
+            f.roomless |= !has_room && !needed.is_empty();
+            if !f.roomless {
+                f.jobs
+                    .extend(needed.into_iter().map(|key| Lacking { key, had: None }));
+            }
+        }
+        self.pump_feed(i, cx);
+    }
+
+    /// A target has applied a push.
+    pub(in crate::pg) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        let Some(i) = self.feed_of(from, id) else { return };
+        self.note_work(i, cx);
+        if let Some(f) = self.feed(i) {
+            f.unacked.pop_front();
+        }
+        self.pump_feed(i, cx);
+    }
+
+    /// A target has no room for a push. What is still removed makes some.
+    pub(in crate::pg) fn push_refused(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
+        let at = self.feed_of(from, id);
+        if let Some(f) = at.and_then(|i| self.feed(i)) {
+            f.roomless = true;
+            self.push_acked(from, id, cx);
+        }
+    }
+
+    /// The object under way can't be read: nobody is complete without it, so the attempt is given up until the next, and the
+    /// object is named.
+    fn cannot_read(&mut self, i: usize, cx: &mut Ctx<'_>) {
+        let key = self
+            .feed(i)
+            .and_then(|f| f.current.as_ref())
+            .map(|c| c.key.clone());
+        self.copying.unreadable = None;
+        self.copying.damaged = key;
+        self.abort_sync(cx);
+    }
+
+    fn abort_sync(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(s) = self.copying.source.take() {
+            self.store.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
+            self.outbox.send(s.primary, s.id, PeerBody::SyncFailed, true, cx);
+        }
+    }
+
+    /// Messages to or from a target may be lost.
+    pub(in crate::pg) fn source_peer_reset(&mut self, osd: i32, cx: &mut Ctx<'_>) {
+        if self.copying.source.as_ref().is_some_and(|s| s.feeds(osd)) {
+            self.abort_sync(cx);
+        }
+    }
+}

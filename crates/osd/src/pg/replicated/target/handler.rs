@@ -1,0 +1,220 @@
+//! Is brought up to another's copy.
+
+use bytes::Bytes;
+use spirula_denc::decode_all;
+use spirula_invariant::dropped;
+use spirula_maps::EVersion;
+
+use super::{Scan, SyncTarget};
+use crate::pg::fetch::ReadError;
+use crate::pg::info::PgInfo;
+use crate::pg::message::{LogUpdate, PeerBody, PeeringId};
+use crate::pg::object::ObjectInfo;
+use crate::pg::object::removal;
+use crate::pg::outbox::Outbox;
+use crate::pg::output::{Claim, Ctx, Page};
+use crate::pg::perf::DropReason;
+use crate::pg::push::{Push, PushPart};
+use crate::pg::replicated::parts::{self, part_changes};
+use crate::pg::role::Role;
+use crate::pg::site::Site;
+use crate::pg::store_queue::{Commit, Pending, StoreQueue};
+use crate::pg::stored_copy::StoredCopy;
+use crate::pg::txn::{ObjectOp, Txn, is_storable, log_bytes};
+
+/// Own objects listed in one step of a comparison.
+const PAGE: usize = 512;
+
+/// The target's side of a copy. May change the copy here, and nothing that clients see.
+pub(in crate::pg) struct Receiving<'a> {
+    pub(in crate::pg) site: &'a Site,
+    pub(in crate::pg) copy: &'a mut StoredCopy,
+    pub(in crate::pg) store: &'a mut StoreQueue,
+    pub(in crate::pg) outbox: &'a mut Outbox,
+    pub(in crate::pg) role: &'a Role,
+    /// The attempt at peering that this OSD follows.
+    pub(in crate::pg) id: PeeringId,
+    pub(in crate::pg) target: &'a mut Option<SyncTarget>,
+}
+
+impl Receiving<'_> {
+    /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is to be one.
+    fn is_target(&self, id: PeeringId) -> bool {
+        let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
+        id == self.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
+    }
+
+    /// From now on the copy is a mixture, durably before anything else.
+    fn mark_incomplete(&mut self, cx: &mut Ctx<'_>) {
+        // On its own: what comes with a push may be refused.
+        let mut record = Txn::default();
+        self.copy.mark_incomplete(self.site.pgid, &mut record);
+        self.target.get_or_insert_default();
+        self.store.record(record, cx);
+    }
+
+    /// Part of an object.
+    pub(in crate::pg) fn pushed(&mut self, from: i32, id: PeeringId, push: Push, cx: &mut Ctx<'_>) {
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        let is_background = matches!(self.role, Role::Stray);
+        if let PushPart::Data { first, .. } = push.part {
+            let is_full = is_background && cx.full.contains(&self.site.whoami);
+            if is_full || self.target.as_ref().is_some_and(|t| t.refuses) {
+                return self.refuse_push(id, from, (!first).then_some(push.key), cx);
+            }
+        }
+        self.mark_incomplete(cx);
+        let (key, mut txn, mut begun) = (push.key, Txn::default(), None);
+        let mut claim = if is_background { Claim::None } else { Claim::Half };
+        let ops = match push.part {
+            PushPart::Absent => {
+                claim = Claim::All;
+                vec![ObjectOp::Remove]
+            }
+            PushPart::Data {
+                first,
+                pieces,
+                pairs,
+                last,
+                patch,
+            } => {
+                let (mut ops, snaps) = part_changes(first, patch, pieces, pairs, last);
+                ops.extend(snaps);
+                begun = (!first).then(|| key.clone());
+                ops
+            }
+        };
+        txn.objects.push((key.clone(), ops));
+        let (from_key, to_key) = self.site.range();
+        if key < from_key || key >= to_key || !is_storable(&txn.objects) {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound);
+        }
+        if log_bytes(&txn.objects) > self.site.cfg.max_push_logged {
+            // An OSD that cuts parts by their bytes: others may bring this copy up.
+            return self.refuse_push(id, from, begun, cx);
+        }
+        let source = from;
+        self.store
+            .submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
+    }
+
+    /// The store has no room for a push.
+    pub(in crate::pg) fn push_refused_here(
+        &mut self,
+        id: PeeringId,
+        source: i32,
+        key: Bytes,
+        cx: &mut Ctx<'_>,
+    ) {
+        if self.is_target(id) {
+            self.refuse_push(id, source, Some(key), cx);
+        }
+    }
+
+    /// Says that there is no room for a push, and removes what was pushed of its object.
+    fn refuse_push(&mut self, id: PeeringId, source: i32, begun: Option<Bytes>, cx: &mut Ctx<'_>) {
+        self.target.get_or_insert_default().refuses = true;
+        // Of a copy that is as its log says nothing was changed.
+        if let Some(key) = begun.filter(|_| self.copy.info.incomplete) {
+            let txn = Txn {
+                objects: vec![(key, vec![ObjectOp::Remove])],
+                meta: Vec::new(),
+            };
+            self.store.submit(txn, Commit::Record, cx);
+        }
+        self.outbox.send(source, id, PeerBody::PushRefused, true, cx);
+    }
+
+    pub(in crate::pg) fn push_committed(&mut self, id: PeeringId, source: i32, cx: &mut Ctx<'_>) {
+        if self.is_target(id) {
+            self.outbox.send(source, id, PeerBody::PushAck, true, cx);
+        }
+    }
+
+    /// What the holder has in a range of keys.
+    pub(in crate::pg) fn scan(
+        &mut self,
+        source: i32,
+        id: PeeringId,
+        from: Bytes,
+        to: Bytes,
+        objects: Vec<(Bytes, EVersion)>,
+        cx: &mut Ctx<'_>,
+    ) {
+        if !self.is_target(id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = source);
+        }
+        self.mark_incomplete(cx);
+        if let Some(t) = self.target {
+            t.scan = Some(Scan {
+                source,
+                to: to.clone(),
+                theirs: objects.into_iter().collect(),
+            });
+        }
+        self.store.list((from, to), PAGE, Pending::Target, cx);
+    }
+
+    /// The own objects in that range.
+    pub(in crate::pg) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
+        let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
+            return;
+        };
+        // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
+        let Ok((mine, next)) = r else { return };
+        let mut removed = Vec::new();
+        for (key, info) in mine {
+            let version = decode_all::<ObjectInfo>(&info).ok().map(|i| i.version);
+            match scan.theirs.get(&key) {
+                Some(v) if Some(*v) == version => drop(scan.theirs.remove(&key)),
+                Some(_) => {}
+                None => removed.push((key, removal(&info))),
+            }
+        }
+        let (source, to) = (scan.source, scan.to.clone());
+        let needed = next
+            .is_none()
+            .then(|| std::mem::take(&mut scan.theirs).into_keys().collect::<Vec<_>>());
+        for objects in parts::divide(removed, self.site.cfg.max_part_logged) {
+            let meta = Vec::new();
+            self.store.submit(Txn { objects, meta }, Commit::Record, cx);
+        }
+        match (needed, next) {
+            (Some(needed), _) => {
+                if let Some(t) = self.target {
+                    t.scan = None;
+                }
+                self.outbox
+                    .send(source, self.id, PeerBody::ScanAck(needed), true, cx);
+            }
+            (None, Some(from)) => {
+                self.store.list((from, to), PAGE, Pending::Target, cx);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The copy is complete up to a version, as the primary says.
+    pub(in crate::pg) fn copied(
+        &mut self,
+        from: i32,
+        id: PeeringId,
+        info: PgInfo,
+        log: LogUpdate,
+        cx: &mut Ctx<'_>,
+    ) {
+        if !log.is_sound() {
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
+        }
+        match self.role {
+            Role::Stray if self.site.is_leader(from, id) => {
+                let what = Commit::Activate { id, primary: from };
+                *self.target = None;
+                self.copy.activate(self.site, (info, log), what, self.store, cx);
+            }
+            _ => dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from),
+        }
+    }
+}

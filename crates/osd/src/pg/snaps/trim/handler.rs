@@ -1,0 +1,327 @@
+//! Trims removed snapshots, as the primary that serves.
+
+use bytes::Bytes;
+use spirula_denc::{UTime, decode_all};
+use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
+
+use crate::pg::dirty::Dirty;
+use crate::pg::exec::ObjectState;
+use crate::pg::fetch::ReadError;
+use crate::pg::key;
+use crate::pg::log::{LogEntry, LogOp, Usage};
+use crate::pg::object::ObjectInfo;
+use crate::pg::object::StoredObject;
+use crate::pg::output::{Ctx, Output};
+use crate::pg::role::Role;
+use crate::pg::serving::Serving;
+use crate::pg::snaps::set::Trimmed;
+use crate::pg::store_queue::{Commit, Pending};
+use crate::pg::txn::{MetaOp, ObjectOp, Txn};
+
+/// Snapshots without clones that are noted together.
+const NOTE_TOGETHER: usize = 256;
+
+/// What a trim makes of an object and its clone.
+struct Trim {
+    state: ObjectState,
+    usage: Usage,
+    objects: Vec<(Bytes, Vec<ObjectOp>)>,
+}
+
+/// Trims a clone of the object with this head, the clone's info being `info`; `None` where it stands for no removed
+/// snapshot.
+fn trim(
+    head: &Bytes,
+    old: &ObjectState,
+    (id, mut info): (SnapId, ObjectInfo),
+    removed: &IntervalSet,
+    version: EVersion,
+) -> Option<Trim> {
+    let snaps = &old.info.snap_set.clone_of(id)?.snaps;
+    let gone: Vec<SnapId> = snaps.iter().copied().filter(|s| removed.contains(*s)).collect();
+    if gone.is_empty() {
+        return None;
+    }
+    let (mut state, mut usage) = (old.clone(), Usage::default());
+    let change = match state.info.snap_set.trim(id, |s| gone.contains(&s))? {
+        Trimmed::Kept(snaps) => {
+            info.snaps = snaps;
+            info.prior_version = info.version;
+            info.version = version;
+            ObjectOp::SetInfo(info.to_bytes())
+        }
+        Trimmed::Removed(bytes) => {
+            usage.objects = -1;
+            usage.clones = -1;
+            usage.bytes = bytes;
+            ObjectOp::Remove
+        }
+    };
+    let forget = ObjectOp::NoteSnaps {
+        add: Vec::new(),
+        remove: gone,
+    };
+    let of_head = if state.info.whiteout && state.info.snap_set.clones.is_empty() {
+        // It was kept for its clones.
+        usage.objects -= 1;
+        usage.whiteouts -= 1;
+        state = ObjectState::default();
+        ObjectOp::Remove
+    } else {
+        state.info.prior_version = old.info.version;
+        state.info.version = version;
+        ObjectOp::SetInfo(state.info.to_bytes())
+    };
+    let clone = (key::clone_key(head, id), vec![change, forget]);
+    Some(Trim {
+        state,
+        usage,
+        objects: vec![clone, (head.clone(), vec![of_head])],
+    })
+}
+
+/// Trims removed snapshots, as the primary.
+pub(in crate::pg) struct Trimming<'a> {
+    pub(in crate::pg) serving: Serving<'a>,
+}
+
+impl Trimming<'_> {
+    /// Follows the map: what it no longer names is trimmed everywhere, what it names anew is to be trimmed.
+    pub(in crate::pg) fn update_trim_queue(&mut self) {
+        if !matches!(self.serving.role, Role::Active(_)) {
+            return;
+        }
+        let removed = &self.serving.site.pool.snaps.removed;
+        self.serving.copy.info.purged_snaps = self.serving.copy.info.purged_snaps.intersection(removed);
+        let mut queue = removed.clone();
+        queue.subtract(&self.serving.copy.info.purged_snaps);
+        if let Some(t) = self.serving.role.trimmer() {
+            t.queue = queue;
+        }
+    }
+
+    /// It is the PG's turn to trim.
+    pub(in crate::pg) fn grant_trim(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(t) = self.serving.role.trimmer() {
+            t.granted = true;
+            self.trim_on(cx);
+        }
+    }
+
+    /// Goes on trimming where nothing is under way.
+    pub(in crate::pg) fn trim_on(&mut self, cx: &mut Ctx<'_>) {
+        let (hold, max) = (
+            self.serving.site.map.no_snap_trim(),
+            self.serving.site.cfg.max_snap_trims,
+        );
+        let Role::Active(a) = &mut self.serving.role else {
+            return;
+        };
+        let t = &mut *a.trimmer;
+        let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
+        if busy || !t.granted || t.failed || hold || cx.usec < t.not_before {
+            return;
+        }
+        let Some((next, _)) = t.queue.ranges().next() else {
+            t.granted = false;
+            return self.save_purged(cx);
+        };
+        t.listing = true;
+        t.current = next;
+        let (from, to) = key::snap_range(self.serving.site.pgid, self.serving.site.pool.pg_num.max(1), next);
+        let token = self.serving.store.token(Pending::Trim);
+        cx.out.push(Output::ListRecords { token, from, to, max });
+    }
+
+    /// Notes what was purged. On all members, whatever records a recovery has left go.
+    fn save_purged(&mut self, cx: &mut Ctx<'_>) {
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
+        let snaps = std::mem::take(&mut t.unsaved);
+        if snaps.is_empty() {
+            return;
+        }
+        self.serving
+            .copy
+            .save_info(self.serving.site.pgid, self.serving.store, cx);
+        let (from, to) = self.serving.site.range();
+        let objects = vec![(from, vec![ObjectOp::ForgetSnaps { to, snaps }])];
+        self.serving.replicate_own(None, objects, cx);
+    }
+
+    /// Clones of the snapshot that is being trimmed.
+    pub(in crate::pg) fn clones_listed(&mut self, r: Result<Vec<Bytes>, ReadError>, cx: &mut Ctx<'_>) {
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
+        t.listing = false;
+        let Ok(records) = r else {
+            t.failed = true;
+            return;
+        };
+        let clones: Vec<Bytes> = records.iter().filter_map(|r| key::parse_snap_key(r)).collect();
+        if clones.is_empty() {
+            return self.snap_purged(cx);
+        }
+        t.waiting.extend(clones.iter().cloned());
+        for clone in clones {
+            self.serving
+                .store
+                .look_up(clone.clone(), Pending::TrimClone(clone), cx);
+        }
+    }
+
+    /// The snapshot that is being trimmed has no clones left, on no member.
+    fn snap_purged(&mut self, cx: &mut Ctx<'_>) {
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
+        let (snap, mut save) = (t.current, false);
+        if t.queue.contains(snap) {
+            t.queue.remove_range(snap, 1);
+            t.unsaved.push(snap);
+            save = t.unsaved.len() >= NOTE_TOGETHER;
+            self.serving.copy.info.purged_snaps.insert(snap);
+        }
+        if save {
+            self.save_purged(cx);
+        }
+        self.trim_on(cx);
+    }
+
+    /// A clone that is to be trimmed, as it is.
+    pub(in crate::pg) fn trim_found(
+        &mut self,
+        clone: Bytes,
+        found: Result<Option<StoredObject>, ReadError>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let found = found.map(|o| o.map(|o| decode_all::<ObjectInfo>(&o.info)));
+        let info = match found {
+            Ok(Some(Ok(info))) => info,
+            Ok(None) => return self.forget_record(&clone, cx),
+            Ok(Some(Err(_))) | Err(ReadError) => return self.trim_failed(),
+        };
+        let Some(id) = key::snap_of(&clone) else { return };
+        let head = key::clone_key(&clone, snap::NOSNAP);
+        let (c, new) = self.serving.ops.contexts.get(&head);
+        c.trims.push((id, info));
+        if new {
+            self.serving.store.look_up_context(head, cx);
+        } else {
+            self.serving.pump(&head, cx);
+        }
+    }
+
+    fn trim_failed(&mut self) {
+        if let Some(t) = self.serving.role.trimmer() {
+            t.failed = true;
+        }
+    }
+
+    /// An object can't be looked up, so its clones can't be trimmed.
+    pub(in crate::pg) fn trim_blocked(&mut self, head: &Bytes) {
+        if self
+            .serving
+            .ops
+            .contexts
+            .find(head)
+            .is_some_and(|c| !c.trims.is_empty())
+        {
+            self.trim_failed();
+        }
+    }
+
+    /// Trims the clones of an object that are to be trimmed, unless somebody reads or repairs them now.
+    pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
+        loop {
+            let Some(c) = self.serving.ops.contexts.find(head) else {
+                return;
+            };
+            if c.state.is_none() || c.exclusive || c.reading > 0 || c.repairs > 0 {
+                return;
+            }
+            let Some(clone) = c.trims.pop() else { return };
+            self.trim_clone(head, clone, cx);
+        }
+    }
+
+    fn trim_clone(&mut self, head: &Bytes, clone: (SnapId, ObjectInfo), cx: &mut Ctx<'_>) {
+        let id = clone.0;
+        let clone_key = key::clone_key(head, id);
+        let version = EVersion::new(
+            self.serving.site.map.epoch(),
+            self.serving.copy.info.last_update.version + 1,
+        );
+        let given_up = self
+            .serving
+            .role
+            .lost()
+            .and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
+        let removed = given_up.as_ref().unwrap_or(&self.serving.site.pool.snaps.removed);
+        let Some(state) = self.serving.ops.contexts.state(head) else {
+            return;
+        };
+        let prior_version = state.info.version;
+        let done = trim(head, state, clone, removed, version);
+        let (Some(done), Some(object)) = (done, key::parse_object_key(head)) else {
+            return self.forget_record(&clone_key, cx);
+        };
+        let entry = LogEntry {
+            version,
+            prior_version,
+            user_version: 0,
+            reqid: ReqId::default(),
+            object,
+            op: LogOp::Modify,
+            mtime: UTime::ZERO,
+            return_code: 0,
+            op_returns: Vec::new(),
+            usage: self.serving.copy.info.usage.plus(done.usage),
+            clones: vec![id],
+            dirty: Dirty::of(done.objects.last().map_or(&[], |(_, ops)| ops)),
+        };
+        if let Some(c) = self.serving.ops.contexts.set_state(head, done.state) {
+            c.uncommitted += 1;
+        }
+        if let Some(lost) = self.serving.role.lost() {
+            lost.rewritten(&done.objects, u64::MAX);
+        }
+        let pause = self.serving.site.cfg.snap_trim_sleep_us;
+        if let Some(t) = self.serving.role.trimmer() {
+            t.waiting.remove(&clone_key);
+            t.last = version;
+            t.not_before = cx.usec.saturating_add(pause);
+        }
+        let txn = Txn {
+            objects: done.objects,
+            meta: Vec::with_capacity(1),
+        };
+        self.serving.replicate(None, Some(head.clone()), entry, txn, cx);
+    }
+
+    /// A record of a clone that is not there, or does not stand for the snapshot: left by a recovery.
+    fn forget_record(&mut self, clone: &Bytes, cx: &mut Ctx<'_>) {
+        let Some(t) = self.serving.role.trimmer() else {
+            return;
+        };
+        t.waiting.remove(clone);
+        let record = key::snap_key(t.current, clone);
+        let txn = Txn {
+            objects: Vec::new(),
+            meta: vec![MetaOp::Delete(record)],
+        };
+        self.serving.store.submit(txn, Commit::Record, cx);
+        self.trim_on(cx);
+    }
+}
+
+impl Serving<'_> {
+    /// Removed snapshots.
+    pub(in crate::pg) fn trimming(&mut self) -> Trimming<'_> {
+        Trimming {
+            serving: self.reborrow(),
+        }
+    }
+}
