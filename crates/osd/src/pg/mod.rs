@@ -45,6 +45,7 @@ mod number;
 pub mod object;
 pub mod op;
 mod op_checks;
+mod op_order;
 mod op_queue;
 mod op_read;
 mod op_write;

@@ -1,320 +1,19 @@
-//! The order of ops on an object, what they fetch, and those that read.
+//! Ops that only read: answered once this OSD may answer reads.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use spirula_denc::decode_all;
-use spirula_invariant::impossible;
-use spirula_maps::{EVersion, HObject, IntervalSet, ReqId, SnapContext, SnapId, snap};
-use spirula_proto::osd::OsdFlags;
+use spirula_maps::{EVersion, snap};
+use spirula_proto::osd::{OpFlags, OsdFlags};
 
 use super::account::Room;
-use super::bug::Bug;
-use super::config::PgConfig;
-use super::context::Context;
 use super::errno::*;
-use super::exec::{Exec, ObjectState, Run, up_front};
-use super::fetch::{Fetched, ReadError, Want};
-use super::object::ObjectInfo;
-use super::object::StoredObject;
-use super::op::{Client, ClientOp, OsdOp, Stamps};
+use super::exec::Outcome;
+use super::op::OsdOp;
 use super::op_checks::data_off;
 use super::output::Ctx;
 use super::reading::Reading;
-use super::role::Role;
 use super::serving::Serving;
-use super::site::Site;
-use super::snaps::read::place;
-use super::snaps::set::At;
-use super::store_queue::Pending;
-
-/// How an op can go on now.
-enum Step {
-    /// Not before others are done.
-    Wait,
-    /// Not before this OSD may answer reads.
-    Lease,
-    /// At once.
-    Run,
-    /// After fetching this.
-    Fetch(Vec<Want>),
-    /// It reads this clone.
-    Clone(SnapId),
-    /// It reads what was not there at its snapshot.
-    Nowhere,
-}
-
-/// A read waits until the writes before it are durable everywhere, as what it returns must not be lost. A write that
-/// reads need not: the store shows it what was submitted, and it is answered only when it is durable itself, after all
-/// before it.
-fn next_step(
-    cfg: &PgConfig,
-    c: &Context,
-    state: &ObjectState,
-    op: &mut ClientOp,
-    removed: &IntervalSet,
-    readable: bool,
-) -> Step {
-    let writes = op.may_write();
-    let excluded = c.exclusive && op.client.asker.is_none();
-    let dirty = c.uncommitted > 0 && !cfg.has_bug(Bug::DirtyRead);
-    // A read for a copy does not wait where a write does that may wait for copies itself.
-    let repaired = c.repairs > 0 && (excluded || !c.exclusive);
-    if excluded || repaired || !writes && dirty || writes && c.reading > 0 {
-        return Step::Wait;
-    }
-    if !writes && !readable {
-        return Step::Lease;
-    }
-    if !c.answers.is_empty() {
-        return Step::Run;
-    }
-    match place(op, state, removed) {
-        At::Head => {}
-        At::Clone(id) => return Step::Clone(id),
-        At::Nowhere => return Step::Nowhere,
-    }
-    let wants = if op.may_read() {
-        up_front(cfg, state, &mut op.ops)
-    } else {
-        Vec::new()
-    };
-    if wants.is_empty() {
-        Step::Run
-    } else {
-        Step::Fetch(wants)
-    }
-}
-
-/// The object that the store could not read for an op.
-fn unreadable(r: &Reading, fetched: &[Fetched]) -> Option<Bytes> {
-    let failed = fetched.iter().find(|f| f.answer.is_err())?;
-    Some(match &failed.want {
-        Want::Staged { source, .. } | Want::Object(source) => source.clone(),
-        _ => r.clone.as_ref().map_or(&r.key, |c| &c.key).clone(),
-    })
-}
-
-impl Site {
-    /// A request of the PG itself, which begins at `usec`.
-    pub(super) fn internal_op(&self, object: HObject, ops: Vec<OsdOp>, usec: u64) -> ClientOp {
-        ClientOp {
-            client: Arc::new(Client::internal()),
-            tid: 0,
-            reqid: ReqId::default(),
-            pgid: self.pgid,
-            object,
-            epoch: self.map.epoch(),
-            flags: Default::default(),
-            mtime: Default::default(),
-            ops,
-            snapid: snap::NOSNAP,
-            snapc: SnapContext::default(),
-            retry_attempt: 0,
-            trace: Default::default(),
-            stamps: Stamps {
-                received: usec,
-                queued: usec,
-                ..Stamps::default()
-            },
-            spent: 0,
-            hold: None,
-            room: Default::default(),
-        }
-    }
-}
 
 impl Serving<'_> {
-    /// Puts an op into its object's order, and executes what can be.
-    pub(super) fn queue_op(&mut self, key: Bytes, op: ClientOp, cx: &mut Ctx<'_>) {
-        self.ops
-            .contexts
-            .evict(self.site.shares.contexts, self.site.shares.context_bytes);
-        let (c, new) = self.ops.contexts.get(&key);
-        cx.perf.contexts.0 += u64::from(!new);
-        cx.perf.contexts.1 += 1;
-        if c.exclusive && op.client.asker.is_some() {
-            // A write that waits for a copy must not stop the reads of other copies: they could wait for each other.
-            c.queue.push_front(op);
-        } else {
-            c.queue.push_back(op);
-        }
-        if new {
-            self.store.look_up_context(key, cx);
-        } else {
-            self.pump(&key, cx);
-        }
-    }
-
-    /// The store's answer about an object.
-    pub(super) fn context_loaded(
-        &mut self,
-        key: &Bytes,
-        r: Result<Option<StoredObject>, ReadError>,
-        cx: &mut Ctx<'_>,
-    ) {
-        let state = match r {
-            Ok(None) => Some(ObjectState::default()),
-            Ok(Some(o)) => decode_all::<ObjectInfo>(&o.info).ok().map(|info| ObjectState {
-                exists: !info.whiteout,
-                info,
-                attrs: o.attrs,
-            }),
-            Err(_) => None,
-        };
-        match state {
-            Some(state) => {
-                self.ops.contexts.set_state(key, state);
-                if self.role.is_active() {
-                    self.ops.note_watchers(key, cx);
-                }
-                self.pump(key, cx);
-            }
-            None if self.repairing().note_unreadable(key, cx) => {}
-            None => {
-                self.trimming().trim_blocked(key);
-                let ops = match self.ops.contexts.find(key) {
-                    // A clone of it is being repaired.
-                    Some(c) if c.repairs > 0 => std::mem::take(&mut c.queue),
-                    _ => self.ops.contexts.forget(key),
-                };
-                for op in ops {
-                    self.fail_unreadable(op, cx);
-                }
-            }
-        }
-    }
-
-    /// An object can't be read here. Another member may have it whole, but only the primary may be asked for it.
-    pub(super) fn fail_unreadable(&self, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        if matches!(self.role, Role::Replica(_)) {
-            self.site.send_to_primary([op], cx);
-        } else {
-            self.site.fail(&mut op, -EIO, cx);
-        }
-    }
-
-    /// Executes an object's ops in order as far as possible.
-    pub(super) fn pump(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
-        self.trimming().trim_clones(key, cx);
-        loop {
-            let readable = self.role.has_lease(&self.site.cfg, cx.usec);
-            let removed = &self.site.pool.snaps.removed;
-            let Some(c) = self.ops.contexts.find(key) else {
-                return;
-            };
-            let Some(mut op) = c.next_op() else { return };
-            let Some(state) = &c.state else {
-                c.queue.push_front(op);
-                return;
-            };
-            match next_step(&self.site.cfg, c, state, &mut op, removed, readable) {
-                Step::Wait => {
-                    c.queue.push_front(op);
-                    return;
-                }
-                Step::Lease => {
-                    c.queue.push_front(op);
-                    return self.await_lease(key, cx);
-                }
-                Step::Run => {
-                    let mut reading = Reading::new(key, op);
-                    reading.answers = std::mem::take(&mut c.answers);
-                    self.execute(reading, cx);
-                }
-                Step::Fetch(wants) => self.fetch(Reading::new(key, op), wants, cx),
-                Step::Clone(id) => self.look_up_clone(key, op, id, cx),
-                Step::Nowhere => self.site.fail(&mut op, -ENOENT, cx),
-            }
-        }
-    }
-
-    /// Fetches what an op wants; meanwhile a write has the object to itself, and a read shares it with reads.
-    pub(super) fn fetch(&mut self, r: Reading, wants: Vec<Want>, cx: &mut Ctx<'_>) {
-        if let Some(c) = self.ops.contexts.find(&r.key) {
-            if r.op.may_write() {
-                c.exclusive = true
-            } else {
-                c.reading += 1
-            }
-        }
-        let key = r.clone.as_ref().map_or(&r.key, |c| &c.key).clone();
-        let reader = r.reader();
-        let what = Pending::Op(Box::new(r));
-        match wants.iter().find(|w| w.slot().is_some()) {
-            // What else is wanted is asked for again when this is there.
-            Some(want) => {
-                let seq = self.store.token(what).seq();
-                self.staging().stage(seq, want.clone(), cx);
-            }
-            None => {
-                self.site.backend.read(key, wants, reader, what, self.store, cx);
-            }
-        }
-    }
-
-    /// The store has nothing to do for an op any more.
-    fn end_fetch(&mut self, r: &Reading) {
-        if let Some(c) = self.ops.contexts.find(&r.key) {
-            if r.op.may_write() {
-                c.exclusive = false
-            } else {
-                c.reading = c.reading.saturating_sub(1)
-            }
-        }
-    }
-
-    /// The client of an op that only reads has gone before it was its turn.
-    pub(super) fn op_not_read(&mut self, r: &Reading, cx: &mut Ctx<'_>) {
-        self.end_fetch(r);
-        self.pump(&r.key, cx);
-    }
-
-    /// What an op wanted.
-    pub(super) fn op_fetched(&mut self, mut r: Reading, fetched: Vec<Fetched>, room: Room, cx: &mut Ctx<'_>) {
-        self.end_fetch(&r);
-        r.op.room.join(room);
-        if let Some(damaged) = unreadable(&r, &fetched) {
-            if matches!(self.role, Role::Replica(_)) {
-                self.repairing().note_unreadable(&damaged, cx);
-                return self.site.send_to_primary([r.op], cx);
-            }
-            match self.repairing().await_repair(&damaged, r.op, cx) {
-                Some(op) => r.op = op,
-                None => return,
-            }
-        }
-        if r.answers.is_empty() {
-            r.answers = fetched;
-        } else {
-            r.answers.extend(fetched);
-        }
-        r.op.reset();
-        let key = r.key.clone();
-        let writes = r.op.may_write();
-        if let Some(c) = self.ops.contexts.find(&key).filter(|c| writes && c.reading > 0) {
-            c.answers = r.answers;
-            c.queue.push_front(r.op);
-            return;
-        }
-        self.execute(r, cx);
-        self.pump(&key, cx);
-    }
-
-    pub(super) fn execute(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
-        r.op.stamps.started = cx.usec;
-        if r.op.client.is_shut_out(&*self.site.map) {
-            // It came before the map that shuts the client out, and waited.
-            return self.site.fail(&mut r.op, -EBLOCKLISTED, cx);
-        }
-        if r.op.may_write() {
-            self.execute_write(r, cx);
-        } else {
-            self.execute_read(r, cx);
-        }
-    }
-
-    fn execute_read(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
+    pub(super) fn execute_read(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
         self.lease(|l| l.keep_lease(cx));
         if !self.role.has_lease(&self.site.cfg, cx.usec) {
             // The lease has ended while the store read.
@@ -326,52 +25,26 @@ impl Serving<'_> {
             return self.await_lease(&r.key, cx);
         }
         let epoch = self.site.map.epoch();
-        let state = match &r.clone {
-            Some(c) => Some(&c.state),
-            None => self.ops.contexts.state(&r.key),
-        };
-        let Some(state) = state else {
-            impossible!(
-                "an object that is read to be in use";
-                pg = self.site.pgid, epoch = epoch, object = r.op.object
-            );
-        };
+        let state = self.object_of(&r.op, &r.key, r.clone.as_ref());
         let is_there = state.exists || r.op.snapid == snap::SNAPDIR && state.info.whiteout;
         if !is_there {
             return self.site.fail(&mut r.op, -ENOENT, cx);
         }
-        let client = Arc::clone(&r.op.client);
-        let asking = self.ops.asking(self.site, &client, r.op.reqid.name, &r.key);
-        let mut exec = Exec::new(
-            &self.site.cfg,
-            &self.site.pool.snaps,
-            &r.key,
-            state,
-            &r.answers,
-            asking,
-        );
-        exec.request = r.op.request(cx.now, self.copy.info.last_user_version);
-        exec.work.spent = r.op.spent;
-        let mut result = match exec.run(&mut r.op.ops) {
-            Run::Done(result) => result,
-            Run::Fetch(wants) => {
-                r.op.spent = exec.work.spent;
-                return self.fetch(r, wants, cx);
-            }
+        let user_version = state.info.user_version;
+        let on = (&r.key, state);
+        let Outcome { mut result, left, .. } = match self.run(on, &mut r.op, &r.answers, None, cx.now) {
+            Ok(outcome) => outcome,
+            Err(wants) => return self.fetch(r, wants, cx),
         };
-        let (io, offset, user_version) = (exec.io, exec.data_off, state.info.user_version);
-        let effects = exec.watch_effects.take();
         if result >= 0 {
-            let failed =
-                r.op.ops
-                    .iter()
-                    .find(|o| o.rval < 0 && !o.flags.has(spirula_proto::osd::OpFlags::FAILOK));
-            result = failed.map_or(result, |o| o.rval);
+            let has_failed = |o: &&OsdOp| o.rval < 0 && !o.flags.has(OpFlags::FAILOK);
+            result = r.op.ops.iter().find(has_failed).map_or(result, |o| o.rval);
         }
-        self.counters.add_io(io);
+        self.counters.add_io(left.io);
         let (key, mut op) = (r.key, r.op);
         if result >= 0 {
-            self.ops.apply_watch_effects(&key, effects, &client, cx);
+            self.ops
+                .apply_watch_effects(&key, left.watch_effects, &op.client, cx);
         }
         cx.note_slow(&op);
         if result >= 0 {
@@ -383,6 +56,6 @@ impl Serving<'_> {
         } else if result == -ENOENT {
             reply.set_enoent_versions(self.copy.info.last_update, self.copy.info.last_user_version);
         }
-        self.site.reply(&op, reply, data_off(offset), cx);
+        self.site.reply(&op, reply, data_off(left.data_off), cx);
     }
 }

@@ -1,7 +1,5 @@
 //! Ops that write: executed on the object's context, logged, sent to the replicas, answered when durable everywhere.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use spirula_denc::UTime;
 use spirula_invariant::{dropped, impossible};
@@ -15,7 +13,7 @@ use super::bug::Bug;
 use super::config::PgConfig;
 use super::dirty::Dirty;
 use super::errno::*;
-use super::exec::{Exec, IoCount, ObjectState, Run};
+use super::exec::{Draft, IoCount, Left, ObjectState, Outcome};
 use super::in_flight::{InFlight, Reply};
 use super::key;
 use super::log::{LogEntry, LogOp, Usage};
@@ -49,34 +47,34 @@ struct Change {
 }
 
 impl Change {
-    /// Ends an execution on an object as it was, under the next version, after the last version that clients have seen. The
+    /// Ends a draft of an object as it was, under the next version, after the last version that clients have seen. The
     /// times are the client's and now.
     fn of(
-        mut exec: Exec<'_>,
+        (mut draft, io): (Draft, IoCount),
         (key, old): (&Bytes, &ObjectState),
         snap_context: &SnapContext,
         (mut version, last_user_version): (EVersion, u64),
         (mtime, now): (UTime, UTime),
     ) -> Self {
-        let clone = exec.preserve(snap_context);
+        let clone = draft.preserve(key, old, snap_context);
         let clone_version = version;
         // The clone is a change of its own, before that of the head.
         version.version += u64::from(clone.is_some());
-        let mut user_version = exec.info.user_version;
-        if exec.user_modify {
+        let mut user_version = draft.info.user_version;
+        if draft.user_modify {
             user_version = last_user_version
                 .max(user_version)
                 .saturating_add(1)
                 .max(version.version);
-            exec.info.user_version = user_version;
+            draft.info.user_version = user_version;
         }
         let prior_version = old.info.version;
-        exec.info.version = version;
-        exec.info.prior_version = prior_version;
-        let (usage, io) = (exec.usage, exec.io);
+        draft.info.version = version;
+        draft.info.prior_version = prior_version;
+        let usage = draft.usage;
         let mut objects = Vec::with_capacity(2);
         objects.extend(clone.as_ref().map(|c| c.changes(key, old, clone_version)));
-        let (state, changes) = exec.finish(mtime, now);
+        let (state, changes) = draft.finish(old, mtime, now);
         objects.push((key.clone(), changes));
         Self {
             version,
@@ -132,48 +130,33 @@ impl Serving<'_> {
             return;
         }
         let snap_context = self.site.snap_context(&r.op);
-        let Some(state) = self.ops.contexts.state(&r.key) else {
-            impossible!(
-                "an object that is changed to be in use";
-                pg = self.site.pgid, epoch = self.site.map.epoch(), object = r.op.object
-            );
-        };
+        let state = self.object_of(&r.op, &r.key, None);
         if r.op.flags.has(OsdFlags::ORDERSNAP) && snap_context.seq < state.info.snap_set.seq {
             return self.site.fail(&mut r.op, -EOLDSNAPC, cx);
         }
         let (last_update, last_user_version) = (self.copy.info.last_update, self.copy.info.last_user_version);
         let old_user_version = state.info.user_version;
-        let client = Arc::clone(&r.op.client);
-        let asking = self.ops.asking(self.site, &client, r.op.reqid.name, &r.key);
-        let mut exec = Exec::new(
-            &self.site.cfg,
-            &self.site.pool.snaps,
-            &r.key,
-            state,
-            &r.answers,
-            asking,
-        );
-        exec.request = r.op.request(cx.now, last_user_version);
-        exec.work.spent = r.op.spent;
-        let result = match exec.run_change(&mut r.op.ops, &snap_context) {
-            Run::Done(result) => result,
-            Run::Fetch(wants) => {
-                r.op.spent = exec.work.spent;
-                return self.fetch(r, wants, cx);
-            }
+        let (on, context) = ((&r.key, state), Some(&snap_context));
+        let Outcome { result, draft, left } = match self.run(on, &mut r.op, &r.answers, context, cx.now) {
+            Ok(outcome) => outcome,
+            Err(wants) => return self.fetch(r, wants, cx),
         };
-        let effects = exec.watch_effects.take();
+        let Left {
+            io,
+            watch_effects: effects,
+            ..
+        } = left;
         let (key, mut op) = (&r.key, r.op);
-        if result < 0 || !exec.dirty {
+        if result < 0 || !draft.dirty {
             let mut reply = Reply::failure(result, old_user_version);
             reply.enoent = (result == -ENOENT).then_some((last_update, last_user_version));
             if result >= 0 {
-                self.ops.apply_watch_effects(key, effects, &client, cx);
+                self.ops.apply_watch_effects(key, effects, &op.client, cx);
             }
             return self.log_failure(op, reply, cx);
         }
-        let grows = exec.usage.bytes > 0 || exec.usage.objects > 0;
-        let stores = grows || exec.stores_data();
+        let grows = draft.usage.bytes > 0 || draft.usage.objects > 0;
+        let stores = grows || draft.stores_data();
         if let Err(answer) = self.site.check_full(&op, grows, stores, cx) {
             match answer {
                 Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
@@ -186,7 +169,8 @@ impl Serving<'_> {
             return self.log_failure(op, Reply::failure(result, old_user_version), cx);
         }
         let last = (self.next_version(), last_user_version);
-        let change = Change::of(exec, (key, state), &snap_context, last, (op_mtime(&op), cx.now));
+        let times = (op_mtime(&op), cx.now);
+        let change = Change::of((draft, io), (key, state), &snap_context, last, times);
         if is_too_large(&self.site.cfg, state, &change.objects) {
             return self.log_failure(op, Reply::failure(-EMSGSIZE, old_user_version), cx);
         }

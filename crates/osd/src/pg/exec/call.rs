@@ -14,23 +14,43 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::{Exec, OpResult, Stop, fail};
 use crate::pg::errno::*;
-use crate::pg::op::OsdOp;
+use crate::pg::op::{OsdOp, Request};
+
+/// What class methods are told of a request.
+pub(super) struct Calls {
+    /// Who asks, and when.
+    request: Request,
+    /// Ops executed so far, those of class methods included.
+    pub(super) steps: u32,
+    /// How often class methods asked for random bytes.
+    drawn: u64,
+}
+
+impl Calls {
+    pub(super) fn new(request: Request) -> Self {
+        Self {
+            request,
+            steps: 0,
+            drawn: 0,
+        }
+    }
+}
 
 impl Exec<'_> {
     pub(super) fn call(&mut self, op: &mut OsdOp) -> OpResult {
         // What can't be called was refused before anything was executed.
         let call = op.call.clone().ok_or(Stop::Failed(-EINVAL))?;
         let method = call.method.ok_or(Stop::Failed(-EOPNOTSUPP))?;
-        self.user_modify |= method.flags.has(Flags::WR);
+        self.draft.user_modify |= method.flags.has(Flags::WR);
         let mut view = View {
             exec: self,
             reads: false,
             writes: false,
         };
-        view.exec.in_call = true;
+        view.exec.before.in_call = true;
         let result = method.call(&mut view, &call.input);
         let (reads, writes) = (view.reads, view.writes);
-        self.in_call = false;
+        self.before.in_call = false;
         let Return { code, data } = match result {
             Err(Error::NotFetched) => return Err(Stop::Unfetched),
             // A method that does what it is not marked for fails, whatever it makes of it.
@@ -61,7 +81,7 @@ struct View<'v, 'a> {
 impl View<'_, '_> {
     /// Executes an op as if the client had sent it, and returns its output.
     fn run(&mut self, code: OpCode, flags: OpFlags, args: OpArgs, indata: Bytes) -> Result<Bytes, Error> {
-        self.exec.user_modify |= code.is_modify();
+        self.exec.draft.user_modify |= code.is_modify();
         let op = spirula_proto::osd::OsdOp::new(code, args).with_flags(flags);
         let mut op = OsdOp::from(OsdOpIn {
             op,
@@ -69,7 +89,7 @@ impl View<'_, '_> {
         });
         match self.exec.one(&mut op) {
             Ok(_) => {
-                self.exec.steps += 1;
+                self.exec.calls.steps += 1;
                 Ok(op.outdata.to_bytes())
             }
             Err(Stop::Failed(e)) => Err(Error::Errno(-e)),
@@ -121,25 +141,28 @@ fn attribute(name: &[u8], value: &[u8]) -> Result<(OpArgs, Bytes), Error> {
 
 impl Object for View<'_, '_> {
     fn caller(&self) -> Caller {
-        self.exec.request.caller
+        self.exec.calls.request.caller
     }
 
     fn now(&self) -> UTime {
-        self.exec.request.now
+        self.exec.calls.request.now
     }
 
     fn random(&mut self, out: &mut [u8]) {
         // Requests differ in their ids, and the calls of one in how many came before.
         for chunk in out.chunks_mut(8) {
-            self.exec.drawn += 1;
-            let seed = encode_to_vec(&self.exec.request.reqid);
-            let bytes = xxh64(&seed, self.exec.drawn).to_le_bytes();
+            self.exec.calls.drawn += 1;
+            let seed = encode_to_vec(&self.exec.calls.request.reqid);
+            let bytes = xxh64(&seed, self.exec.calls.drawn).to_le_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
         }
     }
 
     fn subop_version(&self) -> String {
-        format!("{}.{}", self.exec.request.last_user_version, self.exec.steps)
+        format!(
+            "{}.{}",
+            self.exec.calls.request.last_user_version, self.exec.calls.steps
+        )
     }
 
     fn stat(&mut self) -> Result<Stat, Error> {
@@ -149,7 +172,7 @@ impl Object for View<'_, '_> {
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
-        match self.exec.note_call_bytes(bytes) {
+        match self.exec.before.note_call_bytes(bytes) {
             Ok(()) => Ok(()),
             Err(Stop::Failed(e)) => Err(Error::Errno(-e)),
             Err(Stop::Unfetched) => Err(Error::NotFetched),
@@ -157,8 +180,8 @@ impl Object for View<'_, '_> {
     }
 
     fn snapset_seq(&mut self) -> Result<u64, Error> {
-        let known = &self.exec.old.info.snap_set;
-        match self.exec.exists || !known.clones.is_empty() {
+        let known = &self.exec.before.state.info.snap_set;
+        match self.exec.draft.exists || !known.clones.is_empty() {
             true => Ok(known.seq),
             false => Err(Error::ENOENT),
         }

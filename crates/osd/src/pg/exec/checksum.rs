@@ -4,7 +4,7 @@ use spirula_denc::Writer;
 use spirula_proto::osd::{ChecksumArgs, ChecksumType};
 use xxhash_rust::{xxh32, xxh64};
 
-use super::{Exec, OpResult, fail};
+use super::{Looking, OpResult, fail};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -39,14 +39,14 @@ impl Kind {
     }
 }
 
-impl Exec<'_> {
+impl Looking<'_, '_> {
     pub(super) fn checksum(&mut self, op: &mut OsdOp) -> OpResult {
         let args: ChecksumArgs = op.args();
         let (offset, mut length, chunk) = (args.offset, args.length, u64::from(args.chunk_size));
         if chunk > 0 && (length == 0 || length % chunk != 0) {
             return fail(EINVAL);
         }
-        let size = self.info.size;
+        let size = self.draft.info.size;
         if offset == 0 && length == 0 {
             length = size;
         } else if offset >= size {
@@ -61,8 +61,9 @@ impl Exec<'_> {
             return fail(EINVAL);
         };
         let chunks = length.checked_div(chunk).unwrap_or(1);
-        self.spend(length.saturating_add(chunks.saturating_mul(super::work::ITEM)))?;
-        let pieces = self.data(offset, length, false)?;
+        self.work
+            .spend(length.saturating_add(chunks.saturating_mul(super::work::ITEM)))?;
+        let pieces = self.before.data(offset, length, false)?;
         let data = pieces.iter().map(|(_, b)| &b[..]).collect::<Vec<_>>().concat();
         op.set_length(data.len() as u64);
         let chunk = if chunk == 0 {
@@ -77,8 +78,7 @@ impl Exec<'_> {
             data.chunks_exact(chunk).for_each(|c| kind.put(c, &mut w));
         }
         op.outdata.push(w.into_vec().into());
-        self.io.rd += 1;
-        self.io.rd_kb += super::kib(data.len() as u64);
+        self.left.io.count_read(data.len() as u64);
         Ok(0)
     }
 }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
-use spirula_maps::IntervalSet;
 use spirula_proto::osd::{CopyFromArgs, OpCode};
 use spirula_proto::osd_op_data::{CopyCursor, CopyData, CopySource};
 
-use super::{Exec, OpResult, Stop, fail, kib};
+use super::draft::Origin;
+use super::{Changing, Looking, OpResult, Stop, fail};
 use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Copied, CopyWant, OmapRange, Want, key_after};
-use crate::pg::object::FLAG_OMAP;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::{ObjectOp, PAIR_LOGGED};
 
@@ -25,26 +24,26 @@ pub(super) fn keeps_version(code: OpCode) -> bool {
     code == OpCode::COPY_FROM || code == OpCode::COPY_FROM2
 }
 
-impl Exec<'_> {
+impl Looking<'_, '_> {
     pub(super) fn copy_get(&mut self, op: &mut OsdOp) -> OpResult {
         let mut r = Reader::new(&op.indata);
         let input = (|| Ok((r.get::<CopyCursor>()?, r.u64()?)))();
         let (mut cursor, max) = input.map_err(|_: spirula_denc::Error| Stop::Failed(-EINVAL))?;
-        let mut left = max.min(self.cfg.copy_chunk);
+        let mut left = max.min(self.given.cfg.copy_chunk);
         let mut part = CopyData {
-            size: self.info.size,
-            mtime: self.info.mtime,
-            truncate_seq: self.info.truncate_seq,
-            truncate_size: self.info.truncate_size,
+            size: self.draft.info.size,
+            mtime: self.draft.info.mtime,
+            truncate_seq: self.draft.info.truncate_seq,
+            truncate_size: self.draft.info.truncate_size,
             ..CopyData::default()
         };
         if !cursor.attr_complete {
-            part.attrs.clone_from(&self.old.attrs);
+            part.attrs.clone_from(&self.before.state.attrs);
             cursor.attr_complete = true;
         }
         if left > 0 && !cursor.data_complete {
-            let len = left.min(self.info.size.saturating_sub(cursor.data_offset));
-            let pieces = self.data(cursor.data_offset, len, false)?;
+            let len = left.min(self.draft.info.size.saturating_sub(cursor.data_offset));
+            let pieces = self.before.data(cursor.data_offset, len, false)?;
             part.data = match pieces {
                 [(_, only)] => only.clone(),
                 all => all
@@ -56,9 +55,9 @@ impl Exec<'_> {
             };
             left -= len;
             cursor.data_offset += len;
-            cursor.data_complete = cursor.data_offset >= self.info.size;
+            cursor.data_complete = cursor.data_offset >= self.draft.info.size;
         }
-        if !self.info.has_omap() {
+        if !self.draft.info.has_omap() {
             cursor.omap_complete = true;
         } else if left > 0 && cursor.data_complete && !cursor.omap_complete {
             if cursor.omap_offset.is_empty() {
@@ -71,8 +70,9 @@ impl Exec<'_> {
                     key_after(&cursor.omap_offset)
                 },
                 to: None,
-                max: self.cfg.stage_page / PAIR_LOGGED,
-                max_bytes: usize::try_from(left).map_or(self.cfg.stage_page, |n| n.min(self.cfg.stage_page)),
+                max: self.given.cfg.stage_page / PAIR_LOGGED,
+                max_bytes: usize::try_from(left)
+                    .map_or(self.given.cfg.stage_page, |n| n.min(self.given.cfg.stage_page)),
                 values: true,
             })?;
             if let Some((last, _)) = page.pairs.last() {
@@ -83,11 +83,12 @@ impl Exec<'_> {
         }
         part.cursor = cursor;
         op.outdata.push(encode_to_vec(&part).into());
-        self.io.rd += 1;
-        self.io.rd_kb += kib(op.outdata.len() as u64);
+        self.left.io.count_read(op.outdata.len() as u64);
         Ok(0)
     }
+}
 
+impl Changing<'_, '_> {
     pub(super) fn copy_from(&mut self, op: &OsdOp) -> OpResult {
         let args: CopyFromArgs = op.args();
         let second = op.code == OpCode::COPY_FROM2;
@@ -106,7 +107,7 @@ impl Exec<'_> {
             snapid: args.snapid,
             version: args.version,
         };
-        match self.fetch(Want::Copy(Box::new(want)))? {
+        match self.before.fetch(Want::Copy(Box::new(want)))? {
             Answer::Copy(Ok(copied)) => self.become_copy(&Arc::clone(copied), given),
             Answer::Copy(Err(e)) => return Err(Stop::Failed(*e)),
             _ => return fail(EIO),
@@ -116,41 +117,28 @@ impl Exec<'_> {
 
     /// Takes everything from the source but the object's name and watchers.
     fn become_copy(&mut self, source: &Copied, truncate: Option<(u32, u64)>) {
-        // Whatever ops before made of it is gone; and a staging object is there to be taken once.
-        self.changes.clear();
-        if self.old.exists {
-            self.changes.push(ObjectOp::Remove);
+        // A staging object is there to be taken once.
+        self.draft.begin_anew(Origin::Nothing);
+        if self.before.state.exists {
+            self.draft.changes.push(ObjectOp::Remove);
         }
-        if !self.exists {
-            self.exists = true;
-            self.usage.objects += 1;
-        }
+        self.draft.exist();
         match &source.staged {
-            Some(whole) => self.changes.push(ObjectOp::MoveOf(whole.key.clone())),
+            Some(whole) => self.draft.changes.push(ObjectOp::MoveOf(whole.key.clone())),
             None => {
-                self.changes.push(ObjectOp::Touch);
-                self.changes.extend(source.content.iter().cloned());
+                self.draft.changes.push(ObjectOp::Touch);
+                self.draft.changes.extend(source.content.iter().cloned());
             }
         }
-        // Nothing is left of what the head may have shared with a clone.
-        self.rolled_back = IntervalSet::new();
-        self.info.flags &= !FLAG_OMAP;
-        if source.has_omap {
-            self.info.flags |= FLAG_OMAP;
-        }
-        self.attrs_cleared = true;
-        self.attrs_after = None;
-        self.attr_changes = source
-            .attrs
-            .iter()
-            .map(|(k, v)| (k.clone(), Some(v.clone())))
-            .collect();
-        self.set_size(source.size);
-        (self.info.truncate_seq, self.info.truncate_size) = truncate.unwrap_or(source.truncate);
-        self.info.user_version = source.user_version;
-        self.info.mtime = source.mtime;
-        self.keeps_mtime = true;
-        self.dirty = true;
-        self.count_write(source.size);
+        self.draft.set_omap(source.has_omap);
+        let attrs = source.attrs.iter().map(|(k, v)| (k.clone(), Some(v.clone())));
+        self.draft.attrs = attrs.collect();
+        self.draft.set_size(source.size);
+        let info = &mut self.draft.info;
+        (info.truncate_seq, info.truncate_size) = truncate.unwrap_or(source.truncate);
+        info.user_version = source.user_version;
+        info.mtime = source.mtime;
+        self.draft.keeps_mtime = true;
+        self.left.io.count_write(source.size);
     }
 }

@@ -8,11 +8,11 @@ use spirula_proto::BytesList;
 use spirula_proto::osd::{CmpOp, OpCode};
 use spirula_proto::osd_op_data::{OmapCmp, OmapGetKeys, OmapGetVals, OmapKeys};
 
-use super::{Exec, OpResult, Stop, fail, kib};
+use super::before::Before;
+use super::{Changing, Looking, OpResult, Stop, fail};
 use crate::pg::config::PgConfig;
 use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, KeysWant, OmapPage, OmapRange, Want, key_after, prefix_end};
-use crate::pg::object::FLAG_OMAP;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
 
@@ -103,28 +103,17 @@ fn order(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().map(signed).cmp(b.iter().map(signed))
 }
 
-impl<'a> Exec<'a> {
-    /// Whether there is an omap to read: it was there before the request, and no op has cleared it.
-    fn has_omap(&self) -> bool {
-        self.info.has_omap() && self.old.info.has_omap()
+impl<'a> Before<'a> {
+    /// The first pairs of a range of keys.
+    fn omap_page(&mut self, range: OmapRange) -> Result<&'a OmapPage, Stop> {
+        self.omap(Want::Omap(range))
     }
 
-    /// The first pairs of a range of keys, as they were before the request.
-    pub(crate) fn omap_page(&mut self, range: OmapRange) -> Result<OmapPage, Stop> {
-        if !self.has_omap() {
-            return Ok(OmapPage::default());
-        }
-        self.omap(Want::Omap(range)).cloned()
-    }
-
-    /// The pairs of these keys as far as they exist, as before the request. The keys ascend.
+    /// The pairs of these keys as far as they exist. The keys ascend.
     ///
     /// # Errors
     /// ENOMEM where they are larger than what a listing may return: Ceph has no limit, but here all of it is in memory.
-    pub(crate) fn omap_values(&mut self, keys: Vec<Bytes>) -> Result<&'a [(Bytes, Bytes)], Stop> {
-        if !self.has_omap() || keys.is_empty() {
-            return Ok(&[]);
-        }
+    fn omap_values(&mut self, keys: Vec<Bytes>) -> Result<&'a [(Bytes, Bytes)], Stop> {
         let max = self.omap_bytes();
         let want = KeysWant::values(keys, max);
         let mut found = self.omap_found(want.clone())?;
@@ -141,6 +130,7 @@ impl<'a> Exec<'a> {
         Ok(&found.pairs)
     }
 
+    /// The pairs of these keys, or as many as are wanted at once.
     pub(super) fn omap_found(&mut self, want: KeysWant) -> Result<&'a OmapPage, Stop> {
         self.omap(Want::OmapKeys(want))
     }
@@ -152,25 +142,52 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// The omap header, as before the request.
-    pub(crate) fn omap_header(&mut self) -> Result<Bytes, Stop> {
-        if !self.has_omap() {
-            return Ok(Bytes::new());
-        }
+    fn omap_header(&mut self) -> Result<Bytes, Stop> {
         match self.fetch(Want::OmapHeader)? {
             Answer::OmapHeader(header) => Ok(header.clone()),
             _ => fail(EIO),
         }
     }
+}
 
-    fn count_read(&mut self, op: &OsdOp) {
-        self.io.rd += 1;
-        self.io.rd_kb += kib(op.outdata.len() as u64);
+/// The page of an omap that there is not.
+const NO_PAIRS: &OmapPage = &OmapPage {
+    pairs: Vec::new(),
+    more: false,
+};
+
+impl<'a> Looking<'_, 'a> {
+    /// Whether there is an omap to read: it was there before the request, and no op has cleared it.
+    fn has_omap(&self) -> bool {
+        self.draft.info.has_omap() && self.before.state.info.has_omap()
+    }
+
+    /// The first pairs of a range of keys, as they were before the request.
+    pub(super) fn omap_page(&mut self, range: OmapRange) -> Result<&'a OmapPage, Stop> {
+        if !self.has_omap() {
+            return Ok(NO_PAIRS);
+        }
+        self.before.omap_page(range)
+    }
+
+    fn omap_values(&mut self, keys: Vec<Bytes>) -> Result<&'a [(Bytes, Bytes)], Stop> {
+        if !self.has_omap() || keys.is_empty() {
+            return Ok(&[]);
+        }
+        self.before.omap_values(keys)
+    }
+
+    /// The omap header, as before the request.
+    pub(super) fn omap_header(&mut self) -> Result<Bytes, Stop> {
+        if !self.has_omap() {
+            return Ok(Bytes::new());
+        }
+        self.before.omap_header()
     }
 
     /// OMAPGETKEYS and OMAPGETVALS.
     pub(super) fn omap_list(&mut self, op: &mut OsdOp) -> OpResult {
-        let range = listed_range(self.cfg, op, self.omap_bytes())?;
+        let range = listed_range(self.given.cfg, op, self.before.omap_bytes())?;
         let values = range.values;
         let page = self.omap_page(range)?;
         let mut w = Writer::new();
@@ -183,7 +200,7 @@ impl<'a> Exec<'a> {
         }
         w.bool(page.more);
         op.outdata.push(w.into_vec().into());
-        self.count_read(op);
+        self.left.io.count_read(op.outdata.len() as u64);
         Ok(0)
     }
 
@@ -196,25 +213,25 @@ impl<'a> Exec<'a> {
             put_value(&mut op.outdata, &mut w, value);
         }
         op.outdata.push(w.into_vec().into());
-        self.count_read(op);
+        self.left.io.count_read(op.outdata.len() as u64);
         Ok(0)
     }
 
     pub(super) fn omap_get_header(&mut self, op: &mut OsdOp) -> OpResult {
-        if self.info.has_omap() {
+        if self.draft.info.has_omap() {
             let header = self.omap_header()?;
             op.outdata.push(header);
-            self.count_read(op);
+            self.left.io.count_read(op.outdata.len() as u64);
         }
         Ok(0)
     }
 
     pub(super) fn omap_cmp(&mut self, op: &OsdOp) -> OpResult {
-        if !self.exists {
+        if !self.draft.exists {
             return fail(ENOENT);
         }
         let found = self.omap_values(asked_keys(op)?)?;
-        self.io.rd += 1;
+        self.left.io.rd += 1;
         for (key, (given, cmp)) in input::<OmapCmp>(op)? {
             let at = found.binary_search_by(|(k, _)| k.cmp(&key)).ok();
             let stored = at.and_then(|at| found.get(at)).map_or(&[][..], |(_, v)| v);
@@ -231,72 +248,54 @@ impl<'a> Exec<'a> {
         }
         Ok(0)
     }
+}
 
-    /// Sets pairs; the object is made if it is not there.
-    pub(crate) fn omap_set(&mut self, pairs: Vec<(Bytes, Bytes)>) {
-        self.maybe_create();
-        self.info.flags |= FLAG_OMAP;
-        if !pairs.is_empty() {
-            self.changes.push(ObjectOp::OmapSet(pairs));
-        }
-    }
-
-    /// Sets the header; the object is made if it is not there.
-    pub(crate) fn omap_set_header(&mut self, header: Bytes) {
-        self.maybe_create();
-        self.info.flags |= FLAG_OMAP;
-        self.changes.push(ObjectOp::OmapHeader(header));
-    }
-
-    /// Removes keys, those that are there.
-    ///
-    /// # Errors
-    /// There is no object.
-    pub(crate) fn omap_rm(&mut self, change: ObjectOp) -> Result<(), Stop> {
-        if !self.exists {
-            return fail(ENOENT);
-        }
-        if self.info.has_omap() {
-            self.changes.push(change);
-        }
-        self.dirty = true;
-        Ok(())
-    }
-
+impl Changing<'_, '_> {
     pub(super) fn omap_set_vals(&mut self, op: &OsdOp) -> OpResult {
-        self.spend(op.indata.len() as u64)?;
-        self.omap_set(pairs(op)?);
-        self.count_write(op.indata.len() as u64);
+        self.work.spend(op.indata.len() as u64)?;
+        let pairs = pairs(op)?;
+        self.draft.maybe_create();
+        self.draft.set_omap(true);
+        if !pairs.is_empty() {
+            self.draft.changes.push(ObjectOp::OmapSet(pairs));
+        }
+        self.left.io.count_write(op.indata.len() as u64);
         Ok(0)
     }
 
-    pub(super) fn omap_set_header_op(&mut self, op: &OsdOp) -> OpResult {
-        self.omap_set_header(op.indata.clone());
-        self.count_write(0);
+    pub(super) fn omap_set_header(&mut self, op: &OsdOp) -> OpResult {
+        self.draft.maybe_create();
+        self.draft.set_omap(true);
+        self.draft.changes.push(ObjectOp::OmapHeader(op.indata.clone()));
+        self.left.io.count_write(0);
         Ok(0)
     }
 
     /// Without an omap nothing changes, not even the version.
     pub(super) fn omap_clear(&mut self) -> OpResult {
-        if !self.exists {
+        if !self.draft.exists {
             return fail(ENOENT);
         }
-        if self.info.has_omap() {
-            self.changes.push(ObjectOp::OmapClear);
-            self.info.flags &= !FLAG_OMAP;
-            self.dirty = true;
-            self.count_write(0);
+        if self.draft.info.has_omap() {
+            self.draft.changes.push(ObjectOp::OmapClear);
+            self.draft.set_omap(false);
+            self.draft.dirty = true;
+            self.left.io.count_write(0);
         }
         Ok(0)
     }
 
     pub(super) fn omap_rm_keys(&mut self, op: &OsdOp) -> OpResult {
-        if !self.exists {
+        if !self.draft.exists {
             return fail(ENOENT);
         }
         let keys: OmapKeys = input(op)?;
-        self.omap_rm(ObjectOp::OmapRm(keys.into_iter().collect()))?;
-        self.count_write(0);
+        if self.draft.info.has_omap() {
+            let keys = keys.into_iter().collect();
+            self.draft.changes.push(ObjectOp::OmapRm(keys));
+        }
+        self.draft.dirty = true;
+        self.left.io.count_write(0);
         Ok(0)
     }
 }

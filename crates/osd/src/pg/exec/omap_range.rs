@@ -10,8 +10,9 @@ use bytes::Bytes;
 use spirula_proto::osd::OpCode;
 use spirula_proto::osd_op_data::OmapRange as KeyRange;
 
+use super::draft::Origin;
 use super::omap::{input, pairs};
-use super::{Exec, OpResult, Stop, fail};
+use super::{Changing, OpResult, Stop, fail};
 use crate::pg::errno::*;
 use crate::pg::fetch::KeysWant;
 use crate::pg::op::OsdOp;
@@ -55,32 +56,40 @@ impl Ranges<'_> {
             _ => {}
         }
     }
+
+    /// Puts ranges before the other changes, when all ops were executed.
+    pub(super) fn settle(&mut self, changes: &mut Vec<ObjectOp>) {
+        if !self.first.is_empty() {
+            changes.splice(0..0, self.first.drain(..));
+        }
+    }
 }
 
-impl<'a> Exec<'a> {
+impl Changing<'_, '_> {
     pub(super) fn omap_rm_range(&mut self, op: &OsdOp) -> OpResult {
-        if !self.exists {
+        if !self.draft.exists {
             return fail(ENOENT);
         }
         let KeyRange { begin: from, end: to } = input(op)?;
-        if self.info.has_omap() && from < to {
+        if self.draft.info.has_omap() && from < to {
             self.rm_range(from, to)?;
         }
-        self.dirty = true;
-        self.count_write(0);
+        self.draft.dirty = true;
+        self.left.io.count_write(0);
         Ok(0)
     }
 
     fn rm_range(&mut self, from: Bytes, to: Bytes) -> Result<(), Stop> {
-        if self.attrs_after.is_some() {
-            // What a rollback brought is a copy of its own, of which nothing is known here.
-            self.changes.push(ObjectOp::OmapRmRange { from, to });
-            return Ok(());
+        match self.draft.origin {
+            Origin::Clone { .. } => {
+                // What a rollback brought is a copy of its own, of which nothing is known here.
+                self.draft.changes.push(ObjectOp::OmapRmRange { from, to });
+                return Ok(());
+            }
+            Origin::Before if self.before.state.info.has_omap() => {}
+            Origin::Before | Origin::Nothing => return Ok(()),
         }
-        if self.attrs_cleared || !self.old.info.has_omap() {
-            return Ok(());
-        }
-        for change in self.changes.get(self.ranges.seen..).unwrap_or_default() {
+        for change in self.draft.changes.get(self.ranges.seen..).unwrap_or_default() {
             self.ranges.note(change);
         }
         let hit = self.ranges.set.range::<Bytes, _>(&from..&to);
@@ -91,10 +100,10 @@ impl<'a> Exec<'a> {
                 self.ranges.set.remove(key);
             }
             if !stored.is_empty() {
-                self.changes.push(ObjectOp::OmapRm(stored));
+                self.draft.changes.push(ObjectOp::OmapRm(stored));
             }
         }
-        self.ranges.seen = self.changes.len();
+        self.ranges.seen = self.draft.changes.len();
         self.ranges.first.push(ObjectOp::OmapRmRange { from, to });
         Ok(())
     }
@@ -103,23 +112,15 @@ impl<'a> Exec<'a> {
     fn stored_keys(&mut self, mut keys: Vec<Bytes>) -> Result<Vec<Bytes>, Stop> {
         let announced = &self.ranges.announced;
         if keys.iter().any(|k| announced.binary_search(k).is_err()) {
-            let found = self.omap_found(KeysWant::names(keys))?;
+            let found = self.before.omap_found(KeysWant::names(keys))?;
             return Ok(found.pairs.iter().map(|(k, _)| k.clone()).collect());
         }
         let stored = match self.ranges.stored {
             Some(stored) => stored,
-            None => &self.omap_found(KeysWant::names(announced.clone()))?.pairs,
+            None => &self.before.omap_found(KeysWant::names(announced.clone()))?.pairs,
         };
         self.ranges.stored = Some(stored);
         keys.retain(|k| stored.binary_search_by(|(s, _)| s.cmp(k)).is_ok());
         Ok(keys)
-    }
-
-    /// Puts ranges before the other changes, when all ops were executed.
-    pub(super) fn settle_ranges(&mut self) {
-        let first = std::mem::take(&mut self.ranges.first);
-        if !first.is_empty() {
-            self.changes.splice(0..0, first);
-        }
     }
 }

@@ -1,12 +1,11 @@
 //! Ops that return data or facts.
 
-use bytes::Bytes;
 use spirula_denc::Writer;
 use spirula_proto::osd::{AssertVersionArgs, ChecksumArgs, Extent};
 
-use super::{Exec, OpResult, Stop, fail, kib};
+use super::{Looking, OpResult, Stop, fail};
 use crate::pg::errno::*;
-use crate::pg::fetch::{Answer, ReadRange, Want};
+use crate::pg::fetch::{Answer, Want};
 use crate::pg::op::OsdOp;
 
 /// The size that a reader who knows of a newer truncation sees. SPARSE_READ and READ see it only where it cuts.
@@ -42,43 +41,28 @@ fn put_extents(w: &mut Writer, extents: &[(u64, u64)]) {
     }
 }
 
-impl<'a> Exec<'a> {
-    /// Bytes of the object as it was before the request, pieces by offset: all of the range as far as the object
-    /// reaches, or only what is stored.
-    pub(crate) fn data(&mut self, offset: u64, len: u64, sparse: bool) -> Result<&'a [(u64, Bytes)], Stop> {
-        let size = if self.old.exists { self.old.info.size } else { 0 };
-        let len = len.min(size.saturating_sub(offset));
-        if len == 0 {
-            return Ok(&[]);
-        }
-        match self.fetch(Want::Data(ReadRange { offset, len, sparse }))? {
-            Answer::Data(pieces) => Ok(pieces),
-            _ => fail(EIO),
-        }
-    }
-
+impl Looking<'_, '_> {
     pub(super) fn read(&mut self, op: &mut OsdOp) -> OpResult {
         let e = op.extent();
-        let (offset, len) = read_extent(self.info.size, self.info.truncate_seq, &e);
-        let pieces = match self.data(offset, len, false) {
+        let (offset, len) = read_extent(self.draft.info.size, self.draft.info.truncate_seq, &e);
+        let pieces = match self.before.data(offset, len, false) {
             Err(Stop::Unfetched) => return Err(Stop::Unfetched),
             other => other,
         };
-        self.data_off.get_or_insert(e.offset);
+        self.left.data_off.get_or_insert(e.offset);
         if pieces.is_err() {
             op.set_length(0);
         }
         pieces?.iter().for_each(|(_, b)| op.outdata.push(b.clone()));
         let got = op.outdata.len() as u64;
         op.set_length(got);
-        self.io.rd += 1;
-        self.io.rd_kb += kib(got);
+        self.left.io.count_read(got);
         Ok(0)
     }
 
     pub(super) fn sparse_read(&mut self, op: &mut OsdOp) -> OpResult {
-        let (offset, len) = sparse_extent(self.info.size, self.info.truncate_seq, &op.extent());
-        let pieces = self.data(offset, len, true)?;
+        let (offset, len) = sparse_extent(self.draft.info.size, self.draft.info.truncate_seq, &op.extent());
+        let pieces = self.before.data(offset, len, true)?;
         // Adjacent pieces are one extent.
         let mut extents: Vec<(u64, u64)> = Vec::new();
         let mut total = 0u64;
@@ -95,8 +79,7 @@ impl<'a> Exec<'a> {
         op.outdata.push(w.into_vec().into());
         pieces.iter().for_each(|(_, b)| op.outdata.push(b.clone()));
         op.set_length(total);
-        self.io.rd += 1;
-        self.io.rd_kb += kib(total);
+        self.left.io.count_read(total);
         Ok(0)
     }
 
@@ -107,25 +90,24 @@ impl<'a> Exec<'a> {
             offset: e.offset,
             len: e.length,
         };
-        let Answer::Extents(extents) = self.fetch(want)? else {
+        let Answer::Extents(extents) = self.before.fetch(want)? else {
             return fail(EIO);
         };
         let mut w = Writer::with_capacity(4 + extents.len() * 16);
         put_extents(&mut w, extents);
-        self.io.rd += 1;
-        self.io.rd_kb += kib(w.len() as u64);
+        self.left.io.count_read(w.len() as u64);
         op.outdata.push(w.into_vec().into());
         Ok(0)
     }
 
     pub(super) fn stat(&mut self, op: &mut OsdOp) -> OpResult {
-        self.io.rd += 1;
-        if !self.exists {
+        self.left.io.rd += 1;
+        if !self.draft.exists {
             return fail(ENOENT);
         }
         let mut w = Writer::with_capacity(16);
-        w.u64(self.info.size);
-        w.put(&self.info.mtime);
+        w.u64(self.draft.info.size);
+        w.put(&self.draft.info.mtime);
         op.outdata.push(w.into_vec().into());
         Ok(0)
     }
@@ -133,15 +115,15 @@ impl<'a> Exec<'a> {
     pub(super) fn assert_ver(&mut self, op: &OsdOp) -> OpResult {
         match op.args::<AssertVersionArgs>().version {
             0 => fail(EINVAL),
-            v if v < self.info.user_version => fail(ERANGE),
-            v if v > self.info.user_version => fail(EOVERFLOW),
+            v if v < self.draft.info.user_version => fail(ERANGE),
+            v if v > self.draft.info.user_version => fail(EOVERFLOW),
             _ => Ok(0),
         }
     }
 
     pub(super) fn cmpext(&mut self, op: &mut OsdOp) -> OpResult {
-        let (offset, len) = sparse_extent(self.info.size, self.info.truncate_seq, &op.extent());
-        let pieces = self.data(offset, len, false)?;
+        let (offset, len) = sparse_extent(self.draft.info.size, self.draft.info.truncate_seq, &op.extent());
+        let pieces = self.before.data(offset, len, false)?;
         op.set_length(len);
         // Beyond the object's end there are zeros.
         let zeros = std::iter::repeat(&0u8);

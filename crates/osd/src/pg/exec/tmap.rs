@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use spirula_denc::{Reader, encode_to_vec};
 
-use super::{Exec, OpResult, Stop, fail};
+use super::{Changing, OpResult, Stop, fail};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -51,14 +51,14 @@ fn updated(old: &[u8], commands: &[u8]) -> Result<Map, Stop> {
     Ok((header, values))
 }
 
-impl Exec<'_> {
+impl Changing<'_, '_> {
     pub(super) fn tmap_update(&mut self, op: &OsdOp) -> OpResult {
         if op.indata.is_empty() {
             return Ok(0);
         }
-        let pieces = self.data(0, u64::MAX, false)?;
+        let pieces = self.before.data(0, u64::MAX, false)?;
         let old_len: usize = pieces.iter().map(|(_, b)| b.len()).sum();
-        self.spend((old_len + op.indata.len()) as u64 * 4)?;
+        self.work.spend((old_len + op.indata.len()) as u64 * 4)?;
         let old = pieces.iter().map(|(_, b)| &b[..]).collect::<Vec<_>>().concat();
         let map = updated(&old, &op.indata)?;
         self.replace_data(encode_to_vec(&map).into())

@@ -2,7 +2,8 @@
 
 use spirula_proto::osd::OpCode;
 
-use super::{Exec, Stop, fail};
+use super::{Stop, fail};
+use crate::pg::config::PgConfig;
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -14,10 +15,10 @@ pub(super) const ITEM: u64 = 32;
 pub(super) const SHORT_ITEM: u64 = 4;
 
 /// What a request has cost so far, and would return and write.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Work {
+pub(super) struct Work<'a> {
+    cfg: &'a PgConfig,
     /// Processor time, as bytes that are copied or compared in it. Runs that were given up count.
-    pub spent: u64,
+    pub(super) spent: u64,
     /// Bytes of output.
     returned: u64,
     /// Those of them that are not data of the object.
@@ -26,14 +27,24 @@ pub(crate) struct Work {
     written: u64,
 }
 
-impl Exec<'_> {
+impl<'a> Work<'a> {
+    pub(super) fn new(cfg: &'a PgConfig, spent: u64) -> Self {
+        Self {
+            cfg,
+            spent,
+            returned: 0,
+            facts: 0,
+            written: 0,
+        }
+    }
+
     /// The request is to cost so much more.
     ///
     /// # Errors
     /// E2BIG where that is more than a request may.
-    pub(in crate::pg) fn spend(&mut self, bytes: u64) -> Result<(), Stop> {
-        self.work.spent = self.work.spent.saturating_add(bytes);
-        if self.work.spent > self.cfg.max_work {
+    pub(super) fn spend(&mut self, bytes: u64) -> Result<(), Stop> {
+        self.spent = self.spent.saturating_add(bytes);
+        if self.spent > self.cfg.max_work {
             return fail(E2BIG);
         }
         Ok(())
@@ -42,7 +53,7 @@ impl Exec<'_> {
     /// An op begins.
     ///
     /// # Errors
-    /// As [`Exec::spend`].
+    /// As [`Work::spend`].
     pub(super) fn begin_op(&mut self) -> Result<(), Stop> {
         self.spend(OP)
     }
@@ -50,18 +61,18 @@ impl Exec<'_> {
     /// An op has made its output. Data that was read is passed on as it is; all else was copied.
     ///
     /// # Errors
-    /// ENOMEM where the request returns more than it may; as [`Exec::spend`].
+    /// ENOMEM where the request returns more than it may; as [`Work::spend`].
     pub(super) fn end_op(&mut self, op: &OsdOp) -> Result<(), Stop> {
         let bytes = op.outdata.len() as u64;
         if bytes == 0 {
             return Ok(());
         }
-        self.work.returned = self.work.returned.saturating_add(bytes);
+        self.returned = self.returned.saturating_add(bytes);
         let is_data = matches!(op.code, OpCode::READ | OpCode::SYNC_READ | OpCode::SPARSE_READ);
         if !is_data {
-            self.work.facts = self.work.facts.saturating_add(bytes);
+            self.facts = self.facts.saturating_add(bytes);
         }
-        if self.work.returned > self.cfg.max_fetch() || self.work.facts > self.cfg.max_facts() {
+        if self.returned > self.cfg.max_fetch() || self.facts > self.cfg.max_facts() {
             return fail(ENOMEM);
         }
         if is_data {
@@ -76,8 +87,8 @@ impl Exec<'_> {
     /// # Errors
     /// EMSGSIZE where the request writes more than it may.
     pub(super) fn note_written(&mut self, bytes: u64) -> Result<(), Stop> {
-        self.work.written = self.work.written.saturating_add(bytes);
-        if self.work.written > self.cfg.max_write_size as u64 {
+        self.written = self.written.saturating_add(bytes);
+        if self.written > self.cfg.max_write_size as u64 {
             return fail(EMSGSIZE);
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Ops that change an object's bytes or existence.
 
 use bytes::{Bytes, BytesMut};
-use spirula_proto::osd::{AllocHintArgs, Extent, OpFlags, WriteSameArgs};
+use spirula_proto::osd::{AllocHintArgs, Extent, OpCode, OpFlags, WriteSameArgs};
 
-use super::{Exec, OpResult, fail, kib};
+use super::{Changing, OpResult, Stop, fail};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 use crate::pg::txn::ObjectOp;
@@ -25,7 +25,7 @@ fn repeated(pattern: &Bytes, length: u64) -> Bytes {
     out.freeze().slice(begin..)
 }
 
-impl Exec<'_> {
+impl Changing<'_, '_> {
     pub(super) fn write(&mut self, op: &OsdOp) -> OpResult {
         self.write_extent(op.extent(), op.indata.clone())
     }
@@ -40,52 +40,43 @@ impl Exec<'_> {
     /// Writes data into an extent, again and again until it is full.
     fn write_over_and_over(&mut self, e: Extent, data: &Bytes) -> OpResult {
         let mut length = e.length;
-        let seq = self.info.truncate_seq;
-        if seq != 0 && seq > e.truncate_seq && e.offset.saturating_add(length) > self.info.size {
+        let seq = self.draft.info.truncate_seq;
+        if seq != 0 && seq > e.truncate_seq && e.offset.saturating_add(length) > self.draft.info.size {
             // Sent before a truncation that came first: what lies beyond is gone already.
-            length = length.min(self.info.size.saturating_sub(e.offset));
+            length = length.min(self.draft.info.size.saturating_sub(e.offset));
         }
         if e.truncate_seq > seq {
-            if self.exists {
-                if e.truncate_size > self.cfg.max_object_size {
+            if self.draft.exists {
+                if e.truncate_size > self.given.cfg.max_object_size {
                     return fail(EFBIG);
                 }
-                self.changes.push(ObjectOp::Truncate {
-                    size: e.truncate_size,
-                });
-                self.dirty = true;
-                self.set_size(e.truncate_size);
+                self.draft.dirty = true;
+                self.draft.truncate(e.truncate_size);
             }
-            self.info.truncate_seq = e.truncate_seq;
-            self.info.truncate_size = e.truncate_size;
+            self.draft.info.truncate_seq = e.truncate_seq;
+            self.draft.info.truncate_size = e.truncate_size;
         }
         self.check_extent(e.offset, length)?;
-        self.note_written(length)?;
-        self.maybe_create();
+        self.work.note_written(length)?;
+        self.draft.maybe_create();
         if length == 0 {
-            if e.offset > self.info.size {
-                self.changes.push(ObjectOp::Truncate { size: e.offset });
-                self.set_size(e.offset);
+            if e.offset > self.draft.info.size {
+                self.draft.truncate(e.offset);
             }
         } else {
             for at in (0..length).step_by(data.len()) {
                 let left = usize::try_from(length - at).unwrap_or(usize::MAX);
-                self.changes.push(ObjectOp::Write {
+                self.draft.changes.push(ObjectOp::Write {
                     offset: e.offset + at,
                     data: data.slice(..data.len().min(left)),
                 });
             }
-            if e.offset + length > self.info.size {
-                self.set_size(e.offset + length);
+            if e.offset + length > self.draft.info.size {
+                self.draft.set_size(e.offset + length);
             }
         }
-        self.count_write(length);
+        self.left.io.count_write(length);
         Ok(0)
-    }
-
-    pub(super) fn count_write(&mut self, length: u64) {
-        self.io.wr += 1;
-        self.io.wr_kb += kib(length);
     }
 
     pub(super) fn writefull(&mut self, op: &OsdOp) -> OpResult {
@@ -99,26 +90,26 @@ impl Exec<'_> {
     pub(super) fn replace_data(&mut self, data: Bytes) -> OpResult {
         let length = data.len() as u64;
         self.check_extent(0, length)?;
-        self.note_written(length)?;
-        let shrinks = self.exists && length < self.info.size;
-        self.maybe_create();
+        self.work.note_written(length)?;
+        let shrinks = self.draft.exists && length < self.draft.info.size;
+        self.draft.maybe_create();
         if shrinks {
-            self.changes.push(ObjectOp::Truncate { size: length });
+            self.draft.changes.push(ObjectOp::Truncate { size: length });
         }
         if length > 0 {
-            self.changes.push(ObjectOp::Write { offset: 0, data });
+            self.draft.changes.push(ObjectOp::Write { offset: 0, data });
         }
-        self.set_size(length);
-        self.count_write(length);
+        self.draft.set_size(length);
+        self.left.io.count_write(length);
         Ok(0)
     }
 
     pub(super) fn append(&mut self, op: &OsdOp) -> OpResult {
         let e = Extent {
-            offset: self.info.size,
+            offset: self.draft.info.size,
             length: op.extent().length,
             truncate_size: 0,
-            truncate_seq: self.info.truncate_seq,
+            truncate_seq: self.draft.info.truncate_seq,
         };
         self.write_extent(e, op.indata.clone())
     }
@@ -144,24 +135,47 @@ impl Exec<'_> {
         self.write_over_and_over(e, &repeated(&op.indata, length))
     }
 
-    /// Within the object; a range that reaches its end became a truncation before.
-    pub(super) fn zero(&mut self, op: &OsdOp) -> OpResult {
+    pub(super) fn zero(&mut self, op: &mut OsdOp) -> OpResult {
         let e = op.extent();
+        if self.zero_is_truncate(&e) {
+            if e.offset >= self.draft.info.size {
+                return Ok(0);
+            }
+            op.code = OpCode::TRUNCATE;
+            return self.truncate(op);
+        }
         self.check_extent(e.offset, e.length)?;
-        if e.length > 0 && self.exists {
-            self.changes.push(ObjectOp::Zero {
+        if e.length > 0 && self.draft.exists {
+            self.draft.changes.push(ObjectOp::Zero {
                 offset: e.offset,
                 len: e.length,
             });
-            self.dirty = true;
-            self.io.wr += 1;
+            self.draft.dirty = true;
+            self.left.io.wr += 1;
         }
         Ok(0)
     }
 
+    /// A range that ends at or beyond the object's end is cut off rather than zeroed.
+    fn zero_is_truncate(&self, e: &Extent) -> bool {
+        let max = self.given.cfg.max_object_size;
+        self.draft.exists
+            && e.offset < max
+            && (1..=max).contains(&e.length)
+            && e.offset.saturating_add(e.length) >= self.draft.info.size
+    }
+
+    fn check_extent(&self, offset: u64, length: u64) -> Result<(), Stop> {
+        let max = self.given.cfg.max_object_size;
+        if offset >= max || length > max || offset + length > max {
+            return fail(EFBIG);
+        }
+        Ok(())
+    }
+
     pub(super) fn truncate(&mut self, op: &OsdOp) -> OpResult {
         let e = op.extent();
-        if !self.exists {
+        if !self.draft.exists {
             return Ok(0);
         }
         self.check_extent(e.offset, e.length)?;
@@ -169,21 +183,20 @@ impl Exec<'_> {
             if e.offset != e.truncate_size {
                 return fail(EINVAL);
             }
-            if e.truncate_seq <= self.info.truncate_seq {
+            if e.truncate_seq <= self.draft.info.truncate_seq {
                 return Ok(0);
             }
-            self.info.truncate_seq = e.truncate_seq;
-            self.info.truncate_size = e.truncate_size;
+            self.draft.info.truncate_seq = e.truncate_seq;
+            self.draft.info.truncate_size = e.truncate_size;
         }
-        self.dirty = true;
-        self.changes.push(ObjectOp::Truncate { size: e.offset });
-        self.set_size(e.offset);
-        self.io.wr += 1;
+        self.draft.dirty = true;
+        self.draft.truncate(e.offset);
+        self.left.io.wr += 1;
         Ok(0)
     }
 
     pub(super) fn create(&mut self, op: &OsdOp) -> OpResult {
-        if self.exists && op.flags.has(OpFlags::EXCL) {
+        if self.draft.exists && op.flags.has(OpFlags::EXCL) {
             return fail(EEXIST);
         }
         // The data, once a category, must be an encoded string still.
@@ -191,41 +204,26 @@ impl Exec<'_> {
         if category_is_bad {
             return fail(EINVAL);
         }
-        self.maybe_create();
+        self.draft.maybe_create();
         Ok(0)
     }
 
-    pub(in crate::pg) fn delete(&mut self) -> OpResult {
-        if !self.exists {
+    pub(super) fn delete(&mut self) -> OpResult {
+        if !self.draft.exists {
             return fail(ENOENT);
         }
-        // Changes made by the ops before need not reach the store, but the object was there if it was before.
-        self.changes.clear();
-        self.changes.push(ObjectOp::Remove);
-        self.dirty = true;
-        self.io.wr += 1;
-        self.drop_watchers();
-        self.set_size(0);
-        self.usage.objects -= 1;
-        self.exists = false;
-        self.attr_changes.clear();
-        self.attrs_cleared = true;
-        self.attrs_after = None;
-        self.info = crate::pg::object::ObjectInfo {
-            version: self.info.version,
-            user_version: self.info.user_version,
-            snap_set: std::mem::take(&mut self.info.snap_set),
-            ..Default::default()
-        };
+        self.left.disconnect(&self.draft.info.watchers);
+        self.draft.remove();
+        self.left.io.wr += 1;
         Ok(0)
     }
 
     pub(super) fn set_alloc_hint(&mut self, op: &OsdOp) -> OpResult {
         let hint: AllocHintArgs = op.args();
-        self.maybe_create();
-        self.info.expected_object_size = hint.expected_object_size;
-        self.info.expected_write_size = hint.expected_write_size;
-        self.info.alloc_hint_flags = hint.flags;
+        self.draft.maybe_create();
+        self.draft.info.expected_object_size = hint.expected_object_size;
+        self.draft.info.expected_write_size = hint.expected_write_size;
+        self.draft.info.alloc_hint_flags = hint.flags;
         Ok(0)
     }
 }

@@ -5,7 +5,7 @@ use spirula_denc::Writer;
 use spirula_proto::osd::{CmpMode, XattrArgs};
 use spirula_proto::osd_op_data::XattrInput;
 
-use super::{Exec, OpResult, Stop, fail, kib, work};
+use super::{Changing, Looking, OpResult, Stop, fail, kib, work};
 use crate::pg::errno::*;
 use crate::pg::op::OsdOp;
 
@@ -33,22 +33,22 @@ fn name_only(op: &OsdOp) -> Option<Bytes> {
     XattrInput::name(&op.args(), &op.indata).map(|name| copy(&name))
 }
 
-impl Exec<'_> {
+impl Looking<'_, '_> {
     /// An attribute as it was before the request.
     fn old_attr(&self, name: &[u8]) -> Result<&Bytes, Stop> {
-        if !self.old.exists {
+        if !self.before.state.exists {
             return fail(ENOENT);
         }
-        self.old.attrs.get(name).ok_or(Stop::Failed(-ENODATA))
+        self.before.state.attrs.get(name).ok_or(Stop::Failed(-ENODATA))
     }
 
     pub(super) fn getxattr(&mut self, op: &mut OsdOp) -> OpResult {
         let Some(name) = name_only(op) else {
             return fail(EINVAL);
         };
-        self.io.rd += 1;
+        self.left.io.rd += 1;
         let value = self.old_attr(&name)?.clone();
-        self.io.rd_kb += kib(value.len() as u64);
+        self.left.io.rd_kb += kib(value.len() as u64);
         let args = XattrArgs {
             value_len: u32::try_from(value.len()).unwrap_or(u32::MAX),
             ..op.args()
@@ -60,15 +60,18 @@ impl Exec<'_> {
 
     pub(super) fn getxattrs(&mut self, op: &mut OsdOp) -> OpResult {
         let mut w = Writer::new();
-        w.count(self.old.attrs.len());
-        for (name, value) in &self.old.attrs {
+        w.count(self.before.state.attrs.len());
+        for (name, value) in &self.before.state.attrs {
             w.put(name);
             w.put(value);
         }
-        self.io.rd += 1;
-        self.io.rd_kb += kib(w.len() as u64);
+        self.left.io.count_read(w.len() as u64);
         op.outdata.push(w.into_vec().into());
-        if self.old.exists { Ok(0) } else { fail(ENOENT) }
+        if self.before.state.exists {
+            Ok(0)
+        } else {
+            fail(ENOENT)
+        }
     }
 
     pub(super) fn cmpxattr(&mut self, op: &mut OsdOp) -> OpResult {
@@ -81,8 +84,7 @@ impl Exec<'_> {
             Err(Stop::Failed(e)) if e == -ENODATA => empty,
             Err(e) => return Err(e),
         };
-        self.io.rd += 1;
-        self.io.rd_kb += kib(have.len() as u64);
+        self.left.io.count_read(have.len() as u64);
         let XattrArgs { cmp_op, cmp_mode, .. } = op.args();
         let given = &op.indata[name.len()..];
         let order = match cmp_mode {
@@ -103,38 +105,46 @@ impl Exec<'_> {
             None => fail(EINVAL),
         }
     }
+}
 
+impl Changing<'_, '_> {
     pub(super) fn setxattr(&mut self, op: &OsdOp) -> OpResult {
         let args: XattrArgs = op.args();
         let longer = |len: u32, most: usize| usize::try_from(len).map_or(true, |len| len > most);
-        if longer(args.value_len, self.cfg.max_attr_size) {
+        if longer(args.value_len, self.given.cfg.max_attr_size) {
             return fail(EFBIG);
         }
-        if longer(args.name_len, self.cfg.max_attr_name_len) {
+        if longer(args.name_len, self.given.cfg.max_attr_name_len) {
             return fail(ENAMETOOLONG);
         }
         let Some((name, value)) = name_and_value(op) else {
             return fail(EINVAL);
         };
-        let count = self.old.attrs.len() + self.attr_changes.len();
-        if count >= self.cfg.max_attrs
-            && !self.old.attrs.contains_key(&name)
-            && !self.attr_changes.contains_key(&name)
+        let count = self.before.state.attrs.len() + self.draft.attrs.len();
+        if count >= self.given.cfg.max_attrs
+            && !self.before.state.attrs.contains_key(&name)
+            && !self.draft.attrs.contains_key(&name)
         {
             return fail(EFBIG);
         }
-        self.spend(count as u64 * work::SHORT_ITEM)?;
-        let changed = |k: &Bytes| *k == name || self.attr_changes.contains_key(k);
-        let kept = self.old.attrs.iter().filter(|(k, _)| !changed(k)).map(|(_, v)| v);
-        let others = self.attr_changes.iter().filter(|(k, _)| **k != name);
+        self.work.spend(count as u64 * work::SHORT_ITEM)?;
+        let changed = |k: &Bytes| *k == name || self.draft.attrs.contains_key(k);
+        let kept = self
+            .before
+            .state
+            .attrs
+            .iter()
+            .filter(|(k, _)| !changed(k))
+            .map(|(_, v)| v);
+        let others = self.draft.attrs.iter().filter(|(k, _)| **k != name);
         let others = others.filter_map(|(_, v)| v.as_ref());
         let total: usize = kept.chain(others).map(Bytes::len).sum();
-        if total + value.len() > self.cfg.max_attrs_total {
+        if total + value.len() > self.given.cfg.max_attrs_total {
             return fail(EFBIG);
         }
-        self.maybe_create();
-        self.attr_changes.insert(name, Some(value));
-        self.io.wr += 1;
+        self.draft.maybe_create();
+        self.draft.attrs.insert(name, Some(value));
+        self.left.io.wr += 1;
         Ok(0)
     }
 
@@ -142,12 +152,12 @@ impl Exec<'_> {
         let Some(name) = name_only(op) else {
             return fail(EINVAL);
         };
-        if !self.exists {
+        if !self.draft.exists {
             return fail(ENOENT);
         }
-        self.attr_changes.insert(name, None);
-        self.dirty = true;
-        self.io.wr += 1;
+        self.draft.attrs.insert(name, None);
+        self.draft.dirty = true;
+        self.left.io.wr += 1;
         Ok(0)
     }
 }

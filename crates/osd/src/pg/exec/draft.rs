@@ -1,0 +1,212 @@
+//! The object as the ops of a request make it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use spirula_denc::UTime;
+use spirula_maps::IntervalSet;
+
+use super::ObjectState;
+use crate::pg::log::Usage;
+use crate::pg::object::{Attrs, FLAG_OMAP, ObjectInfo};
+use crate::pg::txn::ObjectOp;
+
+/// What the content was at first that the changes are changes of.
+#[derive(Debug, Default)]
+pub(super) enum Origin {
+    /// The object as it was before the request.
+    #[default]
+    Before,
+    /// Nothing: the object was removed or replaced in between.
+    Nothing,
+    /// A clone to which the object was rolled back.
+    Clone {
+        /// The clone's attributes.
+        attrs: Attrs,
+        /// The ranges in which it is what the head was before the request.
+        shared: IntervalSet,
+    },
+}
+
+/// The object as the ops so far have made it, with the changes that make it so.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// Whether it exists.
+    pub exists: bool,
+    /// Its info.
+    pub info: ObjectInfo,
+    /// What changes in the store.
+    pub changes: Vec<ObjectOp>,
+    /// Whether the request changes anything, be it only the version.
+    pub dirty: bool,
+    /// Whether the version that clients see goes up.
+    pub user_modify: bool,
+    /// Change of the PG's usage.
+    pub usage: Usage,
+    /// Makes the clone that the request leaves behind, where it was prepared.
+    pub(in crate::pg) clone_by: Option<ObjectOp>,
+    /// Attributes set (or removed, `None`) so far.
+    pub(super) attrs: BTreeMap<Bytes, Option<Bytes>>,
+    /// What these attributes, and the changes, began with.
+    pub(super) origin: Origin,
+    /// The time of the change is the one that is set already.
+    pub(super) keeps_mtime: bool,
+}
+
+impl Draft {
+    pub(super) fn new(old: &ObjectState) -> Self {
+        Self {
+            exists: old.exists,
+            info: old.info.clone(),
+            changes: Vec::new(),
+            dirty: false,
+            user_modify: false,
+            usage: Usage::default(),
+            clone_by: None,
+            attrs: BTreeMap::new(),
+            origin: Origin::default(),
+            keeps_mtime: false,
+        }
+    }
+
+    /// The object exists, from now on if not before.
+    pub(super) fn exist(&mut self) {
+        if !self.exists {
+            self.exists = true;
+            self.usage.objects += 1;
+        }
+        self.dirty = true;
+    }
+
+    /// An op changes the object, which is made where there is none.
+    pub(super) fn maybe_create(&mut self) {
+        if !self.exists {
+            self.changes.push(ObjectOp::Touch);
+        }
+        self.exist();
+    }
+
+    pub(super) fn set_size(&mut self, size: u64) {
+        self.usage.bytes += size.cast_signed() - self.info.size.cast_signed();
+        self.info.size = size;
+    }
+
+    /// Bytes are cut off, or added.
+    pub(super) fn truncate(&mut self, size: u64) {
+        self.changes.push(ObjectOp::Truncate { size });
+        self.set_size(size);
+    }
+
+    /// The object is removed; of its info its version stays, and its clones.
+    pub(super) fn remove(&mut self) {
+        // Changes made by the ops before need not reach the store, but the object was there if it was before.
+        self.begin_anew(Origin::Nothing);
+        self.changes.push(ObjectOp::Remove);
+        self.dirty = true;
+        self.set_size(0);
+        self.usage.objects -= 1;
+        self.exists = false;
+        self.info = ObjectInfo {
+            version: self.info.version,
+            user_version: self.info.user_version,
+            snap_set: std::mem::take(&mut self.info.snap_set),
+            ..Default::default()
+        };
+    }
+
+    /// Whatever ops before made of the object is gone; the next change is one of all that it has.
+    pub(super) fn begin_anew(&mut self, origin: Origin) {
+        self.changes.clear();
+        self.attrs.clear();
+        self.origin = origin;
+    }
+
+    /// There may be an omap now, or there is none any more.
+    pub(super) fn set_omap(&mut self, there: bool) {
+        self.info.flags &= !FLAG_OMAP;
+        if there {
+            self.info.flags |= FLAG_OMAP;
+        }
+    }
+
+    /// Whether the changes need room for data or attributes, be it in place of old ones.
+    pub(crate) fn stores_data(&self) -> bool {
+        let stores = |c: &ObjectOp| {
+            !matches!(
+                c,
+                ObjectOp::Remove
+                    | ObjectOp::RmAttr(_)
+                    | ObjectOp::Truncate { .. }
+                    | ObjectOp::OmapRm(_)
+                    | ObjectOp::OmapRmRange { .. }
+                    | ObjectOp::OmapClear
+            )
+        };
+        self.changes.iter().any(stores) || self.attrs.values().any(Option::is_some)
+    }
+
+    /// The ranges in which the head may differ from what it was.
+    pub(in crate::pg) fn changed_ranges(&self) -> IntervalSet {
+        let mut all = IntervalSet::new();
+        for c in &self.changes {
+            match c {
+                ObjectOp::Write { offset, data } => all.insert_range(*offset, data.len() as u64),
+                ObjectOp::Zero { offset, len } => all.insert_range(*offset, *len),
+                ObjectOp::Truncate { size } => all.insert_range(*size, u64::MAX),
+                ObjectOp::Remove => all.insert_range(0, u64::MAX),
+                ObjectOp::CloneOf(_) | ObjectOp::MoveOf(_) => {
+                    all.insert_range(0, u64::MAX);
+                    if let Origin::Clone { shared, .. } = &self.origin {
+                        all.subtract(shared);
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// What the request made of the object, and its changes with the info as the last of them. `mtime` is the
+    /// client's.
+    pub(crate) fn finish(
+        mut self,
+        old: &ObjectState,
+        mtime: UTime,
+        now: UTime,
+    ) -> (ObjectState, Vec<ObjectOp>) {
+        if !self.exists && !self.info.whiteout {
+            return (ObjectState::default(), self.changes);
+        }
+        if !mtime.is_zero() && !self.keeps_mtime {
+            self.info.mtime = mtime;
+            self.info.local_mtime = now;
+        }
+        let mut attrs = match self.origin {
+            Origin::Before => old.attrs.clone(),
+            Origin::Nothing => Attrs::new(),
+            Origin::Clone { attrs, .. } => attrs,
+        };
+        for (name, value) in self.attrs {
+            match value {
+                Some(value) => {
+                    attrs.insert(name.clone(), value.clone());
+                    self.changes.push(ObjectOp::SetAttr { name, value });
+                }
+                None => {
+                    if attrs.remove(&name).is_some() {
+                        self.changes.push(ObjectOp::RmAttr(name));
+                    }
+                }
+            }
+        }
+        self.changes.push(ObjectOp::SetInfo(self.info.to_bytes()));
+        (
+            ObjectState {
+                exists: self.exists,
+                info: self.info,
+                attrs,
+            },
+            self.changes,
+        )
+    }
+}

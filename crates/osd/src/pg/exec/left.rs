@@ -1,0 +1,66 @@
+//! What a request leaves besides a changed object.
+
+use crate::pg::watch::WatchEffects;
+use crate::pg::watch::watchers::Watchers;
+
+/// Reads and writes, counted as `ceph df` and `pg dump` show them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct IoCount {
+    pub rd: i64,
+    pub rd_kb: i64,
+    pub wr: i64,
+    pub wr_kb: i64,
+}
+
+impl IoCount {
+    pub(crate) fn add(&mut self, o: Self) {
+        self.rd += o.rd;
+        self.rd_kb += o.rd_kb;
+        self.wr += o.wr;
+        self.wr_kb += o.wr_kb;
+    }
+
+    /// An op has read so many bytes.
+    pub(super) fn count_read(&mut self, bytes: u64) {
+        self.rd += 1;
+        self.rd_kb += kib(bytes);
+    }
+
+    /// An op has written so many bytes.
+    pub(super) fn count_write(&mut self, bytes: u64) {
+        self.wr += 1;
+        self.wr_kb += kib(bytes);
+    }
+}
+
+/// `bytes` in KiB, rounded up.
+pub(super) fn kib(bytes: u64) -> i64 {
+    i64::try_from(bytes.div_ceil(1024)).unwrap_or(i64::MAX)
+}
+
+/// What is told of a request once it is done. What its ops return is in the ops.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Reads and writes.
+    pub io: IoCount,
+    /// Offset of the first read, for the reply's header.
+    pub data_off: Option<u64>,
+    /// What happens to watches and notifications.
+    pub watch_effects: Option<Box<WatchEffects>>,
+}
+
+impl Left {
+    /// What happens to watches and notifications, to be added to.
+    pub(super) fn effects(&mut self) -> &mut WatchEffects {
+        self.watch_effects.get_or_insert_default()
+    }
+
+    /// These watches end, as their object goes: their clients are to be told.
+    pub(super) fn disconnect(&mut self, watchers: &Watchers) {
+        if watchers.is_empty() {
+            return;
+        }
+        let gone = watchers.iter().map(|(key, _)| (*key, true));
+        self.effects().disconnects.extend(gone);
+    }
+}
