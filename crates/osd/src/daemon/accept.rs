@@ -251,7 +251,7 @@ async fn serve_osd(shell: &Shared, mut connection: Connection, osd: i32, info: P
     while let Ok(incoming) = connection.recv().await {
         // The store goes on without this OSD, so that they do not wait for each other.
         let large = incoming.front.len();
-        while large >= LARGE && !shell.with(|o| o.io.takes_large(large)) {
+        while large >= LARGE && !shell.with(|o| o.io.writes.takes_large(large)) {
             tokio::time::sleep(LOOK_AGAIN[0]).await;
         }
         if let Err(e) = shell.with(|o| o.osd_message(osd, &incoming)) {

@@ -181,7 +181,7 @@ async fn submit(shell: &Shared, i: u64, ops: Vec<ObjectOp>) {
 
 /// Waits until what was written is in the log.
 async fn drain(shell: &Shared) {
-    while !shell.with(|o| o.io.is_flushed()) {
+    while !shell.with(|o| o.io.writes.is_flushed()) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

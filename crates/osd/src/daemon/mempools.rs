@@ -42,7 +42,7 @@ impl Osd {
     /// What is counted, by pool and together, and what the process has in memory besides: its program, stacks, the index's pages and other things
     /// that are not counted, and what the allocator keeps.
     pub(super) fn mempools(&self) -> Value {
-        let (used, kept) = self.io.pool.budget().bytes();
+        let (used, kept) = self.io.reads.pool.budget().bytes();
         let (store, pgs) = (self.io.store.memory(), self.core.memory());
         let usage = |(items, bytes)| Usage { items, bytes };
         let requests = self.sessions.values().map(|s| s.client.held.requests()).sum();
@@ -54,7 +54,7 @@ impl Osd {
             ("bluestore_writing_deferred", store.changes),
             ("bluestore_writing", store.arena),
             ("buffer_anon", usage((1, used + kept))),
-            ("buffer_meta", usage((requests, self.io.totals.held()))),
+            ("buffer_meta", usage((requests, self.io.reads.totals.held()))),
             ("osd", usage(pgs.contexts)),
             ("osd_mapbl", usage(self.maps.encoded())),
             ("osd_pglog", usage(pgs.log)),

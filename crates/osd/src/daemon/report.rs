@@ -244,7 +244,7 @@ impl Osd {
         self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;
         // A store that makes nothing durable any more has no average.
-        let stalled = self.io.stalled(self.usec()).saturating_mul(1000);
+        let stalled = self.io.writes.stalled(self.usec()).saturating_mul(1000);
         let latency = self.perf.take_commit_latency_ns().max(stalled);
         let osd_stat = self.osd_stat(seq, latency);
         let report = PgStatsReport {
@@ -335,7 +335,7 @@ impl Osd {
     pub(super) fn check_room(&mut self) {
         let (me, available) = (self.cfg.id, self.io.store.available());
         let was_full = self.full.contains(&me);
-        let reserve = self.io.reserve;
+        let reserve = self.io.writes.reserve;
         // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
         let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.is_up();
         let injected = self.injected_full.is_some_and(|i| i.failsafe);

@@ -151,7 +151,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
         host: Rc::new(SystemHost::new()),
     })?;
     let guests = Guests::new(limits, client_side.pool.clone());
-    osd.io.unread = guests.unread();
+    osd.io.reads.unread = guests.unread();
     osd.sessions_recent = [&client_side, &peer_side, &back_side, &front_side]
         .map(|side| side.recent.clone())
         .into();

@@ -90,7 +90,7 @@ impl Osd {
     /// Tells the monitors how full the store is, where that has changed.
     pub(super) fn check_space(&mut self) {
         self.look_below();
-        self.io.reserve = self.reserve();
+        self.io.writes.reserve = self.reserve();
         let s = self.io.store.statfs();
         let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
         let map = self.maps.map();

@@ -165,8 +165,8 @@ impl Osd {
         let mut store = p.store;
         let maps = Maps::load(&mut store, p.cfg.fsid)?;
         let mut io = StoreIo::new(store, p.reads);
-        io.totals = Arc::new(Totals::new(p.cfg.held_bytes()));
-        io.most_large = p.cfg.held_bytes() / 2;
+        io.reads.totals = Arc::new(Totals::new(p.cfg.held_bytes()));
+        io.writes.most_large = p.cfg.held_bytes() / 2;
         let values = Values::from_file(p.cfg.options.clone());
         let core = load::core(
             p.cfg.id,
@@ -305,7 +305,7 @@ impl Osd {
         let party = Arc::new(Party::new(
             unread.clone(),
             arrivals.clone(),
-            Arc::clone(&self.io.totals),
+            Arc::clone(&self.io.reads.totals),
         ));
         self.parties.insert(entity.to_owned(), Arc::downgrade(&party));
         party
@@ -369,8 +369,10 @@ impl Osd {
                 wants,
                 reader,
             } => self.io.read(token, key, wants, reader)?,
-            Output::List { token, from, to, max } => self.io.list(token, from, to, max)?,
-            Output::ListRecords { token, from, to, max } => self.io.list_records(token, &from, to, max)?,
+            Output::List { token, from, to, max } => self.io.listing().list(token, from, to, max)?,
+            Output::ListRecords { token, from, to, max } => {
+                self.io.listing().list_records(token, &from, to, max)?
+            }
             Output::Send {
                 osd,
                 msg,

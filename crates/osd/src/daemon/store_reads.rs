@@ -3,10 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spirula_store::{ObjectKey, PageLimit, Pairs, StoreError};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use spirula_buf::Pool;
+use spirula_invariant::{impossible, invariant};
+use spirula_msgr::QueueAccount;
+use spirula_store::{ObjectKey, PageLimit, Pairs, Store, StoreError};
 
-use super::store_io::{Call, StoreIo, stored_object};
-use crate::pg::account::Room;
+use super::read_turns::ReadTurns;
+use super::store_calls::{Call, Calls};
+use super::store_io::{Answers, stored_object};
+use super::store_queue::StoreQueue;
+use crate::pg::account::{Room, Totals};
 use crate::pg::fetch::{Answer, Fetched, OmapPage, OmapRange, ReadError, Want};
 use crate::pg::op::Client;
 use crate::pg::{Reader, StoreReply, Token};
@@ -14,8 +22,8 @@ use crate::pg::{Reader, StoreReply, Token};
 /// Bytes that a client may have read for it in any case, as long as not too many want that.
 const LITTLE: usize = 64 << 10;
 
-/// A read of several wants.
-pub(super) struct Read {
+/// A read of several wants that is under way.
+struct Read {
     token: Token,
     room: Room,
     /// Whether it is more than little.
@@ -69,6 +77,19 @@ pub(super) fn of(client: &Client) -> (u64, u64) {
     (Arc::as_ptr(&client.party).addr() as u64, client.conn)
 }
 
+/// A part of the data of a read.
+pub(super) struct Part {
+    read: u64,
+    want: usize,
+    offset: u64,
+}
+
+/// Omap values by key for a read.
+pub(super) struct OmapKeys {
+    read: u64,
+    want: usize,
+}
+
 /// A page of omap pairs that is being gathered: the store's pages may be shorter.
 pub(super) struct OmapScan {
     read: u64,
@@ -102,23 +123,53 @@ fn needed_room(of: impl Iterator<Item = (usize, usize)>) -> (usize, usize) {
     })
 }
 
-impl StoreIo {
-    /// Reads now, or once there is room and the PG's transactions show. The core lets no write of the object pass a
-    /// read that is under way.
-    pub(super) fn read(
-        &mut self,
-        token: Token,
-        key: Bytes,
-        wants: Vec<Want>,
-        reader: Option<Reader>,
-    ) -> Result<(), StoreError> {
-        let read = Deferred::new(token, key, wants, reader);
-        let waits = !self.turns.is_empty() && self.turns.has(read.of().0);
-        if !waits && !self.is_held(token) && self.may_read(&read) {
-            return self.read_now(read);
+/// Reads, those under way and those that wait for room.
+pub(super) struct Reads {
+    /// Where data is read into. Replies keep it until they are sent: at its limit further reads wait.
+    pub(super) pool: Pool,
+    /// Replies that clients have not read yet.
+    pub(super) unread: QueueAccount,
+    /// What all clients take.
+    pub(super) totals: Arc<Totals>,
+    /// Reads that wait for room.
+    turns: ReadTurns,
+    /// The read that is next, when none is under way.
+    alone: Option<Token>,
+    /// Those under way, by their number.
+    open: HashMap<u64, Read>,
+    /// The number of the last one.
+    last: u64,
+    /// Those of them that are more than little.
+    large: usize,
+    /// Those that have been answered since the store was last polled: their replies do not count as unread yet.
+    large_answered: usize,
+}
+
+impl Reads {
+    pub(super) fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            unread: QueueAccount::default(),
+            totals: Arc::default(),
+            turns: ReadTurns::default(),
+            alone: None,
+            open: HashMap::new(),
+            last: 0,
+            large: 0,
+            large_answered: 0,
         }
-        self.turns.push(read);
-        Ok(())
+    }
+
+    /// How many were begun since the start.
+    pub(super) fn begun(&self) -> u64 {
+        self.last
+    }
+
+    /// The replies to what was answered before count as unread now.
+    pub(super) fn settle(&mut self) {
+        let answered = std::mem::take(&mut self.large_answered);
+        invariant!(answered <= self.large, "large reads to be answered once"; large = self.large);
+        self.large -= answered;
     }
 
     /// Bytes that are being read for clients, or that they have not read yet.
@@ -127,7 +178,7 @@ impl StoreIo {
     }
 
     /// Whether a read may begin: it fits the pool, and its client does not get more by it than it leaves free.
-    fn may_read(&self, read: &Deferred) -> bool {
+    fn may_begin(&self, read: &Deferred) -> bool {
         let bytes = read.bytes();
         if bytes == 0 {
             return true;
@@ -141,7 +192,7 @@ impl StoreIo {
         let left = limit.saturating_sub(used);
         let is_share = has == 0 && bytes <= left || has.saturating_add(bytes) <= left;
         let may_pass = self.alone.is_none() && is_share && self.pool.has_room(bytes);
-        may_pass || self.is_for_one(read) && self.large_reads == 0
+        may_pass || self.is_for_one(read) && self.large == 0
     }
 
     /// Whether it is the turn of a read that hardly ever fits, or of one whose request holds on to what was read for it before: such a
@@ -154,14 +205,14 @@ impl StoreIo {
     }
 
     /// How many bytes the first read that waits for room needs.
-    pub(super) fn deferred_bytes(&self) -> Option<usize> {
-        let mut heads = self.turns.heads(|d| self.is_held(d.token));
+    pub(super) fn deferred_bytes(&self, held: &StoreQueue) -> Option<usize> {
+        let mut heads = self.turns.heads(|d| held.has(d.token.slot()));
         heads.next().map(Deferred::bytes)
     }
 
     /// Whether a party waits for room that others have: it has hardly anything itself.
-    pub(super) fn starved(&self) -> Option<u64> {
-        let heads = self.turns.heads(|d| self.is_held(d.token));
+    pub(super) fn starved(&self, held: &StoreQueue) -> Option<u64> {
+        let heads = self.turns.heads(|d| held.has(d.token.slot()));
         let (mut parties, mut least) = (1, None);
         for head in heads {
             parties += 1;
@@ -173,28 +224,60 @@ impl StoreIo {
         let (has, party) = least?;
         (has <= self.pool.limit() / (2 * parties)).then_some(party)
     }
+}
+
+/// Reads for the core.
+pub(super) struct Reading<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) reads: &'a mut Reads,
+    pub(super) calls: &'a mut Calls,
+    /// Transactions that wait: what their PGs submitted does not all show yet.
+    pub(super) held: &'a StoreQueue,
+    pub(super) answers: &'a mut Answers,
+}
+
+impl Reading<'_> {
+    /// Reads now, or once there is room and the PG's transactions show. The core lets no write of the object pass a
+    /// read that is under way.
+    pub(super) fn read(
+        &mut self,
+        token: Token,
+        key: Bytes,
+        wants: Vec<Want>,
+        reader: Option<Reader>,
+    ) -> Result<(), StoreError> {
+        let read = Deferred::new(token, key, wants, reader);
+        let waits = !self.reads.turns.is_empty() && self.reads.turns.has(read.of().0);
+        if !waits && !self.held.has(token.slot()) && self.reads.may_begin(&read) {
+            return self.read_now(read);
+        }
+        self.reads.turns.push(read);
+        Ok(())
+    }
 
     /// Begins the reads that have room now.
     pub(super) fn read_deferred(&mut self) -> Result<(), StoreError> {
-        while !self.turns.is_empty() {
-            let mut turns = std::mem::take(&mut self.turns);
-            let is_held = |d: &Deferred| self.held.has(d.token.slot());
+        let held = self.held;
+        let is_held = |d: &Deferred| held.has(d.token.slot());
+        while !self.reads.turns.is_empty() {
+            let mut turns = std::mem::take(&mut self.reads.turns);
+            let reads = &*self.reads;
             // Those who ask for little first: a large read is followed by none for as long as its client does not read it.
-            let small = self.pool.limit() / 4;
+            let small = reads.pool.limit() / 4;
             let next = turns
-                .take(is_held, |d| d.bytes() <= small && self.may_read(d))
-                .or_else(|| turns.take(is_held, |d| self.may_read(d)));
-            self.turns = turns;
+                .take(is_held, |d| d.bytes() <= small && reads.may_begin(d))
+                .or_else(|| turns.take(is_held, |d| reads.may_begin(d)));
+            self.reads.turns = turns;
             let Some(read) = next else { break };
-            self.alone = None;
+            self.reads.alone = None;
             self.read_now(read)?;
         }
         // What comes alone waits only for those under way: nothing more begins before it.
-        if self.alone.is_none() {
-            let mut heads = self.turns.heads(|d| self.is_held(d.token));
-            let next = heads.find(|d| self.is_for_one(d)).map(|d| d.token);
+        if self.reads.alone.is_none() {
+            let mut heads = self.reads.turns.heads(is_held);
+            let next = heads.find(|d| self.reads.is_for_one(d)).map(|d| d.token);
             drop(heads);
-            self.alone = next;
+            self.reads.alone = next;
         }
         Ok(())
     }
@@ -202,14 +285,14 @@ impl StoreIo {
     /// A client has gone: what it only wanted to read is not read.
     pub(super) fn client_closed(&mut self, client: &Client) {
         let (party, conn) = of(client);
-        for read in self.turns.forget(party, conn) {
-            if self.alone == Some(read.token) {
-                self.alone = None;
+        for read in self.reads.turns.forget(party, conn) {
+            if self.reads.alone == Some(read.token) {
+                self.reads.alone = None;
             }
             if read.reader.as_ref().is_some_and(|r| r.only_reads) {
-                self.ready.push_back((read.token, StoreReply::NotRead));
+                self.answers.push((read.token, StoreReply::NotRead));
             } else {
-                self.turns.push(read);
+                self.reads.turns.push(read);
             }
         }
     }
@@ -223,17 +306,17 @@ impl StoreIo {
             needs: (buffers, heap),
         } = read;
         let is_large = buffers.saturating_add(heap) > LITTLE;
-        self.large_reads += usize::from(is_large);
+        self.reads.large += usize::from(is_large);
         let room = match &reader {
             Some(r) if buffers > 0 || heap > 0 => {
-                let charge = (heap > 0).then(|| self.pool.charge(heap));
+                let charge = (heap > 0).then(|| self.reads.pool.charge(heap));
                 Room::take(&r.client.party, buffers.saturating_add(heap), charge)
             }
             _ => Room::default(),
         };
         let key = ObjectKey::new(key);
-        self.last += 1;
-        let id = self.last;
+        self.reads.last += 1;
+        let id = self.reads.last;
         let mut answers = Vec::with_capacity(wants.len());
         let mut left = 0;
         for (want, w) in wants.iter().enumerate() {
@@ -265,7 +348,7 @@ impl StoreIo {
                     left += 1;
                 }
                 Want::OmapKeys(k) => {
-                    let t = self.token(Call::OmapKeys { read: id, want });
+                    let t = self.calls.open(Call::OmapKeys(OmapKeys { read: id, want }));
                     let limit = PageLimit::of_bytes(k.max_bytes);
                     let limit = if k.values { limit } else { limit.keys_only() };
                     self.store.omap_get(&key, &k.keys, limit, t)?;
@@ -295,7 +378,7 @@ impl StoreIo {
             answers,
             left,
         };
-        self.reads.insert(id, read);
+        self.reads.open.insert(id, read);
         self.finish_if_done(id);
         Ok(())
     }
@@ -309,7 +392,7 @@ impl StoreIo {
         left: &mut usize,
     ) -> Result<(), StoreError> {
         *left += 1;
-        let t = self.token(Call::Part { read, want, offset });
+        let t = self.calls.open(Call::Part(Part { read, want, offset }));
         self.store.read(key, offset, len, t)
     }
 
@@ -322,41 +405,38 @@ impl StoreIo {
             limit = limit.keys_only();
         }
         let (key, to) = (scan.key.clone(), scan.range.to.clone());
-        let t = self.token(Call::Omap(scan));
+        let t = self.calls.open(Call::Omap(scan));
         self.store.omap_list(&key, &from, to.as_deref(), limit, t)
     }
 
     /// A page of omap pairs.
-    pub(super) fn omap_page(&mut self, t: u64, r: Result<Pairs, StoreError>) -> Result<(), StoreError> {
-        let call = self.calls.remove(&t);
-        let r = r.map_err(|error| {
-            tracing::error!(%error, "omap can't be read");
-            ReadError
-        });
-        let (read, want, page) = match (call, r) {
-            (Some(Call::Omap(mut scan)), Ok(pairs)) => match scan.take(pairs) {
+    pub(super) fn omap_page(
+        &mut self,
+        mut scan: OmapScan,
+        r: Result<Pairs, StoreError>,
+    ) -> Result<(), StoreError> {
+        let page = match omap_read(r) {
+            Ok(pairs) => match scan.take(pairs) {
                 Some(next) => return self.scan_from(next, scan),
-                None => (scan.read, scan.want, Ok(scan.page)),
+                None => Ok(scan.page),
             },
-            (Some(Call::Omap(scan)), Err(e)) => (scan.read, scan.want, Err(e)),
-            (Some(Call::OmapKeys { read, want }), r) => {
-                let page = |found: Pairs| OmapPage {
-                    more: found.next.is_some(),
-                    pairs: found.pairs,
-                };
-                (read, want, r.map(page))
-            }
-            _ => return Ok(()),
+            Err(e) => Err(e),
         };
-        self.answered(read, want, |a| *a = page.map(Answer::Omap));
+        self.answered(scan.read, scan.want, |a| *a = page.map(Answer::Omap));
         Ok(())
     }
 
+    /// The pairs of some keys.
+    pub(super) fn omap_keys(&mut self, call: OmapKeys, r: Result<Pairs, StoreError>) {
+        let page = omap_read(r).map(|found| OmapPage {
+            more: found.next.is_some(),
+            pairs: found.pairs,
+        });
+        self.answered(call.read, call.want, |a| *a = page.map(Answer::Omap));
+    }
+
     /// Part of the data of a read.
-    pub(super) fn part(&mut self, t: u64, r: Result<Bytes, StoreError>) {
-        let Some(Call::Part { read, want, offset }) = self.calls.remove(&t) else {
-            return;
-        };
+    pub(super) fn part(&mut self, Part { read, want, offset }: Part, r: Result<Bytes, StoreError>) {
         self.answered(read, want, |answer| match (r, answer) {
             (Ok(data), Ok(Answer::Data(pieces))) if !data.is_empty() => pieces.push((offset, data)),
             (Ok(_), _) => {}
@@ -368,24 +448,25 @@ impl StoreIo {
     }
 
     fn answered(&mut self, read: u64, want: usize, note: impl FnOnce(&mut Result<Answer, ReadError>)) {
-        let Some(job) = self.reads.get_mut(&read) else {
-            return;
+        let Some(answer) = self.reads.open.get_mut(&read).and_then(|job| {
+            job.left = job.left.checked_sub(1)?;
+            job.answers.get_mut(want)
+        }) else {
+            impossible!("an answer of the store to a read that waits for one"; read = read, want = want);
         };
-        job.left -= 1;
-        if let Some(answer) = job.answers.get_mut(want) {
-            note(answer);
-        }
+        note(answer);
         self.finish_if_done(read);
     }
 
     fn finish_if_done(&mut self, id: u64) {
-        if self.reads.get(&id).is_none_or(|job| job.left > 0) {
-            return;
-        }
-        let Some(mut job) = self.reads.remove(&id) else {
-            return;
+        let Entry::Occupied(job) = self.reads.open.entry(id) else {
+            impossible!("a read to be finished once"; read = id);
         };
-        self.large_answered += usize::from(job.is_large);
+        if job.get().left > 0 {
+            return; // The store has more to say.
+        }
+        let mut job = job.remove();
+        self.reads.large_answered += usize::from(job.is_large);
         let one = |(want, mut answer): (Want, Result<Answer, ReadError>)| {
             if let Ok(Answer::Data(pieces)) = &mut answer {
                 pieces.sort_unstable_by_key(|(at, _)| *at);
@@ -395,7 +476,14 @@ impl StoreIo {
         let fetched: Vec<Fetched> = job.wants.into_iter().zip(job.answers).map(one).collect();
         let (buffers, heap) = needed_room(fetched.iter().map(Fetched::room));
         job.room.set(buffers.saturating_add(heap), heap);
-        self.ready
-            .push_back((job.token, StoreReply::Fetched(fetched, job.room)));
+        self.answers
+            .push((job.token, StoreReply::Fetched(fetched, job.room)));
     }
+}
+
+fn omap_read(r: Result<Pairs, StoreError>) -> Result<Pairs, ReadError> {
+    r.map_err(|error| {
+        tracing::error!(%error, "omap can't be read");
+        ReadError
+    })
 }

@@ -1,0 +1,56 @@
+//! Calls to the store that are under way.
+
+use hashbrown::HashMap;
+use spirula_invariant::invariant;
+
+use super::store_lists::{Objects, Records};
+use super::store_reads::{OmapKeys, OmapScan, Part};
+use crate::core::DAEMON_SLOT;
+use crate::pg::Token;
+
+/// Numbers of calls are below this: tokens of the daemon's own have nothing in their upper half.
+const NUMBERS: u64 = 1 << 32;
+
+/// A call to the store whose answer the core does not get as it is.
+pub(super) enum Call {
+    /// Part of a read.
+    Part(Part),
+    /// Omap pairs for a read.
+    Omap(OmapScan),
+    /// Omap values by key for a read.
+    OmapKeys(OmapKeys),
+    /// A listing of objects.
+    List(Objects),
+    /// A page of records.
+    Records(Records),
+}
+
+/// The calls under way. The store answers each of them once.
+#[derive(Default)]
+pub(super) struct Calls {
+    open: HashMap<u64, Call>,
+    /// Calls so far.
+    count: u64,
+}
+
+impl Calls {
+    /// Notes a call that is to be made with this token.
+    pub(super) fn open(&mut self, call: Call) -> spirula_store::Token {
+        self.count += 1;
+        let number = self.count % NUMBERS;
+        debug_assert_eq!(Token(number).slot(), DAEMON_SLOT);
+        let before = self.open.insert(number, call);
+        invariant!(before.is_none(), "calls of the store that differ in their numbers"; call = number);
+        spirula_store::Token(number)
+    }
+
+    /// The store answers a call. `None` for one that was not made.
+    pub(super) fn close(&mut self, t: u64) -> Option<Call> {
+        self.open.remove(&t)
+    }
+
+    /// How many calls were made since the start.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+}
