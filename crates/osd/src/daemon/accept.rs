@@ -1,6 +1,5 @@
 //! Incoming connections: clients and other OSDs.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use tokio::task::JoinSet;
 use super::auth::{CapAccess, PeerInfo, Secrets};
 use super::heap::LARGE;
 use super::shell::Shared;
-use super::state::{Osd, Session};
+use super::state::Osd;
 use crate::pg::account::{Held, Party};
 use crate::pg::op::{COPIES, Client, copied_bytes};
 
@@ -120,7 +119,8 @@ fn client(connection: &Connection, info: PeerInfo, conn: u64, party: Arc<Party>)
 fn open(shell: &Shared, connection: &Connection, info: PeerInfo, seat: &Seat) -> (u64, Arc<Held>) {
     let sender = connection.sender().clone();
     shell.with(|o| {
-        let party = o.party(&info.name.to_string(), seat.unread(), seat.arrivals());
+        let (entity, room) = (info.name.to_string(), (seat.unread(), seat.arrivals()));
+        let party = o.clients.party(&entity, room, &o.io.reads.totals);
         let mut held = Arc::default();
         let conn = o.client_opened(sender, |conn| {
             let client = client(connection, info, conn, party);
@@ -175,29 +175,19 @@ async fn may_copy(held: &Held, connection: &Connection, msg: &RawMessage) -> boo
 impl Osd {
     /// A client has connected; returns the connection's number, under which `client` makes who it is.
     pub fn client_opened(&mut self, sender: Sender, client: impl FnOnce(u64) -> Arc<Client>) -> u64 {
-        let conn = self.next_conn();
-        let session = Session {
-            sender,
-            client: client(conn),
-            epoch: Cell::new(0),
-        };
-        self.sessions.insert(conn, session);
-        conn
+        self.clients.opened(sender, client)
     }
 
     /// Another OSD has connected; returns the connection's number.
     pub fn osd_opened(&mut self, osd: i32, sender: Sender) -> u64 {
-        let conn = self.next_conn();
-        self.incoming.insert(osd, (conn, sender));
-        self.tell_room();
+        let conn = self.peers.opened(osd, sender);
+        self.spacing().tell();
         conn
     }
 
     /// The connection of another OSD ended.
     pub fn osd_closed(&mut self, osd: i32, conn: u64) {
-        if self.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
-            self.incoming.remove(&osd);
-        }
+        self.peers.closed(osd, conn);
     }
 }
 

@@ -11,7 +11,7 @@ use spirula_proto::mon::LogPriority;
 use super::shell::Shared;
 use super::state::Osd;
 use super::table::{self, COMMANDS};
-use super::{metadata, options, pg_states};
+use super::{history, mempools, metadata, options, perf, pg_states, transitions, watchers};
 use crate::core::NamedBids;
 use crate::pg::errno::*;
 use crate::pg::repair::MarkLostError;
@@ -51,12 +51,12 @@ pub(super) fn version() -> Value {
 /// # Errors
 /// As the official daemon's.
 pub(super) fn execute(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Answer, Failure> {
-    let name = format!("osd.{}", o.cfg.id);
+    let name = format!("osd.{}", o.setup.id());
     let daemon = spirula_asok::config::Daemon {
         name: &name,
         live: options::is_live,
     };
-    if let Some(answer) = spirula_asok::config::run(daemon, &mut o.values, prefix, args) {
+    if let Some(answer) = spirula_asok::config::run(daemon, &mut o.setup.values, prefix, args) {
         o.apply_options();
         return answer;
     }
@@ -89,11 +89,11 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
     if let Some(why) = table::unsupported(prefix) {
         return Err(failure(EOPNOTSUPP, why));
     }
-    if let Some(v) = o.op_command(prefix, args) {
+    if let Some(v) = history::command(o, prefix, args) {
         return Ok(v);
     }
     let name = |key| args.get(key).and_then(Value::as_str).unwrap_or_default();
-    if let Some(v) = o.perf_command(prefix, (name("logger"), name("counter"))) {
+    if let Some(v) = perf::command(o, prefix, (name("logger"), name("counter"))) {
         return Ok(v);
     }
     match prefix {
@@ -103,19 +103,25 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         }
         "cache status" => Ok(json!({"object_ctx": o.core.cached_contexts()})),
         "cluster_log" => {
-            o.cluster_log(LogPriority::ERROR, words(args, "message"));
+            o.mons
+                .cluster_log(&o.setup, LogPriority::ERROR, words(args, "message"));
             Ok(json!(""))
         }
-        "dump_blocklist" => Ok(o.blocklist()),
-        "dump_clients" => Ok(o.clients()),
-        "dump_mempools" => Ok(o.mempools()),
+        "dump_blocklist" => Ok(watchers::blocklist(o.maps.map())),
+        "dump_clients" => Ok(o.clients.dump(&o.core)),
+        "dump_mempools" => Ok(mempools::dump(o)),
         "dump_pgstate_history" => Ok(pg_states::history(o.core.pgs())),
-        "dump_transitions" => Ok(o.transitions()),
-        "dump_watchers" => Ok(o.watchers()),
+        "dump_transitions" => Ok(transitions::dump(o)),
+        "dump_watchers" => Ok(watchers::dump(&o.core)),
         "dump_osd_network" => {
-            let times = o.heartbeats.times().map(|(to, t)| (o.cfg.id, to, t));
+            let times = o.beats.core.times().map(|(to, t)| (o.setup.id(), to, t));
             let threshold = args.get("value").and_then(Value::as_i64);
-            Ok(osd_network::dump(times, threshold, &o.values, o.host.now()))
+            Ok(osd_network::dump(
+                times,
+                threshold,
+                &o.setup.values,
+                o.setup.now(),
+            ))
         }
         "flush_journal" => {
             o.io.store.checkpoint();
@@ -123,15 +129,15 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
         }
         "flush_pg_stats" => Ok(json!(o.report_now())),
         "get_latest_osdmap" => {
-            o.want_newest_map();
+            o.mons.want_newer_map(o.maps.epoch());
             Ok(json!(""))
         }
         "get_mapped_pools" => {
             let pools: BTreeSet<u64> = o.core.pgs().map(|pg| pg.pgid().pool).collect();
             Ok(json!(pools))
         }
-        "injectfull" => Ok(o.inject_full(args)),
-        "list_devices" => Ok(metadata::list_devices(&o.cfg.device)),
+        "injectfull" => Ok(o.spacing().inject(args)),
+        "list_devices" => Ok(metadata::list_devices(&o.setup.cfg.device)),
         // What is logged is written at once.
         "log flush" => Ok(json!({})),
         "perf reset" => {
@@ -145,24 +151,24 @@ fn run(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Result<Value, Fa
             o.send_beacon();
             Ok(json!(""))
         }
-        "status" => Ok(o.status()),
+        "status" => Ok(status(o)),
         "pg" => match text(args, "cmd")? {
-            "query" => o.query(text(args, "pgid")?),
-            "list_unfound" => o.list_unfound(text(args, "pgid")?),
-            "mark_unfound_lost" => o.mark_lost(text(args, "pgid")?, text(args, "mulcmd")?),
+            "query" => query_of(o, text(args, "pgid")?),
+            "list_unfound" => list_unfound(o, text(args, "pgid")?),
+            "mark_unfound_lost" => mark_lost(o, text(args, "pgid")?, text(args, "mulcmd")?),
             other => match table::unsupported(other) {
                 Some(why) => Err(failure(EOPNOTSUPP, why)),
                 None => Err(failure(EINVAL, format!("pg {other}: not supported"))),
             },
         },
-        "list_unfound" if args.contains_key("pgid") => o.list_unfound(text(args, "pgid")?),
+        "list_unfound" if args.contains_key("pgid") => list_unfound(o, text(args, "pgid")?),
         "mark_unfound_lost" if args.contains_key("pgid") => {
-            o.mark_lost(text(args, "pgid")?, text(args, "mulcmd")?)
+            mark_lost(o, text(args, "pgid")?, text(args, "mulcmd")?)
         }
         "list_unfound" | "mark_unfound_lost" => Err(failure(EINVAL, "no pgid specified")),
-        "dump_recovery_reservations" => Ok(o.reservations()),
+        "dump_recovery_reservations" => Ok(reservations(o)),
         "query" if !args.contains_key("pgid") => Err(failure(EINVAL, "no pgid specified")),
-        "query" => o.query(text(args, "pgid")?),
+        "query" => query_of(o, text(args, "pgid")?),
         other => Err(failure(EINVAL, format!("unrecognized command! [{other}]"))),
     }
 }
@@ -176,107 +182,105 @@ fn words(args: &Map<String, Value>, name: &str) -> String {
     }
 }
 
-impl Osd {
-    fn status(&self) -> Value {
-        let state = if self.is_up() { "active" } else { "booting" };
-        json!({
-            "cluster_fsid": self.cfg.fsid.to_string(),
-            "osd_fsid": spirula_denc::Fsid(self.io.store.superblock().osd_uuid).to_string(),
-            "whoami": self.cfg.id,
-            "state": state,
-            "oldest_map": 1,
-            "cluster_osdmap_trim_lower_bound": 1,
-            "newest_map": self.maps.epoch(),
-            "num_pgs": self.core.pgs().count(),
+fn status(o: &Osd) -> Value {
+    let state = if o.is_up() { "active" } else { "booting" };
+    json!({
+        "cluster_fsid": o.setup.cfg.fsid.to_string(),
+        "osd_fsid": spirula_denc::Fsid(o.io.store.superblock().osd_uuid).to_string(),
+        "whoami": o.setup.cfg.id,
+        "state": state,
+        "oldest_map": 1,
+        "cluster_osdmap_trim_lower_bound": 1,
+        "newest_map": o.maps.epoch(),
+        "num_pgs": o.core.pgs().count(),
+    })
+}
+
+fn pg<'o>(o: &'o Osd, pgid: &str) -> Result<&'o Pg, Failure> {
+    let pgid: PgId = pgid
+        .parse()
+        .map_err(|_| failure(EINVAL, format!("{pgid}: not a PG id")))?;
+    o.core
+        .pg(pgid)
+        .ok_or_else(|| failure(ENOENT, format!("i don't have pgid {pgid}")))
+}
+
+fn query_of(o: &Osd, pgid: &str) -> Result<Value, Failure> {
+    pg(o, pgid).map(|pg| query(pg, o.usec(), o.maps.map()))
+}
+
+/// The report on a PG that this OSD leads.
+fn led(o: &Osd, pgid: &str) -> Result<PgReport, Failure> {
+    let report = pg(o, pgid)?.report();
+    report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))
+}
+
+/// Gives up the objects that nobody can give. `how`: whether to go back to older versions; where there are none, as here,
+/// both delete.
+fn mark_lost(o: &mut Osd, pgid: &str, how: &str) -> Result<Value, Failure> {
+    let pgid = led(o, pgid)?.pgid;
+    if !matches!(how, "revert" | "delete") {
+        let text = "mode must be 'revert' or 'delete'; mark not yet implemented";
+        return Err(failure(EINVAL, text));
+    }
+    let mut result = Err(MarkLostError::NoneUnfound);
+    o.drive(|core, cx| result = core.mark_lost(pgid, cx));
+    match result {
+        Ok(n) => Ok(json!(format!(
+            "pg has {n} objects unfound and apparently lost marking"
+        ))),
+        // Said without an error, so that it can be said again.
+        Err(MarkLostError::NoneUnfound) => Ok(json!("pg has no unfound objects")),
+        Err(MarkLostError::NotProbed(n)) => Err(failure(
+            EINVAL,
+            format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost"),
+        )),
+    }
+}
+
+/// Objects that nobody can give.
+fn list_unfound(o: &Osd, pgid: &str) -> Result<Value, Failure> {
+    let report = led(o, pgid)?;
+    let objects: Vec<Value> = report
+        .unfound
+        .iter()
+        .map(|o| {
+            json!({"oid": {"oid": o.oid.to_string(), "key": o.key.to_string(), "hash": o.hash, "pool": o.pool,
+                "namespace": o.nspace.to_string()}, "locations": []})
         })
-    }
+        .collect();
+    Ok(json!({
+        "num_missing": report.degraded + report.misplaced,
+        "num_unfound": objects.len(),
+        "objects": objects,
+        "state": if report.state.contains(&"active") { "Active" } else { "NotActive" },
+        "available_might_have_unfound": true,
+        "might_have_unfound": [],
+        "more": false,
+    }))
+}
 
-    fn pg(&self, pgid: &str) -> Result<&Pg, Failure> {
-        let pgid: PgId = pgid
-            .parse()
-            .map_err(|_| failure(EINVAL, format!("{pgid}: not a PG id")))?;
-        self.core
-            .pg(pgid)
-            .ok_or_else(|| failure(ENOENT, format!("i don't have pgid {pgid}")))
-    }
-
-    fn query(&self, pgid: &str) -> Result<Value, Failure> {
-        let usec = self.usec();
-        self.pg(pgid).map(|pg| query(pg, usec, self.maps.map()))
-    }
-
-    /// The report on a PG that this OSD leads.
-    fn led(&self, pgid: &str) -> Result<PgReport, Failure> {
-        let report = self.pg(pgid)?.report();
-        report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))
-    }
-
-    /// Gives up the objects that nobody can give. `how`: whether to go back to older versions; where there are none, as here,
-    /// both delete.
-    fn mark_lost(&mut self, pgid: &str, how: &str) -> Result<Value, Failure> {
-        let pgid = self.led(pgid)?.pgid;
-        if !matches!(how, "revert" | "delete") {
-            let text = "mode must be 'revert' or 'delete'; mark not yet implemented";
-            return Err(failure(EINVAL, text));
+/// Whose turn it is to copy, and to be copied to.
+fn reservations(o: &Osd) -> Value {
+    let most = o.core.max_backfills();
+    let side = |bids: NamedBids| {
+        let (running, waiting): (Vec<_>, Vec<_>) = bids.into_iter().partition(|(_, _, has_turn)| *has_turn);
+        let item = |(pgid, priority, _): &(PgId, u8, bool)| json!({"item": pgid.to_string(), "prio": priority, "can_preempt": true});
+        let mut queues: BTreeMap<u8, Vec<Value>> = BTreeMap::new();
+        for bid in &waiting {
+            queues.entry(bid.1).or_default().push(item(bid));
         }
-        let mut result = Err(MarkLostError::NoneUnfound);
-        self.drive(|core, cx| result = core.mark_lost(pgid, cx));
-        match result {
-            Ok(n) => Ok(json!(format!(
-                "pg has {n} objects unfound and apparently lost marking"
-            ))),
-            // Said without an error, so that it can be said again.
-            Err(MarkLostError::NoneUnfound) => Ok(json!("pg has no unfound objects")),
-            Err(MarkLostError::NotProbed(n)) => Err(failure(
-                EINVAL,
-                format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost"),
-            )),
-        }
-    }
-
-    /// Objects that nobody can give.
-    fn list_unfound(&self, pgid: &str) -> Result<Value, Failure> {
-        let report = self.led(pgid)?;
-        let objects: Vec<Value> = report
-            .unfound
-            .iter()
-            .map(|o| json!({"oid": {"oid": o.oid.to_string(), "key": o.key.to_string(), "hash": o.hash, "pool": o.pool,
-                "namespace": o.nspace.to_string()}, "locations": []}))
+        let queues: Vec<Value> = queues
+            .into_iter()
+            .map(|(priority, items)| json!({"priority": priority, "items": items}))
             .collect();
-        Ok(json!({
-            "num_missing": report.degraded + report.misplaced,
-            "num_unfound": objects.len(),
-            "objects": objects,
-            "state": if report.state.contains(&"active") { "Active" } else { "NotActive" },
-            "available_might_have_unfound": true,
-            "might_have_unfound": [],
-            "more": false,
-        }))
-    }
-
-    /// Whose turn it is to copy, and to be copied to.
-    fn reservations(&self) -> Value {
-        let most = self.core.max_backfills();
-        let side = |bids: NamedBids| {
-            let (running, waiting): (Vec<_>, Vec<_>) =
-                bids.into_iter().partition(|(_, _, has_turn)| *has_turn);
-            let item = |(pgid, priority, _): &(PgId, u8, bool)| json!({"item": pgid.to_string(), "prio": priority, "can_preempt": true});
-            let mut queues: BTreeMap<u8, Vec<Value>> = BTreeMap::new();
-            for bid in &waiting {
-                queues.entry(bid.1).or_default().push(item(bid));
-            }
-            let queues: Vec<Value> = queues
-                .into_iter()
-                .map(|(priority, items)| json!({"priority": priority, "items": items}))
-                .collect();
-            json!({
-                "max_allowed": most, "min_priority": 0, "queues": queues,
-                "in_progress": running.iter().map(item).collect::<Vec<_>>(),
-            })
-        };
-        let (local, remote) = self.core.copy_bids(self.usec());
-        json!({"local_reservations": side(local), "remote_reservations": side(remote)})
-    }
+        json!({
+            "max_allowed": most, "min_priority": 0, "queues": queues,
+            "in_progress": running.iter().map(item).collect::<Vec<_>>(),
+        })
+    };
+    let (local, remote) = o.core.copy_bids(o.usec());
+    json!({"local_reservations": side(local), "remote_reservations": side(remote)})
 }
 
 fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {

@@ -184,27 +184,27 @@ pub(super) async fn run(shell: Shared, peer: BeatPeer, addr: EntityAddr) {
 impl Osd {
     /// The connections for heartbeats that are to be made.
     pub fn wanted_beat_links(&mut self) -> Vec<(BeatPeer, EntityAddr)> {
-        self.beat_links.take_wanted()
+        self.beats.links.take_wanted()
     }
 
     /// One that was wanted is being made; `cut` ends that.
     pub fn beat_link_started(&mut self, peer: BeatPeer, cut: Cut) {
-        self.beat_links.started(peer, cut);
+        self.beats.links.started(peer, cut);
     }
 
     /// It stands; returns whether it is still wanted.
     pub fn beat_link_up(&mut self, peer: BeatPeer, addr: EntityAddr, sender: &Sender) -> bool {
-        self.beat_links.connected(peer, addr, sender)
+        self.beats.links.connected(peer, addr, sender)
     }
 
     /// One that stood ended; returns whether it shall be made again at once.
     pub fn beat_link_broke(&mut self, peer: BeatPeer, addr: EntityAddr) -> bool {
-        self.beat_links.broke(peer, addr)
+        self.beats.links.broke(peer, addr)
     }
 
     /// Nobody tries to make it any more.
     pub fn beat_link_down(&mut self, peer: BeatPeer) {
-        self.beat_links.ended(peer);
+        self.beats.links.ended(peer);
     }
 }
 

@@ -105,7 +105,7 @@ fn plan(values: &Values, args: &Map<String, Value>) -> Result<Plan, Failure> {
 /// # Errors
 /// Sizes that the options do not allow.
 pub(super) async fn run(shell: &Shared, args: &Map<String, Value>) -> Result<Value, Failure> {
-    let p = shell.with(|o| plan(&o.values, args))?;
+    let p = shell.with(|o| plan(&o.setup.values, args))?;
     let (size, number) = p.objects;
     let reuse = size > 0 && number > 0;
     let fill = |n: u64| Bytes::from(vec![0x5a; usize::try_from(n).unwrap_or(0)]);
@@ -162,7 +162,7 @@ fn write(offset: u64, data: &Bytes) -> Vec<ObjectOp> {
 }
 
 async fn submit(shell: &Shared, i: u64, ops: Vec<ObjectOp>) {
-    while !shell.with(|o| o.io.store.writable() && !o.full.contains(&o.cfg.id)) {
+    while !shell.with(|o| o.io.store.writable() && !o.space.full.contains(&o.setup.id())) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     shell.with(|o| {

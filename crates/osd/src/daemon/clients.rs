@@ -1,17 +1,109 @@
-//! What `ceph daemon osd.N dump_clients` shows: who is connected, and what each takes.
+//! The clients: who is connected, what each takes, and what `ceph daemon osd.N dump_clients` shows of that.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use serde_json::{Value, json};
+use spirula_buf::Pool;
 use spirula_denc::EntityName;
+use spirula_msgr::{QueueAccount, Sender};
+use spirula_proto::RawMessage;
 
-use super::state::Osd;
+use super::maps::Maps;
+use super::unread::HungUp;
+use crate::core::Core;
+use crate::pg::account::{Party, Totals};
+use crate::pg::op::Client;
 
-impl Osd {
-    /// The clients, one for each connection.
-    pub(super) fn clients(&self) -> Value {
+/// A client's connection.
+pub(super) struct Session {
+    pub(super) sender: Sender,
+    pub(super) client: Arc<Client>,
+    /// The newest map it is known to have.
+    pub(super) epoch: Cell<u32>,
+}
+
+/// All clients that are connected.
+#[derive(Default)]
+pub(super) struct Clients {
+    pub(super) sessions: BTreeMap<u64, Session>,
+    /// The number of the last connection.
+    last: u64,
+    /// What the entities take whose clients are connected.
+    parties: BTreeMap<String, Weak<Party>>,
+    pub(super) hung_up: HungUp,
+}
+
+impl Clients {
+    /// One has connected; returns the connection's number, under which `client` makes who it is.
+    pub(super) fn opened(&mut self, sender: Sender, client: impl FnOnce(u64) -> Arc<Client>) -> u64 {
+        self.last += 1;
+        let session = Session {
+            sender,
+            client: client(self.last),
+            epoch: Cell::new(0),
+        };
+        self.sessions.insert(self.last, session);
+        self.last
+    }
+
+    /// What all connections under an entity's key take together.
+    pub(super) fn party(
+        &mut self,
+        entity: &str,
+        (unread, arrivals): (&QueueAccount, &Pool),
+        totals: &Arc<Totals>,
+    ) -> Arc<Party> {
+        if let Some(party) = self.parties.get(entity).and_then(Weak::upgrade) {
+            return party;
+        }
+        self.parties.retain(|_, p| p.strong_count() > 0);
+        let party = Arc::new(Party::new(unread.clone(), arrivals.clone(), Arc::clone(totals)));
+        self.parties.insert(entity.to_owned(), Arc::downgrade(&party));
+        party
+    }
+
+    /// Sends a message to a client, as long as it is connected: it asks again on its next connection.
+    pub(super) fn send(&self, client: &Client, msg: RawMessage) {
+        if let Some(s) = self.sessions.get(&client.conn) {
+            s.sender.send(msg);
+        }
+    }
+
+    /// Ends a client's connection.
+    pub(super) fn hang_up_on(&self, client: &Client) {
+        if let Some(s) = self.sessions.get(&client.conn) {
+            s.sender.close();
+        }
+    }
+
+    /// Ends all connections.
+    pub(super) fn hang_up(&self) {
+        self.sessions.values().for_each(|s| s.sender.close());
+    }
+
+    /// Sends a client the maps after `epoch`, once.
+    pub(super) fn share_map(&self, conn: u64, epoch: u32, maps: &Maps) {
+        let Some(s) = self.sessions.get(&conn) else {
+            return; // It has gone.
+        };
+        let known = s.epoch.get().max(epoch);
+        if let Some(msg) = maps.since(known) {
+            s.epoch.set(maps.epoch());
+            s.sender.send(msg);
+        }
+    }
+
+    /// Requests of theirs that are here.
+    pub(super) fn requests(&self) -> usize {
+        self.sessions.values().map(|s| s.client.held.requests()).sum()
+    }
+
+    /// What `dump_clients` shows of them, one for each connection.
+    pub(super) fn dump(&self, core: &Core) -> Value {
         let mut watches: BTreeMap<EntityName, usize> = BTreeMap::new();
-        for (_, (_, name), _) in self.core.pgs().flat_map(|pg| pg.watches()) {
+        for (_, (_, name), _) in core.pgs().flat_map(|pg| pg.watches()) {
             *watches.entry(*name).or_default() += 1;
         }
         let mut connected: BTreeMap<&str, usize> = BTreeMap::new();

@@ -22,9 +22,8 @@ pub(super) fn tell(shell: &Shared, conn: u64, sender: Sender, msg: &RawMessage) 
     let tid = msg.header.tid;
     // As the official daemon, even for what only shows: it shows what all clients do.
     let allowed = shell.with(|o| {
-        o.sessions
-            .get(&conn)
-            .is_some_and(|s| s.client.access.allows_all())
+        let session = o.clients.sessions.get(&conn);
+        session.is_some_and(|s| s.client.access.allows_all())
     });
     let request = match allowed {
         true => Request::parse(m.cmd.concat().as_bytes()),

@@ -1,20 +1,23 @@
-//! Heartbeats: the core's clock and messages, what it says to the monitors, and what follows from being marked down.
+//! Heartbeats: the core's clock and messages, and what it says to the monitors.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec};
-use spirula_maps::OsdState;
-use spirula_proto::Blob;
-use spirula_proto::Payload;
+use spirula_maps::OsdMap;
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
-use spirula_proto::internal::report::{OsdFailureReport, OsdGoingDown, OsdReport};
-use spirula_proto::mon::LogPriority;
+use spirula_proto::internal::report::{OsdFailureReport, OsdReport};
+use spirula_proto::{Blob, Payload, RawMessage};
 
+use super::beat_links::{BeatLinks, BeatPeer};
+use super::maps::Maps;
+use super::mons::Mons;
+use super::setup::Setup;
 use super::shell::Shared;
 use super::state::Osd;
-use crate::heartbeat::{Command, Complaint, MarkedDown, Net, Settings, Wish};
+use crate::core::Core;
+use crate::heartbeat::{Command, Complaint, Heartbeats, Net, Settings, Wish};
 
 /// Ticks are at least so far apart.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
@@ -56,75 +59,103 @@ pub(super) async fn run(shell: Shared) {
     }
 }
 
-impl Osd {
-    fn beat(&self, stamp: u64, padded: bool) -> Beat {
-        let map = self.maps.map();
-        let index = usize::try_from(self.cfg.id).unwrap_or_default();
-        let size = usize::try_from(self.values.uint("osd_heartbeat_min_size")).unwrap_or(MAX_PADDING);
-        let padding = match padded {
-            true => vec![0; size.saturating_sub(PLAIN_SIZE).min(MAX_PADDING)],
-            false => Vec::new(),
-        };
+/// Heartbeats to and from other OSDs.
+pub(super) struct Beats {
+    /// Whom to ping and when, and who is silent.
+    pub(super) core: Heartbeats,
+    pub(super) links: BeatLinks,
+    /// When it was last looked at which OSDs share PGs with this one.
+    sampled: u64,
+}
+
+impl Beats {
+    pub(super) fn new(id: i32, values: &Values) -> Self {
+        Self {
+            core: Heartbeats::new(id, settings(values)),
+            links: BeatLinks::default(),
+            sampled: 0,
+        }
+    }
+
+    /// Whether it is time to look at which OSDs share PGs with this one.
+    fn is_sample_due(&mut self, now: u64) -> bool {
+        let is_due = now.saturating_sub(self.sampled) > RESAMPLE;
+        if is_due {
+            self.sampled = now;
+        }
+        is_due
+    }
+}
+
+/// What an OSD says in a heartbeat. `full`: nothing may grow here.
+pub(super) fn beat(setup: &Setup, map: &OsdMap, full: bool, stamp: u64) -> Beat {
+    Beat {
+        fsid: map.fsid,
+        epoch: map.epoch,
+        up_from: setup.info(map).up_from,
+        stamp,
+        full,
+        padding: Blob::default(),
+    }
+}
+
+/// Pings, and listens to the answers.
+pub(super) struct Beating<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) maps: &'a Maps,
+    pub(super) pgs: &'a Core,
+    pub(super) beats: &'a mut Beats,
+    pub(super) mons: &'a Mons,
+    /// Nothing may grow here.
+    pub(super) full: bool,
+}
+
+impl Beating<'_> {
+    /// As [`beat`], with the padding that tells whether large packets come through too.
+    fn padded(&self, stamp: u64) -> Beat {
+        let size = self.setup.values.uint("osd_heartbeat_min_size");
+        let size = usize::try_from(size).unwrap_or(MAX_PADDING);
+        let padding = vec![0; size.saturating_sub(PLAIN_SIZE).min(MAX_PADDING)];
         Beat {
-            fsid: map.fsid,
-            epoch: map.epoch,
-            up_from: map.osd_info.get(index).map_or(0, |i| i.up_from),
-            stamp,
-            full: self.full.contains(&self.cfg.id),
             padding: Blob::from(padding),
+            ..self.plain(stamp)
         }
     }
 
-    /// Tells the OSDs that may lead this one's PGs whether there is room here: on the connections on which they are
-    /// told that writes are durable, so that the news comes before the room in their windows.
-    pub(super) fn tell_room(&self) {
-        let news = Heartbeat::Room(self.beat(0, false)).to_message();
-        for (_, sender) in self.incoming.values() {
-            sender.send(news.clone());
-        }
+    fn plain(&self, stamp: u64) -> Beat {
+        beat(self.setup, self.maps.map(), self.full, stamp)
     }
 
-    /// Another OSD says whether it has room.
-    pub(super) fn note_room(&mut self, osd: i32, msg: &Heartbeat) {
-        let Heartbeat::Room(beat) = msg else { return };
-        if beat.full {
-            self.full.insert(osd);
-        } else {
-            self.full.remove(&osd);
+    /// Pings and complains where it is time.
+    pub(super) fn tick(&mut self) {
+        let now = self.setup.usec();
+        if self.beats.is_sample_due(now) && self.beats.core.partners() != &self.partners() {
+            self.choose_peers();
         }
+        let random = self.setup.host.random();
+        self.run(|h, out| h.tick(now, random, out));
     }
 
-    /// Pings and complains where it is time; returns the time until the next look.
-    pub fn heartbeat_tick(&mut self) -> Duration {
-        let now = self.usec();
-        if now.saturating_sub(self.heartbeats_sampled) > RESAMPLE {
-            self.heartbeats_sampled = now;
-            if self.heartbeats.partners() != &self.partners() {
-                self.choose_heartbeat_peers();
-            }
-        }
-        let random = self.host.random();
-        self.heartbeat(|h, out| h.tick(now, random, out));
-        if self.heartbeats.is_waiting() {
-            self.boot_if_down();
-        }
-        Duration::from_micros(self.heartbeats.next_due().saturating_sub(self.usec())).max(MIN_PAUSE)
+    /// The time until the next look.
+    pub(super) fn pause(&self) -> Duration {
+        let due = self.beats.core.next_due();
+        Duration::from_micros(due.saturating_sub(self.setup.usec())).max(MIN_PAUSE)
     }
 
     /// Lets the core do something, and carries out what it wants.
-    fn heartbeat(&mut self, f: impl FnOnce(&mut crate::heartbeat::Heartbeats, &mut Vec<Command>)) {
+    fn run(&mut self, f: impl FnOnce(&mut Heartbeats, &mut Vec<Command>)) {
         let mut out = Vec::new();
-        f(&mut self.heartbeats, &mut out);
+        f(&mut self.beats.core, &mut out);
         let mut ping = None;
         for command in out {
             match command {
                 Command::Ping { osd, net, stamp } => {
                     let msg = ping
-                        .get_or_insert_with(|| Heartbeat::Ping(self.beat(stamp, true)).to_message())
+                        .get_or_insert_with(|| Heartbeat::Ping(self.padded(stamp)).to_message())
                         .clone();
-                    self.beat_links.send((osd, net), msg, self.maps.map());
+                    self.beats.links.send((osd, net), msg, self.maps.map());
                 }
-                Command::Redial(osd) => self.beat_links.redial(osd),
+                Command::Redial(osd) => self.beats.links.redial(osd),
                 Command::Report(c) => self.complain(c),
             }
         }
@@ -132,22 +163,15 @@ impl Osd {
 
     /// The OSDs that share PGs with this one.
     fn partners(&self) -> BTreeSet<i32> {
-        let members = self.core.pgs().flat_map(|pg| pg.members());
-        members.filter(|o| *o != self.cfg.id).collect()
+        let members = self.pgs.pgs().flat_map(|pg| pg.members());
+        members.filter(|o| *o != self.setup.id()).collect()
     }
 
     /// After a new map, and when PGs have come or gone.
-    pub(super) fn choose_heartbeat_peers(&mut self) {
-        let partners = self.partners();
-        let (view, up) = (self.maps.view().clone(), self.is_up());
-        self.heartbeat(|h, out| h.set_peers(&view.map, partners, up, out));
-        let Self {
-            beat_links,
-            heartbeats,
-            maps,
-            ..
-        } = self;
-        beat_links.keep(heartbeats.peers(), maps.map());
+    pub(super) fn choose_peers(&mut self) {
+        let (partners, maps, setup) = (self.partners(), self.maps, self.setup);
+        self.run(|h, out| h.set_peers(maps.map(), partners, maps.have_up(setup), out));
+        self.beats.links.keep(self.beats.core.peers(), maps.map());
     }
 
     fn complain(&self, c: Complaint) {
@@ -168,110 +192,79 @@ impl Osd {
             c.kind,
             report.failed_for_ms
         );
-        self.mon.send(OsdReport::Failure(report).to_message());
+        self.mons.report(OsdReport::Failure(report));
     }
 
-    /// Nobody listens at a peer's address: its process is gone.
-    pub fn peer_refused(&mut self, osd: i32, addr: EntityAddr) {
-        let now = self.usec();
+    /// Nobody listens at an OSD's address.
+    pub(super) fn refused(&mut self, osd: i32, addr: EntityAddr) {
+        let now = self.setup.usec();
         let map = self.maps.map();
         let data = map.cluster_addrs(osd).and_then(|a| a.v2()) == Some(&addr);
         let beats = Net::BOTH.iter().any(|n| n.addr(map, osd) == Some(addr));
-        if map.is_up(osd) && self.is_up() && (data || beats) {
-            self.heartbeat(|h, out| h.refused(osd, now, out));
+        if map.is_up(osd) && self.maps.have_up(self.setup) && (data || beats) {
+            self.run(|h, out| h.refused(osd, now, out));
         }
     }
 
-    /// A peer asks; returns the answers.
-    pub fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<spirula_proto::RawMessage> {
-        let Heartbeat::Ping(ping) = msg else {
-            return Vec::new();
-        };
+    /// The answers to a peer's ping.
+    pub(super) fn asked(&self, osd: i32, ping: &Beat) -> Vec<RawMessage> {
         let map = self.maps.map();
-        if ping.fsid != map.fsid || self.stopping {
+        if ping.fsid != map.fsid {
             return Vec::new();
         }
-        let mut out = vec![Heartbeat::Pong(self.beat(ping.stamp, true)).to_message()];
+        let mut out = vec![Heartbeat::Pong(self.padded(ping.stamp)).to_message()];
         let index = usize::try_from(osd).unwrap_or(usize::MAX);
         let down_at = map.osd_info.get(index).map_or(0, |i| i.down_at);
         if !map.exists(osd) || !map.is_up(osd) && down_at > ping.epoch {
-            out.push(Heartbeat::YouDied(self.beat(ping.stamp, false)).to_message());
+            out.push(Heartbeat::YouDied(self.plain(ping.stamp)).to_message());
         }
         out
     }
 
     /// A peer answers.
-    pub fn heartbeat_answer(&mut self, (osd, net): (i32, Net), msg: &Heartbeat) {
+    pub(super) fn answered(&mut self, (osd, net): BeatPeer, pong: &Beat) {
+        let (now, wall) = (self.setup.usec(), self.setup.now().sec);
+        self.run(|h, out| h.answered(osd, net, pong.stamp, now, wall, out));
+    }
+}
+
+impl Osd {
+    /// Pings and complains where it is time; returns the time until the next look.
+    pub fn heartbeat_tick(&mut self) -> Duration {
+        self.beating().tick();
+        self.boot_if_awaited();
+        self.beating().pause()
+    }
+
+    /// Whether there are enough peers to boot may depend on what was just heard.
+    fn boot_if_awaited(&mut self) {
+        if self.beats.core.is_waiting() {
+            self.standing().boot_if_down();
+        }
+    }
+
+    /// Nobody listens at a peer's address: its process is gone.
+    pub fn peer_refused(&mut self, osd: i32, addr: EntityAddr) {
+        self.beating().refused(osd, addr);
+    }
+
+    /// A peer asks; returns the answers. An OSD that ends gives none.
+    pub fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<RawMessage> {
+        match msg {
+            Heartbeat::Ping(ping) if !self.life.is_stopping() => self.beating().asked(osd, ping),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A peer answers.
+    pub fn heartbeat_answer(&mut self, peer: BeatPeer, msg: &Heartbeat) {
         match msg {
             Heartbeat::Pong(pong) if pong.fsid == self.maps.map().fsid => {
-                let (now, wall) = (self.usec(), self.host.now().sec);
-                self.heartbeat(|h, out| h.answered(osd, net, pong.stamp, now, wall, out));
-                if self.heartbeats.is_waiting() {
-                    self.boot_if_down();
-                }
+                self.beating().answered(peer, pong);
+                self.boot_if_awaited();
             }
-            Heartbeat::YouDied(_) => self.want_newest_map(),
+            Heartbeat::YouDied(_) => self.mons.want_newer_map(self.maps.epoch()),
             _ => {}
-        }
-    }
-
-    /// What the new map means for this OSD itself. `was_up`: the map before had this process up.
-    pub(super) fn look_at_own_state(&mut self, was_up: bool) {
-        let (map, me) = (self.maps.view().clone(), self.cfg.id);
-        let map = &map.map;
-        if self.is_up() {
-            let index = usize::try_from(me).unwrap_or_default();
-            let up_from = map.osd_info.get(index).map_or(0, |i| i.up_from);
-            if self.boot_epoch == 0 {
-                self.boot_epoch = up_from;
-            }
-            return;
-        }
-        if self.stopping {
-            return;
-        }
-        // Whoever starts it after that wants it to run again.
-        if map.state(me).contains(OsdState::STOP) && self.boot_epoch != 0 {
-            tracing::error!("map says i am stopped by admin. shutting down.");
-            return self.stop_itself();
-        }
-        if !was_up {
-            return;
-        }
-        if !map.exists(me) {
-            tracing::error!("map says i do not exist. shutting down.");
-            return self.stop_itself();
-        }
-        self.wrongly_marked_down();
-    }
-
-    /// The monitors have this OSD down although it runs.
-    fn wrongly_marked_down(&mut self) {
-        let (epoch, me) = (self.maps.epoch(), self.cfg.id);
-        let index = usize::try_from(me).unwrap_or_default();
-        let down_at = self.maps.map().osd_info.get(index).map_or(0, |i| i.down_at);
-        self.cluster_log(
-            LogPriority::WARN,
-            format!("Monitor daemon marked osd.{me} down, but it is still running"),
-        );
-        self.cluster_log(
-            LogPriority::DEBUG,
-            format!("map e{epoch} wrongly marked me down at e{down_at}"),
-        );
-        let dead = OsdGoingDown {
-            epoch,
-            osd: me,
-            reason: String::new(),
-        };
-        self.mon.send(OsdReport::Dead(dead).to_message());
-        let now = self.usec();
-        if let MarkedDown::Stop(times) = self.heartbeats.marked_down(now) {
-            tracing::error!(
-                "marked down {times} > osd_max_markdown_count {} in last {} seconds, shutting down",
-                self.values.uint("osd_max_markdown_count"),
-                self.values.uint("osd_max_markdown_period")
-            );
-            self.stop_itself();
         }
     }
 }

@@ -71,33 +71,25 @@ impl TrackedOp for OpRecord {
     }
 }
 
-impl Osd {
-    /// Forgets requests that are too long ago, so that new ones are worth remembering.
-    pub(super) fn expire_history(&mut self) {
-        let now = self.usec();
-        self.perf.history.expire(now);
-    }
-
-    /// Runs a command that shows requests; `None` for another command.
-    pub(super) fn op_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Option<Value> {
-        let clock = OpClock {
-            now: self.usec(),
-            wall: self.host.now(),
-        };
-        let filters = filters(args);
-        Some(match prefix {
-            "dump_historic_ops" | "dump_historic_ops_by_duration" | "dump_historic_slow_ops" => {
-                self.perf.history.expire(clock.now);
-                self.perf.history.dump(&clock, prefix, &filters)
-            }
-            "dump_ops_in_flight" | "ops" | "dump_blocked_ops" => {
-                let complaint = self.values.float("osd_op_complaint_time");
-                let blocked = (prefix == "dump_blocked_ops").then_some(complaint);
-                clock.dump_in_flight(self.core.op_records().collect(), blocked, &filters)
-            }
-            _ => return None,
-        })
-    }
+/// Runs a command that shows requests; `None` for another command.
+pub(super) fn command(o: &mut Osd, prefix: &str, args: &Map<String, Value>) -> Option<Value> {
+    let clock = OpClock {
+        now: o.usec(),
+        wall: o.setup.now(),
+    };
+    let filters = filters(args);
+    Some(match prefix {
+        "dump_historic_ops" | "dump_historic_ops_by_duration" | "dump_historic_slow_ops" => {
+            o.perf.history.expire(clock.now);
+            o.perf.history.dump(&clock, prefix, &filters)
+        }
+        "dump_ops_in_flight" | "ops" | "dump_blocked_ops" => {
+            let complaint = o.setup.values.float("osd_op_complaint_time");
+            let blocked = (prefix == "dump_blocked_ops").then_some(complaint);
+            clock.dump_in_flight(o.core.op_records().collect(), blocked, &filters)
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ impl Osd {
     pub(super) fn image_io_query(&mut self, msg: &RawMessage) -> spirula_proto::Result<()> {
         let ImageIoQuery::Poll(poll) = msg.decode()?;
         let until = self.usec().saturating_add(u64::from(poll.hold_ms) * 1000);
-        let images = self.image_io.ask(poll.pools, until);
+        let images = self.perf.images.ask(poll.pools, until);
         let counts = ImageIoCounts {
             round: poll.round,
             images,
         };
-        self.mon.send(ImageIoReport::Counts(counts).to_message());
+        self.mons.client.send(ImageIoReport::Counts(counts).to_message());
         Ok(())
     }
 }

@@ -186,24 +186,23 @@ pub(super) async fn run(shell: Shared, osd: i32, addr: EntityAddr) {
 impl Osd {
     /// The connections to other OSDs that are to be made.
     pub fn wanted_links(&mut self) -> Vec<(i32, EntityAddr)> {
-        self.links.take_wanted()
+        self.peers.links.take_wanted()
     }
 
     /// A connection that was wanted is being made; `cut` ends that.
     pub fn link_started(&mut self, osd: i32, cut: Cut) {
-        self.links.started(osd, cut);
+        self.peers.links.started(osd, cut);
     }
 
     /// It stands; returns whether it is still wanted.
     pub fn link_up(&mut self, osd: i32, addr: EntityAddr, sender: &Sender) -> bool {
-        self.links.connected(osd, addr, sender)
+        self.peers.links.connected(osd, addr, sender)
     }
 
     /// It ended, or could not be made.
     pub fn link_down(&mut self, osd: i32) {
-        self.links.ended(osd);
-        // Another life of it, or another connection, tells anew.
-        self.full.remove(&osd);
+        self.peers.links.ended(osd);
+        self.space.forget(osd);
         self.drive(|core, cx| core.handle_peer_reset(osd, cx));
     }
 
@@ -217,7 +216,7 @@ impl Osd {
                 let m = PeerMessage::from_raw(msg)?;
                 self.drive(|core, cx| core.handle_peer(osd, m, cx));
             }
-            MsgType::HEARTBEAT => self.note_room(osd, &msg.decode()?),
+            MsgType::HEARTBEAT => self.space.note(osd, &msg.decode()?),
             kind => tracing::debug!("osd.{osd} sent {kind}"),
         }
         Ok(())

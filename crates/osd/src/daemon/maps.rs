@@ -1,18 +1,22 @@
 //! The OSDMaps that the daemon has: the newest, and the last incrementals for clients and peers that are behind.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::{Decode, Encode, Reader, decode_all};
+use spirula_invariant::invariant;
 use spirula_maps::{Incremental, OsdMap};
 use spirula_proto::mon::MOsdMap;
 use spirula_proto::{Payload, RawMessage};
 use spirula_store::Store;
+use tokio::sync::Notify;
 
 use super::OsdError;
 use super::map_view::MapView;
 use super::purged_snaps::PurgedSnaps;
+use super::setup::Setup;
 use super::state::Osd;
 use crate::core::DAEMON_SLOT;
 use crate::pg::Token;
@@ -32,6 +36,8 @@ pub(super) struct Maps {
     pub(super) purged: PurgedSnaps,
     /// Encoded incrementals by epoch.
     recent: BTreeMap<u32, Bytes>,
+    /// A new map has come.
+    pub(super) news: Rc<Notify>,
 }
 
 impl Maps {
@@ -68,6 +74,7 @@ impl Maps {
             }),
             purged,
             recent: BTreeMap::new(),
+            news: Rc::new(Notify::new()),
         })
     }
 
@@ -81,6 +88,31 @@ impl Maps {
 
     pub(super) fn epoch(&self) -> u32 {
         self.view.map.epoch
+    }
+
+    /// Whether the newest map says that this process is up.
+    pub(super) fn have_up(&self, setup: &Setup) -> bool {
+        let map = self.map();
+        let addr = map.client_addrs(setup.id()).and_then(|a| a.v2());
+        map.is_up(setup.id()) && addr == Some(&setup.addrs.public)
+    }
+
+    /// Keeps an incremental for clients and peers that are behind.
+    fn keep(&mut self, epoch: u32, inc: Bytes) {
+        self.recent.insert(epoch, inc);
+        while self.recent.len() > KEEP {
+            self.recent.pop_first();
+        }
+    }
+
+    /// Takes over the next map.
+    fn take_over(&mut self, view: MapView) {
+        invariant!(
+            view.map.epoch > self.epoch(),
+            "maps whose epochs ascend";
+            newest = self.epoch(), epoch = view.map.epoch
+        );
+        self.view = Arc::new(view);
     }
 
     /// A message with what whoever has `epoch` lacks; `None` for nothing.
@@ -163,37 +195,28 @@ impl Osd {
             };
             let Some((view, gap)) = next else { break };
             let (epoch, was_up) = (view.map.epoch, self.is_up());
+            let inc = m.incrementals.get(&epoch);
             if gap {
                 self.maps.recent.clear();
-            } else if let Some(b) = m.incrementals.get(&epoch) {
+            } else if let Some(b) = inc {
                 // Copied, so that the message goes.
-                self.maps.recent.insert(epoch, Bytes::copy_from_slice(b));
-                while self.maps.recent.len() > KEEP {
-                    self.maps.recent.pop_first();
-                }
+                self.maps.keep(epoch, Bytes::copy_from_slice(b));
             }
-            self.maps.view = Arc::new(view);
+            self.maps.take_over(view);
             changed = true;
             let (map, up) = (Arc::clone(&self.maps.view), self.is_up());
             self.drive(|core, cx| core.handle_map(map, gap, up, cx));
-            self.look_at_own_state(was_up);
+            self.standing().look_at_own_state(was_up);
         }
         if changed {
             self.save_map();
-            self.ask_for_purged_snaps();
+            self.mons.ask_for_purged_snaps(&self.maps);
             self.maps_changed();
         } else if m.newest > self.maps.epoch() {
             // Incrementals that do not follow: a full one, please.
-            self.mon.subscribe("osdmap", 0);
+            self.mons.client.subscribe("osdmap", 0);
         }
         Ok(())
-    }
-
-    /// Whether the newest map says that this process is up.
-    pub(super) fn is_up(&self) -> bool {
-        let map = self.maps.map();
-        let addr = map.client_addrs(self.cfg.id).and_then(|a| a.v2());
-        map.is_up(self.cfg.id) && addr == Some(&self.addrs.public)
     }
 
     /// After the PGs' own records, which the same map changed.
@@ -219,13 +242,13 @@ impl Osd {
 
     fn maps_changed(&mut self) {
         let epoch = self.maps.epoch();
-        self.mon.received("osdmap", u64::from(epoch));
-        for osd in self.links.map_changed(&self.maps) {
-            self.full.remove(&osd);
+        self.mons.client.received("osdmap", u64::from(epoch));
+        for osd in self.peers.links.map_changed(&self.maps) {
+            self.space.forget(osd);
             self.drive(|core, cx| core.handle_peer_reset(osd, cx));
         }
-        self.choose_heartbeat_peers();
-        self.map_news.notify_one();
+        self.beating().choose_peers();
+        self.maps.news.notify_one();
         tracing::debug!(epoch, up = self.is_up(), "new OSDMap");
     }
 }

@@ -38,52 +38,50 @@ const POOLS: [&str; 29] = [
     "unittest_2",
 ];
 
-impl Osd {
-    /// What is counted, by pool and together, and what the process has in memory besides: its program, stacks, the index's pages and other things
-    /// that are not counted, and what the allocator keeps.
-    pub(super) fn mempools(&self) -> Value {
-        let (used, kept) = self.io.reads.pool.budget().bytes();
-        let (store, pgs) = (self.io.store.memory(), self.core.memory());
-        let usage = |(items, bytes)| Usage { items, bytes };
-        let requests = self.sessions.values().map(|s| s.client.held.requests()).sum();
-        let counted = [
-            ("bloom_filter", store.presence),
-            ("bluestore_cache_data", store.data),
-            ("bluestore_cache_onode", store.onodes),
-            ("bluestore_txc", store.log),
-            ("bluestore_writing_deferred", store.changes),
-            ("bluestore_writing", store.arena),
-            ("buffer_anon", usage((1, used + kept))),
-            ("buffer_meta", usage((requests, self.io.reads.totals.held()))),
-            ("osd", usage(pgs.contexts)),
-            ("osd_mapbl", usage(self.maps.encoded())),
-            ("osd_pglog", usage(pgs.log)),
-        ];
-        let show = |u: Usage| json!({"items": u.items, "bytes": u.bytes});
-        let by_pool: Map<String, Value> = POOLS
-            .iter()
-            .map(|name| {
-                let found = counted.iter().find(|(n, _)| n == name);
-                (
-                    (*name).to_owned(),
-                    show(found.map_or_else(Usage::default, |(_, u)| *u)),
-                )
-            })
-            .collect();
-        let total = Usage {
-            items: counted.iter().map(|(_, u)| u.items).sum(),
-            bytes: counted.iter().map(|(_, u)| u.bytes).sum(),
-        };
-        let mut all = json!({"mempool": {"by_pool": by_pool, "total": show(total)}});
-        if let Some((resident, files)) = self.host.resident() {
-            let heap = resident.saturating_sub(files);
-            all["process"] = json!({
-                "resident_bytes": resident,
-                "file_bytes": files,
-                "uncounted_bytes": heap.saturating_sub(total.bytes),
-                "osd_memory_target": self.cfg.memory_target,
-            });
-        }
-        all
+/// What is counted, by pool and together, and what the process has in memory besides: its program, stacks, the index's pages and other things
+/// that are not counted, and what the allocator keeps.
+pub(super) fn dump(o: &Osd) -> Value {
+    let (used, kept) = o.io.reads.pool.budget().bytes();
+    let (store, pgs) = (o.io.store.memory(), o.core.memory());
+    let usage = |(items, bytes)| Usage { items, bytes };
+    let requests = o.clients.requests();
+    let counted = [
+        ("bloom_filter", store.presence),
+        ("bluestore_cache_data", store.data),
+        ("bluestore_cache_onode", store.onodes),
+        ("bluestore_txc", store.log),
+        ("bluestore_writing_deferred", store.changes),
+        ("bluestore_writing", store.arena),
+        ("buffer_anon", usage((1, used + kept))),
+        ("buffer_meta", usage((requests, o.io.reads.totals.held()))),
+        ("osd", usage(pgs.contexts)),
+        ("osd_mapbl", usage(o.maps.encoded())),
+        ("osd_pglog", usage(pgs.log)),
+    ];
+    let show = |u: Usage| json!({"items": u.items, "bytes": u.bytes});
+    let by_pool: Map<String, Value> = POOLS
+        .iter()
+        .map(|name| {
+            let found = counted.iter().find(|(n, _)| n == name);
+            (
+                (*name).to_owned(),
+                show(found.map_or_else(Usage::default, |(_, u)| *u)),
+            )
+        })
+        .collect();
+    let total = Usage {
+        items: counted.iter().map(|(_, u)| u.items).sum(),
+        bytes: counted.iter().map(|(_, u)| u.bytes).sum(),
+    };
+    let mut all = json!({"mempool": {"by_pool": by_pool, "total": show(total)}});
+    if let Some((resident, files)) = o.setup.host.resident() {
+        let heap = resident.saturating_sub(files);
+        all["process"] = json!({
+            "resident_bytes": resident,
+            "file_bytes": files,
+            "uncounted_bytes": heap.saturating_sub(total.bytes),
+            "osd_memory_target": o.setup.cfg.memory_target,
+        });
     }
+    all
 }

@@ -22,6 +22,7 @@ mod heartbeat;
 mod history;
 mod host;
 mod image_io;
+mod life;
 mod links;
 mod load;
 mod map_view;
@@ -29,16 +30,20 @@ mod maps;
 mod mempools;
 mod metadata;
 mod mon;
+mod mons;
 mod options;
+mod peers;
 mod perf;
 mod pg_states;
 mod purged_snaps;
 mod read_turns;
 mod report;
 mod run;
+mod setup;
 mod shell;
 mod slow;
 mod space;
+mod standing;
 mod state;
 mod store_calls;
 mod store_io;
@@ -57,7 +62,8 @@ pub use config::{MkfsConfig, OsdConfig, mkfs};
 pub use host::Host;
 pub use links::Cut;
 pub use run::run;
-pub use state::{Addrs, Osd, Parts};
+pub use setup::Addrs;
+pub use state::{Osd, Parts};
 
 /// Why an OSD stops, or can't start.
 #[derive(Debug, thiserror::Error)]

@@ -124,15 +124,16 @@ pub(super) fn pg_config(values: &Values, base: PgConfig) -> PgConfig {
 impl Osd {
     /// Hands changed options to those who use them.
     pub(super) fn apply_options(&mut self) {
+        let values = &self.setup.values;
         self.core
-            .set_config(Arc::new(pg_config(&self.values, self.pg.clone())));
-        self.failsafe_ratio = self.values.float("osd_failsafe_full_ratio");
-        self.perf.history.set_options(&self.values);
-        let heartbeat = super::heartbeat::settings(&self.values);
-        self.heartbeats.set_settings(heartbeat);
-        self.choose_heartbeat_peers();
-        self.check_space();
-        self.report_config();
+            .set_config(Arc::new(pg_config(values, self.setup.pg.clone())));
+        self.space.failsafe_ratio = values.float("osd_failsafe_full_ratio");
+        self.perf.history.set_options(values);
+        let heartbeat = super::heartbeat::settings(values);
+        self.beats.core.set_settings(heartbeat);
+        self.beating().choose_peers();
+        self.spacing().check();
+        self.reporting().report_config();
     }
 }
 

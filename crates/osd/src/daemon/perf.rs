@@ -7,6 +7,7 @@ use spirula_proto::osd::MOsdOpReply;
 
 use super::state::Osd;
 use crate::pg::describe::OpRecord;
+use crate::pg::image_io::ImageIo;
 use crate::pg::op::Stamps;
 use crate::pg::perf::{CorePerf, Times};
 
@@ -121,6 +122,8 @@ pub(super) struct Perf {
     both_out: Grid,
     /// What the core counts.
     pub(super) core: CorePerf,
+    /// What it counts of block images.
+    pub(super) images: ImageIo,
     /// Commits at the last report.
     reported: Times,
     /// The store's counters at the last reset.
@@ -407,82 +410,80 @@ impl Perf {
     }
 }
 
-impl Osd {
-    /// Runs one of the `perf` commands that show; `None` for another command.
-    pub(super) fn perf_command(&self, prefix: &str, of: (&str, &str)) -> Option<serde_json::Value> {
-        let stats = self.io.store.stats();
-        let mut osd = Logger {
-            name: "osd",
-            counters: self.perf.op_counters(),
-            histograms: self.perf.histograms(),
-        };
-        osd.counters.insert(
-            0,
-            gauge(
-                "op_wip",
-                self.core.writes_in_flight() as u64,
-                "Replication operations currently being processed (primary)",
-            ),
-        );
-        osd.counters.extend(self.perf.sub_op_counters());
-        osd.counters.extend(self.gauges());
-        let mut stages = self.perf.stages();
-        stages.histograms = self.perf.stages.all().into_iter().map(line).collect();
-        spirula_asok::perf::run(&[osd, stages, self.perf.store(stats)], prefix, of)
-    }
+/// Runs one of the `perf` commands that show; `None` for another command.
+pub(super) fn command(o: &Osd, prefix: &str, of: (&str, &str)) -> Option<serde_json::Value> {
+    let stats = o.io.store.stats();
+    let mut osd = Logger {
+        name: "osd",
+        counters: o.perf.op_counters(),
+        histograms: o.perf.histograms(),
+    };
+    osd.counters.insert(
+        0,
+        gauge(
+            "op_wip",
+            o.core.writes_in_flight() as u64,
+            "Replication operations currently being processed (primary)",
+        ),
+    );
+    osd.counters.extend(o.perf.sub_op_counters());
+    osd.counters.extend(gauges(o));
+    let mut stages = o.perf.stages();
+    stages.histograms = o.perf.stages.all().into_iter().map(line).collect();
+    spirula_asok::perf::run(&[osd, stages, o.perf.store(stats)], prefix, of)
+}
 
-    /// What is now.
-    fn gauges(&self) -> Vec<Counter> {
-        let pgs = self.core.pg_counts();
-        let (hits, total) = self.perf.core.contexts;
-        let dropped = &self.perf.core.dropped;
-        let s = self.io.store.statfs();
-        vec![
-            gauge("numpg", pgs.all as u64, "Placement groups"),
-            gauge(
-                "numpg_primary",
-                pgs.primary as u64,
-                "Placement groups for which this osd is primary",
-            ),
-            gauge(
-                "numpg_replica",
-                pgs.replica as u64,
-                "Placement groups for which this osd is replica",
-            ),
-            gauge(
-                "numpg_stray",
-                pgs.stray as u64,
-                "Placement groups ready to be deleted from this osd",
-            ),
-            gauge(
-                "numpg_removing",
-                pgs.removing as u64,
-                "Placement groups queued for local deletion",
-            ),
-            gauge(
-                "heartbeat_to_peers",
-                self.heartbeats.peers().count() as u64,
-                "Heartbeat (ping) peers we send to",
-            ),
-            gauge(
-                "messages_delayed_for_map",
-                self.core.waiting_for_map() as u64,
-                "Operations waiting for OSD map",
-            ),
-            gauge("stat_bytes", s.total, "OSD size"),
-            gauge(
-                "stat_bytes_used",
-                s.total.saturating_sub(s.available),
-                "Used space",
-            ),
-            gauge("stat_bytes_avail", s.available, "Available space"),
-            count("object_ctx_cache_hit", hits, "Object context cache hits"),
-            count("object_ctx_cache_total", total, "Object context cache lookups"),
-        ]
-        .into_iter()
-        .chain(dropped.iter().map(|(r, n)| count(r.name(), n, r.help())))
-        .collect()
-    }
+/// What is now.
+fn gauges(o: &Osd) -> Vec<Counter> {
+    let pgs = o.core.pg_counts();
+    let (hits, total) = o.perf.core.contexts;
+    let dropped = &o.perf.core.dropped;
+    let s = o.io.store.statfs();
+    vec![
+        gauge("numpg", pgs.all as u64, "Placement groups"),
+        gauge(
+            "numpg_primary",
+            pgs.primary as u64,
+            "Placement groups for which this osd is primary",
+        ),
+        gauge(
+            "numpg_replica",
+            pgs.replica as u64,
+            "Placement groups for which this osd is replica",
+        ),
+        gauge(
+            "numpg_stray",
+            pgs.stray as u64,
+            "Placement groups ready to be deleted from this osd",
+        ),
+        gauge(
+            "numpg_removing",
+            pgs.removing as u64,
+            "Placement groups queued for local deletion",
+        ),
+        gauge(
+            "heartbeat_to_peers",
+            o.beats.core.peers().count() as u64,
+            "Heartbeat (ping) peers we send to",
+        ),
+        gauge(
+            "messages_delayed_for_map",
+            o.core.waiting_for_map() as u64,
+            "Operations waiting for OSD map",
+        ),
+        gauge("stat_bytes", s.total, "OSD size"),
+        gauge(
+            "stat_bytes_used",
+            s.total.saturating_sub(s.available),
+            "Used space",
+        ),
+        gauge("stat_bytes_avail", s.available, "Available space"),
+        count("object_ctx_cache_hit", hits, "Object context cache hits"),
+        count("object_ctx_cache_total", total, "Object context cache lookups"),
+    ]
+    .into_iter()
+    .chain(dropped.iter().map(|(r, n)| count(r.name(), n, r.help())))
+    .collect()
 }
 
 fn line<'a>((name, spread, help): (&'static str, &'a Spread, &'static str)) -> Histogram<'a> {

@@ -5,18 +5,24 @@ use std::collections::{BTreeMap, HashMap};
 use spirula_conf::options::Source;
 use spirula_denc::UTime;
 use spirula_maps::{
-    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, OsdState, PgId, PgShard, PgStat,
-    PgState, SpgId, StoreStatfs,
+    ObjectStatCollection, ObjectStatSum, ObjectStorePerfStat, OsdStat, PgId, PgShard, PgStat, PgState, SpgId,
+    StoreStatfs,
 };
+use spirula_proto::Blob;
 use spirula_proto::internal::report::{ConfigReport, Fullness, OsdReport, PgStatsReport};
-use spirula_proto::{Blob, Payload};
+use spirula_store::Store;
 
 use super::clock::ClockCheck;
+use super::maps::Maps;
+use super::mons::Mons;
+use super::perf::Perf;
+use super::setup::Setup;
 use super::state::Osd;
+use super::store_writes::Writes;
+use crate::core::Core;
+use crate::heartbeat::Heartbeats;
 use crate::pg::PgReport;
 
-/// The reserve is at most one part in so many of the store.
-pub(super) const TINY_RESERVE: u64 = 7;
 /// A report is sent after so many ticks even if nothing changed.
 const QUIET_TICKS: u32 = 10;
 
@@ -42,6 +48,8 @@ pub(super) struct Reports {
     acked: u64,
     quiet: u32,
     slow_ops: u32,
+    /// Ticks, for what is said now and then.
+    ticks: u32,
     pub(super) fullness: Option<Fullness>,
     /// Ticks for which the map has not said that.
     pub(super) unheard: u32,
@@ -62,6 +70,12 @@ impl Reports {
 
     pub(super) fn acknowledged(&mut self, seq: u64) {
         self.acked = self.acked.max(seq);
+    }
+
+    /// A tick has passed. Whether something is to be said that is said every so many ticks.
+    pub(super) fn is_line_due(&mut self, every: u32) -> bool {
+        self.ticks = self.ticks.wrapping_add(1);
+        self.ticks.is_multiple_of(every)
     }
 
     fn times(&mut self, r: &PgReport, now: UTime) -> Times {
@@ -168,12 +182,25 @@ fn pg_stat(r: &PgReport, t: Times, seq: u64, now: UTime) -> PgStat {
     }
 }
 
-impl Osd {
+/// Tells the monitors how PGs and this OSD are.
+pub(super) struct Reporting<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) maps: &'a Maps,
+    pub(super) pgs: &'a Core,
+    pub(super) store: &'a Store,
+    pub(super) writes: &'a Writes,
+    pub(super) heartbeats: &'a Heartbeats,
+    pub(super) perf: &'a mut Perf,
+    pub(super) reports: &'a mut Reports,
+    pub(super) mons: &'a mut Mons,
+}
+
+impl Reporting<'_> {
     /// What each pool takes of this store. The store does not know pools: its allocated bytes are shared out by what
     /// the PGs hold, each object counting for a block at least.
     fn pool_statfs(&self) -> BTreeMap<i64, Blob> {
         let mut pools: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
-        for pg in self.core.pgs() {
+        for pg in self.pgs.pgs() {
             let Some(info) = pg.info() else { continue };
             let (bytes, objects) = (info.usage.bytes.max(0) as u64, info.usage.objects.max(0) as u64);
             let pool = pools.entry(pg.pgid().pool.cast_signed()).or_default();
@@ -181,7 +208,7 @@ impl Osd {
             pool.1 += bytes.max(objects.saturating_mul(spirula_store::BLOCK as u64));
         }
         let all: u64 = pools.values().map(|(_, weight)| weight).sum();
-        let allocated = self.io.store.statfs().allocated;
+        let allocated = self.store.statfs().allocated;
         let share = |weight: u64| u128::from(allocated) * u128::from(weight) / u128::from(all.max(1));
         pools
             .into_iter()
@@ -196,25 +223,10 @@ impl Osd {
             .collect()
     }
 
-    /// Reports everything now, and returns the report's number.
-    pub(super) fn report_now(&mut self) -> u64 {
-        self.reports.quiet = QUIET_TICKS;
-        self.report(false);
-        self.reports.seq
-    }
-
-    /// Looks at the space, and reports what changed; every so many ticks, everything.
-    pub fn report(&mut self, is_tick: bool) {
-        if is_tick {
-            self.doubt_space();
-        }
-        self.check_space();
-        self.check_room();
-        if !self.is_up() {
-            return;
-        }
-        let now = self.host.now();
-        let current: Vec<PgReport> = self.core.reports().collect();
+    /// Reports what changed; every so many ticks, everything.
+    fn report(&mut self, is_tick: bool) {
+        let now = self.setup.now();
+        let current: Vec<PgReport> = self.pgs.reports().collect();
         let mut pgs = BTreeMap::new();
         let everything = self.reports.quiet >= QUIET_TICKS;
         self.reports.seq += 1;
@@ -244,7 +256,7 @@ impl Osd {
         self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;
         // A store that makes nothing durable any more has no average.
-        let stalled = self.io.writes.stalled(self.usec()).saturating_mul(1000);
+        let stalled = self.writes.stalled(self.setup.usec()).saturating_mul(1000);
         let latency = self.perf.take_commit_latency_ns().max(stalled);
         let osd_stat = self.osd_stat(seq, latency);
         let report = PgStatsReport {
@@ -256,15 +268,15 @@ impl Osd {
             slow_ops,
             clock: self.reports.clock.take(),
         };
-        let usec = self.usec();
-        self.reports.clock.sent(seq, usec, self.host.now());
-        self.mon.send(OsdReport::PgStats(report).to_message());
+        let usec = self.setup.usec();
+        self.reports.clock.sent(seq, usec, self.setup.now());
+        self.mons.report(OsdReport::PgStats(report));
     }
 
     /// Tells the monitors which options are in force, where that has changed.
     pub(super) fn report_config(&mut self) {
         let known = |source| -> BTreeMap<String, String> {
-            let set = self.values.layer(source).iter();
+            let set = self.setup.values.layer(source).iter();
             // The file may hold anything, secrets too.
             set.filter(|(k, _)| spirula_conf::options::find(k).is_some())
                 .map(|(k, v)| (k.clone(), v.clone()))
@@ -274,19 +286,18 @@ impl Osd {
             file: known(Source::File),
             central: known(Source::Mon),
             overrides: known(Source::Override),
-            ignored: self.values.ignored.iter().cloned().collect(),
+            ignored: self.setup.values.ignored.iter().cloned().collect(),
         };
         if self.reports.config.as_ref() != Some(&report)
-            && self.mon.send(OsdReport::Config(report.clone()).to_message())
+            && self.mons.report(OsdReport::Config(report.clone()))
         {
             self.reports.config = Some(report);
         }
     }
 
     fn osd_stat(&self, seq: u64, latency_ns: u64) -> OsdStat {
-        let s = self.io.store.statfs();
+        let s = self.store.statfs();
         let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
-        let index = usize::try_from(self.cfg.id).unwrap_or_default();
         OsdStat {
             statfs: StoreStatfs {
                 total: s.total,
@@ -303,60 +314,39 @@ impl Osd {
                 .times()
                 .filter(|(_, t)| t.last_update > 0)
                 .collect(),
-            up_from: self.maps.map().osd_info.get(index).map_or(0, |i| i.up_from),
+            up_from: self.setup.info(self.maps.map()).up_from,
             os_perf_stat: ObjectStorePerfStat {
                 commit_latency_ns: latency_ns,
                 // What is submitted can be read at once.
                 apply_latency_ns: latency_ns,
             },
             seq,
-            num_pgs: u32::try_from(self.core.pgs().count()).unwrap_or(u32::MAX),
+            num_pgs: u32::try_from(self.pgs.pgs().count()).unwrap_or(u32::MAX),
             num_osds: 1,
             num_shards_repaired: self.perf.core.repaired,
             ..OsdStat::default()
         }
     }
+}
 
-    /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
-    /// each at most what clients may have under way. On a tiny store not more than a share of it.
-    pub(super) fn reserve(&self) -> u64 {
-        let total = self.io.store.statfs().total;
-        let failsafe = (total as f64 * (1.0 - self.failsafe_ratio).clamp(0.0, 1.0)) as u64;
-        failsafe.max(self.under_way().min(total / TINY_RESERVE))
+impl Osd {
+    /// Looks at the space, and reports what changed; every so many ticks, everything.
+    pub fn report(&mut self, is_tick: bool) {
+        let mut spacing = self.spacing();
+        if is_tick {
+            spacing.doubt();
+        }
+        spacing.check();
+        spacing.check_room();
+        if self.is_up() {
+            self.reporting().report(is_tick);
+        }
     }
 
-    /// Bytes that the primaries of this OSD's PGs may have accepted together.
-    pub(super) fn under_way(&self) -> u64 {
-        let primaries = self.heartbeats.partners().len() as u64 + 1;
-        primaries.saturating_mul(self.cfg.client_bytes() as u64)
-    }
-
-    /// Whether anything may still grow here. Cheap: called after each batch of the store's work.
-    pub(super) fn check_room(&mut self) {
-        let (me, available) = (self.cfg.id, self.io.store.available());
-        let was_full = self.full.contains(&me);
-        let reserve = self.io.writes.reserve;
-        // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
-        let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.is_up();
-        let injected = self.injected_full.is_some_and(|i| i.failsafe);
-        let is_full = if injected {
-            true
-        } else if was_full {
-            !told || available < reserve + reserve / 4
-        } else {
-            available < reserve
-        };
-        if is_full == was_full {
-            return;
-        }
-        if is_full {
-            tracing::warn!(available, reserve, "no room left: nothing may grow");
-            self.full.insert(me);
-        } else {
-            tracing::info!(available, "there is room again");
-            self.full.remove(&me);
-        }
-        self.tell_room();
-        self.check_space();
+    /// Reports everything now, and returns the report's number.
+    pub(super) fn report_now(&mut self) -> u64 {
+        self.reports.quiet = QUIET_TICKS;
+        self.report(false);
+        self.reports.seq
     }
 }

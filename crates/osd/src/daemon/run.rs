@@ -22,8 +22,9 @@ use super::accept::Purpose;
 use super::auth::Secrets;
 use super::config::OsdConfig;
 use super::host::SystemHost;
+use super::setup::Addrs;
 use super::shell::{Dialer, Shared, Shell};
-use super::state::{Addrs, Osd, Parts};
+use super::state::{Osd, Parts};
 use super::{OsdError, accept, admin, alarms, heartbeat, mon, unread};
 use crate::pg::config::PgConfig;
 
@@ -152,10 +153,10 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     })?;
     let guests = Guests::new(limits, client_side.pool.clone());
     osd.io.reads.unread = guests.unread();
-    osd.sessions_recent = [&client_side, &peer_side, &back_side, &front_side]
+    osd.setup.endpoints = [&client_side, &peer_side, &back_side, &front_side]
         .map(|side| side.recent.clone())
         .into();
-    let _told = osd.at_work();
+    let _told = super::transitions::at_work(&osd);
     let shell = Shell::new(osd, dialer, guests);
     let (secrets, refusals) = (Secrets::new(), RefusalLog::default());
 
@@ -191,7 +192,7 @@ pub async fn run(cfg: OsdConfig, shutdown: impl Future<Output = ()>) -> Result<(
     tokio::select! {
         () = shutdown => stop(&shell).await,
         () = shell.stop.notified() => {
-            if shell.with(|o| o.leaving) {
+            if shell.with(|o| o.is_leaving()) {
                 stop(&shell).await;
             }
         }
@@ -303,7 +304,7 @@ async fn tick(shell: Shared, payload: Budget, modes_in_use: Modes) {
         interval.tick().await;
         payload.trim();
         shell.with(|o| o.tick(n));
-        modes_in_use.set(shell.with(|o| modes(&o.values)));
+        modes_in_use.set(shell.with(|o| modes(&o.setup.values)));
     }
 }
 
@@ -319,7 +320,7 @@ async fn beacons(shell: Shared) {
 
 /// Reports at short intervals after each new map, so that what it brought about shows at once.
 async fn report_news(shell: Shared) {
-    let news = shell.with(|o| Rc::clone(&o.map_news));
+    let news = shell.with(|o| Rc::clone(&o.maps.news));
     loop {
         news.notified().await;
         for _ in 0..NEWS_REPORTS {
@@ -346,7 +347,7 @@ async fn hang_up(shell: &Shared) {
 async fn stop(shell: &Shared) {
     let idle = async {
         shell.with(|o| {
-            o.say_goodbye();
+            o.standing().say_goodbye();
             o.io.store.checkpoint();
         });
         while !shell.with(|o| o.io.store.is_idle()) {

@@ -55,7 +55,7 @@ impl Shell {
             let mut osd = self.osd.borrow_mut();
             let r = f(&mut osd);
             self.dial(&mut osd);
-            if osd.leaving {
+            if osd.is_leaving() {
                 self.stop.notify_one();
             }
             (r, osd.has_failed())
@@ -77,7 +77,7 @@ impl Shell {
             if osd.io.deferred_bytes().is_some() {
                 self.deferred.notify_one();
             }
-            osd.has_failed() || osd.leaving
+            osd.has_failed() || osd.is_leaving()
         };
         if failed {
             self.stop.notify_one();

@@ -1,25 +1,15 @@
-//! Requests that take too long: counted for the health, told to the cluster log, under which the daemon may log other
-//! things too.
+//! Requests that take too long: counted for the health, and told to the cluster log.
 
 use std::collections::BTreeMap;
 
-use spirula_denc::{EntityAddrVec, EntityName, EntityType, UTime};
-use spirula_proto::Payload;
-use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
+use spirula_denc::UTime;
+use spirula_proto::mon::LogPriority;
 
-use super::state::Osd;
+use super::report::Reporting;
 use crate::pg::describe::OpRecord;
 
 /// Ticks between two lines about slow requests.
 const LINE_TICKS: u32 = 5;
-
-/// What was told.
-#[derive(Default)]
-pub(super) struct SlowLog {
-    /// Entries sent to the cluster log.
-    entries: u64,
-    ticks: u32,
-}
 
 /// One line about all slow requests, as official OSDs write it. `pools` names a pool.
 fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
@@ -40,37 +30,12 @@ fn summary(slow: &[OpRecord], pool: impl Fn(i64) -> Option<String>) -> String {
     format!("{} slow requests (by type [ {kinds}]{most})", slow.len())
 }
 
-impl Osd {
-    /// Sends a line to the cluster log. Lost where there is no session with a monitor.
-    pub(super) fn cluster_log(&mut self, priority: LogPriority, message: String) {
-        self.slow_log.entries += 1;
-        let rank = EntityName::new(EntityType::OSD, i64::from(self.cfg.id));
-        let entry = LogEntry {
-            name: NamedEntity {
-                kind: u32::from(EntityType::OSD.0),
-                id: self.cfg.id.to_string(),
-            },
-            rank,
-            addrs: EntityAddrVec::from(self.addrs.public),
-            stamp: self.host.now(),
-            seq: self.slow_log.entries,
-            priority,
-            message,
-            channel: "cluster".to_owned(),
-        };
-        let log = MLog {
-            paxos: PaxosVersion::default(),
-            fsid: self.cfg.fsid,
-            entries: vec![entry],
-        };
-        self.mon.send(log.to_message());
-    }
-
+impl Reporting<'_> {
     /// Requests that have been here for longer than `osd_op_complaint_time`: how many, and the oldest one's milliseconds.
     pub(super) fn slow_ops(&self) -> (u32, u32) {
-        let (now, limit) = (self.usec(), self.complaint_usec());
+        let (now, limit) = (self.setup.usec(), self.complaint_usec());
         let mut found = (0, 0);
-        for age in self.core.ops_received().map(|t| now.saturating_sub(t)) {
+        for age in self.pgs.ops_received().map(|t| now.saturating_sub(t)) {
             if age >= limit {
                 found.0 += 1;
                 found.1 = found.1.max(u32::try_from(age / 1000).unwrap_or(u32::MAX));
@@ -80,18 +45,17 @@ impl Osd {
     }
 
     fn complaint_usec(&self) -> u64 {
-        (self.values.float("osd_op_complaint_time") * 1e6) as u64
+        (self.setup.values.float("osd_op_complaint_time") * 1e6) as u64
     }
 
     /// Tells the cluster log of slow requests, now and then.
     pub(super) fn log_slow_ops(&mut self) {
-        self.slow_log.ticks = self.slow_log.ticks.wrapping_add(1);
-        if !self.slow_log.ticks.is_multiple_of(LINE_TICKS) || self.slow_ops().0 == 0 {
+        if !self.reports.is_line_due(LINE_TICKS) || self.slow_ops().0 == 0 {
             return;
         }
-        let (now, limit) = (self.usec(), self.complaint_usec());
+        let (now, limit) = (self.setup.usec(), self.complaint_usec());
         let age = |op: &OpRecord| now.saturating_sub(op.stamps.received);
-        let slow: Vec<OpRecord> = self.core.op_records().filter(|op| age(op) >= limit).collect();
+        let slow: Vec<OpRecord> = self.pgs.op_records().filter(|op| age(op) >= limit).collect();
         if let Some(oldest) = slow.iter().max_by_key(|op| age(op)) {
             let (count, what) = (slow.len(), &oldest.description);
             tracing::warn!(
@@ -99,12 +63,12 @@ impl Osd {
                 oldest.progress.flag_point()
             );
         }
-        if self.values.flag("osd_aggregated_slow_ops_logging") {
+        if self.setup.values.flag("osd_aggregated_slow_ops_logging") {
             let map = self.maps.map();
             let line = summary(&slow, |id| map.pool_name(id).map(str::to_owned));
-            return self.cluster_log(LogPriority::WARN, line);
+            return self.mons.cluster_log(self.setup, LogPriority::WARN, line);
         }
-        let wall = self.host.now().to_duration();
+        let wall = self.setup.now().to_duration();
         // As many as one message may tell of; the health has the number.
         for op in slow.iter().take(100) {
             let since = wall.saturating_sub(std::time::Duration::from_micros(age(op)));
@@ -114,14 +78,14 @@ impl Osd {
                 UTime::from(since),
                 op.progress.flag_point()
             );
-            self.cluster_log(LogPriority::WARN, line);
+            self.mons.cluster_log(self.setup, LogPriority::WARN, line);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use spirula_denc::EntityAddr;
+    use spirula_denc::{EntityAddr, EntityName};
     use spirula_maps::PgId;
 
     use super::*;

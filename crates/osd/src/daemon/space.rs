@@ -1,12 +1,25 @@
 //! How full the store is, as the monitors are told.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
+use spirula_conf::options::Values;
 use spirula_maps::{OsdMap, OsdState};
 use spirula_proto::Payload;
+use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::internal::report::{FullState, Fullness, OsdReport};
+use spirula_store::Store;
 
-use super::report::TINY_RESERVE;
-use super::state::Osd;
+use super::heartbeat::beat;
+use super::maps::Maps;
+use super::mons::Mons;
+use super::peers::Peers;
+use super::report::Reports;
+use super::setup::Setup;
+use super::store_writes::Writes;
+
+/// The reserve is at most one part in so many of the store.
+const TINY_RESERVE: u64 = 7;
 
 /// Space below is scarce where there is less than so many times what may be under way.
 const SCARCE: u64 = 8;
@@ -48,18 +61,66 @@ fn in_map(state: OsdState) -> Fullness {
 
 /// A fullness that an operator pretends, and for how many looks at the space; negative for all.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Injected {
+struct Injected {
     level: Fullness,
     /// Nothing may grow at all, as beyond `osd_failsafe_full_ratio`.
-    pub(super) failsafe: bool,
+    failsafe: bool,
     left: i64,
 }
 
-impl Osd {
+/// Where there is room, and where not.
+pub(super) struct Space {
+    /// OSDs, this one among them, on which nothing may grow.
+    pub(super) full: BTreeSet<i32>,
+    /// Share of the space above which nothing may grow, whatever the monitors say.
+    pub(super) failsafe_ratio: f64,
+    /// A fullness that is only pretended.
+    injected: Option<Injected>,
+}
+
+impl Space {
+    pub(super) fn new(values: &Values) -> Self {
+        Self {
+            full: BTreeSet::new(),
+            failsafe_ratio: values.float("osd_failsafe_full_ratio"),
+            injected: None,
+        }
+    }
+
+    /// Another OSD says whether it has room. Of heartbeats that say something else nothing is noted.
+    pub(super) fn note(&mut self, osd: i32, msg: &Heartbeat) {
+        match msg {
+            Heartbeat::Room(beat) if beat.full => drop(self.full.insert(osd)),
+            Heartbeat::Room(_) => drop(self.full.remove(&osd)),
+            _ => {}
+        }
+    }
+
+    /// The connection to another OSD has ended: another life of it, or another connection, tells anew.
+    pub(super) fn forget(&mut self, osd: i32) {
+        self.full.remove(&osd);
+    }
+}
+
+/// Looks at the space here, and tells others of it.
+pub(super) struct Spacing<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) maps: &'a Maps,
+    pub(super) store: &'a mut Store,
+    pub(super) writes: &'a mut Writes,
+    pub(super) space: &'a mut Space,
+    pub(super) reports: &'a mut Reports,
+    pub(super) mons: &'a Mons,
+    pub(super) peers: &'a Peers,
+    /// How many OSDs share PGs with this one.
+    pub(super) partners: usize,
+}
+
+impl Spacing<'_> {
     /// Tells the monitors again how full the store is, if the map does not say so after some ticks: the word may have waited for its
     /// turn at a leader that was lost, while the session with another monitor went on.
-    pub(super) fn doubt_space(&mut self) {
-        let says = in_map(self.maps.map().state(self.cfg.id));
+    pub(super) fn doubt(&mut self) {
+        let says = in_map(self.maps.map().state(self.setup.id()));
         let heard = self.reports.fullness.is_none_or(|told| told == says);
         self.reports.unheard = if heard { 0 } else { self.reports.unheard + 1 };
         if self.reports.unheard >= UNHEARD_TICKS {
@@ -71,54 +132,55 @@ impl Osd {
     /// Tells the store what the file system below can still give. Where that is little, the store takes ahead what it needs for all that
     /// was accepted.
     fn look_below(&mut self) {
-        let lacking = self.io.store.without_space();
-        match self.host.below(&self.cfg.device, lacking) {
+        let lacking = self.store.without_space();
+        match self.setup.host.below(&self.setup.cfg.device, lacking) {
             Ok(below) => {
-                let under_way = self.under_way().min(self.io.store.statfs().total / TINY_RESERVE);
+                let under_way = self.under_way().min(self.store.statfs().total / TINY_RESERVE);
                 let scarce = below < under_way.saturating_mul(SCARCE);
-                self.io.store.set_below(below, if scarce { under_way } else { 0 });
+                self.store.set_below(below, if scarce { under_way } else { 0 });
             }
             Err(error) => tracing::debug!(%error, "the file system below can't be looked at"),
         }
     }
 
     /// Lets the store give back what was free for a while.
-    pub(super) fn give_back_space(&mut self) {
-        self.io.store.tick(self.values.uint("spirula_osd_discard_rate"));
+    pub(super) fn give_back(&mut self) {
+        self.store
+            .tick(self.setup.values.uint("spirula_osd_discard_rate"));
     }
 
     /// Tells the monitors how full the store is, where that has changed.
-    pub(super) fn check_space(&mut self) {
+    pub(super) fn check(&mut self) {
         self.look_below();
-        self.io.writes.reserve = self.reserve();
-        let s = self.io.store.statfs();
+        self.writes.reserve = self.reserve();
+        let s = self.store.statfs();
         let used = 1.0 - s.available as f64 / s.total.max(1) as f64;
         let map = self.maps.map();
-        let mut level = if self.full.contains(&self.cfg.id) {
+        let mut level = if self.space.full.contains(&self.setup.id()) {
             Fullness::FULL
         } else {
             level(map, used)
         };
-        if let Some(injected) = &mut self.injected_full {
+        if let Some(injected) = &mut self.space.injected {
             level = injected.level;
             injected.left = if injected.left < 0 { -1 } else { injected.left - 1 };
             if injected.left == 0 {
-                self.injected_full = None;
+                self.space.injected = None;
             }
         }
-        if self.reports.fullness != Some(level) && self.is_up() {
+        if self.reports.fullness != Some(level) && self.maps.have_up(self.setup) {
             let state = FullState {
                 epoch: map.epoch,
                 state: level,
             };
-            if self.mon.send(OsdReport::Full(state).to_message()) {
+            if self.mons.report(OsdReport::Full(state)) {
                 self.reports.fullness = Some(level);
             }
         }
     }
 
     /// Pretends that the store is so full, to see what happens then. Another state is no error for Ceph's OSDs, whose answer it is.
-    pub(super) fn inject_full(&mut self, args: &Map<String, Value>) -> Value {
+    pub(super) fn inject(&mut self, args: &Map<String, Value>) -> Value {
         let kind = args.get("type").and_then(Value::as_str).unwrap_or("full");
         let left = args.get("count").and_then(Value::as_i64).unwrap_or(-1);
         let level = match kind {
@@ -130,14 +192,65 @@ impl Osd {
         };
         let failsafe = kind == "failsafe";
         let wanted = level.filter(|_| left != 0);
-        self.injected_full = wanted.map(|level| Injected {
+        self.space.injected = wanted.map(|level| Injected {
             level,
             failsafe,
             left,
         });
         self.check_room();
-        self.check_space();
+        self.check();
         json!("")
+    }
+
+    /// Bytes that are kept free for what the primaries, this OSD among them, have already accepted when it becomes full:
+    /// each at most what clients may have under way. On a tiny store not more than a share of it.
+    fn reserve(&self) -> u64 {
+        let total = self.store.statfs().total;
+        let failsafe = (total as f64 * (1.0 - self.space.failsafe_ratio).clamp(0.0, 1.0)) as u64;
+        failsafe.max(self.under_way().min(total / TINY_RESERVE))
+    }
+
+    /// Bytes that the primaries of this OSD's PGs may have accepted together.
+    fn under_way(&self) -> u64 {
+        let primaries = self.partners as u64 + 1;
+        primaries.saturating_mul(self.setup.cfg.client_bytes() as u64)
+    }
+
+    /// Whether anything may still grow here. Cheap: called after each batch of the store's work.
+    pub(super) fn check_room(&mut self) {
+        let (me, available) = (self.setup.id(), self.store.available());
+        let was_full = self.space.full.contains(&me);
+        let reserve = self.writes.reserve;
+        // Ops that were dropped come again when the map says that there is room: so it must have said that there is none.
+        let told = self.maps.map().state(me).contains(OsdState::FULL) || !self.maps.have_up(self.setup);
+        let injected = self.space.injected.is_some_and(|i| i.failsafe);
+        let is_full = if injected {
+            true
+        } else if was_full {
+            !told || available < reserve + reserve / 4
+        } else {
+            available < reserve
+        };
+        if is_full == was_full {
+            return;
+        }
+        if is_full {
+            tracing::warn!(available, reserve, "no room left: nothing may grow");
+            self.space.full.insert(me);
+        } else {
+            tracing::info!(available, "there is room again");
+            self.space.full.remove(&me);
+        }
+        self.tell();
+        self.check();
+    }
+
+    /// Tells the OSDs that may lead this one's PGs whether there is room here: on the connections on which they are
+    /// told that writes are durable, so that the news comes before the room in their windows.
+    pub(super) fn tell(&self) {
+        let full = self.space.full.contains(&self.setup.id());
+        let news = Heartbeat::Room(beat(self.setup, self.maps.map(), full, 0));
+        self.peers.tell(&news.to_message());
     }
 }
 

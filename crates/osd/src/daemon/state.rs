@@ -3,122 +3,72 @@
 //! It knows no socket, timer or task: whoever owns it tells it what happens, makes the connections that it wants and takes what it
 //! sends. That is the [`super::shell`], or a simulation.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use spirula_buf::Pool;
 use spirula_conf::options::Values;
-use spirula_denc::EntityAddr;
-use spirula_invariant::Recorder;
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
-use spirula_msgr::recent::Transition as SessionTransition;
-use spirula_msgr::{QueueAccount, Sender};
-use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
-use spirula_proto::osd::{MOsdOp, MOsdOpReply};
+use spirula_proto::internal::report::PgTempWanted;
+use spirula_proto::osd::MOsdOp;
 use spirula_proto::{Payload, RawMessage};
 use spirula_store::{Store, StoreError};
-use tokio::sync::Notify;
 
 use super::OsdError;
 use super::alarms::Alarms;
-use super::beat_links::BeatLinks;
+use super::clients::Clients;
 use super::config::OsdConfig;
+use super::heartbeat::{Beating, Beats};
 use super::host::Host;
-use super::links::Links;
+use super::life::Life;
 use super::load;
 use super::maps::Maps;
+use super::mons::Mons;
 use super::options::pg_config;
+use super::peers::Peers;
 use super::perf::Perf;
-use super::report::Reports;
-use super::slow::SlowLog;
-use super::space::Injected;
+use super::report::{Reporting, Reports};
+use super::setup::{Addrs, Setup};
+use super::space::{Space, Spacing};
+use super::standing::Standing;
 use super::store_io::StoreIo;
-use super::unread::HungUp;
-use crate::core::Core;
-use crate::heartbeat::Heartbeats;
-use crate::pg::account::{Party, Totals};
+use crate::core::{Core, DAEMON_SLOT};
+use crate::pg::account::Totals;
 use crate::pg::config::PgConfig;
-use crate::pg::image_io::ImageIo;
 use crate::pg::message::PeerMessage;
-use crate::pg::op::{COPIES, Client, ClientOp, OsdOp, Stamps, copied_bytes};
+use crate::pg::op::{COPIES, ClientOp, OsdOp, Stamps, copied_bytes};
 use crate::pg::txn::Txn;
-use crate::pg::{Claim, Ctx, Output, StoreReply, Token};
-
-/// Microseconds after which the monitors are asked again to record this OSD as up.
-const ALIVE_AGAIN: u64 = 1_000_000;
-
-/// Microseconds after which the monitors are asked again for a map of which a client spoke.
-const MAP_AGAIN: u64 = 1_000_000;
+use crate::pg::{Claim, Ctx, Output, Token};
 
 /// Ticks between attempts to come up.
 const BOOT_TICKS: u32 = 5;
 
-/// A client's connection.
-pub(super) struct Session {
-    pub(super) sender: Sender,
-    pub(super) client: Arc<Client>,
-    /// The newest map it is known to have.
-    pub(super) epoch: Cell<u32>,
-}
-
-/// Everything on the reactor.
+/// Everything on the reactor. Each part is changed by its own methods, or by a handler that has borrowed it.
 pub struct Osd {
-    pub(super) cfg: OsdConfig,
-    /// Settings of the PGs that no option changes.
-    pub(super) pg: PgConfig,
+    /// Which OSD this is, and the options in force.
+    pub(super) setup: Setup,
+    /// The PGs.
     pub(super) core: Core,
+    /// The store, and what is under way there.
     pub(super) io: StoreIo,
-    /// From one PG to another.
-    to_self: VecDeque<RawMessage>,
     pub(super) maps: Maps,
-    pub(super) sessions: BTreeMap<u64, Session>,
-    /// Connections that other OSDs opened, for answers to them.
-    pub(super) incoming: BTreeMap<i32, (u64, Sender)>,
-    pub(super) links: Links,
-    pub(super) heartbeats: Heartbeats,
-    pub(super) beat_links: BeatLinks,
-    /// When it was last looked at who shares PGs with this OSD.
-    pub(super) heartbeats_sampled: u64,
-    /// The epoch in which this process first came up; 0 for not yet.
-    pub(super) boot_epoch: u32,
+    pub(super) clients: Clients,
+    /// The other OSDs.
+    pub(super) peers: Peers,
+    /// Heartbeats.
+    pub(super) beats: Beats,
+    /// The monitors.
+    pub(super) mons: Mons,
+    /// What they were told.
     pub(super) reports: Reports,
+    pub(super) space: Space,
     pub(super) perf: Perf,
-    pub(super) image_io: ImageIo,
-    pub(super) hung_up: HungUp,
-    pub(super) mon: MonClient,
-    pub(super) addrs: Addrs,
-    /// OSDs, this one among them, on which nothing may grow.
-    pub(super) full: BTreeSet<i32>,
-    /// Share of the space above which nothing may grow, whatever the monitors say.
-    pub(super) failsafe_ratio: f64,
     pub(super) alarms: Alarms,
-    /// The newest epoch in which the monitors were asked to record this OSD as up, and when.
-    alive: (u32, u64),
-    /// The newest epoch that a client spoke of and that is not here, and when it was asked for.
-    wanted_map: (u32, u64),
-    /// What the entities take whose clients are connected.
-    parties: BTreeMap<String, Weak<Party>>,
-    /// A new map has come.
-    pub(super) map_news: Rc<Notify>,
-    /// What the endpoints remember of their sessions.
-    pub(super) sessions_recent: Vec<Recorder<SessionTransition>>,
-    /// The options in force.
-    pub(super) values: Values,
-    pub(super) slow_log: SlowLog,
-    /// A fullness that is only pretended.
-    pub(super) injected_full: Option<Injected>,
-    pub(super) host: Rc<dyn Host>,
+    pub(super) life: Life,
+    /// Commands of the core; empty, and kept for its memory.
     out: Vec<Output>,
-    last_conn: u64,
-    failed: Option<OsdError>,
-    /// The daemon has said goodbye.
-    pub(super) stopping: bool,
-    /// It ends by itself, as it was told to or does only harm.
-    pub(super) leaving: bool,
 }
 
 /// What an [`Osd`] is made of.
@@ -137,19 +87,6 @@ pub struct Parts {
     pub addrs: Addrs,
     /// The machine it runs on.
     pub host: Rc<dyn Host>,
-}
-
-/// Where the daemon listens.
-#[derive(Debug, Clone, Copy)]
-pub struct Addrs {
-    /// For clients.
-    pub public: EntityAddr,
-    /// For other OSDs.
-    pub cluster: EntityAddr,
-    /// For heartbeats on the network of the OSDs.
-    pub heartbeat_back: EntityAddr,
-    /// For heartbeats on that of the clients.
-    pub heartbeat_front: EntityAddr,
 }
 
 impl Osd {
@@ -174,60 +111,103 @@ impl Osd {
             &maps,
             &mut io,
         )?;
-        let heartbeats = Heartbeats::new(p.cfg.id, super::heartbeat::settings(&values));
         Ok(Self {
-            failsafe_ratio: values.float("osd_failsafe_full_ratio"),
-            values,
-            slow_log: SlowLog::default(),
-            injected_full: None,
-            alarms: Alarms::default(),
-            alive: (0, 0),
-            wanted_map: (0, 0),
-            parties: BTreeMap::new(),
-            map_news: Rc::new(Notify::new()),
-            sessions_recent: Vec::new(),
-            cfg: p.cfg,
-            pg: p.pg,
             core,
             io,
-            to_self: VecDeque::new(),
             maps,
-            sessions: BTreeMap::new(),
-            incoming: BTreeMap::new(),
-            links: Links::default(),
-            heartbeats,
-            beat_links: BeatLinks::default(),
-            heartbeats_sampled: 0,
-            boot_epoch: 0,
+            clients: Clients::default(),
+            peers: Peers::default(),
+            beats: Beats::new(p.cfg.id, &values),
+            mons: Mons::new(p.mon),
             reports: Reports::default(),
+            space: Space::new(&values),
             perf: Perf::default(),
-            image_io: ImageIo::default(),
-            hung_up: HungUp::default(),
-            mon: p.mon,
-            addrs: p.addrs,
-            full: BTreeSet::new(),
-            host: p.host,
+            alarms: Alarms::default(),
+            life: Life::default(),
             out: Vec::new(),
-            last_conn: 0,
-            failed: None,
-            stopping: false,
-            leaving: false,
+            setup: Setup {
+                cfg: p.cfg,
+                pg: p.pg,
+                addrs: p.addrs,
+                values,
+                host: p.host,
+                endpoints: Vec::new(),
+            },
         })
+    }
+
+    /// The space here.
+    pub(super) fn spacing(&mut self) -> Spacing<'_> {
+        Spacing {
+            setup: &self.setup,
+            maps: &self.maps,
+            store: &mut self.io.store,
+            writes: &mut self.io.writes,
+            space: &mut self.space,
+            reports: &mut self.reports,
+            mons: &self.mons,
+            peers: &self.peers,
+            partners: self.beats.core.partners().len(),
+        }
+    }
+
+    /// Heartbeats.
+    pub(super) fn beating(&mut self) -> Beating<'_> {
+        Beating {
+            setup: &self.setup,
+            maps: &self.maps,
+            pgs: &self.core,
+            beats: &mut self.beats,
+            mons: &self.mons,
+            full: self.space.full.contains(&self.setup.id()),
+        }
+    }
+
+    /// This OSD's standing in the cluster.
+    pub(super) fn standing(&mut self) -> Standing<'_> {
+        Standing {
+            setup: &self.setup,
+            maps: &self.maps,
+            store: &self.io.store,
+            heartbeats: &mut self.beats.core,
+            mons: &mut self.mons,
+            life: &mut self.life,
+        }
+    }
+
+    /// Reports to the monitors.
+    pub(super) fn reporting(&mut self) -> Reporting<'_> {
+        Reporting {
+            setup: &self.setup,
+            maps: &self.maps,
+            pgs: &self.core,
+            store: &self.io.store,
+            writes: &self.io.writes,
+            heartbeats: &self.beats.core,
+            perf: &mut self.perf,
+            reports: &mut self.reports,
+            mons: &mut self.mons,
+        }
+    }
+
+    /// Whether the newest map says that this process is up.
+    pub(super) fn is_up(&self) -> bool {
+        self.maps.have_up(&self.setup)
     }
 
     /// Whether the daemon can't go on.
     pub fn has_failed(&self) -> bool {
-        self.failed.is_some()
+        self.life.has_failed()
     }
 
     /// What made the daemon stop by itself.
     pub fn take_failure(&mut self) -> Option<OsdError> {
-        self.failed.take()
+        self.life.take_failure()
     }
 
     /// Whether the daemon wants to end in order.
     pub fn is_leaving(&self) -> bool {
-        self.leaving
+        self.life.is_leaving()
     }
 
     /// The PGs.
@@ -248,72 +228,44 @@ impl Osd {
     /// Lets the store work; to be called after each batch of events, and while it has something under way.
     pub fn work(&mut self) {
         // First, so that others hear of a store that is full before they hear that what filled it is durable.
-        self.check_room();
+        self.spacing().check_room();
         self.poll_store();
         if self.io.heap.is_due(self.io.store.checkpoints()) {
-            (self.cfg.give_back)();
+            (self.setup.cfg.give_back)();
         }
     }
 
     /// A second has passed, the `n`-th.
     pub fn tick(&mut self, n: u32) {
         self.drive(Core::handle_tick);
-        self.give_back_space();
+        self.spacing().give_back();
         self.report(true);
-        self.expire_history();
-        self.image_io.lapse(self.host.usec());
-        self.log_slow_ops();
+        let now = self.usec();
+        self.perf.history.expire(now);
+        self.perf.images.lapse(now);
+        self.reporting().log_slow_ops();
         if self.io.heap.tick(self.io.calls()) {
-            (self.cfg.give_back)();
+            (self.setup.cfg.give_back)();
         }
         if n.is_multiple_of(BOOT_TICKS) {
-            self.boot_if_down();
+            self.standing().boot_if_down();
         }
     }
 
     /// Microseconds of a monotonic clock.
     pub fn usec(&self) -> u64 {
-        self.host.usec()
-    }
-
-    /// Ends the daemon in order.
-    pub(super) fn stop_itself(&mut self) {
-        self.leaving = true;
-        // It must not ask to be up again meanwhile.
-        self.stopping = true;
+        self.setup.usec()
     }
 
     pub(super) fn fail(&mut self, e: OsdError) {
-        tracing::error!("osd.{} stops: {e}", self.cfg.id);
-        self.failed.get_or_insert(e);
+        self.life.fail(self.setup.id(), e);
     }
 
     /// Ends all connections.
     pub(super) fn hang_up(&mut self) {
-        self.sessions.values().for_each(|s| s.sender.close());
-        self.incoming.values().for_each(|(_, s)| s.close());
-        self.links.hang_up();
-        self.beat_links.hang_up();
-    }
-
-    /// What all connections under an entity's key take together.
-    pub(super) fn party(&mut self, entity: &str, unread: &QueueAccount, arrivals: &Pool) -> Arc<Party> {
-        if let Some(party) = self.parties.get(entity).and_then(Weak::upgrade) {
-            return party;
-        }
-        self.parties.retain(|_, p| p.strong_count() > 0);
-        let party = Arc::new(Party::new(
-            unread.clone(),
-            arrivals.clone(),
-            Arc::clone(&self.io.reads.totals),
-        ));
-        self.parties.insert(entity.to_owned(), Arc::downgrade(&party));
-        party
-    }
-
-    pub(super) fn next_conn(&mut self) -> u64 {
-        self.last_conn += 1;
-        self.last_conn
+        self.clients.hang_up();
+        self.peers.hang_up();
+        self.beats.links.hang_up();
     }
 
     /// Hands an event to the core and carries out what it commands.
@@ -322,8 +274,8 @@ impl Osd {
         loop {
             if let Some((token, reply)) = self.io.take_ready() {
                 self.run_core(|core, cx| core.handle_store(token, reply, cx));
-            } else if let Some(msg) = self.to_self.pop_front() {
-                let id = self.cfg.id;
+            } else if let Some(msg) = self.peers.next_to_self() {
+                let id = self.setup.id();
                 match PeerMessage::from_raw(&msg) {
                     Ok(m) => self.run_core(|core, cx| core.handle_peer(id, m, cx)),
                     Err(error) => tracing::error!(%error, "a message to this OSD itself"),
@@ -338,12 +290,12 @@ impl Osd {
         let mut out = std::mem::take(&mut self.out);
         let usec = self.usec();
         let mut cx = Ctx {
-            now: self.host.now(),
+            now: self.setup.now(),
             usec,
-            full: &self.full,
+            full: &self.space.full,
             out: &mut out,
             perf: &mut self.perf.core,
-            images: &mut self.image_io,
+            images: &mut self.perf.images,
             slow_after: self.perf.history.threshold(),
             described: None,
         };
@@ -373,25 +325,10 @@ impl Osd {
             Output::ListRecords { token, from, to, max } => {
                 self.io.listing().list_records(token, &from, to, max)?
             }
-            Output::Send {
-                osd,
-                msg,
-                reply: true,
-            } => {
-                if let Some((_, sender)) = self.incoming.get(&osd) {
-                    sender.send(msg);
-                }
-            }
-            Output::Send {
-                osd,
-                msg,
-                reply: false,
-            } if osd == self.cfg.id => self.to_self.push_back(msg),
-            Output::Send {
-                osd,
-                msg,
-                reply: false,
-            } => self.links.send(osd, msg, &self.maps),
+            Output::Send { osd, msg, reply } => match reply {
+                true => self.peers.answer(osd, msg),
+                false => self.peers.send(osd, msg, self.setup.id(), &self.maps),
+            },
             Output::Reply {
                 client,
                 reply,
@@ -400,28 +337,23 @@ impl Osd {
                 record,
             } => {
                 self.perf.op_done(&reply, &stamps, self.usec(), record);
-                self.reply(&client, &reply, data_off);
+                let mut msg = reply.to_message();
+                msg.header.data_off = data_off;
+                self.clients.send(&client, msg);
             }
-            Output::WatchNotify { client, msg } => {
-                if let Some(s) = self.sessions.get(&client.conn) {
-                    s.sender.send(msg.to_message());
-                }
-            }
-            Output::HangUp { client } => {
-                if let Some(s) = self.sessions.get(&client.conn) {
-                    s.sender.close();
-                }
-            }
+            Output::WatchNotify { client, msg } => self.clients.send(&client, msg.to_message()),
+            Output::HangUp { client } => self.clients.hang_up_on(&client),
             Output::Alarm { usec } => self.alarms.set(usec),
-            Output::Alive { epoch } => self.ask_alive(epoch),
-            Output::PgTemp { pgid, acting } => {
-                let epoch = self.maps.epoch();
-                let acting = [(pgid, acting)].into();
-                self.mon
-                    .send(OsdReport::PgTemp(PgTempWanted { epoch, acting }).to_message());
+            Output::Alive { epoch } => {
+                let now = self.usec();
+                self.mons.ask_alive(epoch, self.maps.epoch(), now);
             }
-            Output::ClusterLog { priority, line } => self.cluster_log(priority, line),
-            Output::ShareMap { client, epoch } => self.share_map(client.conn, epoch),
+            Output::PgTemp { pgid, acting } => self.mons.want_acting(PgTempWanted {
+                epoch: self.maps.epoch(),
+                acting: [(pgid, acting)].into(),
+            }),
+            Output::ClusterLog { priority, line } => self.mons.cluster_log(&self.setup, priority, line),
+            Output::ShareMap { client, epoch } => self.clients.share_map(client.conn, epoch, &self.maps),
         }
         Ok(())
     }
@@ -432,55 +364,21 @@ impl Osd {
         self.io.submit(token, txn, Claim::All, now)
     }
 
-    /// Asks the monitors to record that this OSD is up in `want`: once for all PGs, and again where that had no effect.
-    fn ask_alive(&mut self, want: u32) {
-        let now = self.usec();
-        if want > self.alive.0 || now >= self.alive.1 + ALIVE_AGAIN {
-            let epoch = self.maps.epoch();
-            self.alive = (want.max(self.alive.0), now);
-            let want = self.alive.0;
-            self.mon
-                .send(OsdReport::Alive(OsdAlive { epoch, want }).to_message());
-        }
-    }
-
-    fn reply(&mut self, client: &Client, reply: &MOsdOpReply, data_off: u16) {
-        if let Some(s) = self.sessions.get(&client.conn) {
-            let mut msg = reply.to_message();
-            msg.header.data_off = data_off;
-            s.sender.send(msg);
-        }
-    }
-
-    /// Sends a client the maps after `epoch`, once.
-    pub(super) fn share_map(&self, conn: u64, epoch: u32) {
-        let Some(s) = self.sessions.get(&conn) else { return };
-        let known = s.epoch.get().max(epoch);
-        if let Some(msg) = self.maps.since(known) {
-            s.epoch.set(self.maps.epoch());
-            s.sender.send(msg);
-        }
-    }
-
     /// Lets the store work, and hands its answers to the core, until it has none.
     pub(super) fn poll_store(&mut self) {
-        loop {
-            let ready = match self.io.poll(self.host.usec()) {
+        // A store that has failed is not asked again.
+        while !self.has_failed() {
+            let ready = match self.io.poll(self.setup.usec()) {
                 Ok(ready) => ready,
                 Err(e) => return self.fail(e.into()),
             };
             if ready.is_empty() {
                 return;
             }
-            for (token, reply) in ready {
-                self.store_reply(token, reply);
+            // The daemon does not wait for its own records.
+            for (token, reply) in ready.into_iter().filter(|(t, _)| t.slot() != DAEMON_SLOT) {
+                self.drive(|core, cx| core.handle_store(token, reply, cx));
             }
-        }
-    }
-
-    fn store_reply(&mut self, token: Token, reply: StoreReply) {
-        if token.slot() != crate::core::DAEMON_SLOT {
-            self.drive(|core, cx| core.handle_store(token, reply, cx));
         }
     }
 
@@ -490,8 +388,8 @@ impl Osd {
     /// Where it does not decode.
     pub fn client_op(&mut self, conn: u64, msg: &RawMessage) -> spirula_proto::Result<()> {
         let m: MOsdOp = msg.decode()?;
-        let Some(s) = self.sessions.get(&conn) else {
-            return Ok(());
+        let Some(s) = self.clients.sessions.get(&conn) else {
+            return Ok(()); // It was hung up on.
         };
         let client = Arc::clone(&s.client);
         s.epoch.set(s.epoch.get().max(m.epoch));
@@ -499,7 +397,8 @@ impl Osd {
         let mut hold = client.held.take(decoded, msg.data.len());
         hold.set_copies(copied_bytes(&m.ops) * COPIES);
         if m.epoch > self.maps.epoch() {
-            self.want_map(m.epoch);
+            let (here, now) = (self.maps.epoch(), self.usec());
+            self.mons.want_map(m.epoch, here, now);
         }
         let received = self.usec();
         let pgid = m.spg.pgid;
@@ -526,24 +425,15 @@ impl Osd {
             client,
         };
         if op.epoch < self.maps.epoch() {
-            self.share_map(conn, op.epoch);
+            self.clients.share_map(conn, op.epoch, &self.maps);
         }
         self.drive(|core, cx| core.handle_op(pgid, op, cx));
         Ok(())
     }
 
-    /// A client says that there is a newer map: it may have come to the client first. Asked for once, however many say so.
-    fn want_map(&mut self, epoch: u32) {
-        let now = self.usec();
-        if epoch > self.wanted_map.0 || now >= self.wanted_map.1 + MAP_AGAIN {
-            self.wanted_map = (epoch.max(self.wanted_map.0), now);
-            self.want_newest_map();
-        }
-    }
-
     /// A client's connection ended.
     pub fn client_closed(&mut self, conn: u64) {
-        if let Some(s) = self.sessions.remove(&conn) {
+        if let Some(s) = self.clients.sessions.remove(&conn) {
             s.client.closed.store(true, Ordering::Relaxed);
             self.io.client_closed(&s.client);
             self.drive(|core, cx| core.handle_client_closed(conn, cx));

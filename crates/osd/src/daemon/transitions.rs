@@ -17,26 +17,26 @@ const _: () = assert!(
         <= 64 << 10
 );
 
-impl Osd {
-    /// Says that this thread works on the store and the sessions. PGs say so themselves.
-    pub(super) fn at_work(&self) -> Vec<AtWork> {
-        let mut all = vec![self.io.store.recent().at_work()];
-        all.extend(self.sessions_recent.iter().map(|r| r.at_work()));
-        all
-    }
+/// Says that this thread works on the store and the sessions. PGs say so themselves.
+pub(super) fn at_work(o: &Osd) -> Vec<AtWork> {
+    let mut all = vec![o.io.store.recent().at_work()];
+    all.extend(o.setup.endpoints.iter().map(|r| r.at_work()));
+    all
+}
 
-    /// The last transitions of the store and of sessions, the oldest first.
-    pub(super) fn transitions(&self) -> Value {
-        let store =
-            self.io.store.recent().entries().into_iter().map(
-                |t| json!({"submitted": t.submitted, "durable": t.durable, "transition": t.what.name()}),
-            );
-        let mut sessions: Vec<_> = self.sessions_recent.iter().flat_map(|r| r.entries()).collect();
-        sessions.sort_by_key(|t| t.at);
-        let sessions = sessions.iter().map(|t| {
-            json!({"time": t.at.to_string(), "connection": t.connection, "peer": t.peer.to_string(),
+/// The last transitions of the store and of sessions, the oldest first.
+pub(super) fn dump(o: &Osd) -> Value {
+    let store =
+        o.io.store
+            .recent()
+            .entries()
+            .into_iter()
+            .map(|t| json!({"submitted": t.submitted, "durable": t.durable, "transition": t.what.name()}));
+    let mut sessions: Vec<_> = o.setup.endpoints.iter().flat_map(|r| r.entries()).collect();
+    sessions.sort_by_key(|t| t.at);
+    let sessions = sessions.iter().map(|t| {
+        json!({"time": t.at.to_string(), "connection": t.connection, "peer": t.peer.to_string(),
                 "transition": t.what.to_string()})
-        });
-        json!({"store": store.collect::<Vec<_>>(), "sessions": sessions.collect::<Vec<_>>()})
-    }
+    });
+    json!({"store": store.collect::<Vec<_>>(), "sessions": sessions.collect::<Vec<_>>()})
 }

@@ -137,20 +137,20 @@ pub(super) async fn watch(shell: Shared) {
                 readers.0.clear();
                 return;
             }
-            let connections = o.sessions.iter().map(|(conn, s)| {
+            let connections = o.clients.sessions.iter().map(|(conn, s)| {
                 let sender = &s.sender;
                 (*conn, sender.queued_bytes(), sender.written_bytes())
             });
             let now = Instant::now();
             for (conn, why) in readers.look(now, connections) {
-                let Some(session) = o.sessions.get(&conn) else {
+                let Some(session) = o.clients.sessions.get(&conn) else {
                     continue;
                 };
                 // Who waits for others does not wait for itself.
                 if starved == Some(store_reads::of(&session.client).0) || session.sender.is_closed() {
                     continue;
                 }
-                o.hung_up.count(why);
+                o.clients.hung_up.count(why);
                 lines.say(now, &session.client.entity, why);
                 session.sender.abort();
             }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use spirula_denc::{AddrType, EntityAddr};
+use spirula_maps::OsdMap;
 
-use super::state::Osd;
+use crate::core::Core;
 
 fn address(a: &EntityAddr) -> Value {
     let kind = match a.kind {
@@ -17,29 +18,26 @@ fn address(a: &EntityAddr) -> Value {
     json!({"type": kind, "addr": socket, "nonce": a.nonce})
 }
 
-impl Osd {
-    /// The watches of the PGs that this OSD leads.
-    pub(super) fn watchers(&self) -> Value {
-        let all = self.core.pgs().flat_map(|pg| pg.watches());
-        all.map(|(object, (cookie, name), w)| {
-            json!({
-                "namespace": object.nspace.to_string(),
-                "object": object.oid.to_string(),
-                "entity_name": {"type": name.kind.name(), "num": name.num},
-                "cookie": cookie,
-                "timeout": w.timeout,
-                "entity_addr_t": address(&w.addr),
-            })
+/// The watches of the PGs that this OSD leads.
+pub(super) fn dump(core: &Core) -> Value {
+    let all = core.pgs().flat_map(|pg| pg.watches());
+    all.map(|(object, (cookie, name), w)| {
+        json!({
+            "namespace": object.nspace.to_string(),
+            "object": object.oid.to_string(),
+            "entity_name": {"type": name.kind.name(), "num": name.num},
+            "cookie": cookie,
+            "timeout": w.timeout,
+            "entity_addr_t": address(&w.addr),
         })
-        .collect()
-    }
+    })
+    .collect()
+}
 
-    /// Clients, hosts and networks that are shut out. The official OSD writes two lists, one behind the other, which no
-    /// reader of JSON takes.
-    pub(super) fn blocklist(&self) -> Value {
-        let map = self.maps.map();
-        let all = map.blocklist.iter().chain(&map.range_blocklist);
-        all.map(|(a, until)| json!({"entity_addr_t": address(a), "expire_time": until.to_string()}))
-            .collect()
-    }
+/// Clients, hosts and networks that are shut out. The official OSD writes two lists, one behind the other, which no
+/// reader of JSON takes.
+pub(super) fn blocklist(map: &OsdMap) -> Value {
+    let all = map.blocklist.iter().chain(&map.range_blocklist);
+    all.map(|(a, until)| json!({"entity_addr_t": address(a), "expire_time": until.to_string()}))
+        .collect()
 }

@@ -1,0 +1,110 @@
+//! What this OSD says to the monitors, as long as there is a session with one. What is lost is said again.
+
+use spirula_denc::{EntityAddrVec, EntityName, EntityType};
+use spirula_monc::MonClient;
+use spirula_proto::Payload;
+use spirula_proto::internal::report::{OsdAlive, OsdReport, PgTempWanted};
+use spirula_proto::mon::{LogEntry, LogPriority, MLog, NamedEntity, PaxosVersion};
+
+use super::maps::Maps;
+use super::setup::Setup;
+
+/// Microseconds after which the monitors are asked again to record this OSD as up.
+const ALIVE_AGAIN: u64 = 1_000_000;
+
+/// Microseconds after which the monitors are asked again for a map of which a client spoke.
+const MAP_AGAIN: u64 = 1_000_000;
+
+/// The monitors.
+pub(super) struct Mons {
+    /// The session.
+    pub(super) client: MonClient,
+    /// The newest epoch in which they were asked to record this OSD as up, and when.
+    alive: (u32, u64),
+    /// The newest epoch that a client spoke of and that is not here, and when it was asked for.
+    wanted_map: (u32, u64),
+    /// Entries sent to the cluster log.
+    logged: u64,
+}
+
+impl Mons {
+    pub(super) fn new(client: MonClient) -> Self {
+        Self {
+            client,
+            alive: (0, 0),
+            wanted_map: (0, 0),
+            logged: 0,
+        }
+    }
+
+    /// Says something. Whether there is a session for it.
+    pub(super) fn report(&self, report: OsdReport) -> bool {
+        self.client.send(report.to_message())
+    }
+
+    /// Whether this OSD can speak to others: without a service ticket of its own it could not reach its peers, nor open a
+    /// client's.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.client.global_id() != 0
+    }
+
+    /// Asks which snapshots are purged, where not all are known.
+    pub(super) fn ask_for_purged_snaps(&self, maps: &Maps) {
+        if let Some(question) = maps.purged.question(maps.epoch()) {
+            self.client.send(question);
+        }
+    }
+
+    /// Asks for maps that are newer than `epoch`.
+    pub(super) fn want_newer_map(&self, epoch: u32) {
+        self.client.subscribe("osdmap", u64::from(epoch) + 1);
+    }
+
+    /// A client says that there is a map of epoch `wanted`: it may have come to the client first. Asked for once, however many
+    /// clients say so.
+    pub(super) fn want_map(&mut self, wanted: u32, epoch: u32, now: u64) {
+        if wanted > self.wanted_map.0 || now >= self.wanted_map.1 + MAP_AGAIN {
+            self.wanted_map = (wanted.max(self.wanted_map.0), now);
+            self.want_newer_map(epoch);
+        }
+    }
+
+    /// Asks to record that this OSD is up in `want`: once for all PGs, and again where that had no effect.
+    pub(super) fn ask_alive(&mut self, want: u32, epoch: u32, now: u64) {
+        if want > self.alive.0 || now >= self.alive.1 + ALIVE_AGAIN {
+            self.alive = (want.max(self.alive.0), now);
+            let want = self.alive.0;
+            self.report(OsdReport::Alive(OsdAlive { epoch, want }));
+        }
+    }
+
+    /// Asks for another acting set.
+    pub(super) fn want_acting(&self, wanted: PgTempWanted) {
+        self.report(OsdReport::PgTemp(wanted));
+    }
+
+    /// Sends a line to the cluster log. Lost where there is no session.
+    pub(super) fn cluster_log(&mut self, setup: &Setup, priority: LogPriority, message: String) {
+        self.logged += 1;
+        let rank = EntityName::new(EntityType::OSD, i64::from(setup.id()));
+        let entry = LogEntry {
+            name: NamedEntity {
+                kind: u32::from(EntityType::OSD.0),
+                id: setup.id().to_string(),
+            },
+            rank,
+            addrs: EntityAddrVec::from(setup.addrs.public),
+            stamp: setup.now(),
+            seq: self.logged,
+            priority,
+            message,
+            channel: "cluster".to_owned(),
+        };
+        let log = MLog {
+            paxos: PaxosVersion::default(),
+            fsid: setup.cfg.fsid,
+            entries: vec![entry],
+        };
+        self.client.send(log.to_message());
+    }
+}

@@ -1,0 +1,72 @@
+//! The other OSDs: connections from here and to here, and messages of this OSD to itself.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use spirula_msgr::Sender;
+use spirula_proto::RawMessage;
+
+use super::links::Links;
+use super::maps::Maps;
+
+/// What goes to OSDs.
+#[derive(Default)]
+pub(super) struct Peers {
+    /// Connections to them.
+    pub(super) links: Links,
+    /// Connections that they opened, by their numbers: for answers.
+    incoming: BTreeMap<i32, (u64, Sender)>,
+    /// The number of the last one.
+    last: u64,
+    /// From one PG here to another.
+    to_self: VecDeque<RawMessage>,
+}
+
+impl Peers {
+    /// One has connected; returns the connection's number.
+    pub(super) fn opened(&mut self, osd: i32, sender: Sender) -> u64 {
+        self.last += 1;
+        self.incoming.insert(osd, (self.last, sender));
+        self.last
+    }
+
+    /// A connection of one has ended; it may have another already.
+    pub(super) fn closed(&mut self, osd: i32, conn: u64) {
+        if self.incoming.get(&osd).is_some_and(|(c, _)| *c == conn) {
+            self.incoming.remove(&osd);
+        }
+    }
+
+    /// Answers on the connection on which an OSD asks. Lost where that has ended: the OSD asks again.
+    pub(super) fn answer(&self, osd: i32, msg: RawMessage) {
+        if let Some((_, sender)) = self.incoming.get(&osd) {
+            sender.send(msg);
+        }
+    }
+
+    /// Sends to an OSD, or from OSD `me` to itself.
+    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, me: i32, maps: &Maps) {
+        if osd == me {
+            self.to_self.push_back(msg);
+        } else {
+            self.links.send(osd, msg, maps);
+        }
+    }
+
+    /// The next message of this OSD to itself.
+    pub(super) fn next_to_self(&mut self) -> Option<RawMessage> {
+        self.to_self.pop_front()
+    }
+
+    /// Tells all OSDs that ask here.
+    pub(super) fn tell(&self, news: &RawMessage) {
+        for (_, sender) in self.incoming.values() {
+            sender.send(news.clone());
+        }
+    }
+
+    /// Ends all connections, and makes no new ones.
+    pub(super) fn hang_up(&mut self) {
+        self.incoming.values().for_each(|(_, s)| s.close());
+        self.links.hang_up();
+    }
+}

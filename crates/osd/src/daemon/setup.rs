@@ -1,0 +1,62 @@
+//! What the daemon was given when it started, and the options in force.
+
+use std::rc::Rc;
+
+use spirula_conf::options::Values;
+use spirula_denc::{EntityAddr, UTime};
+use spirula_invariant::Recorder;
+use spirula_maps::{OsdInfo, OsdMap};
+use spirula_msgr::recent::Transition as SessionTransition;
+
+use super::config::OsdConfig;
+use super::host::Host;
+use crate::pg::config::PgConfig;
+
+/// Where the daemon listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Addrs {
+    /// For clients.
+    pub public: EntityAddr,
+    /// For other OSDs.
+    pub cluster: EntityAddr,
+    /// For heartbeats on the network of the OSDs.
+    pub heartbeat_back: EntityAddr,
+    /// For heartbeats on that of the clients.
+    pub heartbeat_front: EntityAddr,
+}
+
+/// Which OSD this is, where it listens, and on what machine it runs. Only a change of an option changes it.
+pub(super) struct Setup {
+    pub(super) cfg: OsdConfig,
+    /// Settings of the PGs that no option changes.
+    pub(super) pg: PgConfig,
+    pub(super) addrs: Addrs,
+    /// The options in force.
+    pub(super) values: Values,
+    pub(super) host: Rc<dyn Host>,
+    /// What the endpoints remember of their sessions.
+    pub(super) endpoints: Vec<Recorder<SessionTransition>>,
+}
+
+impl Setup {
+    /// The OSD's number.
+    pub(super) fn id(&self) -> i32 {
+        self.cfg.id
+    }
+
+    /// Microseconds of a monotonic clock.
+    pub(super) fn usec(&self) -> u64 {
+        self.host.usec()
+    }
+
+    /// The time of day.
+    pub(super) fn now(&self) -> UTime {
+        self.host.now()
+    }
+
+    /// What a map says of this OSD.
+    pub(super) fn info(&self, map: &OsdMap) -> OsdInfo {
+        let index = usize::try_from(self.cfg.id).unwrap_or_default();
+        map.osd_info.get(index).copied().unwrap_or_default()
+    }
+}
