@@ -46,6 +46,9 @@ pub struct Pairs {
     pub pairs: Vec<(Bytes, Bytes)>,
     /// Where to go on: `None` when the range is exhausted.
     pub next: Option<Bytes>,
+    /// Whether it ends before a pair with which it would be larger than it may be
+    /// ([`PageLimit::within`](crate::PageLimit::within)).
+    pub cut: bool,
 }
 
 /// Answer to a lookup.

@@ -18,10 +18,12 @@ fn successor(key: &[u8]) -> Bytes {
     next.into()
 }
 
-/// Where a page of the index ends: behind its last entry if there is more, else where the range ends.
-fn page_end<T>(page: &Page<T>, to: Option<&Bytes>) -> Option<Bytes> {
+/// Where a page of the index ends: behind its last entry if there is more, else where the range ends. Of a page that was cut
+/// before its first entry nothing is known.
+fn page_end<T>(page: &Page<T>, from: &[u8], to: Option<&Bytes>) -> Option<Bytes> {
     match page.entries.last() {
         Some((last, _)) if page.more => Some(successor(last)),
+        None if page.cut => Some(Bytes::copy_from_slice(from)),
         _ => to.cloned(),
     }
 }
@@ -35,7 +37,7 @@ impl State {
         page: Page<T>,
         limit: usize,
     ) -> Listing<T> {
-        let end = page_end(&page, to);
+        let end = page_end(&page, from, to);
         let more = page.more;
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut changes = BTreeMap::new();
@@ -69,8 +71,8 @@ impl State {
         limit: PageLimit,
         skip: usize,
     ) -> Pairs {
-        let end = page_end(&page, Some(to));
-        let more = page.more;
+        let end = page_end(&page, from, Some(to));
+        let (more, cut) = (page.more, page.cut);
         let (mut stored, mut changes) = (page.entries, BTreeMap::new());
         for table in self
             .tables
@@ -81,15 +83,19 @@ impl State {
         }
         let (mut out, mut bytes) = (Pairs::default(), 0usize);
         for (key, value) in lay(stored, changes) {
-            if out.pairs.len() >= limit.count || bytes >= limit.bytes {
+            let value = if limit.values { value } else { Bytes::new() };
+            let len = key.len() + value.len();
+            let is_full = out.pairs.len() >= limit.count || bytes >= limit.bytes;
+            out.cut = !is_full && limit.cuts(bytes, len);
+            if is_full || out.cut {
                 out.next = Some(key.slice(skip..));
                 return out;
             }
-            let value = if limit.values { value } else { Bytes::new() };
-            bytes = bytes.saturating_add(key.len() + value.len());
+            bytes = bytes.saturating_add(len);
             out.pairs.push((key.slice(skip..), value));
         }
         out.next = if more { end.map(|e| e.slice(skip..)) } else { None };
+        out.cut = cut;
         out
     }
 
@@ -115,12 +121,15 @@ impl State {
         skip: usize,
     ) -> Pairs {
         // Where the index has reached the limit, it knows nothing of the keys that follow.
-        let known_to = page.entries.last().filter(|_| page.more).map(|(k, _)| k.clone());
+        let last = page.entries.last().map(|(k, _)| k.clone());
+        let is_known = |key: &Bytes| !page.more || last.as_ref().is_some_and(|last| key <= last);
+        let cut = page.cut;
         let mut stored = page.entries.into_iter().peekable();
         let mut found = Found::default();
         for key in keys {
-            if known_to.as_ref().is_some_and(|last| key > last) {
+            if !is_known(key) {
                 found.pairs.next = Some(key.slice(skip..));
+                found.pairs.cut = cut;
                 break;
             }
             let indexed = stored.next_if(|(k, _)| k == key).map(|(_, value)| value);
@@ -150,12 +159,15 @@ struct Found {
 impl Found {
     /// Adds a pair, or tells that there is no room for it.
     fn add(&mut self, key: Bytes, value: Bytes, limit: PageLimit) -> bool {
-        if self.bytes >= limit.bytes {
+        let value = if limit.values { value } else { Bytes::new() };
+        let len = key.len() + value.len();
+        let is_full = self.bytes >= limit.bytes;
+        self.pairs.cut = !is_full && limit.cuts(self.bytes, len);
+        if is_full || self.pairs.cut {
             self.pairs.next = Some(key);
             return false;
         }
-        let value = if limit.values { value } else { Bytes::new() };
-        self.bytes = self.bytes.saturating_add(key.len() + value.len());
+        self.bytes = self.bytes.saturating_add(len);
         self.pairs.pairs.push((key, value));
         true
     }

@@ -588,6 +588,7 @@ impl Run {
                 assert!(found.pairs.into_iter().eq(omap.clone().into_iter().take(1)));
                 // A value in the index may have been removed since: then the answer ends before it had to.
                 assert!(found.next.is_some() || names.len() <= 1);
+                self.check_cut_pages(store, &key, &names, &omap)?;
                 let attrs = onode.attrs().iter().cloned().collect();
                 let (info, header) = (onode.info().clone(), onode.omap_header().clone());
                 model.objects.insert(
@@ -607,6 +608,60 @@ impl Run {
         }
         model.meta = self.all_pairs(store, |s, from| s.meta_list(from, None, limit, Token(0)))?;
         Ok(model)
+    }
+
+    /// Pages that may not be larger than so much are not, and miss nothing.
+    fn check_cut_pages(
+        &mut self,
+        store: &mut Store,
+        key: &ObjectKey,
+        names: &[Bytes],
+        omap: &BTreeMap<Bytes, Bytes>,
+    ) -> Result<(), End> {
+        let most = 1 + self.rng.below(200) as usize;
+        let len = |found: &Pairs| found.pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        let small = PageLimit::of_bytes(usize::MAX).within(most);
+        let (mut left, mut at) = (omap.iter(), Bytes::new());
+        loop {
+            let asked = store.omap_list(key, &at, None, small, Token(0));
+            self.good(asked)?;
+            let found = self.wait_pairs(store)?;
+            let mut found = self.good(found)?;
+            assert!(len(&found) <= most);
+            if found.cut {
+                // The next pair does not fit, nor does it come if it is asked for in the same way.
+                let from = found.next.take().expect("a page that is cut is not the last one");
+                let asked = store.omap_list(key, &from, None, PageLimit::new(1, usize::MAX), Token(0));
+                self.good(asked)?;
+                let one = self.wait_pairs(store)?;
+                let one = self.good(one)?;
+                found.pairs.extend(one.pairs);
+                found.next = one.next;
+            }
+            for (k, v) in found.pairs {
+                assert_eq!(left.next(), Some((&k, &v)));
+            }
+            match found.next {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        assert_eq!(left.next(), None);
+        let asked = store.omap_get(key, names, small, Token(0));
+        self.good(asked)?;
+        let found = self.wait_pairs(store)?;
+        let found = self.good(found)?;
+        assert!(len(&found) <= most);
+        assert_eq!(found.cut, found.next.is_some());
+        assert!(found.cut || found.pairs.len() == omap.len());
+        assert!(
+            found
+                .pairs
+                .iter()
+                .map(|(k, v)| (k, v))
+                .eq(omap.iter().take(found.pairs.len()))
+        );
+        Ok(())
     }
 
     fn all_pairs(

@@ -22,10 +22,20 @@ use crate::pg::{Reader, StoreReply, Token};
 /// Bytes that a client may have read for it in any case, as long as not too many want that.
 const LITTLE: usize = 64 << 10;
 
+/// Bytes of omap pairs for which room is taken at first. Only the pairs themselves tell how large they are, and most omaps are far
+/// from what a listing may have: sixteen listings of one client would wait for each other.
+const FIRST_PAIRS: usize = 256 << 10;
+
 /// A read of several wants that is under way.
 struct Read {
     token: Token,
+    key: Bytes,
+    reader: Option<Reader>,
     room: Room,
+    /// Bytes of pairs that each want may have in this attempt.
+    most_pairs: usize,
+    /// Whether a want has more pairs: all is read again, with room for whatever there may be.
+    cut: bool,
     /// Whether it is more than little.
     is_large: bool,
     wants: Vec<Want>,
@@ -42,12 +52,24 @@ pub(super) struct Deferred {
     pub(super) reader: Option<Reader>,
     /// Bytes that it needs in buffers, and besides.
     needs: (usize, usize),
+    /// Bytes of pairs that each want may have.
+    most_pairs: usize,
 }
 
 impl Deferred {
+    /// A first attempt, which takes room for [`FIRST_PAIRS`].
     pub(super) fn new(token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
+        Self::within(FIRST_PAIRS, token, key, wants, reader)
+    }
+
+    fn within(most_pairs: usize, token: Token, key: Bytes, wants: Vec<Want>, reader: Option<Reader>) -> Self {
+        let room = |want: &Want| {
+            let (buffers, pairs) = want.room();
+            (buffers, pairs.min(most_pairs))
+        };
         Self {
-            needs: needed_room(wants.iter().map(Want::room)),
+            needs: needed_room(wants.iter().map(room)),
+            most_pairs,
             token,
             key,
             wants,
@@ -98,21 +120,46 @@ pub(super) struct OmapScan {
     range: OmapRange,
     page: OmapPage,
     bytes: usize,
+    /// Bytes that the pairs may have, whatever the range allows.
+    most: usize,
+}
+
+/// What a page of the store was for a scan.
+enum Scanned {
+    /// The last one.
+    Last,
+    /// The scan goes on with this key.
+    GoesOn(Bytes),
+    /// What follows is larger than what the scan may have.
+    Cut,
 }
 
 impl OmapScan {
-    /// Takes a page of the store. Returns where to go on unless the page is complete, with the knowledge of whether the range
-    /// has more.
-    fn take(&mut self, pairs: Pairs) -> Option<Bytes> {
+    /// Takes a page of the store.
+    fn take(&mut self, pairs: Pairs) -> Scanned {
         for (key, value) in pairs.pairs {
-            if self.page.pairs.len() >= self.range.max || self.bytes >= self.range.max_bytes {
+            if self.is_full() {
                 self.page.more = true;
-                return None;
+                return Scanned::Last;
             }
             self.bytes += key.len() + value.len() + OmapRange::PAIR_OVERHEAD;
             self.page.pairs.push((key, value));
         }
-        pairs.next
+        match pairs.next {
+            None => Scanned::Last,
+            // The pair that was too large would only have told that the range has more.
+            Some(_) if pairs.cut && self.is_full() => {
+                self.page.more = true;
+                Scanned::Last
+            }
+            Some(_) if pairs.cut => Scanned::Cut,
+            Some(next) => Scanned::GoesOn(next),
+        }
+    }
+
+    /// Whether it has what the range may have.
+    fn is_full(&self) -> bool {
+        self.page.pairs.len() >= self.range.max || self.bytes >= self.range.max_bytes
     }
 }
 
@@ -304,6 +351,7 @@ impl Reading<'_> {
             wants,
             reader,
             needs: (buffers, heap),
+            most_pairs,
         } = read;
         let is_large = buffers.saturating_add(heap) > LITTLE;
         self.reads.large += usize::from(is_large);
@@ -314,7 +362,8 @@ impl Reading<'_> {
             }
             _ => Room::default(),
         };
-        let key = ObjectKey::new(key);
+        let object = key;
+        let key = ObjectKey::new(object.clone());
         self.reads.last += 1;
         let id = self.reads.last;
         let mut answers = Vec::with_capacity(wants.len());
@@ -343,6 +392,7 @@ impl Reading<'_> {
                         range: range.clone(),
                         page: OmapPage::default(),
                         bytes: 0,
+                        most: most_pairs,
                     };
                     self.scan_from(range.from.clone(), scan)?;
                     left += 1;
@@ -350,7 +400,11 @@ impl Reading<'_> {
                 Want::OmapKeys(k) => {
                     let t = self.calls.open(Call::OmapKeys(OmapKeys { read: id, want }));
                     let limit = PageLimit::of_bytes(k.max_bytes);
-                    let limit = if k.values { limit } else { limit.keys_only() };
+                    let limit = match k.values {
+                        true => limit.within(most_pairs),
+                        // They are those of the request, which are in memory.
+                        false => limit.keys_only(),
+                    };
                     self.store.omap_get(&key, &k.keys, limit, t)?;
                     left += 1;
                 }
@@ -372,7 +426,11 @@ impl Reading<'_> {
         }
         let read = Read {
             token,
+            key: object,
+            reader,
             room,
+            most_pairs,
+            cut: false,
             is_large,
             wants,
             answers,
@@ -400,7 +458,8 @@ impl Reading<'_> {
     fn scan_from(&mut self, from: Bytes, scan: OmapScan) -> Result<(), StoreError> {
         let count = scan.range.max.saturating_sub(scan.page.pairs.len());
         let bytes = scan.range.max_bytes.saturating_sub(scan.bytes);
-        let mut limit = PageLimit::new(count.saturating_add(1), bytes);
+        let most = scan.most.saturating_sub(scan.bytes);
+        let mut limit = PageLimit::new(count.saturating_add(1), bytes).within(most);
         if !scan.range.values {
             limit = limit.keys_only();
         }
@@ -415,24 +474,38 @@ impl Reading<'_> {
         mut scan: OmapScan,
         r: Result<Pairs, StoreError>,
     ) -> Result<(), StoreError> {
-        let page = match omap_read(r) {
-            Ok(pairs) => match scan.take(pairs) {
-                Some(next) => return self.scan_from(next, scan),
-                None => Ok(scan.page),
-            },
+        let page = match omap_read(r).map(|pairs| scan.take(pairs)) {
+            Ok(Scanned::GoesOn(next)) => return self.scan_from(next, scan),
+            Ok(Scanned::Last) => Ok(Some(scan.page)),
+            Ok(Scanned::Cut) => Ok(None),
             Err(e) => Err(e),
         };
-        self.answered(scan.read, scan.want, |a| *a = page.map(Answer::Omap));
+        self.pairs_answered(scan.read, scan.want, page);
         Ok(())
     }
 
     /// The pairs of some keys.
     pub(super) fn omap_keys(&mut self, call: OmapKeys, r: Result<Pairs, StoreError>) {
-        let page = omap_read(r).map(|found| OmapPage {
-            more: found.next.is_some(),
-            pairs: found.pairs,
+        let page = omap_read(r).map(|found| {
+            let more = found.next.is_some();
+            let pairs = found.pairs;
+            (!found.cut).then_some(OmapPage { pairs, more })
         });
-        self.answered(call.read, call.want, |a| *a = page.map(Answer::Omap));
+        self.pairs_answered(call.read, call.want, page);
+    }
+
+    /// Takes the pairs of a want; `None` where there are more than the read has room for.
+    fn pairs_answered(&mut self, read: u64, want: usize, page: Result<Option<OmapPage>, ReadError>) {
+        if page == Ok(None)
+            && let Some(job) = self.reads.open.get_mut(&read)
+        {
+            job.cut = true;
+        }
+        self.answered(read, want, |answer| {
+            if let Some(page) = page.transpose() {
+                *answer = page.map(Answer::Omap);
+            }
+        });
     }
 
     /// Part of the data of a read.
@@ -458,6 +531,18 @@ impl Reading<'_> {
         self.finish_if_done(read);
     }
 
+    /// Puts a read that was cut in its client's queue again, with room for all that it may have.
+    fn read_whole(&mut self, job: Read) {
+        invariant!(
+            job.most_pairs < usize::MAX,
+            "pairs that are not cut where there is room for all";
+            token = job.token.0,
+        );
+        self.reads.large -= usize::from(job.is_large);
+        let again = Deferred::within(usize::MAX, job.token, job.key, job.wants, job.reader);
+        self.reads.turns.push(again);
+    }
+
     fn finish_if_done(&mut self, id: u64) {
         let Entry::Occupied(job) = self.reads.open.entry(id) else {
             impossible!("a read to be finished once"; read = id);
@@ -466,6 +551,10 @@ impl Reading<'_> {
             return; // The store has more to say.
         }
         let mut job = job.remove();
+        if job.cut {
+            self.read_whole(job);
+            return; // Its turn comes once more.
+        }
         self.reads.large_answered += usize::from(job.is_large);
         let one = |(want, mut answer): (Want, Result<Answer, ReadError>)| {
             if let Ok(Answer::Data(pieces)) = &mut answer {

@@ -87,6 +87,8 @@ impl Applied {
 pub(crate) struct Page<T> {
     pub(crate) entries: Vec<(Bytes, T)>,
     pub(crate) more: bool,
+    /// Whether it ends before an entry with which it would be larger than it may be; it may have none at all then.
+    pub(crate) cut: bool,
 }
 
 /// How much a page of pairs may hold.
@@ -96,6 +98,8 @@ pub struct PageLimit {
     pub(crate) count: usize,
     /// Bytes of keys and values after which no more pairs follow.
     pub(crate) bytes: usize,
+    /// Bytes of keys and values that are never exceeded, not even by the first pair.
+    pub(crate) most: usize,
     /// Whether values are wanted; without, all are empty.
     pub(crate) values: bool,
 }
@@ -105,6 +109,7 @@ impl PageLimit {
     pub(crate) const NONE: Self = Self {
         count: usize::MAX,
         bytes: usize::MAX,
+        most: usize::MAX,
         values: true,
     };
 
@@ -113,7 +118,7 @@ impl PageLimit {
         Self {
             count: count.clamp(1, 65_536),
             bytes: bytes.max(1),
-            values: true,
+            ..Self::NONE
         }
     }
 
@@ -123,6 +128,16 @@ impl PageLimit {
             bytes: bytes.max(1),
             ..Self::NONE
         }
+    }
+
+    /// The same, but never more than `most` bytes: where a pair is larger than what is left, the page is cut before it.
+    pub fn within(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Whether a pair of `len` bytes may not follow those that have `bytes`.
+    pub(crate) fn cuts(&self, bytes: usize, len: usize) -> bool {
+        bytes.saturating_add(len) > self.most
     }
 
     /// The same, but with empty values.
@@ -273,6 +288,7 @@ impl Index {
         Ok(Page {
             entries: entries?,
             more: page.more,
+            cut: page.cut,
         })
     }
 
@@ -291,16 +307,20 @@ impl Index {
         let mut page = Page {
             entries: Vec::new(),
             more: false,
+            cut: false,
         };
         let mut bytes = 0usize;
         for key in keys {
             if let Some(value) = table.get(key.as_ref())? {
-                page.more = bytes >= limit.bytes;
-                if page.more {
+                let value = if limit.values { value.value() } else { b"" };
+                let len = key.len() + value.len();
+                let is_full = bytes >= limit.bytes;
+                page.cut = !is_full && limit.cuts(bytes, len);
+                if is_full || page.cut {
+                    page.more = true;
                     break;
                 }
-                let value = if limit.values { value.value() } else { b"" };
-                bytes = bytes.saturating_add(key.len() + value.len());
+                bytes = bytes.saturating_add(len);
                 page.entries.push((key.clone(), Bytes::copy_from_slice(value)));
             }
         }
@@ -319,6 +339,7 @@ impl Index {
         let mut page = Page {
             entries: Vec::new(),
             more: false,
+            cut: false,
         };
         if to.is_some_and(|to| to <= from) {
             return Ok(page);
@@ -333,14 +354,17 @@ impl Index {
         let mut bytes = 0usize;
         for entry in range {
             let (key, value) = entry?;
-            if places.len() >= limit.count || bytes >= limit.bytes {
+            let mut len = key.value().len();
+            if limit.values {
+                len += value.value().len();
+            }
+            let is_full = places.len() >= limit.count || bytes >= limit.bytes;
+            page.cut = !is_full && limit.cuts(bytes, len);
+            if is_full || page.cut {
                 page.more = true;
                 break;
             }
-            bytes = bytes.saturating_add(key.value().len());
-            if limit.values {
-                bytes = bytes.saturating_add(value.value().len());
-            }
+            bytes = bytes.saturating_add(len);
             let start = held.len();
             held.extend_from_slice(key.value());
             let middle = held.len();
