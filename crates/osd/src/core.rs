@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::PgId;
 
 use crate::pg::cluster::ClusterMap;
@@ -149,7 +149,9 @@ impl Core {
             self.pgs.values_mut().for_each(|pg| pg.remember(share));
         }
         pg.remember(share);
-        self.by_id.insert(pg.pgid(), slot);
+        let pgid = pg.pgid();
+        let other = self.by_id.insert(pgid, slot);
+        invariant!(other.is_none(), "a PG to be here once"; pg = pgid, epoch = self.map.epoch());
         self.pgs.insert(slot, pg);
     }
 
@@ -278,6 +280,7 @@ impl Core {
     fn schedule_stages(&mut self, lane: Lane, slot: u32, cx: &mut Ctx<'_>) {
         let queue = &self.lanes[lane as usize];
         match self.stage_state(lane, slot) {
+            // Nothing has changed for others.
             StageState::Idle if !queue.running.contains(&slot) => return,
             StageState::Waiting if !queue.wanted.contains(&slot) => {
                 self.lanes[lane as usize].wanted.push_back(slot);
@@ -359,7 +362,7 @@ impl Core {
             } else {
                 self.early.push(Early::Op(op));
             }
-            return;
+            return; // It goes on with the map, or is given up.
         }
         self.pace.note_op(cx.usec, op.traffic());
         match self.by_id.get(&pgid) {
@@ -382,7 +385,7 @@ impl Core {
                 return dropped!(cx.perf.dropped, DropReason::PeerEarly);
             }
             self.early.push(Early::Peer(from, msg));
-            return;
+            return; // It goes on with the map.
         }
         let slot = match self.by_id.get(&msg.pgid) {
             Some(&slot) => slot,
@@ -402,6 +405,10 @@ impl Core {
 
     /// An answer of the store.
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
+        if !self.pgs.contains_key(&token.slot()) {
+            // The PG was deleted while the store worked.
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; token = token.0);
+        }
         self.with(token.slot(), cx, |pg, cx| pg.handle_store(token, reply, cx));
         self.grant_trims(cx);
         self.grant_copies(cx);
@@ -447,7 +454,7 @@ impl Core {
             .map(|op| (op.client.conn, Arc::clone(&op.client)))
             .collect();
         if late.is_empty() {
-            return;
+            return; // Others wait on.
         }
         self.early
             .retain(|e| !e.op().is_some_and(|op| late.contains_key(&op.client.conn)));
@@ -491,6 +498,11 @@ impl Core {
 
     /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
     pub fn handle_map(&mut self, map: Arc<dyn ClusterMap>, gap: bool, up: bool, cx: &mut Ctx<'_>) {
+        invariant!(
+            map.epoch() >= self.map.epoch(),
+            "maps whose epochs ascend";
+            osd = self.whoami, newest = self.map.epoch(), epoch = map.epoch()
+        );
         self.split(&*map, &map, cx);
         self.map = Arc::clone(&map);
         self.up = up;

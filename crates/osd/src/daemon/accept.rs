@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spirula_denc::{EntityAddr, EntityName, EntityType};
+use spirula_invariant::dropped;
 use spirula_monc::{RefusalLog, Seat, TicketAuth};
 use spirula_msgr::{Acceptor, Connection, Sender};
 use spirula_proto::osd::{MOsdBackoff, MOsdOp};
@@ -14,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::auth::{CapAccess, PeerInfo, Secrets};
+use super::dropped::Dropped;
 use super::heap::LARGE;
 use super::shell::Shared;
 use super::state::Osd;
@@ -194,7 +196,7 @@ impl Osd {
 async fn serve_client(shell: &Shared, mut connection: Connection, info: PeerInfo) {
     let name = info.name.clone();
     let Some(seat) = shell.guests.admit(&name, &mut connection) else {
-        return;
+        return; // There are too many, which was said.
     };
     let (conn, held) = open(shell, &connection, info, &seat);
     let sender = connection.sender().clone();
@@ -228,7 +230,7 @@ fn client_message(shell: &Shared, conn: u64, sender: &Sender, msg: &RawMessage) 
         MsgType::OSD_BACKOFF => msg.decode::<MOsdBackoff>().map(drop),
         MsgType::PING => Ok(()),
         kind => {
-            tracing::debug!("a client sent {kind}");
+            shell.with(|o| dropped!(o.perf.dropped, Dropped::Misdirected; connection = conn, kind = kind));
             Ok(())
         }
     }

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
+use spirula_invariant::dropped;
 use spirula_maps::OsdMap;
 use spirula_msgr::{Connection, Sender};
 use spirula_proto::internal::heartbeat::Heartbeat;
 use spirula_proto::{MsgType, RawMessage};
 
+use super::dropped::{DropCounts, Dropped};
 use super::links::Cut;
 use super::shell::Shared;
 use super::state::Osd;
@@ -61,9 +63,9 @@ pub(super) struct BeatLinks {
 
 impl BeatLinks {
     /// Sends a ping, connecting first where there is no connection.
-    pub(super) fn send(&mut self, peer: BeatPeer, msg: RawMessage, map: &OsdMap) {
+    pub(super) fn send(&mut self, peer: BeatPeer, msg: RawMessage, map: &OsdMap, dropped: &mut DropCounts) {
         let Some(addr) = peer.1.addr(map, peer.0).filter(|_| !self.stopped) else {
-            return;
+            return dropped!(dropped, Dropped::Ping; osd = peer.0);
         };
         let link = self.links.entry(peer).or_insert_with(|| Link {
             addr,
@@ -79,7 +81,7 @@ impl BeatLinks {
             Some(s) if s.queued_bytes() < MAX_QUEUED => {
                 s.send(msg);
             }
-            Some(_) => {}
+            Some(_) => dropped!(dropped, Dropped::Ping; osd = peer.0),
             None => {
                 link.waiting = Some(msg);
                 if link.cut.is_none() && !self.wanted.contains(&peer) {
@@ -211,18 +213,19 @@ impl Osd {
 async fn receive(shell: &Shared, peer: BeatPeer, addr: EntityAddr, mut connection: Connection) {
     let sender = connection.sender().clone();
     if !shell.with(|o| o.beat_link_up(peer, addr, &sender)) {
-        return;
+        return; // The peer has moved meanwhile, or is none any more.
     }
     while let Ok(msg) = connection.recv().await {
         if msg.kind() != MsgType::HEARTBEAT {
-            tracing::debug!("osd.{} sent {} among heartbeats", peer.0, msg.kind());
+            let kind = msg.kind();
+            shell.with(|o| dropped!(o.perf.dropped, Dropped::Misdirected; osd = peer.0, kind = kind));
             continue;
         }
         match msg.decode::<Heartbeat>() {
             Ok(beat) => shell.with(|o| o.heartbeat_answer(peer, &beat)),
             Err(e) => {
                 tracing::warn!("osd.{}: {e}", peer.0);
-                return;
+                break;
             }
         }
     }
@@ -232,7 +235,14 @@ async fn receive(shell: &Shared, peer: BeatPeer, addr: EntityAddr, mut connectio
 pub(super) async fn serve(shell: &Shared, mut connection: Connection, osd: i32) {
     let sender = connection.sender().clone();
     while let Ok(msg) = connection.recv().await {
-        if msg.kind() != MsgType::HEARTBEAT || sender.queued_bytes() > MAX_QUEUED {
+        if msg.kind() != MsgType::HEARTBEAT {
+            let kind = msg.kind();
+            shell.with(|o| dropped!(o.perf.dropped, Dropped::Misdirected; osd = osd, kind = kind));
+            continue;
+        }
+        if sender.queued_bytes() > MAX_QUEUED {
+            // It does not read the answers to its pings before.
+            shell.with(|o| dropped!(o.perf.dropped, Dropped::Ping; osd = osd));
             continue;
         }
         match msg.decode::<Heartbeat>() {
@@ -243,7 +253,7 @@ pub(super) async fn serve(shell: &Shared, mut connection: Connection, osd: i32) 
             }
             Err(e) => {
                 tracing::warn!("osd.{osd}: {e}");
-                return;
+                break;
             }
         }
     }

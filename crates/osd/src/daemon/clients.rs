@@ -7,9 +7,11 @@ use std::sync::{Arc, Weak};
 use serde_json::{Value, json};
 use spirula_buf::Pool;
 use spirula_denc::EntityName;
+use spirula_invariant::dropped;
 use spirula_msgr::{QueueAccount, Sender};
 use spirula_proto::RawMessage;
 
+use super::dropped::{DropCounts, Dropped};
 use super::maps::Maps;
 use super::unread::HungUp;
 use crate::core::Core;
@@ -64,10 +66,11 @@ impl Clients {
         party
     }
 
-    /// Sends a message to a client, as long as it is connected: it asks again on its next connection.
-    pub(super) fn send(&self, client: &Client, msg: RawMessage) {
-        if let Some(s) = self.sessions.get(&client.conn) {
-            s.sender.send(msg);
+    /// Sends a message to a client, as long as it is connected.
+    pub(super) fn send(&self, client: &Client, msg: RawMessage, dropped: &mut DropCounts) {
+        match self.sessions.get(&client.conn) {
+            Some(s) => drop(s.sender.send(msg)),
+            None => dropped!(dropped, Dropped::ToGoneClient; client = client.name),
         }
     }
 
@@ -85,11 +88,10 @@ impl Clients {
 
     /// Sends a client the maps after `epoch`, once.
     pub(super) fn share_map(&self, conn: u64, epoch: u32, maps: &Maps) {
-        let Some(s) = self.sessions.get(&conn) else {
-            return; // It has gone.
-        };
-        let known = s.epoch.get().max(epoch);
-        if let Some(msg) = maps.since(known) {
+        // A client that has gone asks for maps when it comes again.
+        if let Some(s) = self.sessions.get(&conn)
+            && let Some(msg) = maps.since(s.epoch.get().max(epoch))
+        {
             s.epoch.set(maps.epoch());
             s.sender.send(msg);
         }

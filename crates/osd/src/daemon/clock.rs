@@ -40,7 +40,7 @@ impl ClockCheck {
     /// The monitor had the report at `stamp` on its clock; its word has come at `usec`.
     pub(super) fn acknowledged(&mut self, seq: u64, stamp: UTime, usec: u64) {
         let Some(sent) = self.sent.take_if(|s| s.seq == seq) else {
-            return;
+            return; // Only one report at a time is timed.
         };
         let round_trip_us = usec.saturating_sub(sent.usec);
         // Halfway, as far as anybody can know: the truth is within half the round trip of it.

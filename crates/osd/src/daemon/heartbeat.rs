@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use spirula_conf::options::Values;
 use spirula_denc::{EntityAddr, EntityAddrVec};
+use spirula_invariant::dropped;
 use spirula_maps::OsdMap;
 use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
 use spirula_proto::internal::report::{OsdFailureReport, OsdReport};
 use spirula_proto::{Blob, Payload, RawMessage};
 
 use super::beat_links::{BeatLinks, BeatPeer};
+use super::dropped::{DropCounts, Dropped};
 use super::maps::Maps;
 use super::mons::Mons;
 use super::setup::Setup;
@@ -106,6 +108,7 @@ pub(super) struct Beating<'a> {
     pub(super) pgs: &'a Core,
     pub(super) beats: &'a mut Beats,
     pub(super) mons: &'a Mons,
+    pub(super) dropped: &'a mut DropCounts,
     /// Nothing may grow here.
     pub(super) full: bool,
 }
@@ -153,7 +156,9 @@ impl Beating<'_> {
                     let msg = ping
                         .get_or_insert_with(|| Heartbeat::Ping(self.padded(stamp)).to_message())
                         .clone();
-                    self.beats.links.send((osd, net), msg, self.maps.map());
+                    self.beats
+                        .links
+                        .send((osd, net), msg, self.maps.map(), self.dropped);
                 }
                 Command::Redial(osd) => self.beats.links.redial(osd),
                 Command::Report(c) => self.complain(c),
@@ -209,9 +214,6 @@ impl Beating<'_> {
     /// The answers to a peer's ping.
     pub(super) fn asked(&self, osd: i32, ping: &Beat) -> Vec<RawMessage> {
         let map = self.maps.map();
-        if ping.fsid != map.fsid {
-            return Vec::new();
-        }
         let mut out = vec![Heartbeat::Pong(self.padded(ping.stamp)).to_message()];
         let index = usize::try_from(osd).unwrap_or(usize::MAX);
         let down_at = map.osd_info.get(index).map_or(0, |i| i.down_at);
@@ -251,8 +253,17 @@ impl Osd {
     /// A peer asks; returns the answers. An OSD that ends gives none.
     pub fn heartbeat_asked(&mut self, osd: i32, msg: &Heartbeat) -> Vec<RawMessage> {
         match msg {
+            Heartbeat::Ping(ping) if ping.fsid != self.maps.map().fsid => {
+                dropped!(self.perf.dropped, Dropped::Misdirected; osd = osd, fsid = ping.fsid);
+                Vec::new()
+            }
             Heartbeat::Ping(ping) if !self.life.is_stopping() => self.beating().asked(osd, ping),
-            _ => Vec::new(),
+            // It is to be found down soon.
+            Heartbeat::Ping(_) => Vec::new(),
+            _ => {
+                dropped!(self.perf.dropped, Dropped::Misdirected; osd = osd);
+                Vec::new()
+            }
         }
     }
 
@@ -264,7 +275,7 @@ impl Osd {
                 self.boot_if_awaited();
             }
             Heartbeat::YouDied(_) => self.mons.want_newer_map(self.maps.epoch()),
-            _ => {}
+            _ => dropped!(self.perf.dropped, Dropped::Misdirected; osd = peer.0),
         }
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spirula_denc::{EntityAddr, EntityType};
+use spirula_invariant::{dropped, impossible};
 use spirula_msgr::Sender;
 use spirula_proto::{MsgType, RawMessage};
 
+use super::dropped::{DropCounts, Dropped};
 use super::maps::Maps;
 use super::shell::Shared;
 use super::state::Osd;
@@ -41,7 +43,7 @@ pub(super) struct Links {
 
 impl Links {
     /// Sends, connecting first where there is no connection. An OSD that is down gets nothing.
-    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, maps: &Maps) {
+    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, maps: &Maps, dropped: &mut DropCounts) {
         let map = maps.map();
         let Some(addr) = map
             .cluster_addrs(osd)
@@ -49,7 +51,7 @@ impl Links {
             .and_then(|a| a.v2())
             .copied()
         else {
-            return;
+            return dropped!(dropped, Dropped::ToDown; osd = osd);
         };
         let link = self.links.entry(osd).or_insert_with(|| Link {
             addr,
@@ -71,6 +73,8 @@ impl Links {
             None => {
                 if link.queue.len() < QUEUE {
                     link.queue.push(msg);
+                } else {
+                    dropped!(dropped, Dropped::ToQueue; osd = osd);
                 }
                 if !link.running {
                     link.running = true;
@@ -125,9 +129,10 @@ impl Links {
 
     /// A connection that was asked for is being made.
     pub(super) fn started(&mut self, osd: i32, cut: Cut) {
-        if let Some(link) = self.links.get_mut(&osd) {
-            link.cut = Some(cut);
-        }
+        let Some(link) = self.links.get_mut(&osd) else {
+            impossible!("a connection that was asked for"; osd = osd);
+        };
+        link.cut = Some(cut);
     }
 
     /// A connection stands; returns whether it is wanted.
@@ -217,7 +222,7 @@ impl Osd {
                 self.drive(|core, cx| core.handle_peer(osd, m, cx));
             }
             MsgType::HEARTBEAT => self.space.note(osd, &msg.decode()?),
-            kind => tracing::debug!("osd.{osd} sent {kind}"),
+            kind => dropped!(self.perf.dropped, Dropped::Misdirected; osd = osd, kind = kind),
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod clock;
 mod commands;
 mod compact;
 mod config;
+mod dropped;
 mod event_fd;
 mod heap;
 mod heartbeat;

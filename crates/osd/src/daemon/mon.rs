@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spirula_invariant::dropped;
 use spirula_monc::Event;
 use spirula_proto::internal::report::OsdReportReply;
 use spirula_proto::mon::MConfig;
@@ -9,6 +10,7 @@ use spirula_proto::{MsgType, RawMessage};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::auth::Secrets;
+use super::dropped::Dropped;
 use super::shell::Shared;
 use super::state::Osd;
 
@@ -86,7 +88,7 @@ impl Osd {
                 OsdReportReply::GoDown(g) => tracing::info!("the monitors have this OSD down: {}", g.reason),
             },
             MsgType::IMAGE_IO_QUERY => self.image_io_query(msg)?,
-            kind => tracing::debug!("a monitor sent {kind}"),
+            kind => dropped!(self.perf.dropped, Dropped::Misdirected; from = "a monitor", kind = kind),
         }
         Ok(())
     }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use spirula_invariant::dropped;
 use spirula_msgr::Sender;
 use spirula_proto::RawMessage;
 
+use super::dropped::{DropCounts, Dropped};
 use super::links::Links;
 use super::maps::Maps;
 
@@ -36,19 +38,20 @@ impl Peers {
         }
     }
 
-    /// Answers on the connection on which an OSD asks. Lost where that has ended: the OSD asks again.
-    pub(super) fn answer(&self, osd: i32, msg: RawMessage) {
-        if let Some((_, sender)) = self.incoming.get(&osd) {
-            sender.send(msg);
+    /// Answers on the connection on which an OSD asks.
+    pub(super) fn answer(&self, osd: i32, msg: RawMessage, dropped: &mut DropCounts) {
+        match self.incoming.get(&osd) {
+            Some((_, sender)) => drop(sender.send(msg)),
+            None => dropped!(dropped, Dropped::ToGoneOsd; osd = osd),
         }
     }
 
     /// Sends to an OSD, or from OSD `me` to itself.
-    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, me: i32, maps: &Maps) {
+    pub(super) fn send(&mut self, osd: i32, msg: RawMessage, me: i32, maps: &Maps, dropped: &mut DropCounts) {
         if osd == me {
             self.to_self.push_back(msg);
         } else {
-            self.links.send(osd, msg, maps);
+            self.links.send(osd, msg, maps, dropped);
         }
     }
 

@@ -5,6 +5,7 @@ use spirula_asok::perf::{Axis, BUCKETS, Counter, Grid, Histogram, Logger, Values
 use spirula_invariant::Reason;
 use spirula_proto::osd::MOsdOpReply;
 
+use super::dropped::DropCounts;
 use super::state::Osd;
 use crate::pg::describe::OpRecord;
 use crate::pg::image_io::ImageIo;
@@ -122,6 +123,8 @@ pub(super) struct Perf {
     both_out: Grid,
     /// What the core counts.
     pub(super) core: CorePerf,
+    /// Messages that the daemon dropped.
+    pub(super) dropped: DropCounts,
     /// What it counts of block images.
     pub(super) images: ImageIo,
     /// Commits at the last report.
@@ -437,7 +440,7 @@ pub(super) fn command(o: &Osd, prefix: &str, of: (&str, &str)) -> Option<serde_j
 fn gauges(o: &Osd) -> Vec<Counter> {
     let pgs = o.core.pg_counts();
     let (hits, total) = o.perf.core.contexts;
-    let dropped = &o.perf.core.dropped;
+    let (dropped, ours) = (&o.perf.core.dropped, &o.perf.dropped);
     let s = o.io.store.statfs();
     vec![
         gauge("numpg", pgs.all as u64, "Placement groups"),
@@ -483,6 +486,7 @@ fn gauges(o: &Osd) -> Vec<Counter> {
     ]
     .into_iter()
     .chain(dropped.iter().map(|(r, n)| count(r.name(), n, r.help())))
+    .chain(ours.iter().map(|(r, n)| count(r.name(), n, r.help())))
     .collect()
 }
 

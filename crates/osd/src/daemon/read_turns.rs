@@ -1,5 +1,6 @@
 //! Reads that wait for room: each client has its turn, and each of its connections.
 
+use spirula_invariant::impossible;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::store_reads::Deferred;
@@ -24,7 +25,7 @@ impl<Q: Default> Turns<Q> {
     /// Whoever is in this place of the order has had a turn, or nothing waits there any more.
     fn had_turn(&mut self, place: usize, is_empty: bool) {
         let Some(key) = self.order.remove(place) else {
-            return;
+            impossible!("a place in the order of turns"; place = place);
         };
         if is_empty {
             self.queues.remove(&key);

@@ -251,7 +251,7 @@ impl Reporting<'_> {
         let slow = slow_ops.0 > 0 && is_tick || slow_ops.0 != self.reports.slow_ops;
         if pgs.is_empty() && !everything && !slow {
             self.reports.quiet += u32::from(is_tick);
-            return;
+            return; // The monitors know all of it.
         }
         self.reports.slow_ops = slow_ops.0;
         self.reports.quiet = 0;

@@ -51,7 +51,7 @@ impl Reporting<'_> {
     /// Tells the cluster log of slow requests, now and then.
     pub(super) fn log_slow_ops(&mut self) {
         if !self.reports.is_line_due(LINE_TICKS) || self.slow_ops().0 == 0 {
-            return;
+            return; // Not yet, or there are none.
         }
         let (now, limit) = (self.setup.usec(), self.complaint_usec());
         let age = |op: &OpRecord| now.saturating_sub(op.stamps.received);

@@ -92,7 +92,7 @@ impl Space {
         match msg {
             Heartbeat::Room(beat) if beat.full => drop(self.full.insert(osd)),
             Heartbeat::Room(_) => drop(self.full.remove(&osd)),
-            _ => {}
+            Heartbeat::Ping(_) | Heartbeat::Pong(_) | Heartbeat::YouDied(_) => {}
         }
     }
 
@@ -232,7 +232,7 @@ impl Spacing<'_> {
             available < reserve
         };
         if is_full == was_full {
-            return;
+            return; // Others know it.
         }
         if is_full {
             tracing::warn!(available, reserve, "no room left: nothing may grow");

@@ -34,11 +34,11 @@ impl Standing<'_> {
     /// Asks to be marked up, unless the newest map has this process up already.
     pub(super) fn boot_if_down(&mut self) {
         if self.life.is_stopping() || self.maps.epoch() == 0 || self.is_up() || !self.mons.has_secrets() {
-            return;
+            return; // It can't be up, or need not ask.
         }
         if self.maps.map().is_flagged(self.setup.cfg.id, OsdState::NOUP) {
             tracing::info!("osdmap NOUP flag is set, waiting for it to clear");
-            return;
+            return; // The next map may clear it.
         }
         if let Err(few) = self.heartbeats.may_boot(self.setup.usec()) {
             tracing::debug!(
@@ -46,7 +46,7 @@ impl Standing<'_> {
                 few.up,
                 few.peers
             );
-            return;
+            return; // Heartbeats call again when more answer.
         }
         let sb = self.store.superblock();
         let (uuid, size) = (Fsid(sb.osd_uuid), self.store.total());
@@ -123,10 +123,10 @@ impl Standing<'_> {
             if self.life.boot_epoch == 0 {
                 self.life.boot_epoch = self.setup.info(map).up_from;
             }
-            return;
+            return; // As it should be.
         }
         if self.life.is_stopping() {
-            return;
+            return; // It is down on purpose.
         }
         // Whoever starts it after that wants it to run again.
         if map.state(me).contains(OsdState::STOP) && self.life.boot_epoch != 0 {
@@ -134,7 +134,7 @@ impl Standing<'_> {
             return self.life.leave();
         }
         if !was_up {
-            return;
+            return; // Not a change: it boots.
         }
         if !map.exists(me) {
             tracing::error!("map says i do not exist. shutting down.");

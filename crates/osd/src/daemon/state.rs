@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use spirula_buf::Pool;
 use spirula_conf::options::Values;
+use spirula_invariant::{dropped, impossible};
 use spirula_maps::{HObject, ObjectName, snap};
 use spirula_monc::MonClient;
 use spirula_proto::internal::report::PgTempWanted;
@@ -20,6 +21,7 @@ use super::OsdError;
 use super::alarms::Alarms;
 use super::clients::Clients;
 use super::config::OsdConfig;
+use super::dropped::Dropped;
 use super::heartbeat::{Beating, Beats};
 use super::host::Host;
 use super::life::Life;
@@ -159,6 +161,7 @@ impl Osd {
             pgs: &self.core,
             beats: &mut self.beats,
             mons: &self.mons,
+            dropped: &mut self.perf.dropped,
             full: self.space.full.contains(&self.setup.id()),
         }
     }
@@ -278,7 +281,9 @@ impl Osd {
                 let id = self.setup.id();
                 match PeerMessage::from_raw(&msg) {
                     Ok(m) => self.run_core(|core, cx| core.handle_peer(id, m, cx)),
-                    Err(error) => tracing::error!(%error, "a message to this OSD itself"),
+                    Err(error) => {
+                        impossible!("a message to this OSD itself that it understands"; error = error)
+                    }
                 }
             } else {
                 break;
@@ -326,8 +331,11 @@ impl Osd {
                 self.io.listing().list_records(token, &from, to, max)?
             }
             Output::Send { osd, msg, reply } => match reply {
-                true => self.peers.answer(osd, msg),
-                false => self.peers.send(osd, msg, self.setup.id(), &self.maps),
+                true => self.peers.answer(osd, msg, &mut self.perf.dropped),
+                false => {
+                    let (me, dropped) = (self.setup.id(), &mut self.perf.dropped);
+                    self.peers.send(osd, msg, me, &self.maps, dropped);
+                }
             },
             Output::Reply {
                 client,
@@ -339,9 +347,12 @@ impl Osd {
                 self.perf.op_done(&reply, &stamps, self.usec(), record);
                 let mut msg = reply.to_message();
                 msg.header.data_off = data_off;
-                self.clients.send(&client, msg);
+                self.clients.send(&client, msg, &mut self.perf.dropped);
             }
-            Output::WatchNotify { client, msg } => self.clients.send(&client, msg.to_message()),
+            Output::WatchNotify { client, msg } => {
+                self.clients
+                    .send(&client, msg.to_message(), &mut self.perf.dropped);
+            }
             Output::HangUp { client } => self.clients.hang_up_on(&client),
             Output::Alarm { usec } => self.alarms.set(usec),
             Output::Alive { epoch } => {
@@ -373,7 +384,7 @@ impl Osd {
                 Err(e) => return self.fail(e.into()),
             };
             if ready.is_empty() {
-                return;
+                break;
             }
             // The daemon does not wait for its own records.
             for (token, reply) in ready.into_iter().filter(|(t, _)| t.slot() != DAEMON_SLOT) {
@@ -389,7 +400,8 @@ impl Osd {
     pub fn client_op(&mut self, conn: u64, msg: &RawMessage) -> spirula_proto::Result<()> {
         let m: MOsdOp = msg.decode()?;
         let Some(s) = self.clients.sessions.get(&conn) else {
-            return Ok(()); // It was hung up on.
+            dropped!(self.perf.dropped, Dropped::FromGoneClient; connection = conn);
+            return Ok(());
         };
         let client = Arc::clone(&s.client);
         s.epoch.set(s.epoch.get().max(m.epoch));

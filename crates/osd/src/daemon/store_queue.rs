@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use spirula_invariant::impossible;
 use spirula_store::Transaction;
 
 use crate::pg::{Claim, Token};
@@ -42,11 +44,12 @@ impl StoreQueue {
     pub(super) fn pop(&mut self) -> Option<Submission> {
         let first = self.waiting.pop_front()?;
         let slot = first.token.slot();
-        if let Some(n) = self.by_slot.get_mut(&slot) {
-            *n -= 1;
-            if *n == 0 {
-                self.by_slot.remove(&slot);
-            }
+        let Entry::Occupied(mut n) = self.by_slot.entry(slot) else {
+            impossible!("a transaction that waits to be counted for its PG"; slot = slot);
+        };
+        *n.get_mut() -= 1;
+        if *n.get() == 0 {
+            n.remove();
         }
         Some(first)
     }

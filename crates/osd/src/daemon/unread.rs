@@ -110,7 +110,7 @@ impl Lines {
     fn say(&mut self, now: Instant, entity: &str, why: Why) {
         if self.said.is_some_and(|at| now.duration_since(at) < PAUSE) {
             self.unsaid += 1;
-            return;
+            return; // The next line counts it.
         }
         let what = match why {
             Why::Still => "reads nothing",
@@ -135,7 +135,7 @@ pub(super) async fn watch(shell: Shared) {
             let starved = o.io.starved();
             if starved.is_none() && !shell.guests.is_full() {
                 readers.0.clear();
-                return;
+                return; // Slow readers are in nobody's way.
             }
             let connections = o.clients.sessions.iter().map(|(conn, s)| {
                 let sender = &s.sender;

@@ -53,7 +53,7 @@ fn add_places(map: &OsdMap, me: i32, up: &[i32], wish: &Wish, out: &mut BTreeSet
     rest.sort_by_key(|o| hash32_2(me.cast_unsigned(), o.cast_unsigned()));
     for osd in rest {
         if seen.len() > limit {
-            return;
+            break;
         }
         if seen.insert(of(osd)) {
             out.insert(osd);

@@ -260,7 +260,9 @@ impl Heartbeats {
 
     /// A peer has answered. `wall` is the time in seconds since 1970, for the ping times.
     pub fn answered(&mut self, osd: i32, net: Net, stamp: u64, now: u64, wall: u32, out: &mut Vec<Command>) {
-        let Some(p) = self.peers.get_mut(&osd) else { return };
+        let Some(p) = self.peers.get_mut(&osd) else {
+            return; // It was a peer when it was asked.
+        };
         p.answered(net, stamp, now, wall, self.settings.minute);
         if p.reported && p.is_healthy(now) {
             p.reported = false;
@@ -271,9 +273,11 @@ impl Heartbeats {
     /// Nobody listens at a peer's address: its process is gone.
     pub fn refused(&mut self, osd: i32, now: u64, out: &mut Vec<Command>) {
         if !self.up || !self.settings.fast_fail {
-            return;
+            return; // Nobody listens to an OSD that is down, or the silence is to be waited for.
         }
-        let Some(p) = self.peers.get_mut(&osd) else { return };
+        let Some(p) = self.peers.get_mut(&osd) else {
+            return; // Those whose peer it is complain.
+        };
         if p.refused.is_none_or(|t| now.saturating_sub(t) > REFUSED_AGAIN) {
             p.refused = Some(now);
             out.push(complaint(osd, FailureKind::IMMEDIATE, 0));

@@ -86,8 +86,7 @@ impl Peer {
     /// The answer to a ping has come on one network. One that is answered on both stands for all before it.
     pub(super) fn answered(&mut self, net: Net, stamp: u64, now: u64, wall: u32, span: u64) {
         let Some(at) = self.pings.iter().position(|p| p.stamp == stamp) else {
-            // Newer ones were answered already.
-            return;
+            return; // Newer ones were answered already.
         };
         self.last_rx[net as usize] = now;
         let ping = &mut self.pings[at];

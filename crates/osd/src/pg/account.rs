@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spirula_buf::{Charge, Pool};
+use spirula_invariant::invariant;
 use spirula_msgr::QueueAccount;
 
 /// Requests of a connection that may wait or be under way before its socket is not read any more. Official clients have 1024 at most, at all
@@ -11,6 +12,16 @@ use spirula_msgr::QueueAccount;
 const MOST_REQUESTS: usize = 2048;
 /// Bytes of them besides their payload, which has a budget of its own: 4 KiB for each.
 const MOST_BYTES: usize = MOST_REQUESTS * 4096;
+
+/// Gives back what was charged.
+fn give_back(charged: &AtomicUsize, much: usize) {
+    let before = charged.fetch_sub(much, Ordering::Relaxed);
+    invariant!(
+        before >= much,
+        "what is charged to a client to be given back once";
+        charged = before, given_back = much
+    );
+}
 
 /// What the requests of a connection take while they wait or are under way.
 #[derive(Debug, Default)]
@@ -100,22 +111,22 @@ impl Hold {
         let copies = std::mem::take(&mut self.copies);
         self.bytes -= copies;
         let held = &*self.of;
-        held.bytes.fetch_sub(copies, Ordering::Relaxed);
-        held.party.held.fetch_sub(copies, Ordering::Relaxed);
-        held.party.totals.held.fetch_sub(copies, Ordering::Relaxed);
-        held.party.totals.copies.fetch_sub(copies, Ordering::Relaxed);
+        give_back(&held.bytes, copies);
+        give_back(&held.party.held, copies);
+        give_back(&held.party.totals.held, copies);
+        give_back(&held.party.totals.copies, copies);
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         let held = &*self.of;
-        held.requests.fetch_sub(1, Ordering::Relaxed);
-        held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        held.payload.fetch_sub(self.payload, Ordering::Relaxed);
-        held.party.held.fetch_sub(self.bytes, Ordering::Relaxed);
-        held.party.totals.held.fetch_sub(self.bytes, Ordering::Relaxed);
-        held.party.totals.copies.fetch_sub(self.copies, Ordering::Relaxed);
+        give_back(&held.requests, 1);
+        give_back(&held.bytes, self.bytes);
+        give_back(&held.payload, self.payload);
+        give_back(&held.party.held, self.bytes);
+        give_back(&held.party.totals.held, self.bytes);
+        give_back(&held.party.totals.copies, self.copies);
     }
 }
 
@@ -232,7 +243,7 @@ impl Party {
     }
 
     pub(super) fn sub_watch_bytes(&self, bytes: usize) {
-        self.watch_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        give_back(&self.watch_bytes, bytes);
     }
 }
 
@@ -276,9 +287,9 @@ impl Room {
     pub fn set(&mut self, bytes: usize, heap: usize) {
         if let Some(party) = &self.party {
             party.reading.fetch_add(bytes, Ordering::Relaxed);
-            party.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+            give_back(&party.reading, self.bytes);
             party.totals.reading.fetch_add(bytes, Ordering::Relaxed);
-            party.totals.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+            give_back(&party.totals.reading, self.bytes);
             self.bytes = bytes;
         }
         if let Some(charge) = self.heap.first_mut() {
@@ -290,8 +301,8 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         if let Some(party) = &self.party {
-            party.reading.fetch_sub(self.bytes, Ordering::Relaxed);
-            party.totals.reading.fetch_sub(self.bytes, Ordering::Relaxed);
+            give_back(&party.reading, self.bytes);
+            give_back(&party.totals.reading, self.bytes);
         }
     }
 }

@@ -199,17 +199,19 @@ impl Serving<'_> {
             let readable = self.role.has_lease(&self.site.cfg, cx.usec);
             let removed = &self.site.pool.snaps.removed;
             let Some(c) = self.ops.contexts.find(key) else {
-                return;
+                return; // Its ops were sent elsewhere, or refused.
             };
-            let Some(mut op) = c.next_op() else { return };
+            let Some(mut op) = c.next_op() else {
+                return; // None waits.
+            };
             let Some(state) = &c.state else {
                 c.queue.push_front(op);
-                return;
+                return; // It is being looked up, which ends here again.
             };
             match next_step(&self.site.cfg, c, state, &mut op, removed, readable) {
                 Step::Wait => {
                     c.queue.push_front(op);
-                    return;
+                    return; // The op that is under way ends here again.
                 }
                 Step::Lease => {
                     c.queue.push_front(op);
@@ -279,7 +281,7 @@ impl Serving<'_> {
             }
             match self.repairing().await_repair(&damaged, r.op, cx) {
                 Some(op) => r.op = op,
-                None => return,
+                None => return, // It waits for the repair.
             }
         }
         if r.answers.is_empty() {
@@ -293,7 +295,7 @@ impl Serving<'_> {
         if let Some(c) = self.ops.contexts.find(&key).filter(|c| writes && c.reading > 0) {
             c.answers = r.answers;
             c.queue.push_front(r.op);
-            return;
+            return; // The last of the reads ends here again.
         }
         self.execute(r, cx);
         self.pump(&key, cx);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::UTime;
-use spirula_invariant::{dropped, impossible};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::{EVersion, ReqId, SnapContext, SnapId};
 use spirula_proto::osd::{MOsdOpReply, OsdFlags};
 
@@ -22,8 +22,9 @@ use super::op_checks::op_mtime;
 use super::output::{Ctx, Output};
 use super::perf::DropReason;
 use super::reading::Reading;
-use super::role::Role;
+use super::role::{Active, Role};
 use super::serving::Serving;
+use super::site::Site;
 use super::store_queue::Commit;
 use super::txn::{MetaOp, ObjectOp, Txn, copied_bytes, log_bytes};
 
@@ -119,6 +120,14 @@ fn is_too_large(cfg: &PgConfig, old: &ObjectState, objects: &[(Bytes, Vec<Object
     log_bytes(objects) > cfg.max_logged || info > cfg.max_info && info > old.info.to_bytes().len()
 }
 
+/// What a primary has that serves. It alone writes, and stays one while it does.
+fn active<'a>(role: &'a mut Role, site: &Site) -> &'a mut Active {
+    match role {
+        Role::Active(a) => a,
+        _ => impossible!("a primary that serves, to write"; pg = site.pgid, epoch = site.map.epoch()),
+    }
+}
+
 impl Serving<'_> {
     /// Executes a request on the object as it is, and sends on what it changes.
     pub(super) fn execute_write(&mut self, mut r: Reading, cx: &mut Ctx<'_>) {
@@ -127,7 +136,7 @@ impl Serving<'_> {
             return self.answer_dup(r.op, cx);
         }
         if self.ops.dropped.overtakes(&r.op) {
-            return;
+            return; // Its client sends it again, after the one that was dropped.
         }
         let snap_context = self.site.snap_context(&r.op);
         let state = self.object_of(&r.op, &r.key, None);
@@ -162,7 +171,7 @@ impl Serving<'_> {
                 Some(e) => self.log_failure(op, Reply::failure(e, old_user_version), cx),
                 None => self.ops.dropped.note(&op, self.site),
             }
-            return;
+            return; // It was answered, or is sent again when there is room.
         }
         let result = limit_output(&mut op, result, &self.site.cfg);
         if result < 0 {
@@ -276,12 +285,13 @@ impl Serving<'_> {
         if let Some((op, _)) = &mut request {
             op.stamps.sub_ops_sent = cx.usec;
         }
-        let Role::Active(a) = &mut self.role else {
-            impossible!(
-                "a primary that serves, to change an object";
-                pg = self.site.pgid, epoch = self.site.map.epoch(), object = entry.object
-            );
-        };
+        let a = active(self.role, self.site);
+        let newest = a.in_flight.back().map_or(a.committed, |w| w.version);
+        invariant!(
+            version > newest,
+            "writes whose versions ascend";
+            pg = self.site.pgid, newest = newest, version = version, object = entry.object
+        );
         let change = backend::Change {
             pgid: self.site.pgid,
             id: self.lead.id,
@@ -375,7 +385,7 @@ impl Serving<'_> {
     /// Answers the writes that are durable everywhere now, in order.
     pub(super) fn advance(&mut self, cx: &mut Ctx<'_>) {
         let is_lonely = self.site.cfg.has_bug(Bug::AloneAck);
-        let Role::Active(a) = &mut self.role else { return };
+        let a = active(self.role, self.site);
         let peers = a.peers.iter().filter(|_| !is_lonely);
         let all = peers.map(|(_, v)| *v).fold(a.local, EVersion::min);
         for w in &mut a.in_flight {
@@ -388,7 +398,7 @@ impl Serving<'_> {
         }
         a.committed = a.committed.max(all);
         loop {
-            let Role::Active(a) = &mut self.role else { return };
+            let a = active(self.role, self.site);
             if a.in_flight.front().is_none_or(|w| w.version > a.committed) {
                 break;
             }
@@ -440,9 +450,9 @@ impl Serving<'_> {
     /// Sends the writes again that an OSD (or anyone) has not confirmed.
     pub(super) fn resend_writes(&mut self, only: Option<i32>, cx: &mut Ctx<'_>) {
         if self.site.cfg.has_bug(Bug::NoResend) {
-            return;
+            return; // As simulations want it.
         }
-        let Role::Active(a) = &mut self.role else { return };
+        let a = active(self.role, self.site);
         a.sent = cx.usec;
         for (osd, committed) in a.peers.iter().filter(|(o, _)| only.is_none_or(|x| x == *o)) {
             for w in a.in_flight.iter().filter(|w| w.version > *committed) {

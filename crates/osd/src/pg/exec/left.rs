@@ -57,10 +57,9 @@ impl Left {
 
     /// These watches end, as their object goes: their clients are to be told.
     pub(super) fn disconnect(&mut self, watchers: &Watchers) {
-        if watchers.is_empty() {
-            return;
+        if !watchers.is_empty() {
+            let gone = watchers.iter().map(|(key, _)| (*key, true));
+            self.effects().disconnects.extend(gone);
         }
-        let gone = watchers.iter().map(|(key, _)| (*key, true));
-        self.effects().disconnects.extend(gone);
     }
 }

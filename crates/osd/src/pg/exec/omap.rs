@@ -90,7 +90,7 @@ const PIECE: usize = 4096;
 fn put_value(out: &mut BytesList, w: &mut Writer, value: &Bytes) {
     if value.len() < PIECE {
         w.put(value);
-        return;
+        return; // Copied, as it is small.
     }
     w.count(value.len());
     out.push(std::mem::take(w).into_vec().into());

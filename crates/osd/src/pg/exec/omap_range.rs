@@ -37,7 +37,7 @@ impl Ranges<'_> {
     /// Looks ahead at the ops of a request.
     pub(super) fn announce(&mut self, ops: &[OsdOp]) {
         let Some(last) = ops.iter().rposition(|o| o.code == OpCode::OMAPRMKEYRANGE) else {
-            return;
+            return; // Nothing is to be known.
         };
         let sets = ops.iter().take(last).filter(|o| o.code == OpCode::OMAPSETVALS);
         let keys = sets.filter_map(|o| pairs(o).ok()).flatten().map(|(k, _)| k);
