@@ -73,3 +73,21 @@ impl Peers {
         self.links.hang_up();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spirula_proto::Payload;
+    use spirula_proto::internal::heartbeat::{Beat, Heartbeat};
+
+    use super::*;
+
+    #[test]
+    fn what_is_for_nobody_is_counted() {
+        let (mut peers, mut dropped) = (Peers::default(), DropCounts::default());
+        let msg = Heartbeat::Room(Beat::default()).to_message();
+        peers.answer(3, msg.clone(), &mut dropped);
+        peers.answer(4, msg, &mut dropped);
+        assert_eq!((dropped.of(Dropped::ToGoneOsd), dropped.total()), (2, 2));
+        assert!(peers.next_to_self().is_none());
+    }
+}

@@ -54,3 +54,24 @@ impl Calls {
         self.count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_answered_once() {
+        let mut calls = Calls::default();
+        let mut open = || {
+            let (token, to) = (Token::new(DAEMON_SLOT, 1), Bytes::new());
+            calls.open(Call::Records(Records { token, to, max: 1 }))
+        };
+        let (a, b) = (open(), open());
+        assert_ne!(a, b);
+        assert!(calls.close(a.0).is_some() && calls.close(a.0).is_none());
+        assert!(calls.close(b.0).is_some() && calls.close(7).is_none());
+        assert_eq!(calls.count(), 2);
+    }
+}

@@ -212,3 +212,28 @@ impl Writing<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "expected a durable transaction to have been submitted")]
+    fn nothing_is_durable_that_was_not_submitted() {
+        Writes::default().committed(Token::new(1, 1), 5);
+    }
+
+    #[test]
+    fn large_values_of_others_wait_for_those_that_are_not_durable() {
+        let mut w = Writes {
+            most_large: 100,
+            submitted: 1,
+            ..Writes::default()
+        };
+        assert!(w.takes_large(1000), "nothing is under way");
+        w.large.note(Token::new(1, 1), 60);
+        assert!(w.takes_large(40) && !w.takes_large(41));
+        w.committed(Token::new(1, 1), 5);
+        assert!(w.takes_large(1000) && w.is_flushed());
+    }
+}

@@ -312,6 +312,14 @@ mod tests {
     use super::*;
 
     #[test]
+    #[should_panic(
+        expected = "expected what is charged to a client to be given back once, charged 1, given_back 2"
+    )]
+    fn nothing_is_given_back_twice() {
+        give_back(&AtomicUsize::new(1), 2);
+    }
+
+    #[test]
     fn requests_count_until_they_are_dropped() {
         let held = Arc::new(Held::default());
         let holds: Vec<Hold> = (0..MOST_REQUESTS).map(|_| held.take(100, 4096)).collect();

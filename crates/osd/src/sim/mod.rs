@@ -3,6 +3,7 @@
 mod classes;
 mod copy;
 mod copying;
+mod core;
 mod dups;
 mod foreign;
 mod hostile;

@@ -1,0 +1,68 @@
+//! What the core holds its callers to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use spirula_denc::UTime;
+use spirula_maps::PgId;
+
+use super::map::FakeMap;
+use crate::core::Core;
+use crate::pg::config::PgConfig;
+use crate::pg::image_io::ImageIo;
+use crate::pg::info::PgInfo;
+use crate::pg::perf::{CorePerf, DropReason};
+use crate::pg::{Ctx, StoreReply, Token};
+
+/// A core with a map of this epoch and a pool.
+fn core(epoch: u32) -> Core {
+    Core::new(0, (0, 1), Arc::new(PgConfig::default()), Arc::new(map(epoch)))
+}
+
+fn map(epoch: u32) -> FakeMap {
+    let mut map = FakeMap::new(3);
+    map.add_pool(1, 3, 8);
+    map.epoch = epoch;
+    map
+}
+
+/// Hands an event to a core, and says how often it was dropped as late.
+fn run(core: &mut Core, f: impl FnOnce(&mut Core, &mut Ctx<'_>)) -> u64 {
+    let (mut out, mut perf, mut images) = (Vec::new(), CorePerf::default(), ImageIo::default());
+    let mut cx = Ctx {
+        now: UTime::ZERO,
+        usec: 1,
+        full: &BTreeSet::new(),
+        out: &mut out,
+        perf: &mut perf,
+        images: &mut images,
+        slow_after: u64::MAX,
+        described: None,
+    };
+    f(core, &mut cx);
+    perf.dropped.of(DropReason::StoreLate)
+}
+
+#[test]
+#[should_panic(expected = "invariant broken: expected a PG to be here once, pg 1.3, epoch 5")]
+fn a_pg_is_here_once() {
+    let mut core = core(5);
+    core.load(PgId::new(1, 3), PgInfo::default(), Vec::new());
+    core.load(PgId::new(1, 3), PgInfo::default(), Vec::new());
+}
+
+#[test]
+#[should_panic(expected = "invariant broken: expected maps whose epochs ascend, osd 0, newest 5, epoch 4")]
+fn no_older_map_comes_after_a_newer_one() {
+    run(&mut core(5), |core, cx| {
+        core.handle_map(Arc::new(map(4)), false, false, cx);
+    });
+}
+
+#[test]
+fn an_answer_for_a_pg_that_was_deleted_is_counted() {
+    let late = run(&mut core(5), |core, cx| {
+        core.handle_store(Token::new(77, 1), StoreReply::Committed, cx);
+    });
+    assert_eq!(late, 1);
+}
