@@ -142,8 +142,7 @@ impl Core {
 
     /// Adds a PG, and gives it what all of the reactor share.
     fn add(&mut self, slot: u32, mut pg: Pg) {
-        pg.share_watch_memory(self.watch_memory.clone());
-        pg.share_pace(self.pace.clone());
+        pg.share(self.watch_memory.clone(), self.pace.clone());
         let share = recent::share(self.pgs.len() + 1);
         if std::mem::replace(&mut self.remembered, share) != share {
             self.pgs.values_mut().for_each(|pg| pg.remember(share));
@@ -200,7 +199,7 @@ impl Core {
         let add = |(a, b): (usize, usize), (c, d): (usize, usize)| (a + c, b + d);
         self.pgs
             .values()
-            .map(Pg::memory)
+            .map(|pg| pg.seen().memory())
             .fold(PgMemory::default(), |all, pg| PgMemory {
                 contexts: add(all.contexts, pg.contexts),
                 log: add(all.log, pg.log),
@@ -209,7 +208,7 @@ impl Core {
 
     /// Object contexts in memory.
     pub fn cached_contexts(&self) -> usize {
-        self.pgs.values().map(Pg::cached_contexts).sum()
+        self.pgs.values().map(|pg| pg.seen().cached_contexts()).sum()
     }
 
     /// Forgets the object contexts that are not in use.
@@ -219,13 +218,13 @@ impl Core {
 
     /// Writes as primary that are not durable everywhere.
     pub fn writes_in_flight(&self) -> usize {
-        self.pgs.values().map(Pg::writes_in_flight).sum()
+        self.pgs.values().map(|pg| pg.seen().writes_in_flight()).sum()
     }
 
     /// How many PGs are here, by this OSD's part in them.
     pub fn pg_counts(&self) -> PgCounts {
         let mut counts = PgCounts::default();
-        self.pgs.values().for_each(|pg| pg.count_in(&mut counts));
+        self.pgs.values().for_each(|pg| pg.seen().count_in(&mut counts));
         counts
     }
 
@@ -233,7 +232,7 @@ impl Core {
     pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
         let early = self.early.iter().filter_map(Early::op);
         let early = early.map(|op| OpRecord::of(op, Progress::Delayed("wait for new map")));
-        early.chain(self.pgs.values().flat_map(Pg::op_records))
+        early.chain(self.pgs.values().flat_map(|pg| pg.seen().op_records()))
     }
 
     /// When the requests that wait or are under way were received.
@@ -243,23 +242,23 @@ impl Core {
             .iter()
             .filter_map(Early::op)
             .map(|op| op.stamps.received);
-        early.chain(self.pgs.values().flat_map(Pg::ops_received))
+        early.chain(self.pgs.values().flat_map(|pg| pg.seen().ops_received()))
     }
 
     /// Reports on the PGs that this OSD leads.
     pub fn reports(&self) -> impl Iterator<Item = PgReport> {
-        self.pgs.values().filter_map(Pg::report)
+        self.pgs.values().filter_map(|pg| pg.seen().report())
     }
 
     fn with(&mut self, slot: u32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Pg, &mut Ctx<'_>)) {
         if let Some(pg) = self.pgs.get_mut(&slot) {
             let _told = pg.at_work();
-            let before = (pg.trim_state(), turns::of(pg));
+            let before = (pg.seen().trim_state(), turns::of(pg));
             f(pg, cx);
             pg.settle(cx);
-            self.trims_changed |= pg.trim_state() != before.0;
+            self.trims_changed |= pg.seen().trim_state() != before.0;
             self.copies_changed |= turns::of(pg) != before.1;
-            if pg.is_gone() {
+            if pg.seen().is_gone() {
                 let pgid = pg.pgid();
                 self.pgs.remove(&slot);
                 self.by_id.remove(&pgid);
@@ -273,7 +272,7 @@ impl Core {
     fn stage_state(&self, lane: Lane, slot: u32) -> StageState {
         self.pgs
             .get(&slot)
-            .map_or(StageState::Idle, |pg| pg.stage_state(lane))
+            .map_or(StageState::Idle, |pg| pg.seen().stage_state(lane))
     }
 
     /// Lets the next staging objects begin, now that something happened to the PG in this place.
@@ -316,7 +315,7 @@ impl Core {
     /// Lets as many PGs trim snapshots at a time as may.
     fn grant_trims(&mut self, cx: &mut Ctx<'_>) {
         while std::mem::take(&mut self.trims_changed) {
-            let state = |s: &u32| self.pgs.get(s).map(Pg::trim_state);
+            let state = |s: &u32| self.pgs.get(s).map(|pg| pg.seen().trim_state());
             let slots = self.slots();
             let trimming = slots
                 .iter()
@@ -522,22 +521,19 @@ impl Core {
 
     fn split(&mut self, map: &dyn ClusterMap, shared: &Arc<dyn ClusterMap>, cx: &mut Ctx<'_>) {
         for slot in self.slots() {
-            let Some((pgid, old)) = self.pgs.get(&slot).map(|pg| (pg.pgid(), pg.split_for())) else {
+            let Some((pgid, old)) = self.pgs.get(&slot).map(|pg| (pg.pgid(), pg.seen().split_for())) else {
                 continue;
             };
             let Some(pool) = map.pool(pgid.pool).filter(|p| p.pg_num > old) else {
                 continue;
             };
-            for child in pgid.split_children(old, pool.pg_num) {
-                let child_slot = self.slot();
-                let Some(pg) = self.pgs.get_mut(&slot) else {
-                    continue;
-                };
-                let new = pg.split_off(child, child_slot, pool.pg_num, Arc::clone(shared), cx);
-                self.add(child_slot, new);
-            }
+            let children = pgid.split_children(old, pool.pg_num).into_iter();
+            let children: Vec<(PgId, u32)> = children.map(|child| (child, self.slot())).collect();
             if let Some(pg) = self.pgs.get_mut(&slot) {
-                pg.set_split_for(pool.pg_num);
+                let split = pg.split(&children, pool.pg_num, shared, cx);
+                for ((_, child_slot), new) in children.iter().zip(split) {
+                    self.add(*child_slot, new);
+                }
             }
         }
     }

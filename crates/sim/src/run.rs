@@ -231,10 +231,10 @@ impl World {
                 out += &format!("    {} {}\n", r.pgid, r.state.join("+"));
             }
             for pg in osd.core().pgs() {
-                if pg.ops_in_flight() > 0 || !pg.is_active() {
-                    out += &format!("    {}\n", pg.trace());
+                if pg.seen().ops_in_flight() > 0 || !pg.seen().is_active() {
+                    out += &format!("    {}\n", pg.seen().trace());
                 }
-                out += &pg.recollection();
+                out += &pg.seen().recollection();
             }
         }
         out + &self.waiting()

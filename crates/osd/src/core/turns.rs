@@ -7,7 +7,7 @@ use crate::pg::{BackfillState, Ctx, Pg};
 
 /// What decides about a PG's turns.
 pub(super) fn of(pg: &Pg) -> (BackfillState, Option<(u8, bool)>) {
-    (pg.backfill_state(), pg.incoming_bid())
+    (pg.seen().backfill_state(), pg.seen().incoming_bid())
 }
 
 /// PGs with how urgent each is, and whether it has its turn.
@@ -57,14 +57,14 @@ impl Core {
     fn held_copies(&self) -> Vec<u32> {
         let has_turn = |pg: &Pg| {
             matches!(
-                pg.backfill_state(),
+                pg.seen().backfill_state(),
                 BackfillState::Reserving | BackfillState::Running
             )
         };
         let held = self
             .pgs
             .iter()
-            .filter(|(_, pg)| has_turn(pg) && pg.is_copying_held());
+            .filter(|(_, pg)| has_turn(pg) && pg.seen().is_copying_held());
         let mut slots: Vec<u32> = held.map(|(slot, _)| *slot).collect();
         slots.sort_unstable();
         slots
@@ -72,14 +72,14 @@ impl Core {
 
     fn copying(&self, usec: u64) -> impl Iterator<Item = Bid> {
         let bid = move |(slot, pg): (&u32, &Pg)| {
-            let has_turn = match pg.backfill_state() {
+            let has_turn = match pg.seen().backfill_state() {
                 BackfillState::Idle => return None,
                 BackfillState::Waiting => false,
                 BackfillState::Reserving | BackfillState::Running => true,
             };
-            (has_turn || pg.may_copy(usec)).then(|| Bid {
+            (has_turn || pg.seen().may_copy(usec)).then(|| Bid {
                 slot: *slot,
-                priority: pg.copy_priority(),
+                priority: pg.seen().copy_priority(),
                 has_turn,
             })
         };
@@ -88,7 +88,7 @@ impl Core {
 
     fn incoming(&self) -> impl Iterator<Item = Bid> {
         let bid = |(slot, pg): (&u32, &Pg)| {
-            let (priority, has_turn) = pg.incoming_bid()?;
+            let (priority, has_turn) = pg.seen().incoming_bid()?;
             Some(Bid {
                 slot: *slot,
                 priority,

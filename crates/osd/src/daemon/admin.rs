@@ -211,7 +211,7 @@ fn query_of(o: &Osd, pgid: &str) -> Result<Value, Failure> {
 
 /// The report on a PG that this OSD leads.
 fn led(o: &Osd, pgid: &str) -> Result<PgReport, Failure> {
-    let report = pg(o, pgid)?.report();
+    let report = pg(o, pgid)?.seen().report();
     report.ok_or_else(|| failure(EAGAIN, format!("not primary for pgid {pgid}")))
 }
 
@@ -284,8 +284,8 @@ fn reservations(o: &Osd) -> Value {
 }
 
 fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
-    let info = pg.info().cloned().unwrap_or_default();
-    let report = pg.report();
+    let info = pg.seen().info().cloned().unwrap_or_default();
+    let report = pg.seen().report();
     let r = report.as_ref();
     let past: Vec<Value> = info
         .history
@@ -295,8 +295,8 @@ fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
         .collect();
     let state = r.map_or_else(|| "unknown".to_owned(), |r| r.state.join("+"));
     json!({
-        "snap_trimq": pg.trim_queue().to_string(),
-        "snap_trimq_len": pg.trim_queue().count(),
+        "snap_trimq": pg.seen().trim_queue().to_string(),
+        "snap_trimq_len": pg.seen().trim_queue().count(),
         "state": state,
         "epoch": r.map_or(0, |r| r.reported_epoch),
         "up": r.map(|r| r.up.clone()).unwrap_or_default(),
@@ -309,14 +309,14 @@ fn query(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
             "last_user_version": info.last_user_version,
             "history": {"last_epoch_started": info.last_epoch_started, "last_acting": info.last_acting, "past_intervals": past},
             "stats": {
-                "log_size": pg.log().len(),
+                "log_size": pg.seen().log().len(),
                 "stat_sum": {"num_objects": info.usage.objects, "num_bytes": info.usage.bytes},
                 "blocked_by": r.map(|r| r.blocked_by.clone()).unwrap_or_default(),
             },
             "incomplete": info.incomplete,
         },
         "recovery_state": [pg_states::now(pg, usec, map)],
-        "transitions": pg_states::transitions(&pg.transitions()),
+        "transitions": pg_states::transitions(&pg.seen().transitions()),
     })
 }
 

@@ -105,7 +105,7 @@ impl Clients {
     /// What `dump_clients` shows of them, one for each connection.
     pub(super) fn dump(&self, core: &Core) -> Value {
         let mut watches: BTreeMap<EntityName, usize> = BTreeMap::new();
-        for (_, (_, name), _) in core.pgs().flat_map(|pg| pg.watches()) {
+        for (_, (_, name), _) in core.pgs().flat_map(|pg| pg.seen().watches()) {
             *watches.entry(*name).or_default() += 1;
         }
         let mut connected: BTreeMap<&str, usize> = BTreeMap::new();

@@ -168,7 +168,7 @@ impl Beating<'_> {
 
     /// The OSDs that share PGs with this one.
     fn partners(&self) -> BTreeSet<i32> {
-        let members = self.pgs.pgs().flat_map(|pg| pg.members());
+        let members = self.pgs.pgs().flat_map(|pg| pg.seen().members());
         members.filter(|o| *o != self.setup.id()).collect()
     }
 

@@ -14,8 +14,8 @@ pub(super) fn history<'a>(pgs: impl Iterator<Item = &'a Pg>) -> Value {
     let all = pgs.iter().map(|pg| {
         json!({
             "pg": pg.pgid().to_string(),
-            "currently": pg.standing().0.name(),
-            "history": epochs(&pg.past_states()),
+            "currently": pg.seen().stands_since().0.name(),
+            "history": epochs(&pg.seen().past_states()),
         })
     });
     json!({"pgs": all.collect::<Vec<_>>()})
@@ -34,11 +34,11 @@ fn epochs(past: &[PastState]) -> Vec<Value> {
 
 /// Where a PG stands, since when, and what it waits for.
 pub(super) fn now(pg: &Pg, usec: u64, map: &OsdMap) -> Value {
-    let (state, since) = pg.standing();
+    let (state, since) = pg.seen().stands_since();
     let mut now =
-        json!({"name": state.name(), "enter_time": since.to_string(), "comment": pg.sentence(usec)});
+        json!({"name": state.name(), "enter_time": since.to_string(), "comment": pg.seen().sentence(usec)});
     if state == State::Down
-        && let (Some(report), Some(fields)) = (pg.report(), now.as_object_mut())
+        && let (Some(report), Some(fields)) = (pg.seen().report(), now.as_object_mut())
     {
         let lost_at = |osd: i32| {
             let info = usize::try_from(osd).ok().and_then(|at| map.osd_info.get(at));

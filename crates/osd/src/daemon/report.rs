@@ -201,7 +201,7 @@ impl Reporting<'_> {
     fn pool_statfs(&self) -> BTreeMap<i64, Blob> {
         let mut pools: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
         for pg in self.pgs.pgs() {
-            let Some(info) = pg.info() else { continue };
+            let Some(info) = pg.seen().info() else { continue };
             let (bytes, objects) = (info.usage.bytes.max(0) as u64, info.usage.objects.max(0) as u64);
             let pool = pools.entry(pg.pgid().pool.cast_signed()).or_default();
             pool.0 += bytes;

@@ -20,7 +20,7 @@ fn address(a: &EntityAddr) -> Value {
 
 /// The watches of the PGs that this OSD leads.
 pub(super) fn dump(core: &Core) -> Value {
-    let all = core.pgs().flat_map(|pg| pg.watches());
+    let all = core.pgs().flat_map(|pg| pg.seen().watches());
     all.map(|(object, (cookie, name), w)| {
         json!({
             "namespace": object.nspace.to_string(),

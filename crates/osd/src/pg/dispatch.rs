@@ -1,10 +1,9 @@
 //! Whom an answer of the store or a message of another OSD is for.
 
 use super::Pg;
-use super::message::{PeerBody, PeerMessage, PeeringId};
+use super::message::{PeerBody, PeerMessage};
 use super::output::{Ctx, StoreReply, Token};
 use super::perf::DropReason;
-use super::replica::handler::Following;
 use super::role::Role;
 use super::store_queue::{Commit, Pending};
 use spirula_invariant::{dropped, impossible};
@@ -14,14 +13,7 @@ impl Pg {
     pub fn handle_store(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
         let before = cx.perf.dropped.total();
         self.answered(token, reply, cx);
-        self.remember_dropped(before, None, cx);
-    }
-
-    /// Notes what was dropped since `before`, of an OSD or else of the store.
-    fn remember_dropped(&self, before: u64, from: Option<i32>, cx: &Ctx<'_>) {
-        if let Some(reason) = cx.perf.dropped.newest_since(before) {
-            self.recent.dropped(reason, from, cx.now);
-        }
+        self.recent.note_dropped(before, None, cx);
     }
 
     fn answered(&mut self, token: Token, reply: StoreReply, cx: &mut Ctx<'_>) {
@@ -100,7 +92,11 @@ impl Pg {
             Commit::Record => {}
         }
         if self.store.commits.is_empty() {
-            self.quiesced(cx);
+            // Answers claim only what is durable.
+            if !self.agree(cx, |a, cx| a.quiesced(cx)) && matches!(self.role, Role::Replica(_) | Role::Stray)
+            {
+                self.led().answer_query(cx);
+            }
         }
     }
 
@@ -115,7 +111,11 @@ impl Pg {
             ),
         }
         if self.store.commits.is_empty() {
-            self.quiesced(cx);
+            // Answers claim only what is durable.
+            if !self.agree(cx, |a, cx| a.quiesced(cx)) && matches!(self.role, Role::Replica(_) | Role::Stray)
+            {
+                self.led().answer_query(cx);
+            }
         }
     }
 
@@ -123,7 +123,7 @@ impl Pg {
     pub fn handle_peer(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
         let before = cx.perf.dropped.total();
         self.deliver(from, msg, cx);
-        self.remember_dropped(before, Some(from), cx);
+        self.recent.note_dropped(before, Some(from), cx);
     }
 
     fn deliver(&mut self, from: i32, msg: PeerMessage, cx: &mut Ctx<'_>) {
@@ -140,26 +140,26 @@ impl Pg {
                 trim_to,
                 stable,
                 txn,
-            } => self.as_replica(from, cx, |r, cx| {
+            } => self.serving().as_replica(from, cx, |r, cx| {
                 r.rep_op(from, id, prev, entry, (trim_to, stable), txn, cx)
             }),
             PeerBody::RepCommitted(v) => self.serving().rep_committed(from, v, cx),
-            PeerBody::Query => self.queried(from, id, cx),
+            PeerBody::Query => self.led().queried(from, id, cx),
             PeerBody::Notify { info, promised } => self.notified(from, id, info, promised, cx),
-            PeerBody::Lease { stamp, shared } => {
-                self.as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx))
-            }
+            PeerBody::Lease { stamp, shared } => self
+                .serving()
+                .as_replica(from, cx, |r, cx| r.lease_wanted(from, id, stamp, shared, cx)),
             PeerBody::LeaseGranted(stamp) => self.serving().lease_granted(from, stamp, cx),
-            PeerBody::ShareLease(stamp) => self.share_wanted(from, stamp, cx),
+            PeerBody::ShareLease(stamp) => self.serving().share_wanted(from, stamp, cx),
             PeerBody::LeaseShared {
                 stamp,
                 length,
                 stable,
                 epoch,
-            } => self.as_replica(from, cx, |r, cx| {
+            } => self.serving().as_replica(from, cx, |r, cx| {
                 r.lease_shared(from, id, (stamp, length, stable, epoch), cx)
             }),
-            PeerBody::GetLog => self.log_wanted(from, id, cx),
+            PeerBody::GetLog => self.led().log_wanted(from, id, cx),
             PeerBody::Log {
                 tail,
                 head,
@@ -179,8 +179,8 @@ impl Pg {
                 objects,
             } => self.receiving().scan(from, id, start, to, objects, cx),
             PeerBody::ScanAck(needed) => self.feeding().scan_acked(from, id, needed, cx),
-            PeerBody::Activate { info, log } => self.activate_member(from, id, info, log, cx),
-            PeerBody::Reserve(priority) => self.turn_wanted(from, id, priority, cx),
+            PeerBody::Activate { info, log } => self.led().activate_member(from, id, info, log, cx),
+            PeerBody::Reserve(priority) => self.led().turn_wanted(from, id, priority, cx),
             PeerBody::Reserved => drop(self.backfill(|b| b.turn_granted(from, cx))),
             PeerBody::Release => self.copying.incoming.released(from),
             PeerBody::Revoked => drop(self.backfill(|b| b.turn_revoked(from))),
@@ -190,40 +190,6 @@ impl Pg {
             PeerBody::CopyRead(r) => self.serving().copy_read(from, id.epoch, r, cx),
             PeerBody::CopyPart(p) => self.serving().staging().copy_part(from, p, cx),
             PeerBody::Repair(r) => self.serving().repairing().repair_message(from, r, cx),
-        }
-    }
-
-    /// Hands a message to the replica that this OSD is, if it is one.
-    fn as_replica(&mut self, from: i32, cx: &mut Ctx<'_>, f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>)) {
-        if !self.serving().follow(|r| f(r, cx)) {
-            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
-    }
-
-    /// A member would like to answer reads.
-    fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
-        if self
-            .serving()
-            .lease(|l| l.share_wanted(from, stamp, cx))
-            .is_none()
-        {
-            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
-    }
-
-    /// A primary asks whether it is its turn to copy to this OSD.
-    fn turn_wanted(&mut self, from: i32, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
-        let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
-        if !to_be || !self.site.is_leader(from, id) {
-            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
-        }
-        self.copying.incoming.wanted(from, id, priority);
-    }
-
-    /// The last of this OSD's transactions is durable.
-    fn quiesced(&mut self, cx: &mut Ctx<'_>) {
-        if !self.agree(cx, |a, cx| a.quiesced(cx)) && matches!(self.role, Role::Replica(_) | Role::Stray) {
-            self.answer_query(cx);
         }
     }
 }

@@ -103,7 +103,7 @@ impl Pg {
         });
         self.serving().trimming().update_trim_queue();
         self.backfill(|b| b.survey_targets(cx));
-        if self.backfill_state() == BackfillState::Idle {
+        if self.seen().backfill_state() == BackfillState::Idle {
             self.lead.forced = Forced::default();
         }
         for (osd, info) in &infos {
@@ -213,29 +213,6 @@ impl Pg {
         }
     }
 
-    /// What the PG is doing for members to be.
-    pub fn backfill_state(&self) -> BackfillState {
-        self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
-    }
-
-    /// Whether nothing is to be copied for now, as flags say.
-    pub fn is_copying_held(&self) -> bool {
-        self.role.backfill().is_some_and(|b| b.is_held(&self.site))
-    }
-
-    /// Whether the PG would begin to copy now.
-    pub fn may_copy(&self, usec: u64) -> bool {
-        let now = self.copy.info.last_update;
-        let backfill = self.role.backfill();
-        backfill.is_some_and(|b| b.may_copy(&self.site, now, usec))
-    }
-
-    /// How urgent copying is, as in Ceph; 0 where this OSD does not serve.
-    pub fn copy_priority(&self) -> u8 {
-        let backfill = self.role.backfill();
-        backfill.map_or(0, |b| b.priority(&self.site, self.lead.forced))
-    }
-
     /// It is the PG's turn to copy; the target is asked whether it is its turn there.
     pub fn grant_backfill(&mut self, cx: &mut Ctx<'_>) {
         self.backfill(|b| b.grant(cx));
@@ -249,17 +226,17 @@ impl Pg {
     /// An operator wants the PG's recovery, or its backfill, done before all else, or no more. Nothing where there is nothing to
     /// do.
     pub fn force_copy(&mut self, backfill: bool, on: bool, cx: &mut Ctx<'_>) {
-        let on = on && self.backfill_state() != BackfillState::Idle;
-        let before = self.copy_priority();
+        let on = on && self.seen().backfill_state() != BackfillState::Idle;
+        let before = self.seen().copy_priority();
         if backfill {
             self.lead.forced.backfill = on;
         } else {
             self.lead.forced.recovery = on;
         }
-        let priority = self.copy_priority();
+        let priority = self.seen().copy_priority();
         // Who waits for the target to have time is in its queue.
         if priority != before
-            && self.backfill_state() == BackfillState::Reserving
+            && self.seen().backfill_state() == BackfillState::Reserving
             && let Some(target) = self.role.backfill().and_then(Backfill::first)
         {
             let id = self.lead.id;

@@ -1,24 +1,40 @@
-//! What a primary asks of an OSD that is, or was, a member: what it has, its log, and to take part.
+//! What a primary asks of an OSD that is, or was, a member, or is to be one: what it has, its log, to take part, and to be copied to.
 
 use spirula_invariant::dropped;
 
-use super::Pg;
+use super::copying::Copying;
 use super::info::PgInfo;
+use super::leadership::Leadership;
 use super::message::{LogUpdate, PeerBody, PeeringId};
+use super::op_queue::OpQueue;
+use super::outbox::Outbox;
 use super::output::Ctx;
 use super::perf::DropReason;
-use super::replica::Replica;
-use super::replica::Share;
+use super::replica::{Replica, Share};
 use super::role::Role;
-use super::store_queue::Commit;
+use super::site::Site;
+use super::store_queue::{Commit, StoreQueue};
+use super::stored_copy::StoredCopy;
 
-impl Pg {
+/// Answers a primary.
+pub(super) struct Led<'a> {
+    pub(super) site: &'a Site,
+    pub(super) copy: &'a mut StoredCopy,
+    pub(super) store: &'a mut StoreQueue,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) lead: &'a mut Leadership,
+    pub(super) role: &'a mut Role,
+    pub(super) ops: &'a mut OpQueue,
+    pub(super) copying: &'a mut Copying,
+}
+
+impl Led<'_> {
     /// A primary asks what is here.
     pub(super) fn queried(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
         if !self.site.is_leader(from, id) || id < self.lead.id {
             return dropped!(cx.perf.dropped, DropReason::PeerStale; pg = self.site.pgid, from = from);
         }
-        match &mut self.role {
+        match self.role {
             Role::Replica(r) => *r = Replica::default(),
             Role::Stray => {}
             _ => return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from),
@@ -28,7 +44,7 @@ impl Pg {
         self.copying.target = None;
         self.copying.patient = None;
         self.store.forget_attempt();
-        self.ops.give_up_reads(&self.site, &mut self.store, cx);
+        self.ops.give_up_reads(self.site, self.store, cx);
         self.lead.query_from = Some(from);
         if self.store.commits.is_empty() {
             self.answer_query(cx);
@@ -79,7 +95,7 @@ impl Pg {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         let committed = info.last_update;
-        let Role::Replica(r) = &mut self.role else {
+        let Role::Replica(r) = self.role else {
             return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         };
         *r = Replica {
@@ -89,7 +105,31 @@ impl Pg {
         };
         let what = Commit::Activate { id, primary: from };
         self.copying.target = None;
-        let (site, store) = (&self.site, &mut self.store);
-        self.copy.activate(site, (info, log), what, store, cx);
+        self.copy.activate(self.site, (info, log), what, self.store, cx);
+    }
+
+    /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.
+    pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
+        let primary = self.site.interval.place.primary;
+        if self.copy.exists && primary >= 0 && primary != self.site.whoami && self.store.commits.is_empty() {
+            let id = PeeringId {
+                epoch: self.site.map.epoch(),
+                round: 0,
+            };
+            let body = PeerBody::Notify {
+                info: Some(self.copy.info.clone()),
+                promised: self.lead.promise_left(cx.usec),
+            };
+            self.outbox.send(primary, id, body, false, cx);
+        }
+    }
+
+    /// A primary asks whether it is its turn to copy to this OSD.
+    pub(super) fn turn_wanted(&mut self, from: i32, id: PeeringId, priority: u8, cx: &mut Ctx<'_>) {
+        let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
+        if !to_be || !self.site.is_leader(from, id) {
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+        self.copying.incoming.wanted(from, id, priority);
     }
 }

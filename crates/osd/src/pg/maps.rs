@@ -7,7 +7,7 @@ use super::bug::Bug;
 use super::cluster::ClusterMap;
 use super::history::History;
 use super::interval::Interval;
-use super::message::{PeerBody, PeeringId};
+use super::message::PeeringId;
 use super::output::Ctx;
 use super::promise::Promise;
 use super::replica::Replica;
@@ -150,7 +150,7 @@ impl Pg {
                 self.role = Role::Replica(Replica::default());
             } else {
                 self.role = Role::Stray;
-                self.announce(cx);
+                self.led().announce(cx);
             }
         }
     }
@@ -161,21 +161,5 @@ impl Pg {
         self.feeding().pump_feeds(cx);
         self.serving().trimming().update_trim_queue();
         self.serving().trimming().trim_on(cx);
-    }
-
-    /// A copy that belongs elsewhere tells the primary, who may need it, or has it deleted.
-    pub(super) fn announce(&mut self, cx: &mut Ctx<'_>) {
-        let primary = self.site.interval.place.primary;
-        if self.copy.exists && primary >= 0 && primary != self.site.whoami && self.store.commits.is_empty() {
-            let id = PeeringId {
-                epoch: self.site.map.epoch(),
-                round: 0,
-            };
-            let body = PeerBody::Notify {
-                info: Some(self.copy.info.clone()),
-                promised: self.lead.promise_left(cx.usec),
-            };
-            self.outbox.send(primary, id, body, false, cx);
-        }
     }
 }

@@ -84,9 +84,8 @@ use serving::Serving;
 
 use std::sync::Arc;
 
-use spirula_denc::UTime;
 use spirula_invariant::AtWork;
-use spirula_maps::{HObject, IntervalSet, PgId};
+use spirula_maps::PgId;
 
 pub use backfill::BackfillState;
 use cluster::ClusterMap;
@@ -94,43 +93,30 @@ use config::PgConfig;
 use copying::Copying;
 use counters::Counters;
 use delete::Deleting;
-use describe::OpRecord;
 use dups::{DupBatch, Dups};
 use history::History;
 use info::PgInfo;
 use leadership::Leadership;
-use log::{LogEntry, PgLog};
+use led::Led;
+use log::LogEntry;
 pub use object::StoredObject;
 use op_queue::OpQueue;
 use outbox::Outbox;
 pub use output::{Claim, Ctx, Output, Page, Reader, StoreReply, Token};
 pub use pace::Pace;
 use promise::Promise;
-use recent::{PastState, Recent, State, Transition};
+use recent::Recent;
 use replicated::source::handler::Feeding;
 use replicated::target::handler::Receiving;
 use role::Role;
-use seen::Seen;
+pub use seen::{PgMemory, Seen};
 use site::Site;
 pub use snaps::trim::TrimState;
 pub(crate) use stage::{Lane, StageState};
 pub use stats::{PgCounts, PgReport};
-use store_queue::{Pending, StoreQueue};
+use store_queue::StoreQueue;
 use stored_copy::StoredCopy;
 use watch::WatchMemory;
-use watch::watchers::{WatchKey, Watcher};
-
-/// What a context takes in memory besides what its object's state holds, roughly, in bytes.
-const CONTEXT_BYTES: usize = size_of::<context::Context>() + 128;
-
-/// What PGs have in memory: how many, and their bytes.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PgMemory {
-    /// Object contexts.
-    pub contexts: (usize, usize),
-    /// Entries of the log, and requests that are remembered besides.
-    pub log: (usize, usize),
-}
 
 /// A placement group on this OSD.
 #[derive(Debug)]
@@ -198,34 +184,14 @@ impl Pg {
         self.copy.dups = Dups::from_batches(batches);
     }
 
-    /// The requests that are no longer in the log.
-    pub fn dups(&self) -> &Dups {
-        &self.copy.dups
-    }
-
     /// The PG's id.
     pub fn pgid(&self) -> PgId {
         self.site.pgid
     }
 
-    /// What the copy here says of itself, if there is one.
-    pub fn info(&self) -> Option<&PgInfo> {
-        self.copy.exists.then_some(&self.copy.info)
-    }
-
-    /// The attempt at peering that this OSD leads or follows.
-    #[cfg(test)]
-    pub(crate) fn attempt(&self) -> message::PeeringId {
-        self.lead.id
-    }
-
-    /// The PG's log.
-    pub fn log(&self) -> &PgLog {
-        &self.copy.log
-    }
-
-    /// Copies at the pace of all PGs of the reactor from now on.
-    pub fn share_pace(&mut self, pace: Pace) {
+    /// Counts the memory of watches together with all other PGs of the reactor from now on, and copies at their common pace.
+    pub fn share(&mut self, watches: WatchMemory, pace: Pace) {
+        self.ops.watches.share_memory(watches);
         self.copying.pace = pace;
     }
 
@@ -244,33 +210,13 @@ impl Pg {
         self.recent.recorder().at_work()
     }
 
-    /// Where the PG stands, and since when.
-    pub fn standing(&self) -> (State, UTime) {
-        (self.recent.state(), self.recent.since())
-    }
-
-    /// The last transitions, the oldest first.
-    pub fn transitions(&self) -> Vec<Transition> {
-        self.recent.recorder().entries()
-    }
-
-    /// The states that it has left, as far as it remembers, the oldest first.
-    pub fn past_states(&self) -> Vec<PastState> {
-        recent::past_states(&self.transitions())
-    }
-
-    /// What the PG waits for, at the time `usec` of the monotonic clock, in a sentence for people.
-    pub fn sentence(&self, usec: u64) -> String {
-        self.seen().sentence(&self.recent, usec)
-    }
-
     /// Settings for what is executed from now on.
     pub fn set_config(&mut self, cfg: Arc<PgConfig>) {
         self.site.cfg = cfg;
     }
 
     /// The PG as it is looked at.
-    fn seen(&self) -> Seen<'_> {
+    pub fn seen(&self) -> Seen<'_> {
         Seen {
             site: &self.site,
             copy: &self.copy,
@@ -280,12 +226,8 @@ impl Pg {
             ops: &self.ops,
             copying: &self.copying,
             counters: &self.counters,
+            recent: &self.recent,
         }
-    }
-
-    /// Descriptions of the ops that wait or are under way.
-    pub fn op_records(&self) -> impl Iterator<Item = OpRecord> {
-        self.seen().op_records()
     }
 
     /// What serves clients.
@@ -301,29 +243,6 @@ impl Pg {
             copying: &mut self.copying,
             counters: &mut self.counters,
         }
-    }
-
-    /// Counts the memory of watches together with all other PGs of the reactor.
-    pub fn share_watch_memory(&mut self, memory: WatchMemory) {
-        self.ops.watches.share_memory(memory);
-    }
-
-    /// The removed snapshots that are to be trimmed.
-    pub fn trim_queue(&self) -> IntervalSet {
-        self.role.trim_queue()
-    }
-
-    /// The watches that this primary knows of.
-    pub fn watches(&self) -> impl Iterator<Item = (HObject, &WatchKey, &Watcher)> {
-        self.ops
-            .watches
-            .iter()
-            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
-    }
-
-    /// What the PG is doing about removed snapshots.
-    pub fn trim_state(&self) -> TrimState {
-        self.role.trim_state(&*self.site.map)
     }
 
     /// A request of a client. Its epoch is not newer than the PG's map.
@@ -346,11 +265,6 @@ impl Pg {
         self.serving().trimming().grant_trim(cx);
     }
 
-    /// Whether the PG builds a staging object, or would like to.
-    pub(crate) fn stage_state(&self, lane: Lane) -> StageState {
-        self.ops.stages.state(lane)
-    }
-
     /// Begins to build the next staging object.
     pub(crate) fn start_stage(&mut self, lane: Lane, cx: &mut Ctx<'_>) {
         self.serving().staging().start_stage(lane, cx);
@@ -363,27 +277,6 @@ impl Pg {
     pub fn mark_lost(&mut self, cx: &mut Ctx<'_>) -> Result<usize, MarkLostError> {
         let unfound = self.seen().unfound().len();
         self.serving().repairing().mark_lost(unfound, cx)
-    }
-
-    /// The primary's report; `None` from others.
-    pub fn report(&self) -> Option<PgReport> {
-        self.seen().report()
-    }
-
-    pub(crate) fn count_in(&self, counts: &mut PgCounts) {
-        counts.all += 1;
-        match self.role {
-            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
-            Role::Replica(_) => counts.replica += 1,
-            Role::Stray => counts.stray += 1,
-            Role::Deleting => counts.removing += 1,
-            Role::Idle => {}
-        }
-    }
-
-    /// The OSDs that serve the PG.
-    pub fn members(&self) -> Vec<i32> {
-        self.site.interval.place.acting.osds().collect()
     }
 
     /// The side of a copy that reads, whether this OSD serves or not.
@@ -413,6 +306,20 @@ impl Pg {
         }
     }
 
+    /// Answers a primary.
+    fn led(&mut self) -> Led<'_> {
+        Led {
+            site: &self.site,
+            copy: &mut self.copy,
+            store: &mut self.store,
+            outbox: &mut self.outbox,
+            lead: &mut self.lead,
+            role: &mut self.role,
+            ops: &mut self.ops,
+            copying: &mut self.copying,
+        }
+    }
+
     /// Deletes the copy here.
     fn deleting(&mut self) -> Deleting<'_> {
         Deleting {
@@ -422,11 +329,6 @@ impl Pg {
             role: &mut self.role,
             copying: &mut self.copying,
         }
-    }
-
-    /// How urgent it is to copy to this OSD, if anybody wants to, and whether that has its turn.
-    pub fn incoming_bid(&self) -> Option<(u8, bool)> {
-        self.copying.incoming.bid()
     }
 
     /// It is the turn of who wants to copy to this OSD.
@@ -439,88 +341,8 @@ impl Pg {
         self.copying.incoming.revoke(&mut self.outbox, cx);
     }
 
-    /// Whether this OSD leads the PG.
-    pub fn is_primary(&self) -> bool {
-        self.role.is_primary()
-    }
-
-    /// Whether this OSD leads the PG and serves clients.
-    pub fn is_active(&self) -> bool {
-        matches!(self.role, Role::Active(_))
-    }
-
-    /// Whether nothing is left to keep this PG for: no copy, no role, none to come, nothing under way.
-    pub fn is_gone(&self) -> bool {
-        !self.copy.exists
-            && matches!(self.role, Role::Stray | Role::Idle)
-            && (!self.site.is_to_be_here() || self.site.map.pool(self.site.pgid.pool).is_none())
-            && self.store.commits.is_empty()
-            && self.store.pending.is_empty()
-            && self.copying.source.is_none()
-            && self.copying.target.is_none()
-    }
-
-    /// Ops that wait or are under way.
-    pub fn ops_in_flight(&self) -> usize {
-        let writes = if let Role::Active(a) = &self.role {
-            a.in_flight.len()
-        } else {
-            0
-        };
-        let reads = self
-            .store
-            .pending
-            .values()
-            .filter(|p| matches!(p, Pending::Op(_) | Pending::List(_)))
-            .count();
-        self.ops.held.len() + self.ops.contexts.waiting() + writes + reads
-    }
-
-    /// Its role and what it waits for, for the report on a failed test or simulation.
-    pub fn trace(&self) -> String {
-        format!(
-            "{} {:?}, {:?}, commits {:?}, store {:?}",
-            self.site.pgid, self.lead.id, self.role, self.store.commits, self.store.pending
-        )
-    }
-
-    /// Its last transitions, a line each, for the same report.
-    pub fn recollection(&self) -> String {
-        self.recent.recorder().tell()
-    }
-
-    /// When the ops that wait or are under way were received.
-    pub fn ops_received(&self) -> impl Iterator<Item = u64> {
-        self.seen().ops().map(|(op, _)| op.stamps.received)
-    }
-
-    /// Writes as primary that are not durable everywhere.
-    pub fn writes_in_flight(&self) -> usize {
-        match &self.role {
-            Role::Active(a) => a.in_flight.len(),
-            _ => 0,
-        }
-    }
-
     /// Forgets the object contexts that are not in use.
     pub fn drop_contexts(&mut self) {
         self.ops.contexts.drop_idle();
-    }
-
-    /// What it has in memory, roughly: contexts, and entries of the log with the requests remembered besides.
-    pub fn memory(&self) -> PgMemory {
-        let contexts = self.ops.contexts.len();
-        PgMemory {
-            contexts: (contexts, contexts * CONTEXT_BYTES + self.ops.contexts.extras()),
-            log: (
-                self.copy.log.len() + self.copy.dups.count(),
-                self.copy.log.bytes() + self.copy.dups.bytes(),
-            ),
-        }
-    }
-
-    /// Object contexts in memory.
-    pub fn cached_contexts(&self) -> usize {
-        self.ops.contexts.len()
     }
 }

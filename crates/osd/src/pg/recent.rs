@@ -10,6 +10,7 @@ use spirula_invariant::{Reason, Recorder, Ring};
 use spirula_maps::PgId;
 
 use super::message::PeeringId;
+use super::output::Ctx;
 use super::perf::DropReason;
 
 /// Bytes for the transitions of all PGs of a reactor.
@@ -290,6 +291,13 @@ impl Recent {
         if is_late != self.is_lease_late {
             self.is_lease_late = is_late;
             self.note(What::LeaseLate(is_late), at);
+        }
+    }
+
+    /// Notes what was dropped since `before`, of an OSD or else of the store.
+    pub(super) fn note_dropped(&self, before: u64, from: Option<i32>, cx: &Ctx<'_>) {
+        if let Some(reason) = cx.perf.dropped.newest_since(before) {
+            self.dropped(reason, from, cx.now);
         }
     }
 

@@ -1,21 +1,44 @@
 //! A PG as it is looked at: by whoever asks how it is, and by itself before it heeds a message. Nothing is changed here.
 
+use spirula_denc::UTime;
+use spirula_maps::{HObject, IntervalSet};
+
+use super::backfill::{Backfill, BackfillState};
+use super::context::Context;
 use super::copying::Copying;
 use super::counters::Counters;
 use super::describe::{OpRecord, Progress};
+use super::dups::Dups;
+use super::info::PgInfo;
+use super::key;
 use super::leadership::Leadership;
+use super::log::PgLog;
 use super::op::ClientOp;
 use super::op_queue::OpQueue;
-use super::recent::State;
+use super::recent::{PastState, Recent, State, Transition, past_states};
 use super::role::Role;
 use super::site::Site;
-use super::store_queue::Pending;
-use super::store_queue::StoreQueue;
+use super::snaps::trim::TrimState;
+use super::stage::{Lane, StageState};
+use super::store_queue::{Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
+use super::watch::watchers::{WatchKey, Watcher};
+
+/// What a context takes in memory besides what its object's state holds, roughly, in bytes.
+const CONTEXT_BYTES: usize = size_of::<Context>() + 128;
+
+/// What PGs have in memory: how many, and their bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PgMemory {
+    /// Object contexts.
+    pub contexts: (usize, usize),
+    /// Entries of the log, and requests that are remembered besides.
+    pub log: (usize, usize),
+}
 
 /// All parts of a PG.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub struct Seen<'a> {
     pub(super) site: &'a Site,
     pub(super) copy: &'a StoredCopy,
     pub(super) store: &'a StoreQueue,
@@ -24,6 +47,7 @@ pub(super) struct Seen<'a> {
     pub(super) ops: &'a OpQueue,
     pub(super) copying: &'a Copying,
     pub(super) counters: &'a Counters,
+    pub(super) recent: &'a Recent,
 }
 
 impl<'a> Seen<'a> {
@@ -41,7 +65,7 @@ impl<'a> Seen<'a> {
     }
 
     /// The ops that wait or are under way, and how far each has come.
-    pub(super) fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
+    fn ops(self) -> impl Iterator<Item = (&'a ClientOp, Progress)> {
         let in_flight = match &self.role {
             Role::Active(a) => Some(a.in_flight.iter()),
             _ => None,
@@ -64,7 +88,7 @@ impl<'a> Seen<'a> {
     }
 
     /// Descriptions of the ops that wait or are under way.
-    pub(super) fn op_records(self) -> impl Iterator<Item = OpRecord> {
+    pub fn op_records(self) -> impl Iterator<Item = OpRecord> {
         let site = self.site;
         self.ops().map(|(op, progress)| {
             let mut record = OpRecord::of(op, progress);
@@ -74,5 +98,182 @@ impl<'a> Seen<'a> {
             }
             record
         })
+    }
+
+    /// What the copy here says of itself, if there is one.
+    pub fn info(self) -> Option<&'a PgInfo> {
+        self.copy.exists.then_some(&self.copy.info)
+    }
+
+    /// The PG's log.
+    pub fn log(self) -> &'a PgLog {
+        &self.copy.log
+    }
+
+    /// The requests that are no longer in the log.
+    pub fn dups(self) -> &'a Dups {
+        &self.copy.dups
+    }
+
+    /// The attempt at peering that this OSD leads or follows.
+    #[cfg(test)]
+    pub(crate) fn attempt(self) -> super::message::PeeringId {
+        self.lead.id
+    }
+
+    /// The number of PGs that this copy was last split for.
+    pub fn split_for(self) -> u32 {
+        self.copy.info.pg_num
+    }
+
+    /// Whether this OSD leads the PG.
+    pub fn is_primary(self) -> bool {
+        self.role.is_primary()
+    }
+
+    /// Whether this OSD leads the PG and serves clients.
+    pub fn is_active(self) -> bool {
+        matches!(self.role, Role::Active(_))
+    }
+
+    /// Whether nothing is left to keep this PG for: no copy, no role, none to come, nothing under way.
+    pub fn is_gone(self) -> bool {
+        !self.copy.exists
+            && matches!(self.role, Role::Stray | Role::Idle)
+            && (!self.site.is_to_be_here() || self.site.map.pool(self.site.pgid.pool).is_none())
+            && self.store.commits.is_empty()
+            && self.store.pending.is_empty()
+            && self.copying.source.is_none()
+            && self.copying.target.is_none()
+    }
+
+    /// The OSDs that serve the PG.
+    pub fn members(self) -> Vec<i32> {
+        self.site.interval.place.acting.osds().collect()
+    }
+
+    /// Where the PG stands, and since when.
+    pub fn stands_since(self) -> (State, UTime) {
+        (self.recent.state(), self.recent.since())
+    }
+
+    /// The last transitions, the oldest first.
+    pub fn transitions(self) -> Vec<Transition> {
+        self.recent.recorder().entries()
+    }
+
+    /// The states that it has left, as far as it remembers, the oldest first.
+    pub fn past_states(self) -> Vec<PastState> {
+        past_states(&self.transitions())
+    }
+
+    /// Its last transitions, a line each, for the same report.
+    pub fn recollection(self) -> String {
+        self.recent.recorder().tell()
+    }
+
+    /// Its role and what it waits for, for the report on a failed test or simulation.
+    pub fn trace(self) -> String {
+        format!(
+            "{} {:?}, {:?}, commits {:?}, store {:?}",
+            self.site.pgid, self.lead.id, self.role, self.store.commits, self.store.pending
+        )
+    }
+
+    /// Ops that wait or are under way.
+    pub fn ops_in_flight(self) -> usize {
+        let writes = if let Role::Active(a) = self.role {
+            a.in_flight.len()
+        } else {
+            0
+        };
+        let reads = self
+            .store
+            .pending
+            .values()
+            .filter(|p| matches!(p, Pending::Op(_) | Pending::List(_)))
+            .count();
+        self.ops.held.len() + self.ops.contexts.waiting() + writes + reads
+    }
+
+    /// Writes as primary that are not durable everywhere.
+    pub fn writes_in_flight(self) -> usize {
+        match self.role {
+            Role::Active(a) => a.in_flight.len(),
+            _ => 0,
+        }
+    }
+
+    /// When the ops that wait or are under way were received.
+    pub fn ops_received(self) -> impl Iterator<Item = u64> {
+        self.ops().map(|(op, _)| op.stamps.received)
+    }
+
+    /// The watches that this primary knows of.
+    pub fn watches(self) -> impl Iterator<Item = (HObject, &'a WatchKey, &'a Watcher)> {
+        self.ops
+            .watches
+            .iter()
+            .filter_map(|(object, k, w)| Some((key::parse_object_key(object)?, k, w)))
+    }
+
+    /// What it has in memory, roughly: contexts, and entries of the log with the requests remembered besides.
+    pub fn memory(self) -> PgMemory {
+        let contexts = self.ops.contexts.len();
+        PgMemory {
+            contexts: (contexts, contexts * CONTEXT_BYTES + self.ops.contexts.extras()),
+            log: (
+                self.copy.log.len() + self.copy.dups.count(),
+                self.copy.log.bytes() + self.copy.dups.bytes(),
+            ),
+        }
+    }
+
+    /// Object contexts in memory.
+    pub fn cached_contexts(self) -> usize {
+        self.ops.contexts.len()
+    }
+
+    /// The removed snapshots that are to be trimmed.
+    pub fn trim_queue(self) -> IntervalSet {
+        self.role.trim_queue()
+    }
+
+    /// What the PG is doing about removed snapshots.
+    pub fn trim_state(self) -> TrimState {
+        self.role.trim_state(&*self.site.map)
+    }
+
+    /// Whether the PG builds a staging object, or would like to.
+    pub(crate) fn stage_state(self, lane: Lane) -> StageState {
+        self.ops.stages.state(lane)
+    }
+
+    /// What the PG is doing for members to be.
+    pub fn backfill_state(self) -> BackfillState {
+        self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
+    }
+
+    /// Whether nothing is to be copied for now, as flags say.
+    pub fn is_copying_held(self) -> bool {
+        self.role.backfill().is_some_and(|b| b.is_held(self.site))
+    }
+
+    /// Whether the PG would begin to copy now.
+    pub fn may_copy(self, usec: u64) -> bool {
+        let now = self.copy.info.last_update;
+        let backfill = self.role.backfill();
+        backfill.is_some_and(|b| b.may_copy(self.site, now, usec))
+    }
+
+    /// How urgent copying is, as in Ceph; 0 where this OSD does not serve.
+    pub fn copy_priority(self) -> u8 {
+        let backfill = self.role.backfill();
+        backfill.map_or(0, |b| b.priority(self.site, self.lead.forced))
+    }
+
+    /// How urgent it is to copy to this OSD, if anybody wants to, and whether that has its turn.
+    pub fn incoming_bid(self) -> Option<(u8, bool)> {
+        self.copying.incoming.bid()
     }
 }

@@ -87,16 +87,24 @@ pub struct PgCounts {
 }
 
 impl Seen<'_> {
-    fn backfill_state(&self) -> BackfillState {
-        self.role.backfill().map_or(BackfillState::Idle, Backfill::state)
-    }
-
     fn backfill_need(&self) -> Option<Need> {
         self.role.backfill()?.need()
     }
 
+    /// Counts the PG by what this OSD is to it.
+    pub(crate) fn count_in(self, counts: &mut PgCounts) {
+        counts.all += 1;
+        match self.role {
+            Role::Peering(_) | Role::Active(_) => counts.primary += 1,
+            Role::Replica(_) => counts.replica += 1,
+            Role::Stray => counts.stray += 1,
+            Role::Deleting => counts.removing += 1,
+            Role::Idle => {}
+        }
+    }
+
     /// The primary's report; `None` from others.
-    pub(super) fn report(&self) -> Option<PgReport> {
+    pub fn report(&self) -> Option<PgReport> {
         let (state, blocked_by) = self.state()?;
         let place = &self.site.interval.place;
         let usage = self.copy.info.usage;

@@ -33,7 +33,7 @@ impl Pg {
             Role::Active(a) if cx.usec.saturating_sub(a.sent) > patience => {
                 self.serving().resend_writes(None, cx)
             }
-            Role::Stray => self.announce(cx),
+            Role::Stray => self.led().announce(cx),
             _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
         }
         self.serving().lease(|l| l.tick(cx));

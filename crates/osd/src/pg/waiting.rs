@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::backfill::Backfill;
 use super::peering::{Peering, Stage, Wait};
-use super::recent::Recent;
 use super::role::{Active, Role};
 use super::seen::Seen;
 
@@ -26,8 +25,8 @@ where
 
 impl Seen<'_> {
     /// What the PG waits for, at the time `usec` of the monotonic clock.
-    pub(super) fn sentence(&self, recent: &Recent, usec: u64) -> String {
-        let since = recent.since();
+    pub fn sentence(self, usec: u64) -> String {
+        let since = self.recent.since();
         let leader = match self.site.interval.place.primary {
             ..0 => "no OSD".to_owned(),
             osd => format!("osd.{osd}"),
@@ -49,7 +48,7 @@ impl Seen<'_> {
             Role::Active(a) => match self.active_waits_for(a, usec) {
                 waits if waits.is_empty() => format!("Serves since {since}, and waits for nothing."),
                 waits => {
-                    let (name, waits) = (recent.state().name(), waits.join("; for "));
+                    let (name, waits) = (self.recent.state().name(), waits.join("; for "));
                     format!("Serves ({name} since {since}) and waits for {waits}.")
                 }
             },
@@ -71,7 +70,7 @@ impl Seen<'_> {
         }
     }
 
-    fn peering_waits_for(&self, p: &Peering) -> String {
+    fn peering_waits_for(self, p: &Peering) -> String {
         let (place, me) = (&self.site.interval.place, self.site.whoami);
         match &p.stage {
             Stage::Waiting(Wait::MinSize) => format!(
@@ -120,7 +119,7 @@ impl Seen<'_> {
         }
     }
 
-    fn active_waits_for(&self, a: &Active, usec: u64) -> Vec<String> {
+    fn active_waits_for(self, a: &Active, usec: u64) -> Vec<String> {
         let mut waits = Vec::new();
         if let Some(w) = a.in_flight.front() {
             let mut late: Vec<i32> = a
@@ -153,7 +152,7 @@ impl Seen<'_> {
         waits
     }
 
-    fn copying_waits_for(&self, b: &Backfill) -> Option<String> {
+    fn copying_waits_for(self, b: &Backfill) -> Option<String> {
         let what = b.waits_for()?;
         let why = match b.first() {
             _ if b.is_held(self.site) => ", which flags of the OSDMap forbid",

@@ -60,18 +60,18 @@ fn few_pgs_copy_from_an_osd_and_to_one_at_a_time() {
             sim.step(steps[at]);
             for osd in 0..6 {
                 let here = || pgs(&sim).filter(|(id, _)| *id == osd).map(|(_, pg)| pg);
-                let running = here().filter(|pg| pg.backfill_state() == BackfillState::Running);
+                let running = here().filter(|pg| pg.seen().backfill_state() == BackfillState::Running);
                 from = from.max(running.count());
                 to = to.max(
                     here()
-                        .filter(|pg| matches!(pg.incoming_bid(), Some((_, true))))
+                        .filter(|pg| matches!(pg.seen().incoming_bid(), Some((_, true))))
                         .count(),
                 );
             }
         }
         assert!(sim.all_clean(), "{:?}", sim.states());
         assert_eq!((from, to), (most, most));
-        let left = pgs(&sim).filter(|(_, pg)| pg.incoming_bid().is_some());
+        let left = pgs(&sim).filter(|(_, pg)| pg.seen().incoming_bid().is_some());
         assert_eq!(left.count(), 0, "turns are given back");
     }
 }
@@ -199,7 +199,7 @@ fn what_an_operator_wants_comes_first() {
     });
     sim.pass(10);
     let waiting: Vec<(i32, PgId)> = pgs(&sim)
-        .filter(|(_, pg)| pg.backfill_state() == BackfillState::Waiting)
+        .filter(|(_, pg)| pg.seen().backfill_state() == BackfillState::Waiting)
         .map(|(id, pg)| (id, pg.pgid()))
         .collect();
     assert!(waiting.len() > 1, "{waiting:?}");
@@ -217,6 +217,7 @@ fn what_an_operator_wants_comes_first() {
             .unwrap()
             .pg(last)
             .unwrap()
+            .seen()
             .copy_priority(),
         255
     );

@@ -110,7 +110,7 @@ fn requests_are_recognised_beyond_the_log_and_after_a_restart_of_all() {
     sim.fill(100);
     let pgid = PgId::new(POOL, 0);
     let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
-    assert!(pg.log().find(&all[5].0.reqid).is_none() && pg.dups().count() > 60);
+    assert!(pg.seen().log().find(&all[5].0.reqid).is_none() && pg.seen().dups().count() > 60);
     sim.check_all(&all);
     for id in 0..3 {
         sim.crash(id);
@@ -164,7 +164,7 @@ fn they_are_forgotten_in_the_end() {
     let (records, pgid) = (sim.nodes[&0].store.meta_len(), PgId::new(POOL, 0));
     sim.fill(2000);
     let pg = sim.nodes[&0].core.as_ref().unwrap().pg(pgid).unwrap();
-    assert!(pg.dups().count() + pg.log().len() <= 80 + 32);
+    assert!(pg.seen().dups().count() + pg.seen().log().len() <= 80 + 32);
     assert!(sim.nodes[&0].store.meta_len() <= records + 40);
     sim.send(&all[0].0);
     assert_eq!(sim.read("a").unwrap(), "xx");

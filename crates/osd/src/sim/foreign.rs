@@ -176,7 +176,14 @@ fn whatever_a_stranger_says_changes_nothing() {
 #[test]
 fn what_no_store_takes_does_not_come_to_one() {
     let mut sim = cluster(1);
-    let id = sim.nodes[&1].core.as_ref().unwrap().pg(pgid()).unwrap().attempt();
+    let id = sim.nodes[&1]
+        .core
+        .as_ref()
+        .unwrap()
+        .pg(pgid())
+        .unwrap()
+        .seen()
+        .attempt();
     let key = key::object_key(&sim.object("o"));
     let push = |key: &Bytes, offset: u64, len: usize, size: u64| {
         PeerBody::Push(Push {
@@ -253,13 +260,21 @@ fn pgs_are_made_only_for_who_leads_them_and_maps_to_come_hold_little() {
 #[test]
 fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_nobody() {
     let mut sim = cluster(1);
-    let id = sim.nodes[&1].core.as_ref().unwrap().pg(pgid()).unwrap().attempt();
+    let id = sim.nodes[&1]
+        .core
+        .as_ref()
+        .unwrap()
+        .pg(pgid())
+        .unwrap()
+        .seen()
+        .attempt();
     let prev = sim.nodes[&1]
         .core
         .as_ref()
         .unwrap()
         .pg(pgid())
         .unwrap()
+        .seen()
         .info()
         .unwrap()
         .last_update;
@@ -282,10 +297,10 @@ fn a_write_that_can_not_be_taken_says_what_it_waits_for_and_an_unsound_log_ends_
     let log = LogUpdate {
         keep_to: prev,
         replace: false,
-        entries: pg.log().iter().cloned().collect(),
+        entries: pg.seen().log().iter().cloned().collect(),
         dups: Vec::new(),
     };
-    let info = pg.info().unwrap().clone();
+    let info = pg.seen().info().unwrap().clone();
     assert!(!log.entries.is_empty());
     sim.say(0, 1, id, PeerBody::Activate { info, log });
     assert_eq!(sim.foreign, 2);

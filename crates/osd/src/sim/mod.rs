@@ -640,7 +640,7 @@ impl Sim {
         nodes
             .flat_map(|(id, c)| c.pgs().map(move |pg| (id, pg)))
             .filter(|(_, pg)| !is_clean(&pg.pgid().to_string()))
-            .map(|(id, pg)| format!("osd.{id}: {}\n{}", pg.trace(), pg.recollection()))
+            .map(|(id, pg)| format!("osd.{id}: {}\n{}", pg.seen().trace(), pg.seen().recollection()))
             .collect()
     }
 

@@ -1,7 +1,6 @@
 //! Replication and peering, step by step.
 
 use super::*;
-use crate::pg::Pg;
 use crate::pg::bug::Bug;
 
 fn cluster(seed: u64) -> Sim {
@@ -309,7 +308,7 @@ fn logs_stay_bounded_everywhere() {
     }
     for n in sim.nodes.values() {
         let pg = n.core.as_ref().unwrap().pg(PgId::new(POOL, 0)).unwrap();
-        assert!(pg.log().len() < 120, "{}", pg.log().len());
+        assert!(pg.seen().log().len() < 120, "{}", pg.seen().log().len());
         assert!(n.store.meta_len() < 125);
     }
     // Longer away than the log reaches: everything is compared.
@@ -323,7 +322,9 @@ fn logs_stay_bounded_everywhere() {
 /// What an OSD does with PG 1.0.
 fn trace(sim: &Sim, osd: i32) -> String {
     let core = sim.nodes[&osd].core.as_ref().unwrap();
-    core.pg(PgId::new(POOL, 0)).map(Pg::trace).unwrap_or_default()
+    core.pg(PgId::new(POOL, 0))
+        .map(|pg| pg.seen().trace())
+        .unwrap_or_default()
 }
 
 /// Steps until an OSD's part in PG 1.0 looks like this.

@@ -402,9 +402,9 @@ impl Run {
                 c.pgs().map(move |pg| {
                     format!(
                         "\nosd.{id}: {} {:?}\n{}",
-                        pg.trace(),
-                        pg.info(),
-                        pg.recollection()
+                        pg.seen().trace(),
+                        pg.seen().info(),
+                        pg.seen().recollection()
                     )
                 })
             })

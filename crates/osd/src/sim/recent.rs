@@ -14,14 +14,14 @@ fn pg(sim: &Sim, osd: i32) -> &Pg {
 }
 
 fn sentence(sim: &Sim, osd: i32) -> String {
-    pg(sim, osd).sentence(sim.usec)
+    pg(sim, osd).seen().sentence(sim.usec)
 }
 
 /// Of all PGs, what the one says that leads.
 fn leader_s(sim: &Sim) -> String {
     let leads = |id: &&i32| {
         let core = sim.nodes[*id].core.as_ref();
-        core.is_some_and(|c| c.pgs().any(Pg::is_primary))
+        core.is_some_and(|c| c.pgs().any(|pg| pg.seen().is_primary()))
     };
     sentence(sim, *sim.nodes.keys().find(leads).unwrap())
 }
@@ -60,15 +60,15 @@ fn a_pg_says_on_whom_it_waits_and_since_when() {
         "{waits}"
     );
     // It has waited as long, whatever maps come meanwhile.
-    let standing = pg(&sim, 0).standing();
+    let standing = pg(&sim, 0).seen().stands_since();
     assert_eq!(standing.0, State::MinSize);
     sim.pass(5);
     sim.change_map(|_| ());
     sim.settle();
-    assert_eq!(pg(&sim, 0).standing(), standing);
+    assert_eq!(pg(&sim, 0).seen().stands_since(), standing);
     sim.start_and_mark_up(2);
     sim.settle_clean(5);
-    let past = pg(&sim, 0).past_states();
+    let past = pg(&sim, 0).seen().past_states();
     let waited = past.iter().find(|s| s.state == State::MinSize).unwrap();
     assert!(
         waited.enter == standing.1 && waited.exit > waited.enter,
@@ -101,7 +101,7 @@ fn a_pg_names_the_osd_that_may_have_more() {
 fn transitions_are_remembered_in_their_order() {
     let mut sim = Sim::new(3, 3, 1, 7);
     sim.settle_clean(7);
-    let all = pg(&sim, 0).transitions();
+    let all = pg(&sim, 0).seen().transitions();
     assert!(all.is_sorted_by_key(|t| t.at));
     let states: Vec<State> = all
         .iter()
@@ -129,7 +129,7 @@ fn transitions_are_remembered_in_their_order() {
         body: PeerBody::PushAck,
     };
     sim.with(0, |core, cx| core.handle_peer(2, msg, cx));
-    let newest = pg(&sim, 0).transitions().last().unwrap().what;
+    let newest = pg(&sim, 0).seen().transitions().last().unwrap().what;
     assert!(
         matches!(
             newest,
@@ -149,7 +149,7 @@ fn the_more_pgs_the_less_each_remembers() {
     sim.settle_clean(9);
     for node in sim.nodes.values() {
         let core = node.core.as_ref().unwrap();
-        let all: usize = core.pgs().map(|pg| pg.transitions().len()).sum();
+        let all: usize = core.pgs().map(|pg| pg.seen().transitions().len()).sum();
         let bytes = all * size_of::<crate::pg::recent::Transition>();
         assert!(all >= 64 && bytes <= RECENT_BYTES, "{all} transitions");
     }

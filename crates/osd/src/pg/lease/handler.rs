@@ -203,4 +203,11 @@ impl Serving<'_> {
             self.site.send_to_primary(ops, cx);
         }
     }
+
+    /// A member would like to answer reads.
+    pub(in crate::pg) fn share_wanted(&mut self, from: i32, stamp: u64, cx: &mut Ctx<'_>) {
+        if self.lease(|l| l.share_wanted(from, stamp, cx)).is_none() {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+    }
 }

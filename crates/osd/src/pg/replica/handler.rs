@@ -160,4 +160,16 @@ impl Serving<'_> {
         }
         self.follow(|r| r.write_committed(v, cx));
     }
+
+    /// Hands a message to the replica that this OSD is, if it is one.
+    pub(in crate::pg) fn as_replica(
+        &mut self,
+        from: i32,
+        cx: &mut Ctx<'_>,
+        f: impl FnOnce(&mut Following<'_>, &mut Ctx<'_>),
+    ) {
+        if !self.follow(|r| f(r, cx)) {
+            dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
+        }
+    }
 }
