@@ -276,6 +276,7 @@ impl Room {
     /// Adds room of the same party.
     pub(super) fn join(&mut self, mut more: Self) {
         let Some(party) = more.party.take() else {
+            // Room of nobody is none.
             return;
         };
         self.party.get_or_insert(party);

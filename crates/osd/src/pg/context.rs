@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use spirula_invariant::invariant;
 use spirula_maps::SnapId;
 
 use super::exec::ObjectState;
@@ -112,6 +113,7 @@ impl Contexts {
     pub(crate) fn set_state(&mut self, key: &Bytes, state: ObjectState) -> Option<&mut Context> {
         let c = self.by_key.get_mut(key)?;
         let extras = state.extras();
+        invariant!(self.extras >= c.extras, "what an object's state holds to have been counted"; all = self.extras, one = c.extras);
         self.extras = self.extras + extras - c.extras;
         c.extras = extras;
         c.state = Some(state);
@@ -123,6 +125,11 @@ impl Contexts {
         let Some(c) = self.by_key.remove(key) else {
             return VecDeque::new();
         };
+        invariant!(
+            c.uncommitted == 0 && self.extras >= c.extras,
+            "an object that is forgotten to have no writes under way";
+            writes = c.uncommitted, all = self.extras, one = c.extras
+        );
         self.extras -= c.extras;
         c.queue
     }
@@ -144,6 +151,7 @@ impl Contexts {
         let grown = self.extras > self.kept.saturating_add(max_bytes / 4);
         let heavy = self.extras > max_bytes && (grown || self.clock >= self.look_again);
         if !many && !heavy {
+            // There is room for all of them.
             return;
         }
         self.look_again = self.clock + LOOK_AGAIN;

@@ -15,6 +15,7 @@ use super::staged;
 use super::store_queue::{Commit, Pending, StoreQueue};
 use super::stored_copy::StoredCopy;
 use super::txn::Txn;
+use spirula_invariant::invariant;
 
 /// Objects removed in one step.
 const STEP: usize = 64;
@@ -43,6 +44,7 @@ impl Deleting<'_> {
         self.copying.target = None;
         if !self.copy.exists {
             *self.role = Role::Stray;
+            // There is nothing to delete.
             return;
         }
         *self.role = Role::Deleting;
@@ -53,6 +55,17 @@ impl Deleting<'_> {
             meta: vec![self.copy.info_record(self.site.pgid)],
         };
         self.store.submit(txn, Commit::Delete, cx);
+    }
+
+    /// Time passes: goes on where the store could not list what is left.
+    pub(super) fn delete_tick(&mut self, cx: &mut Ctx<'_>) {
+        let lists = |p: &Pending| matches!(p, Pending::Delete);
+        let removes = |c: &Commit| matches!(c, Commit::Delete);
+        let is_under_way =
+            self.store.pending.values().any(lists) || self.store.commits.iter().any(|(_, _, c)| removes(c));
+        if !is_under_way {
+            self.delete_step(cx);
+        }
     }
 
     /// What was removed so far is durable: goes on.
@@ -70,7 +83,15 @@ impl Deleting<'_> {
 
     /// The next objects to remove.
     pub(super) fn delete_listed(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
-        let Ok((objects, next)) = r else { return };
+        let Ok((objects, next)) = r else {
+            // The next tick asks again.
+            return;
+        };
+        invariant!(
+            matches!(self.role, Role::Deleting) && self.copy.info.incomplete,
+            "objects to be deleted of a copy that counts no more";
+            pg = self.site.pgid, epoch = self.site.map.epoch()
+        );
         let removed = objects.into_iter().map(|(k, info)| (k, removal(&info)));
         let mut steps = parts::divide(removed.collect(), self.site.cfg.max_part_logged);
         let last = steps.pop().unwrap_or_default();
@@ -83,8 +104,7 @@ impl Deleting<'_> {
             meta: Vec::new(),
         };
         if next.is_some() {
-            self.store.submit(txn, Commit::Delete, cx);
-            return;
+            return self.store.submit(txn, Commit::Delete, cx);
         }
         txn.objects.extend(staged::no_stages(self.site.pgid));
         self.copy.remove(self.site.pgid, &mut txn);

@@ -34,8 +34,7 @@ impl Pg {
             if matches!((&what, &self.role), (Commit::Write(_), Role::Replica(_))) {
                 cx.perf.sub_ops.add(took);
             }
-            self.committed(what, cx);
-            return;
+            return self.committed(what, cx);
         }
         if let StoreReply::NoRoom = reply {
             let at = self
@@ -49,8 +48,7 @@ impl Pg {
                     pg = self.site.pgid, epoch = self.site.map.epoch()
                 );
             };
-            self.not_stored(what, cx);
-            return;
+            return self.not_stored(what, cx);
         }
         let Some(what) = self.store.pending.remove(&token.seq()) else {
             // What was asked for in an earlier interval is no longer pending.
@@ -131,6 +129,7 @@ impl Pg {
         if self.seen().is_foreign(from, id, &msg.body, cx)
             || self.seen().is_stale_message(from, id, &msg.body, cx)
         {
+            // Counted there, by its reason.
             return;
         }
         match msg.body {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use spirula_denc::{Decode, Encode, Reader, Result, Writer};
+use spirula_invariant::invariant;
 use spirula_maps::{EVersion, ReqId};
 
 use super::log::LogEntry;
@@ -163,7 +164,9 @@ impl Dups {
                     self.by_reqid.remove(&d.reqid);
                 }
             }
-            self.bytes -= batch.0.iter().map(Dup::weight).sum::<usize>();
+            let weight = batch.0.iter().map(Dup::weight).sum::<usize>();
+            invariant!(self.bytes >= weight, "requests that are forgotten to have been counted"; batch = batch.name());
+            self.bytes -= weight;
             gone.push(name);
         }
         gone

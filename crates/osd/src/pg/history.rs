@@ -74,6 +74,7 @@ impl History {
     /// Adds an interval that ended after all others. One that is added again, after a crash, counts once.
     pub fn push(&mut self, ended: PastInterval) {
         if self.known_since == u32::MAX || self.past.last().is_some_and(|p| p.last >= ended.last) {
+            // Of what is not known since when no part helps, and what is known already is not added again.
             return;
         }
         if self.past.len() >= MANY {

@@ -150,8 +150,12 @@ impl ImageIo {
     }
 
     fn count(&mut self, op: &ClientOp, usec: u64) {
-        let Some(name) = name_of(op) else { return };
+        let Some(name) = name_of(op) else {
+            // It is of no image.
+            return;
+        };
         if !self.pools.is_empty() && !self.pools.contains(&name.pool) {
+            // Nobody asks about this pool.
             return;
         }
         let room = self.images.len() < MAX_IMAGES;

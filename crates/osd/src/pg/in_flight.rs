@@ -5,6 +5,7 @@ use spirula_maps::EVersion;
 
 use super::backend::Sent;
 use super::op::ClientOp;
+use super::replies::Answered;
 use super::watch::WatchEffects;
 
 /// A write that is not durable everywhere.
@@ -19,8 +20,8 @@ pub(super) struct InFlight {
     pub(super) stage: Option<u32>,
     /// What the members were sent of it.
     pub(super) sent: Sent,
-    /// The same request, sent again by the client.
-    pub(super) dups: Vec<ClientOp>,
+    /// The same request, sent again by the client, and its answer: by the time when it is durable, it may be forgotten.
+    pub(super) dups: Vec<(ClientOp, Answered)>,
 }
 
 /// What the client will be told.
@@ -53,6 +54,7 @@ impl InFlight {
 
     /// The client's requests, to be handled anew in the next interval.
     pub(super) fn into_ops(self) -> impl Iterator<Item = ClientOp> {
-        self.request.into_iter().map(|(op, _)| op).chain(self.dups)
+        let dups = self.dups.into_iter().map(|(op, _)| op);
+        self.request.into_iter().map(|(op, _)| op).chain(dups)
     }
 }

@@ -6,6 +6,7 @@
 use super::message::{PeerBody, PeeringId};
 use super::outbox::Outbox;
 use super::output::Ctx;
+use spirula_invariant::invariant;
 
 /// A primary that copies to this OSD, or would like to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,7 @@ impl Incoming {
     /// It is the turn of who wants to copy to this OSD.
     pub(super) fn grant(&mut self, outbox: &mut Outbox, cx: &mut Ctx<'_>) {
         if let Some(i) = &mut self.bid {
+            invariant!(!i.granted, "a turn to be granted once"; primary = i.primary, epoch = i.id.epoch);
             i.granted = true;
             outbox.send(i.primary, i.id, PeerBody::Reserved, true, cx);
         }

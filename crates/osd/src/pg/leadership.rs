@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::force::Forced;
 use super::message::PeeringId;
 use super::promise::Promise;
+use spirula_invariant::invariant;
 
 /// Who leads the PG, as far as this OSD goes along with it.
 #[derive(Debug, Default)]
@@ -30,6 +31,11 @@ impl Leadership {
     /// Begins the next attempt as primary, with the map of this epoch: whoever is asked looks at the question when it has that map,
     /// too, so no older map takes it out of this attempt.
     pub(super) fn begin(&mut self, epoch: u32) {
+        invariant!(
+            epoch >= self.id.epoch,
+            "an attempt to agree to begin with a map that is no older than that of the one before";
+            epoch = epoch, before = self.id.epoch
+        );
         self.rounds += 1;
         self.id = PeeringId {
             epoch,

@@ -1,6 +1,6 @@
 //! The primary's side of a PG: from an attempt to agree to serving, and whom a message is for in either.
 
-use spirula_invariant::{dropped, impossible};
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::EVersion;
 
 use super::Pg;
@@ -13,7 +13,7 @@ use super::log::{LogEntry, PgLog};
 use super::message::{PeerBody, PeeringId};
 use super::output::Ctx;
 use super::peering::handler::Agreeing;
-use super::peering::{Next, Peering};
+use super::peering::{Next, Peering, Stage};
 use super::perf::DropReason;
 use super::promise::Promise;
 use super::recent::State;
@@ -68,6 +68,11 @@ impl Pg {
 
     /// Begins an attempt to agree.
     pub(super) fn begin_peering(&mut self, cx: &mut Ctx<'_>) {
+        invariant!(
+            self.site.interval.place.primary == self.site.whoami,
+            "the primary to lead the attempt to agree";
+            pg = self.site.pgid, epoch = self.site.map.epoch(), primary = self.site.interval.place.primary
+        );
         self.lead.begin(self.site.map.epoch());
         self.recent.attempt(self.lead.id, cx.now);
         self.recent.enter(State::Flushing, cx.now);
@@ -81,6 +86,21 @@ impl Pg {
         let Role::Peering(peering) = &mut self.role else {
             impossible!("an attempt to agree that ends to have begun"; pg = self.site.pgid, epoch = self.site.map.epoch());
         };
+        invariant!(
+            matches!(&peering.stage, Stage::Activating(left) if left.is_empty()),
+            "a PG to serve when all members remember that they take part";
+            pg = self.site.pgid, epoch = self.site.map.epoch(), stage = peering.stage.standing().name()
+        );
+        invariant!(
+            self.copy.exists && !self.copy.info.incomplete && self.copy.info.last_epoch_started >= self.lead.id.epoch,
+            "a primary to serve from a complete copy that was activated";
+            pg = self.site.pgid, epoch = self.lead.id.epoch, last_epoch_started = self.copy.info.last_epoch_started
+        );
+        invariant!(
+            self.copy.log.head() == self.copy.info.last_update,
+            "the log of a PG that begins to serve to end with its last change";
+            pg = self.site.pgid, head = self.copy.log.head(), last_update = self.copy.info.last_update
+        );
         let infos = std::mem::take(&mut peering.infos);
         let (at, me, place) = (
             self.copy.info.last_update,
@@ -162,10 +182,8 @@ impl Pg {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         let log = PgLog::from_entries(tail, head, entries);
-        if self.backfill(|b| b.backfill_log(from, &log, cx)) {
-            return;
-        }
-        if !self.agree(cx, |a, cx| a.log_received(from, log, dups, cx)) {
+        let backfilled = self.backfill(|b| b.backfill_log(from, &log, cx));
+        if !backfilled && !self.agree(cx, |a, cx| a.log_received(from, log, dups, cx)) {
             dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
     }

@@ -1,6 +1,6 @@
 //! What a primary asks of an OSD that is, or was, a member, or is to be one: what it has, its log, to take part, and to be copied to.
 
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 
 use super::copying::Copying;
 use super::info::PgInfo;
@@ -53,6 +53,11 @@ impl Led<'_> {
 
     /// Answers once all that the answer claims is durable.
     pub(super) fn answer_query(&mut self, cx: &mut Ctx<'_>) {
+        invariant!(
+            self.store.commits.is_empty(),
+            "an answer to a primary to claim only what is durable";
+            pg = self.site.pgid, epoch = self.site.map.epoch()
+        );
         if let Some(primary) = self.lead.query_from.take() {
             let info = self.copy.account();
             let promised = self.lead.promise_left(cx.usec);
@@ -91,7 +96,7 @@ impl Led<'_> {
         log: LogUpdate,
         cx: &mut Ctx<'_>,
     ) {
-        if !self.site.is_leader(from, id) || !log.is_sound() {
+        if !self.site.is_leader(from, id) || !log.is_sound() || info.incomplete {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         let committed = info.last_update;

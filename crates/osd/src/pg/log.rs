@@ -290,12 +290,24 @@ impl PgLog {
         let mut gone = Vec::new();
         while self.entries.front().is_some_and(|e| e.version <= v) {
             let Some(e) = self.entries.pop_front() else { break };
-            self.bytes -= e.weight();
-            self.forget_request(e.reqid, e.version);
+            self.let_go(&e);
             self.tail = e.version;
             gone.push(e);
         }
+        invariant!(self.tail <= self.head, "a log to begin before its end"; tail = self.tail, head = self.head);
         gone
+    }
+
+    /// An entry leaves the log.
+    fn let_go(&mut self, e: &LogEntry) {
+        let weight = e.weight();
+        invariant!(
+            self.bytes >= weight,
+            "an entry that leaves the log to have been counted";
+            version = e.version, bytes = self.bytes
+        );
+        self.bytes -= weight;
+        self.forget_request(e.reqid, e.version);
     }
 
     fn forget_request(&mut self, reqid: ReqId, version: EVersion) {
@@ -312,8 +324,7 @@ impl PgLog {
                 self.entries.push_back(e);
                 break;
             }
-            self.bytes -= e.weight();
-            self.forget_request(e.reqid, e.version);
+            self.let_go(&e);
             gone.push(e.version);
         }
         self.head = self.head.min(v);
@@ -331,6 +342,7 @@ impl PgLog {
     /// Moves the entries whose object `goes` to another log with the same ends: a PG split.
     pub fn split_off(&mut self, mut goes: impl FnMut(&HObject) -> bool) -> Self {
         let all = std::mem::take(&mut self.entries);
+        let count = all.len();
         let (mut here, mut there) = (Self::empty_at(self.tail), Self::empty_at(self.tail));
         let head = self.head;
         for e in all {
@@ -340,6 +352,11 @@ impl PgLog {
                 here.append(e)
             }
         }
+        invariant!(
+            here.len() + there.len() == count,
+            "each entry of a log that is split to be in one of both";
+            here = here.len(), there = there.len(), before = count
+        );
         here.head = head;
         there.head = head;
         *self = here;

@@ -12,6 +12,7 @@ use super::output::Ctx;
 use super::promise::Promise;
 use super::replica::Replica;
 use super::role::Role;
+use spirula_invariant::invariant;
 
 impl Pg {
     /// The next map. `gap` says that maps between were missed; `up`, that this OSD is up in it as it runs now.
@@ -21,11 +22,15 @@ impl Pg {
             .promised
             .get_or_insert(Promise::to_all(cx.usec + self.site.cfg.read_lease_us));
         let epoch = map.epoch();
+        invariant!(
+            epoch >= self.site.map.epoch(),
+            "maps to come in their order";
+            pg = self.site.pgid, epoch = epoch, before = self.site.map.epoch()
+        );
         self.recent.epoch = epoch;
         let last = std::mem::replace(&mut self.site.map, map);
         let Some(pool) = self.site.map.pool(self.site.pgid.pool) else {
-            self.pool_deleted(cx);
-            return;
+            return self.pool_deleted(cx);
         };
         if self.site.pool.full && !pool.full {
             self.ops.dropped.room(epoch);
@@ -85,14 +90,17 @@ impl Pg {
         if gap {
             self.copy.info.history = History::since(epoch);
         } else {
-            let Some(ended) = self
-                .site
-                .interval
-                .ended(&*self.site.backend, last, epoch.saturating_sub(1))
-                .filter(|_| !self.site.cfg.has_bug(Bug::NoHistory))
-            else {
+            let backend = &*self.site.backend;
+            let ended = self.site.interval.ended(backend, last, epoch.saturating_sub(1));
+            let Some(ended) = ended.filter(|_| !self.site.cfg.has_bug(Bug::NoHistory)) else {
+                // It has not served, so nobody need ask its members.
                 return;
             };
+            invariant!(
+                ended.first <= ended.last,
+                "an interval to end after it began";
+                pg = self.site.pgid, first = ended.first, last = ended.last
+            );
             self.copy.info.history.push(ended);
         }
         if self.copy.exists {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spirula_cephx::caps::ClassCall;
 use spirula_classes::Flags;
 use spirula_denc::{Reader, UTime};
+use spirula_invariant::impossible;
 use spirula_maps::snap;
 use spirula_proto::osd::{OpCode, OsdFlags};
 use spirula_proto::osd_op_data::CopySource;
@@ -161,11 +162,11 @@ impl Serving<'_> {
     pub(in crate::pg) fn handle_op(&mut self, mut op: ClientOp, cx: &mut Ctx<'_>) {
         op.stamps.queued = cx.usec;
         if self.is_stale(&op) {
-            cx.out.push(Output::ShareMap {
-                client: Arc::clone(&op.client),
+            let client = Arc::clone(&op.client);
+            return cx.out.push(Output::ShareMap {
+                client,
                 epoch: op.epoch,
             });
-            return;
         }
         match self.role {
             Role::Active(_) => self.do_op(op, cx),
@@ -199,8 +200,7 @@ impl Serving<'_> {
         }
         if op.is_pg_op() {
             if !self.role.has_lease(&self.site.cfg, cx.usec) {
-                self.lease(|l| l.list_later(op, cx));
-                return;
+                return self.list_later(op, cx);
             }
             return self.list(op, cx);
         }
@@ -218,17 +218,21 @@ impl Serving<'_> {
 
     /// Answers as the first time, once that is durable.
     pub(super) fn answer_dup(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
-        let Some(version) = self.copy.log.find(&op.reqid).map(|e| e.version) else {
-            return self.copy.reply_forgotten(self.site, op, cx);
+        let Some(answer) = self.copy.answer_to(&op.reqid) else {
+            impossible!("a request that was recognised to be remembered"; pg = self.site.pgid, client = op.reqid.name, tid = op.reqid.tid);
         };
         if let Role::Active(a) = &mut self.role
-            && version > a.committed
-            && let Some(w) = a.in_flight.iter_mut().find(|w| w.version == version)
+            && answer.version > a.committed
         {
-            w.dups.push(op);
-            return;
+            let Some(w) = a.in_flight.iter_mut().find(|w| w.version == answer.version) else {
+                impossible!(
+                    "a change that is not durable everywhere to be under way";
+                    pg = self.site.pgid, version = answer.version, committed = a.committed
+                );
+            };
+            return w.dups.push((op, answer));
         }
-        self.copy.reply_dup(self.site, op, version, cx);
+        self.site.reply_again(op, &answer, cx);
     }
 }
 

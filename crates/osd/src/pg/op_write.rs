@@ -427,8 +427,8 @@ impl Serving<'_> {
                 self.ops.apply_watch_effects(key, said.effects, &op.client, cx);
             }
         }
-        for dup in w.dups {
-            self.copy.reply_dup(self.site, dup, w.version, cx);
+        for (dup, answer) in w.dups {
+            self.site.reply_again(dup, &answer, cx);
         }
         if let Some(key) = w.key {
             if let Some(c) = self.ops.contexts.find(&key) {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use spirula_invariant::invariant;
 use spirula_maps::PgId;
 
 use super::message::{PeerBody, PeerMessage, PeeringId};
@@ -30,10 +31,10 @@ impl Outbox {
     /// Sends a message of an attempt at peering. `reply`: it answers one, and goes back where that came from.
     pub(super) fn send(&mut self, osd: i32, id: PeeringId, body: PeerBody, reply: bool, cx: &mut Ctx<'_>) {
         let pgid = self.pgid;
+        invariant!(osd >= 0, "a message to be to an OSD"; pg = pgid, osd = osd);
         let msg = PeerMessage { pgid, id, body };
         if osd == self.whoami {
-            self.to_self.push_back(msg);
-            return;
+            return self.to_self.push_back(msg);
         }
         let msg = msg.to_raw();
         cx.out.push(Output::Send { osd, msg, reply });

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use spirula_maps::{EVersion, ReqId};
 use spirula_proto::osd::MOsdOpReply;
 
 use super::describe::{OpRecord, Progress};
@@ -27,6 +29,7 @@ impl Site {
             return self.answer_asker(asker, &reply, cx);
         }
         if op.client.is_internal() {
+            // What the PG does by itself is looked at where it ends.
             return;
         }
         let client = Arc::clone(&op.client);
@@ -95,38 +98,49 @@ impl Site {
     }
 }
 
-impl StoredCopy {
-    pub(super) fn reply_dup(
-        &self,
-        site: &Site,
-        mut op: ClientOp,
-        version: spirula_maps::EVersion,
-        cx: &mut Ctx<'_>,
-    ) {
-        let Some(e) = self.log.find(&op.reqid).filter(|e| e.version == version) else {
-            return;
-        };
-        cx.note_slow(&op);
-        let mut reply = op.error_reply(e.return_code, site.map.epoch());
-        reply.set_versions(e.version, e.user_version);
-        for (out, (result, data)) in reply.ops.iter_mut().zip(&e.op_returns) {
-            out.result = *result;
-            out.data = data.clone().into();
-        }
-        site.reply(&op, reply, 0, cx);
-    }
+/// How a request was answered.
+#[derive(Debug)]
+pub(super) struct Answered {
+    /// Its place in the log.
+    pub(super) version: EVersion,
+    user_version: u64,
+    return_code: i32,
+    /// Result and data of each op, for requests that asked for them.
+    op_returns: Vec<(i32, Bytes)>,
+}
 
-    /// Answers a request that is no longer in the log.
-    pub(super) fn reply_forgotten(&self, site: &Site, mut op: ClientOp, cx: &mut Ctx<'_>) {
-        let Some(d) = self.dups.find(&op.reqid) else {
-            return;
-        };
-        let mut reply = op.error_reply(d.return_code, site.map.epoch());
-        reply.set_versions(d.version, d.user_version);
-        for (out, (result, data)) in reply.ops.iter_mut().zip(&d.op_returns) {
+impl Site {
+    /// Answers a request as the first time. Of the ops' data it has what they were to return.
+    pub(super) fn reply_again(&self, mut op: ClientOp, answer: &Answered, cx: &mut Ctx<'_>) {
+        cx.note_slow(&op);
+        let mut reply = op.error_reply(answer.return_code, self.map.epoch());
+        reply.set_versions(answer.version, answer.user_version);
+        for (out, (result, data)) in reply.ops.iter_mut().zip(&answer.op_returns) {
             out.result = *result;
             out.data = data.clone().into();
         }
-        site.reply(&op, reply, 0, cx);
+        self.reply(&op, reply, 0, cx);
+    }
+}
+
+impl StoredCopy {
+    /// How a request was answered, as the log or what is left of its older entries tells. Where neither does, the request is a new one, as
+    /// in Ceph.
+    pub(super) fn answer_to(&self, request: &ReqId) -> Option<Answered> {
+        if let Some(e) = self.log.find(request) {
+            return Some(Answered {
+                version: e.version,
+                user_version: e.user_version,
+                return_code: e.return_code,
+                op_returns: e.op_returns.clone(),
+            });
+        }
+        let d = self.dups.find(request)?;
+        Some(Answered {
+            version: d.version,
+            user_version: d.user_version,
+            return_code: d.return_code,
+            op_returns: d.op_returns.to_vec(),
+        })
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_invariant::invariant;
 use spirula_maps::{HObject, PgId};
 
 use super::backend::Backend;
@@ -57,7 +58,9 @@ impl Site {
 
     /// The range of the store's keys that holds the PG's objects.
     pub(super) fn range(&self) -> (Bytes, Bytes) {
-        key::pg_range(self.pgid, self.pool.pg_num.max(1))
+        let (from, to) = key::pg_range(self.pgid, self.pool.pg_num.max(1));
+        invariant!(from < to, "a PG to have a range of keys"; pg = self.pgid, pg_num = self.pool.pg_num);
+        (from, to)
     }
 
     /// Whether an object is the PG's.
@@ -102,11 +105,10 @@ impl Site {
 
     /// Asks the monitors for an acting set, none for the one that should be.
     pub(super) fn want_acting(&self, acting: Vec<i32>, cx: &mut Ctx<'_>) {
-        if acting.is_empty() && self.cfg.has_bug(Bug::KeptTemporary) {
-            return;
-        }
         let pgid = self.pgid;
-        cx.out.push(Output::PgTemp { pgid, acting });
+        if !acting.is_empty() || !self.cfg.has_bug(Bug::KeptTemporary) {
+            cx.out.push(Output::PgTemp { pgid, acting });
+        }
     }
 
     /// Whether so many objects of a PG are more bytes than requests should wait for, if they are as large as others.

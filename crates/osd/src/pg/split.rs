@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spirula_invariant::invariant;
 use spirula_maps::PgId;
 
 use super::Pg;
@@ -18,6 +19,11 @@ impl Pg {
         map: &Arc<dyn ClusterMap>,
         cx: &mut Ctx<'_>,
     ) -> Vec<Self> {
+        invariant!(
+            pg_num > self.copy.info.pg_num,
+            "a PG to be split for more PGs than before";
+            pg = self.site.pgid, before = self.copy.info.pg_num, pg_num = pg_num
+        );
         let mut split_off = |&(child, slot): &(PgId, u32)| {
             let (cfg, map) = (Arc::clone(&self.site.cfg), Arc::clone(map));
             let mut new = Self::new(child, self.site.whoami, slot, cfg, map);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use spirula_invariant::invariant;
 use spirula_maps::EVersion;
 
 use super::fetch::Want;
@@ -109,7 +110,8 @@ impl StoreQueue {
     /// Names a question that is about to be asked.
     pub(super) fn token(&mut self, what: Pending) -> Token {
         let seq = self.seq();
-        self.pending.insert(seq, what);
+        let other = self.pending.insert(seq, what);
+        invariant!(other.is_none(), "a question to have a number of its own"; seq = seq);
         Token::new(self.slot, seq)
     }
 
@@ -121,6 +123,14 @@ impl StoreQueue {
     /// Submits a transaction.
     pub(super) fn submit_claim(&mut self, txn: Txn, claim: Claim, what: Commit, cx: &mut Ctx<'_>) {
         let seq = self.seq();
+        if let Commit::Write(version) = &what {
+            let is_older = |c: &Commit| !matches!(c, Commit::Write(v) if v >= version);
+            invariant!(
+                self.commits.iter().rev().take(2).all(|(_, _, c)| is_older(c)),
+                "writes to be submitted in the order of their versions";
+                version = version, seq = seq
+            );
+        }
         self.commits.push_back((seq, cx.usec, what));
         cx.out.push(Output::Submit {
             token: Token::new(self.slot, seq),

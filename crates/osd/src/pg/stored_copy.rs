@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use spirula_invariant::invariant;
 use spirula_maps::{EVersion, PgId, snap};
 
 use super::bug::Bug;
@@ -52,9 +53,15 @@ impl StoredCopy {
         }
         let newest = entries.iter().map(|e| e.user_version).max().unwrap_or(0);
         info.last_user_version = info.last_user_version.max(newest);
+        let log = PgLog::from_entries(info.log_tail, info.last_update, entries);
+        invariant!(
+            log.head() == info.last_update && log.tail() <= log.head(),
+            "the log to end where the info that is stored with it says";
+            tail = log.tail(), head = log.head(), last_update = info.last_update
+        );
         Self {
             exists: true,
-            log: PgLog::from_entries(info.log_tail, info.last_update, entries),
+            log,
             info,
             dups: Dups::default(),
         }
@@ -84,10 +91,20 @@ impl StoredCopy {
 
     /// Appends an entry and keeps the info in step.
     pub(super) fn note_entry(&mut self, e: LogEntry) {
+        invariant!(
+            e.version > self.info.last_update,
+            "a change to be newer than the copy";
+            version = e.version, last_update = self.info.last_update, object = e.object
+        );
         self.info.last_update = e.version;
         self.info.last_user_version = self.info.last_user_version.max(e.user_version);
         self.info.usage = e.usage;
         self.log.append(e);
+        invariant!(
+            self.log.head() == self.info.last_update,
+            "the log to end with the copy's last change";
+            head = self.log.head(), last_update = self.info.last_update
+        );
     }
 
     /// Forgets log entries as the primary does, but not how their requests were answered.
@@ -95,9 +112,15 @@ impl StoredCopy {
         let (pgid, before) = (site.pgid, self.log.tail());
         let gone = self.log.trim_to(to);
         if gone.is_empty() {
+            // The log begins after that already.
             return;
         }
         let tail = self.log.tail();
+        invariant!(
+            before < tail && tail <= self.info.last_update,
+            "what leaves the log to be its oldest entries";
+            pg = pgid, before = before, tail = tail, last_update = self.info.last_update
+        );
         // Ranges that adjoin are one to the store.
         let (from, to) = (key::after_log_key(pgid, before), key::after_log_key(pgid, tail));
         txn.meta.push(MetaOp::DeleteRange(from, to));
@@ -164,6 +187,8 @@ impl StoredCopy {
 
     /// Stores the info as it is now.
     pub(super) fn save_info(&self, pgid: PgId, store: &mut StoreQueue, cx: &mut Ctx<'_>) {
+        // A stored info is what makes it a copy.
+        invariant!(self.exists, "the info of a copy to be stored where there is one"; pg = pgid);
         let txn = Txn {
             objects: Vec::new(),
             meta: vec![self.info_record(pgid)],
@@ -173,6 +198,7 @@ impl StoredCopy {
 
     /// Forgets it all: its records go with this transaction.
     pub(super) fn remove(&mut self, pgid: PgId, txn: &mut Txn) {
+        invariant!(self.info.incomplete, "a copy that is removed to have been marked incomplete first"; pg = pgid);
         for (from, to) in [key::log_range(pgid), key::dups_range(pgid)] {
             txn.meta.push(MetaOp::DeleteRange(from, to));
         }
@@ -190,6 +216,11 @@ impl StoredCopy {
     /// Gives a child its part of the log, and all else too: nothing tells which of it is whose. What is stored of both
     /// changes with the transaction that is returned.
     pub(super) fn split_off(&mut self, pgid: PgId, child: PgId, pg_num: u32) -> (Self, Txn) {
+        invariant!(
+            pg_num >= self.info.pg_num,
+            "a split to make more PGs of one";
+            pg = pgid, before = self.info.pg_num, pg_num = pg_num
+        );
         self.info.usage_invalid = true;
         self.info.pg_num = pg_num;
         let new = Self {

@@ -34,6 +34,7 @@ impl Pg {
                 self.serving().resend_writes(None, cx)
             }
             Role::Stray => self.led().announce(cx),
+            Role::Deleting => self.deleting().delete_tick(cx),
             _ => drop(self.agree(cx, |a, cx| a.tick(cx))),
         }
         self.serving().lease(|l| l.tick(cx));

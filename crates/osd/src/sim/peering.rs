@@ -296,6 +296,25 @@ fn a_deleted_pool_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_deletion_goes_on_when_the_store_can_list_again() {
+    let mut sim = Sim::new(1, 1, 1, 1);
+    sim.settle();
+    for i in 0..10 {
+        sim.write_full(&format!("o{i}"), "x");
+    }
+    sim.nodes.get_mut(&0).unwrap().store.unlistable = true;
+    sim.change_map(|m| m.pools.clear());
+    sim.settle();
+    let store = &mut sim.nodes.get_mut(&0).unwrap().store;
+    assert_eq!(store.objects().len(), 10);
+    store.unlistable = false;
+    sim.settle();
+    let node = &sim.nodes[&0];
+    assert!(node.store.objects().is_empty() && node.store.meta_len() == 0);
+    assert_eq!(node.core.as_ref().unwrap().pgs().count(), 0);
+}
+
+#[test]
 fn logs_stay_bounded_everywhere() {
     let cfg = PgConfig {
         log_entries_per_pg: (50, 50),

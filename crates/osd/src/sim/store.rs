@@ -42,6 +42,8 @@ pub(super) struct FakeStore {
     pub(super) rotten: BTreeSet<Bytes>,
     /// Objects that can't be looked up.
     pub(super) unknown: BTreeSet<Bytes>,
+    /// It can list no objects.
+    pub(super) unlistable: bool,
 }
 
 impl Object {
@@ -277,6 +279,9 @@ impl FakeStore {
     }
 
     pub(super) fn list(&self, from: &Bytes, to: &Bytes, max: usize) -> StoreReply {
+        if self.unlistable {
+            return StoreReply::Objects(Err(ReadError));
+        }
         let range = if from < to {
             Some(self.visible.objects.range(from.clone()..to.clone()))
         } else {

@@ -1,6 +1,6 @@
 //! Brings up the members to be, as the primary that serves.
 
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::EVersion;
 
 use super::{Backfill, Need, Step, Target, Turn};
@@ -122,15 +122,11 @@ impl Backfilling<'_> {
     /// Asks the targets that have not said it what they have.
     pub(in crate::pg) fn survey_targets(&mut self, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
-        let Some(b) = self.backfill().filter(|b| b.turn == Turn::Waiting) else {
-            return;
-        };
-        let unknown: Vec<i32> = b
-            .targets
-            .iter()
-            .filter(|t| t.need.is_none())
-            .map(|t| t.osd)
-            .collect();
+        // One that is copied to is asked in its turn.
+        let may_ask = self.backfill.turn == Turn::Waiting;
+        let targets = self.backfill.targets.iter();
+        let unknown = targets.filter(|t| may_ask && t.need.is_none());
+        let unknown: Vec<i32> = unknown.map(|t| t.osd).collect();
         for target in unknown {
             self.outbox.send(target, id, PeerBody::Query, false, cx);
         }
@@ -153,8 +149,8 @@ impl Backfilling<'_> {
 
     /// Begins with the first target, whose turn it is, or gives up the temporary acting set.
     fn next_target(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.lead.id;
-        let Some(b) = self.backfill() else { return };
+        let (id, b) = (self.lead.id, &mut *self.backfill);
+        invariant!(!b.is_idle(), "a PG that goes on to its next target to have begun with one"; pg = self.site.pgid);
         (b.rounds, b.silent) = (0, 0);
         match b.first() {
             Some(target) if b.turn == Turn::Taken => {
@@ -205,9 +201,11 @@ impl Backfilling<'_> {
 
     /// A target's log.
     pub(in crate::pg) fn backfill_log(&mut self, from: i32, theirs: &PgLog, cx: &mut Ctx<'_>) {
-        let Some(b) = self.backfill() else { return };
+        let b = &*self.backfill;
         let under_way = b.step == Step::Log && b.first() == Some(from);
-        let exact = b.targets.iter().any(|t| t.osd == from && t.exact);
+        let Some(exact) = b.targets.iter().find(|t| t.osd == from).map(|t| t.exact) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+        };
         let plan = self.copy.plan_for(theirs, exact, self.site);
         if under_way {
             self.copy_to(from, plan, cx);
@@ -229,25 +227,25 @@ impl Backfilling<'_> {
 
     /// What was to be copied is.
     pub(in crate::pg) fn backfill_copied(&mut self, target: i32, cx: &mut Ctx<'_>) {
-        let until = self.copy.info.last_update;
-        let Some(b) = self.backfill() else { return };
-        if let Step::Copying { base } = b.step
-            && b.first() == Some(target)
-        {
-            b.step = Step::Settling { base, until };
-            self.backfill_on(cx);
+        let (until, b) = (self.copy.info.last_update, &mut *self.backfill);
+        match b.step {
+            Step::Copying { base } if b.first() == Some(target) => {
+                invariant!(base <= until, "a copy to end with a version after the one it began with"; pg = self.site.pgid, base = base, until = until);
+                b.step = Step::Settling { base, until };
+                self.backfill_on(cx);
+            }
+            _ => dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, of = target),
         }
     }
 
     /// The target has no room for what was to be copied.
     pub(in crate::pg) fn backfill_refused(&mut self, target: i32, cx: &mut Ctx<'_>) {
-        let Some(b) = self.backfill().filter(|b| b.first() == Some(target)) else {
-            return;
+        let b = &mut *self.backfill;
+        let (Step::Copying { base }, Some(t)) = (b.step, b.targets.first_mut().filter(|t| t.osd == target))
+        else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, of = target);
         };
-        let Step::Copying { base } = b.step else { return };
-        if let Some(t) = b.targets.first_mut() {
-            t.purged = Some(base);
-        }
+        t.purged = Some(base);
         let pause = match b.targets.iter().all(|t| t.purged.is_some()) {
             true => ROOM_AGAIN,
             false => AGAIN,
@@ -257,10 +255,9 @@ impl Backfilling<'_> {
 
     /// Takes one that has room for the next target, if any has.
     fn prefer_room(&mut self) {
-        let map = std::sync::Arc::clone(&self.site.map);
-        let Some(b) = self.backfill() else { return };
+        let (map, b) = (&self.site.map, &mut *self.backfill);
         if b.turn == Turn::Waiting && b.step == Step::Idle {
-            let rank = |t: &Target| (t.is_full(&*map), t.purged.is_some());
+            let rank = |t: &Target| (t.is_full(&**map), t.purged.is_some());
             let best = b.targets.iter().enumerate().min_by_key(|(i, t)| (rank(t), *i));
             if let Some((at, _)) = best {
                 b.targets[..=at].rotate_right(1);
@@ -281,10 +278,12 @@ impl Backfilling<'_> {
 
     /// Gives the turn at copying to the target back for so many microseconds.
     fn pause_backfill(&mut self, target: i32, pause: u64, cx: &mut Ctx<'_>) {
-        let id = self.lead.id;
-        let Some(b) = self.backfill().filter(|b| b.step != Step::Handover) else {
-            return;
-        };
+        let (id, b) = (self.lead.id, &mut *self.backfill);
+        invariant!(
+            b.first() == Some(target) && b.step != Step::Handover,
+            "a copy that pauses to be the one under way";
+            pg = self.site.pgid, target = target
+        );
         let had_turn = b.turn != Turn::Waiting;
         (b.step, b.turn) = (Step::Idle, Turn::Waiting);
         b.not_before = cx.usec + pause;
@@ -305,16 +304,21 @@ impl Backfilling<'_> {
 
     /// Goes on when everything that may have been copied is durable on all members. Cheap: called after every event.
     pub(in crate::pg) fn backfill_on(&mut self, cx: &mut Ctx<'_>) {
-        let Step::Settling { base, until } = self.backfill.step else {
-            return;
-        };
-        if self.committed < until {
-            return;
+        if let Step::Settling { base, until } = self.backfill.step
+            && self.committed >= until
+        {
+            self.settled(base, until, cx);
         }
+    }
+
+    /// Everything up to `until`, which may have been copied, is durable on all members. If much was written since `base`, it is copied
+    /// again.
+    fn settled(&mut self, base: EVersion, until: EVersion, cx: &mut Ctx<'_>) {
         let (rounds, few) = (self.backfill.rounds + 1, self.site.cfg.sync_objects / 2);
-        let Some(b) = self.backfill() else { return };
-        b.rounds = rounds;
-        let Some(target) = b.first() else { return };
+        self.backfill.rounds = rounds;
+        let Some(target) = self.backfill.first() else {
+            impossible!("a copy that settles to have a target"; pg = self.site.pgid, until = until);
+        };
         let again = match self.copy.written_since(base) {
             None => SyncPlan::Backfill,
             Some(keys) => {
@@ -362,6 +366,11 @@ impl Backfilling<'_> {
             part: self.site.backend.part(self.site.interval.place.up.of(target)),
             ..self.copy.info.clone()
         };
+        invariant!(
+            info.log_tail <= base && base <= self.copy.info.last_update,
+            "what a target notes to be in the primary's past";
+            pg = self.site.pgid, base = base, last_update = self.copy.info.last_update
+        );
         let log = LogUpdate {
             keep_to: EVersion::ZERO,
             replace: true,
@@ -386,8 +395,8 @@ impl Backfilling<'_> {
     }
 
     fn target_done(&mut self, cx: &mut Ctx<'_>) {
-        let id = self.lead.id;
-        let Some(b) = self.backfill() else { return };
+        let (id, b) = (self.lead.id, &mut *self.backfill);
+        invariant!(!b.targets.is_empty(), "a target that is done to be there"; pg = self.site.pgid);
         let had_turn = b.turn != Turn::Waiting;
         let target = b.targets.remove(0).osd;
         b.done += 1;
@@ -404,7 +413,7 @@ impl Backfilling<'_> {
         self.survey_targets(cx);
         self.prefer_room();
         self.feeding().pump_feeds(cx);
-        let Some(b) = self.backfill() else { return };
+        let b = &mut *self.backfill;
         match b.step {
             Step::Handover => self.site.want_acting(Vec::new(), cx),
             Step::Info | Step::Log | Step::Noting => {

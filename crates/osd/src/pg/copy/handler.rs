@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::encode_to_vec;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::HObject;
 use spirula_proto::osd::{AssertVersionArgs, OpArgs};
 use spirula_proto::osd::{OpCode, OsdFlags, OsdOpIn};
@@ -31,8 +31,9 @@ impl Staging<'_> {
     /// Asks for the next part of what an op copies.
     pub(in crate::pg) fn ask_for_part(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         let Some(fetch) = self.serving.ops.stages.running_copy(seq) else {
-            return;
+            impossible!("a copy whose next part is asked for to be under way"; pg = self.serving.site.pgid, job = seq);
         };
+        invariant!(!fetch.is_complete(), "a copy that is asked for more to lack something"; pg = self.serving.site.pgid, job = seq);
         (fetch.asked, fetch.waiting) = (cx.usec, true);
         let w = &fetch.want;
         let Some(raw) = self.serving.site.map.object_to_raw_pg(&w.oid, &w.locator) else {

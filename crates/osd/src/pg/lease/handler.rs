@@ -1,7 +1,7 @@
 //! Keeps a lease, as the primary that serves.
 
 use bytes::Bytes;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::EVersion;
 
 use super::{Lease, RENEW_AT, Waiting};
@@ -94,8 +94,14 @@ impl Leasing<'_> {
         let (id, now, epoch) = (self.lead.id, cx.usec, self.site.map.epoch());
         let until = self.lease.shared_until;
         if until <= now {
+            // They are told when the next lease is granted.
             return;
         }
+        invariant!(
+            until <= self.lease.until,
+            "a share in a lease to end with it";
+            pg = self.site.pgid, share = until, lease = self.lease.until
+        );
         let (sharers, stable) = (std::mem::take(&mut self.lease.sharers), self.committed);
         // This OSD may be in later intervals that these members have not heard of.
         self.lead.promise(Promise {
@@ -194,6 +200,15 @@ impl Serving<'_> {
         for op in waiting.ops {
             self.handle_op(op, cx);
         }
+    }
+
+    /// A listing waits for the lease.
+    pub(in crate::pg) fn list_later(&mut self, op: ClientOp, cx: &mut Ctx<'_>) {
+        let Some(mut leasing) = self.leasing() else {
+            // Only a primary lists, and has no lease only while it does not serve.
+            return self.site.send_to_primary([op], cx);
+        };
+        leasing.list_later(op, cx);
     }
 
     /// The reads of an object wait for the lease; those of a member that has no share any more are the primary's.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use spirula_classes::{Filter, FilterKind};
 use spirula_denc::{Decode, Encode, Reader, Writer};
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{HObject, snap};
 use spirula_proto::osd::{ListArgs, OpCode, OsdFlags};
 use spirula_proto::osd_op_data::{ListEntry, PgLsEntry, PgLsResponse, PgNlsResponse};
@@ -113,9 +114,8 @@ impl Serving<'_> {
                         kept: Vec::new(),
                         next: None,
                     };
-                    self.store
-                        .list((from, to), count, Pending::List(Box::new(listing)), cx);
-                    return;
+                    let what = Pending::List(Box::new(listing));
+                    return self.store.list((from, to), count, what, cx);
                 }
                 Err(e) => result = e,
             }
@@ -170,7 +170,7 @@ impl Serving<'_> {
     pub(in crate::pg) fn list_fetched(&mut self, mut l: Listing, fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         for f in fetched {
             let (Some(o), Some(filter)) = (l.left.pop_front(), &l.filter) else {
-                break;
+                impossible!("an object that was read for a listing to be one that its filter is to judge"; pg = self.site.pgid);
             };
             let stored = match f.answer {
                 Ok(Answer::Object(stored)) => stored,
@@ -190,10 +190,10 @@ impl Serving<'_> {
     /// The listing's result: on to the next op of the request.
     fn list_done(&mut self, l: Listing, result: i32, cx: &mut Ctx<'_>) {
         if !self.role.has_lease(&self.site.cfg, cx.usec) {
-            self.lease(|lease| lease.list_later(l.op, cx));
-            return;
+            return self.list_later(l.op, cx);
         }
         let Listing { mut op, index, .. } = l;
+        invariant!(index < op.ops.len(), "a listing to be one of its request's ops"; pg = self.site.pgid, index = index);
         op.ops[index].rval = result;
         self.list_from(op, index + 1, result, cx);
     }

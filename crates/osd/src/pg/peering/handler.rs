@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::{EVersion, snap};
 
 use super::{Next, Peering, Prior, Stage, Wait};
@@ -50,6 +50,12 @@ pub(in crate::pg) struct Agreeing<'a> {
 impl Agreeing<'_> {
     /// The attempt comes to this stage.
     fn enter(&mut self, stage: Stage, cx: &Ctx<'_>) {
+        let before = &self.peering.stage;
+        invariant!(
+            stage.may_follow(before),
+            "an attempt to agree to go through its stages in their order";
+            pg = self.site.pgid, attempt = self.lead.id.round, before = before.standing().name(), next = stage.standing().name()
+        );
         self.recent.enter(stage.standing(), cx.now);
         self.peering.stage = stage;
     }
@@ -225,6 +231,11 @@ impl Agreeing<'_> {
 
     fn ask_members(&mut self, cx: &mut Ctx<'_>) {
         let me = self.site.whoami;
+        invariant!(
+            self.store.commits.is_empty(),
+            "an attempt to agree to begin with what is durable";
+            pg = self.site.pgid, epoch = self.site.map.epoch()
+        );
         let mine = self.copy.account();
         let others: Vec<i32> = self
             .site
@@ -245,6 +256,7 @@ impl Agreeing<'_> {
     pub(in crate::pg) fn ask(&mut self, osds: Vec<i32>, cx: &mut Ctx<'_>) {
         let id = self.lead.id;
         for osd in osds {
+            invariant!(osd != self.site.whoami, "an attempt to know what this OSD has"; pg = self.site.pgid, osd = osd);
             self.outbox.send(osd, id, PeerBody::Query, false, cx);
             let p = &mut *self.peering;
             p.asked.insert(osd);
@@ -258,6 +270,7 @@ impl Agreeing<'_> {
             Stage::Infos | Stage::Strays | Stage::Waiting(Wait::Down(_) | Wait::Incomplete)
         );
         if !asks || !p.asked.is_empty() {
+            // The last answer goes on.
             return;
         }
         match self.prior() {
@@ -409,6 +422,11 @@ impl Agreeing<'_> {
         }
         self.enter(Stage::Activating(members.iter().copied().collect()), cx);
         let p = &mut *self.peering;
+        invariant!(
+            p.asked.is_empty() && members.iter().all(|m| p.infos.contains_key(m)),
+            "all members to have said what they have before the PG is activated";
+            pg = self.site.pgid, epoch = id.epoch
+        );
         let mut info = p.infos.get(&p.auth).cloned().flatten().unwrap_or_default();
         let all = || p.infos.values().flatten();
         info.last_epoch_started = all().map(|i| i.last_epoch_started).fold(id.epoch, u32::max);
@@ -468,8 +486,8 @@ impl Agreeing<'_> {
             return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         }
         let Ok((objects, next)) = r else {
-            // The store may read it the next time; till then the PG says where it stands.
             p.retry = true;
+            // The store may read it the next time; till then the PG says where it stands.
             return;
         };
         for (key, info) in objects {

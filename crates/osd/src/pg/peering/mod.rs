@@ -61,6 +61,31 @@ pub(super) enum Wait {
 }
 
 impl Stage {
+    /// Whether an attempt may come here from that stage.
+    fn may_follow(&self, before: &Self) -> bool {
+        let asks = matches!(
+            before,
+            Self::Infos | Self::Strays | Self::Waiting(Wait::Down(_) | Wait::Incomplete)
+        );
+        match self {
+            Self::Flushing => false,
+            Self::Waiting(Wait::Unsupported) | Self::Infos => *before == Self::Flushing,
+            Self::Waiting(_) | Self::Logs => asks,
+            // Where a member has no room, others than members may have copies that can serve.
+            Self::Strays | Self::Acting(_) => asks || *before == Self::Logs,
+            Self::Syncing(_) => *before == Self::Logs,
+            Self::Counting => matches!(before, Self::Syncing(_)),
+            Self::UpThru | Self::Lease | Self::Activating(_) => {
+                let agreed = matches!(
+                    before,
+                    Self::Syncing(_) | Self::Counting | Self::UpThru | Self::Lease
+                );
+                // A PG that is new has nothing to agree on.
+                agreed || asks
+            }
+        }
+    }
+
     /// The same, as one of the states of a PG.
     pub(super) fn standing(&self) -> State {
         match self {

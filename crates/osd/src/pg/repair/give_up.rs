@@ -1,6 +1,7 @@
 //! Giving up objects that no member can read.
 
 use bytes::Bytes;
+use spirula_invariant::impossible;
 use spirula_maps::snap;
 use spirula_proto::mon::LogPriority;
 use spirula_proto::osd::{OpArgs, OpCode, OsdFlags, OsdOpIn};
@@ -63,7 +64,7 @@ impl Repairing<'_> {
 
     fn give_up(&mut self, key: &Bytes, cx: &mut Ctx<'_>) {
         let Some(object) = key::parse_object_key(key) else {
-            return;
+            impossible!("what is lost to be an object"; pg = self.serving.site.pgid);
         };
         if object.snap == snap::NOSNAP {
             let delete = OsdOpIn::new(OpCode::DELETE, OpArgs::None, Bytes::new());

@@ -4,6 +4,7 @@ use crate::pg::serving::Serving;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::snap;
 use spirula_proto::mon::LogPriority;
 
@@ -14,7 +15,7 @@ use crate::pg::account::Room;
 use crate::pg::key;
 use crate::pg::op::ClientOp;
 use crate::pg::output::{Ctx, Output};
-use crate::pg::role::Role;
+use crate::pg::perf::DropReason;
 use crate::pg::store_queue::Pending;
 
 /// Objects that wait for their repair at most; further ones are noticed again when they are read again.
@@ -171,53 +172,65 @@ impl Repairing<'_> {
 
     /// Goes on with the first repair. Cheap where there is none: called after every event.
     pub(in crate::pg) fn repair_on(&mut self, cx: &mut Ctx<'_>) {
-        let Role::Active(a) = &self.serving.role else {
-            return;
+        if self.may_begin(cx.usec) {
+            self.begin_repair(cx);
+        }
+    }
+
+    /// Whether it is the turn of a repair, and nobody uses its object.
+    fn may_begin(&mut self, usec: u64) -> bool {
+        let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.front()) else {
+            return false;
         };
-        let Some(job) = a.repairs.jobs.front() else { return };
-        match job.step {
-            Step::Waiting(until) if cx.usec >= until => {}
-            Step::Waiting(_) | Step::Asked { .. } => return,
+        if !matches!(job.step, Step::Waiting(until) if usec >= until) {
+            return false;
         }
         let head = head_of(&job.key);
         let looked_up = |p: &Pending| matches!(p, Pending::Context(k) if *k == head);
         if self.serving.store.pending.values().any(looked_up) {
-            return;
+            return false;
         }
-        let (me, key) = (self.serving.site.whoami, job.key.clone());
+        let context = self.serving.ops.contexts.find(&head);
+        context.is_some_and(|c| c.uncommitted == 0 && c.reading == 0 && !c.exclusive)
+    }
+
+    /// The repair under way, or whose turn it is.
+    fn first(&mut self) -> &mut Job {
+        let pgid = self.serving.site.pgid;
+        match self.serving.role.repairs().and_then(|r| r.jobs.front_mut()) {
+            Some(job) => job,
+            None => impossible!("a repair that goes on to be there"; pg = pgid),
+        }
+    }
+
+    /// Has a member take the object from another one.
+    fn begin_repair(&mut self, cx: &mut Ctx<'_>) {
+        let me = self.serving.site.whoami;
+        let job = self.first();
+        let (key, bad) = (job.key.clone(), job.bad.clone());
         // Itself first: clients wait.
-        let target = job.bad.iter().copied().find(|o| *o == me);
-        let target = target.or_else(|| job.bad.first().copied());
+        let target = bad.iter().copied().find(|o| *o == me);
+        let target = target.or_else(|| bad.first().copied());
         let acting = &self.serving.site.interval.place.acting;
-        let source = self
-            .serving
-            .site
-            .backend
-            .givers(acting, &job.bad)
-            .first()
-            .copied();
-        let Some(c) = self.serving.ops.contexts.find(&head) else {
-            return;
-        };
-        if c.uncommitted > 0 || c.reading > 0 || c.exclusive {
-            return;
-        }
+        let source = self.serving.site.backend.givers(acting, &bad).first().copied();
         let (Some(target), Some(source)) = (target, source) else {
             return self.repair_lost(cx);
         };
+        invariant!(
+            target != source,
+            "an object to be taken from another member than the one that lacks it";
+            pg = self.serving.site.pgid, target = target, object = name(&key)
+        );
+        self.first().step = Step::Asked {
+            target,
+            source,
+            heard: cx.usec,
+        };
         let Some(r) = self.serving.role.repairs() else {
-            return;
+            impossible!("a primary that serves to direct repairs"; pg = self.serving.site.pgid);
         };
         r.number += 1;
         let number = r.number;
-        if let Some(job) = r.jobs.front_mut() {
-            let heard = cx.usec;
-            job.step = Step::Asked {
-                target,
-                source,
-                heard,
-            };
-        }
         self.serving.outbox.send_repair(
             target,
             self.serving.lead.id,
@@ -229,37 +242,42 @@ impl Repairing<'_> {
 
     /// A member says how far it is.
     fn repair_told(&mut self, from: i32, number: u32, outcome: Outcome, cx: &mut Ctx<'_>) {
-        let Some(r) = self.serving.role.repairs().filter(|r| r.number == number) else {
-            return;
+        let pgid = self.serving.site.pgid;
+        let current = self.serving.role.repairs().filter(|r| r.number == number);
+        let Some((job, ended, lost)) = current.and_then(|r| {
+            let job = r.jobs.front_mut()?;
+            Some((job, &mut r.ended, &mut r.lost))
+        }) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
         };
-        let Some(job) = r.jobs.front_mut() else { return };
-        let Step::Asked {
-            target,
-            source,
-            heard,
-        } = &mut job.step
-        else {
-            return;
+        let source = match &mut job.step {
+            Step::Asked {
+                target,
+                source,
+                heard,
+            } if *target == from => {
+                *heard = cx.usec;
+                *source
+            }
+            Step::Asked { .. } | Step::Waiting(_) => {
+                return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = pgid, from = from);
+            }
         };
-        if *target != from {
-            return;
-        }
         match outcome {
-            Outcome::Working => *heard = cx.usec,
+            Outcome::Working => {}
             Outcome::Done => {
                 job.bad.remove(&from);
                 job.step = Step::Waiting(0);
-                r.ended.push_back((cx.usec, from, job.key.clone()));
-                let key = job.key.clone();
+                ended.push_back((cx.usec, from, job.key.clone()));
+                lost.remove(&job.key);
                 let all = job.bad.is_empty();
-                r.lost.remove(&key);
                 self.serving.counters.repaired += 1;
                 if all {
                     self.end_repair(cx);
                 }
             }
             Outcome::SourceUnreadable => {
-                job.bad.insert(*source);
+                job.bad.insert(source);
                 job.step = Step::Waiting(0);
             }
             Outcome::Failed => self.repair_failed(cx),
@@ -268,9 +286,7 @@ impl Repairing<'_> {
 
     /// Something came in between: it is tried again.
     fn repair_failed(&mut self, cx: &mut Ctx<'_>) {
-        let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.front_mut()) else {
-            return;
-        };
+        let job = self.first();
         job.tries += 1;
         job.step = Step::Waiting(cx.usec + AGAIN);
         if job.tries >= TRIES {
@@ -280,15 +296,9 @@ impl Repairing<'_> {
 
     /// No member can read the object.
     fn repair_lost(&mut self, cx: &mut Ctx<'_>) {
-        let pgid = self.serving.site.pgid;
-        let Some(r) = self.serving.role.repairs() else {
-            return;
-        };
-        let Some(key) = r.jobs.front().map(|j| j.key.clone()) else {
-            return;
-        };
+        let (pgid, key) = (self.serving.site.pgid, self.first().key.clone());
         let line = format!("{pgid} missing primary copy of {}, unfound", name(&key));
-        if r.lost.insert(key) {
+        if self.serving.role.repairs().is_some_and(|r| r.lost.insert(key)) {
             self.cluster_log(line, cx);
         }
         self.give_up_repair(cx);
@@ -297,10 +307,9 @@ impl Repairing<'_> {
     /// Ends a repair without success: who reads the object is told so for a while.
     fn give_up_repair(&mut self, cx: &mut Ctx<'_>) {
         let usec = cx.usec;
-        let Some(r) = self.serving.role.repairs() else {
-            return;
-        };
-        if let Some(job) = r.jobs.front() {
+        if let Some(r) = self.serving.role.repairs()
+            && let Some(job) = r.jobs.front()
+        {
             let bad = job.bad.iter().map(|o| (usec, *o, job.key.clone()));
             r.ended.extend(bad);
         }
@@ -309,14 +318,16 @@ impl Repairing<'_> {
 
     /// Ends the first repair: the ops that waited go on.
     fn end_repair(&mut self, cx: &mut Ctx<'_>) {
+        let pgid = self.serving.site.pgid;
         let Some(job) = self.serving.role.repairs().and_then(|r| r.jobs.pop_front()) else {
-            return;
+            impossible!("a repair that ends to have begun"; pg = pgid);
         };
         let head = head_of(&job.key);
-        let Some(c) = self.serving.ops.contexts.find(&head) else {
-            return;
+        let counted = self.serving.ops.contexts.find(&head).filter(|c| c.repairs > 0);
+        let Some(c) = counted else {
+            impossible!("an object to be in use as long as it is repaired"; pg = pgid, object = name(&job.key));
         };
-        c.repairs = c.repairs.saturating_sub(1);
+        c.repairs -= 1;
         if c.state.is_none() && c.repairs == 0 {
             self.serving.store.look_up_context(head, cx);
         } else {

@@ -1,12 +1,14 @@
 //! A member that gives an object to another one.
 
 use bytes::Bytes;
+use spirula_invariant::dropped;
 
 use super::Asked;
 use super::mending::Mending;
 use super::message::{FoundPart, Place, RepairBody};
 use crate::pg::object::ObjectInfo;
 use crate::pg::output::{Ctx, StoreReply};
+use crate::pg::perf::DropReason;
 use crate::pg::push::Push;
 use crate::pg::replicated::parts::Parts;
 use crate::pg::store_queue::Pending;
@@ -15,7 +17,7 @@ impl Mending<'_> {
     /// A member asks for part of an object. The primary sees to it that the object does not change meanwhile.
     pub(super) fn repair_read(&mut self, by: i32, number: u32, key: Bytes, from: Place, cx: &mut Ctx<'_>) {
         if !self.role.is_active() && !self.role.is_active_replica() {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = by);
         }
         let asked = Asked {
             by,
@@ -35,13 +37,11 @@ impl Mending<'_> {
                 };
                 asked.part.set_object(o, info, None);
                 let wants = asked.part.wants(self.site.cfg.push_window.chunk);
-                if wants.is_empty() {
-                    asked.part.part(Vec::new(), most)
-                } else {
+                if !wants.is_empty() {
                     let key = asked.part.key.clone();
-                    self.store.read(key, wants, None, Pending::Repair(asked), cx);
-                    return;
+                    return self.store.read(key, wants, None, Pending::Repair(asked), cx);
                 }
+                asked.part.part(Vec::new(), most)
             }
             StoreReply::Fetched(answers, _) => asked.part.part(answers, most),
             // As all members have the same objects, one that is not here is lost.

@@ -1,7 +1,7 @@
 //! A member whose object is repaired.
 
 use bytes::Bytes;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, impossible, invariant};
 
 use super::mending::Mending;
 use super::message::{FoundPart, Outcome, Place, RepairBody};
@@ -27,7 +27,7 @@ impl Mending<'_> {
         let is_own = from == self.site.whoami && self.role.is_active();
         let is_led = self.role.is_active_replica() && self.site.is_leader(from, self.id);
         if !is_own && !is_led {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerMisled; pg = self.site.pgid, from = from);
         }
         self.copying.patient = Some(Patient {
             number,
@@ -41,7 +41,10 @@ impl Mending<'_> {
     }
 
     fn ask_for_rest(&mut self, cx: &mut Ctx<'_>) {
-        let Some(p) = &self.copying.patient else { return };
+        let Some(p) = &self.copying.patient else {
+            impossible!("an object that is repaired to be known here"; pg = self.site.pgid);
+        };
+        invariant!(!p.whole, "an object to lack something that more of it is asked for"; pg = self.site.pgid, object = name(&p.key));
         let body = RepairBody::Read {
             number: p.number,
             key: p.key.clone(),
@@ -52,7 +55,9 @@ impl Mending<'_> {
     }
 
     fn tell_repair(&mut self, outcome: Outcome, cx: &mut Ctx<'_>) {
-        let Some(p) = &self.copying.patient else { return };
+        let Some(p) = &self.copying.patient else {
+            impossible!("a repair that is told of to be under way here"; pg = self.site.pgid);
+        };
         let (primary, number) = (self.site.interval.place.primary, p.number);
         if outcome != Outcome::Working {
             self.copying.patient = None;
@@ -63,12 +68,10 @@ impl Mending<'_> {
 
     /// Part of the object.
     pub(super) fn repair_part(&mut self, from: i32, number: u32, found: Option<FoundPart>, cx: &mut Ctx<'_>) {
-        let Some(p) = &mut self.copying.patient else {
-            return;
+        let awaited = |p: &&mut Patient| p.number == number && p.source == from && !p.whole;
+        let Some(p) = self.copying.patient.as_mut().filter(awaited) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         };
-        if p.number != number || p.source != from {
-            return;
-        }
         let Some(found) = found else {
             return self.tell_repair(Outcome::SourceUnreadable, cx);
         };
@@ -83,7 +86,7 @@ impl Mending<'_> {
             ..
         } = found.push.part
         else {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         };
         p.next = found.next;
         p.whole = last.as_ref().is_some_and(PushEnd::is_whole);
@@ -130,7 +133,7 @@ impl Mending<'_> {
     /// A part is durable here.
     pub(in crate::pg) fn repair_committed(&mut self, number: u32, cx: &mut Ctx<'_>) {
         let Some(p) = self.copying.patient.as_ref().filter(|p| p.number == number) else {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
         };
         if p.whole {
             cx.perf.repaired += 1;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::EVersion;
 use spirula_proto::mon::LogPriority;
 
@@ -60,12 +60,13 @@ impl Following<'_> {
             Err(error) => return self.cannot_take(from, &error.to_string(), cx),
         };
         if e.version <= self.copy.info.last_update {
-            // Sent again. If it is not durable yet, its commit will answer.
+            // Sent again.
             let committed = r.committed;
             if e.version <= committed {
                 self.outbox
                     .send(from, id, PeerBody::RepCommitted(committed), true, cx);
             }
+            // Else its commit will answer.
             return;
         }
         if prev != self.copy.info.last_update {
@@ -75,6 +76,11 @@ impl Following<'_> {
         if !is_storable(&txn.objects) || log_bytes(&txn.objects) > self.site.cfg.max_push_logged {
             return self.cannot_take(from, "no store takes what it changes", cx);
         }
+        invariant!(
+            !self.copy.info.incomplete,
+            "the copy of a member that takes part to be complete";
+            pg = self.site.pgid, epoch = self.site.map.epoch(), version = e.version
+        );
         r.share.note_stable(stable);
         let v = e.version;
         self.ops.overtake_reads(&e.object, self.site, self.store, cx);
@@ -154,6 +160,11 @@ impl Serving<'_> {
 
     /// A write of this version is durable here.
     pub(in crate::pg) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
+        invariant!(
+            v <= self.copy.info.last_update,
+            "a write that is durable to be in the copy";
+            pg = self.site.pgid, version = v, last_update = self.copy.info.last_update
+        );
         if let Role::Active(a) = &mut self.role {
             a.local = a.local.max(v);
             return self.advance(cx);

@@ -112,13 +112,12 @@ impl OpQueue {
         store: &mut StoreQueue,
         cx: &mut Ctx<'_>,
     ) {
-        if self.contexts.len() == 0 {
+        // The key is made only where somebody reads at all.
+        let key = (self.contexts.len() > 0).then(|| head_key(object));
+        let Some(key) = key.filter(|k| self.contexts.find(k).is_some()) else {
+            // Nobody reads it.
             return;
-        }
-        let key = head_key(object);
-        if self.contexts.find(&key).is_none() {
-            return;
-        }
+        };
         let mut ops: Vec<ClientOp> = self.contexts.forget(&key).into();
         let reads = |p: &Pending| match p {
             Pending::Context(k) => *k == key,

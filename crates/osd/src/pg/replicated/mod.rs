@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use spirula_invariant::invariant;
 use spirula_maps::EVersion;
 use spirula_proto::RawMessage;
 
@@ -75,6 +76,11 @@ impl Backend for Replicated {
     }
 
     fn write(&self, change: Change, others: &[(i32, EVersion)], cx: &mut Ctx<'_>) -> (Txn, Sent) {
+        invariant!(
+            change.stable <= change.prev && change.trim_to <= change.prev,
+            "a change to come after all that is durable everywhere, and after what leaves the log";
+            pg = change.pgid, prev = change.prev, stable = change.stable, trim_to = change.trim_to
+        );
         if others.is_empty() {
             return (change.txn, Sent::to_all(RawMessage::default()));
         }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, IntervalSet};
 
 use crate::pg::dirty::Dirty;
@@ -217,6 +218,7 @@ impl Parts {
     /// What the store says of the object; and what of it changed, if only that is to be pushed.
     pub(in crate::pg) fn set_object(&mut self, o: StoredObject, info: ObjectInfo, changed: Option<Dirty>) {
         let size = info.size;
+        invariant!(self.object.is_none(), "an object that is pushed to be looked up once"; version = info.version);
         self.left = match &changed {
             Some(dirty) => dirty.within(size).collect(),
             None => Vec::from_iter((self.from.offset < size).then_some((self.from.offset, size))).into(),
@@ -321,9 +323,10 @@ impl Parts {
 
     /// The next part, made of what was read, which takes so many bytes in the target's log at most if it has more than one change.
     pub(in crate::pg) fn part(&mut self, answers: Vec<Fetched>, most: usize) -> Result<Part, ReadError> {
+        invariant!(!self.ended, "no part of an object after the last one"; since = self.since);
         self.take(answers)?;
         let Some((stored, info)) = &self.object else {
-            return Err(ReadError);
+            impossible!("an object that is pushed to have been looked up"; since = self.since);
         };
         let mut room = Room::new(&self.key, most);
         let (mut pieces, mut zeros, mut pairs) = (Pieces::new(), Vec::new(), Vec::new());
@@ -404,6 +407,7 @@ pub(in crate::pg) fn divide(
     most: usize,
 ) -> Vec<Vec<(Bytes, Vec<ObjectOp>)>> {
     let (mut out, mut logged): (Vec<Vec<_>>, usize) = (Vec::new(), 0);
+    let count = objects.len();
     for object in objects {
         let bytes = txn::log_bytes(std::slice::from_ref(&object));
         logged = logged.saturating_add(bytes);
@@ -415,6 +419,8 @@ pub(in crate::pg) fn divide(
             }
         }
     }
+    let divided = out.iter().map(Vec::len).sum::<usize>();
+    invariant!(divided == count, "each change to be in one of the transactions"; changes = count, divided = divided);
     out
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
+use spirula_invariant::invariant;
 use spirula_maps::{SnapId, snap};
 
 use super::set::At;
@@ -52,7 +53,8 @@ impl Serving<'_> {
         cx: &mut Ctx<'_>,
     ) {
         if let Some(c) = self.ops.contexts.find(&r.key) {
-            c.reading = c.reading.saturating_sub(1);
+            invariant!(c.reading > 0, "a clone that was looked up to have held its object"; pg = self.site.pgid);
+            c.reading -= 1;
         }
         let state = match found {
             Ok(Some(o)) => decode_all(&o.info).ok().map(|info| ObjectState {

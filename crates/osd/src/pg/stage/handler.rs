@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use spirula_invariant::{dropped, impossible, invariant};
 
 use super::{Job, Lane, Place, Progress, Source};
 use crate::pg::account::Room;
@@ -11,6 +12,7 @@ use crate::pg::copy::CopyFetch;
 use crate::pg::errno::*;
 use crate::pg::fetch::{Answer, Fetched, OmapRange, ReadError, Want, key_after};
 use crate::pg::output::Ctx;
+use crate::pg::perf::DropReason;
 use crate::pg::serving::Serving;
 use crate::pg::staged::{Slot, Whole, stage_key};
 use crate::pg::store_queue::Pending;
@@ -88,9 +90,18 @@ impl Staging<'_> {
                 let from = Some(Bytes::new());
                 (*slot, Source::Object { key, from }, Progress::Looking)
             }
-            _ => return,
+            want => impossible!(
+                "a staging object for what may need one";
+                pg = self.serving.site.pgid, want = format!("{want:?}")
+            ),
         };
-        self.serving.ops.stages.jobs.push(Job {
+        let jobs = &mut self.serving.ops.stages.jobs;
+        invariant!(
+            jobs.iter().all(|j| j.seq != seq),
+            "an op to wait for one staging object at a time";
+            pg = self.serving.site.pgid, job = seq
+        );
+        jobs.push(Job {
             seq,
             want,
             slot,
@@ -104,13 +115,17 @@ impl Staging<'_> {
     /// Begins to build the next staging object.
     pub(crate) fn start_stage(&mut self, lane: Lane, cx: &mut Ctx<'_>) {
         let s = &mut self.serving.ops.stages;
-        let Some(job) = s.startable(lane).and_then(|at| s.jobs.get_mut(at)) else {
-            return;
-        };
-        job.progress = Progress::Running;
-        let (seq, slot) = (job.seq, job.slot);
-        *s.place(slot) = Place::Building;
-        self.stage_next(seq, cx);
+        if let Some(job) = s.startable(lane).and_then(|at| s.jobs.get_mut(at)) {
+            job.progress = Progress::Running;
+            let (seq, slot) = (job.seq, job.slot);
+            invariant!(
+                matches!(s.place(slot), Place::Free),
+                "a staging object to be begun where there is none";
+                pg = self.serving.site.pgid, job = seq
+            );
+            *s.place(slot) = Place::Building;
+            self.stage_next(seq, cx);
+        }
     }
 
     fn read_pairs(&mut self, seq: u32, key: Bytes, from: Bytes, bytes: usize, cx: &mut Ctx<'_>) {
@@ -129,22 +144,22 @@ impl Staging<'_> {
     /// Pairs of an object of the PG.
     pub(in crate::pg) fn stage_read(&mut self, seq: u32, mut fetched: Vec<Fetched>, cx: &mut Ctx<'_>) {
         let max = self.serving.site.cfg.max_logged;
+        let pgid = self.serving.site.pgid;
         let Some(job) = self.serving.ops.stages.job(seq) else {
-            return;
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = pgid);
         };
         let Source::Object { from, .. } = &mut job.source else {
-            return;
+            impossible!("pairs that were read to be of an object of the PG"; pg = pgid, job = seq);
         };
         let Some(Ok(Answer::Omap(page))) = fetched.pop().map(|f| f.answer) else {
             return self.end_with(seq, Err(ReadError), cx);
         };
         if job.progress == Progress::Looking {
-            if page.more {
-                // All of it is read again when it is its turn, so that none is in memory before.
-                job.progress = Progress::Waiting;
-            } else {
-                self.stage_ended(seq, Answer::Staged(Ok(None)), cx);
+            if !page.more {
+                return self.stage_ended(seq, Answer::Staged(Ok(None)), cx);
             }
+            job.progress = Progress::Waiting;
+            // All of it is read again when it is its turn, so that none is in memory before.
             return;
         }
         *from = page.pairs.last().filter(|_| page.more).map(|(k, _)| key_after(k));
@@ -161,9 +176,7 @@ impl Staging<'_> {
         cx: &mut Ctx<'_>,
     ) {
         let max = self.serving.site.cfg.max_logged;
-        let Some(job) = self.serving.ops.stages.job(seq) else {
-            return;
-        };
+        let job = self.job(seq);
         if let Source::Copy(fetch) = &mut job.source
             && complete
             && !job.begun
@@ -181,6 +194,7 @@ impl Staging<'_> {
     pub(in crate::pg) fn stage_next(&mut self, seq: u32, cx: &mut Ctx<'_>) {
         let page = self.serving.site.cfg.stage_page;
         let Some(job) = self.serving.ops.stages.job(seq) else {
+            // It was given up while its last step was under way.
             return;
         };
         if let Some(ops) = job.steps.pop_front() {
@@ -202,7 +216,7 @@ impl Staging<'_> {
 
     fn send_step(&mut self, seq: u32, mut ops: Vec<ObjectOp>, cx: &mut Ctx<'_>) {
         let Some(Pending::Op(r)) = self.serving.store.pending.get(&seq) else {
-            return;
+            impossible!("a staging object to be built for an op that waits"; pg = self.serving.site.pgid, job = seq);
         };
         if r.op.client.is_shut_out(&*self.serving.site.map) {
             return self.stage_failed(seq, -EBLOCKLISTED, cx);
@@ -212,9 +226,7 @@ impl Staging<'_> {
             Err(Some(e)) => return self.stage_failed(seq, e, cx),
             Err(None) => return self.stage_given_up(seq, cx),
         }
-        let Some(job) = self.serving.ops.stages.job(seq) else {
-            return;
-        };
+        let job = self.job(seq);
         if !job.begun {
             ops.splice(..0, job.beginning());
             job.begun = true;
@@ -225,18 +237,19 @@ impl Staging<'_> {
     }
 
     fn stage_whole(&mut self, seq: u32, cx: &mut Ctx<'_>) {
-        let Some(slot) = self.serving.ops.stages.job(seq).map(|j| j.slot) else {
-            return;
-        };
+        let slot = self.job(seq).slot;
         let whole = Arc::new(Whole {
             slot,
             key: stage_key(self.serving.site.pgid, slot),
         });
-        *self.serving.ops.stages.place(slot) = Place::Whole(Arc::downgrade(&whole));
-        let Some(job) = self.serving.ops.stages.job(seq) else {
-            return;
-        };
-        let answer = match &mut job.source {
+        let place = self.serving.ops.stages.place(slot);
+        invariant!(
+            matches!(place, Place::Building),
+            "a staging object that becomes whole to be the one that was built";
+            pg = self.serving.site.pgid, job = seq
+        );
+        *place = Place::Whole(Arc::downgrade(&whole));
+        let answer = match &mut self.job(seq).source {
             Source::Object { .. } => Answer::Staged(Ok(Some(whole))),
             Source::Copy(fetch) => {
                 let mut copied = std::mem::take(&mut fetch.copied);
@@ -249,20 +262,29 @@ impl Staging<'_> {
 
     /// Ends a job with an error, which is negative.
     pub(in crate::pg) fn stage_failed(&mut self, seq: u32, e: i32, cx: &mut Ctx<'_>) {
-        let Some(job) = self.serving.ops.stages.job(seq) else {
-            return;
-        };
-        let answer = match job.source {
+        let answer = match self.job(seq).source {
             Source::Object { .. } => Answer::Staged(Err(e)),
             Source::Copy(_) => Answer::Copy(Err(e)),
         };
         self.stage_ended(seq, answer, cx);
     }
 
+    /// A job that goes on.
+    fn job(&mut self, seq: u32) -> &mut Job {
+        let pgid = self.serving.site.pgid;
+        match self.serving.ops.stages.job(seq) {
+            Some(job) => job,
+            None => impossible!("a staging object that goes on to be wanted"; pg = pgid, job = seq),
+        }
+    }
+
     /// Ends a job. Returns what it was for, and removes what it has built of a staging object that is not whole.
-    fn end_job(&mut self, seq: u32, cx: &mut Ctx<'_>) -> Option<Want> {
-        let at = self.serving.ops.stages.jobs.iter().position(|j| j.seq == seq)?;
-        let job = self.serving.ops.stages.jobs.remove(at);
+    fn end_job(&mut self, seq: u32, cx: &mut Ctx<'_>) -> Want {
+        let jobs = &mut self.serving.ops.stages.jobs;
+        let Some(at) = jobs.iter().position(|j| j.seq == seq) else {
+            impossible!("a staging object that ends to be wanted"; pg = self.serving.site.pgid, job = seq);
+        };
+        let job = jobs.remove(at);
         let place = self.serving.ops.stages.place(job.slot);
         if job.progress == Progress::Running && matches!(place, Place::Building) {
             *place = Place::Free;
@@ -270,7 +292,7 @@ impl Staging<'_> {
                 self.remove_stage(job.slot, cx);
             }
         }
-        Some(job.want)
+        job.want
     }
 
     /// The op that waited has its answer.
@@ -279,7 +301,7 @@ impl Staging<'_> {
     }
 
     fn end_with(&mut self, seq: u32, answer: Result<Answer, ReadError>, cx: &mut Ctx<'_>) {
-        let Some(want) = self.end_job(seq, cx) else { return };
+        let want = self.end_job(seq, cx);
         if let Some(Pending::Op(reading)) = self.serving.store.pending.remove(&seq) {
             self.serving
                 .op_fetched(*reading, vec![Fetched { want, answer }], Room::default(), cx);

@@ -133,6 +133,7 @@ impl Watches {
     /// An object was read: its watchers that are not connected are waited for from now on.
     pub(crate) fn populate(&mut self, object: &Bytes, watchers: &Watchers, usec: u64) {
         if watchers.is_empty() {
+            // No entry is made for what nobody watches.
             return;
         }
         let o = self.objects.entry(object.clone()).or_default();
@@ -173,6 +174,7 @@ impl Watches {
             _charge: self.memory.take_always(WATCH_BYTES, Some(&client.party)),
         });
         if w.client.as_ref().is_some_and(|c| c.conn == client.conn) {
+            // It is taken up already.
             return;
         }
         w.pings = pings;
@@ -180,9 +182,9 @@ impl Watches {
         // It was nobody's while it was known from the object alone.
         w._charge = self.memory.take_always(WATCH_BYTES, Some(&client.party));
         if client.is_closed() {
-            // The connection was lost while the watch was made durable.
             w.client = None;
             w.wait(usec);
+            // The connection was lost while the watch was made durable.
             return;
         }
         w.client = Some(Arc::clone(client));
@@ -207,9 +209,13 @@ impl Watches {
     /// A watch is no more; `tell` says whether its client is to know.
     pub(crate) fn remove(&mut self, object: &Bytes, key: &WatchKey, tell: bool, out: &mut Vec<Output>) {
         let Some(o) = self.objects.get_mut(object) else {
+            // Nobody watches the object, and nobody is notified.
             return;
         };
-        let Some(w) = o.live.remove(key) else { return };
+        let Some(w) = o.live.remove(key) else {
+            // It was removed before.
+            return;
+        };
         if let Some(client) = w.client.filter(|_| tell) {
             out.push(Output::WatchNotify {
                 client,
@@ -254,15 +260,14 @@ impl Watches {
 
     /// A client's watchers answer a notification.
     pub(crate) fn acknowledge(&mut self, object: &Bytes, ack: Ack, client: &Client, out: &mut Vec<Output>) {
-        let Some(o) = self.objects.get_mut(object) else {
-            return;
-        };
-        let Some(n) = o.notifies.get_mut(&ack.id) else {
+        let notifies = self.objects.get_mut(object);
+        let Some((n, live)) = notifies.and_then(|o| Some((o.notifies.get_mut(&ack.id)?, &o.live))) else {
+            // The notification is over; as in Ceph, who answers late is told nothing.
             return;
         };
         let mut charge = Some(ack.charge);
         let is_his = |key: &&WatchKey| key.1 == client.name && ack.cookie.is_none_or(|c| c == key.0);
-        for key in o.live.keys().filter(is_his) {
+        for key in live.keys().filter(is_his) {
             if n.expects(key) {
                 n.answer(key, ack.reply.clone(), charge.take());
             }
@@ -273,6 +278,7 @@ impl Watches {
     /// Ends the notifications of an object that nobody is left to answer, or whose time is over at `usec`.
     fn complete_notifies(&mut self, object: &Bytes, usec: u64, out: &mut Vec<Output>) {
         let Some(o) = self.objects.get_mut(object) else {
+            // No watch, and no notification.
             return;
         };
         let is_over = |n: &Notify| n.is_over() || n.deadline <= usec;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::pg::account::Party;
+use spirula_invariant::invariant;
 
 /// Counts the memory, and numbers the notifications.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +54,12 @@ impl WatchMemory {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.of.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = self.of.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        invariant!(
+            before >= self.bytes,
+            "memory of watches that is given back to have been taken";
+            taken = before, given = self.bytes
+        );
         if let Some(party) = &self.party {
             party.sub_watch_bytes(self.bytes);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use spirula_denc::EntityName;
+use spirula_invariant::impossible;
 use spirula_maps::ReqId;
 use spirula_proto::osd::{OpArgs, OpCode, OsdOpIn, WatchArgs, WatchOp};
 
@@ -44,7 +45,10 @@ impl OpQueue {
         client: &Arc<Client>,
         cx: &mut Ctx<'_>,
     ) {
-        let Some(effects) = effects else { return };
+        let Some(effects) = effects else {
+            // The request did nothing to watches.
+            return;
+        };
         let WatchEffects {
             disconnects,
             connects,
@@ -91,7 +95,7 @@ impl Serving<'_> {
             a.lease.drop_ops(conn);
             a.in_flight
                 .iter_mut()
-                .for_each(|w| w.dups.retain(|op| op.client.conn != conn));
+                .for_each(|w| w.dups.retain(|(op, _)| op.client.conn != conn));
         }
         self.ops.watches.client_closed(conn, cx.usec);
     }
@@ -99,6 +103,7 @@ impl Serving<'_> {
     /// Drops the watches whose time is over, or whose client is shut out.
     pub(in crate::pg) fn check_watches(&mut self, cx: &mut Ctx<'_>) {
         if self.ops.watches.is_empty() || !self.role.is_active() {
+            // A primary that serves next takes the watches from the objects.
             return;
         }
         let map = Arc::clone(&self.site.map);
@@ -119,7 +124,7 @@ impl Serving<'_> {
     /// Removes a client's watches of an object, in the order of the object's ops.
     fn drop_watches(&mut self, object: Bytes, name: EntityName, cookies: Vec<u64>, cx: &mut Ctx<'_>) {
         let Some(of) = key::parse_object_key(&object) else {
-            return;
+            impossible!("what is watched to be an object"; pg = self.site.pgid);
         };
         let unwatch = |cookie| {
             let args = WatchArgs {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, impossible, invariant};
 use spirula_maps::EVersion;
 
 use super::{Feed, Next, SyncSource};
@@ -64,6 +64,8 @@ impl Feeding<'_> {
             .map(|(o, plan)| Feed::new(o, plan, &start))
             .collect();
         let n = feeds.len();
+        // Answers to what an earlier copy asked for are none to this one.
+        self.store.pending.retain(|_, p| !matches!(p, Pending::Source(_)));
         self.copying.source = Some(SyncSource {
             id,
             primary: from,
@@ -83,6 +85,15 @@ impl Feeding<'_> {
 
     fn feed(&mut self, i: usize) -> Option<&mut Feed> {
         self.copying.source.as_mut()?.feeds.get_mut(i)
+    }
+
+    /// A feed that goes on.
+    fn under_way(&mut self, i: usize) -> &mut Feed {
+        let pgid = self.site.pgid;
+        match self.feed(i) {
+            Some(f) => f,
+            None => impossible!("a feed that goes on to be of a copy under way"; pg = pgid, feed = i),
+        }
     }
 
     fn feed_of(&mut self, target: i32, id: PeeringId) -> Option<usize> {
@@ -111,10 +122,9 @@ impl Feeding<'_> {
     /// Accounts the time since a feed was last looked at, as something of it is done.
     fn note_work(&mut self, i: usize, cx: &Ctx<'_>) {
         let serves = self.backfill.is_some();
-        let Some(f) = self.feed(i) else { return };
-        let took = cx.usec.saturating_sub(f.since);
-        f.since = cx.usec;
-        if serves {
+        let since = self.feed(i).map(|f| std::mem::replace(&mut f.since, cx.usec));
+        if let Some(since) = since.filter(|_| serves) {
+            let took = cx.usec.saturating_sub(since);
             let (rest, sleep) = (self.site.cfg.busy_rest, self.site.cfg.recovery_sleep_us);
             self.copying.pace.worked(cx.usec, took, rest, sleep);
         }
@@ -122,10 +132,12 @@ impl Feeding<'_> {
 
     fn pump_feed(&mut self, i: usize, cx: &mut Ctx<'_>) {
         let Some(window) = self.window(cx) else {
+            // A turn, a flag that goes, or an alarm lets it go on.
             return;
         };
         let (now, usec) = (self.copy.info.last_update, cx.usec);
         let (_, to) = self.site.range();
+        // The last feed that is done ends the copy, and with it those before it.
         let Some(f) = self.feed(i) else { return };
         let target = f.target;
         if !f.is_at_work() {
@@ -147,19 +159,19 @@ impl Feeding<'_> {
                 self.store.list((from, to), SCAN, Pending::Source(i), cx);
             }
             Next::Done => {
-                let Some((id, primary)) = self.copying.source.as_ref().map(|s| (s.id, s.primary)) else {
-                    return;
-                };
+                let roomless = f.roomless;
+                invariant!(
+                    f.jobs.is_empty() && f.current.is_none() && f.cursor.is_none(),
+                    "a copy that is done to have nothing left to push";
+                    pg = self.site.pgid, target = target
+                );
                 self.copying.unreadable = None;
-                let roomless = self.feed(i).is_some_and(|f| f.roomless);
-                if self
-                    .copying
-                    .source
-                    .as_ref()
-                    .is_some_and(|s| s.feeds.iter().all(|f| f.done))
-                {
-                    self.copying.source = None;
-                }
+                let all_done = |s: &mut SyncSource| s.feeds.iter().all(|f| f.done);
+                let ended = self.copying.source.take_if(all_done);
+                let Some(source) = ended.as_ref().or(self.copying.source.as_ref()) else {
+                    impossible!("a feed to be of a copy"; pg = self.site.pgid, target = target);
+                };
+                let (id, primary) = (source.id, source.primary);
                 let end = match roomless {
                     true => PeerBody::SyncRefused(target),
                     false => PeerBody::SyncDone(target),
@@ -171,7 +183,11 @@ impl Feeding<'_> {
 
     /// An answer of the store for a feed.
     pub(in crate::pg) fn source_store(&mut self, i: usize, reply: StoreReply, cx: &mut Ctx<'_>) {
-        let Some(f) = self.feed(i) else { return };
+        let pgid = self.site.pgid;
+        let Some(f) = self.feed(i) else {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = pgid);
+        };
+        invariant!(f.waiting, "an answer of the store to be to a feed's question"; pg = pgid, target = f.target);
         f.waiting = false;
         match reply {
             StoreReply::Object(Ok(found)) => self.source_object(i, found, cx),
@@ -179,27 +195,33 @@ impl Feeding<'_> {
             StoreReply::Objects(Ok((objects, next))) => self.send_scan(i, objects, next, cx),
             StoreReply::Object(Err(ReadError)) => self.cannot_read(i, cx),
             StoreReply::Objects(Err(ReadError)) => self.abort_sync(cx),
-            StoreReply::Records(_) | StoreReply::Committed | StoreReply::NoRoom | StoreReply::NotRead => {}
+            reply @ (StoreReply::Records(_)
+            | StoreReply::Committed
+            | StoreReply::NoRoom
+            | StoreReply::NotRead) => {
+                impossible!("an answer to what a copy reads"; pg = self.site.pgid, answer = format!("{reply:?}"))
+            }
         }
     }
 
     fn source_object(&mut self, i: usize, found: Option<StoredObject>, cx: &mut Ctx<'_>) {
         let current = self.feed(i).and_then(|f| f.current.as_ref());
         let Some((key, had)) = current.map(|c| (c.key.clone(), c.had)) else {
-            return;
+            impossible!("an object that was looked up to be under way"; pg = self.site.pgid);
         };
         let changed = had.and_then(|had| self.copy.changed_since(had, &key));
         let has_room = !self.is_target_full();
-        let Some(f) = self.feed(i) else { return };
+        let f = self.under_way(i);
         f.roomless |= found.is_some() && !has_room;
-        let Some(current) = &mut f.current else { return };
         match found {
             Some(_) if f.roomless => f.current = None,
             Some(o) => {
                 let Ok(info) = decode_all::<ObjectInfo>(&o.info) else {
                     return self.cannot_read(i, cx);
                 };
-                current.set_object(o, info, changed);
+                if let Some(current) = &mut f.current {
+                    current.set_object(o, info, changed);
+                }
             }
             None => {
                 f.current = None;
@@ -219,13 +241,15 @@ impl Feeding<'_> {
 
     /// Pushes the next part of a feed's object.
     fn push_part(&mut self, i: usize, answers: Vec<Fetched>, cx: &mut Ctx<'_>) {
-        let most = self.site.cfg.max_part_logged;
-        let Some(f) = self.feed(i) else { return };
+        let (pgid, most) = (self.site.pgid, self.site.cfg.max_part_logged);
+        let f = self.under_way(i);
         if f.roomless {
             f.current = None;
             return self.pump_feed(i, cx);
         }
-        let Some(current) = &mut f.current else { return };
+        let Some(current) = &mut f.current else {
+            impossible!("an object that was read to be under way"; pg = pgid, target = f.target);
+        };
         let Ok(Part { mut part, weight }) = current.part(answers, most) else {
             return self.cannot_read(i, cx);
         };
@@ -249,7 +273,7 @@ impl Feeding<'_> {
     }
 
     fn push(&mut self, i: usize, push: Push, weight: u64, cx: &mut Ctx<'_>) {
-        let Some(f) = self.feed(i) else { return };
+        let f = self.under_way(i);
         f.unacked.push_back(weight);
         let target = f.target;
         self.outbox.send(target, self.id, PeerBody::Push(push), false, cx);
@@ -264,8 +288,13 @@ impl Feeding<'_> {
         let Some(versions) = versions else {
             return self.abort_sync(cx);
         };
-        let Some(f) = self.feed(i) else { return };
-        let Some(from) = f.cursor.take() else { return };
+        let pgid = self.site.pgid;
+        let f = self.under_way(i);
+        let Some(from) = f.cursor.take() else {
+            impossible!("objects that were listed to be compared"; pg = pgid, target = f.target);
+        };
+        let ascends = next.as_ref().is_none_or(|n| *n > from);
+        invariant!(ascends && f.scanning.is_none(), "a comparison to go on after the last one"; pg = pgid, target = f.target);
         f.cursor = next.clone();
         f.scanning = Some(i64::try_from(versions.len()).unwrap_or(0));
         let (target, to) = (f.target, next.unwrap_or(end));
@@ -290,7 +319,9 @@ impl Feeding<'_> {
         needed: Vec<Bytes>,
         cx: &mut Ctx<'_>,
     ) {
-        let Some(i) = self.feed_of(from, id) else { return };
+        let Some(i) = self.feed_of(from, id) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+        };
         self.note_work(i, cx);
         let has_room = !self.is_target_full();
         if let Some(f) = self.feed(i) {
@@ -306,7 +337,9 @@ impl Feeding<'_> {
 
     /// A target has applied a push.
     pub(in crate::pg) fn push_acked(&mut self, from: i32, id: PeeringId, cx: &mut Ctx<'_>) {
-        let Some(i) = self.feed_of(from, id) else { return };
+        let Some(i) = self.feed_of(from, id) else {
+            return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
+        };
         self.note_work(i, cx);
         if let Some(f) = self.feed(i) {
             f.unacked.pop_front();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use spirula_denc::decode_all;
-use spirula_invariant::dropped;
+use spirula_invariant::{dropped, invariant};
 use spirula_maps::EVersion;
 
 use super::{Scan, SyncTarget};
@@ -41,7 +41,12 @@ impl Receiving<'_> {
     /// Whether a holder may change this copy: this OSD is a member of the attempt at peering, or is to be one.
     fn is_target(&self, id: PeeringId) -> bool {
         let to_be = matches!(self.role, Role::Stray) && self.site.is_to_be_here();
-        id == self.id && (to_be || matches!(self.role, Role::Replica(_) | Role::Peering(_)))
+        // One that takes part has all already.
+        let is_member = match self.role {
+            Role::Replica(r) => !r.active,
+            role => matches!(role, Role::Peering(_)),
+        };
+        id == self.id && (to_be || is_member)
     }
 
     /// From now on the copy is a mixture, durably before anything else.
@@ -96,6 +101,12 @@ impl Receiving<'_> {
             return self.refuse_push(id, from, begun, cx);
         }
         let source = from;
+        // A crash between two pushes must not leave a mixture that counts as a copy.
+        invariant!(
+            self.copy.exists && self.copy.info.incomplete,
+            "a copy to be marked incomplete before a push changes it";
+            pg = self.site.pgid, epoch = self.site.map.epoch()
+        );
         self.store
             .submit_claim(txn, claim, Commit::Push { id, source, key }, cx);
     }
@@ -160,10 +171,12 @@ impl Receiving<'_> {
     /// The own objects in that range.
     pub(in crate::pg) fn target_scanned(&mut self, r: Result<Page, ReadError>, cx: &mut Ctx<'_>) {
         let Some(scan) = self.target.as_mut().and_then(|t| t.scan.as_mut()) else {
+            return dropped!(cx.perf.dropped, DropReason::StoreLate; pg = self.site.pgid);
+        };
+        let Ok((mine, next)) = r else {
+            // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
             return;
         };
-        // What can't be listed can't be compared: the attempt stalls, and the operator finds it in the log.
-        let Ok((mine, next)) = r else { return };
         let mut removed = Vec::new();
         for (key, info) in mine {
             let version = decode_all::<ObjectInfo>(&info).ok().map(|i| i.version);
@@ -174,26 +187,23 @@ impl Receiving<'_> {
             }
         }
         let (source, to) = (scan.source, scan.to.clone());
-        let needed = next
-            .is_none()
-            .then(|| std::mem::take(&mut scan.theirs).into_keys().collect::<Vec<_>>());
+        let needed = match next {
+            Some(_) => Vec::new(),
+            None => std::mem::take(&mut scan.theirs).into_keys().collect(),
+        };
         for objects in parts::divide(removed, self.site.cfg.max_part_logged) {
             let meta = Vec::new();
             self.store.submit(Txn { objects, meta }, Commit::Record, cx);
         }
-        match (needed, next) {
-            (Some(needed), _) => {
-                if let Some(t) = self.target {
-                    t.scan = None;
-                }
-                self.outbox
-                    .send(source, self.id, PeerBody::ScanAck(needed), true, cx);
-            }
-            (None, Some(from)) => {
-                self.store.list((from, to), PAGE, Pending::Target, cx);
-            }
-            (None, None) => {}
+        if let Some(from) = next {
+            invariant!(from < to, "a page of the store to end in the range that was listed"; pg = self.site.pgid);
+            return self.store.list((from, to), PAGE, Pending::Target, cx);
         }
+        if let Some(t) = self.target {
+            t.scan = None;
+        }
+        self.outbox
+            .send(source, self.id, PeerBody::ScanAck(needed), true, cx);
     }
 
     /// The copy is complete up to a version, as the primary says.

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 use spirula_denc::{UTime, decode_all};
+use spirula_invariant::{impossible, invariant};
 use spirula_maps::{EVersion, IntervalSet, ReqId, SnapId, snap};
 
+use super::Trimmer;
+use crate::pg::context::Context;
 use crate::pg::dirty::Dirty;
 use crate::pg::exec::ObjectState;
 use crate::pg::fetch::ReadError;
@@ -88,7 +91,8 @@ pub(in crate::pg) struct Trimming<'a> {
 impl Trimming<'_> {
     /// Follows the map: what it no longer names is trimmed everywhere, what it names anew is to be trimmed.
     pub(in crate::pg) fn update_trim_queue(&mut self) {
-        if !matches!(self.serving.role, Role::Active(_)) {
+        if !self.serving.role.is_active() {
+            // Who leads the PG next looks at all removed snapshots.
             return;
         }
         let removed = &self.serving.site.pool.snaps.removed;
@@ -115,11 +119,13 @@ impl Trimming<'_> {
             self.serving.site.cfg.max_snap_trims,
         );
         let Role::Active(a) = &mut self.serving.role else {
+            // Only a primary that serves trims.
             return;
         };
         let t = &mut *a.trimmer;
         let busy = t.listing || !t.waiting.is_empty() || t.last > a.committed;
         if busy || !t.granted || t.failed || hold || cx.usec < t.not_before {
+            // What is under way, its turn, the map or a tick lets it go on.
             return;
         }
         let Some((next, _)) = t.queue.ranges().next() else {
@@ -135,11 +141,9 @@ impl Trimming<'_> {
 
     /// Notes what was purged. On all members, whatever records a recovery has left go.
     fn save_purged(&mut self, cx: &mut Ctx<'_>) {
-        let Some(t) = self.serving.role.trimmer() else {
-            return;
-        };
-        let snaps = std::mem::take(&mut t.unsaved);
+        let snaps = std::mem::take(&mut self.trimmer().unsaved);
         if snaps.is_empty() {
+            // All are noted already.
             return;
         }
         self.serving
@@ -152,19 +156,16 @@ impl Trimming<'_> {
 
     /// Clones of the snapshot that is being trimmed.
     pub(in crate::pg) fn clones_listed(&mut self, r: Result<Vec<Bytes>, ReadError>, cx: &mut Ctx<'_>) {
-        let Some(t) = self.serving.role.trimmer() else {
-            return;
-        };
+        let t = self.trimmer();
         t.listing = false;
         let Ok(records) = r else {
-            t.failed = true;
-            return;
+            return self.trim_failed();
         };
         let clones: Vec<Bytes> = records.iter().filter_map(|r| key::parse_snap_key(r)).collect();
         if clones.is_empty() {
             return self.snap_purged(cx);
         }
-        t.waiting.extend(clones.iter().cloned());
+        self.trimmer().waiting.extend(clones.iter().cloned());
         for clone in clones {
             self.serving
                 .store
@@ -174,9 +175,12 @@ impl Trimming<'_> {
 
     /// The snapshot that is being trimmed has no clones left, on no member.
     fn snap_purged(&mut self, cx: &mut Ctx<'_>) {
-        let Some(t) = self.serving.role.trimmer() else {
-            return;
-        };
+        let t = self.trimmer();
+        invariant!(
+            t.waiting.is_empty() && !t.listing,
+            "a snapshot that is purged to have no clone that waits to be trimmed";
+            snap = t.current, waiting = t.waiting.len()
+        );
         let (snap, mut save) = (t.current, false);
         if t.queue.contains(snap) {
             t.queue.remove_range(snap, 1);
@@ -203,7 +207,9 @@ impl Trimming<'_> {
             Ok(None) => return self.forget_record(&clone, cx),
             Ok(Some(Err(_))) | Err(ReadError) => return self.trim_failed(),
         };
-        let Some(id) = key::snap_of(&clone) else { return };
+        let Some(id) = key::snap_of(&clone) else {
+            return self.trim_failed();
+        };
         let head = key::clone_key(&clone, snap::NOSNAP);
         let (c, new) = self.serving.ops.contexts.get(&head);
         c.trims.push((id, info));
@@ -217,6 +223,15 @@ impl Trimming<'_> {
     fn trim_failed(&mut self) {
         if let Some(t) = self.serving.role.trimmer() {
             t.failed = true;
+        }
+    }
+
+    /// What is done about removed snapshots. What the store is asked for it is forgotten when this OSD serves no longer.
+    fn trimmer(&mut self) -> &mut Trimmer {
+        let pgid = self.serving.site.pgid;
+        match self.serving.role.trimmer() {
+            Some(t) => t,
+            None => impossible!("only a primary that serves to trim"; pg = pgid),
         }
     }
 
@@ -236,13 +251,13 @@ impl Trimming<'_> {
     /// Trims the clones of an object that are to be trimmed, unless somebody reads or repairs them now.
     pub(in crate::pg) fn trim_clones(&mut self, head: &Bytes, cx: &mut Ctx<'_>) {
         loop {
-            let Some(c) = self.serving.ops.contexts.find(head) else {
+            let is_free =
+                |c: &&mut Context| c.state.is_some() && !c.exclusive && c.reading == 0 && c.repairs == 0;
+            let context = self.serving.ops.contexts.find(head).filter(is_free);
+            let Some(clone) = context.and_then(|c| c.trims.pop()) else {
+                // None is left, or what holds the object goes on with them.
                 return;
             };
-            if c.state.is_none() || c.exclusive || c.reading > 0 || c.repairs > 0 {
-                return;
-            }
-            let Some(clone) = c.trims.pop() else { return };
             self.trim_clone(head, clone, cx);
         }
     }
@@ -261,7 +276,7 @@ impl Trimming<'_> {
             .and_then(|l| l.given_up(&clone_key, &clone.1.snaps));
         let removed = given_up.as_ref().unwrap_or(&self.serving.site.pool.snaps.removed);
         let Some(state) = self.serving.ops.contexts.state(head) else {
-            return;
+            impossible!("an object whose clone is trimmed to be known"; pg = self.serving.site.pgid, version = version);
         };
         let prior_version = state.info.version;
         let done = trim(head, state, clone, removed, version);
@@ -303,9 +318,7 @@ impl Trimming<'_> {
 
     /// A record of a clone that is not there, or does not stand for the snapshot: left by a recovery.
     fn forget_record(&mut self, clone: &Bytes, cx: &mut Ctx<'_>) {
-        let Some(t) = self.serving.role.trimmer() else {
-            return;
-        };
+        let t = self.trimmer();
         t.waiting.remove(clone);
         let record = key::snap_key(t.current, clone);
         let txn = Txn {
