@@ -279,4 +279,14 @@ mod tests {
             assert!(contexts.extras < 23 << 20, "{i}: {} bytes", contexts.extras);
         }
     }
+
+    #[test]
+    #[should_panic(
+        expected = "invariant broken: expected an object that is forgotten to have no writes under way, writes 1"
+    )]
+    fn one_with_a_write_under_way_is_not_forgotten() {
+        let mut contexts = Contexts::default();
+        contexts.get(&key(1)).0.uncommitted = 1;
+        contexts.forget(&key(1));
+    }
 }

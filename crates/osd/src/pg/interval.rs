@@ -35,6 +35,7 @@ impl Interval {
         let pool = map.pool(pgid.pool).unwrap_or_default();
         // When maps were missed, the youngest member's start is the earliest epoch that is possible.
         let since = member_since.iter().copied().max().unwrap_or(0).max(pool.created);
+        let since = since.min(map.epoch());
         let same_primary_since = map.osd(place.primary).map_or(since, |o| o.up_from);
         Self {
             since,

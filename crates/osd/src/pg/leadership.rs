@@ -59,3 +59,25 @@ impl Leadership {
         self.roomless.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_told_apart_by_map_and_number() {
+        let mut lead = Leadership::default();
+        lead.begin(5);
+        let first = lead.id;
+        lead.begin(5);
+        assert!(lead.id > first);
+    }
+
+    #[test]
+    #[should_panic(expected = "a map that is no older than that of the one before, epoch 4, before 5")]
+    fn none_begins_with_an_older_map() {
+        let mut lead = Leadership::default();
+        lead.begin(5);
+        lead.begin(4);
+    }
+}

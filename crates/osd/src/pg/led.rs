@@ -96,7 +96,7 @@ impl Led<'_> {
         log: LogUpdate,
         cx: &mut Ctx<'_>,
     ) {
-        if !self.site.is_leader(from, id) || !log.is_sound() || info.incomplete {
+        if !self.site.is_leader(from, id) || !log.is_sound(info.last_update) || info.incomplete {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         let committed = info.last_update;

@@ -48,10 +48,12 @@ pub struct LogUpdate {
 }
 
 impl LogUpdate {
-    /// Whether a log can become this: what is added ascends, and comes after what stays.
-    pub(super) fn is_sound(&self) -> bool {
+    /// Whether the log of a copy with this version can become this: what is added ascends, and comes after what stays.
+    pub(super) fn is_sound(&self, last_update: EVersion) -> bool {
         let comes_after = self.entries.first().is_none_or(|e| e.version > self.keep_to);
+        let ends = self.entries.last().map_or(self.keep_to, |e| e.version) <= last_update;
         comes_after
+            && ends
             && self.entries.is_sorted_by(|a, b| a.version < b.version)
             && self.dups.is_sorted_by(|a, b| a.name() < b.name())
     }

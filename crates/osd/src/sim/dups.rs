@@ -169,3 +169,54 @@ fn they_are_forgotten_in_the_end() {
     sim.send(&all[0].0);
     assert_eq!(sim.read("a").unwrap(), "xx");
 }
+
+/// What is sent again while it is under way is answered, though nothing remembers it any more by the time when it is durable.
+#[test]
+fn what_is_forgotten_before_it_is_durable_is_answered_all_the_same() {
+    let mut sim = cluster(PgConfig {
+        dups_tracked: 0,
+        ..short_log()
+    });
+    sim.write_full("first", "x");
+    // With the lease that this gets the primary answers a read at once.
+    sim.read("first").unwrap();
+    // When the first write is durable, the read and the write behind it go on, and the log is trimmed.
+    for op in [write_full("y"), plain(OpCode::STAT), write_full("z")] {
+        let op = sim.build("first", vec![op]);
+        sim.submit(op);
+    }
+    let (mut requests, mut again) = (Vec::new(), Vec::new());
+    for i in 0..60 {
+        let name = format!("o{i}");
+        let op = sim.build(&name, vec![write_full("x")]);
+        let reqid = op.reqid;
+        requests.push(reqid);
+        sim.submit(op);
+        while sim.steps().contains(&Step::Answer(0)) {
+            sim.step(Step::Answer(0));
+        }
+        let op = sim.build(&name, vec![write_full("x")]);
+        again.extend(sim.submit(ClientOp { reqid, ..op }));
+    }
+    sim.step(Step::Flush(0));
+    for member in [1, 2] {
+        while sim.steps().contains(&Step::Deliver(0, member)) {
+            sim.step(Step::Deliver(0, member));
+        }
+        sim.step(Step::Flush(member));
+        // Its answers are lost. When it gets the writes again, it tells of the last one at once.
+        sim.cut_link(0, member);
+    }
+    assert!(again.iter().all(|tid| sim.reply_to(*tid).is_none()));
+    sim.settle();
+    let pg = sim.nodes[&0]
+        .core
+        .as_ref()
+        .unwrap()
+        .pg(PgId::new(POOL, 0))
+        .unwrap();
+    assert!(pg.seen().log().find(&requests[0]).is_none() && pg.seen().dups().count() == 0);
+    for tid in again {
+        assert_eq!(sim.reply_to(tid).map(|r| r.result), Some(0), "request {tid}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Keeps a lease, as the primary that serves.
 
 use bytes::Bytes;
-use spirula_invariant::{dropped, invariant};
+use spirula_invariant::dropped;
 use spirula_maps::EVersion;
 
 use super::{Lease, RENEW_AT, Waiting};
@@ -97,11 +97,6 @@ impl Leasing<'_> {
             // They are told when the next lease is granted.
             return;
         }
-        invariant!(
-            until <= self.lease.until,
-            "a share in a lease to end with it";
-            pg = self.site.pgid, share = until, lease = self.lease.until
-        );
         let (sharers, stable) = (std::mem::take(&mut self.lease.sharers), self.committed);
         // This OSD may be in later intervals that these members have not heard of.
         self.lead.promise(Promise {

@@ -108,9 +108,15 @@ impl Agreeing<'_> {
         cx: &mut Ctx<'_>,
     ) {
         let p = &mut *self.peering;
-        if p.stage != Stage::Logs || !p.asked.remove(&from) {
+        if p.stage != Stage::Logs || !p.asked.contains(&from) {
             return dropped!(cx.perf.dropped, DropReason::PeerLate; pg = self.site.pgid, from = from);
         }
+        let told = p.infos.get(&from).and_then(Option::as_ref);
+        if told.is_none_or(|i| i.last_update != log.head()) {
+            // It is asked again in the next attempt.
+            return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
+        }
+        p.asked.remove(&from);
         p.progress = cx.usec;
         p.logs.insert(from, log);
         if from == p.auth {

@@ -213,3 +213,34 @@ pub(in crate::pg) enum Prior {
     /// Wait for these.
     Down(Vec<i32>),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_come_in_their_order() {
+        let nobody = BTreeSet::new();
+        let usual = [
+            Stage::Flushing,
+            Stage::Infos,
+            Stage::Strays,
+            Stage::Logs,
+            Stage::Syncing(nobody.clone()),
+            Stage::Counting,
+            Stage::UpThru,
+            Stage::Lease,
+            Stage::Activating(nobody),
+        ];
+        for pair in usual.windows(2) {
+            assert!(pair[1].may_follow(&pair[0]), "{pair:?}");
+            let goes_back = matches!(pair[0], Stage::Strays | Stage::UpThru);
+            assert_eq!(pair[0].may_follow(&pair[1]), goes_back, "{pair:?}");
+        }
+        let last = &usual[8];
+        assert!(usual.iter().all(|s| !s.may_follow(last)));
+        // Nobody serves who has asked nobody, or has agreed with nobody on a log.
+        assert!(!last.may_follow(&Stage::Flushing) && !last.may_follow(&Stage::Logs));
+        assert!(!last.may_follow(&Stage::Waiting(Wait::MinSize)));
+    }
+}

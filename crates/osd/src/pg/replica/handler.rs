@@ -160,12 +160,12 @@ impl Serving<'_> {
 
     /// A write of this version is durable here.
     pub(in crate::pg) fn write_committed(&mut self, v: EVersion, cx: &mut Ctx<'_>) {
-        invariant!(
-            v <= self.copy.info.last_update,
-            "a write that is durable to be in the copy";
-            pg = self.site.pgid, version = v, last_update = self.copy.info.last_update
-        );
         if let Role::Active(a) = &mut self.role {
+            invariant!(
+                v <= self.copy.info.last_update,
+                "a write that is durable to be in the copy";
+                pg = self.site.pgid, version = v, last_update = self.copy.info.last_update
+            );
             a.local = a.local.max(v);
             return self.advance(cx);
         }

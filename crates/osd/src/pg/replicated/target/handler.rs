@@ -215,7 +215,7 @@ impl Receiving<'_> {
         log: LogUpdate,
         cx: &mut Ctx<'_>,
     ) {
-        if !log.is_sound() {
+        if !log.is_sound(info.last_update) {
             return dropped!(cx.perf.dropped, DropReason::PeerUnsound; pg = self.site.pgid, from = from);
         }
         match self.role {
